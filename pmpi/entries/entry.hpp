@@ -8,6 +8,7 @@
 
 #include <mpi.h>
 
+#include "pmpi/check/broken_rules.hpp"
 #include "pmpi/fault.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/wait_reasons.hpp"
@@ -27,6 +28,8 @@ int in_call(Window& window, const CallSite& call, Body&& body) {
     const CallReason reason(window, call);
     return body(window);
   }();
+  if (BrokenRules::any()) [[unlikely]]
+    BrokenRules::instance().report(call);
   if (outcome) [[likely]] return MPI_SUCCESS;
   return window.raise(call, outcome.fault());
 }

@@ -42,7 +42,7 @@ std::string demangled(const char* name) {
   return result;
 }
 
-// The address is that behind the call.
+// `address`: the return address of the call.
 std::string text_of(void* address, const Dl_info& info, const link_map* map) {
   const auto at = reinterpret_cast<std::uintptr_t>(address) - 1;
   const std::string place = fmt::format("{}+{:#x}", info.dli_fname, at - (map != nullptr ? map->l_addr : 0));

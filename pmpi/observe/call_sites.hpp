@@ -2,6 +2,8 @@
 // Where in the program the calls are made that statistics and traces record, with FARSIDE_SITES=on. A site is the
 // return address in the first function on the stack that is neither farside's nor the runtime's.
 //
+// A library that the program unloads and another one at the same addresses are not told apart.
+//
 // Thread safety: any thread. Cost: without the setting one load; with it a walk up the stack, some microseconds.
 #pragma once
 

@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <mutex>
 #include <semaphore.h>
+#include <sys/auxv.h>
 #include <thread>
 #include <unistd.h>
 
@@ -61,7 +62,8 @@ Shared& shared() {
   return made;
 }
 
-// Takes the action from before. Async-signal-safe: of a child that has no thread of farside, too.
+// Restores the earlier action and raises the signal. Async-signal-safe; also called in a forked child, which has no
+// thread of farside.
 void take_action_of_before(const Watched& watched) {
   sigaction(watched.signal, &watched.before, nullptr);
   raise(watched.signal);
@@ -97,7 +99,8 @@ void* handler_of(const struct sigaction& action) {
 }
 
 // The handlers that libraries have installed by the time when farside's is loaded (libpsm_infinipath, which libfabric
-// brings along, has one for SIGTERM). The program has not begun then.
+// brings along, has one for SIGTERM). Where farside is preloaded or linked, the program has not begun then; where it is
+// loaded later, a handler in the program's own file is the program's.
 std::array<void*, 2> handlers_at_load{};
 [[gnu::constructor]] void note_handlers() {
   constexpr std::array<int, 2> kSignals = {SIGTERM, SIGUSR1};
@@ -107,7 +110,10 @@ std::array<void*, 2> handlers_at_load{};
   }
 }
 bool is_of_library(const struct sigaction& action, int signal) {
-  return handler_of(action) == handlers_at_load[signal == SIGTERM ? 0 : 1];
+  if (handler_of(action) != handlers_at_load[signal == SIGTERM ? 0 : 1]) return false;
+  Dl_info handler{}, program{};
+  return dladdr(handler_of(action), &handler) != 0 &&
+         dladdr(reinterpret_cast<void*>(getauxval(AT_ENTRY)), &program) != 0 && handler.dli_fbase != program.dli_fbase;
 }
 
 // Whether the handler is a function of the runtime's library.
@@ -139,10 +145,10 @@ bool write_files(Shared& all) {
     writer.detach();
   }
   timespec until{};
-  clock_gettime(CLOCK_REALTIME, &until);
+  clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_sec += kMostSeconds;
   int code = 0;
-  while ((code = sem_timedwait(&all.written, &until)) != 0 && errno == EINTR) continue;
+  while ((code = sem_clockwait(&all.written, CLOCK_MONOTONIC, &until)) != 0 && errno == EINTR) continue;
   return code == 0;
 }
 
@@ -151,9 +157,13 @@ void serve(Shared& all, Watched& watched) {
   if (!write_files(all))
     log(LogLevel::kWarn, "signal {}: the files of FARSIDE_STATS and FARSIDE_TRACE were not written within {} s",
         watched.signal, kMostSeconds);
-  // A handler that the program has installed meanwhile has called this one, or comes next time.
+  // A handler that the program has installed meanwhile has called this one, or comes next time. MPI_Finalize may have
+  // restored the earlier one.
   struct sigaction now {};
-  if (watched.by_runtime || sigaction(watched.signal, nullptr, &now) != 0 || !is_ours(now)) return;
+  if (watched.by_runtime || sigaction(watched.signal, nullptr, &now) != 0 ||
+      !(is_ours(now) || (all.ends.load() && handler_of(now) == handler_of(watched.before)))) {
+    return;
+  }
   sigset_t this_one;
   sigemptyset(&this_one);
   sigaddset(&this_one, watched.signal);
@@ -216,6 +226,11 @@ void end_files_on_signal() {
   all.ends.store(true);
   sem_post(&all.wake);
   all.thread.join();
+  // A signal that came too late for the thread.
+  for (Watched& watched : all.watched) {
+    if (watched.arrived.exchange(false, std::memory_order_acquire) && !watched.by_runtime)
+      take_action_of_before(watched);
+  }
 }
 
 }  // namespace farside::pmpi

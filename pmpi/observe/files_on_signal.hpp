@@ -7,7 +7,7 @@
 // A handler of the program stays, whether it was installed before or is installed later, and so does SIG_IGN. MPICH has
 // a handler of its own for SIGUSR1, by which its launcher announces failed processes: it is called, and the program
 // continues when the files are written. A handler that a library had installed when farside was loaded is called after
-// the writing, in the place of the default action. A child of fork(2) gets the action of before.
+// the writing, in the place of the default action. In a child of fork(2) the earlier action applies.
 //
 // Thread safety: any. Cost: one thread that sleeps.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/observe/this_job.hpp"
 
-#include <atomic>
+#include <algorithm>
 #include <fstream>
 #include <mutex>
 #include <string_view>
@@ -14,7 +14,6 @@ namespace {
 
 std::mutex known_mutex;
 Job known;  // without the time of writing
-std::atomic<bool> agreed{false};
 
 bool writes_files() {
   const Result<const Settings*> settings = Process::instance().settings();
@@ -39,11 +38,9 @@ void learn_launch() {
 }
 
 void note_agreement(MPI_Comm communicator, std::uint64_t bits) {
-  if (agreed.load(std::memory_order_relaxed) || !writes_files()) return;
-  if (!RuntimeResources::instance().has_all_processes(communicator)) return;
-  if (agreed.exchange(true, std::memory_order_relaxed)) return;
+  if (!writes_files() || !RuntimeResources::instance().has_all_processes(communicator)) return;
   const std::scoped_lock held(known_mutex);
-  known.agreed = bits;
+  known.agreed = known.agreed == 0 ? bits : std::min(known.agreed, bits);
 }
 
 // That of the main thread: farside's own threads may have others.

@@ -16,8 +16,9 @@ namespace farside::pmpi {
 void learn_launch();
 
 // To be called by all ranks of a communicator after a handshake, with the random bits that they have agreed on. The
-// first ones of all processes are those of the launch. Without statistics and trace it does nothing; else it compares
-// two groups, and communicates nothing.
+// lowest bits of the handshakes that include all processes identify the launch: threads make such handshakes in
+// different orders on different ranks. Without statistics and trace it does nothing; else it compares two groups, and
+// communicates nothing.
 void note_agreement(MPI_Comm communicator, std::uint64_t bits);
 
 // Returns the CPUs that the process may use, as the kernel writes them: "0-3,8"; empty if unknown.

@@ -100,6 +100,7 @@ void WindowStatistics::expect_threads() {
 }
 
 WindowStatistics::~WindowStatistics() {
+  learn_processes(-1);
   if (trace_ != nullptr) {
     const Ticks end = now();
     {
@@ -114,10 +115,29 @@ WindowStatistics::~WindowStatistics() {
   AllWindowStatistics::instance().leave(*this);
 }
 
+void WindowStatistics::learn_processes(int target) {
+  std::vector<int> unknown;
+  {
+    const std::scoped_lock held(mutex_);
+    const auto look = [&](int each) {
+      if (!process_ranks_.contains(each)) unknown.push_back(each);
+    };
+    if (target >= 0) {
+      look(target);
+    } else {
+      counts_.each([&](int counted, Counted, std::uint64_t, std::uint64_t) { look(counted); });
+    }
+  }
+  for (const int each : unknown) {
+    const int process = process_rank_ ? process_rank_(each) : -1;
+    const std::scoped_lock held(mutex_);
+    process_ranks_[each] = process;
+  }
+}
+
 StatisticsSums::Target& WindowStatistics::target_sums(int target) {
-  const auto [known, is_new] = process_ranks_.try_emplace(target, -1);
-  if (is_new && process_rank_) known->second = process_rank_(target);
-  return sums_.targets[known->second];
+  const auto known = process_ranks_.find(target);
+  return sums_.targets[known != process_ranks_.end() ? known->second : -1];
 }
 
 Ticks WindowStatistics::waited(WaitKind kind, const Moment& begun) {
@@ -132,6 +152,7 @@ Ticks WindowStatistics::waited(WaitKind kind, const Moment& begun) {
 }
 
 void WindowStatistics::opened(EpochKind kind, int target, const Moment& begun, WaitKind waits) {
+  if (target >= 0) learn_processes(target);
   const std::scoped_lock held(mutex_);
   const Ticks waited = this->waited(waits, begun);
   StatisticsSums::Epochs& sums = sums_.epochs[static_cast<std::size_t>(kind)];
@@ -144,6 +165,7 @@ void WindowStatistics::opened(EpochKind kind, int target, const Moment& begun, W
 }
 
 void WindowStatistics::closed(EpochKind kind, int target, const Moment& begun, WaitKind waits) {
+  if (target >= 0 || trace_ != nullptr) learn_processes(target);
   const std::scoped_lock held(mutex_);
   const Ticks waited = this->waited(waits, begun);
   sums_.epochs[static_cast<std::size_t>(kind)].waited += waited;
@@ -232,6 +254,7 @@ void WindowStatistics::unlocked(int target, EpochKind kind, const Moment& begun)
 }
 
 void WindowStatistics::fenced(const Moment& begun, bool no_succeed) {
+  if (trace_ != nullptr) learn_processes(-1);
   const std::scoped_lock held(mutex_);
   const Ticks waited = this->waited(WaitKind::kFence, begun);
   StatisticsSums::Epochs& sums = sums_.epochs[static_cast<std::size_t>(EpochKind::kFence)];
@@ -257,6 +280,7 @@ void WindowStatistics::locked_all(const Moment& begun) { opened(EpochKind::kLock
 void WindowStatistics::unlocked_all(const Moment& begun) { closed(EpochKind::kLockAll, -1, begun, WaitKind::kUnlock); }
 
 void WindowStatistics::flushed(int target, const Moment& begun) {
+  if (target >= 0) learn_processes(target);
   const std::scoped_lock held(mutex_);
   ++(target < 0 ? sums_.flushes_all : sums_.flushes);
   const Ticks waited = this->waited(WaitKind::kFlush, begun);
@@ -274,6 +298,7 @@ void WindowStatistics::flushed(int target, const Moment& begun) {
 }
 
 void WindowStatistics::operated(int target, Counted what, std::uint64_t bytes, const Moment& begun) {
+  learn_processes(target);
   const std::scoped_lock held(mutex_);
   waited(WaitKind::kOperation, begun);
   const Ticks end = ticks();
@@ -307,6 +332,7 @@ void WindowStatistics::named(const std::string& name) {
 }
 
 void WindowStatistics::complete_targets() {
+  learn_processes(-1);
   const std::scoped_lock held(mutex_);
   drained_.clear();
   drain(-1);
@@ -355,8 +381,12 @@ std::map<std::string, StatisticsSums> AllWindowStatistics::sums() {
 }
 
 void AllWindowStatistics::complete_targets() {
-  const std::scoped_lock held(mutex_);
-  for (WindowStatistics* window_statistics : live_) window_statistics->complete_targets();
+  std::vector<WindowStatistics*> live;
+  {
+    const std::scoped_lock held(mutex_);
+    live = live_;
+  }
+  for (WindowStatistics* window_statistics : live) window_statistics->complete_targets();
 }
 
 std::uint32_t AllWindowStatistics::add_window(TraceRecord window) {

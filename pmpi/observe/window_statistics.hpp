@@ -9,7 +9,7 @@
 //
 // Thread safety: sums() any; the others any if the window was opened as threaded, or after expect_threads(), else one
 // thread at a time. A mutex guards the sums, because a thread that writes the files on a signal reads them
-// (files_on_signal.hpp). Only group functions of the runtime, which wait for no other process, are called under it.
+// (files_on_signal.hpp).
 #pragma once
 
 #include <array>
@@ -142,7 +142,10 @@ class WindowStatistics {
   Ticks now() const { return trace_ != nullptr ? ticks() : 0; }
   // Returns the time that the call has waited since `begun`, and counts it. Keeps the place of the call in site_.
   Ticks waited(WaitKind kind, const Moment& begun);
-  // The counts of a target of this window. A target that is new is translated only in a call of the program.
+  // Asks the runtime for the rank among all processes of this target, or of all that have been counted if it is
+  // negative, once. Takes no mutex during the call of the runtime.
+  void learn_processes(int target);
+  // The sums of a target of this window; those of an unknown process if learn_processes() has not been called for it.
   StatisticsSums::Target& target_sums(int target);
   void opened(EpochKind kind, int target, const Moment& begun, WaitKind waits);
   void closed(EpochKind kind, int target, const Moment& begun, WaitKind waits);
@@ -169,8 +172,8 @@ class AllWindowStatistics {
   static AllWindowStatistics& instance();
   void enter(WindowStatistics& window_statistics);
   void leave(WindowStatistics& window_statistics);
-  // Returns the sums by kind of window, such as "create cma". There are few kinds. The mutex that it takes is held by
-  // others for the making and freeing of windows' statistics only.
+  // Returns the sums by kind of window, such as "create cma". There are few kinds. It takes the mutex of each
+  // window in turn.
   std::map<std::string, StatisticsSums> sums();
   // Assigns what live windows have counted to the processes of their targets. To be called in a call of the program,
   // before sums() are written at the end.

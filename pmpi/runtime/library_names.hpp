@@ -8,7 +8,7 @@
 namespace farside::pmpi {
 
 // Returns openmpi or mpich; empty if the library is no MPI library. libmpi.so.12 is the name of MPICH where it is built
-// from source, and of what is made from it.
+// from source, and of libraries derived from it.
 constexpr std::string_view runtime_of(std::string_view library) {
   if (library.starts_with("libmpich.so") || library == "libmpi.so.12") return "mpich";
   return library.starts_with("libmpi.so") ? "openmpi" : "";

@@ -3,7 +3,7 @@
 // part in nothing that farside does. The launcher gives each rank its number in the environment, and the kernel shows
 // environment and mapped files of the other processes of a user (proc(5)).
 //
-//   launcher    the nearest ancestor that has not this process's own number: scripts may stand in between
+//   launcher    the nearest ancestor whose environment does not have this process's rank: scripts may stand in between
 //   ranks       its children with the number of a rank of the same job, and what these have started in turn
 //   verdict     a process that has mapped an MPI library, and farside or not. A rank that has left MPI_Init has mapped
 //               what it preloads, so the verdict does not depend on time

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ends a process whose program is for another MPI runtime than this library. The handles of the runtimes differ, so
 // every call that the library interposes would be wrong, and it cannot take itself out of the search order of a process
-// that has been loaded: the process ends, with one line on stderr and kExitCode, before MPI is initialised.
+// that has been loaded: the process ends, with one line on stderr and kExitWrongRuntime, before MPI is initialised.
 //
 // The files of the process are asked which MPI library they need (DT_NEEDED, elf(5)). The program decides if it needs
 // one; else, for example in Python or where only a library of the program uses MPI, the other files do, without this

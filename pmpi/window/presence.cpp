@@ -92,7 +92,7 @@ Presence find_presence(MPI_Comm communicator, CommunicatorGroup& group, const ch
   if (members.empty()) {
     presence.overdue += fmt::format("; is farside loaded there? If not, {}", kRemedy);
   } else if (unknown.empty()) {
-    presence.overdue += "; farside is loaded on all ranks of the communicator, so some rank is late";
+    presence.overdue += "; farside is preloaded or loaded on all ranks of the communicator, so some rank is late";
   } else {
     presence.overdue += fmt::format("; is farside loaded on {}? If not, {}", named(unknown), kRemedy);
   }

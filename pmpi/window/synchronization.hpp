@@ -12,8 +12,6 @@
 
 namespace farside::pmpi {
 
-// Fails with MPI_ERR_ASSERT if `assert` has other bits than `allowed_bits` (MPI 4.0 section 12.5.5). `allowed`: the
-// names of these bits.
 // Waits until done() returns true, and meanwhile moves the endpoint and the MPI runtime.
 template <class Done>
 void wait_until(WakeEvent& wake_event, Done&& done) {

@@ -61,7 +61,7 @@ std::vector<std::optional<std::uint64_t>> Window::read_words(std::span<const Wor
     const auto [rank, word] = words[i];
     if (rank == space_->rank()) {
       values[i] = control_.own(word);
-    } else if (control_.mapped(rank) || (space_->reached_by_fabric(rank) && sent++ < kMostReads)) {
+    } else if (control_.mapped(rank) || (space_->may_ask_by_fabric(rank) && sent++ < kMostReads)) {
       reads[i] = std::make_unique<Operation>();
       control_.read(*reads[i], rank, word);
     }
@@ -98,6 +98,8 @@ std::string Window::trouble_of(int rank) {
     case ProcessIdentity::State::kUnknown: break;
   }
   if (!space_->reached_by_fabric(rank) || control_.mapped(rank)) return {};
+  if (!space_->may_ask_by_fabric(rank))
+    return " (it has not acknowledged earlier operations: it is stopped, out of reach, or slow)";
   const std::array<WordOf, 1> any{{{rank, ControlBlock::kLock}}};
   if (read_words(any).front()) return {};
   return fmt::format(" (it does not answer within {} ms: it is stopped, or out of reach)", kReadPatience.count());

@@ -9,7 +9,6 @@
 #include "pmpi/check/broken_rules.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/base/log.hpp"
-#include "transport/base/long_wait.hpp"
 #include "transport/base/ticks.hpp"
 
 namespace farside::pmpi {
@@ -50,7 +49,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
   locks_.mutex().threaded = threaded;
   if (check == Check::kOff) epoch_.uncheck();
   if (check == Check::kWarn) {
-    report_broken_ = [this](const epochs::Violation& broken, int target) { warn(fault_of(broken), target); };
+    report_broken_ = [this](const epochs::Violation& broken, int /*target*/) { warn(fault_of(broken)); };
     epoch_.uncheck_with(report_broken_);
   }
   statistics_ =
@@ -130,9 +129,7 @@ int Window::raise(const CallSite& call, const Fault& fault) {
 
 std::string Window::name() const { return name_ != nullptr ? *name_ : "(unnamed)"; }
 
-void Window::warn(const Fault& fault, int target) {
-  BrokenRules::instance().report({LongWait::call(), target}, name(), fault.text);
-}
+void Window::warn(const Fault& fault) { BrokenRules::instance().note(name(), fault.text); }
 
 Outcome Window::check_assert(int assert, int allowed_bits, const char* allowed) {
   if ((assert & ~allowed_bits) == 0) return {};
@@ -141,7 +138,7 @@ Outcome Window::check_assert(int assert, int allowed_bits, const char* allowed) 
       fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5)", assert, allowed)};
   if (!report_broken_) return fault;
   const auto held = guard();
-  warn(fault, CallSite::kNoTarget);
+  warn(fault);
   return {};
 }
 

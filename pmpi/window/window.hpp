@@ -375,10 +375,11 @@ class Window {
   // The same in a dynamic window, where displacements are addresses.
   Outcome locate_attached(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
   Outcome check_rank(int rank) const;
-  // `allowed`: the names of the bits.
+  // Fails with MPI_ERR_ASSERT if `assert` has other bits than `allowed_bits` (MPI 4.0 section 12.5.5). `allowed`: the
+  // names of these bits.
   Outcome check_assert(int assert, int allowed_bits, const char* allowed);
-  // FARSIDE_CHECK=warn: reports a broken rule whose call is carried out. To be called under guard().
-  void warn(const Fault& fault, int target);
+  // FARSIDE_CHECK=warn: notes a broken rule whose call is carried out. To be called under guard().
+  void warn(const Fault& fault);
   std::string name() const;  // likewise
   // Finds the memory that MPI_Win_shared_query means by `rank`, which may be MPI_PROC_NULL.
   Outcome find_mapped(int rank, Space::MappedData& found) const;

@@ -8,8 +8,15 @@
 #include "pmpi/window/staged_buffer.hpp"
 #include "pmpi/window/window.hpp"
 #include "transport/node/device_memory.hpp"
+#include "transport/routes/outstanding.hpp"
 
 namespace farside::pmpi {
+namespace {
+
+// The call that completes the request reports the error.
+bool has_failed(const RemoteBuffer& target) { return target.own != nullptr && target.own->has_error(); }
+
+}  // namespace
 
 // Strict compares the copies with what they were until the epoch ends.
 void Window::keep_for_strict(StagedBuffer copy) {
@@ -27,7 +34,7 @@ std::optional<Outcome> Window::stage_transfer(const LocalBuffer& origin, const R
   }
   if (Outcome done = transfer(copy.on_host(), target, put); !done) return done;
   Status complete = space_->flush(target.rank);
-  if (complete && !put) complete = copy.store();
+  if (complete && !put && !has_failed(target)) complete = copy.store();
   keep_for_strict(std::move(copy));
   return complete;
 }
@@ -54,7 +61,7 @@ std::optional<Outcome> Window::stage_accumulate(const LocalBuffer& origin, const
   if (Outcome done = accumulate(from ? from->on_host() : origin, to_host ? &*to_host : nullptr, target, op); !done)
     return done;
   Status complete = space_->flush(target.rank);
-  if (complete && to) complete = to->store();
+  if (complete && to && !has_failed(target)) complete = to->store();
   if (from) keep_for_strict(std::move(*from));
   if (to) keep_for_strict(std::move(*to));
   return complete;

@@ -23,7 +23,7 @@ inline std::size_t plain_bytes(MPI_Datatype type, std::int64_t count) {
   return static_cast<std::size_t>(count) * predefined_table.plain_size(type);
 }
 
-// Whether there is memory at the address, of which is known that the CPU may touch it.
+// Whether the address is not null and its memory is known to be accessible to the CPU.
 inline bool is_usable(const void* address) {
   return address != nullptr && (!DeviceMemory::possible() || DeviceMemory::is_known_host(address));
 }

@@ -172,4 +172,7 @@ int main(int argc, char** argv) {
   strided(window, memory);
   atomics(window, memory);
   windows(memory);
+  check::section("farside leaves no error for the program's next look at errors");
+  void* const hip = dlopen("libamdhip64.so.6", RTLD_NOW | RTLD_NOLOAD);
+  if (hip != nullptr) CHECK_EQ(reinterpret_cast<int (*)()>(dlsym(hip, "hipPeekAtLastError"))(), 0);
 }

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #define EXPORTED extern "C" [[gnu::visibility("default")]]
@@ -83,14 +84,26 @@ thread_local int pushed = 0;
 int context = 0;
 }  // namespace
 
+// Every other allocation has no context of its own, as memory of pools.
 EXPORTED int cuPointerGetAttribute(void* value, int attribute, const void* address) {
-  if (find(address) == nullptr) return 1;
+  const Allocation* const there = find(address);
+  if (there == nullptr) return 1;
   switch (attribute) {
-    case 1: *static_cast<void**>(value) = &context; return 0;
+    case 1: *static_cast<void**>(value) = (there - allocations.data()) % 2 == 0 ? &context : nullptr; return 0;
+    case 9: *static_cast<int*>(value) = 3; return 0;
     case 2: *static_cast<unsigned*>(value) = 2; return 0;
     case 8: *static_cast<unsigned*>(value) = 0; return 0;
     default: require(false, "an attribute"); return 1;
   }
+}
+EXPORTED int cuDevicePrimaryCtxRetain(void** retained, int ordinal) {
+  require(ordinal == 3, "the device of the allocation");
+  *retained = &context;
+  return 0;
+}
+EXPORTED int cuDevicePrimaryCtxRelease_v2(int ordinal) {
+  require(ordinal == 3, "the device of the allocation");
+  return 0;
 }
 EXPORTED int cuCtxPushCurrent_v2(void* pushes) {
   require(pushes == &context, "the context of the allocation");
@@ -112,12 +125,18 @@ EXPORTED int cuStreamSynchronize(void* stream) {
 
 #elif defined(DEVICE_HIP)
 
+namespace {
+thread_local int last_error = 0;
+}  // namespace
+
 EXPORTED int hipRuntimeGetVersion(int* version) {
   *version = 60'032'830;
   return 0;
 }
+EXPORTED int hipPeekAtLastError() { return last_error; }
+EXPORTED int hipGetLastError() { return std::exchange(last_error, 0); }
 EXPORTED int hipPointerGetAttribute(void* value, int attribute, const void* address) {
-  if (find(address) == nullptr) return 1;
+  if (find(address) == nullptr) return last_error = 1;
   require(attribute == 2 || attribute == 8, "an attribute");
   *static_cast<unsigned*>(value) = attribute == 2 ? 2 : 0;
   return 0;

@@ -125,7 +125,7 @@ constexpr Setting kSettings[] = {
      "seconds after which operations over libfabric fail if their target stays out of reach; 0: never",
      parse_peer_timeout},
     {"FARSIDE_HANG", "60", "0 to 86400",
-     "seconds after which a rank that waits in one call says in a warning what it waits for, and again after each "
+     "seconds after which a rank that waits for one thing in a call logs a warning that names it, and again after each "
      "doubling of the time; 0: never",
      parse_hang},
     {"FARSIDE_CHECK", "on", "off, warn, on or strict",

@@ -2,6 +2,7 @@
 // The functions of the libraries of GPUs, found by dlsym(3), with the types and values that their manuals give: CUDA
 // Driver API (Unified Addressing, Memory Management), HIP Runtime API (Memory Management), Level Zero (Memory, Command
 // List). None of their headers is needed.
+#include <algorithm>
 #include <array>
 #include <dlfcn.h>
 #include <mutex>
@@ -29,6 +30,11 @@ Status status_of(int code, const char* call, std::size_t bytes) {
 class Cuda final : public DeviceDriver {
  public:
   bool find_functions(void* library) {
+    // For memory without a context of its own, of pools and of cuMemMap.
+    if (!find(library, retain_, "cuDevicePrimaryCtxRetain") ||
+        !find(library, release_, "cuDevicePrimaryCtxRelease_v2")) {
+      return false;
+    }
     return find(library, get_attribute_, "cuPointerGetAttribute") && find(library, memcpy_, "cuMemcpy") &&
            find(library, synchronize_, "cuStreamSynchronize") && find(library, push_, "cuCtxPushCurrent_v2") &&
            find(library, pop_, "cuCtxPopCurrent_v2");
@@ -45,17 +51,22 @@ class Cuda final : public DeviceDriver {
   Status copy(void* to, const void* from, std::size_t bytes, const void* device) override {
     // The thread may have no context, or one of another device.
     void *context = nullptr, *popped = nullptr;
-    const bool pushed = get_attribute_(&context, kContext, device) == 0 && context != nullptr && push_(context) == 0;
+    int ordinal = -1;
+    (void)get_attribute_(&context, kContext, device);
+    const bool retained =
+        context == nullptr && get_attribute_(&ordinal, kDeviceOrdinal, device) == 0 && retain_(&context, ordinal) == 0;
+    const bool pushed = context != nullptr && push_(context) == 0;
     int code = memcpy_(to, from, bytes);
     // A copy from pageable memory may return before it has arrived.
     if (code == 0) code = synchronize_(nullptr);
     if (pushed) (void)pop_(&popped);
+    if (retained) (void)release_(ordinal);
     return status_of(code, "cuMemcpy", bytes);
   }
 
  private:
   // CUpointer_attribute and CUmemorytype.
-  static constexpr int kContext = 1, kMemoryType = 2, kIsManaged = 8;
+  static constexpr int kContext = 1, kMemoryType = 2, kIsManaged = 8, kDeviceOrdinal = 9;
   static constexpr unsigned kDevice = 2;
 
   int (*get_attribute_)(void*, int, const void*) = nullptr;
@@ -63,6 +74,8 @@ class Cuda final : public DeviceDriver {
   int (*synchronize_)(void*) = nullptr;
   int (*push_)(void*) = nullptr;
   int (*pop_)(void**) = nullptr;
+  int (*retain_)(void**, int) = nullptr;
+  int (*release_)(int) = nullptr;
 };
 
 class Hip final : public DeviceDriver {
@@ -72,7 +85,8 @@ class Hip final : public DeviceDriver {
     int version = 0;
     if (!find(library, get_version, "hipRuntimeGetVersion") ||
         !find(library, get_attribute_, "hipPointerGetAttribute") || !find(library, memcpy_, "hipMemcpy") ||
-        !find(library, synchronize_, "hipStreamSynchronize") || get_version(&version) != 0) {
+        !find(library, synchronize_, "hipStreamSynchronize") || !find(library, peek_error_, "hipPeekAtLastError") ||
+        !find(library, take_error_, "hipGetLastError") || get_version(&version) != 0) {
       return false;
     }
     // hipMemoryType has CUDA's values since version 6.
@@ -83,7 +97,11 @@ class Hip final : public DeviceDriver {
 
   bool holds(const void* address) override {
     unsigned type = 0, managed = 0;
-    if (get_attribute_(&type, kMemoryType, address) != 0 || type != device_) return false;
+    // A failed call leaves its error for the program's next look at errors. Memory that HIP does not know is an error.
+    const bool clean = peek_error_() == 0;
+    const bool known = get_attribute_(&type, kMemoryType, address) == 0;
+    if (!known && clean) (void)take_error_();
+    if (!known || type != device_) return false;
     return get_attribute_(&managed, kIsManaged, address) != 0 || (managed & 0xff) == 0;
   }
 
@@ -100,25 +118,29 @@ class Hip final : public DeviceDriver {
   int (*get_attribute_)(void*, int, const void*) = nullptr;
   int (*memcpy_)(void*, const void*, std::size_t, int) = nullptr;
   int (*synchronize_)(void*) = nullptr;
+  int (*peek_error_)() = nullptr;
+  int (*take_error_)() = nullptr;
   unsigned device_ = 2;
 };
 
 class LevelZero final : public DeviceDriver {
  public:
   bool find_functions(void* library) {
-    int (*initialise)(unsigned) = nullptr;
-    if (!find(library, initialise, "zeInit") || !find(library, get_drivers_, "zeDriverGet") ||
-        !find(library, make_context_, "zeContextCreate") ||
-        !find(library, get_properties_, "zeMemGetAllocProperties") ||
-        !find(library, make_list_, "zeCommandListCreateImmediate") ||
-        !find(library, append_copy_, "zeCommandListAppendMemoryCopy")) {
-      return false;
-    }
-    return initialise(0) == 0 && find_contexts();
+    return find(library, initialise_, "zeInit") && find(library, get_drivers_, "zeDriverGet") &&
+           find(library, make_context_, "zeContextCreate") &&
+           find(library, get_properties_, "zeMemGetAllocProperties") &&
+           find(library, make_list_, "zeCommandListCreateImmediate") &&
+           find(library, append_copy_, "zeCommandListAppendMemoryCopy");
   }
   const char* name() const override { return "Level Zero"; }
 
-  bool holds(const void* address) override { return find_allocation(address).device != nullptr; }
+  bool holds(const void* address) override {
+    // The loader may be there without a device, as a part of other libraries.
+    std::call_once(finds_contexts_, [this] {
+      if (initialise_(0) == 0) find_contexts();
+    });
+    return find_allocation(address).device != nullptr;
+  }
 
   Status copy(void* to, const void* from, std::size_t bytes, const void* device) override {
     const Allocation there = find_allocation(device);
@@ -159,16 +181,15 @@ class LevelZero final : public DeviceDriver {
     void* list;
   };
 
-  bool find_contexts() {
+  void find_contexts() {
     std::array<void*, kMostDrivers> drivers{};
     std::uint32_t count = kMostDrivers;
-    if (get_drivers_(&count, drivers.data()) != 0) return false;
+    if (get_drivers_(&count, drivers.data()) != 0) return;
     for (std::uint32_t i = 0; i < std::min(count, kMostDrivers); ++i) {
       const ContextDescription description;
       void* context = nullptr;
       if (make_context_(drivers[i], &description, &context) == 0) contexts_.push_back(context);
     }
-    return !contexts_.empty();
   }
 
   // A context knows the allocations of others of the same driver.
@@ -194,11 +215,13 @@ class LevelZero final : public DeviceDriver {
     return list;
   }
 
+  int (*initialise_)(unsigned) = nullptr;
   int (*get_drivers_)(std::uint32_t*, void**) = nullptr;
   int (*make_context_)(void*, const ContextDescription*, void**) = nullptr;
   int (*get_properties_)(void*, const void*, Properties*, void**) = nullptr;
   int (*make_list_)(void*, void*, const QueueDescription*, void**) = nullptr;
   int (*append_copy_)(void*, void*, const void*, std::size_t, void*, std::uint32_t, void*) = nullptr;
+  std::once_flag finds_contexts_;
   std::vector<void*> contexts_;
   std::mutex mutex_;  // guards lists_
   std::vector<List> lists_;

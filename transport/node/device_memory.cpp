@@ -44,16 +44,20 @@ void DeviceMemory::look_for_drivers() {
       continue;
     }
     log(LogLevel::kInfo, "operations look for memory of GPUs, by {}", driver->name());
-    drivers_.push_back(std::move(driver));
+    const auto place = std::ranges::find(drivers_, nullptr, [](const auto& each) { return each.load(); });
+    if (place == drivers_.end()) continue;
+    place->store(driver.release());
     possible_.store(true, std::memory_order_relaxed);
   }
 }
 
 DeviceDriver* DeviceMemory::driver_of(const void* address) {
-  const std::scoped_lock held(mutex_);
-  const auto holds = [&](const std::unique_ptr<DeviceDriver>& driver) { return driver->holds(address); };
-  const auto found = std::ranges::find_if(drivers_, holds);
-  return found != drivers_.end() ? found->get() : nullptr;
+  for (const std::atomic<DeviceDriver*>& each : drivers_) {
+    DeviceDriver* const driver = each.load();
+    if (driver == nullptr) break;
+    if (driver->holds(address)) return driver;
+  }
+  return nullptr;
 }
 
 bool DeviceMemory::ask(const void* address) {

@@ -66,8 +66,8 @@ class DeviceMemory {
 
   static inline constinit std::atomic<bool> possible_{false};
   static inline constinit std::array<std::atomic<std::uintptr_t>, 256> host_pages_{};  // the last ones, by number
-  std::mutex mutex_;  // guards what follows
-  std::vector<std::unique_ptr<DeviceDriver>> drivers_;
+  std::array<std::atomic<DeviceDriver*>, 8> drivers_{};                                // the first ones; they stay
+  std::mutex mutex_;                // guards found_, and the growth of drivers_
   std::vector<const void*> found_;  // handles of the libraries that were found, usable or not
 };
 

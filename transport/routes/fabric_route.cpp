@@ -423,6 +423,14 @@ std::vector<int> FabricRoute::unacknowledged() {
   return ranks;
 }
 
+bool FabricRoute::may_ask(int rank) {
+  const FabricTarget* const target = targets_.find(rank);
+  if (target == nullptr || (agreed_.rules.by_nic && target->description == 0)) return false;
+  bool busy = false;
+  targets_.for_each_busy([&](FabricTargets::Use& use) { busy = busy || (use->rank == rank && !use->done()); });
+  return !busy;
+}
+
 Status FabricRoute::complete(BusyTarget& to) {
   Status first;
   const auto keep = [&first](Status status) {

@@ -155,6 +155,9 @@ class FabricRoute {
   const FabricTargets& targets() const { return targets_; }
   // The ranks that have not acknowledged all operations, in no order.
   std::vector<int> unacknowledged();
+  // Whether a read of a rank's control word waits for no earlier operation, and for no description of the rank. It may
+  // still connect, if no operation has reached the rank.
+  bool may_ask(int rank);
 
  private:
   // The part of a range of a rank's data that one key gives access to: all of it, unless a region ends before.
