@@ -202,7 +202,8 @@ void complete_missing(MPI_Win window) {
 
 std::string stopped_text() {
   return over_fabric()
-             ? " \\(it does not answer within 500 ms: it is stopped, or out of reach\\)"
+             ? " \\(it (does not answer within 500 ms: it is stopped, or out of reach|has not acknowledged earlier "
+               "operations: it is stopped, out of reach, or slow)\\)"
              : " \\(its process " + std::to_string(pids[static_cast<std::size_t>(cause())]) + " is stopped\\)";
 }
 
