@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The texts of the reports of FARSIDE_HANG. They say what the control words show, and no more: the members of a group
 // of readers, for instance, have no names there. Words of ranks on this node are read in place. Over the fabric a read
-// is a message. It goes only to ranks that operations have reached already, since a new connection may take long, and
-// its answer is awaited for kReadPatience.
+// is a message. It goes only to ranks that the window knows and that have acknowledged all operations so far, and its
+// answer is awaited for kReadPatience.
 #include "pmpi/window/wait_reasons.hpp"
 
 #include <algorithm>

@@ -234,7 +234,8 @@ class Window {
 
   // Reports of FARSIDE_HANG (wait_reasons.hpp). What a call waits for, as the end of "has waited in MPI_Win_lock", and
   // what is known of the ranks concerned, which begins with a space, comma or semicolon. The awaited_ calls read words
-  // of other ranks, and may take half a second for each rank that does not answer over the fabric.
+  // of other ranks, and may take half a second for each rank that does not answer over the fabric; the first message to
+  // a rank as long as a connection.
   struct Awaited {
     std::string what;
     std::string more;
