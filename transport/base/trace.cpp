@@ -13,9 +13,8 @@ namespace farside {
   result.reserve(end - begin);
   for (std::uint64_t i = begin; i < end; ++i) result.push_back(records_.get()[i & mask_]);
   std::atomic_thread_fence(std::memory_order_acquire);
-  // The record at `now` may be half written as well.
-  const std::uint64_t now = next_.load(std::memory_order_relaxed);
-  const std::uint64_t valid = now > end ? now + 1 - std::min(now + 1, mask_ + 1) : begin;
+  const std::uint64_t begun = begun_.load(std::memory_order_relaxed);
+  const std::uint64_t valid = begun - std::min<std::uint64_t>(begun, mask_ + 1);
   if (valid > begin)
     result.erase(result.begin(), result.begin() + static_cast<std::ptrdiff_t>(std::min(valid, end) - begin));
   return result;

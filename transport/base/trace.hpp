@@ -50,9 +50,11 @@ class TraceRing {
   struct Free {
     void operator()(TraceRecord* records) const { ::operator delete(records); }
   };
-  // Release: what take() reads below `next_` is complete.
+  // What take() reads below `next_` is complete, and it sees `begun_` of each record of which it has read something.
   void put(const TraceRecord& record) {
     const std::uint64_t next = next_.load(std::memory_order_relaxed);
+    begun_.store(next + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
     new (records_.get() + (next & mask_)) TraceRecord(record);
     next_.store(next + 1, std::memory_order_release);
   }
@@ -61,7 +63,8 @@ class TraceRing {
   RelaxedFlag threaded_;
   std::unique_ptr<TraceRecord, Free>
       records_;  // not initialized, so that only touched pages take memory
-  std::atomic<std::uint64_t> next_{0};
+  std::atomic<std::uint64_t> next_{0};   // the number of complete records
+  std::atomic<std::uint64_t> begun_{0};  // one more while a record is being written
   std::mutex mutex_;  // of add(), if there are threads
 };
 
