@@ -64,7 +64,7 @@ Shared& shared() {
 
 // Restores the earlier action and raises the signal. Async-signal-safe; also called in a forked child, which has no
 // thread of farside.
-void take_action_of_before(const Watched& watched) {
+void restore_and_raise(const Watched& watched) {
   sigaction(watched.signal, &watched.before, nullptr);
   raise(watched.signal);
 }
@@ -84,7 +84,7 @@ void on_signal(int signal, siginfo_t* information, void* context) {
     watched.arrived.store(true, std::memory_order_release);
     sem_post(&all.wake);
   } else if (!watched.by_runtime) {
-    take_action_of_before(watched);  // as soon as this handler has returned
+    restore_and_raise(watched);  // as soon as this handler has returned
   }
   errno = before;
 }
@@ -117,7 +117,7 @@ bool is_of_library(const struct sigaction& action, int signal) {
 }
 
 // Whether the handler is a function of the runtime's library.
-bool is_runtimes(const struct sigaction& action) {
+bool is_of_runtime(const struct sigaction& action) {
   Dl_info handler{}, runtime_function{};
   return dladdr(handler_of(action), &handler) != 0 &&
          dladdr(reinterpret_cast<void*>(runtime().Win_free), &runtime_function) != 0 &&
@@ -168,7 +168,7 @@ void serve(Shared& all, Watched& watched) {
   sigemptyset(&this_one);
   sigaddset(&this_one, watched.signal);
   pthread_sigmask(SIG_UNBLOCK, &this_one, nullptr);
-  take_action_of_before(watched);
+  restore_and_raise(watched);
 }
 
 void run(Shared& all) {
@@ -185,7 +185,7 @@ void install(Watched& watched) {
   struct sigaction now {};
   if (watched.installed || sigaction(watched.signal, nullptr, &now) != 0) return;
   const bool has_handler = (now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL;
-  const bool by_runtime = has_handler && now.sa_handler != SIG_IGN && !is_ours(now) && is_runtimes(now);
+  const bool by_runtime = has_handler && now.sa_handler != SIG_IGN && !is_ours(now) && is_of_runtime(now);
   if (has_handler && !by_runtime && (now.sa_handler == SIG_IGN || !is_of_library(now, watched.signal))) return;
   watched.before = now;
   watched.by_runtime = by_runtime;
@@ -228,8 +228,7 @@ void end_files_on_signal() {
   all.thread.join();
   // A signal that came too late for the thread.
   for (Watched& watched : all.watched) {
-    if (watched.arrived.exchange(false, std::memory_order_acquire) && !watched.by_runtime)
-      take_action_of_before(watched);
+    if (watched.arrived.exchange(false, std::memory_order_acquire) && !watched.by_runtime) restore_and_raise(watched);
   }
 }
 

@@ -135,10 +135,12 @@ void WindowStatistics::learn_processes(int target) {
   }
 }
 
-StatisticsSums::Target& WindowStatistics::target_sums(int target) {
+int WindowStatistics::process_of(int target) const {
   const auto known = process_ranks_.find(target);
-  return sums_.targets[known != process_ranks_.end() ? known->second : -1];
+  return known != process_ranks_.end() ? known->second : -1;
 }
+
+StatisticsSums::Target& WindowStatistics::target_sums(int target) { return sums_.targets[process_of(target)]; }
 
 Ticks WindowStatistics::waited(WaitKind kind, const Moment& begun) {
   const Ticks waited = Waited::here().total - begun.waited;
@@ -346,8 +348,7 @@ StatisticsSums WindowStatistics::sums() const {
         sums.operations[static_cast<std::size_t>(space_.route(target))][static_cast<std::size_t>(what)];
     done.count += count;
     done.bytes += bytes;
-    const auto known = process_ranks_.find(target);
-    StatisticsSums::Target& there = sums.targets[known != process_ranks_.end() ? known->second : -1];
+    StatisticsSums::Target& there = sums.targets[process_of(target)];
     there.operations.count += count;
     there.operations.bytes += bytes;
   });

@@ -176,7 +176,7 @@ Window::Awaited Window::awaited_lock(int target, LockType type) {
                     LockWord::readers(*values[1]) == 1 ? "s" : "");
   }
   if (!values[0]) {
-    awaited.more += "; who holds it is not known" + trouble_of(target);
+    awaited.more += "; its holder is not known" + trouble_of(target);
     return awaited;
   }
   const std::vector<int> holders = exclusive_holders(target);
@@ -200,8 +200,9 @@ Window::Awaited Window::awaited_lock_all(int next) {
   const std::array<WordOf, 1> word{{{locks_.home(), ControlBlock::kGlobalLock}}};
   const auto value = read_words(word).front();
   if (!value) {
-    awaited.more = fmt::format("; who holds exclusive locks is not known to the home of the global lock, rank {}{}",
-                               locks_.home(), trouble_of(locks_.home()));
+    awaited.more = fmt::format(
+        "; the holders of exclusive locks are not known: the home of the global lock, rank {}, was not read{}",
+        locks_.home(), trouble_of(locks_.home()));
     return awaited;
   }
   const std::uint64_t writers = LockWord::writers(*value);

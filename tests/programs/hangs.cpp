@@ -102,10 +102,11 @@ void lock_held(MPI_Win window) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-void lock_shared_by_others(MPI_Win window) {
+// The cause holds a lock of rank 0 until the waiter has said what it waits for.
+void hold_until_reported(int lock_type, MPI_Win window) {
   std::int64_t got = 0;
   if (causes()) {
-    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window));
+    CHECK_MPI(MPI_Win_lock(lock_type, 0, 0, window));
     CHECK_MPI(MPI_Get(&got, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, window));
     CHECK_MPI(MPI_Win_flush(0, window));
   }
@@ -114,6 +115,11 @@ void lock_shared_by_others(MPI_Win window) {
     await_report();
     CHECK_MPI(MPI_Win_unlock(0, window));
   }
+}
+
+void lock_shared_by_others(MPI_Win window) {
+  std::int64_t got = 0;
+  hold_until_reported(MPI_LOCK_SHARED, window);
   if (waits()) {
     reports(line("MPI_Win_(lock|flush)", "for an exclusive lock at rank 0",
                  "; its lock word counts 1 shared lock and 1 exclusive lock, held or awaited"),
@@ -128,17 +134,7 @@ void lock_shared_by_others(MPI_Win window) {
 }
 
 void lock_all_kept_out(MPI_Win window) {
-  std::int64_t got = 0;
-  if (causes()) {
-    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
-    CHECK_MPI(MPI_Get(&got, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, window));
-    CHECK_MPI(MPI_Win_flush(0, window));
-  }
-  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
-  if (causes()) {
-    await_report();
-    CHECK_MPI(MPI_Win_unlock(0, window));
-  }
+  hold_until_reported(MPI_LOCK_EXCLUSIVE, window);
   if (waits()) {
     const std::string holder = rank_text(cause());
     reports(check::lock_all_has_global_lock()
