@@ -114,6 +114,7 @@ void Process::for_each_endpoint(Call&& call) const {
     Fabric* const fabric = each.fabric.load(std::memory_order_acquire);
     if (fabric == nullptr) return;
     call(*fabric);
+    if (Fabric* const second = fabric->second(); second != nullptr) call(*second);
   }
 }
 

@@ -116,7 +116,7 @@ class Process final : public Progress {
   ~Process();
 
   ProviderChoice& choice(const Settings& settings);
-  // Calls `call` with each endpoint in use.
+  // Calls `call` with each endpoint in use, and with that of its second rail.
   template <class Call>
   void for_each_endpoint(Call&& call) const;
 

@@ -221,6 +221,8 @@ class Window {
   std::string routes() const;
   // The endpoint by which it reaches some of them; null if it needs none.
   const Fabric* fabric() const;
+  // The names of its device or devices, with a comma between them; "none" without an endpoint.
+  std::string devices() const;
   int ranks() const { return space_->ranks(); }
 
   // The group of the window, the caller's to free.

@@ -110,6 +110,13 @@ const Fabric* Window::fabric() const {
   return nullptr;
 }
 
+std::string Window::devices() const {
+  const Fabric* const endpoint = fabric();
+  if (endpoint == nullptr) return "none";
+  if (!space_->uses_second_rail()) return endpoint->device();
+  return fmt::format("{},{}", endpoint->device(), endpoint->second()->device());
+}
+
 Outcome Window::get_info(MPI_Info* info) {
   {
     const auto held = guard();
@@ -119,7 +126,7 @@ Outcome Window::get_info(MPI_Info* info) {
   const bool by_thread = space_->uses(RouteKind::kFabric) || space_->uses(RouteKind::kCma);
   bool taken = set("farside_route", routes().c_str()) && set("farside_progress", by_thread ? "thread" : "origin");
   if (const Fabric* const endpoint = fabric(); endpoint != nullptr) {
-    taken = set("farside_provider", endpoint->provider()) && set("farside_device", endpoint->device()) && taken;
+    taken = set("farside_provider", endpoint->provider()) && set("farside_device", devices().c_str()) && taken;
   }
   return taken ? Outcome() : Outcome(Fault{MPI_ERR_NO_MEM, "the runtime took no more info"});
 }

@@ -218,3 +218,31 @@ TEST_CASE("the launcher says which process of its node this is") {
     unsetenv(name);
   }
 }
+
+TEST_CASE("a second device is as fast and as near as the first, on a network of its own or beside it") {
+  const auto device = [](double rate, Nearness nearness, const char* network, bool beside_others) {
+    DeviceTraits traits;
+    traits.rate = rate;
+    traits.nearness = nearness;
+    traits.networks = {network};
+    traits.beside_others = beside_others;
+    return traits;
+  };
+  const DeviceTraits first = device(200, Nearness::kNear, "InfiniBand 10.1.0.0/24", false);
+  const auto chosen = [&](std::vector<DeviceTraits> others, std::size_t process = 0) {
+    return choose_second_device(first, others, process);
+  };
+  CHECK_FALSE(chosen({}));
+  CHECK_FALSE(chosen({device(100, Nearness::kNear, "InfiniBand 10.2.0.0/24", false)}));
+  CHECK_FALSE(chosen({device(200, Nearness::kFar, "InfiniBand 10.2.0.0/24", false)}));
+  // Any interface on the first one's network may answer for the other.
+  CHECK_FALSE(chosen({device(200, Nearness::kNear, "InfiniBand 10.1.0.0/24", true)}));
+  CHECK(chosen({device(200, Nearness::kNear, "InfiniBand 10.1.0.0/24", false),
+                device(200, Nearness::kNear, "InfiniBand 10.2.0.0/24", false)}) == 1);
+  const DeviceTraits like = device(200, Nearness::kNear, "InfiniBand 10.2.0.0/24", false);
+  CHECK(chosen({like, like}, 0) == 0);
+  CHECK(chosen({like, like}, 1) == 1);
+  DeviceTraits beside = first;
+  beside.beside_others = true;
+  CHECK(choose_second_device(beside, std::vector{beside}, 0) == 0);
+}

@@ -175,11 +175,12 @@ class Job {
     step.used = known == 4 ? 0 : static_cast<Providers>(known);
     step.id = id;
     step.node_members = members.size();
-    step.open = [&](Endpoint& endpoint) -> Result<bool> {
+    step.open = [&](Endpoint& endpoint) -> Result<EndpointUse> {
       opened = static_cast<Fabric*>(&endpoint);
       const bool by_adapter = (Process::instance().offer_providers().usable & kAdapter) != 0 && !refused_;
       refused_ = by_adapter && ranks_.rank() == cannot_open;
-      return refused_ ? Result<bool>(Error{ErrorKind::kNoMemory, "no locked memory"}) : Result<bool>(false);
+      if (refused_) return Error{ErrorKind::kNoMemory, "no locked memory"};
+      return EndpointUse();
     };
     step.close = [] {};
     step.trial = [&](int other) -> Status {
@@ -189,7 +190,7 @@ class Job {
     };
     const int saved = dup(STDERR_FILENO), file = memfd_create("stderr", MFD_CLOEXEC);
     dup2(file, STDERR_FILENO);
-    const Result<bool> done = step.carry_out(agreement, peers);
+    const Result<EndpointUse> done = step.carry_out(agreement, peers);
     dup2(saved, STDERR_FILENO);
     std::array<char, 4096> text{};
     const ssize_t bytes = pread(file, text.data(), text.size(), 0);

@@ -22,6 +22,7 @@ struct FabricAddress {
   SocketAddress socket;        // on which the endpoint listens (fi_getname(3))
   std::uint64_t identity = 0;  // of the process
   std::uint64_t secret = 0;    // a peer must present it to connect
+  bool operator==(const FabricAddress&) const = default;
 };
 static_assert(sizeof(FabricAddress) == 40);
 

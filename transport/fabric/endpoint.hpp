@@ -21,6 +21,14 @@
 
 namespace farside {
 
+class SecondRail;
+
+// What a space uses of an endpoint, besides what all endpoints have.
+struct EndpointUse {
+  bool nic_atomics = false;   // control words are changed by adapter atomics
+  bool second_rails = false;  // halves of large transfers go by second rails
+};
+
 class Endpoint {
  public:
   Endpoint() = default;
@@ -104,6 +112,9 @@ class Endpoint {
   // Requests the description of a space (MessageHandler::ServedSpace).
   virtual Status ask_for_description(Pending& pending, const HandlerPlace& place,
                                      std::span<std::byte> description) = 0;
+
+  // The second device, for halves of large transfers; null if there is none, or if it is not usable.
+  virtual SecondRail* second_rail() const { return nullptr; }
 
   // The regions of this process's handler. As MessageHandler::publish.
   virtual bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) = 0;

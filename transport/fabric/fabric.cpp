@@ -63,7 +63,18 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve, std::size_t ope
   return {};
 }
 
+void Fabric::set_second(Result<std::unique_ptr<Fabric>> second) {
+  if (second) {
+    second_ = std::move(second.value());
+  } else {
+    why_no_second_ = second.error().text;
+  }
+  if (second_ != nullptr) rail_ = std::make_unique<SecondRail>(*this, *second_);
+  SecondRail::publish(*this, second_ != nullptr ? second_->address() : FabricAddress());
+}
+
 Fabric::~Fabric() {
+  rail_.reset();
   if (thread_.running()) {
     {
       const std::scoped_lock held(mutex_);
@@ -95,6 +106,7 @@ void Fabric::lift_limit(Peer peer, std::chrono::seconds limit) {
 }
 
 void Fabric::share_node(std::size_t processes) {
+  if (second_ != nullptr) second_->share_node(processes);
   const std::scoped_lock held(mutex_);
   eviction_->share_node(processes);
   // The progress thread may sleep while there are too many connections now.

@@ -10,6 +10,7 @@
 //   replies.hpp, receives.hpp messages out and in, besides this process's own operations
 //   peer_health.hpp           which peers are out of reach
 //   progress_thread.hpp       the thread that executes what arrives
+//   second_rail.hpp           another endpoint, over which halves of large transfers go
 //
 // Operations are issued here and complete later: each is counted in a Pending, and the thread that takes its
 // completion off the queue uncounts it. An operation is complete when it has taken effect at the target
@@ -65,6 +66,7 @@
 #include "transport/fabric/queue_limits.hpp"
 #include "transport/fabric/receives.hpp"
 #include "transport/fabric/replies.hpp"
+#include "transport/fabric/second_rail.hpp"
 #include "transport/fabric/shared_polls.hpp"
 #include "transport/handler/message_handler.hpp"
 
@@ -90,6 +92,14 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   // Says that so many processes of this node, this one included, use the fabric or may do so. They share what the node
   // has for connections (node_share.hpp). The largest number that was said counts; before the first call it is 1.
   void share_node(std::size_t processes);
+  // Gives the endpoint a second rail, by another one of the same provider; or none (null), or the reason why there is
+  // none although one was wanted. Called once, before any thread uses the endpoint.
+  void set_second(Result<std::unique_ptr<Fabric>> second);
+  // The endpoint of the second rail, usable or not; null if there is none.
+  Fabric* second() const { return second_.get(); }
+  SecondRail* second_rail() const override { return rail_ != nullptr && rail_->usable() ? rail_.get() : nullptr; }
+  // Empty if none was wanted, or there is one.
+  const std::string& why_no_second() const { return why_no_second_; }
   // The peer is abandoned after this time, if FARSIDE_PEER_TIMEOUT is not shorter, until the limit is lifted. Other
   // peers keep theirs. Each limit is lifted once.
   void limit_silence(Peer peer, std::chrono::seconds limit);
@@ -235,6 +245,10 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
 
   // Notes that a write or read of so many bytes was issued.
   void expect_transfer(std::size_t bytes);
+
+  std::unique_ptr<Fabric> second_;
+  std::unique_ptr<SecondRail> rail_;  // of second_
+  std::string why_no_second_;
 
   WakeEvent own_wake_event_;  // of threads that wait to issue
   std::atomic<std::uint64_t> transfers_until_{0};  // see transfers(); of CLOCK_MONOTONIC, in ns

@@ -94,6 +94,21 @@ std::size_t choose_device(std::span<const DeviceTraits> all, std::size_t process
   return equal[spread_over(equal.size(), process)];
 }
 
+std::optional<std::size_t> choose_second_device(const DeviceTraits& first, std::span<const DeviceTraits> others,
+                                                std::size_t process) {
+  const auto shares_network = [&](const DeviceTraits& each) {
+    return std::ranges::any_of(each.networks, [&](const std::string& one) { return first.networks.contains(one); });
+  };
+  std::vector<std::size_t> equal;
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    const DeviceTraits& each = others[i];
+    if (each.rate != first.rate || each.nearness < first.nearness) continue;
+    if (!shares_network(each) || (each.beside_others && first.beside_others)) equal.push_back(i);
+  }
+  if (equal.empty()) return std::nullopt;
+  return equal[spread_over(equal.size(), process)];
+}
+
 // The sum of the digits of the number, written to the base `devices`.
 std::size_t spread_over(std::size_t devices, std::size_t process) {
   if (devices < 2) return 0;

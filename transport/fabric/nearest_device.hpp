@@ -55,6 +55,12 @@ DeviceTraits device_traits(const fi_info& info, bool links, const std::filesyste
 // must then allow for the other.
 std::size_t choose_device(std::span<const DeviceTraits> all, std::size_t process);
 
+// Returns the index of the device that process number `process` of a node takes for its second rail beside `first`, or
+// nothing. `others`: without the first one. It is as fast, not known to be farther away, and either on a network of its
+// own, or both allow for other devices on theirs.
+std::optional<std::size_t> choose_second_device(const DeviceTraits& first, std::span<const DeviceTraits> others,
+                                                std::size_t process);
+
 // Returns a number below `devices` for process number `process` of a node, such that `devices` consecutive processes
 // take each once, and every 2nd (4th, ...) process of a node does so too: launchers bind consecutive processes to one
 // socket or to different ones.

@@ -2,6 +2,7 @@
 #include "transport/fabric/provider.hpp"
 
 #include <cstring>
+#include <optional>
 #include <set>
 
 #include <fmt/ranges.h>
@@ -130,6 +131,42 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
     }
   }
   return Error{ErrorKind::kNoRoute, std::move(text)};
+}
+
+Result<InfoHandle> find_second_device(const fi_info& first, const std::string& wanted) {
+  const std::string name = first.fabric_attr->prov_name;
+  if (wanted == "none" || (wanted.empty() && !is_adapter(name))) return InfoHandle();
+  const auto unusable = [&](const std::string& why) {
+    return Error{ErrorKind::kNoRoute,
+                 fmt::format("FARSIDE_SECOND_DEVICE='{}' cannot be used with provider {}: {}", wanted, name, why)};
+  };
+  if (wanted == first.domain_attr->name) return unusable("it is the first device");
+  const InfoHandle hints = required_hints(name, endpoint_kinds().back());
+  fi_info* found = nullptr;
+  const int code = fi_getinfo(kFabricApi, nullptr, nullptr, 0, hints.get(), &found);
+  const InfoHandle infos(found);
+  std::set<std::string> devices;
+  std::vector<const fi_info*> others;
+  for (fi_info* info = infos.get(); code == 0 && info != nullptr; info = info->next) {
+    if (name != info->fabric_attr->prov_name || !devices.insert(info->domain_attr->name).second) continue;
+    if (wanted == info->domain_attr->name) {
+      if (auto trouble = is_adapter(name) ? adapter_trouble(wanted) : std::nullopt) return unusable(*trouble);
+      return InfoHandle(fi_dupinfo(info));
+    }
+    if (std::string_view(first.domain_attr->name) == info->domain_attr->name) continue;
+    if (!is_emulated(*info) && !adapter_trouble(info->domain_attr->name)) others.push_back(info);
+  }
+  if (!wanted.empty()) {
+    if (is_adapter(name)) {
+      if (const auto trouble = adapter_trouble(wanted)) return unusable(*trouble);
+    }
+    return unusable(
+        fmt::format("it has {}", devices.empty() ? "no device" : fmt::format("{}", fmt::join(devices, ", "))));
+  }
+  std::vector<DeviceTraits> traits;
+  for (const fi_info* each : others) traits.push_back(device_traits(*each, true));
+  const std::optional<std::size_t> chosen = choose_second_device(device_traits(first, true), traits, process_of_node());
+  return chosen ? InfoHandle(fi_dupinfo(others[*chosen])) : InfoHandle();
 }
 
 bool is_adapter(std::string_view provider) { return provider == "verbs"; }

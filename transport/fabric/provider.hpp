@@ -39,6 +39,12 @@ InfoHandle required_hints(const std::string& provider, const EndpointKind& kind)
 // (adapters.hpp); kUnsupported if all adapters are emulated.
 Result<InfoHandle> find_provider(const std::string& name, const std::string& device = {}, bool emulated = true);
 
+// Returns the device for the second rail of a process (second_rail.hpp) beside the first one: that of the same provider
+// which `wanted` (FARSIDE_SECOND_DEVICE) names, or another adapter that is as fast and as near and not emulated
+// (choose_second_device()). It needs no atomics. Null if there is none, or none is wanted. Errors: kNoRoute if `wanted`
+// cannot be used.
+Result<InfoHandle> find_second_device(const fi_info& first, const std::string& wanted);
+
 // A provider that may be taken without FARSIDE_PROVIDER: preferred_providers()[preference].
 struct Candidate {
   std::size_t preference;

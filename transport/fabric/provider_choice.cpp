@@ -80,7 +80,17 @@ Status ProviderChoice::open(Entry& entry) {
     return opened.error();
   }
   entry.fabric = std::move(opened.value());
+  // Without a second device the endpoint works all the same.
+  entry.fabric->set_second(open_second(*entry.candidate.info));
   return {};
+}
+
+// Returns the endpoint of the second device; null if there is none.
+Result<std::unique_ptr<Fabric>> ProviderChoice::open_second(const fi_info& first) {
+  Result<InfoHandle> found = find_second_device(first, settings_.second_device);
+  if (!found) return found.error();
+  if (found.value() == nullptr) return std::unique_ptr<Fabric>();
+  return Fabric::open(std::move(found.value()), settings_, progress_, statistics_);
 }
 
 Result<Fabric*> ProviderChoice::try_best(Providers among) {

@@ -7,6 +7,9 @@
 // trials fail may still work with other processes; after kMostFailedTrials, none of which has succeeded, the fault is
 // taken to be this process's, so that not every group of ranks waits for it.
 //
+// An endpoint of an adapter, or of a provider for which FARSIDE_SECOND_DEVICE names a device, gets a second rail
+// (second_rail.hpp) if there is such a device.
+//
 // Not thread-safe: Process calls it under its mutex.
 #pragma once
 
@@ -81,6 +84,7 @@ class ProviderChoice {
   Entry& of(const Fabric& tried);
   void no_longer_usable(const Entry& entry, Error why);
   Status open(Entry& entry);
+  Result<std::unique_ptr<Fabric>> open_second(const fi_info& first);
 
   const Settings& settings_;
   Progress& progress_;

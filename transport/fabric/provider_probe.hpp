@@ -19,7 +19,7 @@ struct ProviderProbe {
   std::string why;                     // chosen, passed over or refused, and the reason
   // How farside would use it; empty if it is not usable.
   std::string endpoint;                // the kind of endpoint that farside opens
-  std::string network;                 // the interface or device, and its network: eth0 (10.0.0.0/24)
+  std::string network;  // the interface or device, and its network, eth0 (10.0.0.0/24); the same of the second device
   std::string atomics;                 // what executes atomics
   std::string progress;                // what makes progress
 };

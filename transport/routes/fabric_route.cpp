@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "transport/base/log.hpp"
 
 namespace farside {
 namespace {
@@ -16,6 +19,7 @@ namespace {
 // The keys of a space's memory, where processes choose them. Only the ranks of the space know its id.
 constexpr std::uint64_t kControlKey = 0x9e3779b97f4a7c15;
 constexpr std::uint64_t kDataKey = 0xc2b2ae3d27d4eb4f;
+constexpr std::uint64_t kMostSecondKey = std::numeric_limits<decltype(TargetDescription::second_key)>::max();
 
 }  // namespace
 
@@ -27,6 +31,7 @@ FabricRoute::FabricRoute(const Setup& setup)
       rank_(setup.rank),
       space_(setup.space),
       first_interruptions_(setup.endpoint.interruptions()),
+      rail_(setup.endpoint.second_rail()),
       targets_(setup.threaded) {}
 
 FabricRoute::~FabricRoute() {
@@ -52,6 +57,8 @@ Status FabricRoute::register_memory(const MessageHandler::ServedSpace& space, st
     data_ = std::move(data.value().region);
     own_.data_key = data.value().key;
   }
+  if (space.attached != nullptr) rail_ = nullptr;
+  if (rail_ != nullptr && data_bytes >= SecondRail::kSplitFrom) register_at_second_rail(space.base, data_bytes);
   own_.bytes = space.attached == nullptr ? data_bytes : 0;
   own_.unit = unit;
   MessageHandler::ServedSpace published = space;
@@ -64,8 +71,27 @@ Status FabricRoute::register_memory(const MessageHandler::ServedSpace& space, st
   return {};
 }
 
+// No larger transfer than the memory itself can be asked for, so memory below the limit needs no registration.
+void FabricRoute::register_at_second_rail(std::byte* base, std::size_t bytes) {
+  Endpoint& endpoint = rail_->endpoint();
+  Result<Endpoint::Registration> data = endpoint.register_memory(base, bytes, space_ ^ kDataKey);
+  const bool chosen = endpoint.keys_are_chosen();
+  if (!data || chosen != endpoint_.keys_are_chosen() || (!chosen && data.value().key.key > kMostSecondKey)) {
+    log(LogLevel::kInfo, "a window does not use the second device: {}",
+        data ? "its memory keys are too long" : data.error().text);
+    rail_ = nullptr;
+    return;
+  }
+  rail_data_ = std::move(data.value().region);
+  if (!chosen) own_.second_key = static_cast<std::uint32_t>(data.value().key.key);
+}
+
 void FabricRoute::agree(Agreed agreed) {
   agreed_ = std::move(agreed);
+  if (!agreed_.second_rails) {
+    rail_ = nullptr;
+    rail_data_.reset();
+  }
   all_alike_ = agreed_.same_bytes && agreed_.same_units && endpoint_.keys_are_chosen();
 }
 
@@ -281,7 +307,7 @@ Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperatio
   // An operation that is reported as failed must not touch its buffers any more, so this waits for the parts that
   // were issued. Their errors, and those of other operations, are left to the call that completes them.
   await_writes(among.writes, to.target->peer);
-  for (Pending* pending : {&among.reads, &among.atomics, &among.requests}) await_end(*pending);
+  for (Pending* pending : {&among.reads, &among.atomics, &among.requests, &among.second_rail}) await_end(*pending);
   return issued;
 }
 
@@ -293,10 +319,16 @@ Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOp
   if (to.target->unconfirmed.any() && !operation.atomic()) [[unlikely]] {
     if (Status confirmed = confirm(to); !confirmed) return confirmed;
   }
+  const bool transfers = operation.kind == OperationKind::kPut || operation.kind == OperationKind::kGet;
+  std::size_t bytes = operation.count;  // of a put or get, by the first device
+  if (rail_ != nullptr && transfers && bytes >= SecondRail::kSplitFrom) {
+    bytes = SecondRail::first_part(bytes);
+    if (Status status = issue_by_second_rail(to, among.second_rail, operation, bytes); !status) return status;
+  }
   switch (operation.kind) {
     case OperationKind::kPut:
       return by_keys(
-          to, operation.offset, operation.count, [&](const Endpoint::Place& place, std::size_t done, std::size_t part) {
+          to, operation.offset, bytes, [&](const Endpoint::Place& place, std::size_t done, std::size_t part) {
             const std::byte* const from = fragment(static_cast<const std::byte*>(operation.origin), done);
             // Where each put leaves at once, many may be under way. A request has a Pending of its own.
             return agreed_.rules.by_nic && &among == &to ? endpoint_.write_in_run(among.writes, place, from, part)
@@ -304,7 +336,7 @@ Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOp
           });
     case OperationKind::kGet:
       return by_keys(
-          to, operation.offset, operation.count, [&](const Endpoint::Place& place, std::size_t done, std::size_t part) {
+          to, operation.offset, bytes, [&](const Endpoint::Place& place, std::size_t done, std::size_t part) {
             return endpoint_.read(among.reads, place, fragment(static_cast<std::byte*>(operation.fetched), done), part);
           });
     case OperationKind::kAccumulate:
@@ -314,6 +346,21 @@ Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOp
   if (agreed_.rules.nic(operation.type, address)) return atomic_by_nic(to, among.atomics, operation);
   agreed_.rules.count_slow(counts_, operation.type, address, true);
   return issue_by_handler(to, among, operation);
+}
+
+// Issues a large put or get from its byte `begin` on by the second rail.
+Status FabricRoute::issue_by_second_rail(BusyTarget& to, Pending& among, const DataOperation& operation,
+                                         std::size_t begin) {
+  const Result<Peer> peer = rail_->find(to.target->peer, waiting_, wake_event_);
+  if (!peer) return among.named(peer.error());
+  const TargetDescription target = targets_.description(*to.target);
+  // Where processes choose keys, they have chosen the same for both rails.
+  const std::uint64_t key = target.second_key != 0 ? target.second_key : target.data_key.key;
+  const Endpoint::Place place{peer.value(), {target.data_key.base, key}, operation.offset + begin};
+  const std::size_t bytes = operation.count - begin;
+  return operation.kind == OperationKind::kPut
+             ? rail_->endpoint().write(among, place, static_cast<const std::byte*>(operation.origin) + begin, bytes)
+             : rail_->endpoint().read(among, place, static_cast<std::byte*>(operation.fetched) + begin, bytes);
 }
 
 Status FabricRoute::issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
@@ -438,7 +485,7 @@ Status FabricRoute::complete(BusyTarget& to) {
   };
   keep(issue_before_flush(to));
   keep(wait_for_writes(to));
-  for (Pending* pending : {&to.reads, &to.atomics, &to.requests}) keep(wait_for(*pending));
+  for (Pending* pending : {&to.reads, &to.atomics, &to.requests, &to.second_rail}) keep(wait_for(*pending));
   const auto held = targets_.hold(*to.target);
   to.order.flushed();
   std::erase_if(to.abandoned, [&](const std::unique_ptr<Outstanding>& own) {
@@ -472,15 +519,17 @@ Status FabricRoute::order_before_release(int rank) {
   };
   if (agreed_.rules.by_nic) {
     // The adapter executes its atomics behind all earlier operations of the connection, but not behind requests,
-    // which the handler executes.
+    // which the handler executes, and not behind the second rail.
     keep(issue_kept(to));
     keep(wait_for(to.requests));
+    keep(wait_for(to.second_rail));
     return first;
   }
   // The release is a message to the handler, together with the kept operations.
   if (!endpoint_.orders_messages_behind_writes()) keep(wait_for_writes(to));
   keep(wait_for(to.reads));
   keep(wait_for(to.atomics));
+  keep(wait_for(to.second_rail));
   return first;
 }
 

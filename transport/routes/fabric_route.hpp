@@ -24,6 +24,7 @@
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/peer_directory.hpp"
+#include "transport/fabric/second_rail.hpp"
 #include "transport/handler/region_table.hpp"
 #include "transport/routes/accumulate_rules.hpp"
 #include "transport/routes/fabric_targets.hpp"
@@ -59,8 +60,12 @@ class FabricRoute {
   ~FabricRoute();
 
   // Makes this rank's memory accessible, and the handler serve it. `space.description` is filled in here. Errors:
-  // kNoMemory.
+  // kNoMemory, but not for the second rail, which is then not used.
   Status register_memory(const MessageHandler::ServedSpace& space, std::uint64_t data_bytes, std::uint32_t unit);
+
+  // Returns whether halves of large transfers may go by the second rail of the endpoint, as far as this rank's memory
+  // is concerned. Before agree(); then, whether they do. Not in dynamic spaces.
+  bool uses_second_rail() const { return rail_ != nullptr; }
 
   // What all ranks have agreed on. Precondition of all operations.
   struct Agreed {
@@ -68,6 +73,7 @@ class FabricRoute {
     AccumulateRules rules;
     bool same_bytes = false;  // of data, on all ranks
     bool same_units = false;
+    bool second_rails = false;        // uses_second_rail() holds on all ranks
     RegionFinder* regions = nullptr;  // of a dynamic space
     std::uint64_t first_address = 0;  // of its data: an offset plus this is an address
   };
@@ -166,6 +172,7 @@ class FabricRoute {
     std::uint64_t offset = 0;   // from the start of the key's memory
     std::size_t bytes = 0;
   };
+  void register_at_second_rail(std::byte* base, std::size_t bytes);
   Result<FabricTarget*> reach(int rank);
   Result<FabricTarget*> describe(int rank);
   Result<FabricTargets::Use> use(int rank);
@@ -191,6 +198,7 @@ class FabricRoute {
   Status issue_before_flush(BusyTarget& to);
   Status issue(BusyTarget& to, Outstanding& among, const DataOperation& operation);
   Status issue_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation);
+  Status issue_by_second_rail(BusyTarget& to, Pending& among, const DataOperation& operation, std::size_t begin);
   Status issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation);
   Status send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list);
   Status send_behind_kept(BusyTarget& to, Outstanding* own, std::unique_ptr<OperationList> list);
@@ -219,6 +227,8 @@ class FabricRoute {
   const std::uint32_t first_interruptions_;
   std::map<int, std::uint32_t> interruptions_at_post_;  // at has_posted(); empty without a later interruption
   FabricHandle<fid_mr> control_, data_;  // registrations; own_ has their keys
+  SecondRail* rail_;                     // null: not used
+  FabricHandle<fid_mr> rail_data_;       // the data at the second rail
   TargetDescription own_;
   Agreed agreed_;
   bool published_ = false;

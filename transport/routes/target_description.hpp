@@ -17,16 +17,16 @@ struct TargetDescription {
   RemoteKey data_key;
   std::uint64_t bytes = 0;  // of data
   std::uint32_t unit = 0;   // a number of the space's owner (Space::Request)
-  std::uint32_t unused = 0;
+  std::uint32_t second_key = 0;  // of the data at the second rail; 0: there is none, or processes choose keys
 };
 
-// The same with keys of 32 bits, as those of verbs, and addresses and sizes of 48 bits, as those of user space on
-// x86-64 and aarch64.
+// The same without a second rail, with keys of 32 bits, as those of verbs, and addresses and sizes of 48 bits, as those
+// of user space on x86-64 and aarch64.
 class CompactDescription {
  public:
   static bool fits(const TargetDescription& full) {
     return full.control_key.key <= kMostKey && full.data_key.key <= kMostKey && Short::fits(full.control_key.base) &&
-           Short::fits(full.data_key.base) && Short::fits(full.bytes);
+           Short::fits(full.data_key.base) && Short::fits(full.bytes) && full.second_key == 0;
   }
   CompactDescription() = default;
   // Precondition: fits(full).

@@ -21,6 +21,7 @@ constexpr std::uint64_t kUsesCma = 1 << 17;
 constexpr std::uint64_t kNoEndpoint = 1 << 18;     // the rank knows no endpoint that the group uses
 constexpr std::uint64_t kNoNicAtomics = 1 << 19;   // the rank's endpoint has no adapter atomics
 constexpr std::uint64_t kNotOpened = 1 << 20;      // the rank has not opened the fabric for this space
+constexpr std::uint64_t kNoSecondRail = 1 << 22;   // or no second rail that this space can use
 constexpr std::uint64_t kRows = 1 << 21;           // the rank does not say that accumulates are single elements
 constexpr std::uint64_t kFirstProvider = 1 << 24;  // the provider of that endpoint; also the following bits
 constexpr std::uint64_t kAllFlags = (std::uint64_t{1} << Agreement::kFlags) - 1;
@@ -55,9 +56,14 @@ UsedEndpoint used_endpoint(const SpaceMaking& making, GroupPeers& peers) {
 
 Error in_words(const char* what, const Error& error) { return {error.kind, fmt::format("{}: {}", what, error.text)}; }
 
-// Step 2. Returns whether the endpoints of all ranks have adapter atomics. `said`: the flags of all ranks.
-Result<bool> open_fabric(const SpaceMaking& making, Space& space, std::uint64_t said, Agreement& agreement,
-                         GroupPeers& peers) {
+std::uint64_t lacks(const EndpointUse& use) {
+  return (use.nic_atomics ? 0 : kNoNicAtomics) | (use.second_rails ? 0 : kNoSecondRail);
+}
+EndpointUse used_by_all(std::uint64_t said) { return {(said & kNoNicAtomics) == 0, (said & kNoSecondRail) == 0}; }
+
+// Step 2. Returns what the endpoints of all ranks have. `said`: the flags of all ranks.
+Result<EndpointUse> open_fabric(const SpaceMaking& making, Space& space, std::uint64_t said, Agreement& agreement,
+                                GroupPeers& peers) {
   const auto open = [&](Endpoint& endpoint) { return space.open_fabric(endpoint, (said & kUsesCma) != 0); };
   // FARSIDE_ROUTES is the same on all ranks, so that all of them return here, or none.
   if (Status allowed = making.allow_fabric(space.reach().needs_fabric ? space.reach().why : std::string()); !allowed) {
@@ -73,17 +79,16 @@ Result<bool> open_fabric(const SpaceMaking& making, Space& space, std::uint64_t 
                              .trial = nullptr}
         .carry_out(agreement, peers);
   }
-  const Result<bool> opened = open(*making.endpoint);
+  const Result<EndpointUse> opened = open(*making.endpoint);
   Status status = opened.status();
   if (one_provider(said) == 0) {
     Status gathered = peers.gather_addresses(agreement.group(), making.endpoint, Process::instance());
     if (status) status = std::move(gathered);
   }
-  const bool atomics = opened && opened.value();
-  const Result<Agreement::Said> accessible = agreement.agree(status, atomics ? 0 : kNoNicAtomics);
+  const Result<Agreement::Said> accessible = agreement.agree(status, lacks(opened ? opened.value() : EndpointUse()));
   if (!accessible) return accessible.error();
   peers.keep_addresses(true);
-  return (accessible.value().flags & kNoNicAtomics) == 0;
+  return used_by_all(accessible.value().flags);
 }
 
 }  // namespace
@@ -116,10 +121,10 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
     opened = reach.needs_fabric && used.endpoint != nullptr && request.private_data == nullptr && !request.dynamic;
     if (status && opened) status = making.allow_fabric(reach.why);
     if (status && opened) {
-      const Result<bool> atomics = space->open_fabric(*used.endpoint, false);
-      if (!atomics || !atomics.value()) flags |= kNoNicAtomics;
+      const Result<EndpointUse> use = space->open_fabric(*used.endpoint, false);
+      flags |= lacks(use ? use.value() : EndpointUse());
       // Step 2 fails in the same way, or takes another provider.
-      opened = atomics.ok();
+      opened = use.ok();
       if (!opened) space->close_fabric();
     }
     if (status && making.last) status = making.last();
@@ -144,11 +149,11 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
   }
 
   const bool all_opened = (said & (kNotOpened | kUsesCma)) == 0 && one_provider(said) != 0;
-  agreed.nic_atomics = result.needs_fabric && (said & kNoNicAtomics) == 0;
+  if (result.needs_fabric) agreed.use = used_by_all(said);
   if (result.needs_fabric && !all_opened) {
-    const Result<bool> atomics = open_fabric(making, *result.space, said, agreement, peers);
-    if (!atomics) return atomics.error();
-    agreed.nic_atomics = atomics.value();
+    const Result<EndpointUse> use = open_fabric(making, *result.space, said, agreement, peers);
+    if (!use) return use.error();
+    agreed.use = use.value();
   }
   if (result.needs_fabric) agreed.addresses = peers.addresses();
   result.space->finish(std::move(agreed));

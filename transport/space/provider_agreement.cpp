@@ -24,6 +24,8 @@ namespace {
 constexpr std::uint64_t kKnownDevice = 1 << 0;    // FARSIDE_DEVICE names a device of the rank's machine
 constexpr std::uint64_t kUnknownDevice = 1 << 1;  // or nothing there
 constexpr std::uint64_t kRankHasNoNicAtomics = 1 << 2;
+constexpr std::uint64_t kRankHasNoSecondRail = 1 << 3;
+constexpr std::uint64_t kRankWantsSecondRail = 1 << 4;  // it has a second device, or should have one
 
 Providers best(Providers of) { return of & -of; }
 
@@ -113,15 +115,87 @@ class TrialProgress final : public Progress {
   Fabric& fabric_;
 };
 
-// The endpoint may have other peers, which may be slow.
-Status run_trial(ProviderTrial& trial, Fabric& fabric, int other, const FabricAddress& address) {
+// Calls call(peer, progress) for a peer that must answer in the time of a trial. The endpoint may have other peers,
+// which may be slow.
+template <class Call>
+auto in_time(Fabric& fabric, const FabricAddress& address, Call&& call) {
   TrialProgress progress(fabric);
   const Peer peer = fabric.insert(address);
   fabric.limit_silence(peer, ProviderAgreement::kTrialLimit);
-  Status done = trial.run(other, address, progress);
+  auto result = call(peer, progress);
   fabric.lift_limit(peer, ProviderAgreement::kTrialLimit);
-  return done;
+  return result;
 }
+
+Status run_trial(ProviderTrial& trial, Fabric& fabric, int other, const FabricAddress& address) {
+  return in_time(fabric, address, [&](Peer, Progress& progress) { return trial.run(other, address, progress); });
+}
+
+std::string failed_with(const Fabric& fabric, int other, const Error& error) {
+  return fmt::format("a trial of device {} with rank {}: {}", fabric.device(), other, error.text);
+}
+
+// This rank's part in the agreement on second rails (fabric/second_rail.hpp).
+class SecondRailVote {
+ public:
+  // `fabric`: null if the rank has no endpoint. `usable`: the space's memory can be reached by its second rail.
+  SecondRailVote(Fabric* fabric, bool usable) : fabric_(fabric) {
+    if (fabric == nullptr) {
+      status_ = Error{ErrorKind::kNoRoute, "no endpoint"};
+    } else if (!fabric->why_no_second().empty()) {
+      status_ = Error{ErrorKind::kNoRoute, fabric->why_no_second()};
+      wants_ = true;
+    } else if (fabric->second_rail() == nullptr) {
+      status_ = Error{ErrorKind::kNoRoute, "no second device, or none that has passed its trial"};
+    } else if (!usable) {
+      status_ = Error{ErrorKind::kNoRoute, "the memory of the window cannot be reached by the second device"};
+    } else {
+      wants_ = true;
+    }
+  }
+  // As ProviderTrial::begin().
+  void begin(const Agreement& agreement, std::uint64_t id) {
+    if (!status_) return;
+    status_ = trial_.emplace(fabric_->second_rail()->endpoint(), agreement.rank(), agreement.ranks(), id).begin();
+  }
+  // The trial with a rank, unless this rank has nothing to try.
+  void run(int other, const FabricAddress& address) {
+    if (!trial_ || !status_) return;
+    const SecondRail& rail = *fabric_->second_rail();
+    WakeEvent wake_event;
+    const Result<FabricAddress> there =
+        in_time(*fabric_, address, [&](Peer peer, Progress& progress) { return rail.ask(peer, progress, wake_event); });
+    if (!there) {
+      const bool has_none = there.error().kind == ErrorKind::kRange;
+      status_ = Error{ErrorKind::kNoRoute, has_none ? fmt::format("rank {} has no second device", other)
+                                                    : failed_with(*fabric_, other, there.error())};
+      return;
+    }
+    if (Status done = run_trial(*trial_, *fabric_->second(), other, there.value()); !done) {
+      status_ = Error{ErrorKind::kNoRoute, failed_with(*fabric_->second(), other, done.error())};
+      fabric_->second_rail()->abandon();
+    }
+  }
+  void end() { trial_.reset(); }
+  std::uint64_t flags() const { return (status_ ? 0 : kRankHasNoSecondRail) | (wants_ ? kRankWantsSecondRail : 0); }
+  // Collective: returns whether the space uses second rails. Rank 0 logs why not, if some rank wants one.
+  bool decide(Agreement& agreement, std::uint64_t said) const {
+    const bool all = (said & kRankHasNoSecondRail) == 0;
+    if (!all && (said & kRankWantsSecondRail) != 0) {
+      const Result<Agreement::Said> why = agreement.agree(status_);
+      const bool named = !Process::instance().settings().value()->second_device.empty();
+      if (!why && agreement.rank() == 0 && is_new(why.error().text))
+        log(named ? LogLevel::kWarn : LogLevel::kInfo, "the ranks use one device each: {}", why.error().text);
+    }
+    return all;
+  }
+
+ private:
+  Fabric* const fabric_;
+  Status status_;  // whether this rank can use its second rail
+  bool wants_ = false;
+  std::optional<ProviderTrial> trial_;
+};
 
 }  // namespace
 
@@ -131,13 +205,12 @@ Status ProviderAgreement::try_partner(ProviderTrial& begun, Fabric& fabric, Prov
   if (peers.shares_endpoint(rank, other, fabric.address().identity)) return {};
   Status done = trial ? trial(other) : run_trial(begun, fabric, other, peers.addresses().of(other));
   if (done) return done;
-  const std::string why =
-      fmt::format("a trial of device {} with rank {}: {}", fabric.device(), other, done.error().text);
+  const std::string why = failed_with(fabric, other, done.error());
   peers.keep_failed_trial(provider, rank, other, why);
   return Error{ErrorKind::kPeer, why};
 }
 
-Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peers) const {
+Result<EndpointUse> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peers) const {
   Process& process = Process::instance();
   const bool only_one = !process.settings().value()->provider.empty();
   bool known = used != 0;
@@ -160,16 +233,16 @@ Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peer
 
     Fabric* fabric = nullptr;
     std::optional<ProviderTrial> begun;
-    bool nic_atomics = false;
+    EndpointUse use;
     Status status;
     enum class Fault { kOfOthers, kOwn, kOfTrial } fault = Fault::kOfOthers;
     // That one only: another thread may have discarded it since, and no rank may go on with another one.
     if (Result<Fabric*> tried = process.try_fabric(provider); tried) {
       fabric = tried.value();
       fabric->share_node(node_members);
-      const Result<bool> opened = open(*fabric);
+      const Result<EndpointUse> opened = open(*fabric);
       status = opened.status();
-      nic_atomics = opened && opened.value();
+      if (opened) use = opened.value();
     } else {
       status = tried.error();
     }
@@ -178,6 +251,8 @@ Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peer
     const bool to_try = !known && by_adapter && agreement.ranks() > 1;
     if (status && to_try) status = begun.emplace(*fabric, agreement.rank(), agreement.ranks(), mixed(~id)).begin();
     if (!status) fault = Fault::kOwn;
+    SecondRailVote second_rail(status ? fabric : nullptr, use.second_rails);
+    if (!known && agreement.ranks() > 1) second_rail.begin(agreement, mixed(~id));
     if (!known) {
       Status gathered = peers.gather_addresses(agreement.group(), status ? fabric : nullptr, process);
       if (status) status = std::move(gathered);
@@ -186,14 +261,20 @@ Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peer
       status = try_partner(*begun, *fabric, provider, peers, agreement.rank());
       if (!status) fault = Fault::kOfTrial;
     }
-    const Result<Agreement::Said> said = agreement.agree(status, nic_atomics ? 0 : kRankHasNoNicAtomics);
+    if (status && !known && peers.addresses().known() &&
+        !peers.shares_endpoint(agreement.rank(), peers.trial_partner(), fabric->address().identity))
+      second_rail.run(peers.trial_partner(), peers.addresses().of(peers.trial_partner()));
+    const Result<Agreement::Said> said =
+        agreement.agree(status, (use.nic_atomics ? 0 : kRankHasNoNicAtomics) | second_rail.flags());
     begun.reset();
+    second_rail.end();
     if (said) {
       process.use_fabric(*fabric);
       peers.keep_addresses(common.best);
       if (!passed_over.empty() && agreement.rank() == 0 && is_new(passed_over))
         log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), passed_over);
-      return (said.value().flags & kRankHasNoNicAtomics) == 0;
+      const bool second_rails = second_rail.decide(agreement, said.value().flags);
+      return EndpointUse{(said.value().flags & kRankHasNoNicAtomics) == 0, second_rails};
     }
     close();
     if (!known) peers.forget_addresses();

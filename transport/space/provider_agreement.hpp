@@ -6,8 +6,10 @@
 //   3. addresses are gathered, unless all ranks know them
 //   4. trial     over an adapter each rank tries one other rank, on another node if there is one (provider_trial.hpp),
 //                unless the two use the endpoint with each other already
+//                and likewise its second rail, if it has one (fabric/second_rail.hpp)
 //   5. agreement if all have succeeded, all use the endpoint. Else, over an adapter, all discard it and begin again
-//                without this provider
+//                without this provider. Second rails are used if all ranks have one that has passed its trial; if
+//                not, the provider is taken all the same
 //
 // What a group takes depends on its ranks, not on the groups before it. Only what can be derived from these is not
 // repeated: groups of some ranks of a group, or of the same ranks, use its endpoint if no rank of it could use a better
@@ -51,15 +53,15 @@ struct ProviderAgreement {
   Providers used = 0;            // of the endpoint that the group uses, and whose addresses all ranks know; else 0
   std::uint64_t id = 0;          // random bits, the same on all ranks
   std::size_t node_members = 0;  // ranks of this node
-  // Makes this rank's memory accessible over the endpoint; returns whether the endpoint has adapter atomics.
-  std::function<Result<bool>(Endpoint&)> open;
+  // Makes this rank's memory accessible over the endpoint.
+  std::function<Result<EndpointUse>(Endpoint&)> open;
   // Reverts open(), whether or not it succeeded.
   std::function<void()> close;
   // For tests: in place of a trial with another rank.
   std::function<Status(int other)> trial;
 
-  // Collective. Returns whether the endpoints of all ranks have adapter atomics.
-  Result<bool> carry_out(Agreement& agreement, GroupPeers& peers) const;
+  // Collective. Returns what the endpoints of all ranks have.
+  Result<EndpointUse> carry_out(Agreement& agreement, GroupPeers& peers) const;
 
  private:
   Status try_partner(ProviderTrial& begun, Fabric& fabric, Providers provider, GroupPeers& peers, int rank) const;

@@ -300,14 +300,14 @@ bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer
   return unreached("FARSIDE_ROUTES does not allow mapped");
 }
 
-Result<bool> Space::open_fabric(Endpoint& endpoint, bool some_cma) {
+Result<EndpointUse> Space::open_fabric(Endpoint& endpoint, bool some_cma) {
   fabric_ = std::make_unique<FabricRoute>(
       FabricRoute::Setup{endpoint, process_, wake_event(), process_.statistics(), rank_, id_, threaded_});
   MessageHandler::ServedSpace served = served_space(some_cma);
   served.control = control_;
   served.control_bytes = control_bytes_;
   if (Status exposed = fabric_->register_memory(served, data_bytes_, unit_); !exposed) return exposed.error();
-  return endpoint.nic_atomics();
+  return EndpointUse{endpoint.nic_atomics(), fabric_->uses_second_rail()};
 }
 
 void Space::finish(Agreed agreed) {
@@ -315,11 +315,11 @@ void Space::finish(Agreed agreed) {
   rules_.always_locked = agreed.some_cma;
   // Either all ranks have opened the fabric or none has.
   rules_.floats_locked = fabric_ == nullptr;
-  rules_.choose_domains(fabric_ != nullptr && agreed.nic_atomics, agreed.single_elements);
+  rules_.choose_domains(fabric_ != nullptr && agreed.use.nic_atomics, agreed.single_elements);
   cma_.set_rules(rules_);
   if (fabric_ != nullptr) {
-    fabric_->agree({std::move(agreed.addresses), rules_, agreed.same_bytes, agreed.same_units, regions_.get(),
-                    regions_ != nullptr ? Regions::kFirst : 0});
+    fabric_->agree({std::move(agreed.addresses), rules_, agreed.same_bytes, agreed.same_units, agreed.use.second_rails,
+                    regions_.get(), regions_ != nullptr ? Regions::kFirst : 0});
   }
   const auto all_here = [&](auto&& holds) {
     return static_cast<int>(node_.size()) == ranks_ && std::ranges::all_of(node_.all(), holds);

@@ -109,21 +109,24 @@ class Space {
   Reach reach() const { return {needs_fabric_, uses_cma_, why_ != nullptr ? *why_ : std::string(), unshared_}; }
 
   // Makes the memory accessible over the endpoint; for all ranks, if some rank needs the fabric. `some_cma`: some rank
-  // uses cma. Returns whether the endpoint has adapter atomics. Errors: those of FabricRoute::register_memory().
-  Result<bool> open_fabric(Endpoint& endpoint, bool some_cma);
+  // uses cma. Errors: those of FabricRoute::register_memory().
+  Result<EndpointUse> open_fabric(Endpoint& endpoint, bool some_cma);
   // Reverts open_fabric(). Precondition: finish() was not called.
   void close_fabric() { fabric_.reset(); }
   // What the ranks have agreed on. The members that follow some_cma concern spaces that need the fabric.
   struct Agreed {
     bool some_cma = false;         // some rank uses cma
     PeerAddresses addresses;       // of all ranks
-    bool nic_atomics = false;      // all ranks have them
+    EndpointUse use;               // what all ranks can use
     bool single_elements = false;  // all ranks have set Request::single_elements
     bool same_bytes = false;       // all ranks have the same Request::data_bytes
     bool same_units = false;
   };
   // Precondition: all ranks have made their memory and their regions accessible.
   void finish(Agreed agreed);
+
+  // Returns whether halves of large transfers go by second rails (fabric/second_rail.hpp).
+  bool uses_second_rail() const { return fabric_ != nullptr && fabric_->uses_second_rail(); }
 
   // From now on operations are counted by target in the returned object, and not in the process's statistics.
   OperationCounts& count_by_target(bool threaded);

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which operations a route splits between two devices, what goes by the second one, and what waits for it.
+#include "transport/fabric/second_rail.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/transport/fabric_route_fixture.hpp"
+
+using namespace farside;
+using namespace farside::testing;
+
+namespace {
+
+constexpr std::size_t kSplit = SecondRail::kSplitFrom;
+
+// Progress that completes operations of both endpoints.
+class CompletesBoth final : public Progress {
+ public:
+  CompletesBoth(FakeEndpoint& first, FakeEndpoint& second) : first_(first), second_(second) {}
+  void poll() override {
+    first_.complete();
+    second_.complete();
+  }
+  void poll_runtime() override {}
+  void listen(WakeEvent&) override {}
+  void stop_listening(WakeEvent&) override {}
+
+ private:
+  FakeEndpoint& first_;
+  FakeEndpoint& second_;
+};
+
+// A route over an endpoint with a second rail. The fixture has what ranks have in common.
+struct RailFixture : RouteFixture {
+  FakeEndpoint second;
+  std::optional<SecondRail> rail;
+  CompletesBoth both{endpoint, second};
+  std::vector<std::byte> large = std::vector<std::byte>(8 * kSplit);
+
+  // `bytes`: of data on all ranks.
+  void agree_on_rails(bool all_have_rails = true, std::size_t bytes = 8 * kSplit, AttachedRegions* attached = nullptr) {
+    second.chosen_keys = endpoint.chosen_keys;
+    rail.emplace(endpoint, second);
+    endpoint.rail = &*rail;
+    route = std::make_unique<FabricRoute>(
+        FabricRoute::Setup{endpoint, both, wake_event, statistics, 0, kRegion});
+    MessageHandler::ServedSpace space;
+    space.base = large.data();
+    space.bytes = bytes;
+    space.lock = &lock;
+    space.control = control.data();
+    space.control_bytes = control.size();
+    space.attached = attached;
+    REQUIRE(route->register_memory(space, bytes, kUnit).ok());
+    agreed.second_rails = all_have_rails;
+    route->agree(agreed);
+  }
+  ~RailFixture() { route.reset(); }
+  Status put_large(int rank, std::size_t bytes, std::uint64_t offset = 0) {
+    return route->operate(rank, DataOperation::put(offset, large.data(), bytes), nullptr);
+  }
+  Status get_large(int rank, std::size_t bytes, std::uint64_t offset = 0) {
+    return route->operate(rank, DataOperation::get(offset, large.data(), bytes), nullptr);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the first part is half, in whole pages, and all of a small transfer") {
+  CHECK(SecondRail::first_part(kSplit - 1) == kSplit - 1);
+  CHECK(SecondRail::first_part(kSplit) == kSplit / 2);
+  CHECK(SecondRail::first_part(kSplit + 2) == kSplit / 2 + 4096);
+  CHECK(SecondRail::first_part(std::size_t{1} << 40) == std::size_t{1} << 39);
+}
+
+TEST_CASE("large puts and gets are split; small ones, and all else, go by the first device") {
+  RailFixture on;
+  on.agree_on_rails();
+  CHECK(on.route->uses_second_rail());
+  CHECK(on.put_large(7, kSplit - 1).ok());
+  CHECK(on.asked() == "write 7");
+  CHECK(on.second.take_calls().empty());
+  CHECK(on.put_large(7, 3 * kSplit, 5000).ok());
+  CHECK(on.get_large(8, kSplit, 64).ok());
+  CHECK(on.put_large(7, kSplit).ok());
+  const std::vector<Call> first = on.endpoint.take_calls(), second = on.second.take_calls();
+  // A peer is asked once for its second address.
+  CHECK(in_words(first) == "description 7, write 7, description 8, read 8, write 7");
+  CHECK(in_words(second) == "write 7, read 8, write 7");
+  CHECK((first[1].offset == 5000 && first[1].bytes == 3 * kSplit / 2));
+  CHECK((second[0].offset == 5000 + 3 * kSplit / 2 && second[0].bytes == 3 * kSplit / 2));
+  CHECK((first[3].offset == 64 && second[1].offset == 64 + kSplit / 2 && second[1].bytes == kSplit / 2));
+  // Processes choose the same key for both devices.
+  CHECK(second[0].key == first[1].key);
+  CHECK(on.add(7).ok());
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.asked() == "message 7 of 1");
+  CHECK(on.second.take_calls().empty());
+}
+
+TEST_CASE("where the provider chooses keys, a rank's description has that of its second device") {
+  RailFixture on;
+  on.endpoint.chosen_keys = false;
+  for (auto& [rank, description] : on.endpoint.descriptions) description.second_key = 500 + rank;
+  on.agreed.same_bytes = false;
+  on.agree_on_rails();
+  CHECK(on.put_large(9, kSplit).ok());
+  const std::vector<Call> first = on.endpoint.take_calls(), second = on.second.take_calls();
+  CHECK(in_words(first) == "description 9, description 9, write 9");
+  REQUIRE(in_words(second) == "write 9");
+  CHECK(second[0].key == 509);
+  CHECK(first[2].key == 9009);
+}
+
+TEST_CASE("a flush, a release and a failed operation wait for both devices") {
+  RailFixture on;
+  on.agree_on_rails();
+  on.second.held = true;
+  CHECK(on.put_large(7, kSplit).ok());
+  CHECK(on.second.under_way() == 1);
+  CHECK(on.route->order_before_release(7).ok());
+  CHECK(on.second.under_way() == 0);
+  CHECK(on.put_large(7, kSplit).ok());
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.second.under_way() == 0);
+  CHECK(on.get_large(7, kSplit).ok());
+  CHECK(on.route->flush_all().ok());
+  CHECK(on.second.under_way() == 0);
+  // An error of the second device is the operation's.
+  on.second.fail_next(Asked::kWrite, false);
+  CHECK(on.put_large(7, kSplit).ok());
+  const Status flushed = on.route->flush(7);
+  REQUIRE_FALSE(flushed.ok());
+  CHECK(flushed.error().rank == 7);
+  // If the first device takes nothing, the half that was issued is awaited.
+  on.endpoint.fail_next(Asked::kWrite, true);
+  CHECK_FALSE(on.put_large(7, kSplit).ok());
+  CHECK(on.second.under_way() == 0);
+  // A request has its own.
+  std::unique_ptr<Outstanding> own = std::move(on.route->own_outstanding(7).value());
+  CHECK(on.route->operate(7, DataOperation::put(0, on.large.data(), kSplit), own.get()).ok());
+  CHECK_FALSE(own->done());
+  on.second.complete();
+  on.endpoint.complete();
+  CHECK(own->done());
+  on.route->abandon(7, std::move(own));
+  CHECK(on.route->flush(7).ok());
+}
+
+TEST_CASE("one rank without a second rail, a dynamic space and a small one: the first device carries all") {
+  SECTION("not agreed") {
+    RailFixture on;
+    on.agree_on_rails(false);
+    CHECK_FALSE(on.route->uses_second_rail());
+    CHECK(on.put_large(7, kSplit).ok());
+    CHECK(on.asked() == "write 7");
+  }
+  SECTION("abandoned after a failed trial") {
+    RailFixture on;
+    on.agree_on_rails();
+    on.rail->abandon();
+    CHECK_FALSE(on.rail->usable());
+  }
+  SECTION("the peer has none after all") {
+    RailFixture on;
+    on.endpoint.peers_have_rails = false;
+    on.agree_on_rails();
+    const Status put = on.put_large(7, kSplit);
+    REQUIRE_FALSE(put.ok());
+    CHECK(put.error().rank == 7);
+  }
+  SECTION("small") {
+    RailFixture on;
+    on.agree_on_rails(true, kSplit - 1);
+    CHECK(on.route->uses_second_rail());
+    CHECK(on.put_large(7, kSplit - 1).ok());
+    CHECK(on.asked() == "write 7");
+    CHECK(on.second.take_calls().empty());
+  }
+}
