@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/text.hpp"
 #include "transport/fabric/nearest_device.hpp"
 
 namespace farside::tools {
@@ -20,9 +21,9 @@ std::vector<std::string> Placement::oversubscribed() const {
   for (const auto& [name, host] : hosts_) {
     if (!host.known || host.processes <= host.cpus.size()) continue;
     lines.push_back(
-        fmt::format("{} ranks share {} core{} on {}: a rank that waits there mostly waits until another rank gets a "
+        fmt::format("{} ranks share {} on {}: a rank that waits there mostly waits until another rank gets a "
                     "core. Give each rank a core, or take fewer ranks, before these waits are blamed on the program.",
-                    host.processes, host.cpus.size(), host.cpus.size() == 1 ? "" : "s", name));
+                    host.processes, counted(host.cpus.size(), "core"), name));
   }
   return lines;
 }
