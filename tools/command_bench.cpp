@@ -129,8 +129,8 @@ int bench(const BenchSettings& settings, const std::string& command) {
     fmt::print(stderr, "farside bench: --launcher starts programs of one runtime; say by --runtime of which\n");
     return 2;
   }
-  fmt::print("{} measures, {} run{} each; {}, {} hardware threads\n", measures.size(), settings.rounds,
-             settings.rounds == 1 ? "" : "s", processor_name(), std::thread::hardware_concurrency());
+  fmt::print("{} measures, {} each; {}, {} hardware threads\n", measures.size(), counted(settings.rounds, "run"),
+             processor_name(), std::thread::hardware_concurrency());
   if (double load = 0; getloadavg(&load, 1) == 1 && load > 0.5) {
     fmt::print("Note: this machine is busy (load {:.1f}); figures will suffer, most those of runtimes that spin.\n",
                load);

@@ -280,14 +280,10 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
   command->add_option("--lib-dir", options->library_folder, kLibraryFolderHelp);
   command->add_flag("--dry-run", options->dry_run, "print the command line of mpirun, and start nothing");
   command->footer(
-      "The program may be an executable, a script, or python: its libraries say which runtime it needs. RunOptions "
-      "that "
-      "are\n"
-      "not listed here are those of mpirun or the launcher and reach it as they are; behind an option that is not "
-      "among\n"
-      "mpirun's most common ones, the program needs -- in front of it. LD_PRELOAD and the FARSIDE_* of the "
-      "environment\n"
-      "reach the ranks. The exit code is the launcher's; 2 if it was not started.");
+      "The program may be an executable, a script, or python: its libraries say which runtime it needs. Options\n"
+      "that are not listed here are those of mpirun or the launcher and reach it as they are; behind an option that\n"
+      "is not among mpirun's most common ones, the program needs -- in front of it. LD_PRELOAD and the FARSIDE_* of\n"
+      "the environment reach the ranks. The exit code is the launcher's; 2 if it was not started.");
   command->callback(
       [options, command, &program, &exit_code] { exit_code = run(*options, command->remaining(), program); });
 }

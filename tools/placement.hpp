@@ -10,12 +10,9 @@
 
 namespace farside::tools {
 
-// Returns the numbers in a list of CPUs as the kernel writes it: "0-3,8". Nothing if it is no such list.
-std::set<int> cpus_in(std::string_view list);
-
 class Placement {
  public:
-  // Adds a process. `cpus`: the CPUs that it may use, in such a list; empty: unknown.
+  // Adds a process. `cpus`: the CPUs that it may use, as Linux lists them, "0-3,8"; empty: unknown.
   void add(const std::string& host, std::string_view cpus);
   // Returns a sentence for each host with more processes than CPUs that they may use together.
   std::vector<std::string> oversubscribed() const;

@@ -14,6 +14,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tools/text.hpp"
+
 namespace farside::tools {
 namespace {
 
@@ -59,8 +61,8 @@ std::string in_words(const Launch& launch) {
   if (all > kMostNames) names.resize(kMostNames);
   const Job& job = launch.front()->job;
   const auto seconds = static_cast<std::time_t>(last_written(launch) / 1'000'000'000);
-  return fmt::format("  {}{} rank{}, written {:%Y-%m-%d %H:%M:%S} UTC: {}{}\n", job.spawned ? "spawned, " : "",
-                     job.ranks, job.ranks == 1 ? "" : "s", fmt::gmtime(seconds), fmt::join(names, ", "),
+  return fmt::format("  {}{}, written {:%Y-%m-%d %H:%M:%S} UTC: {}{}\n", job.spawned ? "spawned, " : "",
+                     counted(job.ranks, "rank"), fmt::gmtime(seconds), fmt::join(names, ", "),
                      all > names.size() ? fmt::format(" and {} more", all - names.size()) : "");
 }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <string_view>
 #include <utility>
 
@@ -181,6 +182,14 @@ std::string Table::text() const {
   for (const std::size_t width : widths) rule.emplace_back(width, '-');
   lines.insert(lines.begin() + 1, fmt::format("{}", fmt::join(rule, "-+-")));
   return fmt::format("{}\n", fmt::join(lines, "\n"));
+}
+
+std::string SortedTable::text() {
+  constexpr std::size_t kMostRows = 50;
+  std::ranges::stable_sort(rows_, std::ranges::greater(), [](const auto& row) { return row.first; });
+  Table table(header_);
+  for (std::size_t i = 0; i < std::min(rows_.size(), kMostRows); ++i) table.add(rows_[i].second);
+  return table.text() + (rows_.size() > kMostRows ? fmt::format("and {} more\n", rows_.size() - kMostRows) : "");
 }
 
 }  // namespace farside::tools

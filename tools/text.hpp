@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -21,6 +22,12 @@ std::string time_text(double seconds);
 // Returns how many times as fast `value` is as `base`: "0.021x", "2.53x", "480x"; "<0.001x" and
 // ">1000x" beyond these.
 std::string ratio(double base, double value, bench::Unit unit);
+
+// "1 rank", "3 ranks".
+template <class Number>
+std::string counted(Number number, std::string_view what) {
+  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+}
 
 // Returns the text in lines of at most `width` characters, broken at spaces; a longer word has a line of its own.
 std::string wrapped(std::string_view text, std::size_t width = 100);
@@ -58,6 +65,22 @@ class Table {
 
  private:
   std::vector<std::vector<std::string>> rows_;
+};
+
+// A table whose rows have a weight each. The heaviest comes first; of more than 50 rows the others are only counted.
+class SortedTable {
+ public:
+  explicit SortedTable(std::vector<std::string> header) : header_(std::move(header)) {}
+  void add(double weight, std::vector<std::string> row) { rows_.emplace_back(weight, std::move(row)); }
+  template <class... Cells>
+  void add(double weight, const Cells&... cells) {
+    add(weight, std::vector<std::string>{fmt::format("{}", cells)...});
+  }
+  std::string text();
+
+ private:
+  std::vector<std::string> header_;
+  std::vector<std::pair<double, std::vector<std::string>>> rows_;
 };
 
 }  // namespace farside::tools

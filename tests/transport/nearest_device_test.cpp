@@ -69,10 +69,10 @@ class Device {
 }  // namespace
 
 TEST_CASE("lists of processors are read as Linux writes them, and nothing else is") {
-  CHECK(read_cpu_list("0-3,8") == std::vector<int>{0, 1, 2, 3, 8});
-  CHECK(read_cpu_list("5") == std::vector<int>{5});
+  CHECK(read_cpu_list("0-3,8") == std::set<int>{0, 1, 2, 3, 8});
+  CHECK(read_cpu_list("5") == std::set<int>{5});
   CHECK(read_cpu_list("")->empty());
-  for (const char* const bad : {"x", "1-", "-1", "1,,2", "1 2", "1-2-3", "99999999999"}) {
+  for (const char* const bad : {"x", "1-", "-1", "3-1", "1,,2", "1 2", "1-2-3", "0-99999999", "99999999999"}) {
     INFO(bad);
     CHECK_FALSE(read_cpu_list(bad).has_value());
   }

@@ -15,6 +15,7 @@
 #include "tools/bench/report.hpp"
 #include "tools/hosts/collectives.hpp"
 #include "tools/hosts/host_facts.hpp"
+#include "tools/hosts/launched.hpp"
 
 namespace {
 
@@ -78,33 +79,31 @@ void run_all(const Options& options, int rank) {
 }
 
 // MPI_THREAD_MULTIPLE has a cost, so it is requested only if a measure needs it.
-void initialize(int argc, char** argv) {
-  int ignored = 0;
-  const auto options = read_options(argc, argv, false, ignored);
-  const bool threads =
-      options && std::ranges::any_of(options->measures, [](const MeasureInfo* info) { return info->threads; });
+void initialize(const Options& options) {
   int provided = 0;
-  if (threads) {
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  if (std::ranges::any_of(options.measures, [](const MeasureInfo* info) { return info->threads; })) {
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
   } else {
-    MPI_Init(&argc, &argv);
+    MPI_Init(nullptr, nullptr);
   }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  initialize(argc, argv);
+  int exit_code = 0;
+  // All ranks have the same options. Help, and what is wrong with them, need no MPI.
+  auto options = read_options(argc, argv, launched_rank() == 0, exit_code);
+  if (!options) return exit_code;
+  initialize(*options);
   int rank = 0;
   int size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  int exit_code = 0;
-  auto options = read_options(argc, argv, rank == 0, exit_code);
-  if (options && size < 2) {
+  if (size < 2) {
     std::fprintf(stderr, "farside-bench: needs at least two ranks; start it with: mpirun -n 2 %s\n", argv[0]);
     exit_code = 2;
-  } else if (options) {
+  } else {
     const std::vector<std::string> hosts = facts_of_nodes(MPI_COMM_WORLD);
     if (rank == 0) say_hello(library_version(), size, hosts, *options);
     std::erase_if(options->measures, [size](const MeasureInfo* info) { return info->ranks > size; });

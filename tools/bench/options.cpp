@@ -36,7 +36,7 @@ std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exi
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    exit_code = speaks ? app.exit(error) : error.get_exit_code();
+    exit_code = speaks ? app.exit(error) : 0;
     return std::nullopt;
   }
   options.window = window == "create" ? WindowKind::kCreate : WindowKind::kAllocate;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+
 namespace farside::tools {
 namespace {
 
@@ -23,9 +25,7 @@ constexpr auto kVariants = std::to_array<Variant>({
 }  // namespace
 
 std::string Variant::full_title(const std::string& provider) const {
-  std::string text(title);
-  if (const std::size_t at = text.find("{}"); at != std::string::npos) text.replace(at, 2, provider);
-  return text;
+  return fmt::format(fmt::runtime(title), provider);
 }
 
 Variables Variant::component_variables() const {

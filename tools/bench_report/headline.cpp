@@ -9,14 +9,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tools/text.hpp"
+
 namespace farside::tools {
 namespace {
 
 constexpr std::size_t kMostTitles = 3;
-
-std::string counted(std::size_t number, std::string_view what) {
-  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
-}
 
 bool was_measured(const Json& measure) {
   return std::ranges::any_of(measure.at("variants"), [](const Json& figure) { return figure.contains("median"); });
@@ -81,8 +79,7 @@ std::string headline(const Json& result) {
   }
   return fmt::format(
       "Measured: {}. {}{}, windows made by MPI_Win_{}. {} (a figure is the median{}). {}.", what,
-      ranks > 0 ? counted(static_cast<std::size_t>(ranks), "rank") + " " : "Ranks ", place(result),
-      settings.at("window").get<std::string>(),
+      ranks > 0 ? counted(ranks, "rank") + " " : "Ranks ", place(result), settings.at("window").get<std::string>(),
       rounds > 1 ? fmt::format("{} runs of each variant, in alternation", rounds) : "One run of each variant",
       rounds > 1 ? " of the medians of the runs" : " of the run", fmt::join(runtimes, "; "));
 }

@@ -157,11 +157,11 @@ std::string table_text(const BenchSettings& settings, const Measures& measures, 
     if (std::any_of(ratio_row.begin() + 1, ratio_row.end(), [](const std::string& text) { return text != "-"; }))
       ratios.add(std::move(ratio_row));
   }
-  std::string text = fmt::format("\n{} ({}), {} ranks, {} windows; median of {} run{}\n\n{}",
+  std::string text = fmt::format("\n{} ({}), {} ranks, {} windows; median of {}\n\n{}",
                                  report.library.empty() ? report.runtime.name : report.library,
                                  settings.launcher.empty() ? report.runtime.launcher : settings.launcher,
                                  settings.ranks, settings.window == "create" ? "created (malloc memory)" : "allocated",
-                                 settings.rounds, settings.rounds == 1 ? "" : "s", table.text());
+                                 counted(settings.rounds, "run"), table.text());
   if (apart) text += fmt::format("\n{}", ratios.text());
   text += hosts_text(report);
   if (any_doubtful) {
@@ -171,8 +171,8 @@ std::string table_text(const BenchSettings& settings, const Measures& measures, 
         kNoiseMark);
   }
   if (left_out > 0) {
-    text += fmt::format("  left out: {} figure{} of runs in which a spinning rank lost its core to another program\n",
-                        left_out, left_out == 1 ? "" : "s");
+    text += fmt::format("  left out: {} of runs in which a spinning rank lost its core to another program\n",
+                        counted(left_out, "figure"));
   }
   for (const Variant* variant : variants) {
     if (variant->key == "fabric") text += round_trips(variant->full_title(settings.provider), measures, report);

@@ -154,8 +154,8 @@ std::string summary(const Json& examination) {
   const int nodes = node_count(examination);
   std::string library = ranks[0].at("farside");
   if (library.empty()) library = "not loaded";
-  return fmt::format("{} {} on {} {}, farside {}, {}", ranks.size(), ranks.size() == 1 ? "rank" : "ranks", nodes,
-                     nodes == 1 ? "host" : "hosts", library, text_of(ranks[0], "mpi"));
+  return fmt::format("{} on {}, farside {}, {}", counted(ranks.size(), "rank"), counted(nodes, "host"), library,
+                     text_of(ranks[0], "mpi"));
 }
 
 }  // namespace

@@ -200,10 +200,6 @@ class Rules {
   std::vector<Advice> advice_;
 };
 
-std::string counted(std::uint64_t number, std::string_view what) {
-  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
-}
-
 // Says in words what was measured, and of what.
 std::string headline(const Run& run) {
   double waiting = 0, operations = 0;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Figures by rank, size, pair and site.
 #include <algorithm>
-#include <functional>
-#include <set>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,17 +10,6 @@
 
 namespace farside::tools::explain {
 namespace {
-
-constexpr std::size_t kMostRows = 50;
-
-// The largest sort key first.
-std::string sorted(const std::vector<std::string>& header,
-                   std::vector<std::pair<double, std::vector<std::string>>>& rows) {
-  std::ranges::stable_sort(rows, std::ranges::greater(), [](const auto& row) { return row.first; });
-  Table table(header);
-  for (std::size_t i = 0; i < std::min(rows.size(), kMostRows); ++i) table.add(std::move(rows[i].second));
-  return table.text() + (rows.size() > kMostRows ? fmt::format("and {} more\n", rows.size() - kMostRows) : "");
-}
 
 std::string name_of(const Run& run, std::size_t process) {
   const RankFile& file = run.files[process];
@@ -40,7 +26,7 @@ std::string by_rank(const Run& run) {
   std::vector<std::string> header{"waits of", "time"};
   header.insert(header.end(), calls().begin(), calls().end());
   for (const char* name : {"slow operations", "operations", "bytes"}) header.emplace_back(name);
-  std::vector<std::pair<double, std::vector<std::string>>> rows;
+  SortedTable table(header);
   for (std::size_t i = 0; i < run.processes.size(); ++i) {
     const Process& process = run.processes[i];
     std::vector<std::string> row{name_of(run, i), time_text(process.seconds)};
@@ -58,17 +44,16 @@ std::string by_rank(const Run& run) {
       done.count += more.count;
       done.bytes += more.bytes;
     }
-    for (std::string& cell :
-         std::vector<std::string>{time_text(slow), fmt::to_string(done.count), fmt::to_string(done.bytes)}) {
-      row.push_back(std::move(cell));
-    }
-    rows.emplace_back(all + slow, std::move(row));
+    row.insert(row.end(), {time_text(slow), fmt::to_string(done.count), fmt::to_string(done.bytes)});
+    table.add(all + slow, std::move(row));
   }
-  return sorted(header, rows);
+  return table.text();
 }
 
 std::string by_pair(const Run& run) {
-  std::vector<std::pair<double, std::vector<std::string>>> rows;
+  if (std::ranges::all_of(run.processes, [](const Process& process) { return process.targets.empty(); }))
+    return "No operation was counted.\n";
+  SortedTable table({"origin", "target", "waits", "slow operations", "operations", "bytes"});
   for (std::size_t i = 0; i < run.processes.size(); ++i) {
     for (const auto& [rank, target] : run.processes[i].targets) {
       std::string there = rank < 0 ? "others" : fmt::format("rank {}", rank);
@@ -76,15 +61,12 @@ std::string by_pair(const Run& run) {
         if (run.files[other].job.rank == rank && run.files[other].job.spawned == run.files[i].job.spawned)
           there = name_of(run, other);
       }
-      rows.emplace_back(
-          target.wait_seconds + target.slow_operation_seconds,
-          std::vector<std::string>{name_of(run, i), std::move(there), time_text(target.wait_seconds),
-                                   time_text(target.slow_operation_seconds), fmt::to_string(target.operations.count),
-                                   fmt::to_string(target.operations.bytes)});
+      table.add(target.wait_seconds + target.slow_operation_seconds, name_of(run, i), there,
+                time_text(target.wait_seconds), time_text(target.slow_operation_seconds), target.operations.count,
+                target.operations.bytes);
     }
   }
-  if (rows.empty()) return "No operation was counted.\n";
-  return sorted({"origin", "target", "waits", "slow operations", "operations", "bytes"}, rows);
+  return table.text();
 }
 
 std::string by_size(const Run& run) {
@@ -103,16 +85,14 @@ std::string by_size(const Run& run) {
 std::string by_site(const Run& run) {
   if (run.sites.empty())
     return "No call sites were recorded: run the program with FARSIDE_SITES=on beside FARSIDE_STATS.\n";
-  std::vector<std::pair<double, std::vector<std::string>>> rows;
+  SortedTable table({"call site", "call", "calls", "waited", "time", "longest"});
   for (const auto& [site, by_call] : run.sites) {
     for (const auto& [call, sums] : by_call) {
-      rows.emplace_back(
-          sums.waits.seconds,
-          std::vector<std::string>{site, call, fmt::to_string(sums.calls), fmt::to_string(sums.waits.count),
-                                   time_text(sums.waits.seconds), time_text(sums.waits.longest)});
+      table.add(sums.waits.seconds, site, call, sums.calls, sums.waits.count, time_text(sums.waits.seconds),
+                time_text(sums.waits.longest));
     }
   }
-  return sorted({"call site", "call", "calls", "waited", "time", "longest"}, rows);
+  return table.text();
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "tools/hosts/launch_peers.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -34,23 +33,6 @@ Variables variables_of(const PeersRequest& request, const Runtime& runtime) {
     if (name.starts_with("FI_")) add(name, value);
   all.insert(all.end(), request.variables.begin(), request.variables.end());
   return all;
-}
-
-// The variables in which launchers pass the number of the rank and of all ranks. In a batch job, SLURM_STEP_NUM_TASKS
-// is set only for what srun has started; srun also starts the helpers of other launchers, whose variables therefore
-// come first.
-struct RankVariables {
-  const char* rank;
-  const char* ranks;
-};
-constexpr auto kRankVariables = std::to_array<RankVariables>({{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                                              {"PMI_RANK", "PMI_SIZE"},
-                                                              {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}});
-
-const RankVariables* rank_variables() {
-  const auto* found =
-      std::ranges::find_if(kRankVariables, [](const RankVariables& one) { return !variable(one.ranks).empty(); });
-  return found == kRankVariables.end() ? nullptr : found;
 }
 
 std::vector<std::string> runtimes_to_try(const PeersRequest& request) {
@@ -89,12 +71,6 @@ PeersLaunch launch_by_launcher(const PeersRequest& request, const Runtime& runti
 }
 
 }  // namespace
-
-bool under_launcher() { return launched_ranks() > 1; }
-
-int launched_rank() { return rank_variables() != nullptr ? std::atoi(variable(rank_variables()->rank).c_str()) : 0; }
-
-int launched_ranks() { return rank_variables() != nullptr ? std::atoi(variable(rank_variables()->ranks).c_str()) : 1; }
 
 Result<PeersLaunch> launch_of_peers(const PeersRequest& request, const std::string& library_folder) {
   const bool in_place = under_launcher();

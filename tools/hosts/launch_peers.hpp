@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tools/child.hpp"
+#include "tools/hosts/launched.hpp"
 #include "tools/launch.hpp"
 #include "transport/base/result.hpp"
 
@@ -29,12 +30,6 @@ struct PeersLaunch {
   std::vector<std::string> words;  // the command line; under a launcher the program alone
   Environment environment;         // of the first word
 };
-
-// Whether this process is one of several ranks that a launcher of Open MPI, MPICH or Slurm has started.
-bool under_launcher();
-// The number of this rank and of all ranks, as the launcher has passed them; 0 and 1 without a launcher.
-int launched_rank();
-int launched_ranks();
 
 // Returns how the program is started. The error says what is missing.
 Result<PeersLaunch> launch_of_peers(const PeersRequest& request, const std::string& library_folder);

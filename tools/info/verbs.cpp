@@ -1,31 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <system_error>
 #include <unistd.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "tools/info/info.hpp"
+#include "transport/base/sysfs.hpp"
 #include "transport/fabric/adapters.hpp"
 
 namespace farside::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<std::string> entries(const fs::path& folder) {
-  std::vector<std::string> result;
-  std::error_code failed;
-  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
-    result.push_back(at->path().filename().string());
-  }
-  std::ranges::sort(result);
-  return result;
-}
 
 // Returns the cause if the file cannot be opened, else an empty text.
 std::string barred(const fs::path& device) {
@@ -57,7 +46,7 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys, 
                    "makes one of a network interface: rdma link add rxe0 type rxe netdev eth0");
   }
   std::vector<std::string> files;
-  for (const std::string& name : entries(classes / "infiniband_verbs")) {
+  for (const std::string& name : names_in(classes / "infiniband_verbs")) {
     if (name.starts_with("uverbs")) files.push_back(name);
   }
   if (files.empty()) {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <map>
 #include <tuple>
-#include <vector>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -14,29 +14,9 @@
 namespace farside::tools::trace {
 namespace {
 
-constexpr std::size_t kMostRows = 50;
-
 // Sums over ranks may exceed the range of Nanoseconds.
 std::string shown(double nanoseconds) { return duration(static_cast<Nanoseconds>(std::min(nanoseconds, 9e18))); }
 double length(Nanoseconds begin, Nanoseconds end) { return static_cast<double>(end) - static_cast<double>(begin); }
-
-// A table, whose lines have a time each by which it is sorted.
-class Sorted {
- public:
-  explicit Sorted(std::vector<std::string> header) : header_(std::move(header)) {}
-  void add(double time, std::vector<std::string> cells) { rows_.emplace_back(time, std::move(cells)); }
-  std::string text() {
-    std::ranges::stable_sort(rows_, std::ranges::greater(), [](const auto& row) { return row.first; });
-    Table table(header_);
-    for (std::size_t i = 0; i < std::min(rows_.size(), kMostRows); ++i) table.add(std::move(rows_[i].second));
-    return table.text() +
-           (rows_.size() > kMostRows ? fmt::format("and {} more\n", rows_.size() - kMostRows) : std::string());
-  }
-
- private:
-  std::vector<std::string> header_;
-  std::vector<std::pair<double, std::vector<std::string>>> rows_;
-};
 
 // What one rank, pair or site did, in nanoseconds.
 struct Costs {
@@ -72,14 +52,13 @@ std::string by_rank(const Timeline& timeline) {
   std::map<int, double> others;
   for (const Culprit& culprit : culprits(timeline))
     others[culprit.process] = static_cast<double>(culprit.by_locks) + static_cast<double>(culprit.by_fences);
-  Sorted table({"waits of", "locks", "fences", "starts", "waits", "unlocks, completes", "flushes", "slow operations",
-                "epochs", "operations", "bytes", "others waited for it"});
+  SortedTable table({"waits of", "locks", "fences", "starts", "waits", "unlocks, completes", "flushes",
+                     "slow operations", "epochs", "operations", "bytes", "others waited for it"});
   for (std::size_t p = 0; p < timeline.processes.size(); ++p) {
     const Costs& own = costs[static_cast<int>(p)];
-    table.add(own.all(),
-              {timeline.processes[p].name, shown(own.locks), shown(own.fences), shown(own.starts), shown(own.waits),
-               shown(own.ends), shown(own.flushes), shown(own.operations), fmt::to_string(own.calls),
-               fmt::to_string(own.done.count), fmt::to_string(own.done.bytes), shown(others[static_cast<int>(p)])});
+    table.add(own.all(), timeline.processes[p].name, shown(own.locks), shown(own.fences), shown(own.starts),
+              shown(own.waits), shown(own.ends), shown(own.flushes), shown(own.operations), own.calls, own.done.count,
+              own.done.bytes, shown(others[static_cast<int>(p)]));
   }
   return table.text();
 }
@@ -113,10 +92,10 @@ std::string by_pair(const Timeline& timeline) {
     sum.done.add(cost.done.count, cost.done.bytes);
   }
   if (pairs.empty()) return "No epoch, flush or operation with one target was recorded.\n";
-  Sorted table({"origin", "target", "locks", "unlocks", "flushes", "slow operations", "operations", "bytes"});
+  SortedTable table({"origin", "target", "locks", "unlocks", "flushes", "slow operations", "operations", "bytes"});
   for (const auto& [pair, cost] : pairs) {
-    table.add(cost.all(), {pair.first, pair.second, shown(cost.locks), shown(cost.ends), shown(cost.flushes),
-                           shown(cost.operations), fmt::to_string(cost.done.count), fmt::to_string(cost.done.bytes)});
+    table.add(cost.all(), pair.first, pair.second, shown(cost.locks), shown(cost.ends), shown(cost.flushes),
+              shown(cost.operations), cost.done.count, cost.done.bytes);
   }
   return table.text();
 }
@@ -183,12 +162,12 @@ std::string by_site(const Timeline& timeline) {
     costs[span.site].add(span);
     ++costs[span.site].calls;
   }
-  Sorted table(
+  SortedTable table(
       {"call site", "calls", "locks", "fences", "starts", "waits", "unlocks, completes", "flushes", "slow operations"});
   for (const auto& [site, cost] : costs) {
-    table.add(cost.all(), {timeline.sites[static_cast<std::size_t>(site)], fmt::to_string(cost.calls),
-                           shown(cost.locks), shown(cost.fences), shown(cost.starts), shown(cost.waits),
-                           shown(cost.ends), shown(cost.flushes), shown(cost.operations)});
+    table.add(cost.all(), timeline.sites[static_cast<std::size_t>(site)], cost.calls, shown(cost.locks),
+              shown(cost.fences), shown(cost.starts), shown(cost.waits), shown(cost.ends), shown(cost.flushes),
+              shown(cost.operations));
   }
   return table.text();
 }

@@ -191,8 +191,7 @@ std::string in_words(const Timeline& timeline, const LockWait& wait) {
 std::string in_words(const Timeline& timeline, const Culprit& culprit) {
   std::string text = timeline.process(culprit.process).name + ": others waited ";
   if (culprit.waits > 0) {
-    text += fmt::format("{} for locks that it held ({} wait{})", duration(culprit.by_locks), culprit.waits,
-                        culprit.waits == 1 ? "" : "s");
+    text += fmt::format("{} for locks that it held ({})", duration(culprit.by_locks), counted(culprit.waits, "wait"));
   }
   if (culprit.fences > 0) {
     text += fmt::format("{}{} for it at fences ({})", culprit.waits > 0 ? ", " : "", duration(culprit.by_fences),

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -14,22 +15,23 @@
 
 namespace farside {
 
-std::optional<std::vector<int>> read_cpu_list(std::string_view text) {
-  std::vector<int> result;
+std::optional<std::set<int>> read_cpu_list(std::string_view text) {
+  constexpr int kMostProcessors = 8192;  // of any configuration of Linux
+  std::set<int> result;
   const char* at = text.data();
   const char* const end = at + text.size();
   while (at != end) {
     const auto number = [&](int& into) {
       const auto [behind, error] = std::from_chars(at, end, into);
       at = behind;
-      return error == std::errc() && into >= 0 && into < CPU_SETSIZE;
+      return error == std::errc() && into >= 0 && into < kMostProcessors;
     };
     const auto follows = [&](char sign) { return at != end && *at == sign && ++at != nullptr; };
     int first = 0;
     if (!number(first)) return {};
     int last = first;
-    if (follows('-') && !number(last)) return {};
-    for (int cpu = first; cpu <= last; ++cpu) result.push_back(cpu);
+    if (follows('-') && (!number(last) || last < first)) return {};
+    for (int cpu = first; cpu <= last; ++cpu) result.insert(cpu);
     if (at != end && !follows(',')) return {};
   }
   return result;

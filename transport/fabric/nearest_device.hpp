@@ -16,7 +16,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <rdma/fabric.h>
 
@@ -25,8 +24,8 @@ namespace farside {
 // In ascending order. Unknown: Linux does not say (no bus, or no NUMA).
 enum class Nearness { kUnknown, kFar, kPartly, kNear };
 
-// Reads processor numbers from a cpulist of sysfs ("0-3,8"); none if the text is not one.
-std::optional<std::vector<int>> read_cpu_list(std::string_view text);
+// Reads processor numbers from a list as Linux writes it in sysfs and /proc ("0-3,8"); none if the text is not one.
+std::optional<std::set<int>> read_cpu_list(std::string_view text);
 
 // Near: all processors of `own` are local to the device; partly: some are. `address`: of a PCI device,
 // "0000:3b:00.0".

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a launcher of Open MPI, MPICH or Slurm has told this process in its environment. Header only, for programs that
+// are not linked with farside's libraries.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+namespace farside::tools {
+
+// The variables in which launchers pass the number of the rank and of all ranks. In a batch job, SLURM_STEP_NUM_TASKS
+// is set only for what srun has started; srun also starts the helpers of other launchers, whose variables therefore
+// come first.
+struct RankVariables {
+  const char* rank;
+  const char* ranks;
+};
+inline constexpr auto kRankVariables = std::to_array<RankVariables>({{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                                                     {"PMI_RANK", "PMI_SIZE"},
+                                                                     {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}});
+
+inline int number_in(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr ? std::atoi(value) : 0;
+}
+
+// Returns those that are set; null without a launcher.
+inline const RankVariables* rank_variables() {
+  const auto* found =
+      std::ranges::find_if(kRankVariables, [](const RankVariables& one) { return number_in(one.ranks) > 0; });
+  return found == kRankVariables.end() ? nullptr : found;
+}
+
+// The number of this rank and of all ranks; 0 and 1 without a launcher.
+inline int launched_rank() { return rank_variables() != nullptr ? number_in(rank_variables()->rank) : 0; }
+inline int launched_ranks() { return rank_variables() != nullptr ? number_in(rank_variables()->ranks) : 1; }
+
+// Whether this process is one of several ranks that such a launcher has started.
+inline bool under_launcher() { return launched_ranks() > 1; }
+
+}  // namespace farside::tools
