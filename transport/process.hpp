@@ -2,7 +2,8 @@
 // Process: the owner of everything that outlives a window: settings, statistics, the endpoints, the node handler, and
 // the hook that progresses the MPI runtime while an application thread waits.
 //
-// A process has one endpoint per libfabric provider that some window uses: most have one. The endpoint of a window
+// A process has one endpoint per libfabric provider that some window uses: most have one. An endpoint may have another
+// one for a second device (Fabric::second()). The endpoint of a window
 // never changes.
 //
 // Thread safety: all members may be called from any thread; opening (fabric, node_handler) is serialised by a mutex.

@@ -153,6 +153,35 @@ void dynamic() {
   CHECK_MPI(MPI_Win_free(&window));
 }
 
+// Windows of different sizes, and of some of the ranks: the last two, which are on different hosts if there are two.
+void sizes(check::Memory memory) {
+  constexpr int kLength = 2 * kSplitFrom;
+  const check::Window uneven(memory, check::rank() == check::size() - 1 ? kLength : 8, 1);
+  const std::vector<unsigned char> out = pattern(kLength, 77);
+  std::vector<unsigned char> in(out.size());
+  const int last = check::size() - 1;
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, last, 0, uneven));
+  if (check::rank() == 0) CHECK_MPI(MPI_Put(out.data(), kLength, MPI_BYTE, last, 0, kLength, MPI_BYTE, uneven));
+  CHECK_MPI(MPI_Win_unlock(last, uneven));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, last, 0, uneven));
+  CHECK_MPI(MPI_Get(in.data(), kLength, MPI_BYTE, last, 0, kLength, MPI_BYTE, uneven));
+  CHECK_MPI(MPI_Win_unlock(last, uneven));
+  expect(in.data(), out, "in a window of different sizes");
+  MPI_Comm some = MPI_COMM_NULL;
+  const bool joins = check::rank() >= check::size() - 2;
+  CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, joins ? 0 : MPI_UNDEFINED, -check::rank(), &some));
+  if (!joins) return;
+  {
+    const check::Window two(memory, kLength, 1, some);
+    CHECK_MPI(MPI_Win_fence(0, two));
+    CHECK_MPI(MPI_Put(out.data(), kLength, MPI_BYTE, check::rank() == last ? 1 : 0, 0, kLength, MPI_BYTE, two));
+    CHECK_MPI(MPI_Win_fence(0, two));
+    expect(two.as<unsigned char>(), out, "in a window of two ranks");
+  }
+  CHECK_MPI(MPI_Comm_free(&some));
+}
+
 constexpr check::Section<const check::Window&> kSections[] = {
     {"fences", fences}, {"locks", locks},          {"post, start, complete, wait", active},
     {"requests", requests}, {"accumulates", accumulates},
@@ -173,6 +202,18 @@ double sent(const std::string& device) {
     return value;
   }
   check::fail(__FILE__, __LINE__, "no device " + device);
+}
+
+// Returns whether this rank has two devices for the window, as its info says.
+bool has_two_devices(const check::Window& window) {
+  MPI_Info info = MPI_INFO_NULL;
+  CHECK_MPI(MPI_Win_get_info(window, &info));
+  std::array<char, MPI_MAX_INFO_VAL + 1> devices{};
+  int found = 0;
+  CHECK_MPI(MPI_Info_get(info, "farside_device", MPI_MAX_INFO_VAL, devices.data(), &found));
+  CHECK_MPI(MPI_Info_free(&info));
+  CHECK(found != 0);
+  return std::strchr(devices.data(), ',') != nullptr;
 }
 
 // `carries`: whether the device carries half of what this rank puts.
@@ -201,11 +242,15 @@ void count(const check::Window& window, const std::string& device, bool carries)
 int main(int argc, char** argv) {
   check::Program program(argc, argv);
   const std::string device = argc > 1 ? argv[argc - 1] : "none";
+  // The first window that needs a network tries the devices, whether it uses the second ones or not.
+  check::section("a dynamic window");
+  dynamic();
   {
     const check::Window window(program.memory(), kBytes, 1);
+    CHECK_EQ(has_two_devices(window), !program.has("not"));
     check::run(kSections, window);
     if (device != "none") count(window, device, !program.has("not"));
   }
-  check::section("dynamic");
-  dynamic();
+  check::section("other sizes and groups");
+  sizes(program.memory());
 }

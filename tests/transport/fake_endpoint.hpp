@@ -70,7 +70,6 @@ class FakeEndpoint final : public Endpoint {
   std::map<int, std::uint32_t> interrupted_ranks;  // the last one of each rank
   std::map<int, TargetDescription> descriptions;
   SecondRail* rail = nullptr;
-  bool peers_have_rails = true;
 
   // The next call of this kind fails, at once or later.
   void fail_next(Asked asked, bool at_once) { failing_ = {asked, at_once}; }
@@ -179,8 +178,8 @@ class FakeEndpoint final : public Endpoint {
   Status ask_for_description(Pending& pending, const HandlerPlace& place, std::span<std::byte> description) override {
     // The address of a second rail (second_rail.cpp).
     if (description.size() == sizeof(FabricAddress)) {
-      return issue(pending, place.peer, {Asked::kDescription, 0}, [this, description](int rank) {
-        const FabricAddress address = peers_have_rails ? address_of(rank) : FabricAddress();
+      return issue(pending, place.peer, {Asked::kDescription, 0}, [description](int rank) {
+        const FabricAddress address = address_of(rank);
         std::memcpy(description.data(), &address, sizeof address);
       });
     }

@@ -239,9 +239,19 @@ TEST_CASE("a second device is as fast and as near as the first, on a network of 
   CHECK_FALSE(chosen({device(200, Nearness::kNear, "InfiniBand 10.1.0.0/24", true)}));
   CHECK(chosen({device(200, Nearness::kNear, "InfiniBand 10.1.0.0/24", false),
                 device(200, Nearness::kNear, "InfiniBand 10.2.0.0/24", false)}) == 1);
-  const DeviceTraits like = device(200, Nearness::kNear, "InfiniBand 10.2.0.0/24", false);
+  // Of several, the first one and those on its network, if each answers for its own address only.
+  const DeviceTraits alone = device(200, Nearness::kNear, "InfiniBand 10.2.0.0/24", false);
+  CHECK(chosen({alone, alone}, 0) == 0);
+  CHECK(chosen({alone, alone}, 1) == 0);
+  const DeviceTraits like = device(200, Nearness::kNear, "InfiniBand 10.2.0.0/24", true);
   CHECK(chosen({like, like}, 0) == 0);
   CHECK(chosen({like, like}, 1) == 1);
+  const DeviceTraits third = device(200, Nearness::kNear, "InfiniBand 10.3.0.0/24", false);
+  CHECK(chosen({alone, third}, 1) == 0);
+  // Other processes may be near the first one, and take it.
+  CHECK_FALSE(chosen({device(200, Nearness::kFar, "InfiniBand 10.2.0.0/24", false), third}, 0));
+  CHECK(network_number(alone) == network_number(like));
+  CHECK(network_number(alone) != network_number(third));
   DeviceTraits beside = first;
   beside.beside_others = true;
   CHECK(choose_second_device(beside, std::vector{beside}, 0) == 0);

@@ -120,17 +120,20 @@ class InterruptedGroup final : public Group {
 class Job {
  public:
   // With the adapter, and with tcp or without.
-  explicit Job(Ranks& ranks, bool with_tcp = true) : ranks_(ranks) {
+  explicit Job(Ranks& ranks, bool with_tcp = true, bool with_second = false) : ranks_(ranks) {
     use_routes("fabric", "");
     std::vector<Candidate> all;
     for (std::size_t i = 0; i < (with_tcp ? 2 : 1); ++i) all.push_back({i, std::move(find_provider("tcp").value())});
+    if (with_second) all.front().second = std::move(find_provider("tcp").value());
     Process::instance().use_candidates(std::move(all));
   }
   std::function<void()> once_agreed;     // called once, when the ranks have agreed on what to try
   std::string error;                     // of the last choice that failed
   std::set<std::pair<int, int>> broken;  // trials of the first with the second one fail
   int cannot_open = -1;                  // this rank cannot register memory over the adapter
-  int trials = 0;                        // of this rank
+  std::optional<std::string> why_one_rail;  // the space cannot use this rank's second rail
+  bool second_rails = false;                // the last choice
+  int trials = 0;                           // of this rank
   int warnings = 0;
 
   // Collective over all ranks: makes a window of some. Checks what they take, and that this rank has made so many
@@ -180,7 +183,7 @@ class Job {
       const bool by_adapter = (Process::instance().offer_providers().usable & kAdapter) != 0 && !refused_;
       refused_ = by_adapter && ranks_.rank() == cannot_open;
       if (refused_) return Error{ErrorKind::kNoMemory, "no locked memory"};
-      return EndpointUse();
+      return EndpointUse{false, !why_one_rail, why_one_rail.value_or("")};
     };
     step.close = [] {};
     step.trial = [&](int other) -> Status {
@@ -202,6 +205,7 @@ class Job {
       error = done.error().text;
       return 0;
     }
+    second_rails = done.value().second_rails;
     for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
       if (each.fabric == opened) return each.provider;
     }
@@ -301,6 +305,41 @@ TEST_CASE("where the ranks have only a provider whose trial has failed, they do 
       ranks.check(job.error.find("no libfabric provider in common: not verbs: ") != std::string::npos, job.error);
       ranks.check(job.error.find("with rank 1: no answer") != std::string::npos, job.error);
     }
+    Process::instance().shut_down();
+  }));
+}
+
+TEST_CASE("ranks use second rails when all have tried theirs, and all spaces can use them") {
+  expect_well(run_processes(4, [](Ranks& ranks) {
+    Job job(ranks, false, true);
+    // The first space of the group cannot use that of rank 1. All are tried all the same.
+    if (ranks.rank() == 1) job.why_one_rail = "no locked memory";
+    job.takes(kAdapter, 1, {0, 1, 2, 3});
+    ranks.check(!job.second_rails, "not by rank 1");
+    job.why_one_rail.reset();
+    job.takes(kAdapter, 0, {0, 1, 2, 3});
+    ranks.check(job.second_rails, "by all");
+    job.takes(kAdapter, 0, {2, 1});
+    ranks.check(job.second_rails || ranks.rank() == 0 || ranks.rank() == 3, "by two of them");
+    // A dynamic space has no reason.
+    job.why_one_rail = "";
+    job.warnings = 0;
+    job.takes(kAdapter, 0, {0, 1, 2, 3});
+    ranks.check(!job.second_rails && job.warnings == 0, "none, and nothing is said");
+    Process::instance().shut_down();
+  }));
+}
+
+TEST_CASE("a rank without a second device keeps others from theirs only in its own groups") {
+  expect_well(run_processes(4, [](Ranks& ranks) {
+    Job job(ranks, false, ranks.rank() != 3);
+    job.takes(kAdapter, 1, {0, 1, 2, 3});
+    ranks.check(!job.second_rails, "rank 3 has none");
+    // Rank 2 was to try rank 3's, and has tried none: it does not use its own untried.
+    job.takes(kAdapter, 0, {0, 1, 2});
+    ranks.check(!job.second_rails, "rank 2 has not tried its own");
+    job.takes(kAdapter, 0, {0, 1});
+    ranks.check(job.second_rails || ranks.rank() > 1, "these have");
     Process::instance().shut_down();
   }));
 }

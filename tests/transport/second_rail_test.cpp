@@ -45,9 +45,9 @@ struct RailFixture : RouteFixture {
   std::vector<std::byte> large = std::vector<std::byte>(8 * kSplit);
 
   // `bytes`: of data on all ranks.
-  void agree_on_rails(bool all_have_rails = true, std::size_t bytes = 8 * kSplit, AttachedRegions* attached = nullptr) {
+  void agree_on_rails(bool all_have_rails = true, std::size_t bytes = 8 * kSplit) {
     second.chosen_keys = endpoint.chosen_keys;
-    rail.emplace(endpoint, second);
+    if (!rail) rail.emplace(endpoint, second);
     endpoint.rail = &*rail;
     route = std::make_unique<FabricRoute>(
         FabricRoute::Setup{endpoint, both, wake_event, statistics, 0, kRegion});
@@ -57,7 +57,6 @@ struct RailFixture : RouteFixture {
     space.lock = &lock;
     space.control = control.data();
     space.control_bytes = control.size();
-    space.attached = attached;
     REQUIRE(route->register_memory(space, bytes, kUnit).ok());
     agreed.second_rails = all_have_rails;
     route->agree(agreed);
@@ -154,7 +153,7 @@ TEST_CASE("a flush, a release and a failed operation wait for both devices") {
   CHECK(on.route->flush(7).ok());
 }
 
-TEST_CASE("one rank without a second rail, a dynamic space and a small one: the first device carries all") {
+TEST_CASE("without second rails on all ranks, after a failed trial and in a small space the first device carries all") {
   SECTION("not agreed") {
     RailFixture on;
     on.agree_on_rails(false);
@@ -162,19 +161,18 @@ TEST_CASE("one rank without a second rail, a dynamic space and a small one: the 
     CHECK(on.put_large(7, kSplit).ok());
     CHECK(on.asked() == "write 7");
   }
-  SECTION("abandoned after a failed trial") {
+  SECTION("after a failed trial") {
     RailFixture on;
+    on.rail.emplace(on.endpoint, on.second);
+    on.rail->passed();
+    on.rail->failed();
+    on.rail->passed();
+    CHECK(on.rail->state() == SecondRail::State::kFailed);
     on.agree_on_rails();
-    on.rail->abandon();
-    CHECK_FALSE(on.rail->usable());
-  }
-  SECTION("the peer has none after all") {
-    RailFixture on;
-    on.endpoint.peers_have_rails = false;
-    on.agree_on_rails();
-    const Status put = on.put_large(7, kSplit);
-    REQUIRE_FALSE(put.ok());
-    CHECK(put.error().rank == 7);
+    CHECK_FALSE(on.route->uses_second_rail());
+    CHECK(on.put_large(7, kSplit).ok());
+    CHECK(on.asked() == "write 7");
+    CHECK(on.second.take_calls().empty());
   }
   SECTION("small") {
     RailFixture on;
@@ -184,4 +182,41 @@ TEST_CASE("one rank without a second rail, a dynamic space and a small one: the 
     CHECK(on.asked() == "write 7");
     CHECK(on.second.take_calls().empty());
   }
+}
+
+TEST_CASE("behind writes by a second adapter, a flush and a release read a word back, once") {
+  RailFixture on;
+  on.rail.emplace(on.endpoint, on.second, 0, true);
+  on.agree_on_rails();
+  const auto by_second = [&] { return in_words(on.second.take_calls()); };
+  CHECK(on.put_large(7, kSplit).ok());
+  CHECK(on.get_large(8, kSplit).ok());
+  CHECK(by_second() == "write 7, read 8");
+  CHECK(on.route->order_before_release(7).ok());
+  CHECK(by_second() == "read 7");
+  CHECK(on.route->flush_all().ok());
+  CHECK(by_second().empty());
+  CHECK(on.put_large(7, kSplit).ok());
+  CHECK(on.put_large(7, kSplit, 64).ok());
+  CHECK(on.route->flush_all().ok());
+  const std::vector<Call> calls = on.second.take_calls();
+  REQUIRE(in_words(calls) == "write 7, write 7, read 7");
+  CHECK((calls[2].bytes == 8 && calls[2].offset == calls[1].offset));
+  // A failure is the flush's.
+  CHECK(on.put_large(7, kSplit).ok());
+  on.second.fail_next(Asked::kRead, false);
+  CHECK_FALSE(on.route->flush(7).ok());
+  CHECK(on.route->flush(7).ok());
+}
+
+TEST_CASE("a release by an adapter's atomic waits for the second device, too") {
+  RailFixture on;
+  on.endpoint.atomics = true;
+  on.agreed.rules.choose_domains(true, true);
+  on.agree_on_rails();
+  on.second.held = true;
+  CHECK(on.put_large(7, kSplit).ok());
+  CHECK(on.second.under_way() == 1);
+  CHECK(on.route->order_before_release(7).ok());
+  CHECK(on.second.under_way() == 0);
 }

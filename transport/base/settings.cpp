@@ -114,9 +114,8 @@ constexpr Setting kSettings[] = {
      parse_device},
     {"FARSIDE_SECOND_DEVICE", "", "a device as fi_info names it, or none",
      "device over which half of each put and get of 256 KiB or more goes, of windows whose ranks all have one; when "
-     "unset another adapter that is as fast and as near as the first, if a trial succeeds; emulated adapters and "
-     "devices "
-     "of TCP are taken only if it names them",
+     "unset another adapter that is as fast and as near as the first, if a trial succeeds and locked memory has no "
+     "limit; emulated adapters and devices of TCP are taken only if it names them",
      parse_second_device},
     {"FARSIDE_NIC_ATOMICS", "on", "on or off",
      "locks and notifications by atomics of the network adapter, if it has them (provider verbs) and they pass a "
@@ -128,8 +127,9 @@ constexpr Setting kSettings[] = {
      "(/sys/kernel/mm/transparent_hugepage/shmem_enabled: advise or more)",
      parse_huge_pages},
     {"FARSIDE_CONNECTIONS", "1024", "0 to 1000000",
-     "connections that a process keeps to its peers (providers verbs and tcp), fewer if its share of what the node has "
-     "for them is smaller (descriptors: ulimit -Hn, fs.file-max; queue pairs of the adapter); beyond this limit the "
+     "connections that a process keeps to its peers by each of its devices (providers verbs and tcp), fewer if its "
+     "share of what the node has for them is smaller (descriptors: ulimit -Hn, fs.file-max; queue pairs of the "
+     "adapter); beyond this limit the "
      "least recently used are closed, and reopened on demand; 0: no limit",
      parse_connections},
     {"FARSIDE_PEER_TIMEOUT", "60", "0 to 86400",

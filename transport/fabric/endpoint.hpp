@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include <rdma/fi_domain.h>
 
@@ -27,6 +28,7 @@ class SecondRail;
 struct EndpointUse {
   bool nic_atomics = false;   // control words are changed by adapter atomics
   bool second_rails = false;  // halves of large transfers go by second rails
+  std::string why_one_rail;   // if not, and there is a second device
 };
 
 class Endpoint {
@@ -113,7 +115,7 @@ class Endpoint {
   virtual Status ask_for_description(Pending& pending, const HandlerPlace& place,
                                      std::span<std::byte> description) = 0;
 
-  // The second device, for halves of large transfers; null if there is none, or if it is not usable.
+  // The second device, for halves of large transfers; null if there is none.
   virtual SecondRail* second_rail() const { return nullptr; }
 
   // The regions of this process's handler. As MessageHandler::publish.

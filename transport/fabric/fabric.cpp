@@ -63,14 +63,13 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve, std::size_t ope
   return {};
 }
 
-void Fabric::set_second(Result<std::unique_ptr<Fabric>> second) {
+void Fabric::set_second(Result<std::unique_ptr<Fabric>> second, std::uint32_t network) {
   if (second) {
     second_ = std::move(second.value());
   } else {
     why_no_second_ = second.error().text;
   }
-  if (second_ != nullptr) rail_ = std::make_unique<SecondRail>(*this, *second_);
-  SecondRail::publish(*this, second_ != nullptr ? second_->address() : FabricAddress());
+  if (second_ != nullptr) rail_ = std::make_unique<SecondRail>(*this, *second_, network, domain_.by_adapter());
 }
 
 Fabric::~Fabric() {
@@ -106,7 +105,11 @@ void Fabric::lift_limit(Peer peer, std::chrono::seconds limit) {
 }
 
 void Fabric::share_node(std::size_t processes) {
-  if (second_ != nullptr) second_->share_node(processes);
+  if (second_ != nullptr) {
+    // Connections of both endpoints are descriptors of one process. Adapters have queue pairs of their own.
+    if (domain_.by_sockets()) processes *= 2;
+    second_->share_node(processes);
+  }
   const std::scoped_lock held(mutex_);
   eviction_->share_node(processes);
   // The progress thread may sleep while there are too many connections now.

@@ -93,11 +93,11 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   // has for connections (node_share.hpp). The largest number that was said counts; before the first call it is 1.
   void share_node(std::size_t processes);
   // Gives the endpoint a second rail, by another one of the same provider; or none (null), or the reason why there is
-  // none although one was wanted. Called once, before any thread uses the endpoint.
-  void set_second(Result<std::unique_ptr<Fabric>> second);
-  // The endpoint of the second rail, usable or not; null if there is none.
+  // none although one was wanted. `network`: that of SecondRail. Called once, before any thread uses the endpoint.
+  void set_second(Result<std::unique_ptr<Fabric>> second, std::uint32_t network);
+  // The endpoint of the second rail; null if there is none.
   Fabric* second() const { return second_.get(); }
-  SecondRail* second_rail() const override { return rail_ != nullptr && rail_->usable() ? rail_.get() : nullptr; }
+  SecondRail* second_rail() const override { return rail_.get(); }
   // Empty if none was wanted, or there is one.
   const std::string& why_no_second() const { return why_no_second_; }
   // The peer is abandoned after this time, if FARSIDE_PEER_TIMEOUT is not shorter, until the limit is lifted. Other

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 #include <set>
+#include <sys/resource.h>
 
 #include <fmt/ranges.h>
 #include <rdma/fi_domain.h>
@@ -49,6 +50,11 @@ std::string available_providers() {
   std::set<std::string> names;
   for (fi_info* info = infos.get(); info != nullptr; info = info->next) names.insert(info->fabric_attr->prov_name);
   return fmt::format("{}", fmt::join(names, ", "));
+}
+
+bool locked_memory_is_limited() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
 }
 
 }  // namespace
@@ -133,14 +139,14 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
   return Error{ErrorKind::kNoRoute, std::move(text)};
 }
 
-Result<InfoHandle> find_second_device(const fi_info& first, const std::string& wanted) {
+Result<SecondDevice> find_second_device(const fi_info& first, const std::string& wanted) {
   const std::string name = first.fabric_attr->prov_name;
-  if (wanted == "none" || (wanted.empty() && !is_adapter(name))) return InfoHandle();
+  if (wanted == "none" || (wanted.empty() && (!is_adapter(name) || locked_memory_is_limited()))) return SecondDevice();
   const auto unusable = [&](const std::string& why) {
     return Error{ErrorKind::kNoRoute,
                  fmt::format("FARSIDE_SECOND_DEVICE='{}' cannot be used with provider {}: {}", wanted, name, why)};
   };
-  if (wanted == first.domain_attr->name) return unusable("it is the first device");
+  if (wanted == first.domain_attr->name) return unusable("it is the first device, which FARSIDE_DEVICE names");
   const InfoHandle hints = required_hints(name, endpoint_kinds().back());
   fi_info* found = nullptr;
   const int code = fi_getinfo(kFabricApi, nullptr, nullptr, 0, hints.get(), &found);
@@ -151,7 +157,7 @@ Result<InfoHandle> find_second_device(const fi_info& first, const std::string& w
     if (name != info->fabric_attr->prov_name || !devices.insert(info->domain_attr->name).second) continue;
     if (wanted == info->domain_attr->name) {
       if (auto trouble = is_adapter(name) ? adapter_trouble(wanted) : std::nullopt) return unusable(*trouble);
-      return InfoHandle(fi_dupinfo(info));
+      return SecondDevice{InfoHandle(fi_dupinfo(info)), 0};
     }
     if (std::string_view(first.domain_attr->name) == info->domain_attr->name) continue;
     if (!is_emulated(*info) && !adapter_trouble(info->domain_attr->name)) others.push_back(info);
@@ -166,7 +172,8 @@ Result<InfoHandle> find_second_device(const fi_info& first, const std::string& w
   std::vector<DeviceTraits> traits;
   for (const fi_info* each : others) traits.push_back(device_traits(*each, true));
   const std::optional<std::size_t> chosen = choose_second_device(device_traits(first, true), traits, process_of_node());
-  return chosen ? InfoHandle(fi_dupinfo(others[*chosen])) : InfoHandle();
+  if (!chosen) return SecondDevice();
+  return SecondDevice{InfoHandle(fi_dupinfo(others[*chosen])), network_number(traits[*chosen])};
 }
 
 bool is_adapter(std::string_view provider) { return provider == "verbs"; }

@@ -81,16 +81,20 @@ Status ProviderChoice::open(Entry& entry) {
   }
   entry.fabric = std::move(opened.value());
   // Without a second device the endpoint works all the same.
-  entry.fabric->set_second(open_second(*entry.candidate.info));
+  Result<SecondDevice> second = SecondDevice();
+  if (const fi_info* const given = entry.candidate.second.get(); given != nullptr) {
+    second.value().info.reset(fi_dupinfo(given));
+  } else {
+    second = find_second_device(*entry.candidate.info, settings_.second_device);
+  }
+  Result<std::unique_ptr<Fabric>> rail = std::unique_ptr<Fabric>();
+  if (!second) {
+    rail = second.error();
+  } else if (second.value().info != nullptr) {
+    rail = Fabric::open(std::move(second.value().info), settings_, progress_, statistics_);
+  }
+  entry.fabric->set_second(std::move(rail), second ? second.value().network : 0);
   return {};
-}
-
-// Returns the endpoint of the second device; null if there is none.
-Result<std::unique_ptr<Fabric>> ProviderChoice::open_second(const fi_info& first) {
-  Result<InfoHandle> found = find_second_device(first, settings_.second_device);
-  if (!found) return found.error();
-  if (found.value() == nullptr) return std::unique_ptr<Fabric>();
-  return Fabric::open(std::move(found.value()), settings_, progress_, statistics_);
 }
 
 Result<Fabric*> ProviderChoice::try_best(Providers among) {

@@ -84,7 +84,6 @@ class ProviderChoice {
   Entry& of(const Fabric& tried);
   void no_longer_usable(const Entry& entry, Error why);
   Status open(Entry& entry);
-  Result<std::unique_ptr<Fabric>> open_second(const fi_info& first);
 
   const Settings& settings_;
   Progress& progress_;

@@ -166,12 +166,12 @@ ProviderProbe probe_provider(const std::string& name, const Settings& settings) 
   result.usable = true;
   result.endpoint = fi_tostr(&info.value()->ep_attr->type, FI_TYPE_EP_TYPE);
   result.network = fmt::format("{} ({})", info.value()->domain_attr->name, info.value()->fabric_attr->name);
-  const Result<InfoHandle> second = find_second_device(*info.value(), settings.second_device);
+  const Result<SecondDevice> second = find_second_device(*info.value(), settings.second_device);
   if (!second) {
     result.network += fmt::format(", no second device: {}", second.error().text);
-  } else if (second.value() != nullptr) {
-    result.network += fmt::format(", halves of large transfers by {} ({})", second.value()->domain_attr->name,
-                                  second.value()->fabric_attr->name);
+  } else if (const fi_info* const also = second.value().info.get(); also != nullptr) {
+    result.network +=
+        fmt::format(", halves of large transfers by {} ({})", also->domain_attr->name, also->fabric_attr->name);
   }
   result.atomics = atomics_of(*opened.value());
   result.progress = progress_of(*info.value());

@@ -17,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <string>
 #include <unordered_map>
 
 #include "transport/base/address.hpp"
@@ -27,6 +26,24 @@
 #include "transport/fabric/endpoint.hpp"
 
 namespace farside {
+
+// The address of a process's second endpoint, or none, at the handler of its first one, under an id.
+class PublishedAddress {
+ public:
+  PublishedAddress(Endpoint& first, std::uint64_t id, const FabricAddress& second);
+  PublishedAddress(const PublishedAddress&) = delete;
+  PublishedAddress& operator=(const PublishedAddress&) = delete;
+  ~PublishedAddress();
+  // Asks the handler of a peer that has published its address under this id. An address that is empty stands for none.
+  // Errors: kPeer. Waits without a limit for a peer that has published nothing.
+  static Result<FabricAddress> ask(Endpoint& first, Peer peer, std::uint64_t id, Progress& waiting,
+                                   WakeEvent& wake_event);
+
+ private:
+  Endpoint& first_;
+  const std::uint64_t id_;
+  const bool published_;
+};
 
 class SecondRail {
  public:
@@ -38,28 +55,39 @@ class SecondRail {
     return bytes < kSplitFrom ? bytes : (bytes / 2 + kPage - 1) / kPage * kPage;
   }
 
-  // Has the handler of a process's first endpoint answer for its second one; an empty address says that there is none.
-  static void publish(Endpoint& first, const FabricAddress& second);
-
-  // Both outlive this object.
-  SecondRail(Endpoint& first, Endpoint& second) : first_(first), second_(second) {}
+  // Both outlive this object. `network`: what the second devices of processes must have in common to reach each other,
+  // 0 if that is not known. `reads_back`: see visible().
+  SecondRail(Endpoint& first, Endpoint& second, std::uint32_t network = 0, bool reads_back = false);
   SecondRail(const SecondRail&) = delete;
   SecondRail& operator=(const SecondRail&) = delete;
 
   Endpoint& endpoint() const { return second_; }
-  // Returns the peer of the first endpoint as one of the second. Errors: kRange if the peer has no second rail, kPeer.
+  std::uint32_t network() const { return network_; }
+  // Returns the peer of the first endpoint as one of the second. Precondition: the peer has a second rail. Errors:
+  // kPeer.
   Result<Peer> find(Peer peer, Progress& waiting, WakeEvent& wake_event);
-  // Returns the peer's address at the second rail, without keeping it. Errors and cost: as find() at its first call.
-  Result<FabricAddress> ask(Peer peer, Progress& waiting, WakeEvent& wake_event) const;
+  // Whether a thread must read a word back by the second device before it tells others of its writes: an adapter
+  // acknowledges what it has received, and only a later operation of the same adapter is behind it on the way to
+  // memory.
+  bool reads_back() const { return reads_back_; }
 
-  // Later windows of this process do not use it: a trial with another process has failed.
-  void abandon() { usable_.store(false, std::memory_order_relaxed); }
-  bool usable() const { return usable_.load(std::memory_order_relaxed); }
+  // The result of the trials with other processes (space/provider_agreement.cpp). Windows use the rail only if one has
+  // succeeded and none has failed.
+  enum class State : std::uint8_t { kUntried, kPassed, kFailed };
+  State state() const { return state_.load(std::memory_order_relaxed); }
+  void passed() {
+    State untried = State::kUntried;
+    state_.compare_exchange_strong(untried, State::kPassed, std::memory_order_relaxed);
+  }
+  void failed() { state_.store(State::kFailed, std::memory_order_relaxed); }
 
  private:
   Endpoint& first_;
   Endpoint& second_;
-  std::atomic<bool> usable_{true};
+  const PublishedAddress published_;
+  const std::uint32_t network_;
+  const bool reads_back_;
+  std::atomic<State> state_{State::kUntried};
   std::mutex mutex_;
   std::unordered_map<Peer, Peer> peers_;
 };

@@ -57,7 +57,7 @@ Status FabricRoute::register_memory(const MessageHandler::ServedSpace& space, st
     data_ = std::move(data.value().region);
     own_.data_key = data.value().key;
   }
-  if (space.attached != nullptr) rail_ = nullptr;
+  if (rail_ != nullptr && (space.attached != nullptr || rail_->state() == SecondRail::State::kFailed)) rail_ = nullptr;
   if (rail_ != nullptr && data_bytes >= SecondRail::kSplitFrom) register_at_second_rail(space.base, data_bytes);
   own_.bytes = space.attached == nullptr ? data_bytes : 0;
   own_.unit = unit;
@@ -76,14 +76,14 @@ void FabricRoute::register_at_second_rail(std::byte* base, std::size_t bytes) {
   Endpoint& endpoint = rail_->endpoint();
   Result<Endpoint::Registration> data = endpoint.register_memory(base, bytes, space_ ^ kDataKey);
   const bool chosen = endpoint.keys_are_chosen();
-  if (!data || chosen != endpoint_.keys_are_chosen() || (!chosen && data.value().key.key > kMostSecondKey)) {
-    log(LogLevel::kInfo, "a window does not use the second device: {}",
-        data ? "its memory keys are too long" : data.error().text);
+  const std::uint64_t key = data ? data.value().key.key : 0;
+  if (!data || chosen != endpoint_.keys_are_chosen() || (!chosen && (key == 0 || key > kMostSecondKey))) {
+    why_one_rail_ = data ? "its memory keys do not have 32 bits" : data.error().text;
     rail_ = nullptr;
     return;
   }
   rail_data_ = std::move(data.value().region);
-  if (!chosen) own_.second_key = static_cast<std::uint32_t>(data.value().key.key);
+  if (!chosen) own_.second_key = static_cast<std::uint32_t>(key);
 }
 
 void FabricRoute::agree(Agreed agreed) {
@@ -114,6 +114,7 @@ Result<FabricTarget*> FabricRoute::describe(int rank) {
                                                std::as_writable_bytes(std::span(&description, 1)));
   if (asked) asked = wait_for(pending);
   if (!asked) return asked.error();
+  if (rail_ == nullptr) description.second_key = 0;  // so that the description is compact
   targets_.describe(target, description);
   return &target;
 }
@@ -358,9 +359,38 @@ Status FabricRoute::issue_by_second_rail(BusyTarget& to, Pending& among, const D
   const std::uint64_t key = target.second_key != 0 ? target.second_key : target.data_key.key;
   const Endpoint::Place place{peer.value(), {target.data_key.base, key}, operation.offset + begin};
   const std::size_t bytes = operation.count - begin;
-  return operation.kind == OperationKind::kPut
-             ? rail_->endpoint().write(among, place, static_cast<const std::byte*>(operation.origin) + begin, bytes)
-             : rail_->endpoint().read(among, place, static_cast<std::byte*>(operation.fetched) + begin, bytes);
+  if (operation.kind == OperationKind::kGet)
+    return rail_->endpoint().read(among, place, static_cast<std::byte*>(operation.fetched) + begin, bytes);
+  Status written =
+      rail_->endpoint().write(among, place, static_cast<const std::byte*>(operation.origin) + begin, bytes);
+  if (rail_->reads_back()) {
+    const auto held = targets_.hold(*to.target);
+    to.read_back.written(place);
+  }
+  return written;
+}
+
+// Waits for the halves that went by the second rail, and reads a word back behind them where that is needed.
+Status FabricRoute::complete_second_rail(BusyTarget& to) {
+  Status first = wait_for(to.second_rail);
+  if (rail_ == nullptr) return first;
+  std::optional<ReadBack::Word> word;
+  {
+    const auto held = targets_.hold(*to.target);
+    word = to.read_back.next();
+  }
+  if (!word) return first;
+  std::uint64_t ignored = 0;
+  Pending pending;
+  pending.towards(to.rank);
+  Status read = rail_->endpoint().read(pending, word->place, &ignored, sizeof ignored);
+  Status waited = wait_for(pending);
+  {
+    const auto held = targets_.hold(*to.target);
+    to.read_back.done(word->number);
+  }
+  if (!first) return first;
+  return read ? std::move(waited) : std::move(read);
 }
 
 Status FabricRoute::issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
@@ -485,7 +515,8 @@ Status FabricRoute::complete(BusyTarget& to) {
   };
   keep(issue_before_flush(to));
   keep(wait_for_writes(to));
-  for (Pending* pending : {&to.reads, &to.atomics, &to.requests, &to.second_rail}) keep(wait_for(*pending));
+  for (Pending* pending : {&to.reads, &to.atomics, &to.requests}) keep(wait_for(*pending));
+  keep(complete_second_rail(to));
   const auto held = targets_.hold(*to.target);
   to.order.flushed();
   std::erase_if(to.abandoned, [&](const std::unique_ptr<Outstanding>& own) {
@@ -522,14 +553,14 @@ Status FabricRoute::order_before_release(int rank) {
     // which the handler executes, and not behind the second rail.
     keep(issue_kept(to));
     keep(wait_for(to.requests));
-    keep(wait_for(to.second_rail));
+    keep(complete_second_rail(to));
     return first;
   }
   // The release is a message to the handler, together with the kept operations.
   if (!endpoint_.orders_messages_behind_writes()) keep(wait_for_writes(to));
   keep(wait_for(to.reads));
   keep(wait_for(to.atomics));
-  keep(wait_for(to.second_rail));
+  keep(complete_second_rail(to));
   return first;
 }
 

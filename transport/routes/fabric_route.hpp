@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "transport/base/operation_counts.hpp"
@@ -66,6 +67,8 @@ class FabricRoute {
   // Returns whether halves of large transfers may go by the second rail of the endpoint, as far as this rank's memory
   // is concerned. Before agree(); then, whether they do. Not in dynamic spaces.
   bool uses_second_rail() const { return rail_ != nullptr; }
+  // If not, and the endpoint has one.
+  const std::string& why_one_rail() const { return why_one_rail_; }
 
   // What all ranks have agreed on. Precondition of all operations.
   struct Agreed {
@@ -214,6 +217,7 @@ class FabricRoute {
                          const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched);
   Status wait_for(Pending& pending);
   Status wait_for_writes(BusyTarget& to);
+  Status complete_second_rail(BusyTarget& to);
   void await_end(const Pending& pending);  // leaves the error in `pending`
   // The same for writes that may be in runs.
   void await_writes(Pending& writes, Peer peer);
@@ -229,6 +233,7 @@ class FabricRoute {
   FabricHandle<fid_mr> control_, data_;  // registrations; own_ has their keys
   SecondRail* rail_;                     // null: not used
   FabricHandle<fid_mr> rail_data_;       // the data at the second rail
+  std::string why_one_rail_;
   TargetDescription own_;
   Agreed agreed_;
   bool published_ = false;

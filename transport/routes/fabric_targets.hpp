@@ -5,12 +5,12 @@
 // more is at rest: it keeps its BusyTarget for the next operation, until another target needs it or all targets are
 // visited.
 //
-// Thread safety: any, if it was made or told so (expect_threads()); else one thread, which locks nothing. Each target
-// has a mutex of its own, which guards its order; another one, of the list of busy targets, is taken when a target gets
-// or loses its BusyTarget. A thread that takes both takes that of the target first. Cost: O(1). Memory per reached
-// rank: 24 bytes, 8 to 13 of an index and tables (10 to 24 with more than 49,152 ranks), and 32 of its description
-// where ranks differ (48 if it is not compact); some 400 bytes more per busy target, and for at most kMostResting
-// others.
+// Thread safety: any, if it was made or told so (expect_threads()); else one thread, which locks nothing. Each
+// target has a mutex of its own, which guards its order; another one, of the list of busy targets, is taken when a
+// target gets or loses its BusyTarget. A thread that takes both takes that of the target first. Cost: O(1). Memory
+// per reached rank: 24 bytes, 8 to 13 of an index and tables (10 to 24 with more than 49,152 ranks), and 32 of its
+// description where ranks differ (48 if it is not compact, as with second rails over verbs); some 400 bytes more per
+// busy target, and for at most kMostResting others.
 #pragma once
 
 #include <atomic>
@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,7 @@
 #include "transport/base/relaxed_flag.hpp"
 #include "transport/base/small_mutex.hpp"
 #include "transport/base/stable_list.hpp"
+#include "transport/fabric/endpoint.hpp"
 #include "transport/routes/outstanding.hpp"
 #include "transport/routes/rank_index.hpp"
 #include "transport/routes/target_description.hpp"
@@ -66,6 +68,25 @@ struct FabricTarget {
 };
 static_assert(sizeof(FabricTarget) == 24);
 
+// The word that is to be read back from a target behind writes by the second rail (SecondRail::reads_back()). With the
+// target's mutex held.
+class ReadBack {
+ public:
+  struct Word {
+    Endpoint::Place place;
+    std::uint32_t number;
+  };
+  void written(const Endpoint::Place& place) { last_ = {place, last_.number + 1}; }
+  // That of the last write, unless it was read back.
+  std::optional<Word> next() const { return last_.number == read_ ? std::nullopt : std::optional(last_); }
+  // Called when the word of next() has arrived. Others may have been written meanwhile.
+  void done(std::uint32_t number) { read_ = number; }
+
+ private:
+  Word last_{};
+  std::uint32_t read_ = 0;
+};
+
 // The operations towards a target.
 struct BusyTarget : Outstanding {
   FabricTarget* target = nullptr;
@@ -74,10 +95,11 @@ struct BusyTarget : Outstanding {
   std::size_t place = 0;    // in the list of busy targets
   bool pinned = false;      // requests refer to this object, which therefore stays the target's
   TargetOrder order;
+  ReadBack read_back;
   std::vector<std::unique_ptr<Outstanding>> abandoned;  // of abandoned requests: a flush returns their errors
 
   // Returns whether nothing is outstanding. With the target's mutex held.
-  bool at_rest() const { return !pinned && done() && !has_error() && order.at_rest(); }
+  bool at_rest() const { return !pinned && done() && !has_error() && order.at_rest() && !read_back.next(); }
 };
 
 class FabricTargets {

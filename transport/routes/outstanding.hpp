@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operations under way towards one target over the fabric, in five classes. Operations of one class may be ordered
-// among themselves, but not with those of other classes. Thread safety: that of Pending.
+// among themselves, but not with those of other classes; those of the second rail are not ordered at all. Thread
+// safety: that of Pending.
 #pragma once
 
 #include <utility>

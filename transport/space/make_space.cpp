@@ -21,8 +21,8 @@ constexpr std::uint64_t kUsesCma = 1 << 17;
 constexpr std::uint64_t kNoEndpoint = 1 << 18;     // the rank knows no endpoint that the group uses
 constexpr std::uint64_t kNoNicAtomics = 1 << 19;   // the rank's endpoint has no adapter atomics
 constexpr std::uint64_t kNotOpened = 1 << 20;      // the rank has not opened the fabric for this space
-constexpr std::uint64_t kNoSecondRail = 1 << 22;   // or no second rail that this space can use
 constexpr std::uint64_t kRows = 1 << 21;           // the rank does not say that accumulates are single elements
+constexpr std::uint64_t kNoSecondRail = 1 << 22;   // the rank has no second rail that this space can use
 constexpr std::uint64_t kFirstProvider = 1 << 24;  // the provider of that endpoint; also the following bits
 constexpr std::uint64_t kAllFlags = (std::uint64_t{1} << Agreement::kFlags) - 1;
 
@@ -56,10 +56,14 @@ UsedEndpoint used_endpoint(const SpaceMaking& making, GroupPeers& peers) {
 
 Error in_words(const char* what, const Error& error) { return {error.kind, fmt::format("{}: {}", what, error.text)}; }
 
-std::uint64_t lacks(const EndpointUse& use) {
-  return (use.nic_atomics ? 0 : kNoNicAtomics) | (use.second_rails ? 0 : kNoSecondRail);
+// What the rank cannot use of the endpoint. A second rail is tried when a group comes to use the endpoint, or not used.
+std::uint64_t lacks(const Result<EndpointUse>& use, const Endpoint& endpoint) {
+  const SecondRail* const rail = endpoint.second_rail();
+  const bool tried = rail != nullptr && rail->state() == SecondRail::State::kPassed;
+  return (use && use.value().nic_atomics ? 0 : kNoNicAtomics) |
+         (use && use.value().second_rails && tried ? 0 : kNoSecondRail);
 }
-EndpointUse used_by_all(std::uint64_t said) { return {(said & kNoNicAtomics) == 0, (said & kNoSecondRail) == 0}; }
+EndpointUse used_by_all(std::uint64_t said) { return {(said & kNoNicAtomics) == 0, (said & kNoSecondRail) == 0, {}}; }
 
 // Step 2. Returns what the endpoints of all ranks have. `said`: the flags of all ranks.
 Result<EndpointUse> open_fabric(const SpaceMaking& making, Space& space, std::uint64_t said, Agreement& agreement,
@@ -85,7 +89,7 @@ Result<EndpointUse> open_fabric(const SpaceMaking& making, Space& space, std::ui
     Status gathered = peers.gather_addresses(agreement.group(), making.endpoint, Process::instance());
     if (status) status = std::move(gathered);
   }
-  const Result<Agreement::Said> accessible = agreement.agree(status, lacks(opened ? opened.value() : EndpointUse()));
+  const Result<Agreement::Said> accessible = agreement.agree(status, lacks(opened, *making.endpoint));
   if (!accessible) return accessible.error();
   peers.keep_addresses(true);
   return used_by_all(accessible.value().flags);
@@ -122,7 +126,7 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
     if (status && opened) status = making.allow_fabric(reach.why);
     if (status && opened) {
       const Result<EndpointUse> use = space->open_fabric(*used.endpoint, false);
-      flags |= lacks(use ? use.value() : EndpointUse());
+      flags |= lacks(use, *used.endpoint);
       // Step 2 fails in the same way, or takes another provider.
       opened = use.ok();
       if (!opened) space->close_fabric();

@@ -135,66 +135,85 @@ std::string failed_with(const Fabric& fabric, int other, const Error& error) {
   return fmt::format("a trial of device {} with rank {}: {}", fabric.device(), other, error.text);
 }
 
-// This rank's part in the agreement on second rails (fabric/second_rail.hpp).
+// This rank's part in the agreement on second rails (fabric/second_rail.hpp): whether its own works, which a trial has
+// to show once, and whether the space can use it.
 class SecondRailVote {
  public:
-  // `fabric`: null if the rank has no endpoint. `usable`: the space's memory can be reached by its second rail.
-  SecondRailVote(Fabric* fabric, bool usable) : fabric_(fabric) {
+  // `fabric`: null if the rank has no endpoint. `id`: of the trial, the same on all ranks.
+  SecondRailVote(Fabric* fabric, std::uint64_t id) : fabric_(fabric), id_(id) {
     if (fabric == nullptr) {
       status_ = Error{ErrorKind::kNoRoute, "no endpoint"};
-    } else if (!fabric->why_no_second().empty()) {
-      status_ = Error{ErrorKind::kNoRoute, fabric->why_no_second()};
-      wants_ = true;
-    } else if (fabric->second_rail() == nullptr) {
-      status_ = Error{ErrorKind::kNoRoute, "no second device, or none that has passed its trial"};
-    } else if (!usable) {
-      status_ = Error{ErrorKind::kNoRoute, "the memory of the window cannot be reached by the second device"};
-    } else {
-      wants_ = true;
-    }
-  }
-  // As ProviderTrial::begin().
-  void begin(const Agreement& agreement, std::uint64_t id) {
-    if (!status_) return;
-    status_ = trial_.emplace(fabric_->second_rail()->endpoint(), agreement.rank(), agreement.ranks(), id).begin();
-  }
-  // The trial with a rank, unless this rank has nothing to try.
-  void run(int other, const FabricAddress& address) {
-    if (!trial_ || !status_) return;
-    const SecondRail& rail = *fabric_->second_rail();
-    WakeEvent wake_event;
-    const Result<FabricAddress> there =
-        in_time(*fabric_, address, [&](Peer peer, Progress& progress) { return rail.ask(peer, progress, wake_event); });
-    if (!there) {
-      const bool has_none = there.error().kind == ErrorKind::kRange;
-      status_ = Error{ErrorKind::kNoRoute, has_none ? fmt::format("rank {} has no second device", other)
-                                                    : failed_with(*fabric_, other, there.error())};
       return;
     }
-    if (Status done = run_trial(*trial_, *fabric_->second(), other, there.value()); !done) {
+    rail_ = fabric->second_rail();
+    wants_ = rail_ != nullptr || !fabric->why_no_second().empty();
+    if (rail_ == nullptr)
+      status_ = Error{ErrorKind::kNoRoute, wants_ ? fabric->why_no_second() : "no second device"};
+    else if (rail_->state() == SecondRail::State::kFailed)
+      status_ = Error{ErrorKind::kNoRoute, fmt::format("a trial of device {} has failed", fabric->second()->device())};
+  }
+  // Makes this rank the other side of a trial, or says to the rank that wants one that there is none.
+  void begin(const Agreement& agreement) {
+    if (fabric_ == nullptr) return;
+    if (status_) status_ = trial_.emplace(rail_->endpoint(), agreement.rank(), agreement.ranks(), id_).begin();
+    published_.emplace(*fabric_, ~id_, status_ ? rail_->endpoint().address() : FabricAddress());
+  }
+  // The trial with a rank. Precondition: all ranks have begun.
+  void run(int other, const FabricAddress& address) {
+    if (!trial_ || !status_) return;
+    WakeEvent wake_event;
+    const Result<FabricAddress> there = in_time(*fabric_, address, [&](Peer peer, Progress& progress) {
+      return PublishedAddress::ask(*fabric_, peer, ~id_, progress, wake_event);
+    });
+    if (!there) {
+      status_ = Error{ErrorKind::kNoRoute, failed_with(*fabric_, other, there.error())};
+    } else if (there.value().empty()) {
+      status_ = Error{ErrorKind::kNoRoute, fmt::format("rank {} has no second device that it can use", other)};
+    } else if (Status done = run_trial(*trial_, *fabric_->second(), other, there.value()); !done) {
       status_ = Error{ErrorKind::kNoRoute, failed_with(*fabric_->second(), other, done.error())};
-      fabric_->second_rail()->abandon();
+      rail_->failed();
+    } else {
+      rail_->passed();
     }
   }
-  void end() { trial_.reset(); }
-  std::uint64_t flags() const { return (status_ ? 0 : kRankHasNoSecondRail) | (wants_ ? kRankWantsSecondRail : 0); }
-  // Collective: returns whether the space uses second rails. Rank 0 logs why not, if some rank wants one.
-  bool decide(Agreement& agreement, std::uint64_t said) const {
-    const bool all = (said & kRankHasNoSecondRail) == 0;
-    if (!all && (said & kRankWantsSecondRail) != 0) {
-      const Result<Agreement::Said> why = agreement.agree(status_);
-      const bool named = !Process::instance().settings().value()->second_device.empty();
-      if (!why && agreement.rank() == 0 && is_new(why.error().text))
-        log(named ? LogLevel::kWarn : LogLevel::kInfo, "the ranks use one device each: {}", why.error().text);
+  void end() {
+    trial_.reset();
+    published_.reset();
+  }
+  // What this rank says. Another thread may have seen a trial fail since. `use`: what the space can use.
+  std::uint64_t flags(const EndpointUse& use) {
+    if (status_ && rail_->state() != SecondRail::State::kPassed)
+      status_ = Error{ErrorKind::kNoRoute, "no trial of the second device has succeeded"};
+    if (status_ && !use.second_rails) {
+      if (use.why_one_rail.empty()) wants_ = false;  // dynamic spaces never use one
+      status_ = Error{ErrorKind::kNoRoute, use.why_one_rail};
     }
-    return all;
+    return (status_ ? 0 : kRankHasNoSecondRail) | (wants_ ? kRankWantsSecondRail : 0);
+  }
+  // Second devices that were chosen must be on the same networks. Equal on all ranks exactly then.
+  std::uint64_t network() const { return Agreement::pair(rail_ != nullptr ? rail_->network() : 0); }
+  // Collective: returns whether the space uses second rails. Rank 0 logs why not, if some rank wants one.
+  bool decide(Agreement& agreement, const Agreement::Said& said) const {
+    const bool all = (said.flags & kRankHasNoSecondRail) == 0, joined = Agreement::is_equal(said.words[0]);
+    std::string why = "the second devices are on different networks";
+    if (!all && (said.flags & kRankWantsSecondRail) != 0) {
+      if (const Result<Agreement::Said> first = agreement.agree(status_); !first) why = first.error().text;
+    }
+    const bool named = !Process::instance().settings().value()->second_device.empty();
+    const bool to_say = all ? !joined : (said.flags & kRankWantsSecondRail) != 0;
+    if (to_say && agreement.rank() == 0 && is_new(why))
+      log(named ? LogLevel::kWarn : LogLevel::kInfo, "the ranks use one device each: {}", why);
+    return all && joined;
   }
 
  private:
   Fabric* const fabric_;
-  Status status_;  // whether this rank can use its second rail
-  bool wants_ = false;
+  const std::uint64_t id_;
+  SecondRail* rail_ = nullptr;
+  Status status_;       // whether this rank can use its second rail
+  bool wants_ = false;  // it has a second device, or should have one
   std::optional<ProviderTrial> trial_;
+  std::optional<PublishedAddress> published_;
 };
 
 }  // namespace
@@ -251,8 +270,8 @@ Result<EndpointUse> ProviderAgreement::carry_out(Agreement& agreement, GroupPeer
     const bool to_try = !known && by_adapter && agreement.ranks() > 1;
     if (status && to_try) status = begun.emplace(*fabric, agreement.rank(), agreement.ranks(), mixed(~id)).begin();
     if (!status) fault = Fault::kOwn;
-    SecondRailVote second_rail(status ? fabric : nullptr, use.second_rails);
-    if (!known && agreement.ranks() > 1) second_rail.begin(agreement, mixed(~id));
+    SecondRailVote second_rail(status ? fabric : nullptr, mixed(~id));
+    if (!known && agreement.ranks() > 1) second_rail.begin(agreement);
     if (!known) {
       Status gathered = peers.gather_addresses(agreement.group(), status ? fabric : nullptr, process);
       if (status) status = std::move(gathered);
@@ -264,8 +283,8 @@ Result<EndpointUse> ProviderAgreement::carry_out(Agreement& agreement, GroupPeer
     if (status && !known && peers.addresses().known() &&
         !peers.shares_endpoint(agreement.rank(), peers.trial_partner(), fabric->address().identity))
       second_rail.run(peers.trial_partner(), peers.addresses().of(peers.trial_partner()));
-    const Result<Agreement::Said> said =
-        agreement.agree(status, (use.nic_atomics ? 0 : kRankHasNoNicAtomics) | second_rail.flags());
+    const std::uint64_t flags = (use.nic_atomics ? 0 : kRankHasNoNicAtomics) | second_rail.flags(use);
+    const Result<Agreement::Said> said = agreement.agree(status, flags, {second_rail.network(), 0, 0});
     begun.reset();
     second_rail.end();
     if (said) {
@@ -273,8 +292,8 @@ Result<EndpointUse> ProviderAgreement::carry_out(Agreement& agreement, GroupPeer
       peers.keep_addresses(common.best);
       if (!passed_over.empty() && agreement.rank() == 0 && is_new(passed_over))
         log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), passed_over);
-      const bool second_rails = second_rail.decide(agreement, said.value().flags);
-      return EndpointUse{(said.value().flags & kRankHasNoNicAtomics) == 0, second_rails};
+      const bool second_rails = second_rail.decide(agreement, said.value());
+      return EndpointUse{(said.value().flags & kRankHasNoNicAtomics) == 0, second_rails, {}};
     }
     close();
     if (!known) peers.forget_addresses();

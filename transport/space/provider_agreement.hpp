@@ -29,8 +29,8 @@
 //
 // Thread safety: one thread per group. Errors: kBadSetting if FARSIDE_DEVICE names nothing on any rank; those of
 // Process::try_fabric(), of `open` and of the trial. Cost: two reductions of 32 bytes and one gather of 40 bytes per
-// rank, over an adapter the trial, and for each provider that is not taken the same again with a broadcast of its
-// reason. A peer that does not answer a trial delays it by kTrialLimit.
+// rank, over an adapter and over second rails the trial, and for each provider that is not taken the same again with
+// a broadcast of its reason. A peer that does not answer a trial delays it by kTrialLimit.
 #pragma once
 
 #include <chrono>

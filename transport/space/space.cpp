@@ -307,7 +307,7 @@ Result<EndpointUse> Space::open_fabric(Endpoint& endpoint, bool some_cma) {
   served.control = control_;
   served.control_bytes = control_bytes_;
   if (Status exposed = fabric_->register_memory(served, data_bytes_, unit_); !exposed) return exposed.error();
-  return EndpointUse{endpoint.nic_atomics(), fabric_->uses_second_rail()};
+  return EndpointUse{endpoint.nic_atomics(), fabric_->uses_second_rail(), fabric_->why_one_rail()};
 }
 
 void Space::finish(Agreed agreed) {
