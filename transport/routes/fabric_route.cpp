@@ -31,7 +31,6 @@ FabricRoute::FabricRoute(const Setup& setup)
       rank_(setup.rank),
       space_(setup.space),
       first_interruptions_(setup.endpoint.interruptions()),
-      rail_(setup.endpoint.second_rail()),
       targets_(setup.threaded) {}
 
 FabricRoute::~FabricRoute() {
@@ -57,8 +56,11 @@ Status FabricRoute::register_memory(const MessageHandler::ServedSpace& space, st
     data_ = std::move(data.value().region);
     own_.data_key = data.value().key;
   }
-  if (rail_ != nullptr && (space.attached != nullptr || rail_->state() == SecondRail::State::kFailed)) rail_ = nullptr;
-  if (rail_ != nullptr && data_bytes >= SecondRail::kSplitFrom) register_at_second_rail(space.base, data_bytes);
+  SecondRail* const rail = endpoint_.second_rail();
+  if (rail != nullptr && space.attached == nullptr && rail->state() != SecondRail::State::kFailed) {
+    rail_ = std::make_unique<RailUse>(RailUse{*rail, {}, {}});
+    if (data_bytes >= SecondRail::kSplitFrom) register_at_second_rail(space.base, data_bytes);
+  }
   own_.bytes = space.attached == nullptr ? data_bytes : 0;
   own_.unit = unit;
   MessageHandler::ServedSpace published = space;
@@ -73,25 +75,21 @@ Status FabricRoute::register_memory(const MessageHandler::ServedSpace& space, st
 
 // No larger transfer than the memory itself can be asked for, so memory below the limit needs no registration.
 void FabricRoute::register_at_second_rail(std::byte* base, std::size_t bytes) {
-  Endpoint& endpoint = rail_->endpoint();
+  Endpoint& endpoint = rail_->rail.endpoint();
   Result<Endpoint::Registration> data = endpoint.register_memory(base, bytes, space_ ^ kDataKey);
   const bool chosen = endpoint.keys_are_chosen();
   const std::uint64_t key = data ? data.value().key.key : 0;
   if (!data || chosen != endpoint_.keys_are_chosen() || (!chosen && (key == 0 || key > kMostSecondKey))) {
-    why_one_rail_ = data ? "its memory keys do not have 32 bits" : data.error().text;
-    rail_ = nullptr;
+    rail_->why_not = data ? "its memory keys do not have 32 bits" : data.error().text;
     return;
   }
-  rail_data_ = std::move(data.value().region);
+  rail_->data = std::move(data.value().region);
   if (!chosen) own_.second_key = static_cast<std::uint32_t>(key);
 }
 
 void FabricRoute::agree(Agreed agreed) {
   agreed_ = std::move(agreed);
-  if (!agreed_.second_rails) {
-    rail_ = nullptr;
-    rail_data_.reset();
-  }
+  if (!agreed_.second_rails) rail_.reset();
   all_alike_ = agreed_.same_bytes && agreed_.same_units && endpoint_.keys_are_chosen();
 }
 
@@ -352,7 +350,7 @@ Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOp
 // Issues a large put or get from its byte `begin` on by the second rail.
 Status FabricRoute::issue_by_second_rail(BusyTarget& to, Pending& among, const DataOperation& operation,
                                          std::size_t begin) {
-  const Result<Peer> peer = rail_->find(to.target->peer, waiting_, wake_event_);
+  const Result<Peer> peer = rail_->rail.find(to.target->peer, waiting_, wake_event_);
   if (!peer) return among.named(peer.error());
   const TargetDescription target = targets_.description(*to.target);
   // Where processes choose keys, they have chosen the same for both rails.
@@ -360,12 +358,13 @@ Status FabricRoute::issue_by_second_rail(BusyTarget& to, Pending& among, const D
   const Endpoint::Place place{peer.value(), {target.data_key.base, key}, operation.offset + begin};
   const std::size_t bytes = operation.count - begin;
   if (operation.kind == OperationKind::kGet)
-    return rail_->endpoint().read(among, place, static_cast<std::byte*>(operation.fetched) + begin, bytes);
+    return rail_->rail.endpoint().read(among, place, static_cast<std::byte*>(operation.fetched) + begin, bytes);
   Status written =
-      rail_->endpoint().write(among, place, static_cast<const std::byte*>(operation.origin) + begin, bytes);
-  if (rail_->reads_back()) {
+      rail_->rail.endpoint().write(among, place, static_cast<const std::byte*>(operation.origin) + begin, bytes);
+  if (rail_->rail.reads_back()) {
     const auto held = targets_.hold(*to.target);
-    to.read_back.written(place);
+    if (to.read_back == nullptr) to.read_back = std::make_unique<ReadBack>();
+    to.read_back->written(place);
   }
   return written;
 }
@@ -377,17 +376,17 @@ Status FabricRoute::complete_second_rail(BusyTarget& to) {
   std::optional<ReadBack::Word> word;
   {
     const auto held = targets_.hold(*to.target);
-    word = to.read_back.next();
+    if (to.read_back != nullptr) word = to.read_back->next();
   }
   if (!word) return first;
   std::uint64_t ignored = 0;
   Pending pending;
   pending.towards(to.rank);
-  Status read = rail_->endpoint().read(pending, word->place, &ignored, sizeof ignored);
+  Status read = rail_->rail.endpoint().read(pending, word->place, &ignored, sizeof ignored);
   Status waited = wait_for(pending);
   {
     const auto held = targets_.hold(*to.target);
-    to.read_back.done(word->number);
+    to.read_back->done(word->number);
   }
   if (!first) return first;
   return read ? std::move(waited) : std::move(read);

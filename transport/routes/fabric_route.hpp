@@ -66,9 +66,9 @@ class FabricRoute {
 
   // Returns whether halves of large transfers may go by the second rail of the endpoint, as far as this rank's memory
   // is concerned. Before agree(); then, whether they do. Not in dynamic spaces.
-  bool uses_second_rail() const { return rail_ != nullptr; }
-  // If not, and the endpoint has one.
-  const std::string& why_one_rail() const { return why_one_rail_; }
+  bool uses_second_rail() const { return rail_ != nullptr && rail_->why_not.empty(); }
+  // Why its memory could not be registered with the second rail; else empty. Before agree().
+  std::string why_one_rail() const { return rail_ != nullptr ? rail_->why_not : std::string(); }
 
   // What all ranks have agreed on. Precondition of all operations.
   struct Agreed {
@@ -231,9 +231,13 @@ class FabricRoute {
   const std::uint32_t first_interruptions_;
   std::map<int, std::uint32_t> interruptions_at_post_;  // at has_posted(); empty without a later interruption
   FabricHandle<fid_mr> control_, data_;  // registrations; own_ has their keys
-  SecondRail* rail_;                     // null: not used
-  FabricHandle<fid_mr> rail_data_;       // the data at the second rail
-  std::string why_one_rail_;
+  // What this space has of the second rail; null if it is not used.
+  struct RailUse {
+    SecondRail& rail;
+    FabricHandle<fid_mr> data;  // its registration there
+    std::string why_not;        // the registration failed
+  };
+  std::unique_ptr<RailUse> rail_;
   TargetDescription own_;
   Agreed agreed_;
   bool published_ = false;

@@ -95,11 +95,13 @@ struct BusyTarget : Outstanding {
   std::size_t place = 0;    // in the list of busy targets
   bool pinned = false;      // requests refer to this object, which therefore stays the target's
   TargetOrder order;
-  ReadBack read_back;
+  std::unique_ptr<ReadBack> read_back;                  // null: never needed
   std::vector<std::unique_ptr<Outstanding>> abandoned;  // of abandoned requests: a flush returns their errors
 
   // Returns whether nothing is outstanding. With the target's mutex held.
-  bool at_rest() const { return !pinned && done() && !has_error() && order.at_rest() && !read_back.next(); }
+  bool at_rest() const {
+    return !pinned && done() && !has_error() && order.at_rest() && (read_back == nullptr || !read_back->next());
+  }
 };
 
 class FabricTargets {
