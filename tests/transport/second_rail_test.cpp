@@ -65,6 +65,14 @@ struct RailFixture : RouteFixture {
   Status put_large(int rank, std::size_t bytes, std::uint64_t offset = 0) {
     return route->operate(rank, DataOperation::put(offset, large.data(), bytes), nullptr);
   }
+  // A release waits for what is under way by the second device. Afterwards that holds operations.
+  void release_waits() {
+    second.held = true;
+    CHECK(put_large(7, kSplit).ok());
+    CHECK(second.under_way() == 1);
+    CHECK(route->order_before_release(7).ok());
+    CHECK(second.under_way() == 0);
+  }
   Status get_large(int rank, std::size_t bytes, std::uint64_t offset = 0) {
     return route->operate(rank, DataOperation::get(offset, large.data(), bytes), nullptr);
   }
@@ -121,11 +129,7 @@ TEST_CASE("where the provider chooses keys, a rank's description has that of its
 TEST_CASE("a flush, a release and a failed operation wait for both devices") {
   RailFixture on;
   on.agree_on_rails();
-  on.second.held = true;
-  CHECK(on.put_large(7, kSplit).ok());
-  CHECK(on.second.under_way() == 1);
-  CHECK(on.route->order_before_release(7).ok());
-  CHECK(on.second.under_way() == 0);
+  on.release_waits();
   CHECK(on.put_large(7, kSplit).ok());
   CHECK(on.route->flush(7).ok());
   CHECK(on.second.under_way() == 0);
@@ -214,9 +218,5 @@ TEST_CASE("a release by an adapter's atomic waits for the second device, too") {
   on.endpoint.atomics = true;
   on.agreed.rules.choose_domains(true, true);
   on.agree_on_rails();
-  on.second.held = true;
-  CHECK(on.put_large(7, kSplit).ok());
-  CHECK(on.second.under_way() == 1);
-  CHECK(on.route->order_before_release(7).ok());
-  CHECK(on.second.under_way() == 0);
+  on.release_waits();
 }

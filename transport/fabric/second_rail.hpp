@@ -56,7 +56,7 @@ class SecondRail {
   }
 
   // Both outlive this object. `network`: what the second devices of processes must have in common to reach each other,
-  // 0 if that is not known. `reads_back`: see visible().
+  // 0 if that is not known. `reads_back`: reads_back().
   SecondRail(Endpoint& first, Endpoint& second, std::uint32_t network = 0, bool reads_back = false);
   SecondRail(const SecondRail&) = delete;
   SecondRail& operator=(const SecondRail&) = delete;
@@ -75,6 +75,7 @@ class SecondRail {
   // succeeded and none has failed.
   enum class State : std::uint8_t { kUntried, kPassed, kFailed };
   State state() const { return state_.load(std::memory_order_relaxed); }
+  bool usable() const { return state() == State::kPassed; }
   void passed() {
     State untried = State::kUntried;
     state_.compare_exchange_strong(untried, State::kPassed, std::memory_order_relaxed);

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How ranks become known, which operations are kept, and what a release and a flush wait for. Adapter atomics:
-// fabric_route_nic.cpp.
+// How ranks become known, which operations are kept, and what a release and a flush wait for. Control words:
+// fabric_route_control.cpp; adapter atomics: fabric_route_nic.cpp; the second device: fabric_route_second_rail.cpp.
 #include "transport/routes/fabric_route.hpp"
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
-
-#include "transport/base/log.hpp"
 
 namespace farside {
 namespace {
@@ -19,7 +16,6 @@ namespace {
 // The keys of a space's memory, where processes choose them. Only the ranks of the space know its id.
 constexpr std::uint64_t kControlKey = 0x9e3779b97f4a7c15;
 constexpr std::uint64_t kDataKey = 0xc2b2ae3d27d4eb4f;
-constexpr std::uint64_t kMostSecondKey = std::numeric_limits<decltype(TargetDescription::second_key)>::max();
 
 }  // namespace
 
@@ -59,7 +55,7 @@ Status FabricRoute::register_memory(const MessageHandler::ServedSpace& space, st
   SecondRail* const rail = endpoint_.second_rail();
   if (rail != nullptr && space.attached == nullptr && rail->state() != SecondRail::State::kFailed) {
     rail_ = std::make_unique<RailUse>(RailUse{*rail, {}, {}});
-    if (data_bytes >= SecondRail::kSplitFrom) register_at_second_rail(space.base, data_bytes);
+    if (data_bytes >= SecondRail::kSplitFrom) register_at_second_rail(space.base, data_bytes, space_ ^ kDataKey);
   }
   own_.bytes = space.attached == nullptr ? data_bytes : 0;
   own_.unit = unit;
@@ -71,20 +67,6 @@ Status FabricRoute::register_memory(const MessageHandler::ServedSpace& space, st
     return Error{ErrorKind::kOther, "another window of this process has the same id"};
   published_ = true;
   return {};
-}
-
-// No larger transfer than the memory itself can be asked for, so memory below the limit needs no registration.
-void FabricRoute::register_at_second_rail(std::byte* base, std::size_t bytes) {
-  Endpoint& endpoint = rail_->rail.endpoint();
-  Result<Endpoint::Registration> data = endpoint.register_memory(base, bytes, space_ ^ kDataKey);
-  const bool chosen = endpoint.keys_are_chosen();
-  const std::uint64_t key = data ? data.value().key.key : 0;
-  if (!data || chosen != endpoint_.keys_are_chosen() || (!chosen && (key == 0 || key > kMostSecondKey))) {
-    rail_->why_not = data ? "its memory keys do not have 32 bits" : data.error().text;
-    return;
-  }
-  rail_->data = std::move(data.value().region);
-  if (!chosen) own_.second_key = static_cast<std::uint32_t>(key);
 }
 
 void FabricRoute::agree(Agreed agreed) {
@@ -320,7 +302,7 @@ Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOp
   }
   const bool transfers = operation.kind == OperationKind::kPut || operation.kind == OperationKind::kGet;
   std::size_t bytes = operation.count;  // of a put or get, by the first device
-  if (rail_ != nullptr && transfers && bytes >= SecondRail::kSplitFrom) {
+  if (rail_ != nullptr && transfers && bytes >= SecondRail::kSplitFrom) [[unlikely]] {
     bytes = SecondRail::first_part(bytes);
     if (Status status = issue_by_second_rail(to, among.second_rail, operation, bytes); !status) return status;
   }
@@ -345,51 +327,6 @@ Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOp
   if (agreed_.rules.nic(operation.type, address)) return atomic_by_nic(to, among.atomics, operation);
   agreed_.rules.count_slow(counts_, operation.type, address, true);
   return issue_by_handler(to, among, operation);
-}
-
-// Issues a large put or get from its byte `begin` on by the second rail.
-Status FabricRoute::issue_by_second_rail(BusyTarget& to, Pending& among, const DataOperation& operation,
-                                         std::size_t begin) {
-  const Result<Peer> peer = rail_->rail.find(to.target->peer, waiting_, wake_event_);
-  if (!peer) return among.named(peer.error());
-  const TargetDescription target = targets_.description(*to.target);
-  // Where processes choose keys, they have chosen the same for both rails.
-  const std::uint64_t key = target.second_key != 0 ? target.second_key : target.data_key.key;
-  const Endpoint::Place place{peer.value(), {target.data_key.base, key}, operation.offset + begin};
-  const std::size_t bytes = operation.count - begin;
-  if (operation.kind == OperationKind::kGet)
-    return rail_->rail.endpoint().read(among, place, static_cast<std::byte*>(operation.fetched) + begin, bytes);
-  Status written =
-      rail_->rail.endpoint().write(among, place, static_cast<const std::byte*>(operation.origin) + begin, bytes);
-  if (rail_->rail.reads_back()) {
-    const auto held = targets_.hold(*to.target);
-    if (to.read_back == nullptr) to.read_back = std::make_unique<ReadBack>();
-    to.read_back->written(place);
-  }
-  return written;
-}
-
-// Waits for the halves that went by the second rail, and reads a word back behind them where that is needed.
-Status FabricRoute::complete_second_rail(BusyTarget& to) {
-  Status first = wait_for(to.second_rail);
-  if (rail_ == nullptr) return first;
-  std::optional<ReadBack::Word> word;
-  {
-    const auto held = targets_.hold(*to.target);
-    if (to.read_back != nullptr) word = to.read_back->next();
-  }
-  if (!word) return first;
-  std::uint64_t ignored = 0;
-  Pending pending;
-  pending.towards(to.rank);
-  Status read = rail_->rail.endpoint().read(pending, word->place, &ignored, sizeof ignored);
-  Status waited = wait_for(pending);
-  {
-    const auto held = targets_.hold(*to.target);
-    to.read_back->done(word->number);
-  }
-  if (!first) return first;
-  return read ? std::move(waited) : std::move(read);
 }
 
 Status FabricRoute::issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
@@ -561,108 +498,6 @@ Status FabricRoute::order_before_release(int rank) {
   keep(wait_for(to.atomics));
   keep(complete_second_rail(to));
   return first;
-}
-
-Status FabricRoute::control_behind_kept(FabricTarget& to, Pending& pending, const ControlStep& step,
-                                        std::uint64_t* fetched, bool awaited) {
-  const auto send = [&](std::unique_ptr<OperationList> list) {
-    // Fetched data need a reply.
-    if (awaited || (list != nullptr && list->fetched_bytes() > 0))
-      return endpoint_.execute_and_control(pending, handler_of(to), std::move(list), step, fetched);
-    const bool carries = list != nullptr && !endpoint_.acknowledges_notifications();
-    Status sent = endpoint_.notify(pending, handler_of(to), std::move(list), step, fetched);
-    if (carries) {
-      const auto held = targets_.hold(to);
-      to.unconfirmed.sent();
-    }
-    return sent;
-  };
-  const FabricTargets::Use use(targets_, to);
-  // Without a reply, operations that detached memory may stop stay kept.
-  if (!use || (!awaited && agreed_.regions != nullptr)) return send(nullptr);
-  KeptOperations taken = take_kept(*use, true);
-  // A flush by another thread waits for them, too.
-  if (!taken.empty()) {
-    taken.make_list();
-    pending.next_counts_in(&use->requests);
-  }
-  Status status = send(std::move(taken.list));
-  if (!status) pending.next_counts_in(nullptr);
-  kept_sent(*use, std::move(taken));
-  return status;
-}
-
-Status FabricRoute::control(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
-                            const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched) {
-  statistics_.add(RouteKind::kFabric, Counted::kControl, sizeof *operand);
-  if (agreed_.rules.by_nic) {
-    const Result<FabricTarget*> to = describe(rank);
-    if (!to) return to.error();
-    const FabricTarget& target = *to.value();
-    return endpoint_.control(pending, {target.peer, targets_.description(target).control_key, word}, call, operand,
-                             compare, fetched);
-  }
-  const Result<FabricTarget*> to = reach(rank);
-  if (!to) return to.error();
-  const ControlStep step{call, {}, word, *operand, *compare};
-  if (access == DataAccess::kEnds) return control_behind_kept(*to.value(), pending, step, fetched, true);
-  return endpoint_.execute_and_control(pending, handler_of(*to.value()), nullptr, step, fetched);
-}
-
-Status FabricRoute::notify(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
-                           const std::uint64_t* operand, std::uint64_t* fetched) {
-  if (agreed_.rules.by_nic) return control(call, access, rank, word, pending, operand, operand, fetched);
-  statistics_.add(RouteKind::kFabric, Counted::kControl, sizeof *operand);
-  const Result<FabricTarget*> to = reach(rank);
-  if (!to) return to.error();
-  const ControlStep step{call, {}, word, *operand, 0};
-  if (access == DataAccess::kEnds) return control_behind_kept(*to.value(), pending, step, fetched, false);
-  return endpoint_.notify(pending, handler_of(*to.value()), nullptr, step, fetched);
-}
-
-void FabricRoute::has_posted(int rank) {
-  FabricTarget* const target = targets_.find(rank);
-  if (target == nullptr) return;
-  if (target->unconfirmed.any()) {
-    const auto held = targets_.hold(*target);
-    target->unconfirmed.executed(target->unconfirmed.last());
-  }
-  const std::uint32_t now = endpoint_.interruptions();
-  if (now != first_interruptions_) [[unlikely]]
-    interruptions_at_post_[rank] = now;
-}
-
-bool FabricRoute::interrupted_since(int rank, std::uint32_t interruptions) {
-  if (endpoint_.interruptions() == interruptions) [[likely]]
-    return false;
-  const Result<FabricTarget*> target = reach(rank);
-  if (!target) return false;
-  // The numbers may wrap.
-  const std::uint32_t last = endpoint_.last_interruption(target.value()->peer);
-  return last != 0 && static_cast<std::int32_t>(last - interruptions) > 0;
-}
-
-bool FabricRoute::interrupted_since_post(int rank) {
-  if (endpoint_.interruptions() == first_interruptions_) [[likely]]
-    return false;
-  const auto found = interruptions_at_post_.find(rank);
-  return interrupted_since(rank, found != interruptions_at_post_.end() ? found->second : first_interruptions_);
-}
-
-// The reply to a message says that the earlier ones were executed.
-Status FabricRoute::confirm(BusyTarget& to) {
-  constexpr std::uint32_t kAnyWord = 0;
-  std::uint64_t fetched = 0;
-  Pending pending;
-  pending.towards(to.rank);
-  const std::uint16_t latest = to.target->unconfirmed.last();
-  Status asked = endpoint_.execute_and_control(pending, handler_of(*to.target), nullptr,
-                                               {ControlCall::kRead, {}, kAnyWord, 0, 0}, &fetched);
-  if (asked) asked = wait_for(pending);
-  if (!asked) return asked;
-  const auto held = targets_.hold(*to.target);
-  to.target->unconfirmed.executed(latest);
-  return {};
 }
 
 }  // namespace farside

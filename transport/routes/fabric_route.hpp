@@ -175,7 +175,7 @@ class FabricRoute {
     std::uint64_t offset = 0;   // from the start of the key's memory
     std::size_t bytes = 0;
   };
-  void register_at_second_rail(std::byte* base, std::size_t bytes);
+  void register_at_second_rail(std::byte* base, std::size_t bytes, std::uint64_t wanted_key);
   Result<FabricTarget*> reach(int rank);
   Result<FabricTarget*> describe(int rank);
   Result<FabricTargets::Use> use(int rank);

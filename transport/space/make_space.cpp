@@ -59,9 +59,8 @@ Error in_words(const char* what, const Error& error) { return {error.kind, fmt::
 // What the rank cannot use of the endpoint. A second rail is tried when a group comes to use the endpoint, or not used.
 std::uint64_t lacks(const Result<EndpointUse>& use, const Endpoint& endpoint) {
   const SecondRail* const rail = endpoint.second_rail();
-  const bool tried = rail != nullptr && rail->state() == SecondRail::State::kPassed;
   return (use && use.value().nic_atomics ? 0 : kNoNicAtomics) |
-         (use && use.value().second_rails && tried ? 0 : kNoSecondRail);
+         (use && use.value().second_rails && rail != nullptr && rail->usable() ? 0 : kNoSecondRail);
 }
 EndpointUse used_by_all(std::uint64_t said) { return {(said & kNoNicAtomics) == 0, (said & kNoSecondRail) == 0, {}}; }
 

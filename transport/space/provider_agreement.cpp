@@ -182,7 +182,7 @@ class SecondRailVote {
   }
   // What this rank says. Another thread may have seen a trial fail since. `use`: what the space can use.
   std::uint64_t flags(const EndpointUse& use) {
-    if (status_ && rail_->state() != SecondRail::State::kPassed)
+    if (status_ && !rail_->usable())
       status_ = Error{ErrorKind::kNoRoute, "no trial of the second device has succeeded"};
     if (status_ && !use.second_rails) {
       if (use.why_one_rail.empty()) wants_ = false;  // dynamic spaces never use one
