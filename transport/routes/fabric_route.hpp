@@ -229,7 +229,8 @@ class FabricRoute {
   const int rank_;
   const std::uint64_t space_;
   const std::uint32_t first_interruptions_;
-  std::map<int, std::uint32_t> interruptions_at_post_;  // at has_posted(); empty without a later interruption
+  // At has_posted(); null without a later interruption.
+  std::unique_ptr<std::map<int, std::uint32_t>> interruptions_at_post_;
   FabricHandle<fid_mr> control_, data_;  // registrations; own_ has their keys
   // What this space has of the second rail; null if it is not used.
   struct RailUse {

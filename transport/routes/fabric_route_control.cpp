@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Control words of other ranks: steps that wait for a reply, notifications, and which of them may have been lost.
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -73,8 +74,10 @@ void FabricRoute::has_posted(int rank) {
     target->unconfirmed.executed(target->unconfirmed.last());
   }
   const std::uint32_t now = endpoint_.interruptions();
-  if (now != first_interruptions_) [[unlikely]]
-    interruptions_at_post_[rank] = now;
+  if (now != first_interruptions_) [[unlikely]] {
+    if (interruptions_at_post_ == nullptr) interruptions_at_post_ = std::make_unique<std::map<int, std::uint32_t>>();
+    (*interruptions_at_post_)[rank] = now;
+  }
 }
 
 bool FabricRoute::interrupted_since(int rank, std::uint32_t interruptions) {
@@ -90,8 +93,9 @@ bool FabricRoute::interrupted_since(int rank, std::uint32_t interruptions) {
 bool FabricRoute::interrupted_since_post(int rank) {
   if (endpoint_.interruptions() == first_interruptions_) [[likely]]
     return false;
-  const auto found = interruptions_at_post_.find(rank);
-  return interrupted_since(rank, found != interruptions_at_post_.end() ? found->second : first_interruptions_);
+  if (interruptions_at_post_ == nullptr) return interrupted_since(rank, first_interruptions_);
+  const auto found = interruptions_at_post_->find(rank);
+  return interrupted_since(rank, found != interruptions_at_post_->end() ? found->second : first_interruptions_);
 }
 
 // The reply to a message says that the earlier ones were executed.
