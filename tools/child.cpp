@@ -217,9 +217,10 @@ ChildEnd run_child(const ChildRequest& request) {
       end.error_output.erase(0, end.error_output.size() - kErrorOutputKept);
     }
   };
-  const auto silence =
-      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.silence_seconds));
-  Clock::time_point deadline = Clock::now() + silence;
+  const auto silence = [&request] {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.silence_seconds));
+  };
+  Clock::time_point deadline = Clock::now() + silence();
   std::optional<ChildEnd::How> ended_by_us;
   bool killed = false;
   int status = 0;
@@ -228,7 +229,7 @@ ChildEnd run_child(const ChildRequest& request) {
     // poll ignores closed descriptors (-1). If the child leaves its pipes to other processes, its end is noticed
     // after at most 100 ms.
     poll(waiting.data(), waiting.size(), 100);
-    if (drain(out.read, take_output) && !ended_by_us) deadline = Clock::now() + silence;
+    if (drain(out.read, take_output) && !ended_by_us) deadline = Clock::now() + silence();
     drain(err.read, take_errors);
     const pid_t gone = waitpid(child, &status, WNOHANG);
     if (gone == child) break;

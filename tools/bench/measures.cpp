@@ -275,6 +275,7 @@ const std::map<std::string_view, Function> kFunctions = {
     {"random_put", measure_random},
     {"random_rate", measure_random},
     {"fetch_rate", measure_fetch_rate},
+    {"first_window", measure_first_window},
     {"windows", measure_window_creation},
     {"threads", measure_threads},
     {"idle", measure_idle},

@@ -33,6 +33,10 @@ Outcome measure_threads(const MeasureInfo& info, const Pair& pair, const Options
 // selects.
 Outcome measure_window_creation(const MeasureInfo& info, const Pair& pair, const Options& options);
 
+// The time from the creation of the process's first window of two ranks until a put in it is complete at the target:
+// what a runtime or library sets up once, connections too. One sample. It must be the first measure of the process.
+Outcome measure_first_window(const MeasureInfo& info, const Pair& pair, const Options& options);
+
 // The cost of an idle window: CPU time (us) or wake-ups, as info.name selects, of the process's other threads during a
 // second in which the main threads of both ranks compute, after some operations in both directions. The figure is that
 // of the rank with more.

@@ -76,6 +76,22 @@ Outcome measure_window_creation(const MeasureInfo& info, const Pair& pair, const
   return outcome;
 }
 
+Outcome measure_first_window(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  MPI_Barrier(pair.comm);
+  const Clock::time_point start = Clock::now();
+  const Window window(pair, options.window, 8);
+  if (pair.origin) {
+    const std::int64_t value = 1;
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window.handle());
+    MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, window.handle());
+    MPI_Win_unlock(1, window.handle());
+  }
+  Outcome outcome;
+  outcome.values = in_unit(info, 0, {seconds_since(start)});
+  MPI_Barrier(pair.comm);
+  return outcome;
+}
+
 Outcome measure_idle(const MeasureInfo& info, const Pair& pair, const Options& options) {
   const Window window(pair, options.window, 8);
   const int peer = pair.origin ? 1 : 0;

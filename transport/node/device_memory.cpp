@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <dlfcn.h>
+#include <link.h>
+#include <string_view>
 
 #include "transport/base/log.hpp"
 
@@ -20,6 +22,20 @@ constexpr Kind kKinds[] = {{"libcuda.so.1", make_cuda_driver},
                            {"libamdhip64.so.5", make_hip_driver},
                            {"libze_loader.so.1", make_level_zero_driver}};
 
+struct Objects {                 // that the process has loaded
+  unsigned long long loads = 0;  // how many ever
+  bool maybe_driver = false;
+};
+
+int look_at(dl_phdr_info* object, std::size_t, void* data) {
+  auto& objects = *static_cast<Objects*>(data);
+  objects.loads = object->dlpi_adds;
+  const std::string_view path = object->dlpi_name != nullptr ? object->dlpi_name : "";
+  for (const char* const library : {"libcuda", "libamdhip64", "libze_loader"})
+    objects.maybe_driver |= path.find(library) != path.npos;
+  return 0;
+}
+
 }  // namespace
 
 DeviceMemory& DeviceMemory::instance() {
@@ -29,6 +45,12 @@ DeviceMemory& DeviceMemory::instance() {
 
 void DeviceMemory::look_for_drivers() {
   const std::scoped_lock held(mutex_);
+  // dlopen looks through all folders for a library that is not loaded, some 70 system calls at the first time.
+  Objects objects;
+  dl_iterate_phdr(look_at, &objects);
+  if (objects.loads == looked_at_loads_) return;
+  looked_at_loads_ = objects.loads;
+  if (!objects.maybe_driver) return;
   for (const Kind& kind : kKinds) {
     void* const library = dlopen(kind.library, RTLD_LAZY | RTLD_NOLOAD);  // stays open, as the driver uses it
     if (library == nullptr) continue;

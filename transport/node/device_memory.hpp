@@ -67,8 +67,9 @@ class DeviceMemory {
   static inline constinit std::atomic<bool> possible_{false};
   static inline constinit std::array<std::atomic<std::uintptr_t>, 256> host_pages_{};  // the last ones, by number
   std::array<std::atomic<DeviceDriver*>, 8> drivers_{};                                // the first ones; they stay
-  std::mutex mutex_;                // guards found_, and the growth of drivers_
-  std::vector<const void*> found_;  // handles of the libraries that were found, usable or not
+  std::mutex mutex_;                        // guards the following, and the growth of drivers_
+  std::vector<const void*> found_;          // handles of the libraries that were found, usable or not
+  unsigned long long looked_at_loads_ = 0;  // how many libraries the process had loaded at the last look
 };
 
 // The drivers, by the handle of their loaded library (dlopen(3)); null if it lacks a function.
