@@ -33,18 +33,18 @@ void install(int signal) {
   CHECK_EQ(sigaction(signal, &own, nullptr), 0);
 }
 
-void work(MPI_Win window, int rounds, bool at_itself = false) {
+void work(MPI_Win window, int rounds, bool only_here = false) {
   const std::int64_t one = 1;
   for (int i = 0; i < rounds; ++i) {
-    const int target = at_itself ? check::rank() : i % check::size();
+    const int target = only_here ? check::rank() : i % check::size();
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, window));
     CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, MPI_SUM, window));
     CHECK_MPI(MPI_Win_unlock(target, window));
   }
 }
 
-// By another thread, as signals come at any moment. Memory of a rank that has ended cannot be accessed, and locks that it
-// holds stay held, so each rank works at itself until it ends.
+// By another thread, as signals come at any moment. Memory of a rank that has ended cannot be accessed, and locks that
+// it holds stay held, so each rank works at itself until it ends.
 void ended_by(int signal, MPI_Win window) {
   work(window, 100);
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));

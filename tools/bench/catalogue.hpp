@@ -50,8 +50,8 @@ struct MeasureInfo {
   bool threads = false;   // needs MPI_THREAD_MULTIPLE
 };
 
-// Returns all measures: that of the process's first window, then those that run by default, then the others by group; the
-// bare ones behind the others.
+// Returns all measures: that of the process's first window, then those that run by default, then the others by group;
+// the bare ones behind the others.
 const std::vector<MeasureInfo>& catalogue();
 
 inline bool is_bare_fabric(const MeasureInfo& info) {
