@@ -31,8 +31,11 @@ int look_at(dl_phdr_info* object, std::size_t, void* data) {
   auto& objects = *static_cast<Objects*>(data);
   objects.loads = object->dlpi_adds;
   const std::string_view path = object->dlpi_name != nullptr ? object->dlpi_name : "";
-  for (const char* const library : {"libcuda", "libamdhip64", "libze_loader"})
-    objects.maybe_driver |= path.find(library) != path.npos;
+  // A file may have more of a version in its name than the library's own name.
+  for (const Kind& kind : kKinds) {
+    const std::string_view library = kind.library;
+    objects.maybe_driver |= path.find(library.substr(0, library.find(".so"))) != path.npos;
+  }
   return 0;
 }
 
