@@ -28,12 +28,12 @@ namespace farside::epochs {
 // `kSlots`: slots per ring; tests have shorter rings.
 template <std::uint32_t kSlots>
 struct ControlBlockOf {
-  static constexpr std::uint32_t kLock = 64;
-  static constexpr std::uint32_t kDrain = 72;
-  static constexpr std::uint32_t kCompleted = 128;
-  static constexpr std::uint32_t kHeld = 144;
+  static constexpr std::uint32_t kLock = 576;
+  static constexpr std::uint32_t kDrain = kLock + 8;
+  static constexpr std::uint32_t kCompleted = kLock + 64;
+  static constexpr std::uint32_t kHeld = kCompleted + 16;
   static constexpr std::uint32_t kHeldLocks = 3;
-  static constexpr std::uint32_t kBarrier = 192;
+  static constexpr std::uint32_t kBarrier = kLock + 128;
   static constexpr std::uint32_t kBarrierRounds = 20;
   static constexpr std::uint32_t kBarrierLevels = 11;
   static constexpr std::uint32_t kBarrierRelease = kBarrier + 8 * (kBarrierRounds + kBarrierLevels);
@@ -67,6 +67,6 @@ struct ControlBlockOf {
   static constexpr std::size_t bytes(int ranks) { return posted_word(ranks - 1) + 8; }
 };
 using ControlBlock = ControlBlockOf<256>;
-static_assert(ControlBlock::kRing == 512 && ControlBlock::kGlobalLock == 2560 && ControlBlock::kPosted == 4672);
+static_assert(ControlBlock::kRing == 1024 && ControlBlock::kGlobalLock == 3072 && ControlBlock::kPosted == 5184);
 
 }  // namespace farside::epochs

@@ -77,6 +77,7 @@ Space::Request space_request(const CreationRequest& request, const Group& group,
   wanted.rank = group.rank();
   wanted.ranks = group.ranks();
   wanted.id = id;
+  static_assert(epochs::ControlBlock::kLock >= Space::kHeaderBytes);
   wanted.control_bytes = epochs::ControlBlock::bytes(group.ranks());
   wanted.data_bytes = static_cast<std::uint64_t>(request.size);
   // An empty window on private memory is like an empty allocated one: it has no data to reach.

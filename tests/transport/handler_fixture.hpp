@@ -24,7 +24,9 @@ inline constexpr std::uint64_t kOrigin = 77;  // identity of sender 1
 // A handler with one space in its own heap block, so that a sanitizer reports accesses beyond it. For builds without a
 // sanitizer there are guards on both sides.
 struct HandlerFixture {
-  explicit HandlerFixture(bool always_locked = false, std::size_t space_bytes = kSpaceBytes) : bytes(space_bytes) {
+  explicit HandlerFixture(bool always_locked = false, std::size_t space_bytes = kSpaceBytes,
+                          IntegerMethod* integers = nullptr)
+      : bytes(space_bytes) {
     memory = std::make_unique<std::byte[]>(bytes + 2 * kGuard);
     std::fill_n(memory.get(), bytes + 2 * kGuard, kFilling);
     MessageHandler::ServedSpace made;
@@ -32,6 +34,7 @@ struct HandlerFixture {
     made.bytes = bytes;
     made.lock = &lock;
     made.always_locked = always_locked;
+    made.integers = integers;
     made.ranks = 3;
     made.control = reinterpret_cast<std::byte*>(words.get());
     made.control_bytes = kWords * 8;

@@ -35,8 +35,10 @@ constexpr std::size_t kLong = IntegerMethod::kLongRow;
 
 struct TwoRanks {
   explicit TwoRanks(bool threaded = false) {
-    for (int rank = 0; rank < 2; ++rank)
-      ranks[static_cast<std::size_t>(rank)].start({&words[0], words.data() + 1}, rank, threaded);
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      ranks[rank].announce_in(words[rank]);
+      ranks[rank].allow_lock({reinterpret_cast<std::byte*>(words.data()), sizeof words[0], words.size()}, threaded);
+    }
   }
   // By all threads of rank 1.
   std::uint32_t announced() const {

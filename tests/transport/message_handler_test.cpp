@@ -68,6 +68,43 @@ TEST_CASE("the handler combines every type by every operation that MPI allows, a
   }
 }
 
+TEST_CASE("the handler combines integers by the method of its node, which a long row changes") {
+  std::array<IntegerWords, 2> words;
+  std::array<IntegerMethod, 2> ranks;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank].announce_in(words[rank]);
+    ranks[rank].allow_lock({reinterpret_cast<std::byte*>(words.data()), sizeof words[0], words.size()}, false);
+  }
+  HandlerFixture on(false, kSpaceBytes, &ranks[0]);
+  std::fill_n(on.base(), on.bytes, std::byte{0});
+  const auto add = [&](std::uint32_t count) {
+    const std::vector<std::int64_t> ones(count, 1);
+    Bytes sent(count * sizeof(std::int64_t));
+    std::memcpy(sent.data(), ones.data(), sent.size());
+    const auto answer = on.handler.execute(
+        message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, 0, count, false), sent)));
+    REQUIRE(answer.refused == nullptr);
+    REQUIRE(words[0].by_slot[kOwnSlots].announced == 0);
+    REQUIRE(on.lock.held.load() == 0);
+  };
+  const auto phase = [&] { return words[1].by_slot[0].by.load(); };
+  add(1);
+  CHECK(phase() == IntegerPhase::kAtomics);
+  const IntegerPhase under_way = ranks[1].begin(1);
+  REQUIRE(under_way == IntegerPhase::kAtomics);
+  add(64);
+  CHECK(phase() == IntegerPhase::kBoth);
+  ranks[1].end(under_way);
+  add(64);
+  CHECK(phase() == IntegerPhase::kLock);
+  add(1);
+  std::int64_t first = 0, last = 0;
+  std::memcpy(&first, on.base(), sizeof first);
+  std::memcpy(&last, on.base() + 63 * sizeof last, sizeof last);
+  CHECK(first == 4);
+  CHECK(last == 2);
+}
+
 TEST_CASE("the handler compares and swaps, and answers with what was there") {
   for (const BasicType type : all_types()) {
     if (has_gap(type)) continue;

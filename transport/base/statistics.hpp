@@ -31,9 +31,9 @@ inline constexpr std::array<const char*, 9> kCountedNames = {
     "control", "handler", "nic_atomic", "from_runtime"};
 
 // The reasons for the slow path of an accumulate (transport/README.md). kType: elements of 1 or 2 bytes, or wider than
-// the CPU's atomics. kUnaligned: no natural alignment. kFloatingPoint: floating-point elements in a space that does not
-// need the fabric. kCma: the space has a target on the route cma. kProvider: the adapter has no such atomic, or an
-// element at the target crosses from one attached region into the next.
+// the CPU's atomics. kUnaligned: no natural alignment. kFloatingPoint: floating-point, complex and pair types. kCma:
+// the space has a target on the route cma. kProvider: the adapter has no such atomic, or an element at the target
+// crosses from one attached region into the next.
 enum class SlowAccumulate : std::uint8_t { kType, kUnaligned, kFloatingPoint, kCma, kProvider };
 inline constexpr std::array<const char*, 5> kSlowNames = {"type", "unaligned", "floating_point", "cma", "provider"};
 

@@ -25,12 +25,12 @@ constexpr BasicTypeTraits traits_of(const char* name) {
     first = sizeof(typename T::Value);
     second = offsetof(T, index);
   }
-  constexpr TypeClass kClass = kClassOf<T>;
-  constexpr bool kComputes =
-      kClass == TypeClass::kFloating || kClass == TypeClass::kComplex || kClass == TypeClass::kPair;
-  return {name, static_cast<std::uint8_t>(data_size<T>()), static_cast<std::uint8_t>(sizeof(T)),
-          static_cast<std::uint8_t>(first), static_cast<std::uint8_t>(second), kHasCpuAtomics<T>,
-          kHasCpuAtomics<T> && !kComputes};
+  return {name,
+          static_cast<std::uint8_t>(data_size<T>()),
+          static_cast<std::uint8_t>(sizeof(T)),
+          static_cast<std::uint8_t>(first),
+          static_cast<std::uint8_t>(second),
+          kHasCpuAtomics<T>};
 }
 
 template <std::size_t... kIndex>

@@ -27,14 +27,14 @@ inline constexpr std::size_t kBasicTypes = 31;
 
 // Types of 1 and 2 bytes have no CPU atomics, because programs copy structures as such elements. Under the accumulate
 // lock an operation on up to 16 KiB of them is atomic as a whole, as programs expect for a pointer sent as MPI_BYTE.
+// Floating-point, complex and pair types have none, because a CPU adds them only by a compare-and-swap loop.
 struct BasicTypeTraits {
   const char* name;
   std::uint8_t size;     // bytes of data (12 for kDoubleInt)
   std::uint8_t extent;   // bytes from one element to the next (16 for kDoubleInt)
   std::uint8_t first;    // bytes of the first member of a pair type (8 for kDoubleInt), else size
   std::uint8_t second;   // offset of the second member of a pair type, else 0
-  bool cpu_atomics;      // aligned elements are combined by CPU atomics: 4 or 8 bytes without a gap
-  bool cpu_adds;         // and a sum is one CPU instruction: not for floating-point, complex and pair types
+  bool cpu_atomics;      // aligned elements are combined by CPU atomics: integers, logicals, characters of 4 or 8 bytes
 };
 
 extern const std::array<BasicTypeTraits, kBasicTypes> basic_type_traits;

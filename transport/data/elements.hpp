@@ -90,8 +90,10 @@ constexpr std::size_t data_size() {
 
 template <class T> inline constexpr bool kHasGap = data_size<T>() != sizeof(T);
 // BasicTypeTraits::cpu_atomics.
-template <class T> inline constexpr bool kHasCpuAtomics =
-    !kHasGap<T> && (sizeof(T) == sizeof(std::uint32_t) || sizeof(T) == sizeof(std::uint64_t));
+template <class T>
+inline constexpr bool kHasCpuAtomics = kClassOf<T> != TypeClass::kFloating&& kClassOf<T> !=
+                                           TypeClass::kComplex&& kClassOf<T> != TypeClass::kPair &&
+                                       (sizeof(T) == sizeof(std::uint32_t) || sizeof(T) == sizeof(std::uint64_t));
 
 // Loads and stores of elements at any address. A pair is copied by its members: its gap may lie outside the buffer (the
 // last element need not have one), and at a target it may hold other data.

@@ -83,13 +83,18 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
   }
   // All blocks share one acquisition: a message holds less than kLockedBytes (accumulate_rules.hpp).
   std::optional<AccumulateLock> lock;
-  if (entry.kind == OperationKind::kAccumulate && (space.always_locked || !has_cpu_atomics(entry.type))) {
+  IntegerPhase by = IntegerPhase::kLock;
+  if (!space.always_locked && has_cpu_atomics(entry.type)) {
+    by = space.integers == nullptr ? IntegerPhase::kAtomics
+                                   : space.integers->begin_in_common(std::size_t{entry.count} * blocks);
+  }
+  if (by == IntegerPhase::kLock && entry.kind == OperationKind::kAccumulate) {
     lock.emplace(*space.lock);
     return combine_rows(entry.op, entry.type, target, data, fetched, entry.count, blocks, {entry.stride, dense, dense});
   }
   for (std::uint32_t block = 0; block < blocks; ++block) {
-    const AtomicMethod method = space.always_locked ? AtomicMethod::kLocked : atomic_method(entry.type, target);
-    if (method == AtomicMethod::kLocked && !lock) lock.emplace(*space.lock);
+    const AtomicMethod method = by == IntegerPhase::kLock ? AtomicMethod::kLocked : atomic_method(entry.type, target);
+    if (!lock && (method == AtomicMethod::kLocked || by == IntegerPhase::kBoth)) lock.emplace(*space.lock);
     if (entry.kind == OperationKind::kCompareAndSwap) {
       compare_and_swap(method, entry.type, target, data + bytes, data, fetched);
     } else {
@@ -99,6 +104,7 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
     if (data != nullptr) data += dense;
     if (fetched != nullptr) fetched += dense;
   }
+  if (space.integers != nullptr) space.integers->end_in_common(by);
 }
 
 // Returns false, and skips the rest of the list, at the first block whose memory is not attached.

@@ -17,6 +17,7 @@
 
 #include "transport/handler/message.hpp"
 #include "transport/node/accumulate_lock.hpp"
+#include "transport/node/integer_method.hpp"
 
 namespace farside {
 
@@ -28,6 +29,7 @@ class MessageHandler {
     std::byte* base = nullptr;
     std::uint64_t bytes = 0;
     AccumulateLockWord* lock = nullptr;
+    IntegerMethod* integers = nullptr;    // the method of the integers there; null: always atomics
     bool always_locked = false;           // every accumulate takes the lock (some peer has no CPU atomics here)
     std::uint32_t ranks = 0;              // senders have ranks below this number
     std::byte* control = nullptr;         // the control block, if any

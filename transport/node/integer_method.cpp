@@ -1,29 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/node/integer_method.hpp"
 
-#include <algorithm>
-#include <utility>
-
 #include "transport/base/global_membarrier.hpp"
 
 namespace farside {
 
-void IntegerMethod::start(std::vector<IntegerWords*> all, int rank, bool threaded) {
-  own_ = all[static_cast<std::size_t>(rank)];
-  all_ = std::move(all);
-  long_row_.store(kLongRow, std::memory_order_relaxed);
+void IntegerMethod::allow_lock(const IntegerWordsOfNode& all, bool threaded) {
+  all_ = all;
   threaded_ = threaded;
+  // The message handler reads all_ after long_row_.
+  long_row_.store(kLongRow, std::memory_order_release);
 }
 
 // Executes steps 1 to 4 (see the header).
 IntegerPhase IntegerMethod::change() {
-  if (own_->by_slot[own_slot()].by.load(std::memory_order_acquire) == IntegerPhase::kLock) {
+  if (own_->by_slot[kOwnSlots].by.load(std::memory_order_acquire) == IntegerPhase::kLock) {
     remember();
     return IntegerPhase::kLock;
   }
   if (!all_know_.load(std::memory_order_acquire)) {
-    for (IntegerWords* rank : all_) {
-      for (IntegerWords::OfThread& each : rank->by_slot) {
+    for (std::size_t rank = 0; rank < all_.ranks; ++rank) {
+      for (IntegerWords::OfThread& each : all_.of(rank).by_slot) {
         IntegerPhase before = IntegerPhase::kAtomics;
         each.by.compare_exchange_strong(before, IntegerPhase::kBoth, std::memory_order_acq_rel,
                                         std::memory_order_acquire);
@@ -33,14 +30,14 @@ IntegerPhase IntegerMethod::change() {
     if (!global_membarrier()) return IntegerPhase::kBoth;
     all_know_.store(true, std::memory_order_release);
   }
-  const auto idle = [](const IntegerWords* rank) {
-    return std::ranges::all_of(rank->by_slot, [](const IntegerWords::OfThread& each) {
-      return each.announced.load(std::memory_order_acquire) == 0;
-    });
-  };
-  if (!std::ranges::all_of(all_, idle)) return IntegerPhase::kBoth;
-  for (IntegerWords* rank : all_) {
-    for (IntegerWords::OfThread& each : rank->by_slot) each.by.store(IntegerPhase::kLock, std::memory_order_release);
+  for (std::size_t rank = 0; rank < all_.ranks; ++rank) {
+    for (const IntegerWords::OfThread& each : all_.of(rank).by_slot) {
+      if (each.announced.load(std::memory_order_acquire) != 0) return IntegerPhase::kBoth;
+    }
+  }
+  for (std::size_t rank = 0; rank < all_.ranks; ++rank) {
+    for (IntegerWords::OfThread& each : all_.of(rank).by_slot)
+      each.by.store(IntegerPhase::kLock, std::memory_order_release);
   }
   remember();
   return IntegerPhase::kLock;

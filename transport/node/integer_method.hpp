@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the ranks of a space combine integers if they all share memory. A counter needs a CPU atomic, which waits for no
-// other process. A long row needs plain loops under the accumulate lock, which take a 20th of the time. The two methods
-// cannot be used on one location at the same time. So a space begins with atomics, and its first long row changes all
-// ranks to the lock, for the rest of the space's life:
+// How the ranks of a node, which share memory, combine integers there, and how their message handlers do it for other
+// nodes. A counter needs a CPU atomic, which waits for no other process. A long row needs plain loops under the
+// accumulate lock, which take a 20th of the time. The two methods cannot be used on one location at the same time. So a
+// space begins with atomics, and its first long row on a node changes all ranks of this node to the lock, for the rest
+// of the space's life:
 //
 //   kAtomics   each element is one CPU atomic, without the lock. The rank announces its atomics while it executes them.
 //   kBoth      each element is one CPU atomic, under the lock. Ranks in kBoth may meet ranks in kAtomics, because both
@@ -10,7 +11,7 @@
 //   kLock      plain loops under the lock.
 //
 // Each thread of a rank has two words in shared memory (those beyond kOwnSlots threads share the last ones). An
-// operation accesses only the words of its own thread:
+// operation accesses only the words of its own thread (an operation of the message handler, those in common):
 //
 //   | announced: threads with these words that execute atomics    | by: the phase of these threads |
 //   0                                                             4                                8
@@ -33,16 +34,16 @@
 // another: if a rank is killed or stopped while it executes atomics, the space stays in kBoth.
 // tests/transport/integer_method_test.cpp tries all interleavings of a model of this, with and without its parts.
 //
-// Thread safety: any for begin() and end(), if start() has `threaded` or after expect_threads(). Cost: two stores and a
+// Thread safety: any for begin() and end(), if allow_lock() has `threaded` or after expect_threads(), and always for
+// begin_in_common() and end_in_common(), also while allow_lock() runs. Cost: two stores and a
 // load in the thread's own cache line (beyond kOwnSlots threads two atomics in a common one). A change of the phase
-// writes the words of all threads. Memory: 512 shared bytes per rank, and 8 bytes per rank in each process.
+// writes the words of all threads. Memory: 512 shared bytes per rank.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "transport/base/relaxed_flag.hpp"
 #include "transport/base/thread_slot.hpp"
@@ -61,28 +62,52 @@ struct IntegerWords {
 };
 static_assert(std::atomic<IntegerPhase>::is_always_lock_free && sizeof(IntegerWords) == 512);
 
+// The words of all ranks of a node, `stride` bytes apart.
+struct IntegerWordsOfNode {
+  std::byte* first = nullptr;
+  std::size_t stride = 0;
+  std::size_t ranks = 0;
+
+  IntegerWords& of(std::size_t index) const { return *reinterpret_cast<IntegerWords*>(first + index * stride); }
+};
+
 class IntegerMethod {
  public:
   // In elements. An atomic takes 6 ns; the lock takes 15 ns, and a flush after it a few more.
   static constexpr std::size_t kLongRow = 8;
 
-  // Without start(): kAtomics for ever.
+  // kAtomics for ever, until allow_lock().
   IntegerMethod() = default;
   IntegerMethod(const IntegerMethod&) = delete;
   IntegerMethod& operator=(const IntegerMethod&) = delete;
 
-  // `all`: the words of all ranks of the space, by rank. All these processes must take part in global_membarrier().
-  // `rank`: this rank. `threaded`: several threads of this process may execute operations at once.
-  void start(std::vector<IntegerWords*> all, int rank, bool threaded);
+  // The words of this rank. Called before any operation.
+  void announce_in(IntegerWords& own) { own_ = &own; }
+  // From now on a long row changes the method. `all`: the words of all ranks of the node, with the own ones. All these
+  // processes must call this function, and take part in global_membarrier(). `threaded`: several threads of this
+  // process may execute operations at once.
+  void allow_lock(const IntegerWordsOfNode& all, bool threaded);
   // From now on several threads may execute operations at once. Precondition: no thread executes one now.
   void expect_threads() { threaded_ = true; }
 
   // To be called before an operation on `elements` elements. Returns the phase that the operation must use.
-  IntegerPhase begin(std::size_t elements) {
-    if (elements >= long_row_.load(std::memory_order_relaxed)) [[unlikely]] {
+  IntegerPhase begin(std::size_t elements) { return begin_in(own_slot(), elements); }
+  // To be called after the operation. `begun`: the result of begin().
+  void end(IntegerPhase begun) {
+    if (begun == IntegerPhase::kAtomics) end_in(own_slot());
+  }
+  // The same for an operation of the message handler, which any thread may execute.
+  IntegerPhase begin_in_common(std::size_t elements) { return begin_in(kOwnSlots, elements); }
+  void end_in_common(IntegerPhase begun) {
+    if (begun == IntegerPhase::kAtomics) end_in(kOwnSlots);
+  }
+
+ private:
+  std::size_t own_slot() const { return threaded_ ? static_cast<std::size_t>(ThreadSlot::get()) : 0; }
+  [[gnu::always_inline]] IntegerPhase begin_in(std::size_t slot, std::size_t elements) {
+    if (elements >= long_row_.load(std::memory_order_acquire)) [[unlikely]] {
       return over_.load(std::memory_order_acquire) ? IntegerPhase::kLock : change();
     }
-    const std::size_t slot = own_slot();
     IntegerWords::OfThread& own = own_->by_slot[slot];
     if (slot == kOwnSlots) [[unlikely]] {
       own.announced.fetch_add(1, std::memory_order_seq_cst);
@@ -93,15 +118,12 @@ class IntegerMethod {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     const IntegerPhase by = own.by.load(std::memory_order_acquire);
     if (by != IntegerPhase::kAtomics) [[unlikely]] {
-      end(IntegerPhase::kAtomics);
+      end_in(slot);
       if (by == IntegerPhase::kLock) remember();
     }
     return by;
   }
-  // To be called after the operation. `begun`: the result of begin().
-  void end(IntegerPhase begun) {
-    if (begun != IntegerPhase::kAtomics) return;
-    const std::size_t slot = own_slot();
+  [[gnu::always_inline]] void end_in(std::size_t slot) {
     IntegerWords::OfThread& own = own_->by_slot[slot];
     if (slot == kOwnSlots) [[unlikely]] {
       own.announced.fetch_sub(1, std::memory_order_release);
@@ -109,9 +131,6 @@ class IntegerMethod {
       own.announced.store(0, std::memory_order_release);
     }
   }
-
- private:
-  std::size_t own_slot() const { return threaded_ ? static_cast<std::size_t>(ThreadSlot::get()) : 0; }
   IntegerPhase change();
   // Notes that this rank has read kLock. Its operations announce nothing from then on.
   void remember() {
@@ -119,14 +138,14 @@ class IntegerMethod {
     long_row_.store(0, std::memory_order_relaxed);
   }
 
-  static inline constinit IntegerWords of_no_space_;  // of methods without start(): `by` stays kAtomics
+  static inline constinit IntegerWords of_no_space_;  // of methods without announce_in(): `by` stays kAtomics
   IntegerWords* own_ = &of_no_space_;
   std::atomic<std::size_t> long_row_{SIZE_MAX};  // elements; 0: every operation reads over_
   std::atomic<bool> over_{false};                // kLock was read
   RelaxedFlag threaded_;
   // Steps 1 and 2 are complete in this process.
   std::atomic<bool> all_know_{false};
-  std::vector<IntegerWords*> all_;
+  IntegerWordsOfNode all_;
 };
 
 }  // namespace farside

@@ -66,8 +66,9 @@ std::unique_ptr<NodeGroup> NodeGroup::alone(int rank) {
   std::unique_ptr<NodeGroup> group(new NodeGroup(0, 1));
   group->alone_ = std::make_unique<std::byte[]>(bytes(1) + kLine);
   new (&group->board()) Board{};
-  new (group->member_at(0)) NodeMember{};
-  group->member_at(0)->rank = rank;
+  NodeMember* const own = new (group->member_at(0)) NodeMember{};
+  own->rank = rank;
+  own->membarrier = supports_global_membarrier() ? 1 : 0;
   return group;
 }
 

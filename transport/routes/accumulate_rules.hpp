@@ -10,16 +10,15 @@ namespace farside {
 
 struct AccumulateRules {
   bool always_locked = false;  // every accumulate takes the accumulate lock: some rank uses cma
-  bool floats_locked = false;  // those of floating-point types take it: no rank uses the fabric
   bool by_nic = false;         // adapters change control words
   // Adapters combine 64-bit integers, too, and nothing else does: the atomicity domain of these is nic. It is the
   // domain of a whole space, as adapters and CPUs are not atomic to each other.
   bool integers_by_nic = false;
 
   // Returns whether aligned elements of the type are combined by CPU atomics, or as IntegerMethod says.
-  bool may_take_atomics(BasicType type) const { return !always_locked && (!floats_locked || traits(type).cpu_adds); }
+  bool may_take_atomics(BasicType type) const { return !always_locked && has_cpu_atomics(type); }
   AtomicMethod method(BasicType type, const void* address) const {
-    return may_take_atomics(type) ? atomic_method(type, address) : AtomicMethod::kLocked;
+    return always_locked ? AtomicMethod::kLocked : atomic_method(type, address);
   }
   // Sets by_nic and integers_by_nic. `adapters`: those of all ranks have atomics. `single_elements`: all ranks say that
   // accumulates are of single elements (Space::Request). An adapter combines one element per operation, so a row goes
@@ -41,12 +40,11 @@ struct AccumulateRules {
     SlowAccumulate why = SlowAccumulate::kProvider;
     if (always_locked) {
       why = SlowAccumulate::kCma;
-    } else if (!traits(type).cpu_atomics) {
-      why = SlowAccumulate::kType;
+    } else if (!has_cpu_atomics(type)) {
+      const std::size_t size = traits(type).size;
+      why = (size == 4 || size == 8) && !has_gap(type) ? SlowAccumulate::kFloatingPoint : SlowAccumulate::kType;
     } else if (atomic_method(type, address) == AtomicMethod::kLocked) {
       why = SlowAccumulate::kUnaligned;
-    } else if (method(type, address) == AtomicMethod::kLocked) {
-      why = SlowAccumulate::kFloatingPoint;
     }
     counts->add_slow(why, by_handler);
   }

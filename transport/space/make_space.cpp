@@ -23,6 +23,7 @@ constexpr std::uint64_t kNoNicAtomics = 1 << 19;   // the rank's endpoint has no
 constexpr std::uint64_t kNotOpened = 1 << 20;      // the rank has not opened the fabric for this space
 constexpr std::uint64_t kRows = 1 << 21;           // the rank does not say that accumulates are single elements
 constexpr std::uint64_t kNoSecondRail = 1 << 22;   // the rank has no second rail that this space can use
+constexpr std::uint64_t kUnmapped = 1 << 23;       // the rank reaches an on-node peer by the fabric
 constexpr std::uint64_t kFirstProvider = 1 << 24;  // the provider of that endpoint; also the following bits
 constexpr std::uint64_t kAllFlags = (std::uint64_t{1} << Agreement::kFlags) - 1;
 
@@ -119,7 +120,8 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
   bool opened = false;
   if (space != nullptr) {
     const Space::Reach reach = space->reach();
-    flags |= (reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0);
+    flags |= (reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0) |
+             (reach.some_unmapped ? kUnmapped : 0);
     if (reach.unshared) status = Error{ErrorKind::kNoRoute, reach.why};
     opened = reach.needs_fabric && used.endpoint != nullptr && request.private_data == nullptr && !request.dynamic;
     if (status && opened) status = making.allow_fabric(reach.why);
@@ -143,6 +145,7 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
   agreed.same_bytes = (words[0] & words[1]) == 0;
   agreed.same_units = Agreement::is_equal(words[2]);
   agreed.some_cma = (said & kUsesCma) != 0;
+  agreed.some_unmapped = (said & kUnmapped) != 0;
   agreed.single_elements = (said & kRows) == 0;
   MadeSpace result{std::move(space), said & SpaceMaking::kMostFlags, (said & kNeedsFabric) != 0};
   if (making.differ && (!agreed.same_bytes || !agreed.same_units)) {

@@ -56,7 +56,7 @@ Space::Space(const Request& request)
       cma_(process_, request.rank, offsetof(Header, accumulate_lock)) {
   region_words_ = (request.control_bytes + 63) / 64 * 64;
   const std::size_t control = region_words_ + (request.dynamic ? RegionWords::bytes(request.ranks) : 0);
-  control_bytes_ = in_pages(control + sizeof(IntegerWords));
+  control_bytes_ = in_pages(control);
   data_bytes_ = request.dynamic ? Regions::kBytes : request.data_bytes;
   threaded_ = request.threaded;
   if (request.threaded) cma_.expect_threads();
@@ -196,8 +196,8 @@ void Space::take_memory(const Request& request, NodeGroup& node, std::span<const
   new (&header->wake_event) WakeEvent;
   static const ProcessIdentity own_process = ProcessIdentity::own();
   header->owner = own_process;
-  // Where they are not used, they get no page.
-  if (node.members() == ranks_) new (control_ + control_bytes_ - sizeof(IntegerWords)) IntegerWords;
+  new (&header->integers) IntegerWords;
+  integers_.announce_in(header->integers);
   if (request.dynamic) {
     regions_ = std::make_unique<Regions>(*this, static_cast<std::uint32_t>(region_words_), control_ + region_words_,
                                          ranks_);
@@ -208,11 +208,12 @@ void Space::take_memory(const Request& request, NodeGroup& node, std::span<const
   }
 }
 
-MessageHandler::ServedSpace Space::served_space(bool always_locked) const {
+MessageHandler::ServedSpace Space::served_space(bool always_locked) {
   MessageHandler::ServedSpace served;
   served.base = data_;
   served.bytes = data_bytes_;
   served.lock = &reinterpret_cast<Header*>(control_)->accumulate_lock;
+  served.integers = &integers_;
   served.always_locked = always_locked;
   served.ranks = static_cast<std::uint32_t>(ranks_);
   served.attached = regions_ != nullptr ? &regions_->own() : nullptr;
@@ -245,6 +246,7 @@ void Space::find_routes(NodeGroup& node, std::span<const Offer> offers) {
     if ((!reached && !needs_fabric_) || (unshared && !unshared_))
       why_ = std::make_unique<std::string>(fmt::format("rank {}: {}", member.rank, why));
     needs_fabric_ = needs_fabric_ || !reached;
+    some_unmapped_ = some_unmapped_ || !reached;
     unshared_ = unshared_ || unshared;
     uses_cma_ = uses_cma_ || node_.route(target) == RouteKind::kCma;
   }
@@ -313,8 +315,6 @@ Result<EndpointUse> Space::open_fabric(Endpoint& endpoint, bool some_cma) {
 void Space::finish(Agreed agreed) {
   counting_ = process_.statistics().enabled();
   rules_.always_locked = agreed.some_cma;
-  // Either all ranks have opened the fabric or none has.
-  rules_.floats_locked = fabric_ == nullptr;
   rules_.choose_domains(fabric_ != nullptr && agreed.use.nic_atomics, agreed.single_elements);
   cma_.set_rules(rules_);
   if (fabric_ != nullptr) {
@@ -329,11 +329,11 @@ void Space::finish(Agreed agreed) {
       !rules_.by_nic && all_here([&](const NodeTarget& each) { return node_.route(each) != RouteKind::kFabric; });
   // The memory of a dynamic space may be detached before a kept put arrives.
   may_keep_puts_ = (uses_cma_ || node_handler_ != nullptr) && regions_ == nullptr;
-  // If so, every rank maps every target, and all ranks can change their method together.
-  if (!rules_.always_locked && fabric_ == nullptr && all_support_membarrier_) {
-    std::vector<IntegerWords*> words;
-    for (const NodeTarget& target : node_.all()) words.push_back(integer_words(target));
-    integers_.start(std::move(words), rank_, threaded_);
+  // If so, the ranks of each node map each other, and can change their method together. Only they and their message
+  // handlers combine elements in the memory of the node.
+  if (!rules_.always_locked && !agreed.some_unmapped && all_support_membarrier_) {
+    std::byte* const first = segment_.control(0) + offsetof(Header, integers);
+    integers_.allow_lock({first, control_bytes_, node_.size()}, threaded_);
   }
   segment_.published(1);
   why_.reset();

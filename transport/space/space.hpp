@@ -60,10 +60,11 @@ class Space {
     AccumulateLockWord accumulate_lock;
     WakeEvent wake_event;
     ProcessIdentity owner;
+    IntegerWords integers;
   };
 
  public:
-  static constexpr std::size_t kHeaderBytes = 64;  // control words follow the header
+  static constexpr std::size_t kHeaderBytes = 576;  // control words follow the header
   static_assert(sizeof(Header) <= kHeaderBytes);
 
   struct Request {
@@ -102,20 +103,24 @@ class Space {
   // What make() has found; the ranks combine it by "or".
   struct Reach {
     bool needs_fabric = false;  // some peer has no route inside the node
+    bool some_unmapped = false;  // some on-node peer has the route fabric
     bool uses_cma = false;      // some peer has the route cma
     std::string why;            // the reason of needs_fabric or unshared, for a message; empty after finish()
     bool unshared = false;      // the space is shared, and some peer's data could not be mapped
   };
-  Reach reach() const { return {needs_fabric_, uses_cma_, why_ != nullptr ? *why_ : std::string(), unshared_}; }
+  Reach reach() const {
+    return {needs_fabric_, some_unmapped_, uses_cma_, why_ != nullptr ? *why_ : std::string(), unshared_};
+  }
 
   // Makes the memory accessible over the endpoint; for all ranks, if some rank needs the fabric. `some_cma`: some rank
   // uses cma. Errors: those of FabricRoute::register_memory().
   Result<EndpointUse> open_fabric(Endpoint& endpoint, bool some_cma);
   // Reverts open_fabric(). Precondition: finish() was not called.
   void close_fabric() { fabric_.reset(); }
-  // What the ranks have agreed on. The members that follow some_cma concern spaces that need the fabric.
+  // What the ranks have agreed on. The members that follow some_unmapped concern spaces that need the fabric.
   struct Agreed {
     bool some_cma = false;         // some rank uses cma
+    bool some_unmapped = false;    // some rank reaches an on-node peer by the fabric
     PeerAddresses addresses;       // of all ranks
     EndpointUse use;               // what all ranks can use
     bool single_elements = false;  // all ranks have set Request::single_elements
@@ -431,7 +436,7 @@ class Space {
   void find_routes(NodeGroup& node, std::span<const Offer> offers);
   bool find_route(NodeTarget& target, const NodeMember& member, const Offer& offer, std::byte*& memory,
                   std::string& why);
-  MessageHandler::ServedSpace served_space(bool always_locked) const;
+  MessageHandler::ServedSpace served_space(bool always_locked);
   void count(const NodeTarget& target, Counted what, std::size_t bytes) const {
     if (!counting_) [[likely]]
       return;
@@ -460,9 +465,6 @@ class Space {
   AccumulateLockWord& accumulate_lock(const NodeTarget& target) const {
     return target.accumulate_lock(offsetof(Header, accumulate_lock));
   }
-  IntegerWords* integer_words(const NodeTarget& target) const {
-    return reinterpret_cast<IntegerWords*>(target.control + control_bytes_ - sizeof(IntegerWords));
-  }
 
   Process& process_;
   bool counting_ = false;
@@ -487,7 +489,7 @@ class Space {
   AccumulateRules rules_;
   IntegerMethod integers_;  // the method of other types where memory is mapped
   int node_members_ = 1;                                             // of the group, on this node
-  bool needs_fabric_ = false, uses_cma_ = false, unshared_ = false;  // Reach
+  bool needs_fabric_ = false, some_unmapped_ = false, uses_cma_ = false, unshared_ = false;  // Reach
   std::unique_ptr<std::string> why_;                                 // Reach::why, until finish()
   NodeSegment segment_;
   NodeTargets node_;
