@@ -101,7 +101,9 @@ void Space::accumulate_at(const NodeTarget& target, std::byte* at, ReduceOp op, 
     count_slow(type, at);
   }
   // In parts, so that no other rank waits long for the lock.
-  const std::size_t most = elements * extent <= kLockedBytes ? elements : kLockedBytes / extent;
+  std::size_t most = elements;
+  if (elements * extent > kLockedBytes) [[unlikely]]
+    most = kLockedBytes / extent;
   for (std::size_t done = 0; done < elements;) {
     const std::size_t part = std::min(elements - done, most);
     const auto fragment = [&](auto* buffer) { return buffer != nullptr ? buffer + done * extent : nullptr; };
