@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "pmpi/runtime/runtime.hpp"
 #include "transport/base/log.hpp"
 
 namespace farside::pmpi {
@@ -56,7 +57,7 @@ Status status_of(int code, const char* call) {
   if (code == MPI_SUCCESS) return {};
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
-  if (PMPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
+  if (runtime().Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
   return Error{ErrorKind::kPeer, fmt::format("the runtime's {} failed: {}", call,
                                              length > 0 ? std::string(text.data(), static_cast<std::size_t>(length))
                                                         : fmt::format("code {}", code))};
@@ -65,7 +66,7 @@ Status status_of(int code, const char* call) {
 int raise_on(MPI_Comm communicator, const char* call, const Fault& fault) {
   log(LogLevel::kError, "{}: {}", call, fault.text);
   // If the handler cannot be called, the return code carries the same information.
-  (void)PMPI_Comm_call_errhandler(communicator, fault.error_class);
+  (void)runtime().Comm_call_errhandler(communicator, fault.error_class);
   return fault.error_class;
 }
 

@@ -119,12 +119,12 @@ Status check_library_for(const Linkage& linkage, const Runtime& runtime, const R
   if (Status status = check_library(runtime, options.library_folder); !status) return status;
   const MpiLibrary ours = mpi_behind(runtime.library);
   for (const MpiLibrary& theirs : linkage.mpi) {
-    if (theirs.runtime != runtime.name || theirs.name == ours.name) continue;
+    if (ours.name.empty() || theirs.runtime != runtime.name || theirs.name == ours.name) continue;
     return cannot(
         "{} is linked to {} ({}), and {} was built for {}: build farside with the mpicc that the program was built "
         "with (-DFARSIDE_MPICC_{}=...)",
-        linkage.examined, theirs.name, theirs.path.empty() ? "not found" : theirs.path, runtime.library,
-        ours.name.empty() ? "another" : ours.name, runtime.name);
+        linkage.examined, theirs.name, theirs.path.empty() ? "not found" : theirs.path, runtime.library, ours.name,
+        runtime.name);
   }
   return {};
 }

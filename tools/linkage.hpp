@@ -48,7 +48,8 @@ Result<Linkage> find_linkage(const std::string& word);
 // Returns the MPI libraries among `libraries`.
 std::vector<MpiLibrary> mpi_libraries(const std::vector<LoadedLibrary>& loaded);
 
-// Returns the MPI library to which `library`, one of farside's, is linked; its runtime is empty if there is none.
+// Returns the MPI library to which `library`, one of farside's, is linked. Its runtime is empty if there is none:
+// libfarside-mpich.so takes what the program has loaded.
 MpiLibrary mpi_behind(const std::string& library);
 
 // Whether the path is a file that this user may execute.

@@ -25,12 +25,13 @@ struct Known {
   std::string_view name;
   std::string_view title;
   std::string_view built_with;
-  std::string_view sign;  // a text in the output of `mpirun --version`
+  // Texts in the output of `mpirun --version`, any of which will do. (Intel MPI is a relative of MPICH.)
+  std::array<std::string_view, 2> signs;
 };
 
 constexpr auto kKnown = std::to_array<Known>({
-    {"openmpi", "Open MPI", FARSIDE_MPIRUN_OPENMPI, "Open MPI"},
-    {"mpich", "MPICH", FARSIDE_MPIRUN_MPICH, "HYDRA"},
+    {"openmpi", "Open MPI", FARSIDE_MPIRUN_OPENMPI, {"Open MPI", "OpenRTE"}},
+    {"mpich", "MPICH", FARSIDE_MPIRUN_MPICH, {"HYDRA", "Intel(R) MPI"}},
 });
 
 // Returns the output of `launcher --version`.
@@ -46,8 +47,10 @@ std::vector<std::string> version_lines(const std::string& launcher) {
 
 bool is_launcher_of(const std::string& launcher, const Known& known) {
   const auto lines = version_lines(launcher);
-  return std::ranges::any_of(lines,
-                             [&](const std::string& line) { return line.find(known.sign) != std::string::npos; });
+  return std::ranges::any_of(lines, [&](const std::string& line) {
+    return std::ranges::any_of(known.signs,
+                               [&](std::string_view sign) { return line.find(sign) != std::string::npos; });
+  });
 }
 
 std::string find_launcher(const Known& known, const fs::path& mpi_library) {

@@ -13,6 +13,7 @@
 
 #include "pmpi/datatypes/flatten.hpp"
 #include "pmpi/datatypes/predefined_types.hpp"
+#include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 
 namespace farside::pmpi {
@@ -50,7 +51,7 @@ class Datatypes {
   // because MPICH checks the type only if the count is not 0; no data is read.
   bool committed(MPI_Datatype handle) const {
     const char nothing = 0;
-    return PMPI_Send(&nothing, 1, handle, MPI_PROC_NULL, 0, RuntimeResources::instance().own_communicator()) ==
+    return runtime().Send(&nothing, 1, handle, MPI_PROC_NULL, 0, RuntimeResources::instance().own_communicator()) ==
            MPI_SUCCESS;
   }
 
@@ -66,7 +67,7 @@ class Datatypes {
   const Datatype* attribute(MPI_Datatype handle) {
     void* value = nullptr;
     int found = 0;
-    PMPI_Type_get_attr(handle, key(), &value, &found);
+    runtime().Type_get_attr(handle, key(), &value, &found);
     return found ? static_cast<const Datatype*>(value) : nullptr;
   }
 
@@ -80,7 +81,7 @@ class Datatypes {
     Result<Datatype> made = flatten(handle);
     if (!made.ok()) return nullptr;
     auto datatype = std::make_unique<Datatype>(std::move(made.value()));
-    if (PMPI_Type_set_attr(handle, key(), datatype.get()) != MPI_SUCCESS) return nullptr;
+    if (runtime().Type_set_attr(handle, key(), datatype.get()) != MPI_SUCCESS) return nullptr;
     return datatype.release();
   }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "pmpi/runtime/runtime.hpp"
 #include "transport/base/checked.hpp"
 
 namespace farside::pmpi {
@@ -40,15 +41,17 @@ struct Envelope {
 Envelope envelope_of(MPI_Datatype handle) {
   Envelope envelope;
 #if MPI_VERSION >= 4
-  PMPI_Type_get_envelope_c(handle, &envelope.integers, &envelope.addresses, &envelope.counts, &envelope.types,
-                           &envelope.combiner);
-#else
+  if (runtime().large_datatypes) {
+    runtime().Type_get_envelope_c(handle, &envelope.integers, &envelope.addresses, &envelope.counts, &envelope.types,
+                                  &envelope.combiner);
+    return envelope;
+  }
+#endif
   int integers = 0, addresses = 0, types = 0;
-  PMPI_Type_get_envelope(handle, &integers, &addresses, &types, &envelope.combiner);
+  runtime().Type_get_envelope(handle, &integers, &addresses, &types, &envelope.combiner);
   envelope.integers = integers;
   envelope.addresses = addresses;
   envelope.types = types;
-#endif
   return envelope;
 }
 
@@ -67,13 +70,7 @@ class Contents {
     std::vector<MPI_Aint> addresses(static_cast<std::size_t>(envelope.addresses) + 1);
     std::vector<MPI_Count> counts(static_cast<std::size_t>(envelope.counts) + 1);
     types_.resize(static_cast<std::size_t>(envelope.types) + 1, MPI_DATATYPE_NULL);
-#if MPI_VERSION >= 4
-    PMPI_Type_get_contents_c(handle, envelope.integers, envelope.addresses, envelope.counts, envelope.types,
-                             integers.data(), addresses.data(), counts.data(), types_.data());
-#else
-    PMPI_Type_get_contents(handle, static_cast<int>(envelope.integers), static_cast<int>(envelope.addresses),
-                           static_cast<int>(envelope.types), integers.data(), addresses.data(), types_.data());
-#endif
+    take(handle, envelope, integers, addresses, counts);
     values_.assign(integers.begin(), integers.end() - 1);
     values_.insert(values_.end(), addresses.begin(), addresses.end() - 1);
     values_.insert(values_.end(), counts.begin(), counts.end() - 1);
@@ -84,7 +81,7 @@ class Contents {
   ~Contents() {
     for (MPI_Datatype& type : types_) {
       const int combiner = envelope_of(type).combiner;
-      if (combiner != MPI_COMBINER_NAMED && !is_f90(combiner)) PMPI_Type_free(&type);
+      if (combiner != MPI_COMBINER_NAMED && !is_f90(combiner)) runtime().Type_free(&type);
     }
   }
 
@@ -95,6 +92,19 @@ class Contents {
   std::size_t count(std::size_t index) const { return static_cast<std::size_t>(values_[index]); }
 
  private:
+  void take(MPI_Datatype handle, const Envelope& envelope, std::vector<int>& integers, std::vector<MPI_Aint>& addresses,
+            [[maybe_unused]] std::vector<MPI_Count>& counts) {
+#if MPI_VERSION >= 4
+    if (runtime().large_datatypes) {
+      runtime().Type_get_contents_c(handle, envelope.integers, envelope.addresses, envelope.counts, envelope.types,
+                                    integers.data(), addresses.data(), counts.data(), types_.data());
+      return;
+    }
+#endif
+    runtime().Type_get_contents(handle, static_cast<int>(envelope.integers), static_cast<int>(envelope.addresses),
+                                static_cast<int>(envelope.types), integers.data(), addresses.data(), types_.data());
+  }
+
   int combiner_;
   bool large_;
   std::vector<MPI_Count> values_;
@@ -237,14 +247,14 @@ LayoutPtr compose(const Contents& contents, const std::vector<LayoutPtr>& childr
 Error unsupported(MPI_Datatype handle, const std::string& why) {
   std::array<char, MPI_MAX_OBJECT_NAME> name{};
   int length = 0;
-  PMPI_Type_get_name(handle, name.data(), &length);
+  runtime().Type_get_name(handle, name.data(), &length);
   const std::string which = length > 0 ? std::string(name.data(), static_cast<std::size_t>(length)) : "unnamed";
   return {ErrorKind::kUnsupported, "cannot translate the datatype (" + which + "): " + why};
 }
 
 Datatype with_bounds(MPI_Datatype handle, const LayoutPtr& layout) {
   MPI_Count lower_bound = 0, extent = 0;
-  PMPI_Type_get_extent_x(handle, &lower_bound, &extent);
+  runtime().Type_get_extent_x(handle, &lower_bound, &extent);
   Datatype datatype;
   datatype.layout = Layout::resized(layout, static_cast<std::ptrdiff_t>(lower_bound),
                                     static_cast<std::ptrdiff_t>(extent));
@@ -259,7 +269,7 @@ Datatype with_bounds(MPI_Datatype handle, const LayoutPtr& layout) {
 Result<Datatype> flatten_f90(MPI_Datatype handle, const Envelope& envelope) {
   const Contents contents(handle, envelope);
   MPI_Count size = 0;
-  PMPI_Type_size_x(handle, &size);
+  runtime().Type_size_x(handle, &size);
   using enum BasicType;
   std::vector<BasicType> candidates = {kInt8, kInt16, kInt32, kInt64};
   if (envelope.combiner != MPI_COMBINER_F90_INTEGER) {
@@ -285,7 +295,7 @@ Result<Datatype> flatten(MPI_Datatype handle) {
   if (is_f90(envelope.combiner)) return flatten_f90(handle, envelope);
   if (envelope.combiner == MPI_COMBINER_NAMED) {
     MPI_Count size = 0;
-    PMPI_Type_size_x(handle, &size);
+    runtime().Type_size_x(handle, &size);
     // MPI_LB and MPI_UB of MPI-1 are only bounds, which the extent of the enclosing type contains.
     if (size == 0) return with_bounds(handle, Layout::placed({}));
     return unsupported(handle, "no counterpart for this predefined type of " + std::to_string(size) + " bytes");

@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "pmpi/runtime/runtime.hpp"
+
 namespace farside::pmpi {
 namespace {
 
@@ -167,8 +169,8 @@ std::vector<BasicType> candidates(Kind kind) {
 
 std::optional<Datatype> translate(const Entry& entry) {
   MPI_Count size = 0, lower_bound = 0, extent = 0;
-  PMPI_Type_size_x(entry.handle, &size);
-  PMPI_Type_get_extent_x(entry.handle, &lower_bound, &extent);
+  runtime().Type_size_x(entry.handle, &size);
+  runtime().Type_get_extent_x(entry.handle, &lower_bound, &extent);
   const std::size_t copies = entry.kind == Kind::kComplexes ? 2 : 1;
   for (const BasicType type : candidates(entry.kind)) {
     const BasicTypeTraits& known = traits(type);

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points of Fortran. Fortran's calls reach those of C, except MPI_Win_get_attr: it returns an integer where C
 // returns a pointer, so both runtimes read the handle without the C call.
-#include <dlfcn.h>
-
+#include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/window.hpp"
 #include "pmpi/window/window_table.hpp"
-#include "transport/base/log.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -26,12 +24,7 @@ bool find_attribute(MPI_Win win, int keyval, MPI_Aint& value) {
 
 template <class Function>
 Function* behind(const char* name) {
-  auto* function = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-  if (function == nullptr) {
-    log(LogLevel::kError, "no {} behind farside: preload the library, or link it before the MPI libraries", name);
-    std::abort();
-  }
-  return function;
+  return reinterpret_cast<Function*>(find_behind(name));
 }
 
 }  // namespace
@@ -59,7 +52,7 @@ using GetAttribute = void(MPI_Fint* object, MPI_Fint* keyval, MPI_Aint* value, M
 
 // Returns .TRUE. as the compiler of the runtime writes it. The flag of an attribute that always exists has this value.
 static MPI_Fint fortran_true() {
-  MPI_Fint world = PMPI_Comm_c2f(MPI_COMM_WORLD);
+  MPI_Fint world = runtime().Comm_c2f(MPI_COMM_WORLD);
   MPI_Fint keyval = MPI_TAG_UB;
   MPI_Aint value = 0;
   MPI_Fint flag = 0;
@@ -71,7 +64,7 @@ static MPI_Fint fortran_true() {
 extern "C" [[gnu::visibility("default")]] void ompi_win_get_attr_f(MPI_Fint* win, MPI_Fint* keyval, MPI_Aint* value,
                                                                    MPI_Fint* flag, MPI_Fint* error) {
   // Delete callbacks may query a window that is being freed. The runtime's handle has no predefined attributes then.
-  if (find_attribute(PMPI_Win_f2c(*win), *keyval, *value)) {
+  if (find_attribute(runtime().Win_f2c(*win), *keyval, *value)) {
     static const MPI_Fint yes = fortran_true();
     *flag = yes;
     *error = MPI_SUCCESS;

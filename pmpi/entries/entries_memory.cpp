@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "pmpi/entries/entry.hpp"
+#include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/hints.hpp"
 #include "transport/process.hpp"
 
@@ -17,21 +18,21 @@ namespace {
 class OtherHints {
  public:
   explicit OtherHints(MPI_Info info) {
-    if (info == MPI_INFO_NULL || PMPI_Info_dup(info, &info_) != MPI_SUCCESS) return;
+    if (info == MPI_INFO_NULL || runtime().Info_dup(info, &info_) != MPI_SUCCESS) return;
     int length = 0;
     int found = 0;
-    (void)PMPI_Info_get_valuelen(info_, kMinimumAlignment, &length, &found);
-    if (found != 0) (void)PMPI_Info_delete(info_, kMinimumAlignment);
+    (void)runtime().Info_get_valuelen(info_, kMinimumAlignment, &length, &found);
+    if (found != 0) (void)runtime().Info_delete(info_, kMinimumAlignment);
   }
   OtherHints(const OtherHints&) = delete;
   OtherHints& operator=(const OtherHints&) = delete;
   ~OtherHints() {
-    if (info_ != MPI_INFO_NULL) (void)PMPI_Info_free(&info_);
+    if (info_ != MPI_INFO_NULL) (void)runtime().Info_free(&info_);
   }
   MPI_Info get() const { return info_; }
   bool any() const {
     int keys = 0;
-    return info_ != MPI_INFO_NULL && PMPI_Info_get_nkeys(info_, &keys) == MPI_SUCCESS && keys > 0;
+    return info_ != MPI_INFO_NULL && runtime().Info_get_nkeys(info_, &keys) == MPI_SUCCESS && keys > 0;
   }
 
  private:

@@ -9,6 +9,7 @@
 #include <string>
 #include <unistd.h>
 
+#include "pmpi/runtime/runtime.hpp"
 #include "transport/base/clock_offset.hpp"
 #include "transport/base/log.hpp"
 
@@ -24,17 +25,17 @@ std::vector<TraceRecord>& found() {
 
 std::optional<ClockOffset> ask_clock(MPI_Comm communicator, int peer) {
   return compare_clock([&](std::uint64_t mine, std::uint64_t& theirs) {
-    return PMPI_Sendrecv(&mine, 1, MPI_UINT64_T, peer, 0, &theirs, 1, MPI_UINT64_T, peer, 0, communicator,
-                         MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    return runtime().Sendrecv(&mine, 1, MPI_UINT64_T, peer, 0, &theirs, 1, MPI_UINT64_T, peer, 0, communicator,
+                              MPI_STATUS_IGNORE) == MPI_SUCCESS;
   });
 }
 
 bool answer_clock_of(MPI_Comm communicator, int peer) {
   const auto receive = [&](std::uint64_t& theirs) {
-    return PMPI_Recv(&theirs, 1, MPI_UINT64_T, peer, 0, communicator, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    return runtime().Recv(&theirs, 1, MPI_UINT64_T, peer, 0, communicator, MPI_STATUS_IGNORE) == MPI_SUCCESS;
   };
   const auto send = [&](std::uint64_t mine) {
-    return PMPI_Send(&mine, 1, MPI_UINT64_T, peer, 0, communicator) == MPI_SUCCESS;
+    return runtime().Send(&mine, 1, MPI_UINT64_T, peer, 0, communicator) == MPI_SUCCESS;
   };
   return answer_clock(receive, send);
 }
@@ -63,10 +64,10 @@ namespace {
 // Returns false if the runtime fails; some clocks are then unknown.
 bool compare_on(MPI_Comm own) {
   int rank = 0, ranks = 1;
-  if (PMPI_Comm_rank(own, &rank) != MPI_SUCCESS || PMPI_Comm_size(own, &ranks) != MPI_SUCCESS) return false;
+  if (runtime().Comm_rank(own, &rank) != MPI_SUCCESS || runtime().Comm_size(own, &ranks) != MPI_SUCCESS) return false;
   const std::uint64_t mine = clock_id();
   std::vector<std::uint64_t> clocks(static_cast<std::size_t>(ranks));
-  if (PMPI_Allgather(&mine, 1, MPI_UINT64_T, clocks.data(), 1, MPI_UINT64_T, own) != MPI_SUCCESS) return false;
+  if (runtime().Allgather(&mine, 1, MPI_UINT64_T, clocks.data(), 1, MPI_UINT64_T, own) != MPI_SUCCESS) return false;
   std::vector<std::uint64_t> done{clocks[0]};
   for (int peer = 1; peer < ranks; ++peer) {
     const std::uint64_t clock = clocks[static_cast<std::size_t>(peer)];
@@ -92,14 +93,14 @@ bool compare_on(MPI_Comm own) {
 // A trace is useful without the offsets, so a failure is a warning and no error of the window.
 void compare_clocks(MPI_Comm communicator) {
   MPI_Comm own = MPI_COMM_NULL;
-  const bool made = PMPI_Comm_dup(communicator, &own) == MPI_SUCCESS;
+  const bool made = runtime().Comm_dup(communicator, &own) == MPI_SUCCESS;
   if (!made || !compare_on(own)) {
     log(LogLevel::kWarn,
         "the runtime failed while clocks were compared: in the trace the times of some nodes may not agree");
   }
   if (!made) return;
   // A failure only loses memory.
-  (void)PMPI_Comm_free(&own);
+  (void)runtime().Comm_free(&own);
   const std::scoped_lock held(mutex);
   compared = true;
 }

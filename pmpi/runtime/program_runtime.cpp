@@ -10,16 +10,11 @@
 #include <mpi.h>
 
 #include "pmpi/runtime/library_names.hpp"
+#include "pmpi/runtime/runtime.hpp"
 #include "transport/base/log.hpp"
 
 namespace farside::pmpi {
 namespace {
-
-#if defined(OPEN_MPI)
-constexpr std::string_view kOwn = "openmpi";
-#else
-constexpr std::string_view kOwn = "mpich";
-#endif
 
 constexpr const char* title_of(std::string_view runtime) { return runtime == "mpich" ? "MPICH" : "Open MPI"; }
 
@@ -79,13 +74,13 @@ void refuse_other_runtime() {
   FileScan scan;
   dl_iterate_phdr(scan_file, &scan);
   if (scan.in_program) return;
-  const OtherRuntime other = find_other_runtime(scan.files, kOwn);
+  const OtherRuntime other = find_other_runtime(scan.files, kOwnRuntime);
   if (other.path.empty()) return;
   const std::string_view runtime = runtime_of(other.library);
   log(LogLevel::kError,
       "this library of farside is for {}, but {} is linked to {} ({}); preload libfarside-{}.so in its place, or start "
       "the program by `farside run`",
-      title_of(kOwn), other.path, title_of(runtime), other.library, runtime);
+      title_of(kOwnRuntime), other.path, title_of(runtime), other.library, runtime);
   _exit(kExitWrongRuntime);
 }
 

@@ -1,26 +1,71 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/runtime/runtime.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <link.h>
 #include <sstream>
 #include <string_view>
 
+#include "pmpi/runtime/library_names.hpp"
 #include "transport/base/log.hpp"
 
 namespace farside::pmpi {
 namespace {
 
-template <class Function>
-void resolve(Function& function, const char* name) {
-  function = reinterpret_cast<Function>(find_behind(name));
+// The MPI library of this process, for dlsym(3); null if none is loaded. Python loads it for its own use only: then it
+// is in no search order.
+void* loaded_library() {
+  std::string path;
+  const auto look = [](dl_phdr_info* info, std::size_t, void* data) {
+    const std::string_view file(info->dlpi_name);
+    if (runtime_of(file.substr(file.rfind('/') + 1)) != kOwnRuntime) return 0;
+    *static_cast<std::string*>(data) = file;
+    return 1;
+  };
+  return dl_iterate_phdr(look, &path) != 0 ? dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD) : nullptr;
+}
+
+void* find(const char* name) {
+  if (void* const found = dlsym(RTLD_NEXT, name)) return found;
+  static void* const library = loaded_library();
+  return library != nullptr ? dlsym(library, name) : nullptr;
+}
+
+// A text that can be an argument of a template.
+template <std::size_t kSize>
+struct Name {
+  // NOLINTNEXTLINE(google-explicit-constructor,cppcoreguidelines-avoid-c-arrays)
+  constexpr Name(const char (&from)[kSize]) { std::ranges::copy(from, text.begin()); }
+  std::array<char, kSize> text{};
+};
+
+template <Name kName, class Result, class... Args>
+Result missing(Args... /*args*/) {
+  log(LogLevel::kError, "{} has no {}, which this program calls", runtime_name(), kName.text.data());
+  std::abort();
+}
+
+// Returns false if the runtime has no such function.
+template <Name kName, class Result, class... Args>
+bool resolve(Result (*&function)(Args...)) {
+  void* const found = find(kName.text.data());
+  function = found != nullptr ? reinterpret_cast<Result (*)(Args...)>(found) : missing<kName, Result, Args...>;
+  return found != nullptr;
 }
 
 Runtime load() {
+  find_behind("PMPI_Initialized");
   Runtime loaded{};
-#define FARSIDE_CALL(name) resolve(loaded.name, "PMPI_" #name);
+#define FARSIDE_CALL(name) resolve<"PMPI_" #name>(loaded.name);
 #include "pmpi/runtime/calls.def"
+#define FARSIDE_CALL(name) resolve<"PMPI_" #name>(loaded.name);
+#include "pmpi/runtime/used_calls.def"
+#if MPI_VERSION >= 4
+  loaded.large_datatypes = find("PMPI_Type_get_envelope_c") != nullptr && find("PMPI_Type_get_contents_c") != nullptr;
+#endif
   return loaded;
 }
 
@@ -30,7 +75,7 @@ Runtime load() {
 std::string runtime_name() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> text{};
   int length = 0;
-  if (PMPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "an unknown MPI";
+  if (runtime().Get_library_version(text.data(), &length) != MPI_SUCCESS) return "an unknown MPI";
   std::istringstream words(std::string(text.data(), std::string_view(text.data()).find_first_of(",\n")));
   std::string name;
   for (std::string word; words >> word;) {
@@ -42,8 +87,7 @@ std::string runtime_name() {
 }
 
 void* find_behind(const char* name) {
-  void* const found = dlsym(RTLD_NEXT, name);
-  if (found != nullptr) return found;
+  if (void* const found = find(name)) return found;
   log(LogLevel::kError, "no {} behind farside: preload the library, or link it before the MPI library", name);
   std::abort();
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The MPI runtime behind farside: its own version of every call that farside interposes. farside calls all other
-// functions as PMPI_X directly. Thread safety: any thread.
+// The MPI runtime behind farside: its own version (PMPI_X) of every call that farside interposes or uses. farside calls
+// the runtime by this table only and is not linked to the runtime's functions: so one library serves all runtimes with
+// one binary interface, whatever their file is called and whichever calls they lack. Thread safety: any thread.
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include <mpi.h>
 
@@ -11,20 +13,31 @@
 
 namespace farside::pmpi {
 
+// The runtime for which this library is built, as in library_names.hpp.
+#if defined(OPEN_MPI)
+inline constexpr std::string_view kOwnRuntime = "openmpi";
+#else
+inline constexpr std::string_view kOwnRuntime = "mpich";
+#endif
+
 struct Runtime {
 #define FARSIDE_CALL(name) decltype(&MPI_##name) name;
 #include "pmpi/runtime/calls.def"
+#define FARSIDE_CALL(name) decltype(&MPI_##name) name;
+#include "pmpi/runtime/used_calls.def"
+  // Whether the runtime has MPI_Type_get_envelope_c and MPI_Type_get_contents_c (MPI 4.0).
+  bool large_datatypes;
 };
 
 // Returns name and version of the runtime, such as "Open MPI 4.1.4" or "MPICH 4.0.2".
 std::string runtime_name();
 
-// Returns the function of this name that is next behind farside in the search order. Aborts the process with a message
-// if there is none.
+// Returns the function of this name that is next behind farside in the search order or, if there is none, in the MPI
+// library that the process has loaded by dlopen(3), as Python does. Aborts the process with a message if there is none.
 void* find_behind(const char* name);
 
-// Resolves the functions at the first use, by dlsym(RTLD_NEXT, "PMPI_X"). Aborts the process with a message if no
-// runtime is behind farside in the search order.
+// Resolves the functions at the first use. Aborts the process with a message if there is no runtime behind farside. A
+// call that the runtime lacks, which no program that is linked to it can make, aborts the process when it is made.
 const Runtime& runtime();
 
 }  // namespace farside::pmpi

@@ -76,7 +76,7 @@ Status RuntimeProgress::connect() {
   const auto query = [](void*, MPI_Status*) { return static_cast<int>(MPI_SUCCESS); };
   const auto release = [](void*) { return static_cast<int>(MPI_SUCCESS); };
   const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
-  if (PMPI_Grequest_start(query, release, cancel, nullptr, &never_complete_) != MPI_SUCCESS) {
+  if (runtime().Grequest_start(query, release, cancel, nullptr, &never_complete_) != MPI_SUCCESS) {
     return Error{ErrorKind::kOther, "the runtime made no request to progress by"};
   }
   progressed_by = never_complete_;
@@ -90,7 +90,7 @@ void RuntimeProgress::disconnect() {
   leave_engine();
   Process::instance().set_runtime_progress(nullptr);
   // MPI_Wait would not return for a request that is not complete.
-  if (PMPI_Grequest_complete(never_complete_) != MPI_SUCCESS) return;
+  if (runtime().Grequest_complete(never_complete_) != MPI_SUCCESS) return;
   // MPI_Wait on a complete request does not enter the progress engine; MPI_Request_free does. If the engine answers an
   // on-node peer that is in MPI_Finalize already, MPICH's MPI_Finalize over UCX's tcp never ends at this rank.
   (void)runtime().Wait(&never_complete_, MPI_STATUS_IGNORE);

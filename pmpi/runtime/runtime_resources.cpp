@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "pmpi/runtime/runtime.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
@@ -14,23 +15,24 @@ namespace {
 // Returns the group of a process set, mpi://SELF or mpi://WORLD; MPI_GROUP_NULL on failure.
 MPI_Group group_from(MPI_Session session, const char* set) {
   MPI_Group group = MPI_GROUP_NULL;
-  const bool got = session != MPI_SESSION_NULL && PMPI_Group_from_session_pset(session, set, &group) == MPI_SUCCESS;
+  const bool got =
+      session != MPI_SESSION_NULL && runtime().Group_from_session_pset(session, set, &group) == MPI_SUCCESS;
   return got ? group : MPI_GROUP_NULL;
 }
 
 // The info of a session contains the provided thread level (MPI 4.0 section 11.3.1).
 bool provides_threads(MPI_Session session) {
   MPI_Info info = MPI_INFO_NULL;
-  if (PMPI_Session_get_info(session, &info) != MPI_SUCCESS) return false;
+  if (runtime().Session_get_info(session, &info) != MPI_SUCCESS) return false;
   bool threads = false;
   // The second key is Open MPI's.
   for (const char* key : {"thread_level", "mpi_thread_support_level"}) {
     std::array<char, 64> level{};
     int found = 0;
-    PMPI_Info_get(info, key, static_cast<int>(level.size()) - 1, level.data(), &found);
+    runtime().Info_get(info, key, static_cast<int>(level.size()) - 1, level.data(), &found);
     threads = threads || (found != 0 && std::string_view(level.data()) == "MPI_THREAD_MULTIPLE");
   }
-  PMPI_Info_free(&info);
+  runtime().Info_free(&info);
   return threads;
 }
 
@@ -44,28 +46,30 @@ RuntimeResources& RuntimeResources::instance() {
 
 bool RuntimeResources::in_world() const {
   int begun = 0;
-  return PMPI_Initialized(&begun) == MPI_SUCCESS && begun != 0 && !world_over_.load(std::memory_order_relaxed);
+  return runtime().Initialized(&begun) == MPI_SUCCESS && begun != 0 && !world_over_.load(std::memory_order_relaxed);
 }
 
 int RuntimeResources::make_communicator() {
 #if FARSIDE_HAS_SESSIONS
   source_ = in_world() ? MPI_SESSION_NULL : some_session();
   if (MPI_Group self = group_from(source_, "mpi://SELF"); self != MPI_GROUP_NULL) {
-    const int code = PMPI_Comm_create_from_group(self, "farside", MPI_INFO_NULL, MPI_ERRORS_RETURN, &communicator_);
-    (void)PMPI_Group_free(&self);  // a failure only loses memory
+    const int code =
+        runtime().Comm_create_from_group(self, "farside", MPI_INFO_NULL, MPI_ERRORS_RETURN, &communicator_);
+    (void)runtime().Group_free(&self);  // a failure only loses memory
     return code;
   }
 #endif
-  return PMPI_Comm_dup(MPI_COMM_SELF, &communicator_);
+  return runtime().Comm_dup(MPI_COMM_SELF, &communicator_);
 }
 
 std::optional<Error> RuntimeResources::take() {
   Log::set_rank(process_rank());
   if (in_world()) {
     MPI_Comm parent = MPI_COMM_NULL;
-    spawned_ = PMPI_Comm_get_parent(&parent) == MPI_SUCCESS && parent != MPI_COMM_NULL;
+    spawned_ = runtime().Comm_get_parent(&parent) == MPI_SUCCESS && parent != MPI_COMM_NULL;
   }
-  if (make_communicator() != MPI_SUCCESS || PMPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
+  if (make_communicator() != MPI_SUCCESS ||
+      runtime().Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
     return Error{ErrorKind::kOther, "the runtime made no communicator for farside"};
   }
   if (Status connected = progress_.connect(); !connected) return connected.error();
@@ -76,19 +80,19 @@ void RuntimeResources::release(bool others) {
   if (communicator_ != MPI_COMM_NULL) {
     progress_.disconnect();
     // A communicator that cannot be freed ends with the runtime.
-    if (PMPI_Comm_free(&communicator_) != MPI_SUCCESS) communicator_ = MPI_COMM_NULL;
+    if (runtime().Comm_free(&communicator_) != MPI_SUCCESS) communicator_ = MPI_COMM_NULL;
   }
   // A failure only loses memory.
-  for (KnownDirectory& known : directories_) (void)PMPI_Group_free(&known.group);
-  for (FailedTrial& failed : failed_trials_) (void)PMPI_Group_free(&failed.group);
+  for (KnownDirectory& known : directories_) (void)runtime().Group_free(&known.group);
+  for (FailedTrial& failed : failed_trials_) (void)runtime().Group_free(&failed.group);
   directories_.clear();
   failed_trials_.clear();
   if (!others) {
     // The runtime deletes the remaining attributes with their objects (MPI 4.0 section 7.7.2).
     if (int key = datatype_key_.exchange(MPI_KEYVAL_INVALID); key != MPI_KEYVAL_INVALID)
-      (void)PMPI_Type_free_keyval(&key);
+      (void)runtime().Type_free_keyval(&key);
     if (int key = communicator_key_.exchange(MPI_KEYVAL_INVALID); key != MPI_KEYVAL_INVALID) {
-      (void)PMPI_Comm_free_keyval(&key);
+      (void)runtime().Comm_free_keyval(&key);
     }
   }
   started_ = others;
@@ -127,7 +131,7 @@ void RuntimeResources::add_failed_trial(const FailedTrial& failed) {
 
 MPI_Group RuntimeResources::all_processes() const {
   MPI_Group all = MPI_GROUP_NULL;
-  if (in_world()) return PMPI_Comm_group(MPI_COMM_WORLD, &all) == MPI_SUCCESS ? all : MPI_GROUP_NULL;
+  if (in_world()) return runtime().Comm_group(MPI_COMM_WORLD, &all) == MPI_SUCCESS ? all : MPI_GROUP_NULL;
 #if FARSIDE_HAS_SESSIONS
   all = group_from(some_session(), "mpi://WORLD");
 #endif
@@ -136,11 +140,11 @@ MPI_Group RuntimeResources::all_processes() const {
 
 int RuntimeResources::process_rank() const {
   int rank = -1;
-  if (in_world()) return PMPI_Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS ? rank : -1;
+  if (in_world()) return runtime().Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS ? rank : -1;
   MPI_Group all = all_processes();
   if (all == MPI_GROUP_NULL) return rank;
-  if (PMPI_Group_rank(all, &rank) != MPI_SUCCESS) rank = -1;
-  (void)PMPI_Group_free(&all);  // a failure only loses memory
+  if (runtime().Group_rank(all, &rank) != MPI_SUCCESS) rank = -1;
+  (void)runtime().Group_free(&all);  // a failure only loses memory
   return rank;
 }
 
@@ -150,15 +154,15 @@ bool RuntimeResources::is_threaded() const {
 #endif
   int level = MPI_THREAD_SINGLE;
   // With an unknown level, several threads are the safe assumption.
-  return PMPI_Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
+  return runtime().Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
 }
 
 int RuntimeResources::process_count() const {
   MPI_Group all = all_processes();
   if (all == MPI_GROUP_NULL) return 0;
   int count = 0;
-  if (PMPI_Group_size(all, &count) != MPI_SUCCESS) count = 0;
-  (void)PMPI_Group_free(&all);  // a failure only loses memory
+  if (runtime().Group_size(all, &count) != MPI_SUCCESS) count = 0;
+  (void)runtime().Group_free(&all);  // a failure only loses memory
   return count;
 }
 
@@ -166,21 +170,21 @@ int RuntimeResources::process_rank_of(MPI_Group group, int rank) const {
   MPI_Group all = all_processes();
   if (all == MPI_GROUP_NULL) return -1;
   int translated = MPI_UNDEFINED;
-  if (PMPI_Group_translate_ranks(group, 1, &rank, all, &translated) != MPI_SUCCESS) translated = MPI_UNDEFINED;
-  (void)PMPI_Group_free(&all);  // a failure only loses memory
+  if (runtime().Group_translate_ranks(group, 1, &rank, all, &translated) != MPI_SUCCESS) translated = MPI_UNDEFINED;
+  (void)runtime().Group_free(&all);  // a failure only loses memory
   return translated == MPI_UNDEFINED ? -1 : translated;
 }
 
 bool RuntimeResources::has_all_processes(MPI_Comm communicator) const {
   MPI_Group all = all_processes(), group = MPI_GROUP_NULL;
   int result = MPI_UNEQUAL;
-  if (all != MPI_GROUP_NULL && PMPI_Comm_group(communicator, &group) == MPI_SUCCESS &&
-      PMPI_Group_compare(all, group, &result) != MPI_SUCCESS) {
+  if (all != MPI_GROUP_NULL && runtime().Comm_group(communicator, &group) == MPI_SUCCESS &&
+      runtime().Group_compare(all, group, &result) != MPI_SUCCESS) {
     result = MPI_UNEQUAL;
   }
   // A failure only loses memory.
-  if (group != MPI_GROUP_NULL) (void)PMPI_Group_free(&group);
-  if (all != MPI_GROUP_NULL) (void)PMPI_Group_free(&all);
+  if (group != MPI_GROUP_NULL) (void)runtime().Group_free(&group);
+  if (all != MPI_GROUP_NULL) (void)runtime().Group_free(&all);
   return result != MPI_UNEQUAL;
 }
 
@@ -194,13 +198,14 @@ int RuntimeResources::key(std::atomic<int>& kept, Make&& make) {
 }
 
 int RuntimeResources::datatype_key(MPI_Type_delete_attr_function* delete_attribute, void* extra) {
-  return key(datatype_key_,
-             [&](int* made) { return PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, delete_attribute, made, extra); });
+  return key(datatype_key_, [&](int* made) {
+    return runtime().Type_create_keyval(MPI_TYPE_NULL_COPY_FN, delete_attribute, made, extra);
+  });
 }
 
 int RuntimeResources::communicator_key(MPI_Comm_delete_attr_function* delete_attribute) {
   return key(communicator_key_, [&](int* made) {
-    return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_attribute, made, nullptr);
+    return runtime().Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_attribute, made, nullptr);
   });
 }
 

@@ -42,8 +42,8 @@ Status finish(int begun_well, MPI_Request& request, const char* call, const char
 
 Status combine_over(MPI_Comm communicator, std::span<std::uint64_t> words, const char* warning) {
   MPI_Request request = MPI_REQUEST_NULL;
-  const int code = PMPI_Iallreduce(MPI_IN_PLACE, words.data(), static_cast<int>(words.size()), MPI_UINT64_T, MPI_BOR,
-                                   communicator, &request);
+  const int code = runtime().Iallreduce(MPI_IN_PLACE, words.data(), static_cast<int>(words.size()), MPI_UINT64_T,
+                                        MPI_BOR, communicator, &request);
   return finish(code, request, "MPI_Iallreduce", warning);
 }
 
@@ -51,14 +51,14 @@ Status combine_over(MPI_Comm communicator, std::span<std::uint64_t> words, const
 struct TemporaryGroup {
   MPI_Group handle = MPI_GROUP_NULL;
   ~TemporaryGroup() {
-    if (handle != MPI_GROUP_NULL) (void)PMPI_Group_free(&handle);
+    if (handle != MPI_GROUP_NULL) (void)runtime().Group_free(&handle);
   }
 };
 
 // Returns the ranks that two ranks of a group have in another one; none unless it has both.
 std::optional<std::array<int, 2>> ranks_in(MPI_Group other, MPI_Group group, const std::array<int, 2>& ranks) {
   std::array<int, 2> there{};
-  if (PMPI_Group_translate_ranks(group, 2, ranks.data(), other, there.data()) != MPI_SUCCESS) return {};
+  if (runtime().Group_translate_ranks(group, 2, ranks.data(), other, there.data()) != MPI_SUCCESS) return {};
   if (std::ranges::find(there, MPI_UNDEFINED) != there.end()) return {};
   return there;
 }
@@ -67,8 +67,8 @@ std::optional<std::array<int, 2>> ranks_in(MPI_Group other, MPI_Group group, con
 
 Result<std::unique_ptr<CommunicatorGroup>> CommunicatorGroup::of(MPI_Comm communicator) {
   int rank = 0, ranks = 0;
-  Status known = status_of(PMPI_Comm_rank(communicator, &rank), "MPI_Comm_rank");
-  if (known) known = status_of(PMPI_Comm_size(communicator, &ranks), "MPI_Comm_size");
+  Status known = status_of(runtime().Comm_rank(communicator, &rank), "MPI_Comm_rank");
+  if (known) known = status_of(runtime().Comm_size(communicator, &ranks), "MPI_Comm_size");
   if (!known) return known.error();
   return std::unique_ptr<CommunicatorGroup>(new CommunicatorGroup(communicator, rank, ranks));
 }
@@ -79,19 +79,20 @@ Status CommunicatorGroup::combine(std::span<std::uint64_t> words, const char* wa
 
 Status CommunicatorGroup::take_lowest(int& number) {
   MPI_Request request = MPI_REQUEST_NULL;
-  const int code = PMPI_Iallreduce(MPI_IN_PLACE, &number, 1, MPI_INT, MPI_MIN, communicator_, &request);
+  const int code = runtime().Iallreduce(MPI_IN_PLACE, &number, 1, MPI_INT, MPI_MIN, communicator_, &request);
   return finish(code, request, "MPI_Iallreduce");
 }
 
 Status CommunicatorGroup::take_highest(int& number, const char* warning) {
   MPI_Request request = MPI_REQUEST_NULL;
-  const int code = PMPI_Iallreduce(MPI_IN_PLACE, &number, 1, MPI_INT, MPI_MAX, communicator_, &request);
+  const int code = runtime().Iallreduce(MPI_IN_PLACE, &number, 1, MPI_INT, MPI_MAX, communicator_, &request);
   return finish(code, request, "MPI_Iallreduce", warning);
 }
 
 Status CommunicatorGroup::broadcast(std::span<std::byte> bytes, int root) {
   MPI_Request request = MPI_REQUEST_NULL;
-  const int code = PMPI_Ibcast(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, root, communicator_, &request);
+  const int code =
+      runtime().Ibcast(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, root, communicator_, &request);
   return finish(code, request, "MPI_Ibcast");
 }
 
@@ -101,8 +102,8 @@ Status CommunicatorGroup::gather(std::span<const std::byte> own, std::span<std::
   std::ranges::fill(all, std::byte{0});
   std::ranges::copy(own, all.begin() + static_cast<std::ptrdiff_t>(own.size()) * rank());
   MPI_Request request = MPI_REQUEST_NULL;
-  const int code = PMPI_Iallreduce(MPI_IN_PLACE, all.data(), static_cast<int>(all.size()), MPI_BYTE, MPI_BOR,
-                                   communicator_, &request);
+  const int code = runtime().Iallreduce(MPI_IN_PLACE, all.data(), static_cast<int>(all.size()), MPI_BYTE, MPI_BOR,
+                                        communicator_, &request);
   return finish(code, request, "MPI_Iallreduce");
 }
 
@@ -126,7 +127,7 @@ Result<CommunicatorPeers*> CommunicatorPeers::find(MPI_Comm communicator) {
     return Error{ErrorKind::kNoMemory, "the runtime made no key for an attribute of communicators"};
   void* known = nullptr;
   int found = 0;
-  const int code = PMPI_Comm_get_attr(communicator, key, static_cast<void*>(&known), &found);
+  const int code = runtime().Comm_get_attr(communicator, key, static_cast<void*>(&known), &found);
   if (Status status = status_of(code, "MPI_Comm_get_attr"); !status) return status.error();
   return found != 0 ? static_cast<CommunicatorPeers*>(known) : nullptr;
 }
@@ -136,14 +137,14 @@ Result<CommunicatorPeers*> CommunicatorPeers::make(MPI_Comm communicator, Group&
   if (!nodes) return nodes.error();
   std::unique_ptr<CommunicatorPeers> peers(new CommunicatorPeers(communicator, std::move(nodes.value()), group, id));
   const int key = RuntimeResources::instance().communicator_key(delete_peers);
-  if (Status status = status_of(PMPI_Comm_set_attr(communicator, key, peers.get()), "MPI_Comm_set_attr"); !status)
+  if (Status status = status_of(runtime().Comm_set_attr(communicator, key, peers.get()), "MPI_Comm_set_attr"); !status)
     return status.error();
   return peers.release();
 }
 
 CommunicatorPeers::~CommunicatorPeers() {
   // A failure only loses memory.
-  if (leaders_communicator_ != MPI_COMM_NULL) (void)PMPI_Comm_free(&leaders_communicator_);
+  if (leaders_communicator_ != MPI_COMM_NULL) (void)runtime().Comm_free(&leaders_communicator_);
 }
 
 bool CommunicatorPeers::can_combine() {
@@ -161,11 +162,11 @@ bool CommunicatorPeers::can_combine() {
 bool CommunicatorPeers::make_leaders_communicator() {
   TemporaryGroup all, leading;
   const std::vector<int> leaders = std::exchange(leaders_, {});
-  return PMPI_Comm_group(communicator_, &all.handle) == MPI_SUCCESS &&
-         PMPI_Group_incl(all.handle, static_cast<int>(leaders.size()), leaders.data(), &leading.handle) ==
+  return runtime().Comm_group(communicator_, &all.handle) == MPI_SUCCESS &&
+         runtime().Group_incl(all.handle, static_cast<int>(leaders.size()), leaders.data(), &leading.handle) ==
              MPI_SUCCESS &&
-         PMPI_Comm_create_group(communicator_, leading.handle, 0, &leaders_communicator_) == MPI_SUCCESS &&
-         PMPI_Comm_set_errhandler(leaders_communicator_, MPI_ERRORS_RETURN) == MPI_SUCCESS;
+         runtime().Comm_create_group(communicator_, leading.handle, 0, &leaders_communicator_) == MPI_SUCCESS &&
+         runtime().Comm_set_errhandler(leaders_communicator_, MPI_ERRORS_RETURN) == MPI_SUCCESS;
 }
 
 Status CommunicatorPeers::combine_leaders(std::span<std::uint64_t> words) {
@@ -175,13 +176,13 @@ Status CommunicatorPeers::combine_leaders(std::span<std::uint64_t> words) {
 PeerAddresses CommunicatorPeers::find_addresses(int rank, std::uint64_t identity) {
   TemporaryGroup group;
   int ranks = 0;
-  if (PMPI_Comm_group(communicator_, &group.handle) != MPI_SUCCESS ||
-      PMPI_Group_size(group.handle, &ranks) != MPI_SUCCESS)
+  if (runtime().Comm_group(communicator_, &group.handle) != MPI_SUCCESS ||
+      runtime().Group_size(group.handle, &ranks) != MPI_SUCCESS)
     return {};
   std::vector<int> own(static_cast<std::size_t>(ranks)), there(own.size());
   std::iota(own.begin(), own.end(), 0);
   for (const KnownDirectory& known : RuntimeResources::instance().directories()) {
-    const int code = PMPI_Group_translate_ranks(group.handle, ranks, own.data(), known.group, there.data());
+    const int code = runtime().Group_translate_ranks(group.handle, ranks, own.data(), known.group, there.data());
     if (code != MPI_SUCCESS || std::ranges::find(there, MPI_UNDEFINED) != there.end()) continue;
     if (!known.best && known.directory->size() != own.size()) continue;
     const int self = there[static_cast<std::size_t>(rank)];
@@ -193,13 +194,13 @@ PeerAddresses CommunicatorPeers::find_addresses(int rank, std::uint64_t identity
 
 void CommunicatorPeers::keep(const std::shared_ptr<const PeerDirectory>& directory, bool best) {
   MPI_Group group = MPI_GROUP_NULL;
-  if (PMPI_Comm_group(communicator_, &group) == MPI_SUCCESS)
+  if (runtime().Comm_group(communicator_, &group) == MPI_SUCCESS)
     RuntimeResources::instance().add_directory({group, directory, best});
 }
 
 bool CommunicatorPeers::shares_endpoint(int rank, int other, std::uint64_t identity) {
   TemporaryGroup group;
-  if (PMPI_Comm_group(communicator_, &group.handle) != MPI_SUCCESS) return false;
+  if (runtime().Comm_group(communicator_, &group.handle) != MPI_SUCCESS) return false;
   const std::array<int, 2> own{rank, other};
   return std::ranges::any_of(RuntimeResources::instance().directories(), [&](const KnownDirectory& known) {
     const auto there = ranks_in(known.group, group.handle, own);
@@ -211,15 +212,15 @@ void CommunicatorPeers::keep_failed_trial(Providers one, int rank, int other, co
   TemporaryGroup group;
   MPI_Group pair = MPI_GROUP_NULL;
   const std::array<int, 2> ranks{rank, other};
-  if (PMPI_Comm_group(communicator_, &group.handle) == MPI_SUCCESS &&
-      PMPI_Group_incl(group.handle, 2, ranks.data(), &pair) == MPI_SUCCESS)
+  if (runtime().Comm_group(communicator_, &group.handle) == MPI_SUCCESS &&
+      runtime().Group_incl(group.handle, 2, ranks.data(), &pair) == MPI_SUCCESS)
     RuntimeResources::instance().add_failed_trial({pair, one, why});
 }
 
 std::optional<std::string> CommunicatorPeers::failed_trial(Providers one) {
   const std::vector<FailedTrial> failed = RuntimeResources::instance().failed_trials();
   TemporaryGroup group;
-  if (failed.empty() || PMPI_Comm_group(communicator_, &group.handle) != MPI_SUCCESS) return {};
+  if (failed.empty() || runtime().Comm_group(communicator_, &group.handle) != MPI_SUCCESS) return {};
   for (const FailedTrial& each : failed) {
     if (each.provider == one && ranks_in(group.handle, each.group, std::array{0, 1})) return each.why;
   }

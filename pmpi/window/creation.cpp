@@ -180,7 +180,8 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
     return Fault{MPI_ERR_COMM, "the communicator is MPI_COMM_NULL; give one (MPI 4.0 section 12.2)"};
   }
   int inter = 0;
-  if (Status asked = status_of(PMPI_Comm_test_inter(request.communicator, &inter), "MPI_Comm_test_inter"); !asked) {
+  if (Status asked = status_of(runtime().Comm_test_inter(request.communicator, &inter), "MPI_Comm_test_inter");
+      !asked) {
     return Fault{MPI_ERR_COMM, asked.error().text};
   }
   if (inter != 0) {
@@ -255,13 +256,13 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   MPI_Win handle = MPI_WIN_NULL;
   MPI_Group group = MPI_GROUP_NULL;
   Result<MadeSpace> made = make_memory(request, id, ready, agreement, *peers, [&] {
-    Status known = status_of(PMPI_Comm_group(request.communicator, &group), "MPI_Comm_group");
+    Status known = status_of(runtime().Comm_group(request.communicator, &group), "MPI_Comm_group");
     return known ? make_handle(request.info, &handle) : std::move(known);
   });
   if (!made) {
     // A failure only loses memory.
     if (handle != MPI_WIN_NULL) (void)runtime().Win_free(&handle);
-    if (group != MPI_GROUP_NULL) (void)PMPI_Group_free(&group);
+    if (group != MPI_GROUP_NULL) (void)runtime().Group_free(&group);
     return refuse(made.error());
   }
   Window::Attributes attributes;

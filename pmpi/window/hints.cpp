@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "pmpi/runtime/runtime.hpp"
+
 namespace farside::pmpi {
 namespace {
 
@@ -76,10 +78,10 @@ bool good(std::string_view key, std::string_view value) {
 std::string value_of(MPI_Info info, const char* key) {
   int length = 0;
   int found = 0;
-  PMPI_Info_get_valuelen(info, key, &length, &found);
+  runtime().Info_get_valuelen(info, key, &length, &found);
   if (found == 0) return {};
   std::vector<char> value(static_cast<std::size_t>(length) + 1);
-  PMPI_Info_get(info, key, length, value.data(), &found);
+  runtime().Info_get(info, key, length, value.data(), &found);
   return found != 0 ? std::string(value.data()) : std::string();
 }
 
@@ -120,10 +122,10 @@ Hints::Hints(int flavor, MPI_Info info) {
 void Hints::take(MPI_Info info) {
   if (info == MPI_INFO_NULL) return;
   int keys = 0;
-  PMPI_Info_get_nkeys(info, &keys);
+  runtime().Info_get_nkeys(info, &keys);
   for (int i = 0; i < keys; ++i) {
     std::array<char, MPI_MAX_INFO_KEY + 1> key{};
-    PMPI_Info_get_nthkey(info, i, key.data());
+    runtime().Info_get_nthkey(info, i, key.data());
     std::string value = value_of(info, key.data());
     const bool meant = key.data() != std::string_view(kNoncontiguous) || values_.contains(kNoncontiguous);
     if (meant && good(key.data(), value)) values_[key.data()] = std::move(value);
@@ -131,9 +133,9 @@ void Hints::take(MPI_Info info) {
 }
 
 Outcome Hints::report(MPI_Info* info) const {
-  if (PMPI_Info_create(info) != MPI_SUCCESS) return Fault{MPI_ERR_NO_MEM, "the runtime made no info object"};
+  if (runtime().Info_create(info) != MPI_SUCCESS) return Fault{MPI_ERR_NO_MEM, "the runtime made no info object"};
   for (const auto& [key, value] : values_) {
-    if (PMPI_Info_set(*info, key.c_str(), value.c_str()) != MPI_SUCCESS)
+    if (runtime().Info_set(*info, key.c_str(), value.c_str()) != MPI_SUCCESS)
       return Fault{MPI_ERR_NO_MEM, "the runtime took no more info"};
   }
   return {};

@@ -8,13 +8,15 @@
 
 #include <fmt/format.h>
 
+#include "pmpi/runtime/runtime.hpp"
+
 namespace farside::pmpi {
 namespace {
 
 bool says_true(MPI_Info info, const char* key) {
   std::array<char, 8> value{};
   int found = 0;
-  PMPI_Info_get(info, key, static_cast<int>(value.size()) - 1, value.data(), &found);
+  runtime().Info_get(info, key, static_cast<int>(value.size()) - 1, value.data(), &found);
   return found != 0 && std::string_view(value.data()) == "true";
 }
 

@@ -13,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "pmpi/runtime/node_ranks.hpp"
+#include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 
 namespace farside::pmpi {
@@ -39,16 +40,16 @@ std::vector<int> world_ranks(MPI_Comm communicator) {
   std::vector<int> ranks, there;
   MPI_Group all = MPI_GROUP_NULL, own = MPI_GROUP_NULL;
   int count = 0;
-  if (PMPI_Comm_group(MPI_COMM_WORLD, &all) == MPI_SUCCESS && PMPI_Comm_group(communicator, &own) == MPI_SUCCESS &&
-      PMPI_Group_size(own, &count) == MPI_SUCCESS) {
+  if (runtime().Comm_group(MPI_COMM_WORLD, &all) == MPI_SUCCESS &&
+      runtime().Comm_group(communicator, &own) == MPI_SUCCESS && runtime().Group_size(own, &count) == MPI_SUCCESS) {
     ranks.resize(static_cast<std::size_t>(count));
     there.resize(ranks.size());
     std::iota(ranks.begin(), ranks.end(), 0);
-    if (PMPI_Group_translate_ranks(own, count, ranks.data(), all, there.data()) != MPI_SUCCESS) there.clear();
+    if (runtime().Group_translate_ranks(own, count, ranks.data(), all, there.data()) != MPI_SUCCESS) there.clear();
   }
   // A failure only loses memory.
-  if (own != MPI_GROUP_NULL) (void)PMPI_Group_free(&own);
-  if (all != MPI_GROUP_NULL) (void)PMPI_Group_free(&all);
+  if (own != MPI_GROUP_NULL) (void)runtime().Group_free(&own);
+  if (all != MPI_GROUP_NULL) (void)runtime().Group_free(&all);
   if (std::ranges::find(there, MPI_UNDEFINED) != there.end()) there.clear();
   std::ranges::sort(there);
   return there;

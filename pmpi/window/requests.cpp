@@ -17,8 +17,8 @@ constinit Requests Requests::instance_;
 Outcome Requests::start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own,
                         std::uint64_t watched, MPI_Request* request) {
   const auto query = [](void*, MPI_Status* status) {
-    PMPI_Status_set_elements(status, MPI_BYTE, 0);
-    PMPI_Status_set_cancelled(status, 0);
+    runtime().Status_set_elements(status, MPI_BYTE, 0);
+    runtime().Status_set_cancelled(status, 0);
     status->MPI_SOURCE = MPI_UNDEFINED;
     status->MPI_TAG = MPI_UNDEFINED;
     return static_cast<int>(MPI_SUCCESS);
@@ -34,7 +34,7 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
   if (!over || (ended && watched != 0)) {
     operation = std::make_unique<Operation>(Operation{&window, rank, call, over ? nullptr : std::move(own), watched});
   }
-  int code = PMPI_Grequest_start(query, freed, cancel, operation.get(), request);
+  int code = runtime().Grequest_start(query, freed, cancel, operation.get(), request);
   if (code != MPI_SUCCESS) {
     window.abandon_request(rank, operation != nullptr && !over ? std::move(operation->own) : std::move(own));
     return Fault{code, "the runtime made no request"};
@@ -49,7 +49,7 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
     place.operation = std::move(operation);
   }
   if (!over) return {};
-  code = PMPI_Grequest_complete(*request);
+  code = runtime().Grequest_complete(*request);
   if (!ended) {
     runtime().Wait(request, MPI_STATUS_IGNORE);
     return ended;
@@ -123,7 +123,7 @@ int Requests::complete_finished(std::span<const MPI_Request> requests) {
       end(*operation);
     }
     // Outside the mutex, because the runtime may call freed().
-    PMPI_Grequest_complete(request);
+    runtime().Grequest_complete(request);
   }
   return waiting;
 }
@@ -204,7 +204,7 @@ void Requests::abandon(MPI_Request request) {
     });
     if (!under_way) return;
   }
-  PMPI_Grequest_complete(request);
+  runtime().Grequest_complete(request);
 }
 
 void Requests::abandon(const Window& window) {
@@ -222,7 +222,7 @@ void Requests::abandon(const Window& window) {
     change(*operation, [&] { operation->watched = 0; });
     operation->window = nullptr;
   });
-  for (MPI_Request handle : ended) PMPI_Grequest_complete(handle);
+  for (MPI_Request handle : ended) runtime().Grequest_complete(handle);
 }
 
 }  // namespace farside::pmpi

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "pmpi/check/broken_rules.hpp"
+#include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/ticks.hpp"
@@ -65,7 +66,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
 Window::~Window() {
   if (deferring_ == this) deferring_ = nullptr;
   statistics_.reset();  // its end asks for ranks of the group
-  PMPI_Group_free(&group_);
+  runtime().Group_free(&group_);
 }
 
 void Window::expect_threads() {
@@ -82,7 +83,7 @@ void Window::expect_threads() {
 
 Outcome Window::group(MPI_Group* group) const {
   // Excluding no rank makes a new handle for the same members.
-  const int code = PMPI_Group_excl(group_, 0, nullptr, group);
+  const int code = runtime().Group_excl(group_, 0, nullptr, group);
   return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the group of the window could not be copied"});
 }
 
@@ -123,7 +124,7 @@ int Window::raise(const CallSite& call, const Fault& fault) {
     if (fault.target != Fault::kNoTarget && fault.target != target) where += fmt::format(", at rank {}", fault.target);
   }
   log(LogLevel::kError, "{} on window '{}'{}: {}; here {}", call.name, name, where, fault.text, state);
-  PMPI_Win_call_errhandler(handle_, fault.error_class);
+  runtime().Win_call_errhandler(handle_, fault.error_class);
   return fault.error_class;
 }
 

@@ -8,6 +8,7 @@
 #include "epochs/protocols/barrier.hpp"
 #include "epochs/protocols/exposure.hpp"
 #include "pmpi/check/collective_check.hpp"
+#include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/synchronization.hpp"
 #include "pmpi/window/wait_reasons.hpp"
 #include "pmpi/window/window.hpp"
@@ -32,12 +33,12 @@ Outcome Window::translate(MPI_Group group, Members& members) const {
                  "(MPI 4.0 section 12.5.2)"};
   }
   int size = 0;
-  PMPI_Group_size(group, &size);
+  runtime().Group_size(group, &size);
   Members theirs(static_cast<std::size_t>(size));
   std::iota(theirs.ranks().begin(), theirs.ranks().end(), 0);
   members.resize(static_cast<std::size_t>(size));
   const std::span<int> ranks = members.ranks();
-  PMPI_Group_translate_ranks(group, size, theirs.ranks().data(), group_, ranks.data());
+  runtime().Group_translate_ranks(group, size, theirs.ranks().data(), group_, ranks.data());
   const auto stranger = std::find(ranks.begin(), ranks.end(), MPI_UNDEFINED);
   if (stranger == ranks.end()) return {};
   return Fault{MPI_ERR_GROUP,

@@ -7,6 +7,7 @@
 
 #include <fmt/ranges.h>
 
+#include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/window.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/node/device_memory.hpp"
@@ -122,7 +123,9 @@ Outcome Window::get_info(MPI_Info* info) {
     const auto held = guard();
     if (Outcome o = hints_.report(info); !o) return o;
   }
-  const auto set = [&](const char* key, const char* value) { return PMPI_Info_set(*info, key, value) == MPI_SUCCESS; };
+  const auto set = [&](const char* key, const char* value) {
+    return runtime().Info_set(*info, key, value) == MPI_SUCCESS;
+  };
   const bool by_thread = space_->uses(RouteKind::kFabric) || space_->uses(RouteKind::kCma);
   bool taken = set("farside_route", routes().c_str()) && set("farside_progress", by_thread ? "thread" : "origin");
   if (const Fabric* const endpoint = fabric(); endpoint != nullptr) {

@@ -32,10 +32,9 @@ Json runtimes(const std::string& library_folder) {
           "no libfarside-{0}.so in {1}: build farside with {2} there (-DFARSIDE_MPI), or install the package "
           "farside-{0}",
           name, library_folder, runtime.title);
-    } else if (mpi.path.empty()) {
-      problem =
-          fmt::format("{}, which it is linked to, is not found: load the module of that MPI, or set LD_LIBRARY_PATH",
-                      mpi.name.empty() ? "its MPI library" : mpi.name);
+    } else if (mpi.path.empty() && !mpi.name.empty()) {
+      problem = fmt::format(
+          "{}, which it is linked to, is not found: load the module of that MPI, or set LD_LIBRARY_PATH", mpi.name);
     }
     all.push_back({{"runtime", name},
                    {"title", runtime.title},

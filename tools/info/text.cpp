@@ -44,7 +44,9 @@ void runtimes(Text& text, const Json& all) {
     text.line("  {:<11} {}", word(one["runtime"]),
               one["launcher"] == "" ? word(one["problem"]) : fmt::format("{} ({})", version, word(one["launcher"])));
     if (one["library"] != "")
-      text.line("              {}, linked to {}", word(one["library"]), word(one["mpi_library"]));
+      text.line("              {}, {}", word(one["library"]),
+                one["mpi_library"] == "" ? "which takes the MPI library of the program"
+                                         : fmt::format("linked to {}", word(one["mpi_library"])));
     if (one["launcher"] != "") text.more(one["problem"], "! ");
   }
 }
