@@ -41,7 +41,7 @@ void print_next_steps(const std::vector<RuntimeReport>& reports) {
   std::string by_hand;
   for (const RuntimeReport& report : reports) {
     if (report.runtime.library.empty()) continue;
-    const bool as_root = report.runtime.name == "openmpi" && geteuid() == 0;
+    const bool as_root = report.runtime.launched_as == "openmpi" && geteuid() == 0;
     by_hand += fmt::format("  {}LD_PRELOAD={} {} -n 2 ./your_program\n",
                            as_root ? "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " : "",
                            report.runtime.library, report.runtime.launcher);

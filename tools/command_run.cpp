@@ -100,14 +100,14 @@ std::vector<std::string> with_variables(const Runtime& runtime, const std::vecto
   std::vector<std::string> words;
   for (const std::string& word : program) {
     words.push_back(word);
-    if (word == ":" && runtime.name == "openmpi") words.insert(words.end(), set.begin(), set.end());
+    if (word == ":" && runtime.launched_as == "openmpi") words.insert(words.end(), set.begin(), set.end());
   }
   return words;
 }
 
 bool root_allowed(const Runtime& runtime, const Environment& environment,
                   const std::vector<std::string>& launcher_options) {
-  if (runtime.name != "openmpi" || geteuid() != 0) return true;
+  if (runtime.launched_as != "openmpi" || geteuid() != 0) return true;
   return (environment.contains("OMPI_ALLOW_RUN_AS_ROOT") && environment.contains("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")) ||
          std::ranges::any_of(launcher_options, [](const std::string& word) {
            return word == "--allow-run-as-root" || word == "-allow-run-as-root";

@@ -14,7 +14,7 @@ void append(std::vector<std::string>& words, const std::vector<std::string>& mor
 }
 
 std::vector<std::string> mpirun_words(const Runtime& runtime, const Launch& launch, const Variables& variables) {
-  const bool openmpi = runtime.name == "openmpi";
+  const bool openmpi = runtime.launched_as == "openmpi";
   std::vector<std::string> words{runtime.launcher, "-n", std::to_string(launch.ranks)};
   // --oversubscribe: Open MPI refuses more ranks than cores (of the cpuset).
   // --bind-to none: MPICH does not bind either. Open MPI's binding to one core would put a rank and its helper
@@ -49,7 +49,7 @@ std::vector<std::string> launcher_words(const Launch& launch, const Variables& v
 std::vector<std::string> words_for_ranks(const Runtime& runtime, const Variables& variables) {
   std::vector<std::string> words;
   for (const auto& [name, value] : variables) {
-    if (runtime.name == "openmpi") {
+    if (runtime.launched_as == "openmpi") {
       append(words, {"-x", fmt::format("{}={}", name, value)});
     } else {
       append(words, {"-genv", name, value});

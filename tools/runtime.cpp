@@ -32,6 +32,7 @@ struct Known {
 constexpr auto kKnown = std::to_array<Known>({
     {"openmpi", "Open MPI", FARSIDE_MPIRUN_OPENMPI, {"Open MPI", "OpenRTE"}},
     {"mpich", "MPICH", FARSIDE_MPIRUN_MPICH, {"HYDRA", "Intel(R) MPI"}},
+    {"mpi_abi", "MPI ABI", {}, {}},
 });
 
 // Returns the output of `launcher --version`.
@@ -64,6 +65,18 @@ std::string find_launcher(const Known& known, const fs::path& mpi_library) {
   if (std::string own = in_path(fmt::format("mpirun.{}", known.name)); !own.empty()) return own;
   std::string plain = in_path("mpirun");
   return !plain.empty() && is_launcher_of(plain, known) ? plain : std::string();
+}
+
+constexpr std::string_view kAbi = "mpi_abi";
+
+// Returns the runtime that a library of the MPI ABI belongs to. Open MPI's is linked to the rest of Open MPI; MPICH's
+// is all of MPICH.
+const Known* runtime_behind(const std::string& mpi_library) {
+  if (mpi_library.empty()) return kKnown.end();
+  const bool openmpi = std::ranges::any_of(loaded_libraries(mpi_library), [](const LoadedLibrary& each) {
+    return each.name.starts_with("libopen_mpi.so") || each.name.starts_with("libopen-pal.so");
+  });
+  return std::ranges::find(kKnown, openmpi ? "openmpi" : "mpich", &Known::name);
 }
 
 std::string absolute_if_there(const fs::path& path) {
@@ -104,7 +117,12 @@ std::vector<std::string> runtime_names() {
 Runtime find_runtime(const std::string& name, const std::string& library_folder, const std::string& mpi_library) {
   const auto known = std::ranges::find(kKnown, name, &Known::name);
   if (known == kKnown.end()) return {};
-  return {name, std::string(known->title), find_launcher(*known, mpi_library),
+  const auto launched = name == kAbi ? runtime_behind(mpi_library) : known;
+  const bool has_launcher = launched != kKnown.end();
+  return {name,
+          std::string(known->title),
+          has_launcher ? std::string(launched->name) : std::string(),
+          has_launcher ? find_launcher(*launched, mpi_library) : std::string(),
           absolute_if_there(fs::path(own_folder()) / fmt::format("farside-bench-{}", name)),
           library_in(library_folder, name)};
 }
@@ -122,6 +140,7 @@ std::string launcher_version(const Runtime& runtime) {
 std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vector<LeftOut>& missing) {
   std::vector<Runtime> result;
   for (const std::string& name : runtime_names()) {
+    if (name == kAbi) continue;
     Runtime runtime = find_runtime(name, library_folder);
     if (runtime.launcher.empty()) {
       missing.push_back(
@@ -134,7 +153,7 @@ std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vecto
 }
 
 void allow_root(const Runtime& runtime, Environment& environment) {
-  if (runtime.name != "openmpi" || geteuid() != 0) return;
+  if (runtime.launched_as != "openmpi" || geteuid() != 0) return;
   environment.emplace("OMPI_ALLOW_RUN_AS_ROOT", "1");
   environment.emplace("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
 }

@@ -11,11 +11,12 @@
 namespace farside::tools {
 
 struct Runtime {
-  std::string name;       // openmpi, mpich
-  std::string title;      // Open MPI, MPICH
-  std::string launcher;   // absolute path of its mpirun
-  std::string benchmark;  // absolute path of farside-bench-NAME; empty if there is none
-  std::string library;    // absolute path of libfarside-NAME.so or .so.N; empty if there is none
+  std::string name;         // openmpi, mpich, mpi_abi (the standard's binary interface, which both may have)
+  std::string title;        // Open MPI, MPICH
+  std::string launched_as;  // openmpi or mpich: whose launcher it has
+  std::string launcher;     // absolute path of its mpirun
+  std::string benchmark;    // absolute path of farside-bench-NAME; empty if there is none
+  std::string library;      // absolute path of libfarside-NAME.so or .so.N; empty if there is none
 };
 
 // Returns the folder of this program.
@@ -31,7 +32,8 @@ constexpr const char* kLibraryFolderHelp =
 std::vector<std::string> runtime_names();
 
 // Returns one runtime by its name; its launcher or library is empty if there is none. `mpi_library`, if not empty, is
-// the path of the runtime's own library: a launcher in the bin of its prefix is preferred.
+// the path of the runtime's own library: a launcher in the bin of its prefix is preferred. For mpi_abi it says whose
+// launcher is needed; without, there is none.
 Runtime find_runtime(const std::string& name, const std::string& library_folder, const std::string& mpi_library = {});
 
 // Returns the launcher's version text, for instance "Open MPI 4.1.4"; empty if it prints none.
@@ -44,8 +46,8 @@ struct LeftOut {
   std::string reason;
 };
 
-// Returns the runtimes that have a launcher, in a fixed order. For each other runtime, `missing` says what was
-// searched.
+// Returns the runtimes that have a launcher, in a fixed order, without mpi_abi. For each other runtime, `missing` says
+// what was searched.
 std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vector<LeftOut>& missing);
 
 // Sets what the launcher needs in its environment: Open MPI refuses root unless two variables allow it.

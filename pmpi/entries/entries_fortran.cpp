@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points of Fortran. Fortran's calls reach those of C, except MPI_Win_get_attr: it returns an integer where C
-// returns a pointer, so both runtimes read the handle without the C call.
+// returns a pointer, so both runtimes read the handle without the C call. (The MPI ABI is C's.)
+#include <mpi.h>
+
+#if defined(MPICH_VERSION) || defined(OPEN_MPI)
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/window.hpp"
 #include "pmpi/window/window_table.hpp"
@@ -82,4 +85,5 @@ FARSIDE_FORTRAN_NAME(mpi_win_get_attr__)
 FARSIDE_FORTRAN_NAME(pmpi_win_get_attr)
 FARSIDE_FORTRAN_NAME(pmpi_win_get_attr_)
 FARSIDE_FORTRAN_NAME(pmpi_win_get_attr__)
+#endif
 #endif

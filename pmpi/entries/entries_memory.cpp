@@ -13,32 +13,6 @@
 namespace farside::pmpi {
 namespace {
 
-// All hints of an info object but the alignment, for the runtime. (MPICH 4.0 crashes with some alignments that are no
-// powers of two.)
-class OtherHints {
- public:
-  explicit OtherHints(MPI_Info info) {
-    if (info == MPI_INFO_NULL || runtime().Info_dup(info, &info_) != MPI_SUCCESS) return;
-    int length = 0;
-    int found = 0;
-    (void)runtime().Info_get_valuelen(info_, kMinimumAlignment, &length, &found);
-    if (found != 0) (void)runtime().Info_delete(info_, kMinimumAlignment);
-  }
-  OtherHints(const OtherHints&) = delete;
-  OtherHints& operator=(const OtherHints&) = delete;
-  ~OtherHints() {
-    if (info_ != MPI_INFO_NULL) (void)runtime().Info_free(&info_);
-  }
-  MPI_Info get() const { return info_; }
-  bool any() const {
-    int keys = 0;
-    return info_ != MPI_INFO_NULL && runtime().Info_get_nkeys(info_, &keys) == MPI_SUCCESS && keys > 0;
-  }
-
- private:
-  MPI_Info info_ = MPI_INFO_NULL;
-};
-
 // Sets `base` to shareable memory.
 Status allocate(MPI_Aint size, std::uint64_t alignment, void* base) {
   const Result<void*> made = Process::instance().shareable_memory().allocate(static_cast<std::size_t>(size), alignment);

@@ -7,9 +7,11 @@
 
 namespace farside::pmpi {
 
-// Returns openmpi or mpich; empty if the library is no MPI library. libmpi.so.12 is the name of MPICH where it is built
-// from source, and of libraries derived from it.
+// Returns openmpi, mpich, or mpi_abi, which is the standard's binary interface (MPI 5.0 section 20) of either runtime.
+// Empty if the library is no MPI library. libmpi.so.12 is the name of MPICH where it is built from source, and of
+// libraries derived from it.
 constexpr std::string_view runtime_of(std::string_view library) {
+  if (library.starts_with("libmpi_abi.so")) return "mpi_abi";
   if (library.starts_with("libmpich.so") || library == "libmpi.so.12") return "mpich";
   return library.starts_with("libmpi.so") ? "openmpi" : "";
 }

@@ -16,6 +16,7 @@
 #include <mpi.h>
 
 #include "pmpi/runtime/library_names.hpp"
+#include "pmpi/runtime/runtime.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -184,11 +185,11 @@ NodeView NodeView::of_this_process() {
     const std::string_view path = info.dli_fname;
     view.library = path.substr(path.rfind('/') + 1);
   }
-#if defined(OPEN_MPI)
-  view.rank_variables = {"PMIX_RANK", "OMPI_COMM_WORLD_RANK"};
-#else
-  view.rank_variables = {"PMI_RANK", "PMIX_RANK"};
-#endif
+  if (is_open_mpi()) {
+    view.rank_variables = {"PMIX_RANK", "OMPI_COMM_WORLD_RANK"};
+  } else {
+    view.rank_variables = {"PMI_RANK", "PMIX_RANK"};
+  }
   return view;
 }
 

@@ -16,7 +16,9 @@
 namespace farside::pmpi {
 namespace {
 
-constexpr const char* title_of(std::string_view runtime) { return runtime == "mpich" ? "MPICH" : "Open MPI"; }
+constexpr const char* title_of(std::string_view runtime) {
+  return runtime == "mpich" ? "MPICH" : runtime == "openmpi" ? "Open MPI" : "the MPI ABI";
+}
 
 struct FileScan {
   std::vector<LoadedFile> files;

@@ -28,12 +28,6 @@ void* loaded_library() {
   return dl_iterate_phdr(look, &path) != 0 ? dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD) : nullptr;
 }
 
-void* find(const char* name) {
-  if (void* const found = dlsym(RTLD_NEXT, name)) return found;
-  static void* const library = loaded_library();
-  return library != nullptr ? dlsym(library, name) : nullptr;
-}
-
 // A text that can be an argument of a template.
 template <std::size_t kSize>
 struct Name {
@@ -51,7 +45,7 @@ Result missing(Args... /*args*/) {
 // Returns false if the runtime has no such function.
 template <Name kName, class Result, class... Args>
 bool resolve(Result (*&function)(Args...)) {
-  void* const found = find(kName.text.data());
+  void* const found = find_behind_if_there(kName.text.data());
   function = found != nullptr ? reinterpret_cast<Result (*)(Args...)>(found) : missing<kName, Result, Args...>;
   return found != nullptr;
 }
@@ -64,7 +58,8 @@ Runtime load() {
 #define FARSIDE_CALL(name) resolve<"PMPI_" #name>(loaded.name);
 #include "pmpi/runtime/used_calls.def"
 #if MPI_VERSION >= 4
-  loaded.large_datatypes = find("PMPI_Type_get_envelope_c") != nullptr && find("PMPI_Type_get_contents_c") != nullptr;
+  loaded.large_datatypes = find_behind_if_there("PMPI_Type_get_envelope_c") != nullptr &&
+                           find_behind_if_there("PMPI_Type_get_contents_c") != nullptr;
 #endif
   return loaded;
 }
@@ -86,8 +81,20 @@ std::string runtime_name() {
   return name;
 }
 
+bool is_open_mpi() {
+  if constexpr (kOwnRuntime != "mpi_abi") return kOwnRuntime == "openmpi";
+  static const bool is = runtime_name().starts_with("Open MPI");
+  return is;
+}
+
+void* find_behind_if_there(const char* name) {
+  if (void* const found = dlsym(RTLD_NEXT, name)) return found;
+  static void* const library = loaded_library();
+  return library != nullptr ? dlsym(library, name) : nullptr;
+}
+
 void* find_behind(const char* name) {
-  if (void* const found = find(name)) return found;
+  if (void* const found = find_behind_if_there(name)) return found;
   log(LogLevel::kError, "no {} behind farside: preload the library, or link it before the MPI library", name);
   std::abort();
 }

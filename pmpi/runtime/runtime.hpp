@@ -13,9 +13,12 @@
 
 namespace farside::pmpi {
 
-// The runtime for which this library is built, as in library_names.hpp.
+// The runtime for which this library is built, as in library_names.hpp. (Open MPI 6 has MPI_ABI_VERSION -1 in its own
+// mpi.h.)
 #if defined(OPEN_MPI)
 inline constexpr std::string_view kOwnRuntime = "openmpi";
+#elif defined(MPI_ABI_VERSION) && MPI_ABI_VERSION > 0
+inline constexpr std::string_view kOwnRuntime = "mpi_abi";
 #else
 inline constexpr std::string_view kOwnRuntime = "mpich";
 #endif
@@ -32,9 +35,14 @@ struct Runtime {
 // Returns name and version of the runtime, such as "Open MPI 4.1.4" or "MPICH 4.0.2".
 std::string runtime_name();
 
+// Returns whether the runtime is Open MPI; known at compile time, except for the library for the MPI ABI.
+bool is_open_mpi();
+
 // Returns the function of this name that is next behind farside in the search order or, if there is none, in the MPI
 // library that the process has loaded by dlopen(3), as Python does. Aborts the process with a message if there is none.
 void* find_behind(const char* name);
+// The same, but returns null if there is none.
+void* find_behind_if_there(const char* name);
 
 // Resolves the functions at the first use. Aborts the process with a message if there is no runtime behind farside. A
 // call that the runtime lacks, which no program that is linked to it can make, aborts the process when it is made.

@@ -2,7 +2,6 @@
 #include "pmpi/runtime/runtime_progress.hpp"
 
 #include <atomic>
-#include <dlfcn.h>
 
 #include <mpi.h>
 
@@ -26,23 +25,18 @@ void move_runtime() {
   (void)runtime().Request_get_status(progressed_by, &flag, MPI_STATUS_IGNORE);
 }
 
-#if defined(OPEN_MPI)
 // Returns the number of events: the engine may yield if there are none. Any thread that is in MPI calls it, also
 // several at once.
 int serve_endpoint() { return Process::instance().poll_from_runtime() ? 1 : 0; }
 
-// From opal/runtime/opal_progress.h of Open MPI 1.3 to 5.0.
+// From opal/runtime/opal_progress.h of Open MPI 1.3 to 6.0. Returns false if there is no such function.
 using Registration = int(int (*)());
-void change_engine(const char* name) {
-  auto* const change = reinterpret_cast<Registration*>(dlsym(RTLD_DEFAULT, name));
-  if (change == nullptr)
-    return log(LogLevel::kInfo,
-               "the runtime has no {}: threads that wait in MPI do not serve windows, the progress thread does", name);
-  change(serve_endpoint);
+bool change_open_mpi(const char* name) {
+  auto* const change = reinterpret_cast<Registration*>(find_behind_if_there(name));
+  if (change != nullptr) change(serve_endpoint);
+  return change != nullptr;
 }
-void serve_from_engine() { change_engine("opal_progress_register"); }
-void leave_engine() { change_engine("opal_progress_unregister"); }
-#elif defined(MPICH_VERSION)
+
 // unsigned ucp_worker_progress(ucp_worker_h), since UCX 1.0. It returns nonzero if something moved.
 using MoveWorker = unsigned(void*);
 constexpr const char* kMoveWorker = "ucp_worker_progress";
@@ -59,16 +53,25 @@ ImportedCall& engine_call() {
   static ImportedCall call(reinterpret_cast<const void*>(runtime().Finalize), kMoveWorker);
   return call;
 }
-void serve_from_engine() {
+
+bool redirect_mpich() {
   move_worker.store(reinterpret_cast<MoveWorker*>(engine_call().original()), std::memory_order_release);
-  if (!engine_call().redirect(reinterpret_cast<void*>(move_and_serve))) {
-    log(LogLevel::kInfo,
-        "the runtime does not call {}: threads that wait in MPI do not serve windows, the progress thread does",
-        kMoveWorker);
+  return engine_call().redirect(reinterpret_cast<void*>(move_and_serve));
+}
+
+void serve_from_engine() {
+  if (is_open_mpi() ? change_open_mpi("opal_progress_register") : redirect_mpich()) return;
+  log(LogLevel::kInfo, "the runtime has no {}: threads that wait in MPI do not serve windows, the progress thread does",
+      is_open_mpi() ? "opal_progress_register" : kMoveWorker);
+}
+
+void leave_engine() {
+  if (is_open_mpi()) {
+    change_open_mpi("opal_progress_unregister");
+  } else {
+    engine_call().restore();
   }
 }
-void leave_engine() { engine_call().restore(); }
-#endif
 
 }  // namespace
 

@@ -147,10 +147,11 @@ Status make_handle(MPI_Info info, MPI_Win* handle) {
                  fmt::format("{} windows are in use, more than the runtime has handles for", kMostWindows)};
   }
   const MPI_Comm alone = RuntimeResources::instance().own_communicator();
+  const OtherHints hints(info);
   void* nothing = nullptr;
-  if (runtime().Win_allocate_shared(0, 1, info, alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
-      runtime().Win_allocate(0, 1, info, alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
-      runtime().Win_create_dynamic(info, alone, handle) == MPI_SUCCESS) {
+  if (runtime().Win_allocate_shared(0, 1, hints.get(), alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
+      runtime().Win_allocate(0, 1, hints.get(), alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
+      runtime().Win_create_dynamic(hints.get(), alone, handle) == MPI_SUCCESS) {
     return {};
   }
   *handle = MPI_WIN_NULL;

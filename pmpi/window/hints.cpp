@@ -106,6 +106,23 @@ std::uint64_t minimum_alignment(MPI_Info info) {
   return given && std::has_single_bit(alignment) ? alignment : 1;
 }
 
+OtherHints::OtherHints(MPI_Info info) {
+  if (info == MPI_INFO_NULL || runtime().Info_dup(info, &info_) != MPI_SUCCESS) return;
+  int length = 0;
+  int found = 0;
+  (void)runtime().Info_get_valuelen(info_, kMinimumAlignment, &length, &found);
+  if (found != 0) (void)runtime().Info_delete(info_, kMinimumAlignment);
+}
+
+OtherHints::~OtherHints() {
+  if (info_ != MPI_INFO_NULL) (void)runtime().Info_free(&info_);
+}
+
+bool OtherHints::any() const {
+  int keys = 0;
+  return info_ != MPI_INFO_NULL && runtime().Info_get_nkeys(info_, &keys) == MPI_SUCCESS && keys > 0;
+}
+
 bool allocates_memory(int flavor) { return flavor == MPI_WIN_FLAVOR_ALLOCATE || flavor == MPI_WIN_FLAVOR_SHARED; }
 
 Hints::Hints(int flavor, MPI_Info info) {

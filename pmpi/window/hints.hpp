@@ -29,6 +29,22 @@ inline constexpr const char* kMinimumAlignment = "mpi_minimum_memory_alignment";
 // Returns its value, in bytes; 1 if the key is missing or its value is no power of two. `info` may be MPI_INFO_NULL.
 std::uint64_t minimum_alignment(MPI_Info info);
 
+// All hints of an info object but the alignment, for the runtime, which gives no memory to farside's windows. (With some
+// alignments that are no powers of two MPICH 4.0 crashes, and Open MPI 6 makes no window.)
+class OtherHints {
+ public:
+  // `info` may be MPI_INFO_NULL; it is not changed.
+  explicit OtherHints(MPI_Info info);
+  OtherHints(const OtherHints&) = delete;
+  OtherHints& operator=(const OtherHints&) = delete;
+  ~OtherHints();
+  MPI_Info get() const { return info_; }
+  bool any() const;
+
+ private:
+  MPI_Info info_ = MPI_INFO_NULL;
+};
+
 // Whether windows of a flavor come with memory: that of MPI_Win_allocate, and that of MPI_Win_allocate_shared.
 bool allocates_memory(int flavor);
 

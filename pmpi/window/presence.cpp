@@ -97,7 +97,7 @@ Presence find_presence(MPI_Comm communicator, CommunicatorGroup& group, const ch
   } else {
     presence.overdue += fmt::format("; is farside loaded on {}? If not, {}", named(unknown), kRemedy);
   }
-#if defined(OPEN_MPI)
+  if (!is_open_mpi()) return presence;
   int highest = 0;
   presence.found = group.take_highest(highest, presence.overdue.c_str());
   if (presence.found && highest != 0) {
@@ -106,7 +106,6 @@ Presence find_presence(MPI_Comm communicator, CommunicatorGroup& group, const ch
                                       : unknown.empty() ? std::string("some rank")
                                                         : fmt::format("one or more of {}", named(unknown)));
   }
-#endif
   return presence;
 }
 

@@ -21,8 +21,7 @@ std::string setting(const char* name, const char* otherwise) {
 }
 
 int nodes() {
-  MPI_Comm node = MPI_COMM_NULL;
-  CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  MPI_Comm node = check::node_communicator();
   int rank = 0;
   CHECK_MPI(MPI_Comm_rank(node, &rank));
   const int leads = rank == 0 ? 1 : 0;

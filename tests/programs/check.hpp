@@ -117,6 +117,22 @@ inline std::string class_name(int error_class) {
          ")";
 }
 
+// Returns a communicator of the ranks with this rank's host name. (That of MPI_COMM_TYPE_SHARED has one rank in MPICH 5
+// over UCX.) Collective.
+inline MPI_Comm node_communicator() {
+  std::array<char, MPI_MAX_PROCESSOR_NAME + 1> own{};
+  int length = 0;
+  MPI_Get_processor_name(own.data(), &length);
+  std::vector<char> all(own.size() * static_cast<std::size_t>(size()));
+  const int bytes = static_cast<int>(own.size());
+  MPI_Allgather(own.data(), bytes, MPI_CHAR, all.data(), bytes, MPI_CHAR, MPI_COMM_WORLD);
+  int first = 0;
+  while (std::strcmp(own.data(), &all[own.size() * static_cast<std::size_t>(first)]) != 0) ++first;
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, first, 0, &node);
+  return node;
+}
+
 inline int class_of(int code) {
   int error_class = code;
   if (code != MPI_SUCCESS) MPI_Error_class(code, &error_class);

@@ -332,7 +332,7 @@ void many_rounds() {
 
 int main(int argc, char** argv) {
   check::Program program(argc, argv);
-  CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  node = check::node_communicator();
   CHECK_MPI(MPI_Comm_rank(node, &rank));
   CHECK_MPI(MPI_Comm_size(node, &size));
   const check::Section<> sections[] = {

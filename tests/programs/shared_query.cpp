@@ -277,8 +277,7 @@ void refused() {
 }
 
 std::vector<bool> find_node() {
-  MPI_Comm node = MPI_COMM_NULL;
-  CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  MPI_Comm node = check::node_communicator();
   int ranks = 0;
   CHECK_MPI(MPI_Comm_size(node, &ranks));
   std::vector<int> world_ranks(static_cast<std::size_t>(ranks));

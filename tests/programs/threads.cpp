@@ -464,7 +464,7 @@ void calls_beside_a_lock_that_waits(check::Memory memory) {
     MPI_Win same = window;
     CHECK_REFUSED(MPI_Win_free(&same), MPI_ERR_RMA_SYNC);
   };
-  for (const int kind : {MPI_LOCK_SHARED, MPI_LOCK_EXCLUSIVE, 0}) {
+  for (const int kind : std::initializer_list<int>{MPI_LOCK_SHARED, MPI_LOCK_EXCLUSIVE, 0}) {
     const bool all = kind == 0;
     if (rank == 1) {
       CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window));

@@ -291,8 +291,7 @@ void alignment() {
   const auto offset = [](const void* address, std::uintptr_t of) {
     return reinterpret_cast<std::uintptr_t>(address) % of;
   };
-  MPI_Comm node = MPI_COMM_NULL;
-  CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  MPI_Comm node = check::node_communicator();
   int node_rank = 0;
   int node_size = 0;
   CHECK_MPI(MPI_Comm_rank(node, &node_rank));

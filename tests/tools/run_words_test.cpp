@@ -77,7 +77,7 @@ TEST_CASE("a launcher that the user names gets the variables by env") {
   launch.hosts = "not its";
   const Words words{"srun", "-n", "3", "--job-name=3 of 3", "--label", "env", "A=b c"};
   CHECK(launcher_words(launch, {{"A", "b c"}}) == words);
-  CHECK(launch_words({"openmpi", "Open MPI", "/bin/mpirun", {}, {}}, launch, {{"A", "b c"}}) == words);
+  CHECK(launch_words({"openmpi", "Open MPI", "openmpi", "/bin/mpirun", {}, {}}, launch, {{"A", "b c"}}) == words);
 }
 
 TEST_CASE("without one the mpirun of the runtime starts the ranks") {
@@ -85,9 +85,9 @@ TEST_CASE("without one the mpirun of the runtime starts the ranks") {
   launch.hosts = "a,b";
   launch.in_turn = true;
   launch.options = {"-v"};
-  CHECK(shell_line(launch_words({"openmpi", "Open MPI", "/o/mpirun", {}, {}}, launch, {{"A", "b"}})) ==
+  CHECK(shell_line(launch_words({"openmpi", "Open MPI", "openmpi", "/o/mpirun", {}, {}}, launch, {{"A", "b"}})) ==
         "/o/mpirun -n 2 --oversubscribe --bind-to none --host a,b --map-by node -x A=b -v");
-  CHECK(shell_line(launch_words({"mpich", "MPICH", "/m/mpirun", {}, {}}, launch, {{"A", "b"}})) ==
+  CHECK(shell_line(launch_words({"mpich", "MPICH", "mpich", "/m/mpirun", {}, {}}, launch, {{"A", "b"}})) ==
         "/m/mpirun -n 2 -hosts a,b -ppn 1 -genv A b -v");
 }
 

@@ -22,10 +22,13 @@ using Json = nlohmann::ordered_json;
 Json runtimes(const std::string& library_folder) {
   Json all = Json::array();
   for (const std::string& name : runtime_names()) {
+    // Its launcher is that of a program's runtime.
+    const bool abi = name == "mpi_abi";
     const Runtime runtime = find_runtime(name, library_folder);
+    if (abi && runtime.library.empty()) continue;
     const MpiLibrary mpi = runtime.library.empty() ? MpiLibrary() : mpi_behind(runtime.library);
     std::string problem;
-    if (runtime.launcher.empty()) {
+    if (runtime.launcher.empty() && !abi) {
       problem = fmt::format("no launcher: neither mpirun.{} nor an mpirun of its own in PATH", name);
     } else if (runtime.library.empty()) {
       problem = fmt::format(

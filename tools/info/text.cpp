@@ -42,7 +42,9 @@ void runtimes(Text& text, const Json& all) {
   for (const Json& one : all) {
     const std::string version = word(one["version"]);
     text.line("  {:<11} {}", word(one["runtime"]),
-              one["launcher"] == "" ? word(one["problem"]) : fmt::format("{} ({})", version, word(one["launcher"])));
+              one["launcher"] != ""  ? fmt::format("{} ({})", version, word(one["launcher"]))
+              : one["problem"] != "" ? word(one["problem"])
+                                     : "the standard's binary interface, of Open MPI or MPICH");
     if (one["library"] != "")
       text.line("              {}, {}", word(one["library"]),
                 one["mpi_library"] == "" ? "which takes the MPI library of the program"
