@@ -301,7 +301,9 @@ Result<Datatype> flatten(MPI_Datatype handle) {
     runtime().Type_size_x(handle, &size);
     // MPI_LB and MPI_UB of MPI-1 are only bounds, which the extent of the enclosing type contains.
     if (size == 0) return with_bounds(handle, Layout::placed({}));
-    return unsupported(handle, "no counterpart for this predefined type of " + std::to_string(size) + " bytes");
+    // A type without a counterpart, such as MPI_REAL2: its bytes are moved and replaced, but not computed with.
+    return with_bounds(handle,
+                       Layout::repeated(Layout::basic(BasicType::kCharacter), static_cast<std::size_t>(size), 1));
   }
   const Contents contents(handle, envelope);
   std::vector<LayoutPtr> children;

@@ -29,7 +29,7 @@ inline constexpr const char* kMinimumAlignment = "mpi_minimum_memory_alignment";
 // Returns its value, in bytes; 1 if the key is missing or its value is no power of two. `info` may be MPI_INFO_NULL.
 std::uint64_t minimum_alignment(MPI_Info info);
 
-// All hints of an info object but the alignment, for the runtime, which gives no memory to farside's windows. (With some
+// All hints of an info object but the alignment, for the runtime, which gives farside's windows no memory. (With some
 // alignments that are no powers of two MPICH 4.0 crashes, and Open MPI 6 makes no window.)
 class OtherHints {
  public:
