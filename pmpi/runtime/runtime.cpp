@@ -42,20 +42,25 @@ Result missing(Args... /*args*/) {
   std::abort();
 }
 
-// Returns false if the runtime has no such function.
+void* find(void* where, const char* name) {
+  if (void* const found = dlsym(where, name)) return found;
+  static void* const library = loaded_library();
+  return library != nullptr ? dlsym(library, name) : nullptr;
+}
+
+// `where`: for calls that farside interposes, RTLD_NEXT; for others RTLD_DEFAULT, as the dynamic linker binds calls.
 template <Name kName, class Result, class... Args>
-bool resolve(Result (*&function)(Args...)) {
-  void* const found = find_behind_if_there(kName.text.data());
+void resolve(void* where, Result (*&function)(Args...)) {
+  void* const found = find(where, kName.text.data());
   function = found != nullptr ? reinterpret_cast<Result (*)(Args...)>(found) : missing<kName, Result, Args...>;
-  return found != nullptr;
 }
 
 Runtime load() {
   find_behind("PMPI_Initialized");
   Runtime loaded{};
-#define FARSIDE_CALL(name) resolve<"PMPI_" #name>(loaded.name);
+#define FARSIDE_CALL(name) resolve<"PMPI_" #name>(RTLD_NEXT, loaded.name);
 #include "pmpi/runtime/calls.def"
-#define FARSIDE_CALL(name) resolve<"PMPI_" #name>(loaded.name);
+#define FARSIDE_CALL(name) resolve<"PMPI_" #name>(RTLD_DEFAULT, loaded.name);
 #include "pmpi/runtime/used_calls.def"
 #if MPI_VERSION >= 4
   loaded.large_datatypes = find_behind_if_there("PMPI_Type_get_envelope_c") != nullptr &&
@@ -87,11 +92,7 @@ bool is_open_mpi() {
   return is;
 }
 
-void* find_behind_if_there(const char* name) {
-  if (void* const found = dlsym(RTLD_NEXT, name)) return found;
-  static void* const library = loaded_library();
-  return library != nullptr ? dlsym(library, name) : nullptr;
-}
+void* find_behind_if_there(const char* name) { return find(RTLD_NEXT, name); }
 
 void* find_behind(const char* name) {
   if (void* const found = find_behind_if_there(name)) return found;
