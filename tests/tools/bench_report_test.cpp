@@ -108,15 +108,14 @@ std::vector<std::string> line_of(const std::string& table, const std::string& be
 
 TEST_CASE("a figure of runs that differ has a mark, and so has what is computed from it") {
   using Catch::Matchers::Contains;
-  using Catch::Matchers::Equals;
   const std::string title = bench::find_measure("put_flush")->title;
   const std::vector<std::string> some{"native", "node"};
-  CHECK_THAT(line_of(table_of(some, {"put_flush"}, {}), title),
-             Equals(std::vector<std::string>{title, "2.00 us", "2.00 us", "1.00x"}));
-  CHECK_THAT(line_of(table_of(some, {"put_flush"}, {"native"}), title),
-             Equals(std::vector<std::string>{title, "~2.00 us", "2.00 us", "~1.00x"}));
-  CHECK_THAT(line_of(table_of(some, {"put_flush"}, {"node"}), title),
-             Equals(std::vector<std::string>{title, "2.00 us", "~2.00 us", "~1.00x"}));
+  CHECK(line_of(table_of(some, {"put_flush"}, {}), title) ==
+        std::vector<std::string>({title, "2.00 us", "2.00 us", "1.00x"}));
+  CHECK(line_of(table_of(some, {"put_flush"}, {"native"}), title) ==
+        std::vector<std::string>({title, "~2.00 us", "2.00 us", "~1.00x"}));
+  CHECK(line_of(table_of(some, {"put_flush"}, {"node"}), title) ==
+        std::vector<std::string>({title, "2.00 us", "~2.00 us", "~1.00x"}));
   CHECK_THAT(table_of(some, {"put_flush"}, {"node"}), Contains("  ~ noise: "));
   CHECK_THAT(table_of(some, {"put_flush"}, {}), !Contains("~"));
   // Comparisons below the table.
