@@ -23,7 +23,9 @@ program fortran_handler
   external :: handler
   integer :: rank, ranks, next, window, errhandler, ierror, class_returned
   integer, parameter :: ints = 8
-  integer :: memory(ints), value
+  ! The fences change it, which gfortran 14 does not expect of other variables (MPI 4.0 section 19.1.17).
+  integer, volatile :: memory(ints)
+  integer :: value
   integer(kind=MPI_ADDRESS_KIND) :: bytes, at
 
   call MPI_Init(ierror)
