@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The control words of one rank in one window, by byte offset from the start of its control block. Each row begins a
-// cache line, but for the drain words, which the changes of their lock words accompany, and the held locks. Size: 4,672
+// cache line, but for the drain words, which the changes of their lock words accompany, and the held locks. Size: 5,184
 // bytes, and 8 per 32 ranks.
 //
 //     0  header of transport (transport/space/space.hpp)
-//    64  lock                   the passive-target lock of this rank (lock.hpp)
-//    72  drain                  its readers that a waiting writer waits for
-//   128  completed              completed access epochs towards this rank (exposure.hpp); only grows
-//   144  held[3]                the first locks of targets that this rank holds (lock_table.hpp), for ranks that have
+//   576  lock                   the passive-target lock of this rank (lock.hpp)
+//   584  drain                  its readers that a waiting writer waits for
+//   640  completed              completed access epochs towards this rank (exposure.hpp); only grows
+//   656  held[3]                the first locks of targets that this rank holds (lock_table.hpp), for ranks that have
 //                              waited for long; no protocol reads them
-//   192  barrier[32]            barriers entered by a rank that this one waits for, and its flags (barrier.hpp): per
+//   704  barrier[32]            barriers entered by a rank that this one waits for, and its flags (barrier.hpp): per
 //                              round, per level of the tree of a node, and of the rank that releases this one
-//   448  wake[8]                wake words: this rank waits here for locks of other ranks, one word per lock
-//   512  ring[256]              waiters for this rank's lock
-//  2560  global lock            of the window, at its home rank: lock_alls and exclusive locks (lock.hpp)
-//  2568  global_lock_drain[2]   its lock_alls, and its exclusive locks, that a waiter of the other group waits for
-//  2624  global_lock_ring[256]  waiters for the global lock
-//  4672  posted[]               two bits per peer: the peer has posted to this rank, which has not started yet; that
+//   960  wake[8]                wake words: this rank waits here for locks of other ranks, one word per lock
+//  1024  ring[256]              waiters for this rank's lock
+//  3072  global lock            of the window, at its home rank: lock_alls and exclusive locks (lock.hpp)
+//  3080  global_lock_drain[2]   its lock_alls, and its exclusive locks, that a waiter of the other group waits for
+//  3136  global_lock_ring[256]  waiters for the global lock
+//  5184  posted[]               two bits per peer: the peer has posted to this rank, which has not started yet; that
 //                               post has MPI_MODE_NOPUT
 #pragma once
 
@@ -28,7 +28,7 @@ namespace farside::epochs {
 // `kSlots`: slots per ring; tests have shorter rings.
 template <std::uint32_t kSlots>
 struct ControlBlockOf {
-  static constexpr std::uint32_t kLock = 576;
+  static constexpr std::uint32_t kLock = 576;  // behind the header (Space::kHeaderBytes)
   static constexpr std::uint32_t kDrain = kLock + 8;
   static constexpr std::uint32_t kCompleted = kLock + 64;
   static constexpr std::uint32_t kHeld = kCompleted + 16;

@@ -27,7 +27,7 @@ using Offset = Checked<std::ptrdiff_t>;
 constexpr int kHvectorInteger = OMPI_WAS_MPI_COMBINER_HVECTOR_INTEGER;
 constexpr int kHindexedInteger = OMPI_WAS_MPI_COMBINER_HINDEXED_INTEGER;
 constexpr int kStructInteger = OMPI_WAS_MPI_COMBINER_STRUCT_INTEGER;
-#elif defined(MPI_ABI_VERSION) && MPI_ABI_VERSION > 0
+#elif FARSIDE_IS_FOR_MPI_ABI
 // The MPI ABI does not have them. No combiner is negative.
 constexpr int kHvectorInteger = -1, kHindexedInteger = -2, kStructInteger = -3;
 #else

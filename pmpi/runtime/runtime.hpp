@@ -13,11 +13,10 @@
 
 namespace farside::pmpi {
 
-// The runtime for which this library is built, as in library_names.hpp. (Open MPI 6 has MPI_ABI_VERSION -1 in its own
-// mpi.h.)
+// The runtime for which this library is built, as in library_names.hpp.
 #if defined(OPEN_MPI)
 inline constexpr std::string_view kOwnRuntime = "openmpi";
-#elif defined(MPI_ABI_VERSION) && MPI_ABI_VERSION > 0
+#elif FARSIDE_IS_FOR_MPI_ABI
 inline constexpr std::string_view kOwnRuntime = "mpi_abi";
 #else
 inline constexpr std::string_view kOwnRuntime = "mpich";

@@ -35,9 +35,9 @@
 // tests/transport/integer_method_test.cpp tries all interleavings of a model of this, with and without its parts.
 //
 // Thread safety: any for begin() and end(), if allow_lock() has `threaded` or after expect_threads(), and always for
-// begin_in_common() and end_in_common(), also while allow_lock() runs. Cost: two stores and a
-// load in the thread's own cache line (beyond kOwnSlots threads two atomics in a common one). A change of the phase
-// writes the words of all threads. Memory: 512 shared bytes per rank.
+// begin_in_common() and end_in_common(), also while allow_lock() runs. Cost: two stores and a load in the thread's own
+// cache line (in common and beyond kOwnSlots threads two atomics). A change of the phase writes the words of all
+// threads. Memory: 512 shared bytes per rank.
 #pragma once
 
 #include <array>
