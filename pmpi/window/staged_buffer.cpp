@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <new>
 
 #include "transport/base/checked.hpp"
 #include "transport/data/layout.hpp"
@@ -33,7 +32,7 @@ StagedBuffer::StagedBuffer(const LocalBuffer& device, const Datatype& type) : de
 }
 
 Status StagedBuffer::make() {
-  copy_.reset(new (std::nothrow) std::byte[bytes_]);
+  copy_ = DeviceStaging::instance().take(bytes_, at(device_.address, first_));
   if (copy_ != nullptr) return {};
   return Error{ErrorKind::kNoMemory, fmt::format("no memory for a copy of {} bytes of a GPU's memory", bytes_)};
 }

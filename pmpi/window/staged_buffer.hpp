@@ -4,11 +4,11 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/window/window.hpp"
 #include "transport/base/result.hpp"
+#include "transport/node/device_staging.hpp"
 
 namespace farside::pmpi {
 
@@ -19,7 +19,7 @@ class StagedBuffer {
 
   // `type`: that of the buffer.
   StagedBuffer(const LocalBuffer& device, const Datatype& type);
-  // Allocates the copy: kNoMemory.
+  // Takes memory for the copy: kNoMemory.
   Status make();
   // Copies all bytes from the first to the last one of the buffer, gaps included, to the host.
   Status fetch();
@@ -35,7 +35,7 @@ class StagedBuffer {
   Datatype type_;
   std::ptrdiff_t first_ = 0;  // byte of the buffer, from its address
   std::size_t bytes_ = 0;
-  std::unique_ptr<std::byte[]> copy_;
+  DeviceStaging::Memory copy_;
 };
 
 }  // namespace farside::pmpi

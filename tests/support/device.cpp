@@ -3,7 +3,8 @@
 // touch. Each allocation is a file that is mapped twice, at the address that the program gets without any access, and
 // elsewhere for the copies. Wrong arguments of farside end the process.
 //
-// Not of the real libraries: test_device_allocate(), test_device_copy(), test_device_copies() (their number).
+// Not of the real libraries: test_device_allocate(), test_device_copy(), test_device_copies() (their number) and
+// test_device_locks() (how many ranges of pages were locked).
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,7 @@ struct Allocation {
 std::mutex mutex;
 std::vector<Allocation> allocations;
 std::atomic<int> copies{0};
+std::atomic<int> locks{0};
 
 [[maybe_unused]] void require(bool holds, const char* what) {
   if (holds) return;
@@ -76,6 +78,7 @@ EXPORTED void test_device_copy(void* to, const void* from, std::size_t bytes) {
   std::memcpy(reachable(to, bytes), reachable(from, bytes), bytes);
 }
 EXPORTED int test_device_copies() { return copies; }
+EXPORTED int test_device_locks() { return locks; }
 
 #if defined(DEVICE_CUDA)
 
@@ -118,6 +121,13 @@ EXPORTED int cuCtxPopCurrent_v2(void** popped) {
 EXPORTED int cuMemcpy(void* to, const void* from, std::size_t bytes) {
   return pushed > 0 ? copy(to, from, bytes) : 201;
 }
+EXPORTED int cuMemHostRegister_v2(void* host, std::size_t bytes, unsigned flags) {
+  require(pushed > 0 && flags == 1, "pages locked for all contexts");
+  require(find(host) == nullptr && reinterpret_cast<std::uintptr_t>(host) % 4096 == 0 && bytes > 0,
+          "pages of the host");
+  ++locks;
+  return 0;
+}
 EXPORTED int cuStreamSynchronize(void* stream) {
   require(stream == nullptr && pushed > 0, "the default stream of a context");
   return 0;
@@ -144,6 +154,12 @@ EXPORTED int hipPointerGetAttribute(void* value, int attribute, const void* addr
 EXPORTED int hipMemcpy(void* to, const void* from, std::size_t bytes, int kind) {
   require(kind == 4, "hipMemcpyDefault");
   return copy(to, from, bytes);
+}
+// Fails, and leaves an error.
+EXPORTED int hipHostRegister(void*, std::size_t, unsigned flags) {
+  require(flags == 1, "pages locked for all contexts");
+  ++locks;
+  return last_error = 1;
 }
 EXPORTED int hipStreamSynchronize(void* stream) {
   require(stream == nullptr, "the default stream");

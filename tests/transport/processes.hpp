@@ -86,7 +86,7 @@ class Ranks {
 
 // What others have put into this process's memory: what a barrier among processes orders, a sanitizer of one process
 // cannot see.
-__attribute__((no_sanitize("thread"))) inline void read_memory(const void* at, void* to, std::size_t bytes) {
+[[gnu::no_sanitize_thread]] inline void read_memory(const void* at, void* to, std::size_t bytes) {
   const auto* from = static_cast<const volatile std::byte*>(at);
   auto* into = static_cast<volatile std::byte*>(to);
   for (std::size_t i = 0; i < bytes; ++i) into[i] = from[i];

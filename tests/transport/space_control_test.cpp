@@ -27,7 +27,7 @@ std::uint64_t finished(World& world, ControlMemory::Operation& operation) {
 }
 
 // In one load, perhaps while somebody writes there.
-__attribute__((no_sanitize("thread"))) std::uint64_t look_at_word(World& world, std::uint64_t offset) {
+[[gnu::no_sanitize_thread]] std::uint64_t look_at_word(World& world, std::uint64_t offset) {
   return *reinterpret_cast<const volatile std::uint64_t*>(world->data() + offset);
 }
 

@@ -77,14 +77,14 @@ class OperationCounts {
     }
   }
   using Slow = std::array<std::array<std::uint64_t, kSlowNames.size()>, 2>;  // lock, handler
-  [[gnu::no_sanitize("thread")]] Slow slow() const { return slow_; }
+  [[gnu::no_sanitize_thread]] Slow slow() const { return slow_; }
   // Of an operation that another thread counts meanwhile it may have half.
-  [[gnu::no_sanitize("thread")]] Sizes sizes() const { return sizes_; }
+  [[gnu::no_sanitize_thread]] Sizes sizes() const { return sizes_; }
 
   // Calls take(target, what, count, bytes) for all counts, without a mutex and without a change. Another thread may
   // count or drain meanwhile: the last operations may then be missing, or be taken twice.
   template <class Take>
-  [[gnu::no_sanitize("thread")]] void each(Take&& take) const {
+  [[gnu::no_sanitize_thread]] void each(Take&& take) const {
     for (const Row* row = last_row_.load(std::memory_order_acquire); row != nullptr; row = row->before) {
       for (std::size_t what = 0; what < kKinds; ++what) {
         const Cell cell = row->cells[what];

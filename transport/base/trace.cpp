@@ -6,7 +6,7 @@
 namespace farside {
 
 // A thread may record meanwhile, and overwrite the oldest records while they are copied: these are dropped.
-[[gnu::no_sanitize("thread")]] std::vector<TraceRecord> TraceRing::take() const {
+[[gnu::no_sanitize_thread]] std::vector<TraceRecord> TraceRing::take() const {
   const std::uint64_t end = next_.load(std::memory_order_acquire);
   const std::uint64_t begin = end - std::min<std::uint64_t>(end, mask_ + 1);
   std::vector<TraceRecord> result;

@@ -35,6 +35,7 @@ class Cuda final : public DeviceDriver {
         !find(library, release_, "cuDevicePrimaryCtxRelease_v2")) {
       return false;
     }
+    (void)find(library, register_, "cuMemHostRegister_v2");
     return find(library, get_attribute_, "cuPointerGetAttribute") && find(library, memcpy_, "cuMemcpy") &&
            find(library, synchronize_, "cuStreamSynchronize") && find(library, push_, "cuCtxPushCurrent_v2") &&
            find(library, pop_, "cuCtxPopCurrent_v2");
@@ -49,25 +50,47 @@ class Cuda final : public DeviceDriver {
   }
 
   Status copy(void* to, const void* from, std::size_t bytes, const void* device) override {
-    // The thread may have no context, or one of another device.
-    void *context = nullptr, *popped = nullptr;
-    int ordinal = -1;
-    (void)get_attribute_(&context, kContext, device);
-    const bool retained =
-        context == nullptr && get_attribute_(&ordinal, kDeviceOrdinal, device) == 0 && retain_(&context, ordinal) == 0;
-    const bool pushed = context != nullptr && push_(context) == 0;
+    const ContextOf context(*this, device);
     int code = memcpy_(to, from, bytes);
     // A copy from pageable memory may return before it has arrived.
     if (code == 0) code = synchronize_(nullptr);
-    if (pushed) (void)pop_(&popped);
-    if (retained) (void)release_(ordinal);
     return status_of(code, "cuMemcpy", bytes);
   }
 
+  void lock_pages(void* host, std::size_t bytes, const void* device) override {
+    if (register_ == nullptr) return;
+    const ContextOf context(*this, device);
+    (void)register_(host, bytes, kPortable);
+  }
+
  private:
-  // CUpointer_attribute and CUmemorytype.
+  // CUpointer_attribute, CUmemorytype and CU_MEMHOSTREGISTER.
   static constexpr int kContext = 1, kMemoryType = 2, kIsManaged = 8, kDeviceOrdinal = 9;
-  static constexpr unsigned kDevice = 2;
+  static constexpr unsigned kDevice = 2, kPortable = 1;
+
+  // Makes the context of some memory the thread's, which may have none, or one of another device.
+  class ContextOf {
+   public:
+    ContextOf(const Cuda& cuda, const void* device) : cuda_(cuda) {
+      void* context = nullptr;
+      (void)cuda_.get_attribute_(&context, kContext, device);
+      retained_ = context == nullptr && cuda_.get_attribute_(&ordinal_, kDeviceOrdinal, device) == 0 &&
+                  cuda_.retain_(&context, ordinal_) == 0;
+      pushed_ = context != nullptr && cuda_.push_(context) == 0;
+    }
+    ContextOf(const ContextOf&) = delete;
+    ContextOf& operator=(const ContextOf&) = delete;
+    ~ContextOf() {
+      void* popped = nullptr;
+      if (pushed_) (void)cuda_.pop_(&popped);
+      if (retained_) (void)cuda_.release_(ordinal_);
+    }
+
+   private:
+    const Cuda& cuda_;
+    int ordinal_ = -1;
+    bool retained_ = false, pushed_ = false;
+  };
 
   int (*get_attribute_)(void*, int, const void*) = nullptr;
   int (*memcpy_)(void*, const void*, std::size_t) = nullptr;
@@ -76,6 +99,7 @@ class Cuda final : public DeviceDriver {
   int (*pop_)(void**) = nullptr;
   int (*retain_)(void**, int) = nullptr;
   int (*release_)(int) = nullptr;
+  int (*register_)(void*, std::size_t, unsigned) = nullptr;  // null: pages are not locked
 };
 
 class Hip final : public DeviceDriver {
@@ -89,6 +113,7 @@ class Hip final : public DeviceDriver {
         !find(library, take_error_, "hipGetLastError") || get_version(&version) != 0) {
       return false;
     }
+    (void)find(library, register_, "hipHostRegister");
     // hipMemoryType has CUDA's values since version 6.
     device_ = version / 10'000'000 >= 6 ? 2 : 1;
     return true;
@@ -111,15 +136,22 @@ class Hip final : public DeviceDriver {
     return status_of(code, "hipMemcpy", bytes);
   }
 
+  void lock_pages(void* host, std::size_t bytes, const void* /*device*/) override {
+    const bool clean = peek_error_() == 0;
+    if (register_ != nullptr && register_(host, bytes, kPortable) != 0 && clean) (void)take_error_();
+  }
+
  private:
-  // hipPointer_attribute and hipMemcpyKind.
+  // hipPointer_attribute, hipMemcpyKind and hipHostRegister's flags.
   static constexpr int kMemoryType = 2, kIsManaged = 8, kDefault = 4;
+  static constexpr unsigned kPortable = 1;
 
   int (*get_attribute_)(void*, int, const void*) = nullptr;
   int (*memcpy_)(void*, const void*, std::size_t, int) = nullptr;
   int (*synchronize_)(void*) = nullptr;
   int (*peek_error_)() = nullptr;
   int (*take_error_)() = nullptr;
+  int (*register_)(void*, std::size_t, unsigned) = nullptr;  // null: pages are not locked
   unsigned device_ = 2;
 };
 

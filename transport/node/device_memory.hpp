@@ -35,6 +35,9 @@ class DeviceDriver {
   virtual bool holds(const void* address) = 0;
   // Copies between host and device; `device` is the one of both addresses that it holds. Complete on return.
   virtual Status copy(void* to, const void* from, std::size_t bytes, const void* device) = 0;
+  // Locks pages of the host, where the library can, so that copies between them and `device` take no other way round.
+  // They stay locked; the library may unlock them when the program resets the GPU.
+  virtual void lock_pages(void* /*host*/, std::size_t /*bytes*/, const void* /*device*/) {}
 };
 
 class DeviceMemory {
@@ -55,6 +58,8 @@ class DeviceMemory {
   // Copies between host and device. One of the addresses must be of a device, all bytes of one allocation. Errors: that
   // of the library, as kOther.
   Status copy(void* to, const void* from, std::size_t bytes);
+  // For copies between these pages of the host and the memory at `device`, which is a GPU's; see DeviceDriver.
+  void lock_pages(void* host, std::size_t bytes, const void* device);
 
  private:
   static constexpr std::uintptr_t kPageBytes = 4096;

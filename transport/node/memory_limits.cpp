@@ -111,7 +111,7 @@ std::vector<MemoryNeed::Limit> limits_of_groups(std::uint64_t kernel) {
     // hierarchy:controllers:path
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
     const bool second_version = controllers == ",,";
     if (!second_version && controllers.find(",memory,") == std::string::npos) continue;
     const Version& version = second_version ? kVersion2 : kVersion1;

@@ -13,7 +13,7 @@
 namespace farside {
 namespace {
 
-constexpr std::uint64_t kMost = SIZE_MAX / 2;
+constexpr std::uint64_t kMostBytes = SIZE_MAX / 2;
 
 Reserve reserve_of(const NodeGroup& group, const NodeSegment::Layout& layout) {
   return {static_cast<std::uint64_t>(group.index()) * layout.control_bytes, layout.reserved};
@@ -35,11 +35,11 @@ Result<NodeSegment::Plan> NodeSegment::arrange(const NodeGroup& group, const Lay
   // Data of several members that are contiguous are treated as those of one.
   const auto place = [&](std::span<const std::uint64_t> data) -> Status {
     std::uint64_t all = 0;
-    for (const std::uint64_t of_member : data) all = of_member > kMost - all ? kMost : all + of_member;
+    for (const std::uint64_t of_member : data) all = of_member > kMostBytes - all ? kMostBytes : all + of_member;
     end = huge.round_up(end, all);
     if (all > 0) {
       const std::uint64_t gap = -end & (layout.alignment - 1);
-      if (gap > kMost - end) return too_much(data.front());
+      if (gap > kMostBytes - end) return too_much(data.front());
       end += gap;
       plan.gaps += gap;
       plan.alignment = std::max<std::uint64_t>(plan.alignment, layout.alignment);
@@ -47,7 +47,7 @@ Result<NodeSegment::Plan> NodeSegment::arrange(const NodeGroup& group, const Lay
     const std::uint64_t begin = end;
     for (const std::uint64_t of_member : data) {
       data_at_.push_back(end);
-      if (of_member > kMost - end) return too_much(of_member);
+      if (of_member > kMostBytes - end) return too_much(of_member);
       end += of_member;
     }
     end = huge.round_up(end, all);

@@ -25,7 +25,7 @@ namespace {
 
 // All objects, linked by next_. A forking thread holds the mutex of the list, then those of the objects.
 constinit std::mutex all_mutex;
-constinit ShareableMemory* all = nullptr;
+constinit ShareableMemory* all_memory = nullptr;
 sigset_t before_the_fork;  // the forking thread's signals, guarded by all_mutex
 
 // Locks a mutex and blocks all signals: if a signal handler forked while its thread held the mutex, it would deadlock.
@@ -81,13 +81,13 @@ const bool ShareableMemory::handles_forks_ =
 
 ShareableMemory::ShareableMemory() {
   const Held held(all_mutex);
-  next_ = all;
-  all = this;
+  next_ = all_memory;
+  all_memory = this;
 }
 
 ShareableMemory::~ShareableMemory() {
   const Held held(all_mutex);
-  ShareableMemory** link = &all;
+  ShareableMemory** link = &all_memory;
   while (*link != this) link = &(*link)->next_;
   *link = next_;
 }
@@ -98,13 +98,13 @@ void ShareableMemory::before_fork() {
   pthread_sigmask(SIG_SETMASK, &none, &before);
   all_mutex.lock();
   before_the_fork = before;
-  for (ShareableMemory* each = all; each != nullptr; each = each->next_) each->make_copies();
+  for (ShareableMemory* each = all_memory; each != nullptr; each = each->next_) each->make_copies();
   UntouchedMemory::mutex().lock();
 }
 
 void ShareableMemory::after_fork_in_parent() {
   UntouchedMemory::mutex().unlock();
-  for (ShareableMemory* each = all; each != nullptr; each = each->next_) each->drop_copies();
+  for (ShareableMemory* each = all_memory; each != nullptr; each = each->next_) each->drop_copies();
   const sigset_t before = before_the_fork;
   all_mutex.unlock();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -114,7 +114,7 @@ void ShareableMemory::after_fork_in_parent() {
 void ShareableMemory::after_fork_in_child() {
   UntouchedMemory::mutex().unlock();
   UntouchedMemory::forget_all();
-  for (ShareableMemory* each = all; each != nullptr; each = each->next_) each->move_to_copies();
+  for (ShareableMemory* each = all_memory; each != nullptr; each = each->next_) each->move_to_copies();
   const sigset_t before = before_the_fork;
   all_mutex.unlock();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

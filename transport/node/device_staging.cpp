@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/node/device_staging.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <new>
+#include <sys/mman.h>
+
+#include "transport/node/device_memory.hpp"
+
+namespace farside {
+namespace {
+
+constexpr std::size_t kSmallest = 1024;
+
+}  // namespace
+
+DeviceStaging& DeviceStaging::instance() {
+  static auto* const staging = new DeviceStaging();
+  return *staging;
+}
+
+std::size_t DeviceStaging::kept_bytes_for(std::size_t bytes) {
+  return bytes > kLargest ? 0 : std::bit_ceil(std::max(bytes, kSmallest));
+}
+
+std::size_t DeviceStaging::place_of(std::size_t kept_bytes) {
+  return static_cast<std::size_t>(std::countr_zero(kept_bytes / kSmallest));
+}
+
+DeviceStaging::Memory DeviceStaging::take(std::size_t bytes, const void* device) {
+  const std::size_t kept_bytes = kept_bytes_for(bytes);
+  bool keep = false;
+  if (kept_bytes != 0) {
+    const std::scoped_lock held(mutex_);
+    std::vector<std::byte*>& unused = unused_[place_of(kept_bytes)];
+    if (!unused.empty()) {
+      Memory memory(unused.back(), Return{kept_bytes});
+      unused.pop_back();
+      return memory;
+    }
+    keep = kept_bytes <= kMostKept - kept_;
+    if (keep) kept_ += kept_bytes;
+  }
+  if (keep) {
+    // Whole pages of its own, of which nothing else is locked.
+    void* const memory = mmap(nullptr, kept_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED) {
+      DeviceMemory::instance().lock_pages(memory, kept_bytes, device);
+      return {static_cast<std::byte*>(memory), Return{kept_bytes}};
+    }
+    const std::scoped_lock held(mutex_);
+    kept_ -= kept_bytes;
+  }
+  return {new (std::nothrow) std::byte[std::max<std::size_t>(bytes, 1)], Return{}};
+}
+
+void DeviceStaging::Return::operator()(std::byte* memory) const {
+  if (kept_bytes == 0) {
+    delete[] memory;
+    return;
+  }
+  DeviceStaging& staging = instance();
+  const std::scoped_lock held(staging.mutex_);
+  staging.unused_[place_of(kept_bytes)].push_back(memory);
+}
+
+}  // namespace farside

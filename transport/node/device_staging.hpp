@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Memory of the host for copies of a GPU's memory. A process keeps what it once took, for the next copies: the pages
+// are there already, the library of the GPU has locked them where it can (CUDA, HIP), which makes a copy several times
+// as fast, and a registration with an adapter stays valid. It keeps at most kMostKept bytes, for its whole life; copies
+// of more than kLargest bytes are allocated anew each time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace farside {
+
+class DeviceStaging {
+ public:
+  static constexpr std::size_t kLargest = std::size_t{64} << 20;
+  static constexpr std::size_t kMostKept = std::size_t{128} << 20;
+
+  // Gives the memory back.
+  struct Return {
+    std::size_t kept_bytes = 0;  // 0: not kept
+    void operator()(std::byte* memory) const;
+  };
+  using Memory = std::unique_ptr<std::byte[], Return>;
+
+  static DeviceStaging& instance();
+
+  // Returns at least that many bytes for copies from or to the memory of the GPU at `device`; null: no memory. Thread
+  // safety: any. Cost: a mutex; at the first time system calls, and the locking of the pages.
+  Memory take(std::size_t bytes, const void* device);
+
+ private:
+  DeviceStaging() = default;
+  static std::size_t kept_bytes_for(std::size_t bytes);
+  static std::size_t place_of(std::size_t kept_bytes);
+
+  std::mutex mutex_;                                // guards the following
+  std::array<std::vector<std::byte*>, 17> unused_;  // of 1 KiB, 2 KiB and so on up to kLargest
+  std::size_t kept_ = 0;                            // bytes, in use or not
+};
+
+}  // namespace farside
