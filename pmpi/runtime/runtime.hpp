@@ -22,9 +22,6 @@ inline constexpr std::string_view kOwnRuntime = "mpi_abi";
 inline constexpr std::string_view kOwnRuntime = "mpich";
 #endif
 
-// Newer runtimes deprecate calls in favour of some that older ones lack.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 struct Runtime {
 #define FARSIDE_CALL(name) decltype(&MPI_##name) name;
 #include "pmpi/runtime/calls.def"
@@ -33,7 +30,6 @@ struct Runtime {
   // Whether the runtime has MPI_Type_get_envelope_c and MPI_Type_get_contents_c (MPI 4.0).
   bool large_datatypes;
 };
-#pragma GCC diagnostic pop
 
 // Returns name and version of the runtime, such as "Open MPI 4.1.4" or "MPICH 4.0.2".
 std::string runtime_name();

@@ -106,9 +106,9 @@ inline void fill_elements(BasicType type, std::byte* buffer, std::size_t count, 
       case BasicType::kDoubleDouble: put_pair<double, double>(type, at, value, other); break;
       case BasicType::kQuad: case BasicType::kComplexQuad:
 #if defined(__SIZEOF_FLOAT128__)
-        __extension__ using Quad = __float128;
+        __extension__ typedef __float128 Quad;
 #else
-        using Quad = long double;
+        typedef long double Quad;
 #endif
         put_value<Quad>(at, value);
         if (type == BasicType::kComplexQuad) put_value<Quad>(at, other);

@@ -51,9 +51,9 @@ std::string cost_of_computing(const Measures& measures, const RuntimeReport& rep
   std::string text;
   for (const auto* busy : measures) {
     if (!busy->name.ends_with("_compute")) continue;
-    const std::string_view stem = busy->name.substr(0, busy->name.size() - std::string_view("_compute").size());
+    const std::string stem = busy->name.substr(0, busy->name.size() - std::string_view("_compute").size());
     for (const auto* idle : measures) {
-      if (!attentive(*idle) || (idle->name != stem && idle->name != std::string(stem) + "_flush")) continue;
+      if (!attentive(*idle) || (idle->name != stem && idle->name != stem + "_flush")) continue;
       std::vector<std::string> shares;
       for (const Variant* variant : report.variants) {
         const Series& a = report.find(variant->key, idle->name);
