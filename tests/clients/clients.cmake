@@ -61,11 +61,23 @@ foreach(runtime IN LISTS FARSIDE_RUNTIMES)
   endif()
 
   find_program(FARSIDE_CAF_${runtime} caf.${runtime} DOC "compiler wrapper of OpenCoarrays on ${runtime}")
-  if(FARSIDE_CAF_${runtime} AND FARSIDE_GFORTRAN)
+  # Debian's packages of it were wrong once: the library for MPICH was built for Open MPI.
+  if(FARSIDE_CAF_${runtime} AND FARSIDE_GFORTRAN AND NOT DEFINED FARSIDE_CAF_LINKS_${runtime})
+    set(program ${PROJECT_BINARY_DIR}/CMakeFiles/caf-${runtime})
+    file(WRITE ${program}.f90 "integer :: number[*]\nnumber = 1\nsync all\nend\n")
+    execute_process(COMMAND ${FARSIDE_CAF_${runtime}} ${program}.f90 -o ${program} RESULT_VARIABLE failed
+                    OUTPUT_QUIET ERROR_QUIET)
+    if(failed)
+      set(FARSIDE_CAF_LINKS_${runtime} OFF CACHE INTERNAL "")
+    else()
+      set(FARSIDE_CAF_LINKS_${runtime} ON CACHE INTERNAL "")
+    endif()
+  endif()
+  if(FARSIDE_CAF_LINKS_${runtime})
     farside_client(coarrays ${runtime} coarrays.f90 ALSO cma
                    BUILD ${FARSIDE_CAF_${runtime}} -g -O1 -ffree-line-length-none ${sources}/coarrays.f90)
   else()
-    farside_no_client(OpenCoarrays ${runtime} libcoarrays-${runtime}-dev)
+    farside_no_client(OpenCoarrays ${runtime} "libcoarrays-${runtime}-dev, and that ${runtime} can link with it")
   endif()
 endforeach()
 

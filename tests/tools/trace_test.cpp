@@ -30,7 +30,7 @@ constexpr std::uint64_t kWindowId = 77;
 // A trace whose ticks are nanoseconds since 1,000,000.
 class Writer {
  public:
-  explicit Writer(int rank, int ranks = 4, std::uint64_t clock = 1, std::uint64_t ahead = 0) : ahead_(ahead) {
+  explicit Writer(int rank, int ranks = 4, std::uint64_t clock = 1, std::uint64_t ahead = 0) {
     header_.header_bytes = sizeof(TraceHeader);
     header_.ranks = ranks;
     header_.record_bytes = sizeof(TraceRecord);
@@ -101,7 +101,6 @@ class Writer {
  private:
   TraceHeader header_;
   std::vector<TraceRecord> records_;
-  std::uint64_t ahead_;
 };
 
 // Rank 0's lock goes from rank 1 to 3 to 2; rank 0 reads rank 1 meanwhile.

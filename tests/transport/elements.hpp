@@ -16,6 +16,12 @@
 
 namespace farside::testing {
 
+#if defined(__SIZEOF_FLOAT128__)
+__extension__ typedef __float128 Quad;
+#else
+using Quad = long double;
+#endif
+
 inline std::vector<BasicType> all_types() {
   std::vector<BasicType> types;
   for (std::size_t index = 0; index < kBasicTypes; ++index) types.push_back(static_cast<BasicType>(index));
@@ -104,12 +110,8 @@ inline void fill_elements(BasicType type, std::byte* buffer, std::size_t count, 
       case BasicType::kLongDoubleInt: put_pair<long double, std::int32_t>(type, at, value, other); break;
       case BasicType::kFloatFloat: put_pair<float, float>(type, at, value, other); break;
       case BasicType::kDoubleDouble: put_pair<double, double>(type, at, value, other); break;
-      case BasicType::kQuad: case BasicType::kComplexQuad:
-#if defined(__SIZEOF_FLOAT128__)
-        __extension__ typedef __float128 Quad;
-#else
-        typedef long double Quad;
-#endif
+      case BasicType::kQuad:
+      case BasicType::kComplexQuad:
         put_value<Quad>(at, value);
         if (type == BasicType::kComplexQuad) put_value<Quad>(at, other);
         break;

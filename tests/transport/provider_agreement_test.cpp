@@ -138,8 +138,7 @@ class Job {
 
   // Collective over all ranks: makes a window of some. Checks what they take, and that this rank has made so many
   // trials for it.
-  void takes(Providers wanted, int wanted_trials, const Members& members,
-             std::source_location where = std::source_location::current()) {
+  void takes(Providers wanted, int wanted_trials, const Members& members, int line = __builtin_LINE()) {
     RankGroup::Message message;
     message.last = true;
     if (std::ranges::find(members, ranks_.rank()) == members.end()) {
@@ -150,8 +149,8 @@ class Job {
     }
     trials = 0;
     const Providers taken = choose(members);
-    ranks_.check(taken == wanted, fmt::format("provider {} is taken, not {}", wanted, taken), where);
-    ranks_.check(trials == wanted_trials, fmt::format("{} trials are made, not {}", wanted_trials, trials), where);
+    ranks_.check(taken == wanted, fmt::format("provider {} is taken, not {}", wanted, taken), line);
+    ranks_.check(trials == wanted_trials, fmt::format("{} trials are made, not {}", wanted_trials, trials), line);
     ranks_.all_gather(message);
   }
 

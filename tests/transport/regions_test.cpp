@@ -53,9 +53,9 @@ class World {
   }
   Space* operator->() { return space_.get(); }
   Regions& regions() { return *space_->regions(); }
-  void require(const Status& status, std::source_location where = std::source_location::current()) {
+  void require(const Status& status, int line = __builtin_LINE()) {
     if (status.ok()) return;
-    ranks_.check(false, status.error().text, where);
+    ranks_.check(false, status.error().text, line);
     _exit(1);
   }
   // Of a dynamic space: where an address is.

@@ -76,7 +76,7 @@ Space::Request space_request(std::size_t control_bytes, std::uint64_t bytes, voi
   return request;
 }
 
-OpenSpace make_space(Ranks& ranks, Space::Request request, int members, std::source_location where) {
+OpenSpace make_space(Ranks& ranks, Space::Request request, int members, int line) {
   OpenSpace open;
   RankGroup::Message own;
   own.last = true;
@@ -84,7 +84,7 @@ OpenSpace make_space(Ranks& ranks, Space::Request request, int members, std::sou
   request.ranks = members;
   const auto require = [&](const Status& status, const char* what) {
     if (status) return;
-    ranks.check(false, fmt::format("{}: {}", what, status.error().text), where);
+    ranks.check(false, fmt::format("{}: {}", what, status.error().text), line);
     _exit(1);
   };
   if (ranks.rank() < members) {

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <memory>
-#include <source_location>
 #include <span>
 #include <utility>
 #include <vector>
@@ -60,11 +59,9 @@ struct OpenSpace {
 };
 // Collective over all ranks: a space of the first `members` ranks, which are on one node. The others get the addresses.
 // Rank, number of ranks and id of the request are filled in here. An error is a failure of the test, and ends the rank.
-OpenSpace make_space(Ranks& ranks, Space::Request request, int members,
-                     std::source_location where = std::source_location::current());
-inline OpenSpace make_space(Ranks& ranks, const Space::Request& request,
-                            std::source_location where = std::source_location::current()) {
-  return make_space(ranks, request, ranks.size(), where);
+OpenSpace make_space(Ranks& ranks, Space::Request request, int members, int line = __builtin_LINE());
+inline OpenSpace make_space(Ranks& ranks, const Space::Request& request, int line = __builtin_LINE()) {
+  return make_space(ranks, request, ranks.size(), line);
 }
 // A request for `bytes` of data, in this private memory unless it is null.
 Space::Request space_request(std::size_t control_bytes, std::uint64_t bytes, void* private_data = nullptr);

@@ -68,8 +68,8 @@ World::~World() {
   ranks_.barrier();
 }
 
-void World::good(const Status& status, std::string_view what, std::source_location where) {
-  if (!status.ok()) ranks_.check(false, fmt::format("{}: {}", what, status.error().text), where);
+void World::good(const Status& status, std::string_view what, int line) {
+  if (!status.ok()) ranks_.check(false, fmt::format("{}: {}", what, status.error().text), line);
 }
 
 namespace {

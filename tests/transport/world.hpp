@@ -17,7 +17,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,7 +59,7 @@ class World {
   Space& operator*() { return *space_; }
   Space* operator->() { return space_.get(); }
   // Fails with the status's own words if it is not well.
-  void good(const Status& status, std::string_view what, std::source_location where = std::source_location::current());
+  void good(const Status& status, std::string_view what, int line = __builtin_LINE());
 
  private:
   Ranks& ranks_;
