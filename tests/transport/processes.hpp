@@ -36,6 +36,12 @@
 
 namespace farside::testing {
 
+// Where a function was called, as its last argument: Line line = Line::here(). (clang 14 has no std::source_location.)
+struct Line {
+  static constexpr Line here(int number = __builtin_LINE()) { return {number}; }
+  int number;
+};
+
 // A sanitizer needs much address space, and descriptors: without one it takes objects for invalid.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitized = true;
@@ -68,10 +74,10 @@ class Ranks {
   }
   void barrier() { all_gather('b'); }
 
-  void check(bool good, std::string_view what, int line = __builtin_LINE()) {
+  void check(bool good, std::string_view what, Line line = Line::here()) {
     if (good) return;
     ++failures_;
-    if (failures_ <= 5) send_to_parent(fmt::format("frank {}, line {}: not so: {}\n", rank_, line, what));
+    if (failures_ <= 5) send_to_parent(fmt::format("frank {}, line {}: not so: {}\n", rank_, line.number, what));
   }
 
  private:

@@ -138,7 +138,7 @@ class Job {
 
   // Collective over all ranks: makes a window of some. Checks what they take, and that this rank has made so many
   // trials for it.
-  void takes(Providers wanted, int wanted_trials, const Members& members, int line = __builtin_LINE()) {
+  void takes(Providers wanted, int wanted_trials, const Members& members, Line line = Line::here()) {
     RankGroup::Message message;
     message.last = true;
     if (std::ranges::find(members, ranks_.rank()) == members.end()) {

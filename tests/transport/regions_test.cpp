@@ -53,7 +53,7 @@ class World {
   }
   Space* operator->() { return space_.get(); }
   Regions& regions() { return *space_->regions(); }
-  void require(const Status& status, int line = __builtin_LINE()) {
+  void require(const Status& status, Line line = Line::here()) {
     if (status.ok()) return;
     ranks_.check(false, status.error().text, line);
     _exit(1);

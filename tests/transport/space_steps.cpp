@@ -76,7 +76,7 @@ Space::Request space_request(std::size_t control_bytes, std::uint64_t bytes, voi
   return request;
 }
 
-OpenSpace make_space(Ranks& ranks, Space::Request request, int members, int line) {
+OpenSpace make_space(Ranks& ranks, Space::Request request, int members, Line line) {
   OpenSpace open;
   RankGroup::Message own;
   own.last = true;

@@ -59,8 +59,8 @@ struct OpenSpace {
 };
 // Collective over all ranks: a space of the first `members` ranks, which are on one node. The others get the addresses.
 // Rank, number of ranks and id of the request are filled in here. An error is a failure of the test, and ends the rank.
-OpenSpace make_space(Ranks& ranks, Space::Request request, int members, int line = __builtin_LINE());
-inline OpenSpace make_space(Ranks& ranks, const Space::Request& request, int line = __builtin_LINE()) {
+OpenSpace make_space(Ranks& ranks, Space::Request request, int members, Line line = Line::here());
+inline OpenSpace make_space(Ranks& ranks, const Space::Request& request, Line line = Line::here()) {
   return make_space(ranks, request, ranks.size(), line);
 }
 // A request for `bytes` of data, in this private memory unless it is null.

@@ -68,7 +68,7 @@ World::~World() {
   ranks_.barrier();
 }
 
-void World::good(const Status& status, std::string_view what, int line) {
+void World::good(const Status& status, std::string_view what, Line line) {
   if (!status.ok()) ranks_.check(false, fmt::format("{}: {}", what, status.error().text), line);
 }
 

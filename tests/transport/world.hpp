@@ -59,7 +59,7 @@ class World {
   Space& operator*() { return *space_; }
   Space* operator->() { return space_.get(); }
   // Fails with the status's own words if it is not well.
-  void good(const Status& status, std::string_view what, int line = __builtin_LINE());
+  void good(const Status& status, std::string_view what, Line line = Line::here());
 
  private:
   Ranks& ranks_;
