@@ -16,6 +16,12 @@ namespace {
 // The call that completes the request reports the error.
 bool has_failed(const RemoteBuffer& target) { return target.own != nullptr && target.own->has_error(); }
 
+// Parts of an operation that failed may be under way, and use its copies.
+Outcome end_failed(Space& space, Outcome failed) {
+  (void)space.flush_all();
+  return failed;
+}
+
 }  // namespace
 
 // Strict compares the copies with what they were until the epoch ends.
@@ -32,7 +38,7 @@ std::optional<Outcome> Window::stage_transfer(const LocalBuffer& origin, const R
   if (put) {
     if (Status fetched = copy.fetch(); !fetched) return fetched;
   }
-  if (Outcome done = transfer(copy.on_host(), target, put); !done) return done;
+  if (Outcome done = transfer(copy.on_host(), target, put); !done) return end_failed(*space_, std::move(done));
   Status complete = space_->flush(target.rank);
   if (complete && !put && !has_failed(target)) complete = copy.store();
   keep_for_strict(std::move(copy));
@@ -59,7 +65,7 @@ std::optional<Outcome> Window::stage_accumulate(const LocalBuffer& origin, const
     to_host = to->on_host();
   }
   if (Outcome done = accumulate(from ? from->on_host() : origin, to_host ? &*to_host : nullptr, target, op); !done)
-    return done;
+    return end_failed(*space_, std::move(done));
   Status complete = space_->flush(target.rank);
   if (complete && to && !has_failed(target)) complete = to->store();
   if (from) keep_for_strict(std::move(*from));
@@ -87,7 +93,7 @@ std::optional<Outcome> Window::stage_compare_and_swap(const void* origin, const 
   }
   if (!any) return std::nullopt;
   if (Outcome done = compare_and_swap(addresses[0], addresses[1], addresses[2], type, rank, displacement); !done)
-    return done;
+    return end_failed(*space_, std::move(done));
   Status complete = space_->flush(rank);
   if (complete && copies[2]) complete = copies[2]->store();
   for (std::optional<StagedBuffer>& copy : copies) {

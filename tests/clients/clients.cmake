@@ -62,15 +62,15 @@ foreach(runtime IN LISTS FARSIDE_RUNTIMES)
 
   find_program(FARSIDE_CAF_${runtime} caf.${runtime} DOC "compiler wrapper of OpenCoarrays on ${runtime}")
   # Debian's packages of it were wrong once: the library for MPICH was built for Open MPI.
-  if(FARSIDE_CAF_${runtime} AND FARSIDE_GFORTRAN AND NOT DEFINED FARSIDE_CAF_LINKS_${runtime})
+  if(FARSIDE_CAF_${runtime} AND FARSIDE_GFORTRAN AND
+     NOT FARSIDE_CAF_LINKS_${runtime} STREQUAL FARSIDE_CAF_${runtime})
     set(program ${PROJECT_BINARY_DIR}/CMakeFiles/caf-${runtime})
     file(WRITE ${program}.f90 "integer :: number[*]\nnumber = 1\nsync all\nend\n")
     execute_process(COMMAND ${FARSIDE_CAF_${runtime}} ${program}.f90 -o ${program} RESULT_VARIABLE failed
                     OUTPUT_QUIET ERROR_QUIET)
-    if(failed)
-      set(FARSIDE_CAF_LINKS_${runtime} OFF CACHE INTERNAL "")
-    else()
-      set(FARSIDE_CAF_LINKS_${runtime} ON CACHE INTERNAL "")
+    set(FARSIDE_CAF_LINKS_${runtime} "" CACHE INTERNAL "")
+    if(failed STREQUAL "0")
+      set(FARSIDE_CAF_LINKS_${runtime} ${FARSIDE_CAF_${runtime}} CACHE INTERNAL "the one that was tried and links")
     endif()
   endif()
   if(FARSIDE_CAF_LINKS_${runtime})

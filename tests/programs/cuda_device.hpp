@@ -28,7 +28,11 @@ inline bool start() {
   library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   int device = 0;
   void* context = nullptr;
-  if (library == nullptr || call("cuInit", 0U) != 0 || call("cuDeviceGet", &device, 0) != 0) return false;
+  if (library == nullptr) return false;
+  constexpr int kStubLibrary = 34, kNoDevice = 100;
+  if (const int code = call("cuInit", 0U); code == kStubLibrary || code == kNoDevice) return false;
+  require("cuInit", 0U);
+  require("cuDeviceGet", &device, 0);
   require("cuDevicePrimaryCtxRetain", &context, device);
   require("cuCtxSetCurrent", context);
   return true;

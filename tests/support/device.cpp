@@ -4,7 +4,7 @@
 // elsewhere for the copies. Wrong arguments of farside end the process.
 //
 // Not of the real libraries: test_device_allocate(), test_device_copy(), test_device_copies() (their number) and
-// test_device_locks() (how many ranges of pages were locked).
+// test_device_locks() (how often pages were to be locked).
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

@@ -18,8 +18,9 @@ TEST_CASE("memory for copies of a GPU's memory is kept for the next copy", "[dev
   const DeviceStaging::Memory beside = staging.take(5000, nullptr);
   REQUIRE(beside.get() != at);
   first.reset();
-  const DeviceStaging::Memory again = staging.take(8192, nullptr);
+  DeviceStaging::Memory again = staging.take(8192, nullptr);
   REQUIRE(again.get() == at);
+  again.reset();
   REQUIRE(staging.take(8193, nullptr).get() != at);
   REQUIRE(staging.take(0, nullptr) != nullptr);
 }
@@ -36,4 +37,13 @@ TEST_CASE("a process keeps so much memory for copies and no more", "[device]") {
   }
   REQUIRE(kept >= DeviceStaging::kMostKept / 2);
   REQUIRE(kept <= DeviceStaging::kMostKept);
+  REQUIRE(taken.back().get_deleter().kept_bytes == 0);
+  // What is unused serves smaller copies then.
+  std::byte* const at = taken.front().get();
+  taken.front().reset();
+  const DeviceStaging::Memory last = staging.take(DeviceStaging::kLargest / 4, nullptr);
+  REQUIRE(last.get() != at);
+  const DeviceStaging::Memory smaller = staging.take(DeviceStaging::kLargest / 4, nullptr);
+  REQUIRE(smaller.get() == at);
+  REQUIRE(smaller.get_deleter().kept_bytes == DeviceStaging::kLargest / 2);
 }

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/log.hpp"
 #include "transport/node/device_memory.hpp"
 
 namespace farside {
@@ -60,7 +61,8 @@ class Cuda final : public DeviceDriver {
   void lock_pages(void* host, std::size_t bytes, const void* device) override {
     if (register_ == nullptr) return;
     const ContextOf context(*this, device);
-    (void)register_(host, bytes, kPortable);
+    if (const int code = register_(host, bytes, kPortable); code != 0)
+      log(LogLevel::kInfo, "copies of a GPU's memory are slower: cuMemHostRegister failed ({})", code);
   }
 
  private:
@@ -138,7 +140,10 @@ class Hip final : public DeviceDriver {
 
   void lock_pages(void* host, std::size_t bytes, const void* /*device*/) override {
     const bool clean = peek_error_() == 0;
-    if (register_ != nullptr && register_(host, bytes, kPortable) != 0 && clean) (void)take_error_();
+    const int code = register_ != nullptr ? register_(host, bytes, kPortable) : 0;
+    if (code == 0) return;
+    log(LogLevel::kInfo, "copies of a GPU's memory are slower: hipHostRegister failed ({})", code);
+    if (clean) (void)take_error_();
   }
 
  private:

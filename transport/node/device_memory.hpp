@@ -35,7 +35,7 @@ class DeviceDriver {
   virtual bool holds(const void* address) = 0;
   // Copies between host and device; `device` is the one of both addresses that it holds. Complete on return.
   virtual Status copy(void* to, const void* from, std::size_t bytes, const void* device) = 0;
-  // Locks pages of the host, where the library can, so that copies between them and `device` take no other way round.
+  // Locks pages of the host, where the library can, so that copies between them and `device` need no buffer of it.
   // They stay locked; the library may unlock them when the program resets the GPU.
   virtual void lock_pages(void* /*host*/, std::size_t /*bytes*/, const void* /*device*/) {}
 };

@@ -11,7 +11,7 @@
 namespace farside {
 namespace {
 
-constexpr std::size_t kSmallest = 1024;
+constexpr std::size_t kSmallest = 4096;
 
 }  // namespace
 
@@ -28,28 +28,44 @@ std::size_t DeviceStaging::place_of(std::size_t kept_bytes) {
   return static_cast<std::size_t>(std::countr_zero(kept_bytes / kSmallest));
 }
 
+std::byte* DeviceStaging::take_unused(std::size_t kept_bytes) {
+  std::vector<std::byte*>& unused = unused_[place_of(kept_bytes)];
+  if (unused.empty()) return nullptr;
+  std::byte* const memory = unused.back();
+  unused.pop_back();
+  return memory;
+}
+
 DeviceStaging::Memory DeviceStaging::take(std::size_t bytes, const void* device) {
   const std::size_t kept_bytes = kept_bytes_for(bytes);
   bool keep = false;
   if (kept_bytes != 0) {
     const std::scoped_lock held(mutex_);
-    std::vector<std::byte*>& unused = unused_[place_of(kept_bytes)];
-    if (!unused.empty()) {
-      Memory memory(unused.back(), Return{kept_bytes});
-      unused.pop_back();
-      return memory;
-    }
+    if (std::byte* const memory = take_unused(kept_bytes)) return {memory, Return{kept_bytes}};
     keep = kept_bytes <= kMostKept - kept_;
-    if (keep) kept_ += kept_bytes;
+    if (keep) {
+      // So that giving it back allocates nothing.
+      std::vector<std::byte*>& unused = unused_[place_of(kept_bytes)];
+      ++blocks_[place_of(kept_bytes)];
+      unused.reserve(blocks_[place_of(kept_bytes)]);
+      kept_ += kept_bytes;
+    } else {
+      for (std::size_t larger = 2 * kept_bytes; larger <= kLargest; larger *= 2) {
+        if (std::byte* const memory = take_unused(larger)) return {memory, Return{larger}};
+      }
+    }
   }
   if (keep) {
     // Whole pages of its own, of which nothing else is locked.
     void* const memory = mmap(nullptr, kept_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory != MAP_FAILED) {
+      // A fork would give this process other pages at its next store, and leave the locked ones to the GPU.
+      (void)madvise(memory, kept_bytes, MADV_DONTFORK);
       DeviceMemory::instance().lock_pages(memory, kept_bytes, device);
       return {static_cast<std::byte*>(memory), Return{kept_bytes}};
     }
     const std::scoped_lock held(mutex_);
+    --blocks_[place_of(kept_bytes)];
     kept_ -= kept_bytes;
   }
   return {new (std::nothrow) std::byte[std::max<std::size_t>(bytes, 1)], Return{}};
