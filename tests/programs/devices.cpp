@@ -5,8 +5,10 @@
 //   devices [create] cuda|hip|ze
 //   devices [create] gpu             on the first GPU of the real libcuda.so.1; 77 (skipped) without one
 //   devices gpu|none measure         prints what puts take, from its memory; none: without a library of GPUs
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
 #include <string>

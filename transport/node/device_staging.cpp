@@ -24,12 +24,12 @@ std::size_t DeviceStaging::kept_bytes_for(std::size_t bytes) {
   return bytes > kLargest ? 0 : std::bit_ceil(std::max(bytes, kSmallest));
 }
 
-std::size_t DeviceStaging::place_of(std::size_t kept_bytes) {
-  return static_cast<std::size_t>(std::countr_zero(kept_bytes / kSmallest));
+DeviceStaging::Blocks& DeviceStaging::blocks_of(std::size_t kept_bytes) {
+  return blocks_[static_cast<std::size_t>(std::countr_zero(kept_bytes / kSmallest))];
 }
 
 std::byte* DeviceStaging::take_unused(std::size_t kept_bytes) {
-  std::vector<std::byte*>& unused = unused_[place_of(kept_bytes)];
+  std::vector<std::byte*>& unused = blocks_of(kept_bytes).unused;
   if (unused.empty()) return nullptr;
   std::byte* const memory = unused.back();
   unused.pop_back();
@@ -45,9 +45,9 @@ DeviceStaging::Memory DeviceStaging::take(std::size_t bytes, const void* device)
     keep = kept_bytes <= kMostKept - kept_;
     if (keep) {
       // So that giving it back allocates nothing.
-      std::vector<std::byte*>& unused = unused_[place_of(kept_bytes)];
-      ++blocks_[place_of(kept_bytes)];
-      unused.reserve(blocks_[place_of(kept_bytes)]);
+      Blocks& blocks = blocks_of(kept_bytes);
+      blocks.unused.reserve(blocks.count + 1);
+      ++blocks.count;
       kept_ += kept_bytes;
     } else {
       for (std::size_t larger = 2 * kept_bytes; larger <= kLargest; larger *= 2) {
@@ -65,7 +65,7 @@ DeviceStaging::Memory DeviceStaging::take(std::size_t bytes, const void* device)
       return {static_cast<std::byte*>(memory), Return{kept_bytes}};
     }
     const std::scoped_lock held(mutex_);
-    --blocks_[place_of(kept_bytes)];
+    --blocks_of(kept_bytes).count;
     kept_ -= kept_bytes;
   }
   return {new (std::nothrow) std::byte[std::max<std::size_t>(bytes, 1)], Return{}};
@@ -78,7 +78,7 @@ void DeviceStaging::Return::operator()(std::byte* memory) const {
   }
   DeviceStaging& staging = instance();
   const std::scoped_lock held(staging.mutex_);
-  staging.unused_[place_of(kept_bytes)].push_back(memory);
+  staging.blocks_of(kept_bytes).unused.push_back(memory);
 }
 
 }  // namespace farside

@@ -33,15 +33,19 @@ class DeviceStaging {
   Memory take(std::size_t bytes, const void* device);
 
  private:
+  struct Blocks {  // of one size
+    std::vector<std::byte*> unused;
+    std::size_t count = 0;  // in use or not
+  };
+
   DeviceStaging() = default;
   static std::size_t kept_bytes_for(std::size_t bytes);
-  static std::size_t place_of(std::size_t kept_bytes);
+  Blocks& blocks_of(std::size_t kept_bytes);
   std::byte* take_unused(std::size_t kept_bytes);
 
-  std::mutex mutex_;                                // guards the following
-  std::array<std::vector<std::byte*>, 15> unused_;  // of 4 KiB, 8 KiB and so on up to kLargest
-  std::array<std::size_t, 15> blocks_{};            // how many there are, in use or not
-  std::size_t kept_ = 0;                            // bytes, in use or not
+  std::mutex mutex_;               // guards the following
+  std::array<Blocks, 15> blocks_;  // of 4 KiB, 8 KiB and so on up to kLargest
+  std::size_t kept_ = 0;           // bytes, in use or not
 };
 
 }  // namespace farside
