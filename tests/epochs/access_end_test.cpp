@@ -19,9 +19,10 @@
 #include "tests/epochs/failing_memory.hpp"
 #include "tests/epochs/one_thread.hpp"
 
+namespace farside::access_end_test {
+
 namespace {
 
-using namespace farside;
 using namespace farside::epochs;
 
 constexpr int kHome = 0, kTarget = 1, kSelf = 2, kOther = 3;
@@ -148,3 +149,5 @@ TEST_CASE("the writes of a barrier end the access", "[epochs]") {
   CHECK_FALSE(barrier.advance());
   CHECK(take(memory).ended == Ranks{1});
 }
+
+}  // namespace farside::access_end_test

@@ -10,6 +10,8 @@
 
 #include "tests/support/seeds.hpp"
 
+namespace farside::access_log_test {
+
 using namespace farside::epochs;
 using farside::testing::named;
 using farside::testing::seeds;
@@ -206,3 +208,5 @@ TEST_CASE("random accesses agree with a map of bytes") {
     }
   }
 }
+
+}  // namespace farside::access_log_test

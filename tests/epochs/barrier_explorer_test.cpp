@@ -13,6 +13,8 @@
 #include "tests/epochs/barrier_program.hpp"
 #include "tests/epochs/failing_memory.hpp"
 
+namespace farside::barrier_explorer_test {
+
 namespace {
 
 using namespace farside::explore;
@@ -272,3 +274,5 @@ TEST_CASE("the schedules of up to 40 ranks on up to 7 nodes fit each other") {
     }
   }
 }
+
+}  // namespace farside::barrier_explorer_test

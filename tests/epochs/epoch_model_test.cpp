@@ -14,6 +14,8 @@
 #include "tests/epochs/epoch_states.hpp"
 #include "tests/support/seeds.hpp"
 
+namespace farside::epoch_model_test {
+
 using namespace farside::epochs;
 using namespace farside::epochs::testing;
 using farside::testing::named;
@@ -227,3 +229,5 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
   CHECK(allowed > 100000);
   CHECK(refused > 100000);
 }
+
+}  // namespace farside::epoch_model_test

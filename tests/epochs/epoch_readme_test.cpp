@@ -10,6 +10,8 @@
 
 #include "tests/epochs/epoch_states.hpp"
 
+namespace farside::epoch_readme_test {
+
 using namespace farside::epochs;
 using namespace farside::epochs::testing;
 
@@ -85,3 +87,5 @@ TEST_CASE("the README of epochs shows the table as it is", "[epochs]") {
   INFO("the README should contain:\n" << expected);
   CHECK(readme.str().find(expected) != std::string::npos);
 }
+
+}  // namespace farside::epoch_readme_test

@@ -9,6 +9,8 @@
 
 #include "tests/epochs/epoch_states.hpp"
 
+namespace farside::epoch_state_test {
+
 using namespace farside::epochs;
 using namespace farside::epochs::testing;
 
@@ -448,3 +450,5 @@ TEST_CASE("a fence that asserts MPI_MODE_NOPRECEDE after operations is carried o
   CHECK(reports == 1);
   CHECK(state.access() == Access::kFenceOpen);
 }
+
+}  // namespace farside::epoch_state_test

@@ -12,6 +12,8 @@
 
 #include "tests/epochs/epoch_states.hpp"
 
+namespace farside::epoch_table_test {
+
 using namespace farside::epochs;
 using namespace farside::epochs::testing;
 
@@ -306,3 +308,5 @@ TEST_CASE("the fast-path checks say yes only where the tables do, and then move 
   CHECK(state.try_unlock(kOther));
   CHECK(state.access() == Access::kNone);
 }
+
+}  // namespace farside::epoch_table_test

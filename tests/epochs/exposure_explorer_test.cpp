@@ -9,6 +9,8 @@
 #include "tests/epochs/exposure_program.hpp"
 #include "tests/epochs/failing_memory.hpp"
 
+namespace farside::exposure_explorer_test {
+
 namespace {
 
 using namespace farside::explore;
@@ -189,3 +191,5 @@ TEST_CASE("a post or complete that cannot reach a member fails, and reaches the 
   CHECK(notify.failed_operation() == nullptr);
   for (const int member : {1, 3}) CHECK(words.at(member, ControlBlock::kCompleted) == 1);
 }
+
+}  // namespace farside::exposure_explorer_test

@@ -8,6 +8,8 @@
 
 #include "tests/epochs/lock_cases.hpp"
 
+namespace farside::global_lock_explorer_test {
+
 namespace {
 
 using namespace farside::explore;
@@ -263,3 +265,5 @@ TEST_CASE("a global lock that offers the hand-off in the wrong slot is caught") 
             r.word = ControlBlock::global_lock_ring_word((r.word - ControlBlock::kGlobalLockRing) / 8 + 1);
         }) != "");
 }
+
+}  // namespace farside::global_lock_explorer_test

@@ -12,6 +12,8 @@
 #include "epochs/protocols/lock.hpp"
 #include "tests/epochs/explorer.hpp"
 
+namespace farside::lock_all_exposure_explorer_test {
+
 namespace {
 
 using namespace farside::explore;
@@ -230,3 +232,5 @@ TEST_CASE("a post that sees no locks is caught") {
           }
         }) == "a post does not see a lock of its rank");
 }
+
+}  // namespace farside::lock_all_exposure_explorer_test

@@ -5,6 +5,8 @@
 
 #include "tests/epochs/lock_cases.hpp"
 
+namespace farside::lock_explorer_test {
+
 namespace {
 
 using namespace farside::explore;
@@ -179,3 +181,5 @@ TEST_CASE("a lock that offers the hand-off in the wrong slot is caught") {
           if (passes) r.word = ControlBlock::ring_word((r.word - ControlBlock::kRing) / 8 + 1);
         }) == kDeadlock);
 }
+
+}  // namespace farside::lock_explorer_test

@@ -18,9 +18,10 @@
 #include "tests/epochs/failing_memory.hpp"
 #include "tests/epochs/one_thread.hpp"
 
+namespace farside::lock_failure_test {
+
 namespace {
 
-using namespace farside;
 using namespace farside::epochs;
 
 constexpr int kHome = 0, kTarget = 1, kSelf = 2, kOther = 3;
@@ -456,3 +457,5 @@ TEST_CASE("a release that fails ends: it wakes nobody, and the others go on", "[
     for (const int rank : {0, 2, 3}) CHECK(present(words, rank, TargetLock::kWord) == 0);
   }
 }
+
+}  // namespace farside::lock_failure_test

@@ -14,7 +14,8 @@
 
 #include "transport/base/biased_mutex.hpp"
 
-using namespace farside;
+namespace farside::lock_stripes_test {
+
 using namespace farside::epochs;
 using Stripes = LockStripes<BiasedMutex>;
 
@@ -197,3 +198,5 @@ TEST_CASE("locks of threads are released once, by their threads or by the one th
   CHECK(released > 0);
   for (const std::uint64_t word : words.words) CHECK(!LockWord::locked(word));
 }
+
+}  // namespace farside::lock_stripes_test

@@ -8,6 +8,8 @@
 
 #include "tests/epochs/lock_table_program.hpp"
 
+namespace farside::lock_table_explorer_test {
+
 namespace {
 
 using namespace farside::explore;
@@ -254,3 +256,5 @@ TEST_CASE("a table that keeps the global lock of a target that was lost is caugh
   };
   CHECK(fault<Broken>({{"X1", "L"}, {2, 3}, kHome, 4}, {.may_lose = bit(1)}) != "");
 }
+
+}  // namespace farside::lock_table_explorer_test

@@ -6,6 +6,8 @@
 
 #include "epochs/protocols/lock_table.hpp"
 
+namespace farside::lock_words_test {
+
 using namespace farside::epochs;
 
 TEST_CASE("the bits in the way of a lock are there exactly if it does not hold at once, or the rank is exposed",
@@ -108,3 +110,5 @@ TEST_CASE("the entry of an exclusive lock tells its holder from those that have 
   CHECK(held(LockWord::kTickets - 1)
             .holds_alone(3, (LockWord::kTickets - 1) * LockWord::kTicket + LockWord::arrive(LockType::kExclusive)));
 }
+
+}  // namespace farside::lock_words_test

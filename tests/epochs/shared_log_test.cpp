@@ -13,7 +13,8 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::shared_log_test {
+
 using namespace farside::epochs;
 
 namespace {
@@ -394,3 +395,5 @@ TEST_CASE("of two origins that come at once, at least one sees the other") {
   for (std::size_t i = 0; i < kRounds; ++i) missed += saw[0][i] == 0 && saw[1][i] == 0 ? 1 : 0;
   CHECK(missed == 0);
 }
+
+}  // namespace farside::shared_log_test

@@ -5,6 +5,8 @@
 
 #include <catch2/catch.hpp>
 
+namespace farside::simulation_test {
+
 namespace {
 
 using namespace farside::simulate;
@@ -148,3 +150,5 @@ TEST_CASE(
   CHECK(queue.overtaken == 0);
   CHECK(queue.operations.max == 4);
 }
+
+}  // namespace farside::simulation_test

@@ -9,6 +9,8 @@
 
 #include "tests/support/seeds.hpp"
 
+namespace farside::strided_run_test {
+
 using namespace farside::epochs;
 using farside::testing::named;
 using farside::testing::seeds;
@@ -95,3 +97,5 @@ TEST_CASE("a builder keeps the bytes, in whatever order they come") {
     REQUIRE(bytes_of(builder.runs()) == bytes_of(ranges));
   }
 }
+
+}  // namespace farside::strided_run_test

@@ -10,7 +10,8 @@
 #include "tools/bench_report/table.hpp"
 #include "tools/text.hpp"
 
-using namespace farside;
+namespace farside::bench_report_test {
+
 using namespace farside::tools;
 
 namespace {
@@ -250,3 +251,5 @@ TEST_CASE("measures are chosen by name, by group, and never without the ranks th
   settings.skip = {"contention_1"};
   CHECK(names() == std::vector<std::string>{"get_flush", "contention_2", "contention_4"});
 }
+
+}  // namespace farside::bench_report_test

@@ -15,6 +15,8 @@
 #include "tools/doctor/report.hpp"
 #include "tools/doctor/watchdog.hpp"
 
+namespace farside::doctor_test {
+
 using namespace farside::tools;
 
 namespace {
@@ -387,3 +389,5 @@ TEST_CASE("a step that takes too long ends the process, after it has said so; on
   CHECK(in_time.answer == "came to its end");
   forget_children();
 }
+
+}  // namespace farside::doctor_test

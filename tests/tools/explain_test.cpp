@@ -9,6 +9,8 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+namespace farside::explain_test {
+
 using namespace farside::tools::explain;
 using Catch::Matchers::Contains;
 using farside::tools::By;
@@ -227,3 +229,5 @@ TEST_CASE("what is no statistics file is refused, by its name") {
   CHECK_THROWS_WITH(read("/tmp/farside-no-such-statistics"),
                     Contains("FARSIDE_STATS=/tmp/farside-no-such-statistics"));
 }
+
+}  // namespace farside::explain_test

@@ -15,6 +15,8 @@
 #include "tools/hosts/matrix.hpp"
 #include "tools/runtime.hpp"
 
+namespace farside::hosts_test {
+
 using namespace farside::tools;
 namespace bench = farside::bench;
 
@@ -120,3 +122,5 @@ TEST_CASE("a native variant without any figure is left out with its reason, one 
   CHECK(contains(left_out[0].reason, "no component"));
   CHECK(report.variants == variants_named({"native", "rdma", "node"}));
 }
+
+}  // namespace farside::hosts_test

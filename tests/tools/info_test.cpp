@@ -16,7 +16,8 @@
 #include "tools/info/info.hpp"
 #include "transport/fabric/provider_probe.hpp"
 
-using namespace farside;
+namespace farside::info_test {
+
 using namespace farside::tools;
 
 namespace {
@@ -230,3 +231,5 @@ TEST_CASE("the probe's choice is the choice") {
   });
   CHECK(contains(nowhere.answer, "refused: provider tcp has no device nowhere; it has: "));
 }
+
+}  // namespace farside::info_test

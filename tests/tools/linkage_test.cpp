@@ -17,7 +17,8 @@
 #include "tools/runtime.hpp"
 #include "tools/text.hpp"
 
-using namespace farside;
+namespace farside::linkage_test {
+
 using namespace farside::tools;
 
 namespace {
@@ -196,3 +197,5 @@ TEST_CASE("an LD_PRELOAD of the user's is kept behind farside's library, older o
   CHECK(preload_list("/a.so:/old/libfarside-openmpi.so", "/f.so") == "/f.so:/a.so");
   CHECK(preload_list("/old/libfarside-openmpi.so", "").empty());
 }
+
+}  // namespace farside::linkage_test

@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+namespace farside::placement_test {
+
 using namespace farside::tools;
 using Catch::Matchers::Contains;
 
@@ -25,3 +27,5 @@ TEST_CASE("ranks that share cores are said, by their host") {
     CHECK(doubtful.oversubscribed().empty());
   }
 }
+
+}  // namespace farside::placement_test

@@ -9,7 +9,8 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::rank_files_test {
+
 using namespace farside::tools;
 using Catch::Matchers::Contains;
 
@@ -100,3 +101,5 @@ TEST_CASE("files of a longer prefix are not read") {
   CHECK(read == std::set<std::string>{"s.0.json", "s.12.json", "s.spawned-77.1.json"});
   std::filesystem::remove_all(folder);
 }
+
+}  // namespace farside::rank_files_test

@@ -10,7 +10,8 @@
 #include "tools/launch.hpp"
 #include "tools/text.hpp"
 
-using namespace farside;
+namespace farside::run_words_test {
+
 using namespace farside::tools;
 
 namespace {
@@ -103,3 +104,5 @@ TEST_CASE("the names nearest to a misspelt word") {
   CHECK(nearest("doctor", names).empty());
   CHECK(nearest("x", {"y", "xyz", "x"}) == Words{"x", "y", "xyz"});
 }
+
+}  // namespace farside::run_words_test

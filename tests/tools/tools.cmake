@@ -10,6 +10,7 @@ target_link_libraries(farside-test-tools PRIVATE farside_catch_main farside_tool
 target_compile_options(farside-test-tools PRIVATE ${FARSIDE_QUICK_TO_COMPILE})
 target_precompile_headers(farside-test-tools PRIVATE ${FARSIDE_PRECOMPILED} <nlohmann/json.hpp>
                           <catch2/catch.hpp>)
+set_target_properties(farside-test-tools PROPERTIES UNITY_BUILD "${FARSIDE_UNITY_TESTS}" UNITY_BUILD_BATCH_SIZE 5)
 target_compile_definitions(farside-test-tools PRIVATE FARSIDE_COMMAND="$<TARGET_FILE:farside>"
                            FARSIDE_LIBRARIES="${CMAKE_LIBRARY_OUTPUT_DIRECTORY}")
 add_test(NAME unit.tools COMMAND farside-test-tools)

@@ -18,7 +18,8 @@
 
 #include "tools/trace/views.hpp"
 
-using namespace farside;
+namespace farside::trace_test {
+
 using namespace farside::tools::trace;
 using Catch::Matchers::Contains;
 using farside::tools::By;
@@ -460,3 +461,5 @@ TEST_CASE("a prefix without files says what to do") {
   CHECK_THROWS_WITH(read_all("/tmp/farside-no-such-trace"),
                     Contains("run the program with FARSIDE_TRACE=/tmp/farside-no-such-trace"));
 }
+
+}  // namespace farside::trace_test

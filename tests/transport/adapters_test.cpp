@@ -13,7 +13,8 @@
 
 #include "transport/fabric/handles.hpp"
 
-using namespace farside;
+namespace farside::adapters_test {
+
 namespace fs = std::filesystem;
 
 namespace {
@@ -151,3 +152,5 @@ TEST_CASE("an emulated adapter is known by its vendor") {
   CHECK(is_emulated(*info));
   info->nic = nullptr;  // it is not libfabric's
 }
+
+}  // namespace farside::adapters_test

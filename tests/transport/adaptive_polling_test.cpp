@@ -5,7 +5,8 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::adaptive_polling_test {
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -86,3 +87,5 @@ TEST_CASE("a progress thread that is needed does not back off, even if other thr
   CHECK_FALSE(polling.runtime_serves());
   CHECK(polling.next(false, kBegin) == std::nullopt);
 }
+
+}  // namespace farside::adaptive_polling_test

@@ -21,7 +21,7 @@
 
 #include "transport/base/global_membarrier.hpp"
 
-using namespace farside;
+namespace farside::biased_mutex_test {
 
 namespace {
 
@@ -435,3 +435,5 @@ TEST_CASE(
   CHECK_FALSE(explore(&Model::reads_again).excludes);
   CHECK_FALSE(explore(&Model::wakes).goes_on);
 }
+
+}  // namespace farside::biased_mutex_test

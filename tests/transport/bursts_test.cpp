@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+namespace farside::bursts_test {
+
 using farside::Bursts;
 using namespace std::chrono_literals;
 
@@ -70,3 +72,5 @@ TEST_CASE("a program that computes between operations, or before the flush, make
     CHECK(bursts.comes(now) == Bursts::Next::kAsEver);
   }
 }
+
+}  // namespace farside::bursts_test

@@ -10,7 +10,7 @@
 #include "transport/base/checked.hpp"
 #include "transport/data/layout.hpp"
 
-using namespace farside;
+namespace farside::checked_test {
 
 TEST_CASE("bytes are counted up to the largest object, and no further") {
   CHECK(bytes_of(0, 0) == 0U);
@@ -50,3 +50,5 @@ TEST_CASE("a layout whose size or bounds no offset tells is not made") {
   CHECK_THROWS_AS(Layout::placed({{0, 1, page}, {-std::numeric_limits<std::ptrdiff_t>::max(), 1, page}}),
                   std::overflow_error);
 }
+
+}  // namespace farside::checked_test

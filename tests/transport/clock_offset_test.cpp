@@ -8,7 +8,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::clock_offset_test {
 
 namespace {
 constexpr std::uint64_t kSecond = 1'000'000'000;
@@ -41,3 +41,5 @@ TEST_CASE("who answers receives and sends a reading for each round trip, until o
   CHECK_FALSE(answer_clock([](std::uint64_t&) { return false; }, [](std::uint64_t) { return true; }));
   CHECK_FALSE(answer_clock([](std::uint64_t&) { return true; }, [](std::uint64_t) { return false; }));
 }
+
+}  // namespace farside::clock_offset_test

@@ -11,7 +11,8 @@
 #include "tests/transport/elements.hpp"
 #include "transport/data/reduce_op.hpp"
 
-using namespace farside;
+namespace farside::combine_rows_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -85,3 +86,5 @@ TEST_CASE("rows are combined as each by itself, with every operation on every ty
     }
   }
 }
+
+}  // namespace farside::combine_rows_test

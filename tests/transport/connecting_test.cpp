@@ -23,7 +23,8 @@
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/node_share.hpp"
 
-using namespace farside;
+namespace farside::connecting_test {
+
 using namespace farside::testing;
 using namespace std::chrono_literals;
 
@@ -324,3 +325,5 @@ TEST_CASE("the peer of a connection is found by the connection's number, while t
   CHECK(one->peer_of(one->number(there)) == there);
   CHECK_FALSE(other->peer_of(number));
 }
+
+}  // namespace farside::connecting_test

@@ -9,7 +9,8 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::connection_table_test {
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -177,3 +178,5 @@ TEST_CASE("a peer may connect before its address is known") {
   CHECK(table.of(peer).address.secret == 9);
   CHECK(table.insert(FabricAddress{}) != peer);
 }
+
+}  // namespace farside::connection_table_test

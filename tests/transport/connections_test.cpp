@@ -20,7 +20,8 @@
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider.hpp"
 
-using namespace farside;
+namespace farside::connections_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -167,3 +168,5 @@ TEST_CASE("a connection without the secret is refused, and the job continues") {
     ranks.barrier();
   }));
 }
+
+}  // namespace farside::connections_test

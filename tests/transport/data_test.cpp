@@ -20,7 +20,7 @@
 #include "transport/data/basic_type.hpp"
 #include "transport/data/reduce_op.hpp"
 
-using namespace farside;
+namespace farside::data_test {
 
 namespace {
 
@@ -435,3 +435,5 @@ TEST_CASE("no compare_and_swap is lost among threads") {
   });
   CHECK(counter == kThreads * kRounds);
 }
+
+}  // namespace farside::data_test

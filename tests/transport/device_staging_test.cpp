@@ -7,6 +7,8 @@
 
 #include <catch2/catch.hpp>
 
+namespace farside::device_staging_test {
+
 using farside::DeviceStaging;
 
 TEST_CASE("memory for copies of a GPU's memory is kept for the next copy", "[device]") {
@@ -47,3 +49,5 @@ TEST_CASE("a process keeps so much memory for copies and no more", "[device]") {
   REQUIRE(smaller.get() == at);
   REQUIRE(smaller.get_deleter().kept_bytes == DeviceStaging::kLargest / 2);
 }
+
+}  // namespace farside::device_staging_test

@@ -16,7 +16,8 @@
 #include "tests/transport/opened_connections.hpp"
 #include "transport/fabric/provider.hpp"
 
-using namespace farside;
+namespace farside::disconnect_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -123,3 +124,5 @@ TEST_CASE("eviction over tcp interrupts nothing, and neither does a process that
     }
   }
 }
+
+}  // namespace farside::disconnect_test

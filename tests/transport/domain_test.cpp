@@ -13,7 +13,7 @@
 #include "transport/base/random.hpp"
 #include "transport/fabric/provider.hpp"
 
-using namespace farside;
+namespace farside::domain_test {
 
 TEST_CASE("a domain of tcp exposes memory with the key that is wanted, and not twice with the same one") {
   FabricDomain domain = std::move(FabricDomain::open(std::move(find_provider("tcp").value()), 0).value());
@@ -46,3 +46,5 @@ TEST_CASE("a provider that does not open is no route, and the error names the st
   CHECK(none.error().kind == ErrorKind::kNoRoute);
   CHECK(none.error().text.find("fi_fabric") != std::string::npos);
 }
+
+}  // namespace farside::domain_test

@@ -16,6 +16,9 @@
 
 namespace farside::testing {
 
+// What memory holds before a test writes to it.
+inline constexpr std::byte kFilling{0x5A};
+
 #if defined(__SIZEOF_FLOAT128__)
 __extension__ typedef __float128 Quad;
 #else

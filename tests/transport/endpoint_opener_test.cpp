@@ -22,7 +22,8 @@
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider.hpp"
 
-using namespace farside;
+namespace farside::endpoint_opener_test {
+
 using namespace farside::testing;
 using namespace std::chrono_literals;
 
@@ -278,3 +279,5 @@ TEST_CASE("while an address is resolved, operations on other peers proceed, and 
     ending.join();
   }));
 }
+
+}  // namespace farside::endpoint_opener_test

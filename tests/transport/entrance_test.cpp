@@ -13,7 +13,7 @@
 #include "transport/base/entrance.hpp"
 #include "transport/process.hpp"
 
-using namespace farside;
+namespace farside::entrance_test {
 
 TEST_CASE("an entrance admits one thread at a time, and none while it is closed") {
   Entrance entrance;
@@ -93,3 +93,5 @@ TEST_CASE("the endpoint ends while another thread serves it from the runtime") {
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
 }
+
+}  // namespace farside::entrance_test

@@ -15,7 +15,8 @@
 #include "tests/transport/world.hpp"
 #include "transport/fabric/fabric.hpp"
 
-using namespace farside;
+namespace farside::fabric_idle_test {
+
 using namespace farside::testing;
 using namespace std::chrono_literals;
 
@@ -85,3 +86,5 @@ TEST_CASE("a peer is abandoned in time if the progress thread was asleep when it
   }));
   unsetenv("FARSIDE_PEER_TIMEOUT");
 }
+
+}  // namespace farside::fabric_idle_test

@@ -15,7 +15,8 @@
 #include "tests/transport/fabric_route_fixture.hpp"
 #include "transport/base/backoff.hpp"
 
-using namespace farside;
+namespace farside::fabric_release_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -543,3 +544,5 @@ TEST_CASE("pauses of a loop that loses are bounded") {
   }
   CHECK(all > 12);  // 12 pauses of one yield have a chance of 2^-51
 }
+
+}  // namespace farside::fabric_release_test

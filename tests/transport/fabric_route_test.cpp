@@ -17,7 +17,8 @@
 
 #include "tests/transport/fabric_route_fixture.hpp"
 
-using namespace farside;
+namespace farside::fabric_route_test {
+
 using namespace farside::testing;
 
 TEST_CASE("where all ranks are alike, no rank is asked for its description") {
@@ -328,3 +329,5 @@ TEST_CASE("a second space of the same id is refused, and the first one stays") {
   }
   CHECK(on.endpoint.published(RouteFixture::kRegion) != nullptr);
 }
+
+}  // namespace farside::fabric_route_test

@@ -15,7 +15,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::fabric_targets_test {
 
 namespace {
 
@@ -347,3 +347,5 @@ TEST_CASE("threads may use, complete and visit the same targets at once") {
   CHECK(targets.busy() == 0);
   CHECK(active_in(targets).empty());
 }
+
+}  // namespace farside::fabric_targets_test

@@ -18,7 +18,8 @@
 
 #include "tests/transport/world.hpp"
 
-using namespace farside;
+namespace farside::fragments_test {
+
 using namespace farside::testing;
 
 TEST_CASE("pieces arrive, come back and add up on every route, each in its place") {
@@ -366,3 +367,5 @@ TEST_CASE("an on-node peer that died while pieces were on their way to it is an 
   });
   expect_well(failures, "rank 1: ended by signal 9\n");
 }
+
+}  // namespace farside::fragments_test

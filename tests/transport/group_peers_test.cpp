@@ -12,7 +12,8 @@
 #include "tests/transport/fake_endpoint.hpp"
 #include "transport/process.hpp"
 
-using namespace farside;
+namespace farside::group_peers_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -93,3 +94,5 @@ TEST_CASE("a group uses the endpoint whose addresses it has kept, and other grou
     CHECK(first.used(best, again) == 2);
   }
 }
+
+}  // namespace farside::group_peers_test

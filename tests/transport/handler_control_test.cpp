@@ -9,7 +9,8 @@
 
 #include "tests/transport/handler_fixture.hpp"
 
-using namespace farside;
+namespace farside::handler_control_test {
+
 using namespace farside::testing;
 
 TEST_CASE("operations with a control step are carried out, then it is taken and fetches; or nothing is done") {
@@ -167,3 +168,5 @@ TEST_CASE("a space without a description has one of no bytes") {
   header.count = HandlerFixture::kDescription;
   check_refused(on, message_of(header));
 }
+
+}  // namespace farside::handler_control_test

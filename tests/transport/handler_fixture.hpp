@@ -18,7 +18,6 @@
 namespace farside::testing {
 
 inline constexpr std::size_t kSpaceBytes = 4096;
-inline constexpr std::byte kFilling{0x5A};
 inline constexpr std::uint64_t kOrigin = 77;  // identity of sender 1
 
 // A handler with one space in its own heap block, so that a sanitizer reports accesses beyond it. For builds without a

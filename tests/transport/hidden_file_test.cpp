@@ -8,7 +8,7 @@
 
 #include "transport/fabric/hidden_file.hpp"
 
-using namespace farside;
+namespace farside::hidden_file_test {
 
 namespace {
 
@@ -38,3 +38,5 @@ TEST_CASE("a file is hidden from the library of the address only") {
   CHECK_FALSE(hidden.hides());
   CHECK(can_open("/proc/self/stat"));
 }
+
+}  // namespace farside::hidden_file_test

@@ -18,7 +18,8 @@
 #include "tests/transport/space_steps.hpp"
 #include "transport/node/node_segment.hpp"
 
-using namespace farside;
+namespace farside::huge_pages_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -128,3 +129,5 @@ TEST_CASE("large data begin a huge page at every member, small and contiguous on
     }));
   }
 }
+
+}  // namespace farside::huge_pages_test

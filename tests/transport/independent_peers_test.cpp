@@ -13,7 +13,8 @@
 #include "tests/transport/fake_process.hpp"
 #include "tests/transport/fake_provider.hpp"
 
-using namespace farside;
+namespace farside::independent_peers_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -70,3 +71,5 @@ TEST_CASE("a thread issues to its peer while the provider delays an operation of
   CHECK((origin.complete(to_slow) && origin.complete(to_other)));
   CHECK((slow.words[0] == 2 && other.words[0] == kPuts && other.words[1] == 1));
 }
+
+}  // namespace farside::independent_peers_test

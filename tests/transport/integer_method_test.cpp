@@ -26,7 +26,8 @@
 #include "tests/transport/world.hpp"
 #include "transport/base/global_membarrier.hpp"
 
-using namespace farside;
+namespace farside::integer_method_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -464,3 +465,5 @@ TEST_CASE(
     }));
   }
 }
+
+}  // namespace farside::integer_method_test

@@ -8,7 +8,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::job_test {
 
 namespace {
 
@@ -123,3 +123,5 @@ TEST_CASE("a process knows when it started") {
   CHECK(started <= now);
   CHECK(started > now - 3600 * kSecond);
 }
+
+}  // namespace farside::job_test

@@ -15,7 +15,8 @@
 #include "transport/data/basic_type.hpp"
 #include "transport/data/layout.hpp"
 
-using namespace farside;
+namespace farside::layout_test {
+
 using farside::testing::many_seeds;
 using farside::testing::named;
 
@@ -381,3 +382,5 @@ TEST_CASE("element pieces of two random layouts of one type pair the n-th elemen
     REQUIRE(at == std::min(origin_items.size(), target_items.size()));
   }
 }
+
+}  // namespace farside::layout_test

@@ -12,7 +12,8 @@
 #include "tests/transport/fake_provider.hpp"
 #include "transport/fabric/domain.hpp"
 
-using namespace farside;
+namespace farside::local_memory_test {
+
 using namespace farside::testing;
 
 TEST_CASE("operations of this process wait for slots, and answers do not") {
@@ -88,3 +89,5 @@ TEST_CASE("where no more memory can be registered, operations wait for slots, an
   CHECK(memory.take(true, slot) == -FI_EAGAIN);
   memory.end();
 }
+
+}  // namespace farside::local_memory_test

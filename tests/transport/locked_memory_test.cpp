@@ -14,7 +14,8 @@
 #include "tests/transport/fake_space.hpp"
 #include "transport/fabric/local_memory.hpp"
 
-using namespace farside;
+namespace farside::locked_memory_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -103,3 +104,5 @@ TEST_CASE("large accumulates need no registration of their operands, and work wh
   CHECK(fetched == operands);
   CHECK(space.has(0, expected));
 }
+
+}  // namespace farside::locked_memory_test

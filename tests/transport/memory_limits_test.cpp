@@ -10,7 +10,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::memory_limits_test {
 
 namespace {
 
@@ -87,3 +87,5 @@ TEST_CASE("a process finds its node, and little is not worth the look") {
   const MemoryNeed::LimitIds ids = memory_limit_ids();
   for (std::size_t i = 0; i < ids.size(); ++i) CHECK(ids[i] == large.limits[i].id);
 }
+
+}  // namespace farside::memory_limits_test

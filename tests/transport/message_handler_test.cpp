@@ -21,7 +21,8 @@
 #include "tests/transport/handler_fixture.hpp"
 #include "transport/handler/operation_list.hpp"
 
-using namespace farside;
+namespace farside::message_handler_test {
+
 using namespace farside::testing;
 
 TEST_CASE("the handler combines every type by every operation that MPI allows, as the kernels do") {
@@ -521,3 +522,5 @@ TEST_CASE("no random bytes make the handler touch anything") {
   CHECK(std::equal(before.begin(), before.end(), on.base()));
   CHECK(on.guards_hold());
 }
+
+}  // namespace farside::message_handler_test

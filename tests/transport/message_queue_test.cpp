@@ -17,7 +17,8 @@
 #include "tests/transport/processes.hpp"
 #include "transport/base/no_progress.hpp"
 
-using namespace farside;
+namespace farside::message_queue_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -215,3 +216,5 @@ TEST_CASE("senders are killed at any time while others send") {
     for (const pid_t victim : victims) waitpid(victim, nullptr, 0);
   }));
 }
+
+}  // namespace farside::message_queue_test

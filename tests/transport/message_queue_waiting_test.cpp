@@ -19,7 +19,8 @@
 
 #include "transport/node/message_queue.hpp"
 
-using namespace farside;
+namespace farside::message_queue_waiting_test {
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -165,3 +166,5 @@ TEST_CASE("a sender that finds the queue full of posted messages wakes the owner
   stop = true;
   owner.join();
 }
+
+}  // namespace farside::message_queue_waiting_test

@@ -18,7 +18,7 @@
 
 #include "transport/fabric/handles.hpp"
 
-using namespace farside;
+namespace farside::nearest_device_test {
 
 namespace {
 
@@ -256,3 +256,5 @@ TEST_CASE("a second device is as fast and as near as the first, on a network of 
   beside.beside_others = true;
   CHECK(choose_second_device(beside, std::vector{beside}, 0) == 0);
 }
+
+}  // namespace farside::nearest_device_test

@@ -25,7 +25,8 @@
 #include "transport/node/process_memory.hpp"
 #include "transport/space/group_peers.hpp"
 
-using namespace farside;
+namespace farside::node_group_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -262,3 +263,5 @@ TEST_CASE("the partners of trials are one cycle over all ranks, and are on other
   CHECK(cycle({7, 8, 7, 8}) == std::vector<int>{0, 1, 2, 3});
   CHECK(cycle({7, 7, 7, 8}) == std::vector<int>{0, 3, 1, 2});
 }
+
+}  // namespace farside::node_group_test

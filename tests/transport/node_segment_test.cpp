@@ -23,7 +23,8 @@
 #include "tests/transport/space_steps.hpp"
 #include "transport/space/make_space.hpp"
 
-using namespace farside;
+namespace farside::node_segment_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -310,3 +311,5 @@ TEST_CASE("a process alone has a segment of its own") {
   made.value().published(1);
   CHECK_FALSE(made.value().has_descriptor());
 }
+
+}  // namespace farside::node_segment_test

@@ -16,7 +16,8 @@
 #include "tests/support/seeds.hpp"
 #include "transport/routes/rank_index.hpp"
 
-using namespace farside;
+namespace farside::node_targets_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -176,3 +177,5 @@ TEST_CASE("an index finds the ranks of a large job, where numbers take four byte
     REQUIRE(index.find(3 * number + 1, rank_of) == -1);
   }
 }
+
+}  // namespace farside::node_targets_test

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::open_to_peers_test {
 
 namespace {
 
@@ -45,3 +45,5 @@ TEST_CASE("where Yama begins to ask for it later, the next need gives the permis
   permission.need();
   CHECK(given == 1);
 }
+
+}  // namespace farside::open_to_peers_test

@@ -8,7 +8,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::operations_under_way_test {
 
 namespace {
 
@@ -436,3 +436,5 @@ TEST_CASE("a run is ended for a thread that waits for it, and by a check if it s
   runs.completed(run);
   CHECK(runs.idle());
 }
+
+}  // namespace farside::operations_under_way_test

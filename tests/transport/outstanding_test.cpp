@@ -12,7 +12,7 @@
 
 #include "transport/routes/target_order.hpp"
 
-using namespace farside;
+namespace farside::outstanding_test {
 
 TEST_CASE("operations that are followed by themselves count among all, and are done whatever else is under way") {
   Outstanding all;
@@ -118,3 +118,5 @@ TEST_CASE("a kept operation needs no memory where one was issued before") {
   CHECK(kept.one() == nullptr);
   CHECK_FALSE(kept.empty());
 }
+
+}  // namespace farside::outstanding_test

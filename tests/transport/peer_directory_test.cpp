@@ -18,7 +18,8 @@
 
 #include "tests/transport/space_steps.hpp"
 
-using namespace farside;
+namespace farside::peer_directory_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -179,3 +180,5 @@ TEST_CASE("addresses are unknown until there is a directory, which lives as long
   CHECK(addresses.known());
   CHECK(is(addresses.of(19), 24));
 }
+
+}  // namespace farside::peer_directory_test

@@ -8,7 +8,8 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::peer_health_test {
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -259,3 +260,5 @@ TEST_CASE("over TCP a peer is abandoned whose host acknowledges nothing for the 
     CHECK(one.gone() == 0);
   }
 }
+
+}  // namespace farside::peer_health_test

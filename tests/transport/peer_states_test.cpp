@@ -10,6 +10,8 @@
 
 #include <catch2/catch.hpp>
 
+namespace farside::peer_states_test {
+
 namespace farside {
 namespace {
 
@@ -152,3 +154,5 @@ TEST_CASE("the operations of one peer are visited without those of others, and m
 }
 
 }  // namespace farside
+
+}  // namespace farside::peer_states_test

@@ -16,7 +16,8 @@
 #include "transport/node/open_to_peers.hpp"
 #include "transport/node/process_memory.hpp"
 
-using namespace farside;
+namespace farside::process_memory_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -94,3 +95,5 @@ TEST_CASE("a process that is gone is an error of the peer", "[native]") {
   REQUIRE(is_peer_error(status, child));
   CHECK(status.error().text.find("No such process") != std::string::npos);
 }
+
+}  // namespace farside::process_memory_test

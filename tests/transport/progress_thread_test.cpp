@@ -8,7 +8,8 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::progress_thread_test {
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -129,3 +130,5 @@ TEST_CASE("arrivals are left to threads in the runtime that poll when one comes,
   one.arrive();
   CHECK(soon([&] { return one.taken > before; }));
 }
+
+}  // namespace farside::progress_thread_test

@@ -25,7 +25,8 @@
 #include "transport/fabric/provider.hpp"
 #include "transport/process.hpp"
 
-using namespace farside;
+namespace farside::provider_agreement_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -342,3 +343,5 @@ TEST_CASE("a rank without a second device keeps others from theirs only in its o
     Process::instance().shut_down();
   }));
 }
+
+}  // namespace farside::provider_agreement_test

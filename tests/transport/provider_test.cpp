@@ -13,7 +13,8 @@
 #include "transport/fabric/provider_choice.hpp"
 #include "transport/process.hpp"
 
-using namespace farside;
+namespace farside::provider_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -243,3 +244,5 @@ TEST_CASE("an endpoint in use is not discarded by another trial") {
     ranks.check(all.front().fabric == one.value() && all.back().fabric == nullptr, "once, and no other");
   }));
 }
+
+}  // namespace farside::provider_test

@@ -11,7 +11,7 @@
 
 #include "transport/base/no_progress.hpp"
 
-using namespace farside;
+namespace farside::provider_trial_test {
 
 namespace {
 
@@ -167,3 +167,5 @@ TEST_CASE("an operation that fails, at once or later, fails a trial") {
     }
   }
 }
+
+}  // namespace farside::provider_trial_test

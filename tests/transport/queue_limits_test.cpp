@@ -3,7 +3,7 @@
 
 #include "transport/fabric/queue_limits.hpp"
 
-using namespace farside;
+namespace farside::queue_limits_test {
 
 TEST_CASE("over an adapter there is a buffer for each message that peers may have under way, up to a limit") {
   constexpr QueueLimits limits = queue_limits(true);
@@ -24,3 +24,5 @@ TEST_CASE("over TCP the buffers do not grow with the connections, and nothing el
   CHECK(limits.answers == QueueLimits::kNone);
   CHECK(limits.requests_per_peer == QueueLimits::kNone);
 }
+
+}  // namespace farside::queue_limits_test

@@ -9,6 +9,8 @@
 
 #include "transport/base/settings.hpp"
 
+namespace farside::readme_test {
+
 TEST_CASE("README.md has the table of settings as the library has it") {
   std::ifstream file(FARSIDE_SOURCE_DIR "/README.md");
   std::stringstream text;
@@ -23,3 +25,5 @@ TEST_CASE("README.md has the table of settings as the library has it") {
     CHECK(text.str().find(row) != std::string::npos);
   }
 }
+
+}  // namespace farside::readme_test

@@ -25,7 +25,8 @@
 #include "transport/node/process_memory.hpp"
 #include "transport/space/space.hpp"
 
-using namespace farside;
+namespace farside::regions_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -447,3 +448,5 @@ TEST_CASE("shared data are loaded and stored by all, whatever the routes of oper
     }
   }
 }
+
+}  // namespace farside::regions_test

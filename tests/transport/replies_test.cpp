@@ -8,7 +8,8 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::replies_test {
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -144,3 +145,5 @@ TEST_CASE("an answer holds a slot of registered memory until it is complete or d
   REQUIRE(memory.take(false, taken) == 0);
   CHECK(taken == &slot);
 }
+
+}  // namespace farside::replies_test

@@ -13,7 +13,8 @@
 
 #include "tests/transport/fabric_route_fixture.hpp"
 
-using namespace farside;
+namespace farside::second_rail_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -220,3 +221,5 @@ TEST_CASE("a release by an adapter's atomic waits for the second device, too") {
   on.agree_on_rails();
   on.release_waits();
 }
+
+}  // namespace farside::second_rail_test

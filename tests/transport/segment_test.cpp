@@ -22,7 +22,8 @@
 #include "transport/base/random.hpp"
 #include "transport/node/segment.hpp"
 
-using namespace farside;
+namespace farside::segment_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -237,3 +238,5 @@ TEST_CASE("segments and mappings go with their owners") {
   CHECK(open_files() == files);
   CHECK(mapped_segments() == 0);
 }
+
+}  // namespace farside::segment_test

@@ -16,7 +16,7 @@
 
 #include "transport/base/unique_fd.hpp"
 
-using namespace farside;
+namespace farside::settings_test {
 
 namespace {
 
@@ -252,3 +252,5 @@ TEST_CASE("FARSIDE_LOG decides what is said from then on, warnings of unknown va
   CHECK(on_stderr([] { log(LogLevel::kError, "so"); }) == "farside[3]: error: so\n");
   Log::set_rank(-1);
 }
+
+}  // namespace farside::settings_test

@@ -20,7 +20,8 @@
 #include "tests/transport/processes.hpp"
 #include "transport/node/shareable_memory.hpp"
 
-using namespace farside;
+namespace farside::shareable_memory_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -257,3 +258,5 @@ TEST_CASE("threads allocate and free at once") {
   }
   for (std::thread& thread : threads) thread.join();
 }
+
+}  // namespace farside::shareable_memory_test

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::shared_polls_test {
 
 TEST_CASE("a poll counts for other threads for as long as it took") {
   SharedPolls polls;
@@ -29,3 +29,5 @@ TEST_CASE("a poll whose thread lost its core counts for a limited time") {
   CHECK(polls.repeats(1, 9'000'000 + SharedPolls::kLongestNs - 1));
   CHECK_FALSE(polls.repeats(1, 9'000'000 + SharedPolls::kLongestNs));
 }
+
+}  // namespace farside::shared_polls_test

@@ -7,7 +7,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::small_mutex_test {
 
 TEST_CASE("a mutex of one byte lets one thread in at a time, and loses no waiter") {
   static_assert(sizeof(SmallMutex) == 1);
@@ -29,3 +29,5 @@ TEST_CASE("a mutex of one byte lets one thread in at a time, and loses no waiter
   CHECK(rounds == kThreads * kRounds);
   CHECK(most == 1);
 }
+
+}  // namespace farside::small_mutex_test

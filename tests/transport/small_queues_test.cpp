@@ -15,7 +15,8 @@
 #include "tests/transport/fake_process.hpp"
 #include "tests/transport/fake_provider.hpp"
 
-using namespace farside;
+namespace farside::small_queues_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -124,3 +125,5 @@ TEST_CASE("more writes than a completion queue holds are issued by a thread that
   }
   CHECK(fake_queues().overruns == 0);
 }
+
+}  // namespace farside::small_queues_test

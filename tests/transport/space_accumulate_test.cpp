@@ -14,7 +14,8 @@
 #include "tests/transport/elements.hpp"
 #include "tests/transport/world.hpp"
 
-using namespace farside;
+namespace farside::space_accumulate_test {
+
 using namespace farside::testing;
 
 TEST_CASE("accumulates of every operation and type come out as the kernels', in the order in which they were issued") {
@@ -294,3 +295,5 @@ TEST_CASE("compare_and_swap swaps only what it expects, and increments made of i
     }));
   }
 }
+
+}  // namespace farside::space_accumulate_test

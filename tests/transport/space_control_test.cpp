@@ -13,7 +13,8 @@
 #include "tests/transport/world.hpp"
 #include "transport/fabric/fabric.hpp"
 
-using namespace farside;
+namespace farside::space_control_test {
+
 using namespace farside::testing;
 using namespace std::chrono_literals;
 
@@ -342,3 +343,5 @@ TEST_CASE("a small put before a release travels with it, and without one all the
     }));
   }
 }
+
+}  // namespace farside::space_control_test

@@ -17,7 +17,8 @@
 #include "tests/transport/world.hpp"
 #include "transport/node/process_memory.hpp"
 
-using namespace farside;
+namespace farside::space_errors_test {
+
 using namespace farside::testing;
 using namespace std::chrono_literals;
 
@@ -235,3 +236,5 @@ TEST_CASE("private memory that is gone is an error of the operation", "[native]"
     ranks.barrier();
   }, 20));
 }
+
+}  // namespace farside::space_errors_test

@@ -13,7 +13,8 @@
 
 #include "tests/transport/world.hpp"
 
-using namespace farside;
+namespace farside::space_extent_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -131,3 +132,5 @@ TEST_CASE("a rank that is gone before it has described itself is an error of the
                   30),
               "rank 1: ended by signal 9\n");
 }
+
+}  // namespace farside::space_extent_test

@@ -15,7 +15,8 @@
 #include "tests/transport/world.hpp"
 #include "transport/node/open_to_peers.hpp"
 
-using namespace farside;
+namespace farside::space_life_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -207,3 +208,5 @@ TEST_CASE("a process is open to its peers only if some of them may reach its pri
     ranks.check(alone.space->data() == memory.data() && !open(), "nobody needs it");
   }));
 }
+
+}  // namespace farside::space_life_test

@@ -20,7 +20,8 @@
 
 #include "tests/transport/world.hpp"
 
-using namespace farside;
+namespace farside::space_progress_test {
+
 using namespace farside::testing;
 using namespace std::chrono_literals;
 
@@ -231,3 +232,5 @@ TEST_CASE("threads of one process may use a space together") {
     }));
   }
 }
+
+}  // namespace farside::space_progress_test

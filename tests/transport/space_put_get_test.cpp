@@ -10,7 +10,8 @@
 #include "tests/transport/world.hpp"
 #include "transport/space/fragments.hpp"
 
-using namespace farside;
+namespace farside::space_put_get_test {
+
 using namespace farside::testing;
 
 TEST_CASE("what is put arrives, and what is got is what is there, at any size and offset") {
@@ -265,3 +266,5 @@ TEST_CASE("operations and bytes are counted by route") {
     ranks.check(counted(RouteKind::kMapped, Counted::kPut) == 0, "none by another route");
   }));
 }
+
+}  // namespace farside::space_put_get_test

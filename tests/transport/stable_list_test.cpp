@@ -8,7 +8,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::stable_list_test {
 
 TEST_CASE("elements of a stable list keep their values and their places while others are added") {
   StableList<std::size_t, 4> list;
@@ -45,3 +45,5 @@ TEST_CASE("threads read the elements of a stable list that they know of while an
   for (std::thread& each : readers) each.join();
   CHECK(wrong == 0);
 }
+
+}  // namespace farside::stable_list_test

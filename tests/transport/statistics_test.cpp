@@ -9,7 +9,7 @@
 
 #include "transport/base/statistics.hpp"
 
-using namespace farside;
+namespace farside::statistics_test {
 
 namespace {
 
@@ -73,3 +73,5 @@ TEST_CASE("routes and counted operations have distinct names") {
   CHECK(kRouteNames[static_cast<std::size_t>(RouteKind::kFabric)] == std::string("fabric"));
   CHECK(kCountedNames[static_cast<std::size_t>(Counted::kHandler)] == std::string("handler"));
 }
+
+}  // namespace farside::statistics_test

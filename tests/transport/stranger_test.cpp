@@ -31,7 +31,8 @@
 #include "transport/handler/message.hpp"
 #include "transport/handler/operation_list.hpp"
 
-using namespace farside;
+namespace farside::stranger_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -252,3 +253,5 @@ TEST_CASE("a stranger that knows a rank's address reads and changes nothing, and
   munmap(shared, 4096);
   expect_well(failures);
 }
+
+}  // namespace farside::stranger_test

@@ -15,7 +15,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::target_order_test {
 
 namespace {
 
@@ -337,3 +337,5 @@ TEST_CASE("several operations and a flush within a short time are a burst, after
   order.flush_begins();
   CHECK_FALSE(order.expects_burst());
 }
+
+}  // namespace farside::target_order_test

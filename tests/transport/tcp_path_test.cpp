@@ -15,6 +15,8 @@
 #include "transport/base/unique_fd.hpp"
 #include "transport/fabric/socket_address.hpp"
 
+namespace farside::tcp_path_test {
+
 namespace farside {
 namespace {
 
@@ -116,3 +118,5 @@ TEST_CASE("a connection whose reader has no room, but whose host is there, is no
 }
 
 }  // namespace farside
+
+}  // namespace farside::tcp_path_test

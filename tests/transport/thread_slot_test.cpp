@@ -9,7 +9,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::thread_slot_test {
 
 namespace {
 
@@ -45,3 +45,5 @@ TEST_CASE("threads that live at the same time have different numbers, and those 
   expected.insert(expected.end(), 2, kOwnSlots);
   CHECK(numbers_of(kOwnSlots + 1) == expected);
 }
+
+}  // namespace farside::thread_slot_test

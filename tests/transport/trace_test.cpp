@@ -16,7 +16,7 @@
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"
 
-using namespace farside;
+namespace farside::trace_test {
 
 namespace {
 
@@ -188,3 +188,5 @@ TEST_CASE("a wait is measured from its first pause to its end, and nothing that 
   CHECK(Waited::here().total - before <= ticks() - begun);
   CHECK(Waited::here().last_end >= begun);
 }
+
+}  // namespace farside::trace_test

@@ -9,7 +9,8 @@
 
 #include <catch2/catch.hpp>
 
-using namespace farside;
+namespace farside::waiter_test {
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -135,3 +136,5 @@ TEST_CASE("a long wait is reported once, and again after each doubling of its ti
   wait(1300ms);
   CHECK(reason.times.empty());
 }
+
+}  // namespace farside::waiter_test

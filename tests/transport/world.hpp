@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A Space among processes: what the tests of a Space share. Each runs on every way to a peer's memory.
 //
-//   for (const Way way : kAllVariants) {
-//     INFO(name(way));
-//     expect_well(run_world(2, way, 4096, [&](Ranks& ranks, World& world) {
+//   for (const Variant variant : kAllVariants) {
+//     INFO(name(variant));
+//     expect_well(run_world(2, variant, 4096, [&](Ranks& ranks, World& world) {
 //       world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
 //       ...
 //     }));
@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/transport/elements.hpp"
 #include "tests/transport/processes.hpp"
 #include "tests/transport/space_steps.hpp"
 #include "transport/space/control_memory.hpp"
@@ -38,7 +39,6 @@ const char* name(Variant variant);
 inline bool over_fabric(Variant variant) { return variant != Variant::kMapped && variant != Variant::kCma; }
 inline bool on_private(Variant variant) { return variant == Variant::kCma || variant == Variant::kFabricPrivate; }
 
-constexpr std::byte kFilling{0x5A};
 constexpr std::size_t kControlBytes = 4096;
 
 // Of the ways over the fabric: tcp, or FARSIDE_TEST_PROVIDER.

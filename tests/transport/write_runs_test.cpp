@@ -19,7 +19,8 @@
 #include "tests/transport/fake_provider.hpp"
 #include "tests/transport/fake_space.hpp"
 
-using namespace farside;
+namespace farside::write_runs_test {
+
 using namespace farside::testing;
 
 namespace {
@@ -364,3 +365,5 @@ TEST_CASE("two counters alternate on one connection, and each flush completes it
   CHECK((origin.flush() && origin.process.flush(another, origin.peer)));
   CHECK(has(target, 200, 100));
 }
+
+}  // namespace farside::write_runs_test
