@@ -390,6 +390,8 @@ class Window {
   Outcome flush_local_all_strictly();
   static void look_after_runtime_now();
   Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
+  // The same for the most frequent arguments, with few checks. Nothing, if transfer() must make all of them.
+  std::optional<Outcome> transfer_plain(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
   // The same, accumulate() and compare_and_swap() with buffers in the memory of a GPU; nothing if none is
   // (window_devices.cpp).
   std::optional<Outcome> stage_transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
@@ -398,7 +400,8 @@ class Window {
   std::optional<Outcome> stage_compare_and_swap(const void* origin, const void* compare, void* result,
                                                 MPI_Datatype type, int rank, MPI_Aint displacement);
   void keep_for_strict(StagedBuffer copy);
-  // Both without checks, at offset `at` of the target's data.
+  // All without checks, at this offset of the target's data.
+  Outcome move_bytes(void* here, const RemoteBuffer& target, std::uint64_t offset, std::size_t bytes, bool put);
   Outcome move(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
                const Datatype& target_type, std::int64_t at, bool put);
   std::optional<Outcome> move_ranges(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,

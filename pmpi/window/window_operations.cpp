@@ -124,10 +124,28 @@ Outcome Window::locate(const RemoteBuffer& target, const Datatype& type, std::in
                   target.rank)};
 }
 
+// The elements of one predefined type, in an epoch that is open: conditions of transfer(), or stricter ones.
+std::optional<Outcome> Window::transfer_plain(const LocalBuffer& origin, const RemoteBuffer& target, bool put) {
+  if (origin.type != target.type || origin.count != target.count || origin.address == nullptr) return std::nullopt;
+  const std::size_t bytes = plain_bytes(origin.type, origin.count);
+  if (bytes == 0 || strict_ != nullptr || space_->regions() != nullptr) return std::nullopt;
+  if (!epoch_.allows_fast_operation(target.rank) && !holds_in_stripe(target.rank)) return std::nullopt;
+  const Result<Space::Extent> extent = space_->extent(target.rank);
+  if (!extent) return extent.status();
+  std::int64_t offset = 0;
+  if (__builtin_mul_overflow(std::int64_t{target.displacement}, std::int64_t{extent.value().unit}, &offset))
+    return std::nullopt;
+  const auto at = static_cast<std::uint64_t>(offset);  // beyond any memory, if the displacement is negative
+  if (at > extent.value().bytes || bytes > extent.value().bytes - at) return std::nullopt;
+  return operated(target.rank, put ? Counted::kPut : Counted::kGet, bytes,
+                  [&] { return move_bytes(origin.address, target, at, bytes, put); });
+}
+
 Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put) {
   if (DeviceMemory::possible()) [[unlikely]] {
     if (std::optional<Outcome> staged = stage_transfer(origin, target, put)) return std::move(*staged);
   }
+  if (std::optional<Outcome> done = transfer_plain(origin, target, put)) return std::move(*done);
   if (Outcome o = check_count(origin.count, "origin"); !o) return o;
   if (Outcome o = check_count(target.count, "target"); !o) return o;
   if (target.rank == MPI_PROC_NULL) return {};
@@ -183,22 +201,26 @@ Outcome Window::watched(Strict::Operation operation, Issue&& issue_it) {
   return strict_->watch(operation, issue_it);
 }
 
+Outcome Window::move_bytes(void* here, const RemoteBuffer& target, std::uint64_t offset, std::size_t bytes, bool put) {
+  if (put && space_->may_keep_puts()) {
+    const bool until_end = in_active_epoch(target.rank);
+    // Threads that put under locks need not share a list.
+    if (until_end || (!threaded() && epoch_.allows_fast_flush(target.rank))) {
+      return space_->put_kept(target.rank, offset, here, bytes, target.own,
+                              until_end ? CmaRoute::Keep::kUntilEnd : CmaRoute::Keep::kUntilFlush);
+    }
+  }
+  return put ? space_->put(target.rank, offset, here, bytes, target.own)
+             : space_->get(target.rank, offset, here, bytes, target.own);
+}
+
 Outcome Window::move(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
                      const Datatype& target_type, std::int64_t at, bool put) {
   if (origin_type.contiguous && target_type.contiguous) [[likely]] {
-    const auto offset = static_cast<std::uint64_t>(at);
-    const std::size_t bytes = put ? static_cast<std::size_t>(origin.count) * origin_type.size
-                                  : static_cast<std::size_t>(target.count) * target_type.size;
-    if (put && space_->may_keep_puts()) {
-      const bool until_end = in_active_epoch(target.rank);
-      // Threads that put under locks need not share a list.
-      if (until_end || (!threaded() && epoch_.allows_fast_flush(target.rank))) {
-        return space_->put_kept(target.rank, offset, origin.address, bytes, target.own,
-                                until_end ? CmaRoute::Keep::kUntilEnd : CmaRoute::Keep::kUntilFlush);
-      }
-    }
-    return put ? space_->put(target.rank, offset, origin.address, bytes, target.own)
-               : space_->get(target.rank, offset, origin.address, bytes, target.own);
+    return move_bytes(origin.address, target, static_cast<std::uint64_t>(at),
+                      put ? static_cast<std::size_t>(origin.count) * origin_type.size
+                          : static_cast<std::size_t>(target.count) * target_type.size,
+                      put);
   }
   if (std::optional<Outcome> moved = move_ranges(origin, origin_type, target, target_type, at, put))
     return std::move(*moved);

@@ -9,6 +9,9 @@
 namespace farside {
 namespace {
 
+// The memory that a list has at first: a burst of some dozens of small operations.
+constexpr std::size_t kFirstBytes = 512;
+
 constexpr std::size_t padded(std::size_t bytes) { return (bytes + 7) / 8 * 8; }
 
 const char* find_fault(const ListEntry& entry) {
@@ -70,11 +73,14 @@ std::size_t OperationList::add(const DataOperation& operation, const Blocks& blo
   const std::size_t fetched_by_one = entry.fetched_bytes();
   // kMostBytes and bytes_.size() are multiples of 8, so the padding fits, too.
   const std::size_t taken = bytes_.size() + sizeof entry;
-  const std::size_t room = taken < kMostBytes ? kMostBytes - taken : 0;
-  std::size_t fit = taken <= kMostBytes ? blocks.count : 0;
-  if (sent_by_one > 0) fit = std::min(fit, room / sent_by_one);
-  if (fetched_by_one > 0) fit = std::min(fit, (kMostFetched - fetched_bytes_) / fetched_by_one);
-  if (fit == 0) return 0;
+  if (taken > kMostBytes) return 0;
+  const std::size_t room = kMostBytes - taken, fetched_room = kMostFetched - fetched_bytes_;
+  if (sent_by_one > room || fetched_by_one > fetched_room) return 0;
+  std::size_t fit = blocks.count;
+  if (fit > 1) {
+    if (sent_by_one > 0) fit = std::min(fit, room / sent_by_one);
+    if (fetched_by_one > 0) fit = std::min(fit, fetched_room / fetched_by_one);
+  }
   entry.blocks = static_cast<std::uint32_t>(fit);
   if (fit > 1) entry.stride = blocks.stride;
   const std::size_t sent = sent_by_one * fit;
@@ -86,6 +92,7 @@ std::size_t OperationList::add(const DataOperation& operation, const Blocks& blo
     last_ = entry;
     at = last_at_ + sizeof entry;
   }
+  if (bytes_.capacity() == 0) bytes_.reserve(kFirstBytes);
   bytes_.resize(padded(at + sent));
   std::memcpy(bytes_.data() + last_at_, &last_, sizeof last_);
   if (operation.kind == OperationKind::kCompareAndSwap) {
