@@ -473,6 +473,10 @@ TEST_CASE("a predefined type without counterpart is bytes, with which nothing co
     MPI_Type_size_x(handle, &size);
     MPI_Type_get_extent_x(handle, &lower_bound, &extent);
     const Datatype* const found = find_datatype(handle);
+    if (size == MPI_UNDEFINED) {  // Open MPI 6 has such handles for what its compilers lack
+      CHECK(found == nullptr);
+      continue;
+    }
     REQUIRE(found != nullptr);
     CHECK(found->size == static_cast<std::size_t>(size));
     CHECK(found->extent == extent);
