@@ -7,9 +7,10 @@
 
 namespace farside::simulation_test {
 
-namespace {
-
 using namespace farside::simulate;
+using farside::simulate::simulate;  // before the namespace of the same name
+
+namespace {
 
 Settings small(int ranks, int rounds, Arrival arrival, int readers) {
   Settings settings;
