@@ -49,10 +49,16 @@ std::string wrong_subcommand(const CLI::App& app, const std::vector<std::string>
   return {};
 }
 
+// CLI11 2.6 breaks the lines below the options anew unless it is told not to; earlier versions do not.
+void keep_lines_of_footers(auto& formatter) {
+  if constexpr (requires { formatter.enable_footer_formatting(false); }) formatter.enable_footer_formatting(false);
+}
+
 int farside(std::vector<std::string> words) {
   int exit_code = 0;
   std::vector<std::string> program;  // what `farside run` starts; not parsed here
   CLI::App app("farside: MPI one-sided communication over shared memory and libfabric", "farside");
+  keep_lines_of_footers(*app.get_formatter());  // before the subcommands, which inherit it
   app.require_subcommand(1);
   app.set_version_flag("--version", "farside " FARSIDE_VERSION);
   std::vector<std::string> line{"farside"};
