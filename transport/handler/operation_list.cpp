@@ -73,7 +73,7 @@ std::size_t OperationList::add(const DataOperation& operation, const Blocks& blo
   const std::size_t fetched_by_one = entry.fetched_bytes();
   // kMostBytes and bytes_.size() are multiples of 8, so the padding fits, too.
   const std::size_t taken = bytes_.size() + sizeof entry;
-  if (taken > kMostBytes) return 0;
+  if (blocks.count == 0 || taken > kMostBytes) return 0;
   const std::size_t room = kMostBytes - taken, fetched_room = kMostFetched - fetched_bytes_;
   if (sent_by_one > room || fetched_by_one > fetched_room) return 0;
   std::size_t fit = blocks.count;
