@@ -22,7 +22,7 @@ namespace farside::testing {
 
 // farside's own private data (Connections::Hello): its layout is part of the protocol between processes of one version.
 struct CallerHello {
-  std::uint32_t magic = 0x46415253, version = 3;
+  std::uint32_t magic = 0x46415253, version = 4;
   std::uint64_t from = 1, secret = 0, number = 7, attempt = 1;
   std::span<const std::byte> bytes() const { return std::as_bytes(std::span(this, 1)); }
 };

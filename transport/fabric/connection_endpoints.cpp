@@ -52,10 +52,10 @@ Status ConnectionEndpoints::open(std::size_t receives_wanted) {
   return {};
 }
 
-ssize_t ConnectionEndpoints::open_accepting(fi_info* info, FabricHandle<fid_ep>& out) const {
+ssize_t ConnectionEndpoints::open_accepting(fi_info* info, MessageRing* ring, FabricHandle<fid_ep>& out) const {
   info->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
   fid_ep* endpoint = nullptr;
-  int code = fi_endpoint(domain_.domain(), info, &endpoint, nullptr);
+  int code = fi_endpoint(domain_.domain(), info, &endpoint, ring);
   if (code != 0) return code;
   out.reset(endpoint);
   code = fi_ep_bind(endpoint, &events_->fid, 0);
@@ -65,7 +65,8 @@ ssize_t ConnectionEndpoints::open_accepting(fi_info* info, FabricHandle<fid_ep>&
   return code;
 }
 
-ssize_t ConnectionEndpoints::open_towards(const SocketAddress& address, FabricHandle<fid_ep>& out) const {
+ssize_t ConnectionEndpoints::open_towards(const SocketAddress& address, MessageRing* ring,
+                                          FabricHandle<fid_ep>& out) const {
   if (resolve_) {
     if (const int code = resolve_(address); code != 0) return code;
   }
@@ -76,7 +77,7 @@ ssize_t ConnectionEndpoints::open_towards(const SocketAddress& address, FabricHa
   info->dest_addr = std::malloc(there.bytes);  // fi_freeinfo frees it: NOLINT(cppcoreguidelines-no-malloc)
   if (info->dest_addr == nullptr) return -FI_ENOMEM;
   std::memcpy(info->dest_addr, &there.any, there.bytes);
-  return open_accepting(info.get(), out);
+  return open_accepting(info.get(), ring, out);
 }
 
 std::optional<TcpEnds> ends_of(fid_ep* endpoint) {

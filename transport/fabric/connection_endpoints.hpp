@@ -21,6 +21,7 @@
 #include "transport/base/result.hpp"
 #include "transport/fabric/domain.hpp"
 #include "transport/fabric/handles.hpp"
+#include "transport/fabric/message_ring.hpp"
 #include "transport/fabric/tcp_path.hpp"
 
 namespace farside {
@@ -44,9 +45,9 @@ class ConnectionEndpoints {
   std::size_t most_receives() const { return most_receives_; }
 
   // Open an endpoint: for a peer's request (`info` came with it), or for a request of this process to the address.
-  // Return 0 or a negative libfabric code.
-  ssize_t open_accepting(fi_info* info, FabricHandle<fid_ep>& out) const;
-  ssize_t open_towards(const SocketAddress& address, FabricHandle<fid_ep>& out) const;
+  // `ring`: by which messages are sent on it (message_ring.hpp), or null. Return 0 or a negative libfabric code.
+  ssize_t open_accepting(fi_info* info, MessageRing* ring, FabricHandle<fid_ep>& out) const;
+  ssize_t open_towards(const SocketAddress& address, MessageRing* ring, FabricHandle<fid_ep>& out) const;
   // Refuses a peer's request.
   void reject(const fi_info& info) const { fi_reject(listener_.get(), info.handle, nullptr, 0); }
   void stop_listening() { listener_.reset(); }

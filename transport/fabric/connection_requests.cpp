@@ -13,11 +13,11 @@ namespace farside {
 
 ConnectionRequests::ConnectionRequests(ConnectionTable& table, ConnectionRoom& room,
                                        const ConnectionEndpoints& endpoints, const FabricAddress& own,
-                                       std::size_t openers, std::function<void()> opened)
-    : table_(table), room_(room), endpoints_(endpoints), own_(own) {
+                                       MessageRings& rings, std::size_t openers, std::function<void()> opened)
+    : table_(table), room_(room), endpoints_(endpoints), own_(own), rings_(rings) {
   if (openers == 0) return;
   const auto open = [&endpoints](const SocketAddress& address, FabricHandle<fid_ep>& out) {
-    return endpoints.open_towards(address, out);
+    return endpoints.open_towards(address, nullptr, out);
   };
   opener_ = std::make_unique<EndpointOpener>(openers, open, std::move(opened));
 }
@@ -61,13 +61,14 @@ ssize_t ConnectionRequests::connect(Peer peer) {
     ++opening_;
     return 0;
   }
+  std::unique_ptr<MessageRing> ring = rings_.take();
   FabricHandle<fid_ep> endpoint;
-  if (const ssize_t code = endpoints_.open_towards(known.address.socket, endpoint); code != 0) return code;
-  return request(peer, std::move(endpoint));
+  if (const ssize_t code = endpoints_.open_towards(known.address.socket, ring.get(), endpoint); code != 0) return code;
+  return request(peer, std::move(endpoint), std::move(ring));
 }
 
 // Requests a connection by an endpoint that is open.
-ssize_t ConnectionRequests::request(Peer peer, FabricHandle<fid_ep> endpoint) {
+ssize_t ConnectionRequests::request(Peer peer, FabricHandle<fid_ep> endpoint, std::unique_ptr<MessageRing> ring) {
   const FabricAddress& address = table_.of(peer).address;
   const Sockaddr there = to_sockaddr(address.socket);
   Hello hello;
@@ -75,9 +76,12 @@ ssize_t ConnectionRequests::request(Peer peer, FabricHandle<fid_ep> endpoint) {
   hello.secret = address.secret;
   hello.number = random_bits();
   hello.attempt = ++attempts_;
-  if (const int code = fi_connect(endpoint.get(), &there.any, &hello, sizeof hello); code != 0) return code;
+  if (ring != nullptr) hello.ring = ring->address();
+  const std::span<const std::byte> data = bytes_of(hello);
+  if (const int code = fi_connect(endpoint.get(), &there.any, data.data(), data.size()); code != 0) return code;
   room_.allow(table_.size() + 1);
-  table_.set_current(peer, &table_.add(std::move(endpoint), peer, Connection::State::kConnecting, true, hello.number));
+  table_.set_current(peer, &table_.add(std::move(endpoint), peer, Connection::State::kConnecting, true, hello.number,
+                                       std::move(ring)));
   return 0;
 }
 
@@ -89,7 +93,7 @@ bool ConnectionRequests::take_opened() {
     KnownPeer& known = table_.of(opened->peer);
     known.opening = false;
     --opening_;
-    const ssize_t code = opened->code != 0 ? opened->code : request(opened->peer, std::move(opened->endpoint));
+    const ssize_t code = opened->code != 0 ? opened->code : request(opened->peer, std::move(opened->endpoint), nullptr);
     if (code != 0) not_connected(known, code);
     any = true;
   }

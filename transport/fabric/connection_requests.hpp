@@ -25,6 +25,7 @@
 #include "transport/fabric/connection_room.hpp"
 #include "transport/fabric/connection_table.hpp"
 #include "transport/fabric/endpoint_opener.hpp"
+#include "transport/fabric/message_ring.hpp"
 
 namespace farside {
 
@@ -37,7 +38,7 @@ class ConnectionRequests {
   // All must outlive this object. `openers`: by so many threads at most endpoints are opened; 0: by the caller.
   // `opened`: called by these threads when take_opened() has something to do.
   ConnectionRequests(ConnectionTable& table, ConnectionRoom& room, const ConnectionEndpoints& endpoints,
-                     const FabricAddress& own, std::size_t openers, std::function<void()> opened);
+                     const FabricAddress& own, MessageRings& rings, std::size_t openers, std::function<void()> opened);
 
   // Has the peer connected to, as soon as there is a place and its back-off has ended. Precondition: it has no
   // connection.
@@ -66,13 +67,14 @@ class ConnectionRequests {
 
  private:
   ssize_t connect(Peer peer);
-  ssize_t request(Peer peer, FabricHandle<fid_ep> endpoint);
+  ssize_t request(Peer peer, FabricHandle<fid_ep> endpoint, std::unique_ptr<MessageRing> ring);
   void not_connected(KnownPeer& known, ssize_t code);
 
   ConnectionTable& table_;
   ConnectionRoom& room_;
   const ConnectionEndpoints& endpoints_;
   const FabricAddress& own_;
+  MessageRings& rings_;
   std::uint64_t attempts_ = 0;
   std::deque<Peer> waiting_;                // for a place; entries without KnownPeer::waits are void
   std::size_t opening_ = 0;                 // peers with KnownPeer::opening

@@ -39,9 +39,10 @@ std::optional<Peer> ConnectionTable::peer_of(std::uint64_t number) const {
 }
 
 Connection& ConnectionTable::add(FabricHandle<fid_ep> endpoint, Peer peer, State state, bool initiated,
-                                 std::uint64_t number) {
+                                 std::uint64_t number, std::unique_ptr<MessageRing> ring) {
   const fid* const key = &endpoint->fid;
   auto connection = std::make_unique<Connection>();
+  connection->ring = std::move(ring);
   connection->endpoint = std::move(endpoint);
   connection->peer = peer;
   connection->number = number;
@@ -75,6 +76,7 @@ void ConnectionTable::established(Connection& connection) {
   no_longer_in_progress(connection.state);
   connection.state = connection.to_disconnect ? State::kDisconnecting : State::kConnected;
   connection.since = Clock::now();
+  if (connection.ring != nullptr) with_ring_.push_back(&connection);
   KnownPeer& known = peers_[connection.peer];
   known.refused = 0;
   known.trouble = 0;
@@ -98,6 +100,7 @@ void ConnectionTable::forget(Connection& connection) {
 Connection::State ConnectionTable::end(Connection& connection) {
   withdraw(connection);
   stop_counting(connection);
+  if (connection.ring != nullptr) std::erase(with_ring_, &connection);
   if (connection.state != State::kEnded) {
     connection.place = static_cast<std::uint32_t>(ended_.size());
     ended_.push_back(&connection);

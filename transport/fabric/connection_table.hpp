@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 
 #include "transport/base/address.hpp"
 #include "transport/fabric/handles.hpp"
+#include "transport/fabric/message_ring.hpp"
 
 namespace farside {
 
@@ -30,6 +32,7 @@ struct Connection {
   // are sent on it.
   enum class State : std::uint8_t { kConnecting, kAccepting, kConnected, kDisconnecting, kEnded };
 
+  std::unique_ptr<MessageRing> ring;  // null if there is none; freed behind the endpoint, which may write to it
   FabricHandle<fid_ep> endpoint;
   Peer peer = 0;
   std::uint64_t number = 0;
@@ -81,7 +84,8 @@ class ConnectionTable {
   bool is_self(Peer peer) const { return peers_[peer].address.identity == own_identity_; }
 
   // Adds a connection in kConnecting or kAccepting. It is not the present one yet.
-  Connection& add(FabricHandle<fid_ep> endpoint, Peer peer, State state, bool initiated, std::uint64_t number);
+  Connection& add(FabricHandle<fid_ep> endpoint, Peer peer, State state, bool initiated, std::uint64_t number,
+                  std::unique_ptr<MessageRing> ring = nullptr);
   // Returns the connection of this endpoint; null if there is none.
   Connection* find(const fid* endpoint) const;
   void set_current(Peer peer, Connection* connection);
@@ -103,7 +107,12 @@ class ConnectionTable {
     }
   }
   // Closes all.
-  void clear() { connections_.clear(); }
+  void clear() {
+    with_ring_.clear();
+    connections_.clear();
+  }
+  // The connections that carry messages by a ring.
+  std::span<Connection* const> with_ring() const { return with_ring_; }
 
   // Calls act(Connection&) for each present connection, or for each in any state.
   template <class Do>
@@ -137,6 +146,7 @@ class ConnectionTable {
   std::unordered_map<const fid*, std::unique_ptr<Connection>> connections_;
   std::unordered_map<std::uint64_t, Peer> by_number_;  // of the present connections
   std::vector<Connection*> ended_;                     // in kEnded
+  std::vector<Connection*> with_ring_;                 // that carry operations
   std::size_t to_stay_ = 0;
   std::size_t in_progress_ = 0;
   std::size_t initiated_ = 0;

@@ -14,6 +14,7 @@ Result<std::unique_ptr<Connections>> Connections::open(const FabricDomain& domai
                                                        Withdraw withdraw, Opening opening) {
   std::unique_ptr<Connections> opened(new Connections(domain, std::move(lost), std::move(opening)));
   if (Status status = opened->endpoints_.open(receives); !status) return status.error();
+  opened->rings_.open(domain);
   FabricAddress& address = opened->address_;
   address.socket = opened->endpoints_.address();
   address.identity = random_bits();
@@ -79,8 +80,9 @@ void Connections::take_request(fi_info& info, const std::optional<Hello>& hello)
   if (!clear_way_for(*hello, peer)) return endpoints_.reject(info);
   std::uint64_t& attempt = table_.of(peer).attempt;
   attempt = std::max(attempt, hello->attempt);
+  std::unique_ptr<MessageRing> ring = rings_.take();
   FabricHandle<fid_ep> endpoint;
-  if (const ssize_t code = endpoints_.open_accepting(&info, endpoint); code != 0) {
+  if (const ssize_t code = endpoints_.open_accepting(&info, ring.get(), endpoint); code != 0) {
     room_.note_error(static_cast<int>(-code), table_.size());
     log(LogLevel::kWarn, "a peer's connection was refused: {}",
         fabric_error(ErrorKind::kPeer, "opening an endpoint", code).text);
@@ -92,12 +94,18 @@ void Connections::take_request(fi_info& info, const std::optional<Hello>& hello)
   answer.from = address_.identity;
   answer.number = hello->number;
   answer.attempt = requests_.attempts();
-  if (const int code = fi_accept(endpoint.get(), &answer, sizeof answer); code != 0) {
+  if (ring != nullptr) {
+    ring->connect(hello->ring);
+    answer.ring = ring->address();
+  }
+  const std::span<const std::byte> data = bytes_of(answer);
+  if (const int code = fi_accept(endpoint.get(), data.data(), data.size()); code != 0) {
     log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "accepting a connection", code).text);
     return;
   }
   room_.allow(table_.size() + 1);
-  Connection& connection = table_.add(std::move(endpoint), peer, State::kAccepting, false, hello->number);
+  Connection& connection =
+      table_.add(std::move(endpoint), peer, State::kAccepting, false, hello->number, std::move(ring));
   if (!table_.is_self(peer)) table_.set_current(peer, &connection);
 }
 
@@ -108,6 +116,7 @@ void Connections::established(Connection& connection, const std::optional<Hello>
     return ended(connection, "another process answers at its address");
   }
   if (hello) known.attempt = std::max(known.attempt, hello->attempt);
+  if (hello && connection.initiated && connection.ring != nullptr) connection.ring->connect(hello->ring);
   table_.established(connection);
 }
 

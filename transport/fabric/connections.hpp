@@ -20,6 +20,7 @@
 // keeps.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +41,7 @@
 #include "transport/fabric/connection_table.hpp"
 #include "transport/fabric/domain.hpp"
 #include "transport/fabric/hello.hpp"
+#include "transport/fabric/message_ring.hpp"
 #include "transport/fabric/tcp_path.hpp"
 
 namespace farside {
@@ -90,6 +92,25 @@ class Connections {
   bool progress();
   // `call` takes the messages that have arrived, and is called before a connection counts as ended.
   void before_end(std::function<void()> call) { before_end_ = std::move(call); }
+  // Takes the messages that peers have written into the rings of their connections, in the order of each peer:
+  // receive(std::span<const std::byte>). Returns whether there were any.
+  template <class Receive>
+  bool take_messages(Receive&& receive) {
+    bool any = false;
+    for (std::size_t i = 0; i < table_.with_ring().size(); ++i) {
+      const Connection& connection = *table_.with_ring()[i];
+      any = connection.ring->take(connection.endpoint.get(), receive) || any;
+    }
+    return any;
+  }
+  // Returns whether there are any.
+  bool any_message() const {
+    return std::ranges::any_of(table_.with_ring(), [](const Connection* each) { return each->ring->any_message(); });
+  }
+  // Returns whether a peer must still be told what was taken, which take_messages() tries again.
+  bool owes_credits() const {
+    return std::ranges::any_of(table_.with_ring(), [](const Connection* each) { return each->ring->owes_credits(); });
+  }
   // Returns whether some connection has ended and was not freed yet (clear_lost).
   bool any_lost() const { return table_.any_ended(); }
   // Returns whether some connection is being made; a waiting thread should then call progress.
@@ -166,7 +187,7 @@ class Connections {
         lost_(std::move(lost)),
         endpoints_(domain, std::move(opening.resolve)),
         room_(domain),
-        requests_(table_, room_, endpoints_, address_, opening.threads, std::move(opening.opened)) {}
+        requests_(table_, room_, endpoints_, address_, rings_, opening.threads, std::move(opening.opened)) {}
   void take_request(fi_info& info, const std::optional<Hello>& hello);
   bool clear_way_for(const Hello& hello, Peer peer);
   void established(Connection& connection, const std::optional<Hello>& hello);
@@ -182,6 +203,7 @@ class Connections {
   std::function<void()> before_end_;
   FabricAddress address_;
   ConnectionEndpoints endpoints_;
+  MessageRings rings_;     // the connections have some
   ConnectionTable table_;  // its endpoints are bound to what endpoints_ has
   ConnectionRoom room_;
   ConnectionRequests requests_;

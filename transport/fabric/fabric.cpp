@@ -12,6 +12,7 @@
 #include "transport/base/random.hpp"
 #include "transport/fabric/fabric_issue.hpp"
 #include "transport/fabric/local_buffers.hpp"
+#include "transport/fabric/message_ring.hpp"
 #include "transport/fabric/provider.hpp"
 
 namespace farside {
@@ -332,10 +333,11 @@ Status Fabric::ask_for_description(Pending& pending, const HandlerPlace& place, 
 Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const Request& request,
                             std::unique_ptr<OperationList> list) {
   return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
+    const PeerState& peer_state = under_way_.peers().of(place.peer);
     if ((request.header.flags & RequestHeader::kNoReply) != 0) {
       OperationsUnderWay::notifies(operation);
     } else {
-      if (under_way_.peers().of(place.peer).requests >= limits_.requests_per_peer) return -FI_EAGAIN;
+      if (peer_state.requests >= limits_.requests_per_peer) return -FI_EAGAIN;
       OperationsUnderWay::await_reply(operation);
     }
     operation.fetched = request.fetched.data();
@@ -358,6 +360,15 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
     }
     if (request.header.controls > 0)
       parts[count++] = {operation.steps.data(), request.header.controls * sizeof(ControlStep)};
+    MessageRing* const ring = MessageRing::of(endpoint);
+    operation.beside_ring = ring != nullptr && ring->connected();
+    if (operation.beside_ring && !peer_state.sends_unconfirmed()) {
+      const ssize_t code = ring->write(endpoint, {parts.data(), count}, operation);
+      if (code != -FI_EAGAIN) {
+        operation.beside_ring = false;
+        return code;
+      }
+    }
     return send_message(under_way_.memory(), endpoint, parts.data(), count, operation.slot, operation);
   });
 }

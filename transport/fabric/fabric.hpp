@@ -203,7 +203,8 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   void drop_replies(Peer peer, const std::string& why, bool in_order);
 
   // Messages (fabric_messages.cpp).
-  void receive(Receive& buffer, std::size_t bytes);
+  void receive(std::span<const std::byte> message);
+  bool take_from_rings();
   ssize_t send(Reply& reply);
   void send_replies();
   void finish_answers();

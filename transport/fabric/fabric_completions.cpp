@@ -35,7 +35,7 @@ bool Fabric::take_completions() {
     for (ssize_t i = 0; i < count; ++i) complete(entries[static_cast<std::size_t>(i)]);
     if (static_cast<std::size_t>(count) < entries.size()) break;
   }
-  return any;
+  return take_from_rings() || any;
 }
 
 void Fabric::complete(const fi_cq_msg_entry& entry) {
@@ -43,9 +43,12 @@ void Fabric::complete(const fi_cq_msg_entry& entry) {
   if (context == nullptr) return;
   switch (context->kind) {
     case Context::Kind::kOperation: return under_way_.completed(static_cast<Operation&>(*context));
-    case Context::Kind::kReceive:
-      receive(static_cast<Receive&>(*context), entry.len);
-      return receives_.post_again(static_cast<Receive&>(*context));
+    case Context::Kind::kReceive: {
+      auto& buffer = static_cast<Receive&>(*context);
+      take_from_rings();  // the messages ahead of it
+      receive({buffer.bytes.data(), entry.len});
+      return receives_.post_again(buffer);
+    }
     case Context::Kind::kReply: {
       auto& reply = static_cast<Reply&>(*context);
       if (reply.probe) PeerHealth::probe_completed(under_way_.peers().of(reply.peer), Clock::now());

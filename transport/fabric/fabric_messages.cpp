@@ -12,6 +12,7 @@
 #include "transport/base/trace.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/local_buffers.hpp"
+#include "transport/fabric/message_ring.hpp"
 
 namespace farside {
 namespace {
@@ -21,9 +22,8 @@ constexpr std::chrono::microseconds kLook{50};
 
 }  // namespace
 
-void Fabric::receive(Receive& buffer, std::size_t bytes) {
-  const std::span<const std::byte> message(buffer.bytes.data(), bytes);
-  if (bytes == 0) return;
+void Fabric::receive(std::span<const std::byte> message) {
+  if (message.empty()) return;
   const auto kind = static_cast<MessageKind>(message[0]);
   if (kind == MessageKind::kReply) {
     if (!under_way_.take_reply(message)) log(LogLevel::kWarn, "a reply without a request was dropped");
@@ -39,16 +39,20 @@ void Fabric::receive(Receive& buffer, std::size_t bytes) {
   std::memcpy(&request, message.data(), std::min(message.size(), sizeof request));
   const std::optional<Peer> sender = connections_->find_connected(request.identity);
   if (!sender) return log(LogLevel::kWarn, "a request of an unknown process was dropped");
-  const TraceServed served(RouteKind::kFabric, bytes);
+  const TraceServed served(RouteKind::kFabric, message.size());
   MessageHandler::Answer answer = handler_.execute(message);
   if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the handler was refused: {}", answer.refused);
   if (!answer.known_sender || (request.flags & RequestHeader::kNoReply) != 0) return;
-  statistics_.add(RouteKind::kFabric, Counted::kHandler, bytes);
+  statistics_.add(RouteKind::kFabric, Counted::kHandler, message.size());
   std::unique_ptr<Reply> reply = replies_.take(*sender);
   reply->header = answer.header;
   reply->fetched = std::move(answer.fetched);
   replies_.keep(std::move(reply));
   send_replies();
+}
+
+bool Fabric::take_from_rings() {
+  return connections_->take_messages([this](std::span<const std::byte> message) { receive(message); });
 }
 
 ssize_t Fabric::send(Reply& reply) {
@@ -60,7 +64,11 @@ ssize_t Fabric::send(Reply& reply) {
   if (const ssize_t code = connections_->reach(reply.peer, endpoint, Connections::What::kAnswer); code != 0)
     return code;
   reply.endpoint = endpoint;
-  return send_message(under_way_.memory(), endpoint, parts, reply.fetched.empty() ? 1U : 2U, reply.slot, reply);
+  const std::size_t count = reply.fetched.empty() ? 1 : 2;
+  MessageRing* const ring = MessageRing::of(endpoint);
+  if (ring != nullptr && ring->connected() && reply.header.kind != MessageKind::kDisconnect)
+    return ring->write(endpoint, {parts, count}, reply);
+  return send_message(under_way_.memory(), endpoint, parts, count, reply.slot, reply);
 }
 
 void Fabric::send_replies() {

@@ -104,8 +104,8 @@ ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {
   // A listener that lacks descriptors keeps the file descriptor readable.
   Sleep sleep{sleeps_long_ ? kIdle : ProgressThread::kSafetyNet,
               connections_->shortage() ? -1 : connections_->events_fd()};
-  // Answers that the provider refused are sent again soon.
-  if (replies_.any_unsent()) {
+  // Answers and credits that the provider refused are sent again soon.
+  if (replies_.any_unsent() || connections_->owes_credits()) {
     sleep.limit = kTryAgain;
   } else if (eviction_->too_many()) {
     sleep.limit = ConnectionEviction::kRoomAgain;
@@ -115,7 +115,10 @@ ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {
 
 bool Fabric::may_sleep() {
   fid* waited[] = {&domain_.queue()->fid, connections_->events()};
-  return fi_trywait(domain_.fabric(), waited, waited[1] != nullptr ? 2 : 1) == FI_SUCCESS;
+  if (fi_trywait(domain_.fabric(), waited, waited[1] != nullptr ? 2 : 1) != FI_SUCCESS) return false;
+  // fi_trywait has polled: a message may have come into a ring, which wakes nobody.
+  const std::scoped_lock held(mutex_);
+  return !connections_->any_message();
 }
 
 // An adapter completes an operation when the peer's adapter has acknowledged it. So an empty write suffices, for

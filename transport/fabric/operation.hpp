@@ -22,11 +22,19 @@
 
 namespace farside {
 
+// What precedes a message in a ring (message_ring.hpp).
+struct RingFrame {
+  static constexpr std::uint64_t kArrived = 0xfa27'51de'fa27'51de;  // without a zero byte
+  std::uint64_t bytes;                                              // of the message
+  std::uint64_t arrived;                                            // kArrived, written last
+};
+
 // Base class of everything that is used as an operation context.
 struct Context {
   enum class Kind : std::uint8_t { kOperation, kReceive, kReply };
   fi_context2 provider_context{};  // the provider's (FI_CONTEXT2)
   Kind kind;
+  RingFrame frame{};                 // of the message that is sent
   const fid_ep* endpoint = nullptr;  // on which it was issued; null for receives
   explicit Context(Kind which) : kind(which) {}
 };
@@ -44,6 +52,7 @@ struct Operation : Context {
   bool awaits_reply = false;
   bool request = false;          // a request to a handler
   bool notification = false;     // a message without a reply
+  bool beside_ring = false;      // a message that was sent, although the connection has a ring (message_ring.hpp)
   std::uint32_t notifications_before = 0;  // to the peer, and this one
   bool run = false;              // a run of writes (operations_under_way.hpp)
   Operation* covers = nullptr;   // the run that ends with it
@@ -63,7 +72,7 @@ struct Operation : Context {
 };
 
 // The operations towards one peer. They are reused, since the provider may hold their addresses, and freed while the
-// peer is not used. Memory: 576 bytes per operation that was under way at once.
+// peer is not used. Memory: 592 bytes per operation that was under way at once.
 class OperationPool {
  public:
   explicit OperationPool(Peer peer) : peer_(peer) {}
@@ -81,6 +90,7 @@ class OperationPool {
     operation.awaits_reply = false;
     operation.request = false;
     operation.notification = false;
+    operation.beside_ring = false;
     operation.run = false;
     operation.pending = nullptr;
     operation.list.reset();

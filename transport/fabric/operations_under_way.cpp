@@ -6,6 +6,15 @@
 #include <utility>
 
 namespace farside {
+namespace {
+
+void no_longer_requested(const Operation& operation, PeerState& peer_state) {
+  if (!operation.request) return;
+  --peer_state.requests;
+  if (operation.beside_ring) --peer_state.beside_ring;
+}
+
+}  // namespace
 
 Operation* OperationsUnderWay::run_for_write(PeerState& peer_state, const Pending& pending) {
   if (Operation* const open = peer_state.run.open; open != nullptr) return open->pending == &pending ? open : nullptr;
@@ -80,7 +89,7 @@ void OperationsUnderWay::fail_all(PeerState& peer_state, const Error& error) {
     Pending& pending = *std::exchange(operation.pending, nullptr);
     peer_state.issued.remove(operation);
     PeerStates::end(peer_state);
-    if (operation.request) --peer_state.requests;
+    no_longer_requested(operation, peer_state);
     // A request no longer awaits its reply: it ends here if its send has completed.
     if (std::exchange(operation.awaits_reply, false) && --operation.completions_left == 0)
       recycle(operation, peer_state);
@@ -154,7 +163,7 @@ void OperationsUnderWay::finish(Operation& operation, PeerState& peer_state) {
   if (pending != nullptr) {
     peer_state.issued.remove(operation);
     PeerStates::end(peer_state);
-    if (operation.request) --peer_state.requests;
+    no_longer_requested(operation, peer_state);
     ++peer_state.completed;
     // What the peer has acknowledged, it has received behind the earlier notifications.
     const bool acknowledged = !operation.notification && !pending->has_error();

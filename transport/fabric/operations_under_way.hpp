@@ -81,8 +81,14 @@ class OperationsUnderWay {
     if (peer_state.run.open != nullptr && peer_state.run.open->endpoint == endpoint)
       operation.covers = std::exchange(peer_state.run.open, nullptr);
     peer_state.issued.add(operation);
-    if (operation.request) ++peer_state.requests;
-    if (operation.notification) ++peer_state.notifications;
+    if (operation.request) {
+      ++peer_state.requests;
+      if (operation.beside_ring) ++peer_state.beside_ring;
+    }
+    if (operation.notification) {
+      ++peer_state.notifications;
+      if (operation.beside_ring) peer_state.last_beside_ring = peer_state.notifications;
+    }
     operation.notifications_before = peer_state.notifications;
     pending.issued();
   }

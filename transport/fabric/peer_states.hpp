@@ -81,10 +81,12 @@ struct PeerState {
   RelaxedFlag begun;            // an operation was begun while none was under way (peer_health.hpp)
   RelaxedCount under_way;       // operations issued, or being issued
   std::uint32_t requests = 0;   // of them requests to the handler that the provider has taken
+  std::uint32_t beside_ring = 0;  // of them those with Operation::beside_ring
   RelaxedCount completed;       // operations since the start
   std::uint32_t failures = 0;   // how often the peer was abandoned
   RelaxedCount notifications;   // that were sent
   std::uint32_t confirmed = 0;      // of them, the first so many have arrived, or are known to be lost
+  std::uint32_t last_beside_ring = 0;    // the number of the last one with Operation::beside_ring
   std::uint32_t lost_notifications = 0;  // how often some may have been lost
   bool loss_to_report = false;           // and no operation has failed for it yet
   std::uint32_t last_interruption = 0;   // its number (operations_under_way.hpp)
@@ -107,6 +109,10 @@ struct PeerState {
 
   // Returns whether operations can be issued. With the peer's mutex held.
   bool ready() const { return endpoint != nullptr && active; }
+  // Returns whether messages that were sent beside the ring may still have to be handled. With the peer's mutex held.
+  bool sends_unconfirmed() const {
+    return beside_ring > 0 || static_cast<std::int32_t>(last_beside_ring - confirmed) > 0;
+  }
   // Whether the peer is to be watched. TCP has taken a notification, but the peer's host may not have it.
   bool awaits_host() const { return under_way > 0 || notifications != acknowledged; }
   bool any_under_way() {

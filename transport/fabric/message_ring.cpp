@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/fabric/message_ring.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <sys/mman.h>
+
+#include <rdma/fi_rma.h>
+
+#include "transport/base/log.hpp"
+#include "transport/base/random.hpp"
+
+namespace farside {
+
+MessageRing::~MessageRing() {
+  if (owner_ != nullptr) owner_->give_back(memory_);
+}
+
+ssize_t MessageRing::write(fid_ep* endpoint, std::span<const iovec> parts, Context& context) {
+  constexpr std::size_t kMostParts = 3;
+  std::array<iovec, kMostParts + 1> local;
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    local[i] = parts[i];
+    bytes += parts[i].iov_len;
+  }
+  local[parts.size()] = {&context.frame, sizeof context.frame};
+  const std::size_t frame = frame_bytes(bytes);
+
+  const std::scoped_lock held(mutex_);
+  auto* const told = reinterpret_cast<std::uint64_t*>(memory_.data());
+  credits_ = std::max(credits_, std::atomic_ref(*told).load(std::memory_order_acquire));
+  if (written_ + frame > credits_ + kBytes) return -FI_EAGAIN;
+  context.frame = {bytes, RingFrame::kArrived};
+  const std::uint64_t at = peer_.at + kCreditBytes + written_ % kBytes;
+  // The frame is behind the message in the stream of the connection, and ahead of it in memory.
+  const std::array<fi_rma_iov, 2> there = {
+      {{at + sizeof(RingFrame), bytes, peer_.key}, {at, sizeof(RingFrame), peer_.key}}};
+  const fi_msg_rma message{local.data(), nullptr,      parts.size() + 1,          FI_ADDR_UNSPEC,
+                           there.data(), there.size(), &context.provider_context, 0};
+  const ssize_t code = fi_writemsg(endpoint, &message, FI_COMPLETION);
+  if (code == 0) written_ = behind(written_, frame);
+  return code;
+}
+
+// The frame that has arrived; empty if it cannot be right.
+std::span<std::byte> MessageRing::next_frame() {
+  std::byte* const begin = place(taken_);
+  RingFrame frame;
+  std::memcpy(&frame, begin, sizeof frame);
+  message_bytes_ = frame.bytes;
+  if (frame.bytes > 0 && frame.bytes <= kMaxMessage) return {begin, frame_bytes(frame.bytes)};
+  if (!std::exchange(broken_, true)) log(LogLevel::kError, "a peer has written a message of {} bytes", frame.bytes);
+  return {};
+}
+
+void MessageRing::give_credits(fid_ep* endpoint) {
+  if (!connected()) return;
+  if (fi_inject_write(endpoint, &taken_, sizeof taken_, FI_ADDR_UNSPEC, peer_.at, peer_.key) != -FI_EAGAIN)
+    told_ = taken_;
+}
+
+void MessageRings::open(const FabricDomain& domain) {
+  const fi_tx_attr& limits = *domain.info()->tx_attr;
+  constexpr std::size_t kParts = 4, kPlaces = 2;  // of MessageRing::write
+  if (!domain.by_sockets() || limits.iov_limit < kParts || limits.rma_iov_limit < kPlaces) return;
+  constexpr std::size_t kAll = kMost * MessageRing::kMemory;
+  void* const memory =
+      ::mmap(nullptr, kAll, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return;  // NOLINT(performance-no-int-to-ptr)
+  Result<Endpoint::Registration> registered = domain.register_memory(memory, kAll, random_bits() | 1);
+  if (!registered) {
+    ::munmap(memory, kAll);
+    return log(LogLevel::kInfo, "messages are sent without rings: {}", registered.error().text);
+  }
+  memory_ = static_cast<std::byte*>(memory);
+  registration_ = std::move(registered.value());
+}
+
+MessageRings::~MessageRings() {
+  registration_.region.reset();
+  if (memory_ != nullptr) ::munmap(memory_, kMost * MessageRing::kMemory);
+}
+
+std::unique_ptr<MessageRing> MessageRings::take() {
+  const auto index = static_cast<std::size_t>(std::countr_one(used_));
+  if (memory_ == nullptr || index == kMost) return nullptr;
+  used_ |= std::uint64_t{1} << index;
+  const std::size_t offset = index * MessageRing::kMemory;
+  return std::make_unique<MessageRing>(this, std::span(memory_ + offset, MessageRing::kMemory),
+                                       RingAddress{registration_.key.base + offset, registration_.key.key});
+}
+
+void MessageRings::give_back(std::span<std::byte> memory) {
+  // The next one finds zeros. Without success the pages are larger than a ring.
+  if (::madvise(memory.data(), memory.size(), MADV_DONTNEED) != 0) std::memset(memory.data(), 0, memory.size());
+  used_ &= ~(std::uint64_t{1} << (static_cast<std::size_t>(memory.data() - memory_) / MessageRing::kMemory));
+}
+
+}  // namespace farside
