@@ -57,6 +57,52 @@ const Error kLost{ErrorKind::kPeer, "lost"};
 
 }  // namespace
 
+TEST_CASE("messages that were sent beside the ring are unconfirmed until replies say that none is left") {
+  UnderWay under_way;
+  PeerState& state = under_way.state;
+  const auto beside_ring = [&](bool notifies) -> Operation& {
+    Operation& operation = UnderWay::begin(state);
+    notifies ? UnderWay::notifies(operation) : UnderWay::await_reply(operation);
+    operation.beside_ring = true;
+    UnderWay::issued(operation, state, under_way.pending, nullptr);
+    return operation;
+  };
+  CHECK_FALSE(state.sends_unconfirmed());
+  // Requests: until the last one has its reply.
+  Operation& first = beside_ring(false);
+  Operation& second = beside_ring(false);
+  under_way.completed(first);
+  under_way.completed(second);
+  REQUIRE(under_way.take_reply(under_way.reply_to(second)));
+  CHECK(state.sends_unconfirmed());
+  REQUIRE(under_way.take_reply(under_way.reply_to(first)));
+  CHECK_FALSE(state.sends_unconfirmed());
+  // A notification: its send says nothing, but the reply to a later request does, and that to an earlier one does not.
+  Operation& before = under_way.request();
+  under_way.completed(beside_ring(true));
+  CHECK(state.sends_unconfirmed());
+  // A write that is complete has passed no handler.
+  under_way.completed(under_way.write());
+  CHECK(state.sends_unconfirmed());
+  under_way.completed(before);
+  REQUIRE(under_way.take_reply(under_way.reply_to(before)));
+  CHECK(state.sends_unconfirmed());
+  Operation& behind = beside_ring(false);
+  under_way.completed(behind);
+  REQUIRE(under_way.take_reply(under_way.reply_to(behind)));
+  CHECK_FALSE(state.sends_unconfirmed());
+  // The end of the connection: nothing comes any more. One request was failed, one was abandoned with its peer.
+  beside_ring(true);
+  under_way.completed(beside_ring(false));
+  under_way.fail_awaiting(kPeer, kLost, false);
+  CHECK_FALSE(state.sends_unconfirmed());
+  Operation& abandoned = beside_ring(false);
+  under_way.fail_all(state, kLost);
+  CHECK_FALSE(state.sends_unconfirmed());
+  under_way.completed(abandoned);
+  CHECK_FALSE(state.sends_unconfirmed());
+}
+
 TEST_CASE(
     "a notification ends when it is sent, and is lost with its connection unless a later operation has completed") {
   const auto end_connection = [](UnderWay& under_way) { under_way.fail_awaiting(kPeer, kLost, false); };

@@ -97,7 +97,7 @@ void ConnectionEviction::end_in_order(Peer peer) {
   connections_.present(peer)->in_order = true;
   PeerState& peer_state = states_.of(peer);
   const std::scoped_lock held(peer_state.mutex);
-  peer_state.confirmed = peer_state.notifications;
+  peer_state.confirmed = peer_state.handled = peer_state.notifications;
 }
 
 std::unique_ptr<Reply> ConnectionEviction::make_disconnect(Peer peer) {

@@ -43,6 +43,7 @@ Connection& ConnectionTable::add(FabricHandle<fid_ep> endpoint, Peer peer, State
   const fid* const key = &endpoint->fid;
   auto connection = std::make_unique<Connection>();
   connection->ring = std::move(ring);
+  if (connection->ring != nullptr) with_ring_.push_back(connection.get());
   connection->endpoint = std::move(endpoint);
   connection->peer = peer;
   connection->number = number;
@@ -76,7 +77,6 @@ void ConnectionTable::established(Connection& connection) {
   no_longer_in_progress(connection.state);
   connection.state = connection.to_disconnect ? State::kDisconnecting : State::kConnected;
   connection.since = Clock::now();
-  if (connection.ring != nullptr) with_ring_.push_back(&connection);
   KnownPeer& known = peers_[connection.peer];
   known.refused = 0;
   known.trouble = 0;

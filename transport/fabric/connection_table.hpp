@@ -111,7 +111,7 @@ class ConnectionTable {
     with_ring_.clear();
     connections_.clear();
   }
-  // The connections that carry messages by a ring.
+  // The connections with a ring that have not ended. Messages may be in it before the connection is established here.
   std::span<Connection* const> with_ring() const { return with_ring_; }
 
   // Calls act(Connection&) for each present connection, or for each in any state.
@@ -146,7 +146,7 @@ class ConnectionTable {
   std::unordered_map<const fid*, std::unique_ptr<Connection>> connections_;
   std::unordered_map<std::uint64_t, Peer> by_number_;  // of the present connections
   std::vector<Connection*> ended_;                     // in kEnded
-  std::vector<Connection*> with_ring_;                 // that carry operations
+  std::vector<Connection*> with_ring_;                 // not in kEnded
   std::size_t to_stay_ = 0;
   std::size_t in_progress_ = 0;
   std::size_t initiated_ = 0;

@@ -12,7 +12,10 @@ namespace farside {
 // happened. Called with the mutex held.
 bool Fabric::advance() {
   bool any = take_completions();
-  if (connections_->connecting()) any = connections_->progress() || any;
+  if (connections_->connecting()) {
+    any = connections_->progress() || any;
+    any = take_from_rings() || any;  // libfabric 1.18 and later poll the sockets there, too
+  }
   receives_.follow(connections_->count());
   if (replies_.any_unsent()) send_replies();
   if (eviction_->any_disconnecting()) eviction_->disconnect_idle();
@@ -66,8 +69,9 @@ void Fabric::complete_with_error() {
                                        fi_cq_strerror(queue, entry.prov_errno, entry.err_data, nullptr, 0));
   if (context == nullptr) {
     // The tcp provider of libfabric 1.17 reports the receive under way at a shutdown a second time, without its
-    // context.
-    if (entry.err != FI_ECANCELED) log(LogLevel::kError, "libfabric {}: {}", provider(), text);
+    // context, and credits of a ring (message_ring.hpp) that a connection that is ending does not take.
+    if (entry.err != FI_ECANCELED)
+      log(domain_.by_sockets() ? LogLevel::kInfo : LogLevel::kError, "libfabric {}: {}", provider(), text);
     return;
   }
   switch (context->kind) {

@@ -115,9 +115,10 @@ ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {
 
 bool Fabric::may_sleep() {
   fid* waited[] = {&domain_.queue()->fid, connections_->events()};
-  if (fi_trywait(domain_.fabric(), waited, waited[1] != nullptr ? 2 : 1) != FI_SUCCESS) return false;
-  // fi_trywait has polled: a message may have come into a ring, which wakes nobody.
+  // fi_trywait polls: a message may come into a ring, which wakes nobody. With the mutex, since another thread may be
+  // reading the rings.
   const std::scoped_lock held(mutex_);
+  if (fi_trywait(domain_.fabric(), waited, waited[1] != nullptr ? 2 : 1) != FI_SUCCESS) return false;
   return !connections_->any_message();
 }
 

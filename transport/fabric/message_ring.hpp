@@ -19,7 +19,7 @@
 // ring before it handles what was received. Behind a sent message the ring must wait until that one was handled, since
 // its frames would overtake it: then all requests and notifications are sent, until replies say that none of them is
 // left (PeerState::sends_unconfirmed()). So a long row of messages, which would have to wait for credits again and
-// again, is sent (a third faster for fragments of 8 KiB). Answers use the ring alone: no request or notification
+// again, is sent (a third faster for fragments of 8 KiB). Answers go either way: no request or notification
 // depends on their order. The last message of a connection, DISCONNECT, is sent.
 //
 // Nothing signals the arrival of a frame. A thread that is about to sleep therefore looks once more after its last call

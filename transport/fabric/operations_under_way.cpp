@@ -8,6 +8,11 @@
 namespace farside {
 namespace {
 
+// Moves one of the numbers of notifications, of which `last` is the largest, on to this one, unless it is there.
+void advance(std::uint32_t& number, std::uint32_t to, std::uint32_t last) {
+  if (to - number <= last - number) number = to;
+}
+
 void no_longer_requested(const Operation& operation, PeerState& peer_state) {
   if (!operation.request) return;
   --peer_state.requests;
@@ -117,6 +122,7 @@ void OperationsUnderWay::fail_awaiting(Peer peer, const Error& error, bool in_or
 }
 
 void OperationsUnderWay::interrupted(PeerState& peer_state) {
+  peer_state.handled = peer_state.notifications;
   if (peer_state.confirmed != peer_state.notifications) {
     peer_state.confirmed = peer_state.notifications;
     ++peer_state.lost_notifications;
@@ -167,9 +173,9 @@ void OperationsUnderWay::finish(Operation& operation, PeerState& peer_state) {
     ++peer_state.completed;
     // What the peer has acknowledged, it has received behind the earlier notifications.
     const bool acknowledged = !operation.notification && !pending->has_error();
-    const std::uint32_t newer = operation.notifications_before - peer_state.confirmed;
-    if (acknowledged && newer <= peer_state.notifications - peer_state.confirmed)
-      peer_state.confirmed = operation.notifications_before;
+    if (acknowledged) advance(peer_state.confirmed, operation.notifications_before, peer_state.notifications);
+    if (acknowledged && operation.request)
+      advance(peer_state.handled, operation.notifications_before, peer_state.notifications);
   }
   recycle(operation, peer_state);
   if (pending != nullptr) pending->completed();

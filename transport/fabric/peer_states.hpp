@@ -5,7 +5,7 @@
 //
 // Thread safety: each peer has a mutex of its own, so that threads issue to different peers at once. Fabric's mutex
 // guards what is done at regular times. A thread that takes both takes Fabric's mutex first, and no thread holds the
-// mutexes of two peers. Memory: 8 to 32 bytes per peer, and 224 more for each that was used.
+// mutexes of two peers. Memory: 8 to 32 bytes per peer, and 232 more for each that was used.
 #pragma once
 
 #include <atomic>
@@ -86,6 +86,7 @@ struct PeerState {
   std::uint32_t failures = 0;   // how often the peer was abandoned
   RelaxedCount notifications;   // that were sent
   std::uint32_t confirmed = 0;      // of them, the first so many have arrived, or are known to be lost
+  std::uint32_t handled = 0;        // of them the peer has handled the first so many, or they are known to be lost
   std::uint32_t last_beside_ring = 0;    // the number of the last one with Operation::beside_ring
   std::uint32_t lost_notifications = 0;  // how often some may have been lost
   bool loss_to_report = false;           // and no operation has failed for it yet
@@ -111,7 +112,7 @@ struct PeerState {
   bool ready() const { return endpoint != nullptr && active; }
   // Returns whether messages that were sent beside the ring may still have to be handled. With the peer's mutex held.
   bool sends_unconfirmed() const {
-    return beside_ring > 0 || static_cast<std::int32_t>(last_beside_ring - confirmed) > 0;
+    return beside_ring > 0 || static_cast<std::int32_t>(last_beside_ring - handled) > 0;
   }
   // Whether the peer is to be watched. TCP has taken a notification, but the peer's host may not have it.
   bool awaits_host() const { return under_way > 0 || notifications != acknowledged; }
