@@ -28,7 +28,7 @@
 //
 // Errors: kPeer for operations (also if the peer is abandoned; kRange if a handler refuses a request), kNoMemory if
 // memory cannot be registered, kNoRoute when the endpoint is opened. Cost: an operation over TCP takes its origin 5 to
-// 10 us. Memory: with Connections 128 to 152 bytes per peer, and 232 more once an operation was issued to it.
+// 10 us. Memory: with Connections 128 to 152 bytes per peer, and 240 more once an operation was issued to it.
 #pragma once
 
 #include <array>

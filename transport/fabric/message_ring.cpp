@@ -13,7 +13,7 @@
 namespace farside {
 
 MessageRing::~MessageRing() {
-  if (owner_ != nullptr) owner_->give_back(memory_);
+  if (owner_ != nullptr) owner_->release(memory_);
 }
 
 ssize_t MessageRing::write(fid_ep* endpoint, std::span<const iovec> parts, Context& context) {
@@ -91,7 +91,7 @@ std::unique_ptr<MessageRing> MessageRings::take() {
                                        RingAddress{registration_.key.base + offset, registration_.key.key});
 }
 
-void MessageRings::give_back(std::span<std::byte> memory) {
+void MessageRings::release(std::span<std::byte> memory) {
   // The next one finds zeros. Without success the pages are larger than a ring.
   if (::madvise(memory.data(), memory.size(), MADV_DONTNEED) != 0) std::memset(memory.data(), 0, memory.size());
   used_ &= ~(std::uint64_t{1} << (static_cast<std::size_t>(memory.data() - memory_) / MessageRing::kMemory));

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MessageRing: the messages of one connection over TCP, in both directions, by RDMA writes into memory that the receiver
-// polls, in place of sends and receives. libfabric's tcp provider signals the completion queue for each message that is
-// received, by a write to a socket pair that the next poll must read; a write into memory ends without a word. There
-// and back takes 20 us where sends and receives take 24.6 (libfabric 1.17, loopback, two threads of one core).
+// MessageRing: the messages of one connection over TCP, in both directions. They are RDMA writes into memory that the
+// receiver polls, in place of sends and receives. libfabric's tcp provider signals the completion queue for each
+// message that is received, by a write to a socket pair, which the next poll reads. For a write that arrives it signals
+// nothing.
 //
 // Each process gives the peer a ring of its memory, and the peer writes frames into it, one behind the other:
 //
-//   RingFrame    its bytes and kArrived, which is written last
+//   RingFrame    the number of bytes, and kArrived, which is written last
 //   the message  at most kMaxMessage bytes, then up to 15 unused bytes
 //
 // A frame begins where the one before it ends, or at the start of the ring if the place behind it is not enough for the
 // largest frame. The provider writes the data of a connection in their order, so a frame is complete when its kArrived
 // is there. The receiver fills what it has taken with zeros: where a frame may begin, there are zeros until it arrives.
 // It tells the peer from time to time how far it is (credits), by a write of 8 bytes in front of the peer's own ring.
-// A write that may be cut into two gives a number between the old and the new one, or a smaller one, which is ignored.
+// While such a write is half done, the number there is too small, which the peer ignores.
 //
-// A message for which the ring has no room is sent, and the receiver handles it in its turn: it takes what is in the
-// ring before it handles what was received. Behind a sent message the ring must wait until that one was handled, since
-// its frames would overtake it: then all requests and notifications are sent, until replies say that none of them is
-// left (PeerState::sends_unconfirmed()). So a long row of messages, which would have to wait for credits again and
-// again, is sent (a third faster for fragments of 8 KiB). Answers go either way: no request or notification
-// depends on their order. The last message of a connection, DISCONNECT, is sent.
+// A message for which the ring has no room is sent. The receiver takes what is in the ring before it handles a message
+// that was received, so the sent one stays behind those in the ring. Frames behind it would overtake it. Therefore all
+// requests and notifications are sent until replies to requests say that the peer has handled those that were sent
+// (PeerState::sends_unconfirmed()). So a long row of messages does not wait for credits. Answers go either way: no
+// request or notification depends on their order. DISCONNECT and probes are always sent.
 //
 // Nothing signals the arrival of a frame. A thread that is about to sleep therefore looks once more after its last call
-// that polls the provider (fi_cq_read, fi_trywait). What arrives in the socket later wakes it.
+// that polls the provider (fi_cq_read, fi_trywait, and with libfabric 1.18 and later fi_eq_read). What arrives in the
+// socket later wakes it.
 //
-// Thread safety: any thread may call write(); Fabric's mutex guards all else. Errors: those of fi_writemsg(3); -FI_EAGAIN
-// while the peer has no room. A frame from the network that cannot be right ends the use of the ring. Cost: one RDMA
-// write per message, and one of 8 bytes for every 16 KiB of messages. Memory: for each of the first 64 connections
-// 64 KiB, of which the system gives what was written to.
+// Thread safety: any thread may call write(). Fabric's mutex guards all else, and all calls that poll the provider.
+// Errors: those of fi_writemsg(3); -FI_EAGAIN while the peer has no room. If a frame cannot be right, nothing more is
+// taken from the ring. Cost: one RDMA write per message, and one of 8 bytes for every 16 KiB of messages. Memory:
+// 64 KiB for each of the first 64 connections; the system gives those pages of it that were used.
 #pragma once
 
 #include <array>
@@ -152,7 +152,7 @@ class MessageRings {
 
  private:
   friend class MessageRing;
-  void give_back(std::span<std::byte> memory);
+  void release(std::span<std::byte> memory);
   std::byte* memory_ = nullptr;  // kMost rings
   Endpoint::Registration registration_;
   std::uint64_t used_ = 0;  // a bit for each

@@ -5,7 +5,7 @@
 //
 // Thread safety: each peer has a mutex of its own, so that threads issue to different peers at once. Fabric's mutex
 // guards what is done at regular times. A thread that takes both takes Fabric's mutex first, and no thread holds the
-// mutexes of two peers. Memory: 8 to 32 bytes per peer, and 232 more for each that was used.
+// mutexes of two peers. Memory: 8 to 32 bytes per peer, and 240 more for each that was used.
 #pragma once
 
 #include <atomic>
