@@ -27,7 +27,6 @@ struct Provider {
   fi_ops_rma calls{};
   std::size_t arrives = std::numeric_limits<std::size_t>::max();  // so many bytes of a write
   ssize_t refuses = 0;                                            // the code of writes that are not taken
-  std::size_t injected = 0;
   bool takes_credits = true;
 
   Provider() {
@@ -52,7 +51,6 @@ struct Provider {
     calls.inject = [](fid_ep* to, const void* from, std::size_t bytes, fi_addr_t, std::uint64_t at, std::uint64_t) {
       Provider& self = *reinterpret_cast<Provider*>(to);
       if (!self.takes_credits) return ssize_t{-FI_EAGAIN};
-      ++self.injected;
       std::memcpy(reinterpret_cast<void*>(at), from, bytes);  // NOLINT
       return ssize_t{0};
     };

@@ -361,14 +361,11 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
     if (request.header.controls > 0)
       parts[count++] = {operation.steps.data(), request.header.controls * sizeof(ControlStep)};
     MessageRing* const ring = MessageRing::of(endpoint);
-    operation.beside_ring = ring != nullptr && ring->connected();
-    if (operation.beside_ring && !peer_state.sends_unconfirmed()) {
-      const ssize_t code = ring->write(endpoint, {parts.data(), count}, operation);
-      if (code != -FI_EAGAIN) {
-        operation.beside_ring = false;
-        return code;
-      }
+    operation.beside_ring = false;
+    if (ring != nullptr && !peer_state.sends_unconfirmed()) {
+      if (const ssize_t code = ring->write(endpoint, {parts.data(), count}, operation); code != -FI_EAGAIN) return code;
     }
+    operation.beside_ring = ring != nullptr;
     return send_message(under_way_.memory(), endpoint, parts.data(), count, operation.slot, operation);
   });
 }

@@ -7,6 +7,7 @@
 //   domain.hpp                the provider, and memory that peers may access
 //   connections.hpp           one connection per peer; connection_eviction.hpp closes those that are not used
 //   operations_under_way.hpp  what was issued, per peer; local_buffers.hpp gives operands and messages to the provider
+//   message_ring.hpp          messages over TCP, by RDMA writes into memory that the receiver polls
 //   replies.hpp, receives.hpp messages out and in, besides this process's own operations
 //   peer_health.hpp           which peers are out of reach
 //   progress_thread.hpp       the thread that executes what arrives

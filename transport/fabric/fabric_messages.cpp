@@ -66,7 +66,7 @@ ssize_t Fabric::send(Reply& reply) {
   reply.endpoint = endpoint;
   const std::size_t count = reply.fetched.empty() ? 1 : 2;
   MessageRing* const ring = MessageRing::of(endpoint);
-  if (ring != nullptr && ring->connected() && reply.header.kind == MessageKind::kReply) {
+  if (ring != nullptr && reply.header.kind == MessageKind::kReply) {
     if (const ssize_t code = ring->write(endpoint, {parts, count}, reply); code != -FI_EAGAIN) return code;
   }
   return send_message(under_way_.memory(), endpoint, parts, count, reply.slot, reply);

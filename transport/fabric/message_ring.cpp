@@ -2,8 +2,11 @@
 #include "transport/fabric/message_ring.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cerrno>
 #include <sys/mman.h>
+#include <utility>
 
 #include <rdma/fi_rma.h>
 
@@ -43,13 +46,11 @@ ssize_t MessageRing::write(fid_ep* endpoint, std::span<const iovec> parts, Conte
   return code;
 }
 
-// The frame that has arrived; empty if it cannot be right.
-std::span<std::byte> MessageRing::next_frame() {
-  std::byte* const begin = place(taken_);
+// The message that has arrived; empty if its frame cannot be right.
+std::span<const std::byte> MessageRing::next_message() {
   RingFrame frame;
-  std::memcpy(&frame, begin, sizeof frame);
-  message_bytes_ = frame.bytes;
-  if (frame.bytes > 0 && frame.bytes <= kMaxMessage) return {begin, frame_bytes(frame.bytes)};
+  std::memcpy(&frame, place(taken_), sizeof frame);
+  if (frame.bytes > 0 && frame.bytes <= kMaxMessage) return {place(taken_) + sizeof frame, frame.bytes};
   if (!std::exchange(broken_, true)) log(LogLevel::kError, "a peer has written a message of {} bytes", frame.bytes);
   return {};
 }
@@ -67,7 +68,9 @@ void MessageRings::open(const FabricDomain& domain) {
   constexpr std::size_t kAll = kMost * MessageRing::kMemory;
   void* const memory =
       ::mmap(nullptr, kAll, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return;  // NOLINT(performance-no-int-to-ptr)
+  if (memory == MAP_FAILED) {  // NOLINT(performance-no-int-to-ptr)
+    return log(LogLevel::kInfo, "messages are sent without rings: {} bytes: {}", kAll, std::strerror(errno));
+  }
   Result<Endpoint::Registration> registered = domain.register_memory(memory, kAll, random_bits() | 1);
   if (!registered) {
     ::munmap(memory, kAll);

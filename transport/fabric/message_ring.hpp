@@ -31,7 +31,6 @@
 // 64 KiB for each of the first 64 connections; the system gives those pages of it that were used.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -41,7 +40,6 @@
 #include <span>
 #include <sys/types.h>
 #include <sys/uio.h>
-#include <utility>
 
 #include <rdma/fi_endpoint.h>
 
@@ -61,7 +59,6 @@ class MessageRing {
   // byte N modulo kBytes.
   static constexpr std::size_t kMemory = 65536;
   static constexpr std::size_t kCreditBytes = 64;
-
   static constexpr std::size_t kBytes = kMemory - kCreditBytes;
   static constexpr std::size_t kCreditStep = kMemory / 4;
   static constexpr std::size_t frame_bytes(std::size_t message) { return (sizeof(RingFrame) + message + 15) / 16 * 16; }
@@ -71,8 +68,11 @@ class MessageRing {
     return place % kBytes > kBytes - frame_bytes(kMaxMessage) ? place - place % kBytes + kBytes : place;
   }
 
-  // The ring by which messages are sent on this endpoint; null if there is none.
-  static MessageRing* of(fid_ep* endpoint) { return static_cast<MessageRing*>(endpoint->fid.context); }
+  // The ring by which messages are sent on this endpoint; null if this process or the peer has none.
+  static MessageRing* of(fid_ep* endpoint) {
+    auto* const ring = static_cast<MessageRing*>(endpoint->fid.context);
+    return ring != nullptr && ring->connected() ? ring : nullptr;
+  }
 
   // `memory`: kMemory bytes of zeros, which are registered, and which peers reach by `address`.
   MessageRing(MessageRings* owner, std::span<std::byte> memory, RingAddress address)
@@ -85,11 +85,9 @@ class MessageRing {
   const RingAddress& address() const { return address_; }
   // Gives it the peer's ring, before the connection carries messages.
   void connect(const RingAddress& peer) { peer_ = peer; }
-  // Returns whether messages can be written.
-  bool connected() const { return peer_.key != 0; }
 
-  // Writes a message of at most three parts. The parts and the context, in which its frame is, must stay until the
-  // write completes. Returns 0 or a negative libfabric code.
+  // Writes a message of at most three parts. Precondition: of() has given the ring. The parts must stay until the write
+  // completes, and so must the context, which holds the frame. Returns 0 or a negative libfabric code.
   ssize_t write(fid_ep* endpoint, std::span<const iovec> parts, Context& context);
 
   // Calls receive(std::span<const std::byte>) with each message that is there, aligned to 16 bytes, and gives the peer
@@ -98,27 +96,30 @@ class MessageRing {
   bool take(fid_ep* endpoint, Receive&& receive) {
     bool any = false;
     while (arrived()) {
-      const std::span<std::byte> frame = next_frame();
-      if (frame.empty()) break;
-      receive(std::span<const std::byte>(frame.subspan(sizeof(RingFrame), message_bytes_)));
-      std::memset(frame.data(), 0, frame.size());
-      taken_ = behind(taken_, frame.size());
+      const std::span<const std::byte> message = next_message();
+      if (message.empty()) break;
+      receive(message);
+      const std::size_t frame = frame_bytes(message.size());
+      std::memset(place(taken_), 0, frame);
+      taken_ = behind(taken_, frame);
       any = true;
     }
     if (owes_credits()) give_credits(endpoint);
     return any;
   }
+  // Returns whether there is a message to take.
   bool any_message() const { return arrived() && !broken_; }
   // Returns whether the peer must be told how far the receiver is.
   bool owes_credits() const { return taken_ - told_ >= kCreditStep; }
 
  private:
+  bool connected() const { return peer_.key != 0; }
   std::byte* place(std::uint64_t number) const { return memory_.data() + kCreditBytes + number % kBytes; }
   bool arrived() const {
     auto* const word = reinterpret_cast<std::uint64_t*>(place(taken_) + offsetof(RingFrame, arrived));
     return std::atomic_ref(*word).load(std::memory_order_acquire) == RingFrame::kArrived;
   }
-  std::span<std::byte> next_frame();
+  std::span<const std::byte> next_message();
   void give_credits(fid_ep* endpoint);
 
   MessageRings* const owner_;
@@ -129,7 +130,6 @@ class MessageRing {
   // Of the peer's messages:
   std::uint64_t taken_ = 0;  // the place of the next frame
   std::uint64_t told_ = 0;   // what the peer was told of it
-  std::size_t message_bytes_ = 0;
   bool broken_ = false;
 
   std::mutex mutex_;           // guards the following ones, and is held while a message is given to the provider
