@@ -21,6 +21,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
+constexpr std::size_t kMostCopied = 128;
+
 // A connected endpoint. Addresses are pointers.
 struct Provider {
   fid_ep endpoint{};
@@ -28,11 +30,15 @@ struct Provider {
   std::size_t arrives = std::numeric_limits<std::size_t>::max();  // so many bytes of a write
   ssize_t refuses = 0;                                            // the code of writes that are not taken
   bool takes_credits = true;
+  std::uint64_t flags = 0;  // of the last write, and its context
+  void* context = nullptr;
 
   Provider() {
     calls.size = sizeof calls;
-    calls.writemsg = [](fid_ep* to, const fi_msg_rma* message, std::uint64_t) {
+    calls.writemsg = [](fid_ep* to, const fi_msg_rma* message, std::uint64_t flags) {
       Provider& self = *reinterpret_cast<Provider*>(to);
+      self.flags = flags;
+      self.context = message->context;
       if (self.refuses != 0) return self.refuses;
       Bytes all;
       for (std::size_t i = 0; i < message->iov_count; ++i) {
@@ -66,7 +72,7 @@ struct Message : Context {
 struct End {
   struct alignas(64) Memory : std::array<std::byte, MessageRing::kMemory> {};
   std::unique_ptr<Memory> memory = std::make_unique<Memory>();
-  MessageRing ring{nullptr, *memory, {reinterpret_cast<std::uint64_t>(memory->data()), 1}};
+  MessageRing ring{nullptr, *memory, {reinterpret_cast<std::uint64_t>(memory->data()), 1}, kMostCopied};
   Provider provider;
   std::vector<Bytes> taken;
 
@@ -74,7 +80,7 @@ struct End {
     Message context;
     auto* const data = const_cast<std::byte*>(message.data());
     const std::array<iovec, 2> parts = {{{data, cut}, {data + cut, message.size() - cut}}};
-    return ring.write(&provider.endpoint, parts, context);
+    return ring.write(&provider.endpoint, parts, context, static_cast<MessageRing::Completion>(cut % 3));
   }
   bool take() {
     return ring.take(&provider.endpoint, [this](std::span<const std::byte> message) {
@@ -160,6 +166,27 @@ TEST_CASE("credits that the provider refuses are given later") {
   CHECK_FALSE(pair.far.take());
   CHECK_FALSE(pair.far.ring.owes_credits());
   CHECK(pair.near.write(bytes_of(100, 3)) == 0);
+}
+
+TEST_CASE("a message has a completion if the caller wants it, and one that the provider copies has none") {
+  using enum MessageRing::Completion;
+  constexpr std::size_t kSmall = kMostCopied - sizeof(RingFrame);
+  for (const std::size_t bytes : {std::size_t{1}, kSmall, kSmall + 1, kMaxMessage}) {
+    for (const MessageRing::Completion completion : {kAll, kLarge, kNone}) {
+      CAPTURE(bytes, completion);
+      Pair pair;
+      Bytes message = bytes_of(bytes, 5);
+      Message context;
+      const std::array<iovec, 1> parts = {{{message.data(), bytes}}};
+      REQUIRE(pair.near.ring.write(&pair.near.provider.endpoint, parts, context, completion) == 0);
+      const bool copied = completion == kLarge && bytes <= kSmall;
+      CHECK(context.completes == (completion != kNone && !copied));
+      CHECK(pair.near.provider.flags == ((context.completes ? FI_COMPLETION : 0) | (copied ? FI_INJECT : 0)));
+      CHECK(pair.near.provider.context == (context.completes ? &context.provider_context : nullptr));
+      REQUIRE(pair.far.take());
+      CHECK(pair.far.taken[0] == message);
+    }
+  }
 }
 
 TEST_CASE("a message is taken when its last byte has arrived") {

@@ -201,6 +201,43 @@ TEST_CASE("a request ends with the later one of its completion and its reply") {
   }
 }
 
+TEST_CASE("a request whose send is not awaited ends with its reply, or when its peer is lost or abandoned") {
+  UnderWay under_way;
+  PeerState& state = under_way.state;
+  const auto request = [&](std::uint64_t* fetched) -> Operation& {
+    Operation& operation = UnderWay::begin(state);
+    UnderWay::await_reply(operation);
+    UnderWay::await_only_reply(operation);
+    operation.fetched = fetched;
+    operation.fetched_bytes = sizeof *fetched;
+    UnderWay::issued(operation, state, under_way.pending, nullptr);
+    return operation;
+  };
+  std::uint64_t fetched = 0;
+  const std::uint64_t word = 5;
+  Operation& first = request(&fetched);
+  const std::vector<std::byte> reply = under_way.reply_to(first, &word);
+  CHECK(under_way.take_reply(reply));
+  CHECK(fetched == word);
+  CHECK(under_way.idle());
+  CHECK_FALSE(under_way.take_reply(reply));
+  CHECK(under_way.pending.take_error());
+  request(&fetched);
+  under_way.fail_awaiting(kPeer, kLost, false);
+  CHECK(under_way.idle());
+  CHECK_FALSE(under_way.pending.take_error());
+  request(&fetched);
+  under_way.fail_all(state, kLost);
+  CHECK(under_way.idle());
+  CHECK_FALSE(under_way.pending.take_error());
+  // The next one, which awaits its send again.
+  Operation& last = under_way.request();
+  CHECK(under_way.take_reply(under_way.reply_to(last)));
+  CHECK_FALSE(under_way.pending.done());
+  under_way.completed(last);
+  CHECK(under_way.idle());
+}
+
 TEST_CASE("an operation that the provider does not take leaves nothing behind") {
   UnderWay under_way;
   Operation& refused = under_way.begin(under_way.state);

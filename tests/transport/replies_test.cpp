@@ -19,11 +19,13 @@ struct Provider {
   std::map<Peer, ssize_t> codes;  // of peers that are refused
   std::vector<Reply*> has;
   std::vector<std::uint64_t> sent;  // Reply::header.operation
+  bool copies = false;
 
   auto send() {
     return [this](Reply& reply) -> ssize_t {
       if (codes.contains(reply.peer)) return codes[reply.peer];
-      has.push_back(&reply);
+      reply.completes = !copies;
+      if (!copies) has.push_back(&reply);
       sent.push_back(reply.header.operation);
       return 0;
     };
@@ -144,6 +146,27 @@ TEST_CASE("an answer holds a slot of registered memory until it is complete or d
   provider.complete(replies);
   REQUIRE(memory.take(false, taken) == 0);
   CHECK(taken == &slot);
+}
+
+TEST_CASE("an answer that the provider has copied is free at once") {
+  LocalMemory memory;
+  Replies replies(1, memory);
+  Provider provider;
+  provider.copies = true;
+  for (std::uint64_t i = 0; i < 3; ++i) keep(replies, 1, i);
+  replies.send_unsent({}, provider.send());
+  CHECK(provider.sent == Numbers{0, 1, 2});
+  CHECK(replies.idle());
+  std::unique_ptr<Reply> direct = replies.take(1);
+  CHECK(direct->completes);
+  CHECK(replies.send(std::move(direct), provider.send()) == 0);
+  CHECK(replies.idle());
+  provider.copies = false;
+  keep(replies, 1, 4);
+  replies.send_unsent({}, provider.send());
+  CHECK_FALSE(replies.idle());
+  provider.complete(replies);
+  CHECK(replies.idle());
 }
 
 }  // namespace farside::replies_test

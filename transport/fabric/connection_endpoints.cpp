@@ -59,7 +59,11 @@ ssize_t ConnectionEndpoints::open_accepting(fi_info* info, MessageRing* ring, Fa
   if (code != 0) return code;
   out.reset(endpoint);
   code = fi_ep_bind(endpoint, &events_->fid, 0);
-  if (code == 0) code = fi_ep_bind(endpoint, &domain_.queue()->fid, FI_TRANSMIT | FI_RECV);
+  // Over sockets only what asks for a completion has one (message_ring.hpp). Two calls, since the flag would count for
+  // received messages as well.
+  const std::uint64_t selective = domain_.by_sockets() ? FI_SELECTIVE_COMPLETION : 0;
+  if (code == 0) code = fi_ep_bind(endpoint, &domain_.queue()->fid, FI_TRANSMIT | selective);
+  if (code == 0) code = fi_ep_bind(endpoint, &domain_.queue()->fid, FI_RECV);
   if (code == 0) code = fi_ep_bind(endpoint, &receives_->fid, 0);
   if (code == 0) code = fi_enable(endpoint);
   return code;

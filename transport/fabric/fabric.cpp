@@ -363,7 +363,10 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
     MessageRing* const ring = MessageRing::of(endpoint);
     operation.beside_ring = false;
     if (ring != nullptr && !peer_state.sends_unconfirmed()) {
-      if (const ssize_t code = ring->write(endpoint, {parts.data(), count}, operation); code != -FI_EAGAIN) return code;
+      using enum MessageRing::Completion;
+      const ssize_t code = ring->write(endpoint, {parts.data(), count}, operation, operation.request ? kNone : kAll);
+      if (code == 0 && operation.request) OperationsUnderWay::await_only_reply(operation);
+      if (code != -FI_EAGAIN) return code;
     }
     operation.beside_ring = ring != nullptr;
     return send_message(under_way_.memory(), endpoint, parts.data(), count, operation.slot, operation);

@@ -67,7 +67,9 @@ ssize_t Fabric::send(Reply& reply) {
   const std::size_t count = reply.fetched.empty() ? 1 : 2;
   MessageRing* const ring = MessageRing::of(endpoint);
   if (ring != nullptr && reply.header.kind == MessageKind::kReply) {
-    if (const ssize_t code = ring->write(endpoint, {parts, count}, reply); code != -FI_EAGAIN) return code;
+    const ssize_t code = ring->write(endpoint, {parts, count}, reply, MessageRing::Completion::kLarge);
+    if (code != -FI_EAGAIN) return code;
+    reply.completes = true;
   }
   return send_message(under_way_.memory(), endpoint, parts, count, reply.slot, reply);
 }

@@ -19,7 +19,7 @@ MessageRing::~MessageRing() {
   if (owner_ != nullptr) owner_->release(memory_);
 }
 
-ssize_t MessageRing::write(fid_ep* endpoint, std::span<const iovec> parts, Context& context) {
+ssize_t MessageRing::write(fid_ep* endpoint, std::span<const iovec> parts, Context& context, Completion completion) {
   constexpr std::size_t kMostParts = 3;
   std::array<iovec, kMostParts + 1> local;
   std::size_t bytes = 0;
@@ -39,9 +39,13 @@ ssize_t MessageRing::write(fid_ep* endpoint, std::span<const iovec> parts, Conte
   // The frame is behind the message in the stream of the connection, and ahead of it in memory.
   const std::array<fi_rma_iov, 2> there = {
       {{at + sizeof(RingFrame), bytes, peer_.key}, {at, sizeof(RingFrame), peer_.key}}};
-  const fi_msg_rma message{local.data(), nullptr,      parts.size() + 1,          FI_ADDR_UNSPEC,
-                           there.data(), there.size(), &context.provider_context, 0};
-  const ssize_t code = fi_writemsg(endpoint, &message, FI_COMPLETION);
+  const bool copied = completion == Completion::kLarge && bytes + sizeof(RingFrame) <= most_copied_;
+  context.completes = completion != Completion::kNone && !copied;
+  // The provider reports errors with the context, which may be in other use by then.
+  void* const own = context.completes ? &context.provider_context : nullptr;
+  const fi_msg_rma message{local.data(), nullptr, parts.size() + 1, FI_ADDR_UNSPEC, there.data(), there.size(), own, 0};
+  const ssize_t code =
+      fi_writemsg(endpoint, &message, (context.completes ? FI_COMPLETION : 0) | (copied ? FI_INJECT : 0));
   if (code == 0) written_ = behind(written_, frame);
   return code;
 }
@@ -78,6 +82,7 @@ void MessageRings::open(const FabricDomain& domain) {
   }
   memory_ = static_cast<std::byte*>(memory);
   registration_ = std::move(registered.value());
+  most_copied_ = limits.inject_size;
 }
 
 MessageRings::~MessageRings() {
@@ -90,8 +95,8 @@ std::unique_ptr<MessageRing> MessageRings::take() {
   if (memory_ == nullptr || index == kMost) return nullptr;
   used_ |= std::uint64_t{1} << index;
   const std::size_t offset = index * MessageRing::kMemory;
-  return std::make_unique<MessageRing>(this, std::span(memory_ + offset, MessageRing::kMemory),
-                                       RingAddress{registration_.key.base + offset, registration_.key.key});
+  const RingAddress address{registration_.key.base + offset, registration_.key.key};
+  return std::make_unique<MessageRing>(this, std::span(memory_ + offset, MessageRing::kMemory), address, most_copied_);
 }
 
 void MessageRings::release(std::span<std::byte> memory) {

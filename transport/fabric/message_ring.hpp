@@ -2,7 +2,7 @@
 // MessageRing: the messages of one connection over TCP, in both directions. They are RDMA writes into memory that the
 // receiver polls, in place of sends and receives. libfabric's tcp provider signals the completion queue for each
 // message that is received, by a write to a socket pair, which the next poll reads. For a write that arrives it signals
-// nothing.
+// nothing, and neither for a write that was issued without asking for its completion.
 //
 // Each process gives the peer a ring of its memory, and the peer writes frames into it, one behind the other:
 //
@@ -74,9 +74,10 @@ class MessageRing {
     return ring != nullptr && ring->connected() ? ring : nullptr;
   }
 
-  // `memory`: kMemory bytes of zeros, which are registered, and which peers reach by `address`.
-  MessageRing(MessageRings* owner, std::span<std::byte> memory, RingAddress address)
-      : owner_(owner), memory_(memory), address_(address) {}
+  // `memory`: kMemory bytes of zeros, which are registered, and which peers reach by `address`. `most_copied`: the
+  // largest write, in bytes, that the provider copies at the call (FI_INJECT).
+  MessageRing(MessageRings* owner, std::span<std::byte> memory, RingAddress address, std::size_t most_copied)
+      : owner_(owner), memory_(memory), address_(address), most_copied_(most_copied) {}
   MessageRing(const MessageRing&) = delete;
   MessageRing& operator=(const MessageRing&) = delete;
   ~MessageRing();
@@ -86,9 +87,15 @@ class MessageRing {
   // Gives it the peer's ring, before the connection carries messages.
   void connect(const RingAddress& peer) { peer_ = peer; }
 
-  // Writes a message of at most three parts. Precondition: of() has given the ring. The parts must stay until the write
-  // completes, and so must the context, which holds the frame. Returns 0 or a negative libfabric code.
-  ssize_t write(fid_ep* endpoint, std::span<const iovec> parts, Context& context);
+  // Which messages have a completion.
+  enum class Completion : std::uint8_t {
+    kAll,    // The parts must stay until then, and so must the context, which holds the frame.
+    kLarge,  // The same. The provider copies the others, of which nothing must stay.
+    kNone,   // Parts and context must stay until the peer has answered, or the connection has ended.
+  };
+  // Writes a message of at most three parts. Precondition: of() has given the ring. Sets context.completes. Returns 0
+  // or a negative libfabric code.
+  ssize_t write(fid_ep* endpoint, std::span<const iovec> parts, Context& context, Completion completion);
 
   // Calls receive(std::span<const std::byte>) with each message that is there, aligned to 16 bytes, and gives the peer
   // credits. Returns whether there was one.
@@ -125,6 +132,7 @@ class MessageRing {
   MessageRings* const owner_;
   const std::span<std::byte> memory_;
   const RingAddress address_;
+  const std::size_t most_copied_;
   RingAddress peer_;
 
   // Of the peer's messages:
@@ -155,6 +163,7 @@ class MessageRings {
   void release(std::span<std::byte> memory);
   std::byte* memory_ = nullptr;  // kMost rings
   Endpoint::Registration registration_;
+  std::size_t most_copied_ = 0;
   std::uint64_t used_ = 0;  // a bit for each
 };
 

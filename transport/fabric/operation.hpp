@@ -35,6 +35,7 @@ struct Context {
   fi_context2 provider_context{};  // the provider's (FI_CONTEXT2)
   Kind kind;
   RingFrame frame{};                 // of the message that is sent
+  bool completes = true;             // the provider will tell of its end
   const fid_ep* endpoint = nullptr;  // on which it was issued; null for receives
   explicit Context(Kind which) : kind(which) {}
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // OperationsUnderWay: the operations that this process has issued, or is issuing, and that have not ended. It counts
 // them per peer (peer_states.hpp), ends each exactly once, and gives its Pending the result. A request ends when its
-// send has completed and its reply has arrived, in either order. An operation that is failed before the provider has
-// completed it keeps its context and its registered memory until then.
+// send has completed, if the provider tells of that, and its reply has arrived, in either order. An operation that is
+// failed before the provider has completed it keeps its context and its registered memory until then.
 //
 // A *run* is an operation of up to kLongestRun small writes to one peer that count in one Pending. The provider copies
 // them at the call, and is asked for a completion with the last one only: an adapter completes the operations of a
@@ -72,6 +72,8 @@ class OperationsUnderWay {
     operation.completions_left = 2;
     operation.awaits_reply = true;
   }
+  // The same, of a request of which the provider does not tell that it is sent: the reply says so.
+  static void await_only_reply(Operation& operation) { operation.completions_left = 1; }
   // Makes it a notification: it ends when it is sent.
   static void notifies(Operation& operation) { operation.notification = true; }
   // Notes that the provider has taken it.

@@ -29,19 +29,6 @@ constexpr EndpointKind kKinds[] = {
     {0, FI_ORDER_SAS},
 };
 
-// libfabric starts at its first call. Version 1.17 then reads the kernel's symbols twice, for adapters that reach the
-// memory of GPUs: 100 ms of processor time. Without adapters the result is of no use to anybody.
-void start_libfabric() {
-  static const bool started = [] {
-    if (!adapter_names().empty()) return true;
-    const HiddenFile symbols(reinterpret_cast<const void*>(&fi_getinfo), "/proc/kallsyms");
-    fi_info* names = nullptr;
-    if (fi_getinfo(kFabricApi, nullptr, nullptr, FI_PROV_ATTR_ONLY, nullptr, &names) == 0) fi_freeinfo(names);
-    return true;
-  }();
-  (void)started;
-}
-
 std::string available_providers() {
   start_libfabric();
   fi_info* found = nullptr;
@@ -58,6 +45,17 @@ bool locked_memory_is_limited() {
 }
 
 }  // namespace
+
+void start_libfabric() {
+  static const bool started = [] {
+    if (!adapter_names().empty()) return true;
+    const HiddenFile symbols(reinterpret_cast<const void*>(&fi_getinfo), "/proc/kallsyms");
+    fi_info* names = nullptr;
+    if (fi_getinfo(kFabricApi, nullptr, nullptr, FI_PROV_ATTR_ONLY, nullptr, &names) == 0) fi_freeinfo(names);
+    return true;
+  }();
+  (void)started;
+}
 
 InfoHandle required_hints(const std::string& provider, const EndpointKind& kind) {
   InfoHandle hints(fi_allocinfo());

@@ -22,6 +22,11 @@ constexpr std::uint32_t kFabricApi = FI_VERSION(1, 15);
 // The providers that farside takes without FARSIDE_PROVIDER, the best first (transport/README.md, "Provider").
 std::span<const char* const> preferred_providers();
 
+// Starts libfabric, which its first call does otherwise. Version 1.17 then reads the kernel's symbols twice, for
+// adapters that reach the memory of GPUs: 100 ms of processor time. Without adapters the result is of no use to
+// anybody, and this leaves it out.
+void start_libfabric();
+
 // Requirements on a connected endpoint (FI_EP_MSG) besides messages and RMA.
 struct EndpointKind {
   std::uint64_t caps;

@@ -19,6 +19,7 @@ namespace farside {
 namespace {
 
 InfoHandle get_infos(std::uint64_t flags, const fi_info* hints) {
+  start_libfabric();
   fi_info* found = nullptr;
   if (fi_getinfo(kFabricApi, nullptr, nullptr, flags, hints, &found) != 0) return nullptr;
   return InfoHandle(found);

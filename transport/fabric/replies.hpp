@@ -46,6 +46,7 @@ class Replies {
     }
     reply->peer = peer;
     reply->probe = false;
+    reply->completes = true;
     reply->refused_since = {};
     reply->header = {};
     reply->fetched.clear();
@@ -60,8 +61,7 @@ class Replies {
       reuse(std::move(reply));
       return code;
     }
-    reply.release();  // the provider has it until its completion: NOLINT(bugprone-unused-return-value)
-    ++under_way_;
+    sent(std::move(reply));
     return 0;
   }
   // Keeps an answer until send_unsent().
@@ -81,6 +81,12 @@ class Replies {
   bool idle() const { return unsent_.empty() && under_way_ == 0; }
 
  private:
+  // The provider has it until its completion, or has copied it.
+  void sent(std::unique_ptr<Reply> reply) {
+    if (!reply->completes) return reuse(std::move(reply));
+    reply.release();  // NOLINT(bugprone-unused-return-value)
+    ++under_way_;
+  }
   // Without its slot, which others may need where no more memory can be registered.
   void reuse(std::unique_ptr<Reply> reply) {
     if (reply->slot != nullptr) memory_.release(std::exchange(reply->slot, nullptr));
@@ -115,8 +121,7 @@ void Replies::send_unsent(std::optional<Clock::duration> patience, Send&& send) 
       }
     }
     if (code == 0) {
-      next->release();  // the provider has it until its completion: NOLINT(bugprone-unused-return-value)
-      ++under_way_;
+      sent(std::move(*next));
     } else {
       if (!reply.probe) log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
       reuse(std::move(*next));
