@@ -29,3 +29,17 @@ says() { grep -Eq -- "$1" "$scratch/out" || wrong "nothing on stdout matches $1"
 silent_on() { ! grep -Eq -- "$1" "$scratch/out" || wrong "something on stdout matches $1"; }
 complains() { grep -Eq -- "$1" "$scratch/err" || wrong "nothing on stderr matches $1"; }
 quiet() { [[ ! -s $scratch/err ]] || wrong "something on stderr"; }
+# json FILE EXPRESSION VALUE...: what Python makes of each expression, as text; `r` is what the JSON file holds.
+json() {
+  local found
+  found=$(python3 - "$@" 2>&1 <<'END'
+import json, sys
+r = json.load(open(sys.argv[1]))
+for expression, expected in zip(sys.argv[2::2], sys.argv[3::2], strict=True):
+    value = str(eval(expression))
+    if value != expected:
+        print(f"{expression} is {value}, expected {expected}")
+END
+  )
+  [[ -z $found ]] || wrong "$found"
+}
