@@ -30,6 +30,7 @@
 #include <filesystem>
 #include <fstream>
 #include <netinet/in.h>
+#include <numeric>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -507,13 +508,14 @@ int errors(const check::Program& program) {
   const int target = (check::rank() + 1) % check::size();
   constexpr std::int64_t kRounds = 200;
   const std::int64_t one = 1;
-  std::int64_t failed = 0;
+  enum Kind { kPut, kGet, kFetchAndOp, kAccumulate, kKinds };
+  std::array<std::int64_t, kKinds> failures{};
   // Whether the call and its flush succeeded; at most one of them may report an error.
-  const auto went_well = [&](int code) {
+  const auto went_well = [&](Kind kind, int code) {
     const int flushed = MPI_Win_flush(target, window);
     CHECK(code == MPI_SUCCESS || flushed == MPI_SUCCESS);
     const bool well = code == MPI_SUCCESS && flushed == MPI_SUCCESS;
-    failed += well ? 0 : 1;
+    failures[kind] += well ? 0 : 1;
     return well;
   };
   CHECK_MPI(MPI_Win_lock_all(0, window));
@@ -521,11 +523,11 @@ int errors(const check::Program& program) {
   fail(10);
   for (std::int64_t value = 1; value <= kRounds; ++value) {
     std::int64_t seen = 0, before = -1;
-    went_well(MPI_Put(&value, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, window));
-    if (went_well(MPI_Get(&seen, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, window))) CHECK_EQ(seen, value);
-    if (went_well(MPI_Fetch_and_op(&one, &before, MPI_INT64_T, target, 0, MPI_SUM, window)))
+    went_well(kPut, MPI_Put(&value, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, window));
+    if (went_well(kGet, MPI_Get(&seen, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, window))) CHECK_EQ(seen, value);
+    if (went_well(kFetchAndOp, MPI_Fetch_and_op(&one, &before, MPI_INT64_T, target, 0, MPI_SUM, window)))
       CHECK_EQ(before, value - 1);
-    went_well(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 2, 1, MPI_INT64_T, MPI_SUM, window));
+    went_well(kAccumulate, MPI_Accumulate(&one, 1, MPI_INT64_T, target, 2, 1, MPI_INT64_T, MPI_SUM, window));
   }
   fail(0);
   CHECK_MPI(MPI_Win_unlock_all(window));
@@ -533,7 +535,8 @@ int errors(const check::Program& program) {
   std::int64_t told = 0;
   const std::string named = "target " + std::to_string(target) + ": libfabric ";
   for (std::size_t at = 0; (at = text.find(named, at)) != std::string::npos; ++at) ++told;
-  CHECK(failed > 0);
+  for (const std::int64_t each : failures) CHECK(each > 0);
+  const std::int64_t failed = std::accumulate(failures.begin(), failures.end(), std::int64_t{0});
   if (told != failed) std::fputs(text.c_str(), stderr);
   CHECK_EQ(told, failed);
   // The provider has carried out all operations, whatever it reported.

@@ -2,12 +2,13 @@
 // Preloaded by run_program in front of libfabric: what providers may do, but seldom do, happens to farside all the
 // time.
 //
-//   FARSIDE_TEST_FAULTS="[seed N] [refuse PERCENT] [late PERCENT] [fail PERCENT] [adds N]"
+//   FARSIDE_TEST_FAULTS="[seed N] [refuse PERCENT] [late PERCENT] [fail PERCENT] [adds N] [sends 1]"
 //
 // refuse: so many calls that issue an operation begin a row of up to 20 that get FI_EAGAIN. late: so many completions
 // of own operations come up to 2 ms late, in any order; messages come in theirs. fail: so many come as errors (FI_EIO),
 // though the operation was carried out; a program chooses that for itself, by faulty_fabric_fail(PERCENT). adds: an
-// adapter carries out only so many fetch-adds; later ones only read.
+// adapter carries out only so many fetch-adds; later ones only read. sends: the memory of the message rings is not
+// registered, so that all messages are sent, with completions.
 #include <dlfcn.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
@@ -38,7 +39,8 @@ using Clock = std::chrono::steady_clock;
 class Dice {
  public:
   Dice() {
-    std::map<std::string, int> like = {{"seed", 1}, {"refuse", 0}, {"late", 0}, {"fail", 0}, {"adds", -1}};
+    std::map<std::string, int> like = {{"seed", 1}, {"refuse", 0}, {"late", 0},
+                                       {"fail", 0}, {"adds", -1},  {"sends", 0}};
     const char* asked = std::getenv("FARSIDE_TEST_FAULTS");
     std::istringstream words(asked != nullptr ? asked : "");
     for (std::string name; words >> name;) {
@@ -49,6 +51,7 @@ class Dice {
     late_ = like["late"];
     fail = like["fail"];
     adds_ = like["adds"];
+    sends_ = like["sends"] != 0;
   }
   bool refuses() {
     const std::scoped_lock held(mutex_);
@@ -67,6 +70,7 @@ class Dice {
     const std::scoped_lock held(mutex_);
     return adds_ < 0 || (adds_ > 0 && adds_-- > 0);
   }
+  bool sends() const { return sends_; }
   std::atomic<int> fail = 0;
 
  private:
@@ -74,6 +78,7 @@ class Dice {
   std::mutex mutex_;
   std::mt19937_64 generator_;
   int refuse_ = 0, late_ = 0, row_ = 0, adds_ = -1;
+  bool sends_ = false;
 };
 
 Dice& dice() {
@@ -223,12 +228,22 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* co
   return code;
 }
 
+constexpr std::size_t kRings = 64 * 65536;  // MessageRings::kMost * MessageRing::kMemory
+
+int register_memory(fid* domain, const void* memory, std::size_t bytes, std::uint64_t access, std::uint64_t offset,
+                    std::uint64_t key, std::uint64_t flags, fid_mr** region, void* context) {
+  if (dice().sends() && bytes == kRings) return -FI_ENOMEM;
+  const auto* table = Table<fi_ops_mr>::of(reinterpret_cast<fid_domain*>(domain)->mr);
+  return table->reg(domain, memory, bytes, access, offset, key, flags, region, context);
+}
+
 int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context) {
   const int code = Table<fi_ops_fabric>::of(fabric->ops)->domain(fabric, info, domain, context);
   if (code != 0) return code;
   auto* table = Table<fi_ops_domain>::over((*domain)->ops);
   table->cq_open = open_queue;
   table->endpoint = open_endpoint;
+  Table<fi_ops_mr>::over((*domain)->mr)->reg = register_memory;
   return 0;
 }
 

@@ -80,7 +80,8 @@ struct End {
     Message context;
     auto* const data = const_cast<std::byte*>(message.data());
     const std::array<iovec, 2> parts = {{{data, cut}, {data + cut, message.size() - cut}}};
-    return ring.write(&provider.endpoint, parts, context, static_cast<MessageRing::Completion>(cut % 3));
+    using enum MessageRing::Release;
+    return ring.write(&provider.endpoint, parts, context, cut % 2 == 0 ? kCompletion : kAnswer);
   }
   bool take() {
     return ring.take(&provider.endpoint, [this](std::span<const std::byte> message) {
@@ -168,25 +169,23 @@ TEST_CASE("credits that the provider refuses are given later") {
   CHECK(pair.near.write(bytes_of(100, 3)) == 0);
 }
 
-TEST_CASE("a message has a completion if the caller wants it, and one that the provider copies has none") {
-  using enum MessageRing::Completion;
-  constexpr std::size_t kSmall = kMostCopied - sizeof(RingFrame);
-  for (const std::size_t bytes : {std::size_t{1}, kSmall, kSmall + 1, kMaxMessage}) {
-    for (const MessageRing::Completion completion : {kAll, kLarge, kNone}) {
-      CAPTURE(bytes, completion);
-      Pair pair;
-      Bytes message = bytes_of(bytes, 5);
-      Message context;
-      const std::array<iovec, 1> parts = {{{message.data(), bytes}}};
-      REQUIRE(pair.near.ring.write(&pair.near.provider.endpoint, parts, context, completion) == 0);
-      const bool copied = completion == kLarge && bytes <= kSmall;
-      CHECK(context.completes == (completion != kNone && !copied));
-      CHECK(pair.near.provider.flags == ((context.completes ? FI_COMPLETION : 0) | (copied ? FI_INJECT : 0)));
-      CHECK(pair.near.provider.context == (context.completes ? &context.provider_context : nullptr));
-      REQUIRE(pair.far.take());
-      CHECK(pair.far.taken[0] == message);
-    }
+TEST_CASE("a message has a completion if its memory must stay until then, and else no context either") {
+  using enum MessageRing::Release;
+  for (const MessageRing::Release release : {kCompletion, kAtOnce, kAnswer}) {
+    Pair pair;
+    Bytes message = bytes_of(50, 5);
+    Message context;
+    const std::array<iovec, 1> parts = {{{message.data(), message.size()}}};
+    REQUIRE(pair.near.ring.write(&pair.near.provider.endpoint, parts, context, release) == 0);
+    const std::uint64_t flags = release == kCompletion ? FI_COMPLETION : release == kAtOnce ? FI_INJECT : 0;
+    CHECK(pair.near.provider.flags == flags);
+    CHECK(pair.near.provider.context == (release == kCompletion ? &context.provider_context : nullptr));
+    REQUIRE(pair.far.take());
+    CHECK(pair.far.taken[0] == message);
   }
+  const Pair pair;
+  CHECK(pair.near.ring.copies(kMostCopied - sizeof(RingFrame)));
+  CHECK_FALSE(pair.near.ring.copies(kMostCopied - sizeof(RingFrame) + 1));
 }
 
 TEST_CASE("a message is taken when its last byte has arrived") {

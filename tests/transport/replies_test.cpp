@@ -24,7 +24,7 @@ struct Provider {
   auto send() {
     return [this](Reply& reply) -> ssize_t {
       if (codes.contains(reply.peer)) return codes[reply.peer];
-      reply.completes = !copies;
+      reply.copied = copies;
       if (!copies) has.push_back(&reply);
       sent.push_back(reply.header.operation);
       return 0;
@@ -158,7 +158,7 @@ TEST_CASE("an answer that the provider has copied is free at once") {
   CHECK(provider.sent == Numbers{0, 1, 2});
   CHECK(replies.idle());
   std::unique_ptr<Reply> direct = replies.take(1);
-  CHECK(direct->completes);
+  CHECK_FALSE(direct->copied);
   CHECK(replies.send(std::move(direct), provider.send()) == 0);
   CHECK(replies.idle());
   provider.copies = false;

@@ -176,7 +176,7 @@ class Connections {
   // nothing more after that, and no event says so: the connection is lost.
   void failed(Peer peer, const fid_ep* endpoint, const std::string& why);
   // Ends the connection to an abandoned peer, in any state, so that the provider no longer touches the buffers of
-  // operations that are under way on it. They complete with errors. `lost` is not called.
+  // operations that are under way on it. Those of which it was to tell complete with errors. `lost` is not called.
   void stop(Peer peer);
 
  private:

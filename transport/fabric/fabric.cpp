@@ -78,6 +78,7 @@ Fabric::~Fabric() {
   if (thread_.running()) {
     {
       const std::scoped_lock held(mutex_);
+      leaving_ = true;
       if (!domain_.by_adapter()) eviction_->leave_all();
     }
     finish_answers();
@@ -363,8 +364,9 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
     MessageRing* const ring = MessageRing::of(endpoint);
     operation.beside_ring = false;
     if (ring != nullptr && !peer_state.sends_unconfirmed()) {
-      using enum MessageRing::Completion;
-      const ssize_t code = ring->write(endpoint, {parts.data(), count}, operation, operation.request ? kNone : kAll);
+      using enum MessageRing::Release;
+      const auto release = operation.request ? kAnswer : kCompletion;
+      const ssize_t code = ring->write(endpoint, {parts.data(), count}, operation, release);
       if (code == 0 && operation.request) OperationsUnderWay::await_only_reply(operation);
       if (code != -FI_EAGAIN) return code;
     }

@@ -243,6 +243,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   Receives receives_;
   std::optional<ConnectionEviction> eviction_;  // always, once the endpoint is open
   bool sleeps_long_ = false;                    // the progress thread sleeps, or is about to: no peer is active
+  bool leaving_ = false;                        // the endpoint is being closed
   MessageHandler handler_;
 
   // Notes that a write or read of so many bytes was issued.

@@ -69,7 +69,8 @@ void Fabric::complete_with_error() {
                                        fi_cq_strerror(queue, entry.prov_errno, entry.err_data, nullptr, 0));
   if (context == nullptr) {
     // The tcp provider of libfabric 1.17 reports the receive under way at a shutdown a second time, without its
-    // context, and credits of a ring (message_ring.hpp) that a connection that is ending does not take.
+    // context. What rings write without a context, and a connection that is ending does not take, fails with the
+    // connection.
     if (entry.err != FI_ECANCELED)
       log(domain_.by_sockets() ? LogLevel::kInfo : LogLevel::kError, "libfabric {}: {}", provider(), text);
     return;
@@ -105,8 +106,8 @@ void Fabric::complete_with_error() {
   }
 }
 
-// Called when the connection to the peer has ended. The provider fails operations that were being sent. Requests that
-// had been sent fail here, except those whose replies arrived before the event.
+// Called when the connection to the peer has ended, and the provider has let go of what was being sent on it. It fails
+// the operations of which it was to tell. Requests fail here, except those whose replies arrived before the event.
 void Fabric::drop_replies(Peer peer, const std::string& why, bool in_order) {
   take_completions();
   under_way_.fail_awaiting(

@@ -67,9 +67,12 @@ ssize_t Fabric::send(Reply& reply) {
   const std::size_t count = reply.fetched.empty() ? 1 : 2;
   MessageRing* const ring = MessageRing::of(endpoint);
   if (ring != nullptr && reply.header.kind == MessageKind::kReply) {
-    const ssize_t code = ring->write(endpoint, {parts, count}, reply, MessageRing::Completion::kLarge);
+    using enum MessageRing::Release;
+    // At the end, the process waits until the last answers have left.
+    const bool copied = !leaving_ && ring->copies(sizeof reply.header + reply.fetched.size());
+    const ssize_t code = ring->write(endpoint, {parts, count}, reply, copied ? kAtOnce : kCompletion);
+    reply.copied = code == 0 && copied;
     if (code != -FI_EAGAIN) return code;
-    reply.completes = true;
   }
   return send_message(under_way_.memory(), endpoint, parts, count, reply.slot, reply);
 }

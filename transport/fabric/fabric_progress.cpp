@@ -141,7 +141,7 @@ std::optional<ssize_t> Fabric::send_probe(Peer peer) {
 }
 
 void Fabric::abandon(PeerState& peer_state, const std::string& why) {
-  connections_->stop(peer_state.peer);
+  connections_->stop(peer_state.peer);  // first: the provider must not read what fail_all() gives free
   under_way_.fail_all(peer_state, out_of_reach(peer_state.peer, why));
 }
 

@@ -19,7 +19,7 @@ MessageRing::~MessageRing() {
   if (owner_ != nullptr) owner_->release(memory_);
 }
 
-ssize_t MessageRing::write(fid_ep* endpoint, std::span<const iovec> parts, Context& context, Completion completion) {
+ssize_t MessageRing::write(fid_ep* endpoint, std::span<const iovec> parts, Context& context, Release release) {
   constexpr std::size_t kMostParts = 3;
   std::array<iovec, kMostParts + 1> local;
   std::size_t bytes = 0;
@@ -39,13 +39,18 @@ ssize_t MessageRing::write(fid_ep* endpoint, std::span<const iovec> parts, Conte
   // The frame is behind the message in the stream of the connection, and ahead of it in memory.
   const std::array<fi_rma_iov, 2> there = {
       {{at + sizeof(RingFrame), bytes, peer_.key}, {at, sizeof(RingFrame), peer_.key}}};
-  const bool copied = completion == Completion::kLarge && bytes + sizeof(RingFrame) <= most_copied_;
-  context.completes = completion != Completion::kNone && !copied;
-  // The provider reports errors with the context, which may be in other use by then.
-  void* const own = context.completes ? &context.provider_context : nullptr;
+  std::uint64_t flags = 0;
+  void* own = nullptr;  // With a context, the provider would report errors with it, when it may be in other use.
+  switch (release) {
+    case Release::kCompletion:
+      flags = FI_COMPLETION;
+      own = &context.provider_context;
+      break;
+    case Release::kAtOnce: flags = FI_INJECT; break;
+    case Release::kAnswer: break;
+  }
   const fi_msg_rma message{local.data(), nullptr, parts.size() + 1, FI_ADDR_UNSPEC, there.data(), there.size(), own, 0};
-  const ssize_t code =
-      fi_writemsg(endpoint, &message, (context.completes ? FI_COMPLETION : 0) | (copied ? FI_INJECT : 0));
+  const ssize_t code = fi_writemsg(endpoint, &message, flags);
   if (code == 0) written_ = behind(written_, frame);
   return code;
 }

@@ -87,15 +87,17 @@ class MessageRing {
   // Gives it the peer's ring, before the connection carries messages.
   void connect(const RingAddress& peer) { peer_ = peer; }
 
-  // Which messages have a completion.
-  enum class Completion : std::uint8_t {
-    kAll,    // The parts must stay until then, and so must the context, which holds the frame.
-    kLarge,  // The same. The provider copies the others, of which nothing must stay.
-    kNone,   // Parts and context must stay until the peer has answered, or the connection has ended.
+  // Whether the provider copies a message of so many bytes at the call.
+  bool copies(std::size_t bytes) const { return bytes + sizeof(RingFrame) <= most_copied_; }
+  // When the parts of a message and its context, which holds the frame, may be used for something else.
+  enum class Release : std::uint8_t {
+    kCompletion,  // when the write has completed
+    kAtOnce,      // as soon as write() returns; no completion follows. Precondition: copies()
+    kAnswer,      // when the peer has answered, or the connection has ended; no completion follows
   };
-  // Writes a message of at most three parts. Precondition: of() has given the ring. Sets context.completes. Returns 0
-  // or a negative libfabric code.
-  ssize_t write(fid_ep* endpoint, std::span<const iovec> parts, Context& context, Completion completion);
+  // Writes a message of at most three parts. Precondition: of() has given the ring. Returns 0 or a negative libfabric
+  // code.
+  ssize_t write(fid_ep* endpoint, std::span<const iovec> parts, Context& context, Release release);
 
   // Calls receive(std::span<const std::byte>) with each message that is there, aligned to 16 bytes, and gives the peer
   // credits. Returns whether there was one.

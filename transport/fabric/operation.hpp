@@ -35,12 +35,12 @@ struct Context {
   fi_context2 provider_context{};  // the provider's (FI_CONTEXT2)
   Kind kind;
   RingFrame frame{};                 // of the message that is sent
-  bool completes = true;             // the provider will tell of its end
   const fid_ep* endpoint = nullptr;  // on which it was issued; null for receives
   explicit Context(Kind which) : kind(which) {}
 };
 
-// An operation issued by this process. A request to a handler is complete when both its send and its reply are.
+// An operation issued by this process. A request to a handler is complete when both its send and its reply are, or,
+// through a ring, when its reply is.
 struct Operation : Context {
   Operation(Peer to, std::uint32_t number) : Context(Kind::kOperation), peer(to), index(number) {}
   Pending* pending = nullptr;    // null: not in use, or abandoned
@@ -137,6 +137,7 @@ struct Reply : Context {
   Reply() : Context(Kind::kReply) {}
   Peer peer = 0;
   bool probe = false;
+  bool copied = false;                                    // by the provider, which tells nothing of its end
   std::chrono::steady_clock::time_point refused_since{};  // first refusal by the provider
   ReplyHeader header{};
   std::vector<std::byte> fetched;

@@ -95,7 +95,7 @@ void OperationsUnderWay::fail_all(PeerState& peer_state, const Error& error) {
     peer_state.issued.remove(operation);
     PeerStates::end(peer_state);
     no_longer_requested(operation, peer_state);
-    // A request no longer awaits its reply: it ends here if its send has completed.
+    // A request no longer awaits its reply: it ends here unless its send must still complete.
     if (std::exchange(operation.awaits_reply, false) && --operation.completions_left == 0)
       recycle(operation, peer_state);
     // An open run ends here: the provider has not been asked for its completion.

@@ -144,10 +144,12 @@ class OperationsUnderWay {
   const fid_ep* failed(Operation& operation, Error error);
   // Takes a reply from the network. Returns false if no operation awaits it.
   bool take_reply(std::span<const std::byte> message);
-  // Fails all operations towards the peer. The provider still has some of them.
+  // Fails all operations towards the peer. Precondition: the provider no longer reads the memory of requests that were
+  // written into a ring. It still has some of the others.
   void fail_all(PeerState& peer_state, const Error& error);
   // Fails what the provider will not fail when the connection has ended: the open run, and the requests to the peer
-  // that await replies; for those that the provider has, its completion is awaited. `in_order`: it is no interruption.
+  // that await replies; for those of which the provider will tell, its completion is awaited. The same precondition.
+  // `in_order`: it is no interruption.
   void fail_awaiting(Peer peer, const Error& error, bool in_order);
   // Interruptions: the ends of connections by which notifications of the peer may be lost. They are numbered from 1 on,
   // over all peers. Returns the number of the last one, or of the peer's last one; 0: none. All that has arrived from

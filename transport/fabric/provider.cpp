@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/provider.hpp"
 
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -48,6 +49,9 @@ bool locked_memory_is_limited() {
 
 void start_libfabric() {
   static const bool started = [] {
+    // When a socket is full, the tcp provider before 1.18 copies up to 9000 bytes aside, and sends them at a later
+    // poll, for which it wakes no thread. Without that buffer it does.
+    ::setenv("FI_TCP_STAGING_SBUF_SIZE", "0", 0);
     if (!adapter_names().empty()) return true;
     const HiddenFile symbols(reinterpret_cast<const void*>(&fi_getinfo), "/proc/kallsyms");
     fi_info* names = nullptr;

@@ -24,7 +24,7 @@ std::span<const char* const> preferred_providers();
 
 // Starts libfabric, which its first call does otherwise. Version 1.17 then reads the kernel's symbols twice, for
 // adapters that reach the memory of GPUs: 100 ms of processor time. Without adapters the result is of no use to
-// anybody, and this leaves it out.
+// anybody, and this leaves it out. Sets FI_TCP_STAGING_SBUF_SIZE, unless it is set.
 void start_libfabric();
 
 // Requirements on a connected endpoint (FI_EP_MSG) besides messages and RMA.

@@ -46,7 +46,7 @@ class Replies {
     }
     reply->peer = peer;
     reply->probe = false;
-    reply->completes = true;
+    reply->copied = false;
     reply->refused_since = {};
     reply->header = {};
     reply->fetched.clear();
@@ -77,13 +77,13 @@ class Replies {
   }
 
   bool any_unsent() const { return !unsent_.empty(); }
-  // Returns whether nothing is unsent and the provider has nothing.
+  // Returns whether nothing is unsent and the provider has nothing of which it will tell.
   bool idle() const { return unsent_.empty() && under_way_ == 0; }
 
  private:
   // The provider has it until its completion, or has copied it.
   void sent(std::unique_ptr<Reply> reply) {
-    if (!reply->completes) return reuse(std::move(reply));
+    if (reply->copied) return reuse(std::move(reply));
     reply.release();  // NOLINT(bugprone-unused-return-value)
     ++under_way_;
   }
