@@ -18,6 +18,7 @@
 
 #include "pmpi/observe/rank_file.hpp"
 #include "pmpi/observe/statistics_file.hpp"
+#include "pmpi/observe/this_job.hpp"
 #include "pmpi/observe/trace_file.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/log.hpp"
@@ -28,6 +29,7 @@ namespace farside::pmpi {
 namespace {
 
 constexpr time_t kMostSeconds = 5;  // of writing; launchers send SIGKILL a few seconds after SIGTERM
+constexpr std::chrono::seconds kForOthers{1};  // from the end of writing to the end of the process
 
 // One of the signals. The handler reads it.
 struct Watched {
@@ -98,9 +100,9 @@ void* handler_of(const struct sigaction& action) {
                                              : reinterpret_cast<void*>(action.sa_handler);
 }
 
-// The handlers that libraries have installed by the time when farside's is loaded (libpsm_infinipath, which libfabric
-// brings along, has one for SIGTERM). Where farside is preloaded or linked, the program has not begun then; where it is
-// loaded later, a handler in the program's own file is the program's.
+// The handlers that libraries have installed by the time when farside's is loaded (libpsm_infinipath, where the program
+// is linked with it, has one for SIGTERM). Where farside is preloaded or linked, the program has not begun then; where
+// it is loaded later, a handler in the program's own file is the program's.
 std::array<void*, 2> handlers_at_load{};
 [[gnu::constructor]] void note_handlers() {
   constexpr std::array<int, 2> kSignals = {SIGTERM, SIGUSR1};
@@ -164,6 +166,7 @@ void serve(Shared& all, Watched& watched) {
       !(is_ours(now) || (all.ends.load() && handler_of(now) == handler_of(watched.before)))) {
     return;
   }
+  if (this_job().ranks > 1) std::this_thread::sleep_for(kForOthers);
   sigset_t this_one;
   sigemptyset(&this_one);
   sigaddset(&this_one, watched.signal);

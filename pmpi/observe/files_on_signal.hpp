@@ -2,7 +2,9 @@
 // With FARSIDE_STATS or FARSIDE_TRACE, SIGTERM and SIGUSR1 write the files of this rank, because batch systems send
 // these signals before they end a job. The handler only wakes a thread of farside, so the interrupted thread continues
 // at once, and gives back any mutex that it holds. That thread has another one write the files, and waits for it for a
-// few seconds at most. Then the default action of the signal follows: it ends the process.
+// few seconds at most. Then the default action of the signal follows: it ends the process. Of a job of several ranks it
+// follows a second later: when one rank has died by a signal, Hydra (MPICH) kills the others within 50 ms, which may be
+// writing still.
 //
 // A handler of the program stays, whether it was installed before or is installed later, and so does SIG_IGN. MPICH has
 // a handler of its own for SIGUSR1, by which its launcher announces failed processes: it is called, and the program

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Two-sided and collective communication only. Prints the number of threads and open files of each rank; the runner
-// compares them with a run without farside.
+// Two-sided and collective communication only. Prints the number of threads and open files of each rank, and for which
+// signals it has handlers; the runner compares them with a run without farside.
 #include <dirent.h>
+#include <fstream>
+#include <string>
 
 #include "check.hpp"
 
@@ -14,6 +16,15 @@ int entries(const char* folder) {
   while (const dirent* entry = readdir(open)) count += entry->d_name[0] != '.';
   closedir(open);
   return count;
+}
+
+// The mask of signals with handlers, in words of the kernel (proc(5)).
+std::string handlers() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("SigCgt:", 0) == 0) return line;
+  }
+  return "";
 }
 
 }  // namespace
@@ -50,8 +61,8 @@ int main(int argc, char** argv) {
   for (int turn = 0; turn < size; ++turn) {
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
     if (turn != rank) continue;
-    std::printf("rank %d: %d threads, %d files\n", rank, entries("/proc/self/task"),
-                entries("/proc/self/fd"));
+    std::printf("rank %d: %d threads, %d files, %s\n", rank, entries("/proc/self/task"), entries("/proc/self/fd"),
+                handlers().c_str());
     std::fflush(stdout);
   }
   return 0;

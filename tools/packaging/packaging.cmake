@@ -94,6 +94,9 @@ foreach(runtime IN LISTS FARSIDE_RUNTIMES FARSIDE_ABI)
     set(contents "the library that is preloaded into programs of ${title},
 and the program that 'farside bench' measures it with.")
   endif()
+  # It is loaded on demand, so that dpkg-shlibdeps does not see it.
+  string(REPLACE .so. "" libfabric "${FARSIDE_LIBFABRIC_NAME}")
+  set(CPACK_DEBIAN_${key}_PACKAGE_DEPENDS "${libfabric} (>= ${LIBFABRIC_VERSION})")
   set(CPACK_DEBIAN_${key}_PACKAGE_RECOMMENDS "farside (= ${PROJECT_VERSION}), ${launcher}")
   set(CPACK_DEBIAN_${key}_DESCRIPTION "${summary}: for ${title}
 ${about}This package has ${contents}")

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <optional>
 #include <set>
 #include <sys/resource.h>
@@ -53,7 +54,7 @@ void start_libfabric() {
     // poll, for which it wakes no thread. Without that buffer it does.
     ::setenv("FI_TCP_STAGING_SBUF_SIZE", "0", 0);
     if (!adapter_names().empty()) return true;
-    const HiddenFile symbols(reinterpret_cast<const void*>(&fi_getinfo), "/proc/kallsyms");
+    const HiddenFile symbols(libfabric_address(), "/proc/kallsyms");
     fi_info* names = nullptr;
     if (fi_getinfo(kFabricApi, nullptr, nullptr, FI_PROV_ATTR_ONLY, nullptr, &names) == 0) fi_freeinfo(names);
     return true;
@@ -61,8 +62,14 @@ void start_libfabric() {
   (void)started;
 }
 
+const void* libfabric_address() {
+  fi_strerror(0);
+  return ::dlsym(RTLD_DEFAULT, "fi_getinfo");
+}
+
 InfoHandle required_hints(const std::string& provider, const EndpointKind& kind) {
   InfoHandle hints(fi_allocinfo());
+  if (hints == nullptr) return hints;
   hints->caps = FI_MSG | FI_RMA | kind.caps;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_MSG;

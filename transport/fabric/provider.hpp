@@ -27,6 +27,9 @@ std::span<const char* const> preferred_providers();
 // anybody, and this leaves it out. Sets FI_TCP_STAGING_SBUF_SIZE, unless it is set.
 void start_libfabric();
 
+// Returns an address in libfabric, which is then loaded (libfabric_on_demand.hpp); null if it cannot be.
+const void* libfabric_address();
+
 // Requirements on a connected endpoint (FI_EP_MSG) besides messages and RMA.
 struct EndpointKind {
   std::uint64_t caps;
@@ -35,7 +38,7 @@ struct EndpointKind {
 // The best kind first; the last one requires least.
 std::span<const EndpointKind> endpoint_kinds();
 
-// The hints for fi_getinfo with all requirements.
+// The hints for fi_getinfo with all requirements; null if libfabric cannot be loaded.
 InfoHandle required_hints(const std::string& provider, const EndpointKind& kind);
 
 // Returns the provider of exactly this name, on the device (libfabric: domain) of this name, or on one that meets the

@@ -110,8 +110,7 @@ std::string fabric_version() {
 
 std::string fabric_library() {
   Dl_info info{};
-  return dladdr(reinterpret_cast<const void*>(&fi_getinfo), &info) != 0 && info.dli_fname != nullptr ? info.dli_fname
-                                                                                                     : "";
+  return dladdr(libfabric_address(), &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
 }
 
 std::vector<std::string> registered_providers() {
