@@ -12,14 +12,14 @@ extern "C" {
 
 [[gnu::visibility("default")]] int MPI_Init(int* count, char*** words) {
   farside::pmpi::refuse_other_runtime();
-  farside::load_libfabric_between_nodes();
+  farside::start_libfabric_between_nodes();
   static auto* const next = reinterpret_cast<decltype(&MPI_Init)>(farside::pmpi::find_behind("MPI_Init"));
   return next(count, words);
 }
 
 [[gnu::visibility("default")]] int MPI_Init_thread(int* count, char*** words, int required, int* provided) {
   farside::pmpi::refuse_other_runtime();
-  farside::load_libfabric_between_nodes();
+  farside::start_libfabric_between_nodes();
   static auto* const next =
       reinterpret_cast<decltype(&MPI_Init_thread)>(farside::pmpi::find_behind("MPI_Init_thread"));
   return next(count, words, required, provided);

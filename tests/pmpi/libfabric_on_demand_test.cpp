@@ -27,10 +27,10 @@ void* handler_of(int signal) {
 TEST_CASE("libfabric is loaded by its first call, and leaves the handlers of signals") {
   // Of what a launcher says, nothing means several nodes.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_NODES"}) ::unsetenv(name);
-  farside::load_libfabric_between_nodes();
+  farside::start_libfabric_between_nodes();
   ::setenv("PMI_SIZE", "4", 1);
   ::setenv("MPI_LOCALNRANKS", "4", 1);
-  farside::load_libfabric_between_nodes();
+  farside::start_libfabric_between_nodes();
   CHECK_FALSE(loaded());
 
   struct sigaction own {};
@@ -38,7 +38,7 @@ TEST_CASE("libfabric is loaded by its first call, and leaves the handlers of sig
   REQUIRE(::sigaction(SIGTERM, &own, nullptr) == 0);
   void* const before[] = {handler_of(SIGTERM), handler_of(SIGINT), handler_of(SIGSEGV)};
   ::setenv("MPI_LOCALNRANKS", "2", 1);
-  farside::load_libfabric_between_nodes();
+  farside::start_libfabric_between_nodes();
   CHECK(loaded());
   CHECK(handler_of(SIGTERM) == before[0]);
   CHECK(handler_of(SIGINT) == before[1]);

@@ -13,6 +13,8 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 
+#include "transport/fabric/provider.hpp"
+
 namespace {
 
 // The signals for which a constructor must not leave a handler.
@@ -74,7 +76,7 @@ int number_in(const char* variable) {
 
 namespace farside {
 
-void load_libfabric_between_nodes() {
+void start_libfabric_between_nodes() {
   // Open MPI, MPICH's Hydra: the numbers of ranks, and of those on this node. Slurm.
   struct Launcher {
     const char* ranks;
@@ -85,7 +87,7 @@ void load_libfabric_between_nodes() {
        {Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}, Launcher{"PMI_SIZE", "MPI_LOCALNRANKS"}}) {
     several = several || (number_in(on_node) > 0 && number_in(ranks) > number_in(on_node));
   }
-  if (several) libfabric();
+  if (several) start_libfabric();
 }
 
 }  // namespace farside

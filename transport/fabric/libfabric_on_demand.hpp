@@ -15,8 +15,8 @@
 
 namespace farside {
 
-// Loads libfabric if the launcher says that the ranks are on several nodes: their first window would wait for it.
-// Called by MPI_Init. No call is needed on one node, or where nothing is known.
-void load_libfabric_between_nodes();
+// Loads libfabric, and starts it, if the launcher says that the ranks are on several nodes: their first window would
+// wait for that. Called by MPI_Init. No call is needed on one node, or where nothing is known.
+void start_libfabric_between_nodes();
 
 }  // namespace farside
