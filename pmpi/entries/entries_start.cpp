@@ -4,25 +4,37 @@
 // PMPI_Init: many tools for MPI begin in their own MPI_Init, wherever they are in that order.
 #include <mpi.h>
 
+#include "pmpi/observe/files_on_signal.hpp"
 #include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/fabric/libfabric_on_demand.hpp"
+
+namespace {
+
+// Calls the runtime's start, and begins what it makes possible.
+template <class Start>
+int started(Start&& start) {
+  const farside::pmpi::HandlersOfLibraries handlers;
+  const int code = start();
+  if (code == MPI_SUCCESS) farside::start_libfabric_between_nodes();
+  return code;
+}
+
+}  // namespace
 
 extern "C" {
 
 [[gnu::visibility("default")]] int MPI_Init(int* count, char*** words) {
   farside::pmpi::refuse_other_runtime();
-  farside::start_libfabric_between_nodes();
   static auto* const next = reinterpret_cast<decltype(&MPI_Init)>(farside::pmpi::find_behind("MPI_Init"));
-  return next(count, words);
+  return started([&] { return next(count, words); });
 }
 
 [[gnu::visibility("default")]] int MPI_Init_thread(int* count, char*** words, int required, int* provided) {
   farside::pmpi::refuse_other_runtime();
-  farside::start_libfabric_between_nodes();
   static auto* const next =
       reinterpret_cast<decltype(&MPI_Init_thread)>(farside::pmpi::find_behind("MPI_Init_thread"));
-  return next(count, words, required, provided);
+  return started([&] { return next(count, words, required, provided); });
 }
 
 }  // extern "C"

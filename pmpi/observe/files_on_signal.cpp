@@ -29,7 +29,7 @@ namespace farside::pmpi {
 namespace {
 
 constexpr time_t kMostSeconds = 5;  // of writing; launchers send SIGKILL a few seconds after SIGTERM
-constexpr std::chrono::seconds kForOthers{1};  // from the end of writing to the end of the process
+constexpr std::chrono::milliseconds kForOthers{1000};  // from the end of writing to the end of the process
 
 // One of the signals. The handler reads it.
 struct Watched {
@@ -100,19 +100,24 @@ void* handler_of(const struct sigaction& action) {
                                              : reinterpret_cast<void*>(action.sa_handler);
 }
 
-// The handlers that libraries have installed by the time when farside's is loaded (libpsm_infinipath, where the program
-// is linked with it, has one for SIGTERM). Where farside is preloaded or linked, the program has not begun then; where
-// it is loaded later, a handler in the program's own file is the program's.
-std::array<void*, 2> handlers_at_load{};
-[[gnu::constructor]] void note_handlers() {
+// The handlers of SIGTERM and SIGUSR1.
+std::array<void*, 2> present_handlers() {
+  std::array<void*, 2> handlers{};
   constexpr std::array<int, 2> kSignals = {SIGTERM, SIGUSR1};
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     struct sigaction now {};
-    if (sigaction(kSignals[i], nullptr, &now) == 0) handlers_at_load[i] = handler_of(now);
+    if (sigaction(kSignals[i], nullptr, &now) == 0) handlers[i] = handler_of(now);
   }
+  return handlers;
 }
+
+// The handlers that libraries had installed when farside's was loaded, or have installed while the runtime started
+// (libpsm_infinipath has one for SIGTERM). Where farside is preloaded or linked, the program has not begun when it is
+// loaded; where it is loaded later, a handler in the program's own file is the program's.
+std::array<void*, 2> handlers_of_libraries{};
+[[gnu::constructor]] void note_handlers() { handlers_of_libraries = present_handlers(); }
 bool is_of_library(const struct sigaction& action, int signal) {
-  if (handler_of(action) != handlers_at_load[signal == SIGTERM ? 0 : 1]) return false;
+  if (handler_of(action) != handlers_of_libraries[signal == SIGTERM ? 0 : 1]) return false;
   Dl_info handler{}, program{};
   return dladdr(handler_of(action), &handler) != 0 &&
          dladdr(reinterpret_cast<void*>(getauxval(AT_ENTRY)), &program) != 0 && handler.dli_fbase != program.dli_fbase;
@@ -156,9 +161,17 @@ bool write_files(Shared& all) {
 
 void serve(Shared& all, Watched& watched) {
   log(LogLevel::kInfo, "signal {}: writes the files of FARSIDE_STATS and FARSIDE_TRACE", watched.signal);
-  if (!write_files(all))
+  const bool written = write_files(all);
+  if (!written) {
     log(LogLevel::kWarn, "signal {}: the files of FARSIDE_STATS and FARSIDE_TRACE were not written within {} s",
         watched.signal, kMostSeconds);
+  }
+  // For the other ranks, unless MPI_Finalize waits for this thread.
+  constexpr std::chrono::milliseconds kStep{20};
+  for (auto left = written && !watched.by_runtime && this_job().ranks > 1 ? kForOthers : kStep * 0;
+       left > kStep * 0 && !all.ends.load(); left -= kStep) {
+    std::this_thread::sleep_for(kStep);
+  }
   // A handler that the program has installed meanwhile has called this one, or comes next time. MPI_Finalize may have
   // restored the earlier one.
   struct sigaction now {};
@@ -166,7 +179,6 @@ void serve(Shared& all, Watched& watched) {
       !(is_ours(now) || (all.ends.load() && handler_of(now) == handler_of(watched.before)))) {
     return;
   }
-  if (this_job().ranks > 1) std::this_thread::sleep_for(kForOthers);
   sigset_t this_one;
   sigemptyset(&this_one);
   sigaddset(&this_one, watched.signal);
@@ -200,6 +212,15 @@ void install(Watched& watched) {
 }
 
 }  // namespace
+
+HandlersOfLibraries::HandlersOfLibraries() : before_(present_handlers()) {}
+
+HandlersOfLibraries::~HandlersOfLibraries() {
+  const std::array<void*, 2> now = present_handlers();
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    if (now[i] != before_[i]) handlers_of_libraries[i] = now[i];
+  }
+}
 
 void begin_files_on_signal() {
   const Result<const Settings*> settings = Process::instance().settings();

@@ -2,11 +2,13 @@
 #include "transport/fabric/libfabric_on_demand.hpp"
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <optional>
 #include <sched.h>
 #include <string>
 
@@ -34,19 +36,50 @@ class KeptHandlers {
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 
+struct Function {
+  const char* name;
+  const char* version;  // with which the linker would bind it; empty: any
+};
+constexpr Function kGetinfo{"fi_getinfo", FARSIDE_FI_GETINFO};
+constexpr Function kFreeinfo{"fi_freeinfo", FARSIDE_FI_FREEINFO};
+constexpr Function kDupinfo{"fi_dupinfo", FARSIDE_FI_DUPINFO};
+constexpr Function kFabric{"fi_fabric", FARSIDE_FI_FABRIC};
+constexpr Function kStrerror{"fi_strerror", FARSIDE_FI_STRERROR};
+constexpr Function kTostr{"fi_tostr", FARSIDE_FI_TOSTR};
+
+void* find_in(void* library, const Function& function) {
+  return *function.version == 0 ? ::dlsym(library, function.name) : ::dlvsym(library, function.name, function.version);
+}
+
 struct Libfabric {
   void* handle = nullptr;
   std::string why_not;  // it is not loaded
 };
 
+// Loads it, with its names for all, as if this library were linked with it: the one that the process has, or that is
+// where it was when farside was built, or that the dynamic linker finds.
+void* open_libfabric() {
+  constexpr int kHow = RTLD_NOW | RTLD_GLOBAL;
+  if (void* const present = ::dlopen(FARSIDE_LIBFABRIC, kHow | RTLD_NOLOAD); present != nullptr) return present;
+  if (*FARSIDE_LIBFABRIC_FOLDER != 0) {
+    if (void* const there = ::dlopen(FARSIDE_LIBFABRIC_FOLDER "/" FARSIDE_LIBFABRIC, kHow); there != nullptr)
+      return there;
+  }
+  return ::dlopen(FARSIDE_LIBFABRIC, kHow);
+}
+
 const Libfabric& libfabric() {
   static const Libfabric loaded = [] {
     const KeptHandlers handlers;
     Libfabric result;
-    // With its names for all, as if this library were linked with it.
-    result.handle = ::dlopen(FARSIDE_LIBFABRIC, RTLD_NOW | RTLD_GLOBAL);
+    result.handle = open_libfabric();
     const char* const why = result.handle == nullptr ? ::dlerror() : nullptr;
     if (result.handle == nullptr) result.why_not = why != nullptr ? why : FARSIDE_LIBFABRIC " cannot be loaded";
+    for (const Function& each : {kGetinfo, kFreeinfo, kDupinfo, kFabric, kStrerror, kTostr}) {
+      if (result.handle == nullptr || find_in(result.handle, each) != nullptr) continue;
+      result.why_not = std::string(FARSIDE_LIBFABRIC " has no ") + each.name + '@' + each.version;
+      result.handle = nullptr;
+    }
     return result;
   }();
   return loaded;
@@ -57,14 +90,14 @@ const void* file_of(const void* address) {
   return ::dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
 }
 
-// The function of this name and version (empty: any); null if there is none. As the dynamic linker does, takes one that
-// is preloaded in front of libfabric; such libraries have no versions.
-void* find(const char* name, const char* version) {
+// Returns the function; null if libfabric cannot be loaded. As the dynamic linker does, takes one that is preloaded in
+// front of libfabric; such libraries have no versions.
+void* find(const Function& function) {
   void* const handle = libfabric().handle;
   if (handle == nullptr) return nullptr;
-  void* const own = *version == 0 ? ::dlsym(handle, name) : ::dlvsym(handle, name, version);
-  void* const first = ::dlsym(RTLD_DEFAULT, name);
-  return own != nullptr && first != nullptr && file_of(first) != file_of(own) ? first : own;
+  void* const own = find_in(handle, function);
+  void* const first = ::dlsym(RTLD_DEFAULT, function.name);
+  return first != nullptr && file_of(first) != file_of(own) ? first : own;
 }
 
 int number_in(const char* variable) {
@@ -97,32 +130,37 @@ extern "C" {
 
 int fi_getinfo(std::uint32_t version, const char* node, const char* service, std::uint64_t flags, const fi_info* hints,
                fi_info** info) {
-  static auto* const call = reinterpret_cast<decltype(&fi_getinfo)>(find("fi_getinfo", FARSIDE_FI_GETINFO));
-  return call != nullptr ? call(version, node, service, flags, hints, info) : -FI_ENOSYS;
+  static auto* const call = reinterpret_cast<decltype(&fi_getinfo)>(find(kGetinfo));
+  if (call == nullptr) return -FI_ENOSYS;
+  // The first call may load providers, and these further libraries.
+  static std::atomic_flag begun;
+  std::optional<KeptHandlers> handlers;
+  if (!begun.test_and_set()) handlers.emplace();
+  return call(version, node, service, flags, hints, info);
 }
 
 void fi_freeinfo(fi_info* info) {
-  static auto* const call = reinterpret_cast<decltype(&fi_freeinfo)>(find("fi_freeinfo", FARSIDE_FI_FREEINFO));
+  static auto* const call = reinterpret_cast<decltype(&fi_freeinfo)>(find(kFreeinfo));
   if (call != nullptr) call(info);
 }
 
 fi_info* fi_dupinfo(const fi_info* info) {
-  static auto* const call = reinterpret_cast<decltype(&fi_dupinfo)>(find("fi_dupinfo", FARSIDE_FI_DUPINFO));
+  static auto* const call = reinterpret_cast<decltype(&fi_dupinfo)>(find(kDupinfo));
   return call != nullptr ? call(info) : nullptr;
 }
 
 int fi_fabric(fi_fabric_attr* attributes, fid_fabric** fabric, void* context) {
-  static auto* const call = reinterpret_cast<decltype(&fi_fabric)>(find("fi_fabric", FARSIDE_FI_FABRIC));
+  static auto* const call = reinterpret_cast<decltype(&fi_fabric)>(find(kFabric));
   return call != nullptr ? call(attributes, fabric, context) : -FI_ENOSYS;
 }
 
 const char* fi_strerror(int code) {
-  static auto* const call = reinterpret_cast<decltype(&fi_strerror)>(find("fi_strerror", FARSIDE_FI_STRERROR));
+  static auto* const call = reinterpret_cast<decltype(&fi_strerror)>(find(kStrerror));
   return call != nullptr ? call(code) : libfabric().why_not.c_str();
 }
 
 char* fi_tostr(const void* data, fi_type type) {
-  static auto* const call = reinterpret_cast<decltype(&fi_tostr)>(find("fi_tostr", FARSIDE_FI_TOSTR));
+  static auto* const call = reinterpret_cast<decltype(&fi_tostr)>(find(kTostr));
   static char unknown[] = "unknown";
   return call != nullptr ? call(data, type) : unknown;
 }

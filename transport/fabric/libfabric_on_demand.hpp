@@ -6,7 +6,7 @@
 // The interposition library is preloaded into many processes that never use the network: ranks of one node, shells,
 // launchers. libfabric would bring its own libraries into all of them. Those of Debian for PSM and PSM2 measure the
 // clock for 0.1 s each, bound to processor 0, and set handlers for SIGINT, SIGILL, SIGABRT, SIGBUS, SIGSEGV and
-// SIGTERM. After it is loaded here, the handlers are those that were set before.
+// SIGTERM. After it is loaded and started here, the handlers are those that were set before.
 //
 // Thread safety: any thread. Errors: where libfabric cannot be loaded, fi_getinfo and fi_fabric return -FI_ENOSYS,
 // fi_dupinfo returns null, and fi_strerror the reason. Cost: 0.2 s at the first call on Debian 12, else an indirect

@@ -53,8 +53,8 @@ void start_libfabric() {
     // When a socket is full, the tcp provider before 1.18 copies up to 9000 bytes aside, and sends them at a later
     // poll, for which it wakes no thread. Without that buffer it does.
     ::setenv("FI_TCP_STAGING_SBUF_SIZE", "0", 0);
-    if (!adapter_names().empty()) return true;
-    const HiddenFile symbols(libfabric_address(), "/proc/kallsyms");
+    std::optional<HiddenFile> symbols;
+    if (adapter_names().empty()) symbols.emplace(libfabric_address(), "/proc/kallsyms");
     fi_info* names = nullptr;
     if (fi_getinfo(kFabricApi, nullptr, nullptr, FI_PROV_ATTR_ONLY, nullptr, &names) == 0) fi_freeinfo(names);
     return true;
