@@ -159,6 +159,13 @@ bool write_files(Shared& all) {
   return code == 0;
 }
 
+// Leaves them time to write, unless MPI_Finalize waits for this thread.
+void wait_for_other_ranks(const Shared& all) {
+  constexpr std::chrono::milliseconds kStep{20};
+  for (std::chrono::milliseconds waited{0}; waited < kForOthers && !all.ends.load(); waited += kStep)
+    std::this_thread::sleep_for(kStep);
+}
+
 void serve(Shared& all, Watched& watched) {
   log(LogLevel::kInfo, "signal {}: writes the files of FARSIDE_STATS and FARSIDE_TRACE", watched.signal);
   const bool written = write_files(all);
@@ -166,12 +173,7 @@ void serve(Shared& all, Watched& watched) {
     log(LogLevel::kWarn, "signal {}: the files of FARSIDE_STATS and FARSIDE_TRACE were not written within {} s",
         watched.signal, kMostSeconds);
   }
-  // For the other ranks, unless MPI_Finalize waits for this thread.
-  constexpr std::chrono::milliseconds kStep{20};
-  for (auto left = written && !watched.by_runtime && this_job().ranks > 1 ? kForOthers : kStep * 0;
-       left > kStep * 0 && !all.ends.load(); left -= kStep) {
-    std::this_thread::sleep_for(kStep);
-  }
+  if (written && !watched.by_runtime && this_job().ranks > 1) wait_for_other_ranks(all);
   // A handler that the program has installed meanwhile has called this one, or comes next time. MPI_Finalize may have
   // restored the earlier one.
   struct sigaction now {};

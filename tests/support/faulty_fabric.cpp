@@ -9,7 +9,20 @@
 // though the operation was carried out; a program chooses that for itself, by faulty_fabric_fail(PERCENT). adds: an
 // adapter carries out only so many fetch-adds; later ones only read. sends: the memory of the message rings is not
 // registered, so that all messages are sent, with completions.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <dlfcn.h>
+#include <map>
+#include <mutex>
+#include <random>
+#include <sstream>
+#include <string>
+
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_domain.h>
@@ -18,18 +31,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <map>
-#include <mutex>
-#include <random>
-#include <sstream>
-#include <string>
+#include "transport/fabric/message_ring.hpp"
 
 namespace {
 
@@ -228,11 +230,9 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* co
   return code;
 }
 
-constexpr std::size_t kRings = 64 * 65536;  // MessageRings::kMost * MessageRing::kMemory
-
 int register_memory(fid* domain, const void* memory, std::size_t bytes, std::uint64_t access, std::uint64_t offset,
                     std::uint64_t key, std::uint64_t flags, fid_mr** region, void* context) {
-  if (dice().sends() && bytes == kRings) return -FI_ENOMEM;
+  if (dice().sends() && bytes == farside::MessageRings::kMost * farside::MessageRing::kMemory) return -FI_ENOMEM;
   const auto* table = Table<fi_ops_mr>::of(reinterpret_cast<fid_domain*>(domain)->mr);
   return table->reg(domain, memory, bytes, access, offset, key, flags, region, context);
 }

@@ -8,9 +8,9 @@
 // clock for 0.1 s each, bound to processor 0, and set handlers for SIGINT, SIGILL, SIGABRT, SIGBUS, SIGSEGV and
 // SIGTERM. After it is loaded and started here, the handlers are those that were set before.
 //
-// Thread safety: any thread. Errors: where libfabric cannot be loaded, fi_getinfo and fi_fabric return -FI_ENOSYS,
-// fi_dupinfo returns null, and fi_strerror the reason. Cost: 0.2 s at the first call on Debian 12, else an indirect
-// call.
+// Thread safety: any thread. A handler that another thread sets while libfabric is loaded is lost. Errors: where
+// libfabric cannot be loaded, fi_getinfo and fi_fabric return -FI_ENOSYS, fi_dupinfo returns null, and fi_strerror the
+// reason. Cost: 0.2 s at the first call on Debian 12, else an indirect call.
 #pragma once
 
 namespace farside {
