@@ -9,10 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "tools/bench/catalogue.hpp"
 #include "tools/bench_driver/settings.hpp"
+#include "tools/json.hpp"
 #include "tools/runtime.hpp"
 
 namespace farside::tools {
@@ -66,7 +65,7 @@ struct BenchOutcome {
   std::map<std::string_view, MeasureResult> results;  // by name; every measure of the request unless interrupted
   std::vector<std::string> warnings;           // doubts about the run: farside was not used, ...
   std::string library;                         // the runtime's own name and version; empty if no run got so far
-  nlohmann::ordered_json hosts;                // host_facts() of each node; null if no run got so far
+  Json hosts;                                  // host_facts() of each node; null if no run got so far
   Taken taken;
   int nodes = 0;
   bool interrupted = false;

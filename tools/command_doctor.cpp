@@ -27,8 +27,6 @@
 namespace farside::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr int kNothingWrong = 0, kSomethingWrong = 1, kNotStarted = 2, kInterrupted = 130;
 
 struct DoctorOptions {

@@ -27,7 +27,7 @@ struct InfoOptions {
 
 int show_machine(const InfoOptions& options) {
   prepare_for_children();
-  const nlohmann::ordered_json info = gather_info(options.library_folder);
+  const Json info = gather_info(options.library_folder);
   fmt::print("{}", options.json ? info.dump(2) + '\n' : info_text(info));
   return 0;
 }

@@ -12,8 +12,8 @@
 namespace farside::pmpi {
 namespace {
 
-std::mutex known_mutex;
-Job known;  // without the time of writing
+std::mutex job_mutex;
+Job job_so_far;  // without the time of writing
 
 bool writes_files() {
   const Result<const Settings*> settings = Process::instance().settings();
@@ -29,18 +29,18 @@ void learn_launch() {
   const int ranks = resources.process_count();
   const int rank = resources.process_rank();
   const std::uint64_t launcher = launch_id(rank, ranks);
-  const std::scoped_lock held(known_mutex);
-  known.rank = rank;
-  known.ranks = ranks;
-  known.spawned = resources.was_spawned();
-  known.launcher = launcher;
-  known.started = process_start();
+  const std::scoped_lock held(job_mutex);
+  job_so_far.rank = rank;
+  job_so_far.ranks = ranks;
+  job_so_far.spawned = resources.was_spawned();
+  job_so_far.launcher = launcher;
+  job_so_far.started = process_start();
 }
 
 void note_agreement(MPI_Comm communicator, std::uint64_t bits) {
   if (!writes_files() || !RuntimeResources::instance().has_all_processes(communicator)) return;
-  const std::scoped_lock held(known_mutex);
-  known.agreed = known.agreed == 0 ? bits : std::min(known.agreed, bits);
+  const std::scoped_lock held(job_mutex);
+  job_so_far.agreed = job_so_far.agreed == 0 ? bits : std::min(job_so_far.agreed, bits);
 }
 
 // That of the main thread: farside's own threads may have others.
@@ -56,8 +56,8 @@ std::string own_cpus() {
 }
 
 Job this_job() {
-  const std::scoped_lock held(known_mutex);
-  Job job = known;
+  const std::scoped_lock held(job_mutex);
+  Job job = job_so_far;
   job.written = time_of_day();
   return job;
 }

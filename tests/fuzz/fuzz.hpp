@@ -30,8 +30,9 @@ inline void require(bool holds, std::string_view what) {
 
 template <class T>
 void append(Bytes& to, const T& value) {
-  const auto* bytes = reinterpret_cast<const std::uint8_t*>(&value);
-  to.insert(to.end(), bytes, bytes + sizeof value);
+  const std::size_t at = to.size();
+  to.resize(at + sizeof value);
+  std::memcpy(to.data() + at, &value, sizeof value);
 }
 
 inline Bytes bytes_of(std::string_view text) { return {text.begin(), text.end()}; }

@@ -21,8 +21,6 @@ using namespace farside::tools;
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 Json rank(int number, int node, const char* host) {

@@ -35,9 +35,9 @@ struct Provider {
 
   Provider() {
     calls.size = sizeof calls;
-    calls.writemsg = [](fid_ep* to, const fi_msg_rma* message, std::uint64_t flags) {
+    calls.writemsg = [](fid_ep* to, const fi_msg_rma* message, std::uint64_t asked) {
       Provider& self = *reinterpret_cast<Provider*>(to);
-      self.flags = flags;
+      self.flags = asked;
       self.context = message->context;
       if (self.refuses != 0) return self.refuses;
       Bytes all;

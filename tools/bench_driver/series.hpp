@@ -37,7 +37,7 @@ struct RuntimeReport {
   std::map<std::string_view, std::map<std::string_view, Series>> series;  // by variant and measure
   std::vector<std::string> warnings;
   std::map<std::string_view, Taken> taken;  // by variant
-  nlohmann::ordered_json hosts;             // host_facts() of each node; null before a run has begun
+  Json hosts;                               // host_facts() of each node; null before a run has begun
 
   // Returns an empty series if there is none.
   const Series& find(std::string_view variant, std::string_view measure) const;

@@ -20,14 +20,11 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "tools/bench_driver/series.hpp"
 #include "tools/bench_driver/settings.hpp"
+#include "tools/json.hpp"
 
 namespace farside::tools {
-
-using Json = nlohmann::ordered_json;
 
 // `command`: the command line of the user.
 Json to_json(const BenchSettings& settings, const std::string& command,

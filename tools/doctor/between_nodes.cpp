@@ -50,12 +50,12 @@ int round_of(int node, int nodes) { return node == nodes - 1 && nodes % 2 == 1 ?
 
 }  // namespace
 
-nlohmann::ordered_json measure_link(MPI_Comm nodes, Watchdog& watchdog) {
+Json measure_link(MPI_Comm nodes, Watchdog& watchdog) {
   int node = 0, count = 1;
   MPI_Comm_rank(nodes, &node);
   MPI_Comm_size(nodes, &count);
   const int next = (node + 1) % count;
-  nlohmann::ordered_json link{{"from", node}, {"to", next}, {"latency_us", 0.0}, {"megabytes_per_second", 0.0}};
+  Json link{{"from", node}, {"to", next}, {"latency_us", 0.0}, {"megabytes_per_second", 0.0}};
   link["trouble"] = "";
   OwnErrors errors;
   void* base = nullptr;
@@ -90,7 +90,7 @@ nlohmann::ordered_json measure_link(MPI_Comm nodes, Watchdog& watchdog) {
   return link;
 }
 
-nlohmann::ordered_json measure_clock(MPI_Comm nodes) {
+Json measure_clock(MPI_Comm nodes) {
   int node = 0, count = 1;
   MPI_Comm_rank(nodes, &node);
   MPI_Comm_size(nodes, &count);

@@ -4,18 +4,18 @@
 #pragma once
 
 #include <mpi.h>
-#include <nlohmann/json.hpp>
 
 #include "tools/doctor/watchdog.hpp"
+#include "tools/json.hpp"
 
 namespace farside::tools {
 
 // Returns this node's entry of links[] (examination.hpp): medians of a put of 8 bytes and of 1 MiB, each with a flush,
 // to the next node, whose rank waits in MPI_Barrier. No node is origin and target at the same time. Cost: three rounds
 // of 0.15 s.
-nlohmann::ordered_json measure_link(MPI_Comm nodes, Watchdog& watchdog);
+Json measure_link(MPI_Comm nodes, Watchdog& watchdog);
 
 // Returns this node's entry of clocks[]. Cost: 32 round trips with node 0, one node after the other.
-nlohmann::ordered_json measure_clock(MPI_Comm nodes);
+Json measure_clock(MPI_Comm nodes);
 
 }  // namespace farside::tools

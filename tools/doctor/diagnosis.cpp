@@ -14,8 +14,6 @@
 namespace farside::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // ---- groups of ranks ----
 
 // Ranks with the same text, in the order of the lowest rank.

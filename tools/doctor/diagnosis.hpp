@@ -4,16 +4,16 @@
 
 #include <cstdint>
 
-#include <nlohmann/json.hpp>
+#include "tools/json.hpp"
 
 namespace farside::tools {
 
 // Returns causes[]. Of an examination that has ended early, judges what there is.
-nlohmann::ordered_json causes_of(const nlohmann::ordered_json& examination);
+Json causes_of(const Json& examination);
 
 // Whether the ranks may make windows: they load the same farside, with settings that agree. Without that, a rank would
 // wait for others that do not take part.
-bool allows_windows(const nlohmann::ordered_json& causes);
+bool allows_windows(const Json& causes);
 
 // Locked memory below this is too little for windows over an RDMA adapter.
 inline constexpr std::uint64_t kLittleLockedMemory = std::uint64_t{64} << 20;

@@ -9,8 +9,6 @@
 
 namespace farside::tools {
 
-using Json = nlohmann::ordered_json;
-
 bool take_line(Json& examination, std::string_view line) {
   // Some launchers print the number of the rank before each line.
   const std::size_t begin = line.find('{');

@@ -23,36 +23,36 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "tools/json.hpp"
 
 namespace farside::tools {
 
 // Adds a line of farside-peers doctor: an object whose members become members of the examination. Returns false if the
 // line is no such object (other output of a rank).
-bool take_line(nlohmann::ordered_json& examination, std::string_view line);
+bool take_line(Json& examination, std::string_view line);
 
 // The member of this name; an empty array if there is none.
-const nlohmann::ordered_json& part_of(const nlohmann::ordered_json& object, const char* key);
+const Json& part_of(const Json& object, const char* key);
 // The text of this name; empty if there is none.
-std::string text_of(const nlohmann::ordered_json& object, const char* key);
+std::string text_of(const Json& object, const char* key);
 // The result of a rank's trial of a route; null if there was none.
-const nlohmann::ordered_json* route_of(const nlohmann::ordered_json& rank, std::string_view route);
+const Json* route_of(const Json& rank, std::string_view route);
 // Whether the FARSIDE_ROUTES of a rank allows libfabric.
-bool allows_fabric(const nlohmann::ordered_json& rank);
+bool allows_fabric(const Json& rank);
 // The entry of a host in the matrix of the trial between hosts; null if there was none.
-const nlohmann::ordered_json* host_of(const nlohmann::ordered_json& examination, const std::string& name);
+const Json* host_of(const Json& examination, const std::string& name);
 
 // The number of nodes.
-int node_count(const nlohmann::ordered_json& examination);
+int node_count(const Json& examination);
 // The name of a node: its host, and its number too where several nodes have the same host name.
-std::string node_name(const nlohmann::ordered_json& examination, int node);
+std::string node_name(const Json& examination, int node);
 // "0-3, 8"
 std::string rank_list(const std::vector<int>& ascending);
 // "all ranks", "a (rank 1)", "a (ranks 0, 2), b (rank 1)"; after four nodes "and 12 more hosts".
-std::string places(const nlohmann::ordered_json& examination, const std::vector<int>& ascending_ranks);
+std::string places(const Json& examination, const std::vector<int>& ascending_ranks);
 
 // Formats an examination that has its causes (text.cpp): a line per cause, then a table of the nodes and one of their
 // routes.
-std::string examination_text(const nlohmann::ordered_json& examination);
+std::string examination_text(const Json& examination);
 
 }  // namespace farside::tools

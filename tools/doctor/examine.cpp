@@ -15,7 +15,6 @@
 
 #include <fmt/format.h>
 #include <mpi.h>
-#include <nlohmann/json.hpp>
 
 #include "tools/child.hpp"
 #include "tools/doctor/between_nodes.hpp"
@@ -28,6 +27,7 @@
 #include "tools/hosts/collectives.hpp"
 #include "tools/hosts/launch_peers.hpp"
 #include "tools/hosts/peer_trials.hpp"
+#include "tools/json.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/base/unique_fd.hpp"
 #include "transport/space/provider_agreement.hpp"
@@ -35,7 +35,6 @@
 namespace farside::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using std::chrono::seconds;
 
 // When a step has timed out, the other ranks first print on stderr which call they are in; then rank 0 ends, and its

@@ -16,8 +16,6 @@
 namespace farside::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::size_t kShortestWord = 3;
 
 bool is_word_byte(char byte) {

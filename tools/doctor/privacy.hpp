@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
+#include "tools/json.hpp"
 
 namespace farside::tools {
 
@@ -17,13 +17,13 @@ class Privacy {
   explicit Privacy(std::map<std::string, std::string> names) : names_(std::move(names)) {}
 
   // Names of this machine and user, and of the hosts of an examination, which are numbered in the order of the nodes.
-  static Privacy of(const nlohmann::ordered_json& examination);
+  static Privacy of(const Json& examination);
 
   // A text that is a name becomes what stands for it. In other texts names of three letters or more do, where they are
   // words; IP addresses become ADDRESS; of paths outside the system's folders the last part stays: .../libmpi.so.
   std::string text(std::string_view original) const;
   // All texts of an object, but not its keys.
-  nlohmann::ordered_json json(nlohmann::ordered_json original) const;
+  Json json(Json original) const;
 
  private:
   std::map<std::string, std::string> names_;

@@ -18,8 +18,6 @@
 namespace farside::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // The file in which the dynamic loader finds a symbol; empty if there is none.
 std::string file_of(void* symbol) {
   Dl_info where{};

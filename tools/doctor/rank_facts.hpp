@@ -21,11 +21,11 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
+#include "tools/json.hpp"
 
 namespace farside::tools {
 
-nlohmann::ordered_json rank_facts();
+Json rank_facts();
 
 // The first words of MPI_Get_library_version: "Open MPI v4.1.4", "MPICH 4.0.2".
 std::string mpi_version(const std::string& library_version);

@@ -10,8 +10,6 @@
 
 namespace farside::tools {
 
-using Json = nlohmann::ordered_json;
-
 std::string report_text(const Json& examination, const Json& info, const Environment& environment,
                         const Privacy* privacy) {
   const auto shown = [&](const std::string& text) { return privacy == nullptr ? text : privacy->text(text); };

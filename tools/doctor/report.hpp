@@ -5,16 +5,15 @@
 
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "tools/child.hpp"
 #include "tools/doctor/privacy.hpp"
+#include "tools/json.hpp"
 
 namespace farside::tools {
 
 // `info`: of gather_info(). The variables FARSIDE_* and FI_* of `environment` are shown. Nothing is shown that
 // `privacy` takes out; null: all is shown.
-std::string report_text(const nlohmann::ordered_json& examination, const nlohmann::ordered_json& info,
-                        const Environment& environment, const Privacy* privacy);
+std::string report_text(const Json& examination, const Json& info, const Environment& environment,
+                        const Privacy* privacy);
 
 }  // namespace farside::tools

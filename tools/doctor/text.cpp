@@ -14,8 +14,6 @@
 namespace farside::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // One node: its ranks, and the windows that these have made.
 struct Node {
   int number = 0;

@@ -203,16 +203,16 @@ class Use {
 
 }  // namespace
 
-nlohmann::ordered_json check_window(const WindowRole& role, Watchdog& watchdog) {
+Json check_window(const WindowRole& role, Watchdog& watchdog) {
   OwnErrors errors;
   Use use(role, watchdog);
   if (use.make()) use.use();
-  nlohmann::ordered_json entry{{"call", role.call},
-                               {"among", role.among},
-                               {"wanted", role.wanted},
-                               {"routes", use.routes()},
-                               {"provider", use.info("farside_provider")},
-                               {"device", use.info("farside_device")}};
+  Json entry{{"call", role.call},
+             {"among", role.among},
+             {"wanted", role.wanted},
+             {"routes", use.routes()},
+             {"provider", use.info("farside_provider")},
+             {"device", use.info("farside_device")}};
   use.free();
   const std::vector<std::string> reasons = errors.end();
   std::string trouble = use.trouble();

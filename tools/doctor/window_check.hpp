@@ -7,9 +7,9 @@
 #include <vector>
 
 #include <mpi.h>
-#include <nlohmann/json.hpp>
 
 #include "tools/doctor/watchdog.hpp"
+#include "tools/json.hpp"
 
 namespace farside::tools {
 
@@ -25,7 +25,7 @@ struct WindowRole {
 
 // Collective over role.comm. Returns an entry of windows[] (examination.hpp) without its rank. Errors are its
 // `trouble`: the first call that has failed, with what farside says of it, or wrong data.
-nlohmann::ordered_json check_window(const WindowRole& role, Watchdog& watchdog);
+Json check_window(const WindowRole& role, Watchdog& watchdog);
 
 // Returns what the window's info says, such as farside_route; empty if it says nothing.
 std::string window_info(MPI_Win window, const char* key);

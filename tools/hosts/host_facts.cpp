@@ -15,7 +15,6 @@ namespace farside::tools {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 Json adapter_facts(const fs::path& adapter) {
   std::error_code failed;

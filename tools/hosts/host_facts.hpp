@@ -14,13 +14,13 @@
 #include <filesystem>
 #include <string>
 
-#include <nlohmann/json.hpp>
+#include "tools/json.hpp"
 
 namespace farside::tools {
 
-nlohmann::ordered_json host_facts(const std::filesystem::path& sys = "/sys");
+Json host_facts(const std::filesystem::path& sys = "/sys");
 
 // One line: "mlx5_0 (MT_0000000223, firmware 20.31.1014, port 1 ACTIVE, 100 Gb/sec (4X EDR), InfiniBand)".
-std::string adapter_text(const nlohmann::ordered_json& adapter);
+std::string adapter_text(const Json& adapter);
 
 }  // namespace farside::tools

@@ -13,8 +13,6 @@
 namespace farside::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // Why these hosts, two or all, cannot use the provider with each other; empty if they can.
 std::vector<std::string> troubles(const ProviderTrials& trials, const std::vector<std::string>& names,
                                   const std::vector<std::size_t>& hosts) {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "tools/json.hpp"
 
 namespace farside::tools {
 
@@ -30,9 +30,9 @@ struct ProviderTrials {
 };
 
 // `hosts`: the facts of each host; `trials`: of the providers, the best first.
-nlohmann::ordered_json matrix_of(std::vector<nlohmann::ordered_json> hosts, const std::vector<ProviderTrials>& trials);
+Json matrix_of(std::vector<Json> hosts, const std::vector<ProviderTrials>& trials);
 
 // Formats the same as text: a matrix of hosts, and below it the reasons.
-std::string matrix_text(const nlohmann::ordered_json& matrix);
+std::string matrix_text(const Json& matrix);
 
 }  // namespace farside::tools

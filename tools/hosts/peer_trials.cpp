@@ -58,8 +58,8 @@ class OpenEndpoint final : public Progress {
   std::unique_ptr<Fabric> fabric_;
 };
 
-nlohmann::ordered_json own_facts() {
-  nlohmann::ordered_json facts = host_facts();
+Json own_facts() {
+  Json facts = host_facts();
   for (auto& adapter : facts["adapters"]) adapter["trouble"] = adapter_trouble(adapter["adapter"]).value_or("");
   return facts;
 }
@@ -131,10 +131,9 @@ ProviderTrials try_provider(const std::string& provider, const Settings& setting
   return trials;
 }
 
-nlohmann::ordered_json try_hosts(const Settings& settings, MPI_Comm comm) {
-  std::vector<nlohmann::ordered_json> hosts;
-  for (const std::string& text : gather_texts(own_facts().dump(), comm))
-    hosts.push_back(nlohmann::ordered_json::parse(text));
+Json try_hosts(const Settings& settings, MPI_Comm comm) {
+  std::vector<Json> hosts;
+  for (const std::string& text : gather_texts(own_facts().dump(), comm)) hosts.push_back(Json::parse(text));
   std::vector<ProviderTrials> trials;
   for (const std::string& provider : providers_to_try(settings))
     trials.push_back(try_provider(provider, settings, comm));

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include <mpi.h>
-#include <nlohmann/json.hpp>
 
 #include "tools/hosts/matrix.hpp"
+#include "tools/json.hpp"
 #include "transport/base/settings.hpp"
 
 namespace farside::tools {
@@ -23,6 +23,6 @@ std::vector<std::string> providers_to_try(const Settings& settings);
 ProviderTrials try_provider(const std::string& provider, const Settings& settings, MPI_Comm comm);
 
 // Tries each provider, and returns the matrix of the hosts (matrix.hpp), at all ranks.
-nlohmann::ordered_json try_hosts(const Settings& settings, MPI_Comm comm);
+Json try_hosts(const Settings& settings, MPI_Comm comm);
 
 }  // namespace farside::tools

@@ -27,7 +27,7 @@ int meet(MPI_Comm comm, bool as_json) {
     if (!settings) std::fprintf(stderr, "farside info: %s\n", settings.error().text.c_str());
     return 2;
   }
-  const nlohmann::ordered_json matrix = try_hosts(settings.value(), comm);
+  const Json matrix = try_hosts(settings.value(), comm);
   int rank = 0;
   MPI_Comm_rank(comm, &rank);
   if (rank == 0) std::fputs((as_json ? matrix.dump(2) + '\n' : matrix_text(matrix)).c_str(), stdout);

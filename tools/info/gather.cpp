@@ -17,8 +17,6 @@
 namespace farside::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 Json runtimes(const std::string& library_folder) {
   Json all = Json::array();
   for (const std::string& name : runtime_names()) {
@@ -123,7 +121,7 @@ Json libfabric(const Settings& settings) {
 
 }  // namespace
 
-nlohmann::ordered_json gather_info(const std::string& library_folder) {
+Json gather_info(const std::string& library_folder) {
   utsname system{};
   uname(&system);
   Settings settings;

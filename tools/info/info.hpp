@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "tools/json.hpp"
 
 namespace farside::tools {
 
@@ -26,7 +26,7 @@ struct Limit {
 };
 std::vector<Limit> find_limits();
 // The same as the JSON of `farside info` has them.
-nlohmann::ordered_json limit_facts();
+Json limit_facts();
 
 // 8 MiB, 20000, unlimited
 std::string limit_text(std::uint64_t value, bool bytes);
@@ -42,7 +42,7 @@ struct RouteReport {
 RouteReport try_mapped();
 RouteReport try_cma();
 // One route as the JSON of `farside info` has it; `allowed`: by FARSIDE_ROUTES.
-nlohmann::ordered_json route_facts(const char* route, bool allowed, const RouteReport& report);
+Json route_facts(const char* route, bool allowed, const RouteReport& report);
 
 // The settings that may forbid process_vm_readv and process_vm_writev.
 struct Surroundings {
@@ -79,9 +79,9 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys =
 
 // Collects it all as JSON (gather.cpp). tools/README.md describes the fields. Takes one or two seconds, since each
 // provider is tried in a process of its own.
-nlohmann::ordered_json gather_info(const std::string& library_folder);
+Json gather_info(const std::string& library_folder);
 
 // Formats the same as text (text.cpp).
-std::string info_text(const nlohmann::ordered_json& info);
+std::string info_text(const Json& info);
 
 }  // namespace farside::tools

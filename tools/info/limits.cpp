@@ -107,8 +107,7 @@ std::vector<Limit> find_limits() {
   return {locked_memory(), shared_memory(), file_size(), address_space(), descriptors(), dev_shm()};
 }
 
-nlohmann::ordered_json limit_facts() {
-  using Json = nlohmann::ordered_json;
+Json limit_facts() {
   Json all = Json::array();
   for (const Limit& limit : find_limits()) {
     const auto number = [](std::uint64_t value) { return value == kNoLimit ? Json(nullptr) : Json(value); };

@@ -79,7 +79,7 @@ RouteReport try_cma() {
   return error.empty() ? RouteReport{true, kCma, {}, {}} : explain_cma(error, find_surroundings());
 }
 
-nlohmann::ordered_json route_facts(const char* route, bool allowed, const RouteReport& report) {
+Json route_facts(const char* route, bool allowed, const RouteReport& report) {
   return {{"route", route},    {"possible", report.possible}, {"allowed", allowed},
           {"how", report.how}, {"why", report.why},           {"advice", report.advice}};
 }

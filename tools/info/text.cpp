@@ -11,8 +11,6 @@
 namespace farside::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 class Text {
  public:
   template <class... Args>
@@ -114,7 +112,7 @@ void settings(Text& text, const Json& all, const Json& unknown) {
 
 }  // namespace
 
-std::string info_text(const nlohmann::ordered_json& info) {
+std::string info_text(const Json& info) {
   Text text;
   const Json& machine = info["machine"];
   text.line("farside {} on {}, Linux {}, {} threads", word(info["farside"]), word(machine["host"]),
