@@ -47,7 +47,7 @@ TEST_CASE("the longer others have polled, the longer the thread stays away, with
   CHECK(*after_2_ms <= 250us);
   CHECK(polled_for(polling, now, 20ms) == AdaptivePolling::kLongest);
   // After a pause it begins anew.
-  now += 3ms;
+  now += 100us;
   CHECK(polling.next(false, now) == std::nullopt);
   CHECK(polling.next(true, now) == AdaptivePolling::kShortest);
 }
@@ -55,34 +55,62 @@ TEST_CASE("the longer others have polled, the longer the thread stays away, with
 TEST_CASE("threads that wait in the runtime serve for a while, then the thread looks") {
   AdaptivePolling polling;
   CHECK_FALSE(polling.runtime_serves());
-  polling.leave_to_runtime(kBegin);
+  polling.leave_to_runtime(kBegin, 10us);
   CHECK(polling.runtime_serves());
   // It goes before they can have polled.
   CHECK(polling.next(false, kBegin) == AdaptivePolling::kShortest);
   Time now = kBegin + 50us;
   CHECK(polled_for(polling, now, AdaptivePolling::kRuntimeServes - 100us));
   CHECK(polling.runtime_serves());
+  CHECK_FALSE(polling.looks(now));
   now = kBegin + AdaptivePolling::kRuntimeServes;
-  CHECK(polling.next(true, now) == std::nullopt);
-  CHECK_FALSE(polling.runtime_serves());
-  // Left to them again at once, they have polled for long.
-  polling.leave_to_runtime(now);
+  CHECK(polling.looks(now));
+  // Left to them again, they have polled for long.
+  polling.leave_to_runtime(now, {});
+  CHECK_FALSE(polling.looks(now));
   const BackOff again = polling.next(false, now);
   REQUIRE(again);
   CHECK(*again > 500us);
 }
 
+TEST_CASE("after long work the thread stays away for as long as it has worked") {
+  AdaptivePolling polling;
+  polling.leave_to_runtime(kBegin, 300us);
+  CHECK(polling.next(false, kBegin) == 300us);
+  CHECK(polling.next(true, kBegin + 300us) == AdaptivePolling::kShortest);
+  polling.leave_to_runtime(kBegin + 400us, 1s);
+  CHECK(polling.next(false, kBegin + 400us) == AdaptivePolling::kLongest);
+}
+
 TEST_CASE("when no thread waits in the runtime any more, the progress thread serves again") {
   AdaptivePolling polling;
-  polling.leave_to_runtime(kBegin);
+  polling.leave_to_runtime(kBegin, {});
   CHECK(polling.next(true, kBegin) == AdaptivePolling::kShortest);
   CHECK(polling.next(false, kBegin + 50us) == std::nullopt);
   CHECK_FALSE(polling.runtime_serves());
 }
 
+TEST_CASE("a thread that did not wait in the runtime, although it had polled, is not taken to wait there again soon") {
+  AdaptivePolling polling;
+  CHECK(polling.recent_poll(kBegin) == AdaptivePolling::kRecentPoll);
+  // One that leaves the runtime later was rightly taken to wait there.
+  polling.leave_to_runtime(kBegin, {});
+  CHECK(polling.next(false, kBegin));
+  CHECK(polling.next(true, kBegin + 50us));
+  CHECK(polling.next(false, kBegin + 100us) == std::nullopt);
+  CHECK(polling.recent_poll(kBegin + 100us) == AdaptivePolling::kRecentPoll);
+
+  polling.leave_to_runtime(kBegin + 200us, {});
+  CHECK(polling.next(false, kBegin + 200us));
+  const Time in_vain = kBegin + 250us;
+  CHECK(polling.next(false, in_vain) == std::nullopt);
+  CHECK(polling.recent_poll(in_vain) == 0us);
+  CHECK(polling.recent_poll(in_vain + AdaptivePolling::kDistrust) == AdaptivePolling::kRecentPoll);
+}
+
 TEST_CASE("a progress thread that is needed does not back off, even if other threads poll") {
   AdaptivePolling polling;
-  polling.leave_to_runtime(kBegin);
+  polling.leave_to_runtime(kBegin, {});
   polling.end();
   CHECK_FALSE(polling.runtime_serves());
   CHECK(polling.next(false, kBegin) == std::nullopt);

@@ -19,6 +19,7 @@ struct Thread final : ProgressThread::Work {
   std::atomic<int> checks{0}, looks{0}, taken{0}, passes{0};
   std::atomic<std::chrono::milliseconds> limit{10'000ms};
   std::atomic<bool> runtime_polls{false};  // a thread in the runtime polls during each pass
+  std::atomic<bool> others{false};         // another thread takes arrivals all the time
   ProgressThread thread;
 
   Thread() {
@@ -36,6 +37,7 @@ struct Thread final : ProgressThread::Work {
     if (eventfd_read(arrivals.get(), &count) == 0) taken += static_cast<int>(count);
     return {limit, -1};
   }
+  bool others_work() override { return others; }
   bool may_sleep() override { return true; }
 };
 
@@ -129,6 +131,45 @@ TEST_CASE("arrivals are left to threads in the runtime that poll when one comes,
   const int before = one.taken;
   one.arrive();
   CHECK(soon([&] { return one.taken > before; }));
+}
+
+TEST_CASE("arrivals are left to threads in the runtime for as long as they poll and something arrives") {
+  Thread one;
+  std::atomic<bool> arrivals{true}, stop{false};
+  std::thread poller([&] {  // waits in the runtime, and takes nothing, so that the queue stays readable
+    while (!stop) {
+      if (one.thread.polled_from_runtime()) one.thread.polled();
+      if (arrivals) one.arrive();
+    }
+  });
+  const bool served = soon([&] { return one.thread.polled_from_runtime(); });
+  // The time is over several times.
+  const int before = one.passes;
+  std::this_thread::sleep_for(10 * AdaptivePolling::kRuntimeServes);
+  const int passes = one.passes - before;
+  arrivals = false;
+  one.arrive();
+  eventfd_t count = 0;
+  eventfd_read(one.arrivals.get(), &count);
+  const bool ended = soon([&] { return !one.thread.polled_from_runtime(); });
+  stop = true;
+  poller.join();
+  CHECK(served);
+  CHECK(passes <= 10);  // without the look: two for each time
+  CHECK(ended);
+}
+
+TEST_CASE("a poll that takes longer than a back-off keeps the progress thread away") {
+  Thread one;
+  CHECK(soon([&] { return one.passes > 0; }));
+  one.others = true;
+  one.thread.wake();
+  CHECK(soon([&] { return one.looks > 0; }));
+  one.arrive();
+  CHECK(soon([&, looks = one.looks.load()] { return one.looks > looks + 5; }));
+  CHECK(one.taken == 0);
+  one.others = false;
+  CHECK(soon([&] { return one.taken == 1; }));
 }
 
 }  // namespace farside::progress_thread_test

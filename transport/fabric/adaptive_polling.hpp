@@ -26,37 +26,57 @@ class AdaptivePolling {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::microseconds kShortest{50}, kLongest{1000};
   static constexpr int kShare = 8;
-  // The time for which threads that wait in the runtime serve before the progress thread checks for arrivals again.
+  // The time for which threads that wait in the runtime serve before the progress thread looks whether anything arrives.
   static constexpr std::chrono::milliseconds kRuntimeServes{5};
+
+  // A thread that has polled from the runtime in this time is taken to wait there still. If it does not, the arrival
+  // waits for a back-off, and for some time only threads are trusted that poll while the progress thread works.
+  static constexpr std::chrono::microseconds kRecentPoll{200};
+  static constexpr std::chrono::milliseconds kDistrust{20};
 
   // Returns the length of the next back-off; none: the thread is needed. `polled`: application threads have polled
   // since the last call.
   std::optional<std::chrono::microseconds> next(bool polled, Clock::time_point now) {
-    const bool backs_off = std::exchange(just_handed_to_runtime_, false) || polled;
-    if (!backs_off || (runtime_serves_ && now >= runtime_serves_until_)) {
-      runtime_serves_ = false;
+    const std::chrono::microseconds handed = std::exchange(handed_to_runtime_, {});
+    const bool first_since_handed = std::exchange(handed_before_, handed.count() > 0);
+    if (!polled && handed.count() == 0) {
+      if (first_since_handed) distrusts_until_ = now + kDistrust;
+      end();
       return std::nullopt;
     }
-    if (now - last_back_off_ > 2 * kLongest) since_ = now;
-    last_back_off_ = now;
-    return std::clamp(std::chrono::duration_cast<std::chrono::microseconds>(now - since_) / kShare, kShortest,
-                      kLongest);
+    if (!since_) since_ = now;
+    const auto share = std::chrono::duration_cast<std::chrono::microseconds>(now - *since_) / kShare;
+    return std::clamp(std::max(share, handed), kShortest, kLongest);
   }
 
-  // Notes that something arrived, and that a thread that waits in the runtime has polled meanwhile.
-  void leave_to_runtime(Clock::time_point now) {
-    runtime_serves_ = just_handed_to_runtime_ = true;
+  // Notes that something arrived, and that a thread that waits in the runtime polls. `worked`: for how long the progress
+  // thread has taken arrivals. It stays away for as long, since a thread in the runtime may have lost its core to it.
+  void leave_to_runtime(Clock::time_point now, Clock::duration worked) {
+    runtime_serves_ = true;
+    handed_to_runtime_ = std::max(std::chrono::ceil<std::chrono::microseconds>(worked), kShortest);
     runtime_serves_until_ = now + kRuntimeServes;
   }
+  // The age up to which polls from the runtime say that a thread waits there.
+  std::chrono::microseconds recent_poll(Clock::time_point now) const {
+    return now < distrusts_until_ ? std::chrono::microseconds() : kRecentPoll;
+  }
   bool runtime_serves() const { return runtime_serves_; }
+  // Returns whether they have served for so long that the thread looks. If nothing arrives, it calls end().
+  bool looks(Clock::time_point now) const { return runtime_serves_ && now >= runtime_serves_until_; }
 
-  // Ends polling by others: the thread is needed although they poll.
-  void end() { runtime_serves_ = just_handed_to_runtime_ = false; }
+  // The thread is needed, whether others poll or not.
+  void end() {
+    runtime_serves_ = false;
+    since_.reset();
+    handed_to_runtime_ = {};
+  }
 
  private:
-  bool runtime_serves_ = false, just_handed_to_runtime_ = false;
-  Clock::time_point runtime_serves_until_{};
-  Clock::time_point since_{}, last_back_off_{};  // start of the polling without pause; start of the last back-off
+  bool runtime_serves_ = false;
+  std::chrono::microseconds handed_to_runtime_{};  // the least back-off after that; else zero
+  bool handed_before_ = false;                     // at the last call of next()
+  Clock::time_point runtime_serves_until_{}, distrusts_until_{};
+  std::optional<Clock::time_point> since_;  // others have polled without a pause
 };
 
 }  // namespace farside

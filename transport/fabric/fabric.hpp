@@ -217,6 +217,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   void check() override;
   void look_at_connections() override;
   Sleep progress(bool connection_woke) override;
+  bool others_work() override { return !std::unique_lock(mutex_, std::try_to_lock); }
   bool may_sleep() override;
   bool waits_for_place(Peer peer) const override { return connections_->waits_for_place(peer); }
   std::optional<ssize_t> send_probe(Peer peer) override;

@@ -51,21 +51,45 @@ void ProgressThread::wake_listeners() {
   for (WakeEvent* wake_event : listeners_) wake_event->wake();
 }
 
-// Leaves the thread's work to application threads for a while, if they poll. Returns whether it has.
-bool ProgressThread::back_off_for(AdaptivePolling& polling) {
+void ProgressThread::rest(std::chrono::microseconds time) {
+  const std::uint32_t seen = back_off_event_.arm();
+  if (!listening_.any() && !stop_.load(std::memory_order_acquire)) back_off_event_.sleep(seen, time);
+  back_off_event_.disarm();
+}
+
+bool ProgressThread::polled_lately(Work& work) {
   const bool polled = polled_;
   polled_ = false;
+  // A poll that moves a large transfer may have begun before.
+  return polled || work.others_work();
+}
+
+// Returns whether threads in the runtime poll all the time, and something arrives.
+bool ProgressThread::runtime_is_busy(Work& work, int queue_fd) {
+  rest(2 * AdaptivePolling::kShortest);
+  if (!polled_lately(work)) return false;
+  constexpr int kMilliseconds = 1;
+  pollfd fds[] = {{queue_fd, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}};
+  return ::poll(fds, 2, kMilliseconds) > 0 && fds[0].revents != 0;
+}
+
+// Leaves the thread's work to application threads for a while, if they poll. Returns whether it has.
+bool ProgressThread::back_off_for(AdaptivePolling& polling, Work& work, int queue_fd) {
+  using Clock = AdaptivePolling::Clock;
+  const bool polled = polled_lately(work);
+  bool needed = listening_.any();
+  if (!needed && polled && polling.looks(Clock::now())) {
+    needed = !runtime_is_busy(work, queue_fd);
+    if (!needed) polling.leave_to_runtime(Clock::now(), {});
+  }
   std::optional<std::chrono::microseconds> back_off;
-  if (listening_.any())
+  if (needed)
     polling.end();
   else
-    back_off = polling.next(polled, AdaptivePolling::Clock::now());
+    back_off = polling.next(polled, Clock::now());
   runtime_serves_.store(polling.runtime_serves(), std::memory_order_relaxed);
-  if (!back_off) return false;
-  const std::uint32_t seen = back_off_event_.arm();
-  if (!listening_.any() && !stop_.load(std::memory_order_acquire)) back_off_event_.sleep(seen, *back_off);
-  back_off_event_.disarm();
-  return true;
+  if (back_off) rest(*back_off);
+  return back_off.has_value();
 }
 
 void ProgressThread::run(Work& work, int queue_fd) {
@@ -73,33 +97,41 @@ void ProgressThread::run(Work& work, int queue_fd) {
   BiasedMutex::only_visits();
   AdaptivePolling polling;
   bool something_came = false, connection_woke = false;
-  Clock::time_point look_at_connections{};
+  Clock::time_point look_at_connections{}, forgot_polls{};
   Clock::time_point check_again = Clock::now() + kSafetyNet;
   while (!stop_.load(std::memory_order_acquire)) {
     if (Clock::now() >= check_again) {
       work.check();
       check_again = Clock::now() + kSafetyNet;
     }
-    if (back_off_for(polling)) {
+    if (back_off_for(polling, work, queue_fd)) {
       if (Clock::now() >= look_at_connections) {
         work.look_at_connections();
         look_at_connections = Clock::now() + kLookNow;
       }
       continue;
     }
-    runtime_polled_ = false;
+    const Clock::time_point begin = Clock::now();
+    if (begin - forgot_polls >= polling.recent_poll(begin)) {
+      runtime_polled_ = false;
+      forgot_polls = begin;
+    }
+    const auto leave_to_runtime = [&] {
+      if (!something_came || !runtime_polled_) return false;
+      polling.leave_to_runtime(Clock::now(), Clock::now() - begin);
+      something_came = false;
+      return true;
+    };
     const Work::Sleep sleep = work.progress(connection_woke);
     // Wakes also if nothing completed here: a peer may have written into this process's memory.
     wake_listeners();
-    if (something_came && runtime_polled_) {
-      polling.leave_to_runtime(Clock::now());
-      something_came = false;
-      continue;
-    }
-    something_came = true;
-    if (!work.may_sleep()) continue;
-    // may_sleep() makes progress as well, and does not say whether it has.
+    if (leave_to_runtime()) continue;
+    // This makes progress as well, which may take as long, and does not say whether it has.
+    const bool may_sleep = work.may_sleep();
     wake_listeners();
+    if (leave_to_runtime()) continue;
+    something_came = true;
+    if (!may_sleep) continue;
     // poll(2) ignores negative descriptors.
     pollfd fds[] = {{queue_fd, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}, {sleep.events_fd, POLLIN, 0}};
     something_came = ::poll(fds, 3, static_cast<int>(sleep.limit.count())) > 0 && fds[0].revents != 0;

@@ -48,6 +48,8 @@ class ProgressThread {
     virtual void look_at_connections() = 0;
     // Takes what has arrived. `connection_woke`: events_fd was readable.
     virtual Sleep progress(bool connection_woke) = 0;
+    // Returns whether another thread takes arrivals at this moment.
+    virtual bool others_work() = 0;
     // Returns whether nothing has arrived that would not wake the thread (fi_trywait(3)). It may make progress.
     virtual bool may_sleep() = 0;
 
@@ -86,7 +88,10 @@ class ProgressThread {
   void wake_listeners();
 
  private:
-  bool back_off_for(AdaptivePolling& polling);
+  void rest(std::chrono::microseconds time);
+  bool polled_lately(Work& work);
+  bool runtime_is_busy(Work& work, int queue_fd);
+  bool back_off_for(AdaptivePolling& polling, Work& work, int queue_fd);
   void run(Work& work, int queue_fd);
 
   // Pollers write these only where the thread has cleared them, so that many threads that poll share a line that
