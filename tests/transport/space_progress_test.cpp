@@ -157,6 +157,48 @@ TEST_CASE("a target that computes serves all the same") {
   }
 }
 
+TEST_CASE("operations of many messages' size have their effect on a target that polls") {
+  constexpr std::size_t kElements = 20'000;  // some 20 messages, of which 8 are under way at once
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
+    expect_well(run_world(2, variant, kElements * sizeof(double), [&](Ranks& ranks, World& world) {
+      const std::span mine(reinterpret_cast<double*>(world->data()), kElements);
+      if (ranks.rank() == 0) {
+        for (std::size_t i = 0; i < kElements; ++i) mine[i] = static_cast<double>(i);
+        ranks.barrier();
+        const std::atomic_ref end(mine[0]);
+        while (end.load() != -1) Process::instance().poll_from_runtime();
+        ranks.check(mine[kElements - 1] == 2.0 * (kElements - 1) + 1, "the last element was added to");
+      } else {
+        std::vector<double> operands(kElements), before(kElements), after(kElements);
+        for (std::size_t i = 0; i < kElements; ++i) operands[i] = static_cast<double>(i + 1);
+        ranks.barrier();
+        for (const std::size_t count : {std::size_t{1024}, std::size_t{1040}, kElements}) {
+          const std::size_t bytes = count * sizeof(double);
+          world.good(world->get(0, 0, before.data(), bytes), "get");
+          world.good(world->flush(0), "flush");
+          world.good(world->accumulate(0, 0, ReduceOp::kSum, BasicType::kDouble, operands.data(), after.data(), count),
+                     "get_accumulate");
+          world.good(world->flush(0), "flush");
+          ranks.check(std::equal(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(count), after.begin()),
+                      "what was there is fetched");
+          world.good(world->get(0, 0, after.data(), bytes), "get");
+          world.good(world->flush(0), "flush");
+          for (std::size_t i = 0; i < count; ++i) {
+            if (after[i] != before[i] + operands[i]) return ranks.check(false, "each element was added to once");
+          }
+          if (count == kElements) break;
+          world.good(world->put(0, 0, before.data(), bytes), "put");
+          world.good(world->flush(0), "flush");
+        }
+        const double end = -1;
+        world.good(world->put(0, 0, &end, sizeof end), "put");
+        world.good(world->flush(0), "flush");
+      }
+    }));
+  }
+}
+
 TEST_CASE("a target that waits in the MPI runtime serves from there") {
   for (const Variant variant : kAllVariants) {
     if (variant == Variant::kMapped) continue;  // mapped memory needs no progress at the target

@@ -9,6 +9,7 @@
 
 #include "transport/base/relax.hpp"
 #include "transport/data/reduce_op.hpp"
+#include "transport/node/message_queue.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/routes/coalescing_limits.hpp"
 
@@ -52,11 +53,9 @@ bool executes_soon(const PeerNodeHandler& handler) {
 
 Status CmaRoute::operate(const NodeTarget& target, NodeTargetMore& memory, const DataOperation& operation) {
   if (Status status = before_access(memory); !status) return status;
-  if (memory.handler != nullptr && operation.bytes() <= kMostCoalesced && memory.handler->is_polling()) {
-    const std::array lists{std::make_unique<OperationList>()};
-    lists.front()->add(operation);
-    return execute(memory, lists);
-  }
+  if (memory.handler != nullptr && (operation.atomic() || operation.bytes() <= kMostByMessage) &&
+      memory.handler->is_polling())
+    return by_messages(memory, operation);
   switch (operation.kind) {
     case OperationKind::kPut:
       return write_process_memory(memory.pid, memory.address + operation.offset, operation.origin, operation.count);
@@ -66,6 +65,22 @@ Status CmaRoute::operate(const NodeTarget& target, NodeTargetMore& memory, const
     case OperationKind::kCompareAndSwap: break;
   }
   return compare_and_swap(target, memory, operation);
+}
+
+// Several messages are under way at once.
+Status CmaRoute::by_messages(const NodeTargetMore& memory, const DataOperation& operation) {
+  std::vector<std::unique_ptr<OperationList>> lists;
+  const auto execute_all = [&] {
+    Status executed = execute(memory, lists);
+    lists.clear();
+    return executed;
+  };
+  Status status = for_each_listed_part(operation, [&](const DataOperation& part) {
+    lists.push_back(std::make_unique<OperationList>());
+    lists.back()->add(part);
+    return lists.size() < MessageQueue::kSlots ? Status() : execute_all();
+  });
+  return status && !lists.empty() ? execute_all() : std::move(status);
 }
 
 Status CmaRoute::before_access(NodeTargetMore& memory) {

@@ -330,19 +330,11 @@ Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOp
 }
 
 Status FabricRoute::issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
-  const std::size_t extent = traits(operation.type).extent;
-  DataOperation part = operation;
-  for (std::size_t done = 0; done < operation.count; done += part.count) {
-    const auto fragment = [&](auto* buffer) { return buffer != nullptr ? buffer + done * extent : nullptr; };
-    part.offset = operation.offset + done * extent;
-    part.count = std::min(operation.count - done, OperationList::kMostInOne / extent);
-    part.origin = fragment(static_cast<const std::byte*>(operation.origin));
-    part.fetched = fragment(static_cast<std::byte*>(operation.fetched));
+  return for_each_listed_part(operation, [&](const DataOperation& part) {
     auto list = std::make_unique<OperationList>();
     list->add(part);
-    if (Status status = send_list(to, among.requests, std::move(list)); !status) return status;
-  }
-  return {};
+    return send_list(to, among.requests, std::move(list));
+  });
 }
 
 Status FabricRoute::send_behind_kept(int rank, Outstanding* own, std::unique_ptr<OperationList> list) {
