@@ -62,13 +62,13 @@ TEST_CASE("threads that wait in the runtime serve for a while, then the thread l
   Time now = kBegin + 50us;
   CHECK(polled_for(polling, now, AdaptivePolling::kRuntimeServes - 100us));
   CHECK(polling.runtime_serves());
-  CHECK_FALSE(polling.looks(now));
+  CHECK_FALSE(polling.look_is_due(now));
   now = kBegin + AdaptivePolling::kRuntimeServes;
-  CHECK(polling.looks(now));
-  // Left to them again, they have polled for long.
-  polling.leave_to_runtime(now, {});
-  CHECK_FALSE(polling.looks(now));
-  const BackOff again = polling.next(false, now);
+  CHECK(polling.look_is_due(now));
+  // They serve on, and have polled for long.
+  polling.serves_on(now);
+  CHECK_FALSE(polling.look_is_due(now));
+  const BackOff again = polling.next(true, now);
   REQUIRE(again);
   CHECK(*again > 500us);
 }
@@ -99,6 +99,13 @@ TEST_CASE("a thread that did not wait in the runtime, although it had polled, is
   CHECK(polling.next(true, kBegin + 50us));
   CHECK(polling.next(false, kBegin + 100us) == std::nullopt);
   CHECK(polling.recent_poll(kBegin + 100us) == AdaptivePolling::kRecentPoll);
+
+  // Nor is one that was interrupted by a sleeper that needs the thread.
+  polling.leave_to_runtime(kBegin + 100us, {});
+  CHECK(polling.next(false, kBegin + 100us));
+  polling.end();
+  CHECK(polling.next(false, kBegin + 150us) == std::nullopt);
+  CHECK(polling.recent_poll(kBegin + 150us) == AdaptivePolling::kRecentPoll);
 
   polling.leave_to_runtime(kBegin + 200us, {});
   CHECK(polling.next(false, kBegin + 200us));

@@ -157,7 +157,7 @@ TEST_CASE("a target that computes serves all the same") {
   }
 }
 
-TEST_CASE("operations of many messages' size have their effect on a target that polls") {
+TEST_CASE("operations that take many messages have their effect on a target that polls") {
   constexpr std::size_t kElements = 20'000;  // some 20 messages, of which 8 are under way at once
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
@@ -184,9 +184,15 @@ TEST_CASE("operations of many messages' size have their effect on a target that 
                       "what was there is fetched");
           world.good(world->get(0, 0, after.data(), bytes), "get");
           world.good(world->flush(0), "flush");
-          for (std::size_t i = 0; i < count; ++i) {
-            if (after[i] != before[i] + operands[i]) return ranks.check(false, "each element was added to once");
-          }
+          bool once = true;
+          for (std::size_t i = 0; i < count; ++i) once = once && after[i] == before[i] + operands[i];
+          ranks.check(once, "each element was added to once");
+          world.good(world->accumulate(0, 0, ReduceOp::kNoOp, BasicType::kDouble, nullptr, operands.data(), count),
+                     "get_accumulate of MPI_NO_OP");
+          world.good(world->flush(0), "flush");
+          ranks.check(std::equal(after.begin(), after.begin() + static_cast<std::ptrdiff_t>(count), operands.begin()),
+                      "it fetches what is there");
+          for (std::size_t i = 0; i < count; ++i) operands[i] = static_cast<double>(i + 1);
           if (count == kElements) break;
           world.good(world->put(0, 0, before.data(), bytes), "put");
           world.good(world->flush(0), "flush");

@@ -3,8 +3,8 @@
 // do its work sooner: the progress thread has to be woken, and takes the provider's locks from them (fi_trywait alone
 // makes progress). Application threads poll while they issue and wait in farside. Threads that wait in the MPI
 // runtime poll only for a limited time after the progress thread has left arrivals to them; otherwise every MPI call
-// would pay for polls of an idle endpoint. When the time is over, the progress thread looks whether they poll and
-// something arrives. If so, they go on.
+// would pay for polls of an idle endpoint. When the time is over, and they have taken arrivals and still poll, they go
+// on.
 //
 // When the pollers stop, the first arrival waits for the end of the back-off. The back-off is one eighth of the
 // preceding polling time, at least 50 us and at most 1 ms, so that long polling wakes the thread seldom and short
@@ -33,9 +33,9 @@ class AdaptivePolling {
   static constexpr int kShare = 8;
   // The time for which threads that wait in the runtime serve before the progress thread looks whether they still do.
   static constexpr std::chrono::milliseconds kRuntimeServes{5};
-
-  // A thread that has polled from the runtime in this time is taken to wait there still. If it does not, the arrival
-  // waits for a back-off, and for some time only threads are trusted that poll while the progress thread works.
+  // A thread that has polled from the runtime since the progress thread forgot such polls, at most so long ago, is taken
+  // to wait there still. If it does not, the arrival waits for a back-off, and for some time only threads that poll
+  // while the progress thread works are trusted.
   static constexpr std::chrono::microseconds kRecentPoll{200};
   static constexpr std::chrono::milliseconds kDistrust{20};
 
@@ -62,18 +62,19 @@ class AdaptivePolling {
     handed_to_runtime_ = std::max(std::chrono::ceil<std::chrono::microseconds>(worked), kShortest);
     runtime_serves_until_ = now + kRuntimeServes;
   }
-  // The age up to which polls from the runtime say that a thread waits there.
+  // How long ago the progress thread may have forgotten polls from the runtime, to trust those that it knows.
   std::chrono::microseconds recent_poll(Clock::time_point now) const {
     return now < distrusts_until_ ? std::chrono::microseconds() : kRecentPoll;
   }
   bool runtime_serves() const { return runtime_serves_; }
-  // Returns whether they have served for so long that the thread looks. If they poll no more, or nothing arrives, end()
-  // follows, else leave_to_runtime().
-  bool looks(Clock::time_point now) const { return runtime_serves_ && now >= runtime_serves_until_; }
+  // Returns whether they have served for so long that the progress thread must look at them. serves_on() follows if
+  // they still poll and have taken arrivals, else end().
+  bool look_is_due(Clock::time_point now) const { return runtime_serves_ && now >= runtime_serves_until_; }
+  void serves_on(Clock::time_point now) { runtime_serves_until_ = now + kRuntimeServes; }
 
   // The thread is needed, whether others poll or not.
   void end() {
-    runtime_serves_ = false;
+    runtime_serves_ = handed_before_ = false;
     since_.reset();
     handed_to_runtime_ = {};
   }
@@ -83,7 +84,7 @@ class AdaptivePolling {
   std::chrono::microseconds handed_to_runtime_{};  // the least back-off after that; else zero
   bool handed_before_ = false;                     // at the last call of next()
   Clock::time_point runtime_serves_until_{}, distrusts_until_{};
-  std::optional<Clock::time_point> since_;  // others have polled without a pause
+  std::optional<Clock::time_point> since_;  // when others began to poll without a pause
 };
 
 }  // namespace farside

@@ -60,27 +60,28 @@ void ProgressThread::rest(std::chrono::microseconds time) {
 bool ProgressThread::polled_lately(Work& work) {
   const bool polled = polled_;
   polled_ = false;
-  // A poll that moves a large transfer may have begun before.
+  // A poll that moves a large transfer may have begun before the last call of this.
   return polled || work.others_work();
 }
 
-// Returns whether threads in the runtime poll all the time, and something arrives.
-bool ProgressThread::runtime_is_busy(Work& work, int queue_fd) {
+// Returns whether threads in the runtime have taken arrivals since the last call of this, and still poll.
+bool ProgressThread::runtime_still_serves(Work& work) {
+  const bool taken = taken_;
+  taken_ = false;
+  if (!taken) return false;
+  runtime_polled_ = false;
   rest(2 * AdaptivePolling::kShortest);
-  if (!polled_lately(work)) return false;
-  constexpr int kMilliseconds = 1;
-  pollfd fds[] = {{queue_fd, POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}};
-  return ::poll(fds, 2, kMilliseconds) > 0 && fds[0].revents != 0;
+  return !listening_.any() && (runtime_polled_ || work.others_work());
 }
 
 // Leaves the thread's work to application threads for a while, if they poll. Returns whether it has.
-bool ProgressThread::back_off_for(AdaptivePolling& polling, Work& work, int queue_fd) {
+bool ProgressThread::back_off_for(AdaptivePolling& polling, Work& work) {
   using Clock = AdaptivePolling::Clock;
   const bool polled = polled_lately(work);
   bool needed = listening_.any();
-  if (!needed && polled && polling.looks(Clock::now())) {
-    needed = !runtime_is_busy(work, queue_fd);
-    if (!needed) polling.leave_to_runtime(Clock::now(), {});
+  if (!needed && polled && polling.look_is_due(Clock::now())) {
+    needed = !runtime_still_serves(work);
+    if (!needed) polling.serves_on(Clock::now());
   }
   std::optional<std::chrono::microseconds> back_off;
   if (needed)
@@ -104,7 +105,7 @@ void ProgressThread::run(Work& work, int queue_fd) {
       work.check();
       check_again = Clock::now() + kSafetyNet;
     }
-    if (back_off_for(polling, work, queue_fd)) {
+    if (back_off_for(polling, work)) {
       if (Clock::now() >= look_at_connections) {
         work.look_at_connections();
         look_at_connections = Clock::now() + kLookNow;
@@ -119,6 +120,7 @@ void ProgressThread::run(Work& work, int queue_fd) {
     const auto leave_to_runtime = [&] {
       if (!something_came || !runtime_polled_) return false;
       polling.leave_to_runtime(Clock::now(), Clock::now() - begin);
+      taken_ = false;
       something_came = false;
       return true;
     };

@@ -6,9 +6,9 @@
 // It knows nothing of libfabric: its Work says what is to be done and how long it may sleep.
 //
 // Thread safety: any thread may call all members but start() and stop(). Errors: kOther if there is no descriptor or no
-// thread. Cost: polled() a load, polled_from_runtime() two loads, and either a store after each pass of the thread;
+// thread. Cost: polled() and taken() a load, polled_from_runtime() two loads, and each a store after a pass of the thread;
 // wake_listeners() a fence and a load while no thread sleeps, wake() a system call. Per arrival that wakes the thread,
-// it calls Work twice (two virtual calls). Memory: nothing per peer.
+// it calls Work three times (virtual calls). Memory: nothing per peer.
 #pragma once
 
 #include <atomic>
@@ -48,7 +48,7 @@ class ProgressThread {
     virtual void look_at_connections() = 0;
     // Takes what has arrived. `connection_woke`: events_fd was readable.
     virtual Sleep progress(bool connection_woke) = 0;
-    // Returns whether another thread takes arrivals at this moment.
+    // Returns whether another thread works on the endpoint at this moment, such as one that takes arrivals.
     virtual bool others_work() = 0;
     // Returns whether nothing has arrived that would not wake the thread (fi_trywait(3)). It may make progress.
     virtual bool may_sleep() = 0;
@@ -75,6 +75,10 @@ class ProgressThread {
   void polled() {
     if (!polled_) polled_ = true;
   }
+  // Notes that an application thread has taken arrivals.
+  void taken() {
+    if (!taken_) taken_ = true;
+  }
   // Notes that a thread waits in the MPI runtime. Returns whether arrivals are left to such threads now.
   bool polled_from_runtime() {
     if (!runtime_polled_) runtime_polled_ = true;
@@ -90,14 +94,15 @@ class ProgressThread {
  private:
   void rest(std::chrono::microseconds time);
   bool polled_lately(Work& work);
-  bool runtime_is_busy(Work& work, int queue_fd);
-  bool back_off_for(AdaptivePolling& polling, Work& work, int queue_fd);
+  bool runtime_still_serves(Work& work);
+  bool back_off_for(AdaptivePolling& polling, Work& work);
   void run(Work& work, int queue_fd);
 
   // Pollers write these only where the thread has cleared them, so that many threads that poll share a line that
   // seldom changes.
   RelaxedFlag polled_;          // an application thread has polled since the thread looked: the thread backs off
   RelaxedFlag runtime_polled_;  // likewise a thread that waits in the runtime
+  RelaxedFlag taken_;           // application threads have taken arrivals
   std::atomic<bool> runtime_serves_{false};      // the thread leaves arrivals to threads in the runtime
   WakeEvent back_off_event_;                     // of the thread in its back-off
   Listening listening_;                          // size of listeners_, read without its mutex

@@ -2,9 +2,9 @@
 // The active-message handler for on-node peers of a process whose data are private memory (route cma). Its thread
 // sleeps until an on-node peer enqueues a message, and then executes the operations in it (message_handler.hpp). Lists
 // replace process_vm_readv(2) and process_vm_writev(2) for operations of many fragments. Application threads that wait,
-// in farside or in the MPI runtime, poll the message queue, too. While one does, a small operation takes less time by
-// message than by system call. The handler never calls MPI, and waits for the application only while that holds the
-// accumulate lock.
+// in farside or in the MPI runtime, poll the message queue, too. While one does, an accumulate, or a put or get of up
+// to 8 KiB, takes less time by message than by system call. The handler never calls MPI, and waits for the application
+// only while that holds the accumulate lock.
 //
 // Thread safety: any. Memory per process: one message queue (55 KiB, shared) and one thread, from the first space with
 // private data on. A peer maps the queue once for all spaces. A request needs no system call while the target polls,

@@ -66,6 +66,18 @@ bool OperationList::extends_last(const ListEntry& entry) {
   return true;
 }
 
+DataOperation take_listed_part(DataOperation& rest) {
+  DataOperation part = rest;
+  const std::size_t extent = traits(rest.type).extent;
+  part.count = std::min(rest.count, OperationList::kMostInOne / extent);
+  const std::size_t bytes = part.count * extent;
+  rest.offset += bytes;
+  rest.count -= part.count;
+  if (rest.origin != nullptr) rest.origin = static_cast<const std::byte*>(rest.origin) + bytes;
+  if (rest.fetched != nullptr) rest.fetched = static_cast<std::byte*>(rest.fetched) + bytes;
+  return part;
+}
+
 std::size_t OperationList::add(const DataOperation& operation, const Blocks& blocks) {
   ListEntry entry{operation.kind, operation.op, operation.type, std::uint8_t{operation.fetched != nullptr},
                   static_cast<std::uint32_t>(operation.count), operation.offset, 0, 1, 0};

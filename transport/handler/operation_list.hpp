@@ -10,7 +10,6 @@
 // Not thread-safe.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +18,6 @@
 #include <span>
 #include <vector>
 
-#include "transport/base/result.hpp"
 #include "transport/data/basic_type.hpp"
 #include "transport/data/reduce_op.hpp"
 #include "transport/handler/message.hpp"
@@ -200,22 +198,8 @@ class OperationList {
   bool has_atomics_ = false;
 };
 
-// Calls act(part) for the parts of a put, get or accumulate that each fit into a list, in their order, until one
-// returns an error, which is returned.
-template <class Act>
-Status for_each_listed_part(const DataOperation& operation, Act&& act) {
-  const std::size_t extent = traits(operation.type).extent;
-  DataOperation part = operation;
-  for (std::size_t done = 0; done < operation.count; done += part.count) {
-    const auto behind_done = [&](auto* buffer) { return buffer != nullptr ? buffer + done * extent : nullptr; };
-    part.offset = operation.offset + done * extent;
-    part.count = std::min(operation.count - done, OperationList::kMostInOne / extent);
-    part.origin = behind_done(static_cast<const std::byte*>(operation.origin));
-    part.fetched = behind_done(static_cast<std::byte*>(operation.fetched));
-    if (Status status = act(part); !status) return status;
-  }
-  return {};
-}
+// Takes the first part of a put, get or accumulate that fits into a list off it, and returns the part.
+DataOperation take_listed_part(DataOperation& rest);
 
 // Reads a list that comes from another process. The reader checks everything except the offsets and strides at the
 // target, which the handler compares with the region.

@@ -53,9 +53,13 @@ bool executes_soon(const PeerNodeHandler& handler) {
 
 Status CmaRoute::operate(const NodeTarget& target, NodeTargetMore& memory, const DataOperation& operation) {
   if (Status status = before_access(memory); !status) return status;
-  if (memory.handler != nullptr && (operation.atomic() || operation.bytes() <= kMostByMessage) &&
-      memory.handler->is_polling())
-    return by_messages(memory, operation);
+  if (memory.handler != nullptr && (operation.atomic() || operation.bytes() <= kMostByMessage))
+    return by_messages(target, memory, operation);
+  return by_system_calls(target, memory, operation);
+}
+
+Status CmaRoute::by_system_calls(const NodeTarget& target, const NodeTargetMore& memory,
+                                 const DataOperation& operation) {
   switch (operation.kind) {
     case OperationKind::kPut:
       return write_process_memory(memory.pid, memory.address + operation.offset, operation.origin, operation.count);
@@ -67,20 +71,22 @@ Status CmaRoute::operate(const NodeTarget& target, NodeTargetMore& memory, const
   return compare_and_swap(target, memory, operation);
 }
 
-// Several messages are under way at once.
-Status CmaRoute::by_messages(const NodeTargetMore& memory, const DataOperation& operation) {
-  std::vector<std::unique_ptr<OperationList>> lists;
-  const auto execute_all = [&] {
-    Status executed = execute(memory, lists);
-    lists.clear();
-    return executed;
-  };
-  Status status = for_each_listed_part(operation, [&](const DataOperation& part) {
-    lists.push_back(std::make_unique<OperationList>());
-    lists.back()->add(part);
-    return lists.size() < MessageQueue::kSlots ? Status() : execute_all();
-  });
-  return status && !lists.empty() ? execute_all() : std::move(status);
+// By messages for as long as the target polls its message queue, the rest by system calls. Up to kSlots messages are
+// under way at once.
+Status CmaRoute::by_messages(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation) {
+  std::array<std::unique_ptr<OperationList>, MessageQueue::kSlots> lists;
+  for (DataOperation rest = operation; rest.count > 0;) {
+    if (!memory.handler->is_polling()) return by_system_calls(target, memory, rest);
+    std::size_t count = 0;
+    for (; count < lists.size() && rest.count > 0; ++count) {
+      std::unique_ptr<OperationList>& list = lists[count];
+      if (list == nullptr) list = std::make_unique<OperationList>();
+      list->clear();
+      list->add(take_listed_part(rest));
+    }
+    if (Status executed = execute(memory, std::span(lists.data(), count)); !executed) return executed;
+  }
+  return {};
 }
 
 Status CmaRoute::before_access(NodeTargetMore& memory) {

@@ -70,8 +70,6 @@ class CmaRoute {
   // Leaves an error to the next call of release() or complete().
   void report_later(Status error);
   static constexpr std::size_t kMostKept = 1024;
-  // While the target polls its message queue, a message moves so many bytes in less time than a system call.
-  static constexpr std::size_t kMostByMessage = OperationList::kMostInOne;
 
   // Executes lists by the target's handler, in any order. Precondition: the target has a handler.
   Status execute(const NodeTargetMore& memory, std::span<const std::unique_ptr<OperationList>> lists) {
@@ -79,7 +77,8 @@ class CmaRoute {
   }
 
  private:
-  Status by_messages(const NodeTargetMore& memory, const DataOperation& operation);
+  Status by_system_calls(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation);
+  Status by_messages(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation);
   Status accumulate(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation);
   Status compare_and_swap(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation);
   std::unique_lock<std::mutex> lock() const {

@@ -330,11 +330,12 @@ Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOp
 }
 
 Status FabricRoute::issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
-  return for_each_listed_part(operation, [&](const DataOperation& part) {
+  for (DataOperation rest = operation; rest.count > 0;) {
     auto list = std::make_unique<OperationList>();
-    list->add(part);
-    return send_list(to, among.requests, std::move(list));
-  });
+    list->add(take_listed_part(rest));
+    if (Status status = send_list(to, among.requests, std::move(list)); !status) return status;
+  }
+  return {};
 }
 
 Status FabricRoute::send_behind_kept(int rank, Outstanding* own, std::unique_ptr<OperationList> list) {
