@@ -33,9 +33,9 @@ class AdaptivePolling {
   static constexpr int kShare = 8;
   // The time for which threads that wait in the runtime serve before the progress thread looks whether they still do.
   static constexpr std::chrono::milliseconds kRuntimeServes{5};
-  // A thread that has polled from the runtime since the progress thread forgot such polls, at most so long ago, is taken
-  // to wait there still. If it does not, the arrival waits for a back-off, and for some time only threads that poll
-  // while the progress thread works are trusted.
+  // A thread that has polled from the runtime since the progress thread forgot such polls, at most so long ago, is
+  // taken to wait there still. If it does not, the arrival waits for a back-off, and for some time only threads that
+  // poll while the progress thread works are trusted.
   static constexpr std::chrono::microseconds kRecentPoll{200};
   static constexpr std::chrono::milliseconds kDistrust{20};
 

@@ -6,9 +6,9 @@
 // It knows nothing of libfabric: its Work says what is to be done and how long it may sleep.
 //
 // Thread safety: any thread may call all members but start() and stop(). Errors: kOther if there is no descriptor or no
-// thread. Cost: polled() and taken() a load, polled_from_runtime() two loads, and each a store after a pass of the thread;
-// wake_listeners() a fence and a load while no thread sleeps, wake() a system call. Per arrival that wakes the thread,
-// it calls Work three times (virtual calls). Memory: nothing per peer.
+// thread. Cost: polled() and taken() a load, polled_from_runtime() two loads, and each a store after a pass of the
+// thread; wake_listeners() a fence and a load while no thread sleeps, wake() a system call. Per arrival that wakes the
+// thread, it calls Work three times (virtual calls). Memory: nothing per peer.
 #pragma once
 
 #include <atomic>
