@@ -25,13 +25,14 @@ void* handler_of(int signal) {
 }  // namespace
 
 TEST_CASE("libfabric is loaded by its first call, and leaves the handlers of signals") {
+  const bool by_runtime = loaded();  // Open MPI 5 is linked to it
   // Of what a launcher says, nothing means several nodes.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_NODES"}) ::unsetenv(name);
   farside::start_libfabric_between_nodes();
   ::setenv("PMI_SIZE", "4", 1);
   ::setenv("MPI_LOCALNRANKS", "4", 1);
   farside::start_libfabric_between_nodes();
-  CHECK_FALSE(loaded());
+  CHECK(loaded() == by_runtime);
 
   struct sigaction own {};
   own.sa_handler = [](int) {};
