@@ -66,10 +66,10 @@ bool OperationList::extends_last(const ListEntry& entry) {
   return true;
 }
 
-DataOperation take_listed_part(DataOperation& rest) {
+DataOperation take_part(DataOperation& rest, std::size_t most_bytes) {
   DataOperation part = rest;
   const std::size_t extent = traits(rest.type).extent;
-  part.count = std::min(rest.count, OperationList::kMostInOne / extent);
+  part.count = std::min(rest.count, most_bytes / extent);
   const std::size_t bytes = part.count * extent;
   rest.offset += bytes;
   rest.count -= part.count;

@@ -198,8 +198,8 @@ class OperationList {
   bool has_atomics_ = false;
 };
 
-// Takes the first part of a put, get or accumulate that fits into a list off it, and returns the part.
-DataOperation take_listed_part(DataOperation& rest);
+// Takes the first part, of at most so many bytes, off an operation, and returns it.
+DataOperation take_part(DataOperation& rest, std::size_t most_bytes = OperationList::kMostInOne);
 
 // Reads a list that comes from another process. The reader checks everything except the offsets and strides at the
 // target, which the handler compares with the region.

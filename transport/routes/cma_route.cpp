@@ -80,9 +80,11 @@ Status CmaRoute::by_messages(const NodeTarget& target, const NodeTargetMore& mem
     std::size_t count = 0;
     for (; count < lists.size() && rest.count > 0; ++count) {
       std::unique_ptr<OperationList>& list = lists[count];
-      if (list == nullptr) list = std::make_unique<OperationList>();
-      list->clear();
-      list->add(take_listed_part(rest));
+      if (list == nullptr)
+        list = std::make_unique<OperationList>();
+      else
+        list->clear();
+      list->add(take_part(rest));
     }
     if (Status executed = execute(memory, std::span(lists.data(), count)); !executed) return executed;
   }
@@ -202,23 +204,18 @@ Status CmaRoute::accumulate(const NodeTarget& target, const NodeTargetMore& memo
   const BasicType type = operation.type;
   rules_.count_slow(counts_, type, nullptr, false);
   alignas(16) std::array<std::byte, kLockedBytes> copy;
-  const std::size_t extent = traits(type).extent;
-  for (std::size_t done = 0; done < operation.count;) {
-    const std::size_t part = std::min(operation.count - done, kLockedBytes / extent);
-    const auto fragment = [&](auto* buffer) { return buffer != nullptr ? buffer + done * extent : nullptr; };
-    const std::uint64_t at = memory.address + operation.offset + done * extent;
+  for (DataOperation rest = operation; rest.count > 0;) {
+    const DataOperation part = take_part(rest, kLockedBytes);
+    const std::uint64_t at = memory.address + part.offset;
+    const std::size_t span = span_of(type, part.count);
     const AccumulateLock held(target.accumulate_lock(lock_offset_));
-    const std::size_t span = span_of(type, part);
     if (Status status = read_process_memory(memory.pid, at, copy.data(), span); !status) return status;
-    combine(AtomicMethod::kLocked, operation.op, type, copy.data(),
-            fragment(static_cast<const std::byte*>(operation.origin)),
-            fragment(static_cast<std::byte*>(operation.fetched)), part);
-    if (operation.op != ReduceOp::kNoOp) {
-      Status status = has_gap(type) ? write_pairs(memory.pid, at, type, copy.data(), part)
-                                    : write_process_memory(memory.pid, at, copy.data(), span);
-      if (!status) return status;
-    }
-    done += part;
+    combine(AtomicMethod::kLocked, part.op, type, copy.data(), static_cast<const std::byte*>(part.origin),
+            static_cast<std::byte*>(part.fetched), part.count);
+    if (part.op == ReduceOp::kNoOp) continue;
+    Status status = has_gap(type) ? write_pairs(memory.pid, at, type, copy.data(), part.count)
+                                  : write_process_memory(memory.pid, at, copy.data(), span);
+    if (!status) return status;
   }
   return {};
 }

@@ -332,7 +332,7 @@ Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOp
 Status FabricRoute::issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   for (DataOperation rest = operation; rest.count > 0;) {
     auto list = std::make_unique<OperationList>();
-    list->add(take_listed_part(rest));
+    list->add(take_part(rest));
     if (Status status = send_list(to, among.requests, std::move(list)); !status) return status;
   }
   return {};
