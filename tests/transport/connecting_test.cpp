@@ -103,6 +103,32 @@ TEST_CASE("a limited number of requests to connect is under way, and the other p
   CHECK(most <= Connections::kMostInitiated);
 }
 
+TEST_CASE("both sides of a connection expect it before the other can use it") {
+  struct Counted : Opened {
+    std::size_t expected = 0, late = 0;
+    Counted() {
+      connections->before_more([this](std::size_t number) {
+        late += connections->count() >= number ? 1 : 0;
+        expected = number;
+      });
+    }
+  };
+  Counted accepts;
+  std::deque<Counted> callers(3);
+  for (std::size_t i = 0; i < callers.size(); ++i) {
+    Counted& caller = callers[i];
+    const Peer there = caller->insert(accepts->address());
+    CHECK(soon(caller, [&] {
+      accepts->progress();
+      return caller.reach(there) == 0;
+    }));
+    CHECK(caller.expected == 1);
+    CHECK(caller.late == 0);
+    CHECK(accepts.expected == i + 1);
+  }
+  CHECK(accepts.late == 0);
+}
+
 TEST_CASE("without a descriptor an attempt to connect is repeated, and the shortage is known") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     Opened opened;

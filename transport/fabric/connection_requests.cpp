@@ -78,6 +78,7 @@ ssize_t ConnectionRequests::request(Peer peer, FabricHandle<fid_ep> endpoint, st
   hello.attempt = ++attempts_;
   if (ring != nullptr) hello.ring = ring->address();
   const std::span<const std::byte> data = bytes_of(hello);
+  table_.expect_one_more();
   if (const int code = fi_connect(endpoint.get(), &there.any, data.data(), data.size()); code != 0) return code;
   room_.allow(table_.size() + 1);
   table_.set_current(peer, &table_.add(std::move(endpoint), peer, Connection::State::kConnecting, true, hello.number,

@@ -71,6 +71,12 @@ class ConnectionTable {
   void set_own_identity(std::uint64_t identity) { own_identity_ = identity; }
   // `withdraw` is called before the present connection to a peer stops carrying this process's operations.
   void set_withdraw(std::function<void(Peer)> withdraw) { withdraw_ = std::move(withdraw); }
+  // `call` posts the receives for so many connections. expect_one_more() calls it before a connection is requested or
+  // accepted, since the peer may send as soon as there is one.
+  void set_before_more(std::function<void(std::size_t connections)> call) { before_more_ = std::move(call); }
+  void expect_one_more() const {
+    if (before_more_) before_more_(to_stay_ + 1);
+  }
 
   // Makes a peer known; the same identity is the same peer. Peers are small numbers. insert() notes its address.
   Peer find(std::uint64_t identity);
@@ -141,6 +147,7 @@ class ConnectionTable {
 
   std::uint64_t own_identity_ = 0;
   std::function<void(Peer)> withdraw_;
+  std::function<void(std::size_t)> before_more_;
   std::vector<KnownPeer> peers_;
   std::unordered_map<std::uint64_t, Peer> by_identity_;
   std::unordered_map<const fid*, std::unique_ptr<Connection>> connections_;

@@ -98,6 +98,7 @@ void Connections::take_request(fi_info& info, const std::optional<Hello>& hello)
     ring->connect(hello->ring);
     answer.ring = ring->address();
   }
+  table_.expect_one_more();
   const std::span<const std::byte> data = bytes_of(answer);
   if (const int code = fi_accept(endpoint.get(), data.data(), data.size()); code != 0) {
     log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "accepting a connection", code).text);

@@ -92,6 +92,8 @@ class Connections {
   bool progress();
   // `call` takes the messages that have arrived, and is called before a connection counts as ended.
   void before_end(std::function<void()> call) { before_end_ = std::move(call); }
+  // As ConnectionTable::set_before_more.
+  void before_more(std::function<void(std::size_t connections)> call) { table_.set_before_more(std::move(call)); }
   // Takes the messages that peers have written into the rings of their connections, in the order of each peer:
   // receive(std::span<const std::byte>). Returns whether there were any.
   template <class Receive>

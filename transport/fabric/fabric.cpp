@@ -45,6 +45,7 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve, std::size_t ope
   connections_ = std::move(connections.value());
   // The peer may have sent DISCONNECT before it ended the connection.
   connections_->before_end([this] { take_completions(); });
+  connections_->before_more([this](std::size_t number) { receives_.follow(number); });
   eviction_.emplace(
       *connections_, under_way_.peers(), replies_, settings.connections, [this](Reply& reply) { return send(reply); },
       [this](PeerState& peer_state) { end_run(peer_state, nullptr); });
