@@ -121,6 +121,17 @@ TEST_CASE("lines of the ranks add to the examination, others do not") {
   CHECK(all == Json({{"step", "nodes"}, {"ranks", {1}}}));
 }
 
+TEST_CASE("an examination that lacks the facts of ranks has a text") {
+  Json all = healthy();
+  all["causes"] = Json::array();
+  all["ranks"].erase(3);
+  CHECK(examination_text(all).find("3 ranks on 2 hosts") != std::string::npos);
+  all.erase("ranks");
+  all["done"] = true;
+  all["causes"] = causes_of(all);
+  CHECK(examination_text(all).find("failure: the ranks have come to their end, but the launcher has lost") == 0);
+}
+
 TEST_CASE("where nothing is wrong there is no cause") {
   Json all = healthy();
   all["causes"] = causes_of(all);

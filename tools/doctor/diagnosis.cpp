@@ -206,7 +206,13 @@ void check_between(Causes& causes) {
 
 void check_ended(Causes& causes) {
   const auto ended = causes.of().find("ended");
-  if (ended == causes.of().end() || ended->is_null()) return;
+  if (ended == causes.of().end() || ended->is_null()) {
+    if (causes.of().contains("done") && part_of(causes.of(), "ranks").empty()) {
+      causes.fail("output", "run it again; the facts of the ranks come through the launcher, on stdout",
+                  "the ranks have come to their end, but the launcher has lost what they printed");
+    }
+    return;
+  }
   causes.fail("ended", "the tables show what was found before; FARSIDE_LOG=info shows what the ranks print",
               "the ranks have not come to the end of the step '{}': {}", text_of(*ended, "step"),
               text_of(*ended, "reason"));

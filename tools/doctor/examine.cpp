@@ -87,6 +87,12 @@ class Examiner {
     if (meeting_.rank() == 0) print_line({{"step", name}});
   }
 
+  // Prints all parts again, at the end, when the ranks print nothing else: mpirun of Open MPI 5 (PRRTE 3.0) at times
+  // writes what ranks print to stdout to stderr, if they print there at the same time.
+  void print_again() const {
+    for (const auto& [part, found] : found_.items()) print_found(part.c_str());
+  }
+
  private:
   static MPI_Comm duplicate(MPI_Comm comm) {
     MPI_Comm copy = MPI_COMM_NULL;
@@ -114,9 +120,13 @@ class Examiner {
   void gather(const char* part, const std::vector<Json>& own) {
     Json entries = Json::array();
     for (const Json& entry : own) entries.push_back(entry);
+    Json& found = found_[part];
     for (const std::string& text : meeting_.collect(entries.dump()))
-      for (const Json& entry : Json::parse(text)) found_[part].push_back(entry);
-    if (meeting_.rank() == 0) print_line({{part, found_[part]}});
+      for (const Json& entry : Json::parse(text)) found.push_back(entry);
+    print_found(part);
+  }
+  void print_found(const char* part) const {
+    if (meeting_.rank() == 0) print_line({{part, found_.at(part)}});
   }
 
   // Returns whether libfabric reaches all hosts.
@@ -129,7 +139,8 @@ class Examiner {
       if (place_.leaders != MPI_COMM_NULL) {
         const Json between = try_hosts(settings_, place_.leaders);
         works = between.at("all").at("provider") == "" ? 0 : 1;
-        if (meeting_.rank() == 0) print_line({{"between", between}});
+        found_["between"] = between;
+        print_found("between");
       }
       meeting_.collect("");
     }
@@ -274,7 +285,10 @@ int examine(const std::vector<std::string_view>& words) {
   sleeping_barrier(MPI_COMM_WORLD);
   MPI_Finalize();
   watchdog.end();
-  if (all.meeting().rank() == 0) print_line({{"done", true}});
+  if (all.meeting().rank() == 0) {
+    all.print_again();
+    print_line({{"done", true}});
+  }
   return 0;
 }
 

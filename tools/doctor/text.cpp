@@ -42,8 +42,10 @@ std::vector<Node> nodes_of(const Json& examination) {
   const Json& ranks = part_of(examination, "ranks");
   const auto node_of = [&](const Json& rank) -> Node& { return nodes[rank.at("node").get<std::size_t>()]; };
   for (const Json& rank : ranks) node_of(rank).ranks.push_back(&rank);
-  for (const Json& window : part_of(examination, "windows"))
-    node_of(ranks[window.at("rank").get<std::size_t>()]).windows.push_back(&window);
+  for (const Json& window : part_of(examination, "windows")) {
+    const auto rank = window.at("rank").get<std::size_t>();
+    if (rank < ranks.size()) node_of(ranks[rank]).windows.push_back(&window);
+  }
   return nodes;
 }
 
