@@ -22,9 +22,9 @@ int MPI_Init_thread(int* argc, char*** argv, int wanted, int* provided) {
   return PMPI_Init_thread(argc, argv, wanted, provided);
 }
 
-int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm* made) {
-  stall_in("MPI_Comm_split_type");
-  return PMPI_Comm_split_type(comm, type, key, info, made);
+int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm* made) {
+  stall_in("MPI_Comm_split");
+  return PMPI_Comm_split(comm, color, key, made);
 }
 
 /* In windows: the ranks meet there. */

@@ -12,7 +12,11 @@ done
 unset LD_PRELOAD OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM FI_PROVIDER
 export RES_OPTIONS="timeout:1 attempts:1" FI_TCP_IFACE=lo
 # mpirun from Open MPI 5 on counts the cores of named hosts, and fills one host first if told only :oversubscribe.
-export PRTE_MCA_rmaps_default_mapping_policy=node:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
+if [[ $(mpirun.openmpi --version 2>/dev/null) == *"Open MPI) 6."* ]]; then
+  export PRTE_MCA_mapby=node:oversubscribe PRTE_MCA_bindto=none
+else
+  export PRTE_MCA_rmaps_default_mapping_policy=node:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
+fi
 
 wrong() {
   echo "line ${BASH_LINENO[1]}: $*"

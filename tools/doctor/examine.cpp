@@ -102,8 +102,8 @@ class Examiner {
 
   void find_place() {
     const int rank = meeting_.rank();
-    watchdog_.at("MPI_Comm_split_type");
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &place_.on_node);
+    watchdog_.at("MPI_Allgather or MPI_Comm_split");
+    place_.on_node = split_by_node(MPI_COMM_WORLD);
     MPI_Comm_rank(place_.on_node, &place_.index);
     MPI_Comm_split(MPI_COMM_WORLD, place_.index == 0 ? 0 : MPI_UNDEFINED, rank, &place_.leaders);
     std::array<int, 2> node{0, 1};

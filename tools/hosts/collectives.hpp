@@ -3,13 +3,17 @@
 // collective.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <mpi.h>
+
+#include "transport/node/node_identity.hpp"
 
 namespace farside::tools {
 
@@ -38,10 +42,24 @@ inline bool at_all(bool holds, MPI_Comm comm) {
   return everywhere != 0;
 }
 
+// Returns a communicator of the ranks of this node, which the caller frees. (MPI_Comm_split_type does not tell: from
+// MPICH 5 on, MPI_COMM_TYPE_SHARED gives communicators of one rank each.)
+inline MPI_Comm split_by_node(MPI_Comm comm) {
+  int ranks = 0, rank = 0;
+  MPI_Comm_size(comm, &ranks);
+  MPI_Comm_rank(comm, &rank);
+  std::vector<std::uint64_t> nodes(static_cast<std::size_t>(ranks));
+  const std::uint64_t own = node_identity();
+  MPI_Allgather(&own, 1, MPI_UINT64_T, nodes.data(), 1, MPI_UINT64_T, comm);
+  const auto first = std::find(nodes.begin(), nodes.end(), own) - nodes.begin();
+  MPI_Comm node = MPI_COMM_NULL;
+  MPI_Comm_split(comm, static_cast<int>(first), rank, &node);
+  return node;
+}
+
 // Whether this rank is the first of its node.
 inline bool is_first_of_node(MPI_Comm comm) {
-  MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  MPI_Comm node = split_by_node(comm);
   int rank = 0;
   MPI_Comm_rank(node, &rank);
   MPI_Comm_free(&node);

@@ -8,8 +8,6 @@
 #include <fstream>
 #include <string>
 
-#include <fmt/format.h>
-
 namespace farside {
 
 std::uint64_t node_identity() {
@@ -19,7 +17,8 @@ std::uint64_t node_identity() {
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
   struct stat processes {};
   if (stat("/proc/self/ns/pid", &processes) != 0) processes.st_ino = 0;
-  const std::string all = fmt::format("{} {} {} {}", boot, host.data(), processes.st_ino, geteuid());
+  const std::string all =
+      boot + ' ' + host.data() + ' ' + std::to_string(processes.st_ino) + ' ' + std::to_string(geteuid());
   std::uint64_t value = 0xcbf29ce484222325;  // FNV-1a
   for (const char c : all) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return value | 1;
