@@ -206,7 +206,14 @@ std::string stopped_text() {
 // The cause is stopped from here on, until it gets SIGCONT.
 void stop_cause() {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
-  if (waits()) check::stop(pids[static_cast<std::size_t>(cause())]);
+  // The other ranks may still be in the barrier, and need the cause to leave it.
+  if (waits()) {
+    for (int rank = 0; rank < waiter(); ++rank)
+      CHECK_MPI(MPI_Recv(nullptr, 0, MPI_BYTE, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    check::stop(pids[static_cast<std::size_t>(cause())]);
+  } else {
+    CHECK_MPI(MPI_Send(nullptr, 0, MPI_BYTE, waiter(), 0, MPI_COMM_WORLD));
+  }
   if (causes()) await_report(SIGCONT);
 }
 

@@ -91,6 +91,14 @@ TEST_CASE("the handler combines integers by the method of its node, which a long
   const auto phase = [&] { return words[1].by_slot[0].by.load(); };
   add(1);
   CHECK(phase() == IntegerPhase::kAtomics);
+  // Short operations stay short, however many of them one message brings.
+  const std::int64_t one = 1;
+  OperationList list;
+  for (int i = 0; i < 20; ++i)
+    REQUIRE(list.add(DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, &one, nullptr, 1)));
+  REQUIRE(on.handler.execute(message_of(on.header(), Bytes(list.bytes().begin(), list.bytes().end()))).refused ==
+          nullptr);
+  CHECK(phase() == IntegerPhase::kAtomics);
   const IntegerPhase under_way = ranks[1].begin(1);
   REQUIRE(under_way == IntegerPhase::kAtomics);
   add(64);
@@ -102,7 +110,7 @@ TEST_CASE("the handler combines integers by the method of its node, which a long
   std::int64_t first = 0, last = 0;
   std::memcpy(&first, on.base(), sizeof first);
   std::memcpy(&last, on.base() + 63 * sizeof last, sizeof last);
-  CHECK(first == 4);
+  CHECK(first == 24);
   CHECK(last == 2);
 }
 

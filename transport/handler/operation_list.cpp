@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "transport/data/layout.hpp"
+#include "transport/node/integer_method.hpp"
 
 namespace farside {
 namespace {
@@ -56,6 +57,13 @@ bool OperationList::extends_last(const ListEntry& entry) {
   if (bytes_.empty() || entry.kind == OperationKind::kCompareAndSwap) return false;
   if (last_.kind != entry.kind || last_.op != entry.op || last_.type != entry.type || last_.fetch != entry.fetch ||
       last_.count != entry.count) {
+    return false;
+  }
+  // The handler takes an entry for one row. Short rows must not become a long one, for which it gives up the CPU
+  // atomics: that depends on each operation alone, not on those that are under way with it.
+  const std::uint64_t elements = std::uint64_t{entry.count} * entry.blocks;
+  if (entry.kind == OperationKind::kAccumulate && has_cpu_atomics(entry.type) && elements < IntegerMethod::kLongRow &&
+      std::uint64_t{last_.count} * last_.blocks + elements >= IntegerMethod::kLongRow) {
     return false;
   }
   const auto step = static_cast<std::int64_t>(entry.offset - last_.offset -
