@@ -74,8 +74,10 @@ bool good(std::string_view key, std::string_view value) {
   return found != kHints.end() && found->good(value);
 }
 
-// Returns the value; an empty string if the key is missing.
+}  // namespace
+
 std::string value_of(MPI_Info info, const char* key) {
+  if (info == MPI_INFO_NULL) return {};
   int length = 0;
   int found = 0;
   runtime().Info_get_valuelen(info, key, &length, &found);
@@ -85,9 +87,7 @@ std::string value_of(MPI_Info info, const char* key) {
   return found != 0 ? std::string(value.data()) : std::string();
 }
 
-}  // namespace
-
-bool is_true(MPI_Info info, const char* key) { return info != MPI_INFO_NULL && value_of(info, key) == "true"; }
+bool is_true(MPI_Info info, const char* key) { return value_of(info, key) == "true"; }
 
 bool tells_of_single_elements(MPI_Info info) {
   if (info == MPI_INFO_NULL) return false;

@@ -16,6 +16,9 @@
 
 namespace farside::pmpi {
 
+// Returns the value of a key; an empty string if the key is missing, or `info` is MPI_INFO_NULL.
+std::string value_of(MPI_Info info, const char* key);
+
 // Whether an info object, which may be MPI_INFO_NULL, has the value "true" for the key.
 bool is_true(MPI_Info info, const char* key);
 

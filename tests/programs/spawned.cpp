@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Windows over the processes of the launcher and those that they started by MPI_Comm_spawn.
+// Windows over the processes of the launcher and those that they started by MPI_Comm_spawn, or, with the argument
+// "multiple", by MPI_Comm_spawn_multiple.
 #include "check.hpp"
 
 namespace {
@@ -35,6 +36,25 @@ void use(MPI_Comm all, check::Memory memory) {
   CHECK_MPI(MPI_Win_fence(0, window));
 }
 
+// Starts as many processes as there are; by MPI_Comm_spawn_multiple, in two groups, one of which has an info object.
+int start(char* command, char** arguments, bool multiple, MPI_Comm* others) {
+  if (!multiple) {
+    return MPI_Comm_spawn(command, arguments, check::size(), MPI_INFO_NULL, 0, MPI_COMM_WORLD, others,
+                          MPI_ERRCODES_IGNORE);
+  }
+  MPI_Info info;
+  CHECK_MPI(MPI_Info_create(&info));
+  CHECK_MPI(MPI_Info_set(info, "wdir", "/"));
+  char* commands[] = {command, command};
+  char** words[] = {arguments, arguments};
+  const int counts[] = {1, check::size() - 1};
+  const MPI_Info infos[] = {MPI_INFO_NULL, info};
+  const int code =
+      MPI_Comm_spawn_multiple(2, commands, words, counts, infos, 0, MPI_COMM_WORLD, others, MPI_ERRCODES_IGNORE);
+  CHECK_MPI(MPI_Info_free(&info));
+  return code;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -49,8 +69,7 @@ int main(int argc, char** argv) {
     char create[] = "create";
     char* arguments[] = {program.memory() == check::Memory::kCreate ? create : nullptr, nullptr};
     CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-    if (MPI_Comm_spawn(argv[0], arguments, check::size(), MPI_INFO_NULL, 0, MPI_COMM_WORLD, &others,
-                       MPI_ERRCODES_IGNORE) != MPI_SUCCESS) {
+    if (start(argv[0], arguments, program.has("multiple"), &others) != MPI_SUCCESS) {
       std::puts("skipped: the runtime starts no processes here");
       return check::kSkipped;
     }

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Entry points: the start of processes (MPI 4.0 section 11.8.2). Under Open MPI 5 and later, the started ranks get
+// farside and its settings from the rank that starts them (spawned_variables.hpp). Cost: no communication.
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pmpi/entries/entry.hpp"
+#include "pmpi/runtime/spawned_variables.hpp"
+#include "pmpi/window/hints.hpp"
+#include "transport/base/log.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+// Open MPI's keys: the present one, and its deprecated name.
+constexpr const char* kVariables = "PMIX_ENVAR";
+constexpr const char* kVariablesBefore = "env";
+// The longest value that Open MPI takes. (The MPI ABI has a longer one than Open MPI 6.)
+constexpr std::size_t kLongestValue = std::min(MPI_MAX_INFO_VAL, 255) - 1;
+
+// The info object of a call, with the variables. Freed at the end.
+class SpawnInfo {
+ public:
+  // `info` may be MPI_INFO_NULL; it is not changed. Where the runtime makes no other one, it is used itself.
+  explicit SpawnInfo(MPI_Info info) : info_(info) {
+    const std::string given = value_of(info, kVariables);
+    const VariableList list =
+        add_variables(given, value_of(info, kVariablesBefore), variables_for_spawned(), kLongestValue);
+    for (const std::string& name : list.left_out) {
+      log(LogLevel::kWarn,
+          "MPI_Comm_spawn: {} does not fit into the {} characters that Open MPI takes for the variables of the started "
+          "ranks (info key {}); set it in the environment of mpirun itself",
+          name, kLongestValue, kVariables);
+    }
+    if (list.text == given) return;
+    MPI_Info made = MPI_INFO_NULL;
+    const int code = info == MPI_INFO_NULL ? runtime().Info_create(&made) : runtime().Info_dup(info, &made);
+    if (code != MPI_SUCCESS) return;
+    if (runtime().Info_set(made, kVariables, list.text.c_str()) == MPI_SUCCESS) {
+      info_ = made_ = made;
+    } else {
+      (void)runtime().Info_free(&made);
+    }
+  }
+  SpawnInfo(const SpawnInfo&) = delete;
+  SpawnInfo& operator=(const SpawnInfo&) = delete;
+  ~SpawnInfo() {
+    if (made_ != MPI_INFO_NULL) (void)runtime().Info_free(&made_);
+  }
+  MPI_Info get() const { return info_; }
+
+ private:
+  MPI_Info info_;
+  MPI_Info made_ = MPI_INFO_NULL;
+};
+
+// Whether the launcher gives started ranks no variables of its own: Open MPI 5 and later.
+bool launcher_gives_none() {
+  static const bool kNone = [] {
+    constexpr std::string_view kPrefix = "Open MPI ";
+    const std::string name = runtime_name();
+    return name.starts_with(kPrefix) && std::atoi(name.c_str() + kPrefix.size()) >= 5;
+  }();
+  return kNone;
+}
+
+// Whether variables are to be added to the call: at the root, since the info objects of the other ranks are ignored.
+bool adds_variables(int root, MPI_Comm communicator) {
+  int rank = -1;
+  return launcher_gives_none() && runtime().Comm_rank(communicator, &rank) == MPI_SUCCESS && rank == root;
+}
+
+}  // namespace
+}  // namespace farside::pmpi
+
+using namespace farside::pmpi;
+
+FARSIDE_ENTRY(Comm_spawn, (const char* command, char** words, int count, MPI_Info info, int root, MPI_Comm communicator,
+                           MPI_Comm* started, int* codes)) {
+  if (!adds_variables(root, communicator))
+    return runtime().Comm_spawn(command, words, count, info, root, communicator, started, codes);
+  const SpawnInfo with_variables(info);
+  return runtime().Comm_spawn(command, words, count, with_variables.get(), root, communicator, started, codes);
+}
+
+FARSIDE_ENTRY(Comm_spawn_multiple, (int commands, char** names, char*** words, const int* counts, const MPI_Info* infos,
+                                    int root, MPI_Comm communicator, MPI_Comm* started, int* codes)) {
+  if (!adds_variables(root, communicator) || commands < 1 || infos == nullptr) {
+    return runtime().Comm_spawn_multiple(commands, names, words, counts, infos, root, communicator, started, codes);
+  }
+  std::vector<std::unique_ptr<SpawnInfo>> owners;
+  std::vector<MPI_Info> with_variables;
+  for (int i = 0; i < commands; ++i) {
+    owners.push_back(std::make_unique<SpawnInfo>(infos[i]));
+    with_variables.push_back(owners.back()->get());
+  }
+  return runtime().Comm_spawn_multiple(commands, names, words, counts, with_variables.data(), root, communicator,
+                                       started, codes);
+}
