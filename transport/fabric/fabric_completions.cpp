@@ -16,6 +16,7 @@ bool Fabric::advance() {
     any = connections_->progress() || any;
     any = take_from_rings() || any;  // libfabric 1.18 and later poll the sockets there, too
   }
+  if (receives_.any_refused()) receives_.post_refused();
   if (replies_.any_unsent()) send_replies();
   if (eviction_->any_disconnecting()) eviction_->disconnect_idle();
   if (eviction_->too_many()) eviction_->make_room();

@@ -14,7 +14,7 @@ namespace farside {
 namespace {
 
 constexpr std::chrono::milliseconds kIdle{10'000};  // the longest sleep while nothing is under way
-constexpr std::chrono::milliseconds kTryAgain{1};   // while answers are unsent
+constexpr std::chrono::milliseconds kTryAgain{1};   // while answers are unsent or receives refused
 constexpr std::uint64_t kMovedData = 10'000;  // ns; a poll that takes so long has moved data (one without: 1 to 2 us)
 
 }  // namespace
@@ -61,8 +61,8 @@ bool Fabric::poll_from_runtime() {
 
 // Returns whether the progress thread has nothing to do until something arrives.
 bool Fabric::idle() const {
-  return under_way_.peers().active().empty() && !replies_.any_unsent() && !eviction_->any_disconnecting() &&
-         !connections_->connecting() && !connections_->any_lost();
+  return under_way_.peers().active().empty() && !replies_.any_unsent() && !receives_.any_refused() &&
+         !eviction_->any_disconnecting() && !connections_->connecting() && !connections_->any_lost();
 }
 
 // Wakes the progress thread if it sleeps long and there is something to check. Called with the mutex held.
@@ -108,8 +108,8 @@ ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {
   // A listener that lacks descriptors keeps the file descriptor readable.
   Sleep sleep{sleeps_long_ ? kIdle : ProgressThread::kSafetyNet,
               connections_->shortage() ? -1 : connections_->events_fd()};
-  // Answers and credits that the provider refused are sent again soon.
-  if (replies_.any_unsent() || connections_->owes_credits()) {
+  // Answers, credits and receives that the provider refused it is given again soon.
+  if (replies_.any_unsent() || receives_.any_refused() || connections_->owes_credits()) {
     sleep.limit = kTryAgain;
   } else if (eviction_->too_many()) {
     sleep.limit = ConnectionEviction::kRoomAgain;

@@ -32,24 +32,32 @@ Status Receives::add(std::size_t count) {
       if (refused != 0)
         return fabric_error(ErrorKind::kNoMemory, "registering receives (locked memory limit: ulimit -l)", refused);
     }
-    if (Status s = post(*buffer); !s) return s;
+    // The queue has room. libfabric says FI_EAGAIN where it has no memory for an entry (prov/tcp).
+    ssize_t code = post(*buffer);
+    if (code == -FI_EAGAIN) code = -FI_ENOMEM;
+    if (code != 0) return fabric_error(code == -FI_ENOMEM ? ErrorKind::kNoMemory : ErrorKind::kOther, "fi_recv", code);
     buffers_.push_back(std::move(buffer));
   }
   return {};
 }
 
-Status Receives::post(Receive& buffer) const {
-  ssize_t code = 0;
-  do {
-    void* const descriptor = buffer.registered != nullptr ? fi_mr_desc(buffer.registered.get()) : nullptr;
-    code =
-        fi_recv(queue_, buffer.bytes.data(), buffer.bytes.size(), descriptor, FI_ADDR_UNSPEC, &buffer.provider_context);
-  } while (code == -FI_EAGAIN);
-  return code == 0 ? Status() : Status(fabric_error(ErrorKind::kOther, "fi_recv", code));
+ssize_t Receives::post(Receive& buffer) const {
+  void* const descriptor = buffer.registered != nullptr ? fi_mr_desc(buffer.registered.get()) : nullptr;
+  return fi_recv(queue_, buffer.bytes.data(), buffer.bytes.size(), descriptor, FI_ADDR_UNSPEC,
+                 &buffer.provider_context);
 }
 
-void Receives::post_again(Receive& buffer) const {
-  if (Status status = post(buffer); !status) log(LogLevel::kError, "{}", status.error().text);
+void Receives::post_again(Receive& buffer) {
+  const ssize_t code = post(buffer);
+  if (code == -FI_EAGAIN) {
+    refused_.push_back(&buffer);
+  } else if (code != 0) {
+    log(LogLevel::kError, "{}", fabric_error(ErrorKind::kOther, "fi_recv", code).text);
+  }
+}
+
+void Receives::post_refused() {
+  for (Receive* buffer : std::exchange(refused_, {})) post_again(*buffer);
 }
 
 }  // namespace farside

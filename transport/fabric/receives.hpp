@@ -2,9 +2,9 @@
 // Receives: the buffers for messages that arrive, in the one queue of receives that all endpoints of a process share.
 // Over an adapter their number follows the connections (queue_limits.hpp).
 //
-// Not thread-safe: Fabric's mutex guards it. Errors: kNoMemory if buffers cannot be registered, kOther if the provider
-// does not take them. Cost: fi_recv for each buffer. Memory: a message (about 8.3 KiB) per buffer; over an adapter 8 of
-// them per connected peer, up to 2,048 in all, else 32 in all.
+// Not thread-safe: Fabric's mutex guards it. Errors: kNoMemory if buffers cannot be registered, or the provider has no
+// memory for their entries, kOther if it does not take them. Cost: fi_recv for each buffer. Memory: a message (about
+// 8.3 KiB) per buffer; over an adapter 8 of them per connected peer, up to 2,048 in all, else 32 in all.
 #pragma once
 
 #include <cstddef>
@@ -28,20 +28,26 @@ class Receives {
   Status begin(fid_ep* queue, std::size_t most);
   // Adds buffers for so many connections. Without memory for them, peers repeat messages.
   void follow(std::size_t connections);
-  // Posts a buffer whose message was handled.
-  void post_again(Receive& buffer) const;
+  // Posts a buffer whose message was handled. If the provider refuses it for now, post_refused() does so later.
+  void post_again(Receive& buffer);
+  bool any_refused() const { return !refused_.empty(); }
+  void post_refused();
   std::size_t count() const { return buffers_.size(); }
   // Frees the buffers. Precondition: the provider has none of them.
-  void clear() { buffers_.clear(); }
+  void clear() {
+    refused_.clear();
+    buffers_.clear();
+  }
 
  private:
   Status add(std::size_t count);
-  Status post(Receive& buffer) const;
+  ssize_t post(Receive& buffer) const;  // returns the code of fi_recv
 
   QueueLimits limits_;
   const LocalMemory& memory_;
   fid_ep* queue_ = nullptr;
   std::vector<std::unique_ptr<Receive>> buffers_;
+  std::vector<Receive*> refused_;  // of buffers_
 };
 
 }  // namespace farside
