@@ -35,7 +35,7 @@ Status Receives::add(std::size_t count) {
     // The queue has room. libfabric says FI_EAGAIN where it has no memory for an entry (prov/tcp).
     ssize_t code = post(*buffer);
     if (code == -FI_EAGAIN) code = -FI_ENOMEM;
-    if (code != 0) return fabric_error(code == -FI_ENOMEM ? ErrorKind::kNoMemory : ErrorKind::kOther, "fi_recv", code);
+    if (code != 0) return fabric_error(ErrorKind::kNoRoute, "fi_recv", code);
     buffers_.push_back(std::move(buffer));
   }
   return {};

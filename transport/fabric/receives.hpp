@@ -2,9 +2,9 @@
 // Receives: the buffers for messages that arrive, in the one queue of receives that all endpoints of a process share.
 // Over an adapter their number follows the connections (queue_limits.hpp).
 //
-// Not thread-safe: Fabric's mutex guards it. Errors: kNoMemory if buffers cannot be registered, or the provider has no
-// memory for their entries, kOther if it does not take them. Cost: fi_recv for each buffer. Memory: a message (about
-// 8.3 KiB) per buffer; over an adapter 8 of them per connected peer, up to 2,048 in all, else 32 in all.
+// Not thread-safe: Fabric's mutex guards it. Errors: kNoMemory if buffers cannot be registered, kNoRoute if the
+// provider does not take the first ones. Cost: fi_recv for each buffer. Memory: a message (about 8.3 KiB) per buffer;
+// over an adapter 8 of them per connected peer, up to 2,048 in all, else 32 in all.
 #pragma once
 
 #include <cstddef>
