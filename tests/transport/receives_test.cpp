@@ -3,6 +3,7 @@
 #include "transport/fabric/receives.hpp"
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -48,7 +49,7 @@ TEST_CASE("a queue without memory for the first receives is an error") {
   const Status begun = receives.begin(&queue.endpoint, 100);
   REQUIRE(!begun.ok());
   CHECK(begun.error().kind == ErrorKind::kNoRoute);
-  CHECK_THAT(begun.error().text, Catch::Contains("Cannot allocate memory"));
+  CHECK(begun.error().text.find("Cannot allocate memory") != std::string::npos);
   CHECK(queue.asked == 4);
 }
 
