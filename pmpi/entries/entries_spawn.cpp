@@ -2,6 +2,7 @@
 // Entry points: the start of processes (MPI 4.0 section 11.8.2). Under Open MPI 5 and later, the started ranks get
 // farside and its settings from the rank that starts them (spawned_variables.hpp). Cost: no communication.
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -22,6 +23,18 @@ constexpr const char* kVariablesBefore = "env";
 // The longest value that Open MPI takes. (The MPI ABI has a longer one than Open MPI 6.)
 constexpr std::size_t kLongestValue = std::min(MPI_MAX_INFO_VAL, 255) - 1;
 
+// Says once per process what the started ranks do not get.
+void say_left_out(const std::vector<std::string>& names) {
+  static std::atomic<bool> said{false};
+  if (said.exchange(true)) return;
+  for (const std::string& name : names) {
+    log(LogLevel::kWarn,
+        "MPI_Comm_spawn: {} does not fit into the {} characters that Open MPI takes for the variables of the started "
+        "ranks (info key {}); set it in the environment of mpirun itself",
+        name, kLongestValue, kVariables);
+  }
+}
+
 // The info object of a call, with the variables. Freed at the end.
 class SpawnInfo {
  public:
@@ -30,12 +43,7 @@ class SpawnInfo {
     const std::string given = value_of(info, kVariables);
     const VariableList list =
         add_variables(given, value_of(info, kVariablesBefore), variables_for_spawned(), kLongestValue);
-    for (const std::string& name : list.left_out) {
-      log(LogLevel::kWarn,
-          "MPI_Comm_spawn: {} does not fit into the {} characters that Open MPI takes for the variables of the started "
-          "ranks (info key {}); set it in the environment of mpirun itself",
-          name, kLongestValue, kVariables);
-    }
+    if (!list.left_out.empty()) say_left_out(list.left_out);
     if (list.text == given) return;
     MPI_Info made = MPI_INFO_NULL;
     const int code = info == MPI_INFO_NULL ? runtime().Info_create(&made) : runtime().Info_dup(info, &made);

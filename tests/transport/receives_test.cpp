@@ -12,14 +12,14 @@
 
 namespace farside::receives_test {
 
-// A queue that has room for some receives, and then returns a code.
+// A queue that has room for some receives, and then returns FI_EAGAIN.
 struct Queue {
   Queue() {
     calls.size = sizeof calls;
     calls.recv = [](fid_ep* endpoint, void*, std::size_t, void*, fi_addr_t, void* context) -> ssize_t {
       auto* const queue = static_cast<Queue*>(endpoint->fid.context);
       ++queue->asked;
-      if (queue->taken.size() == queue->room) return queue->code;
+      if (queue->taken.size() == queue->room) return -FI_EAGAIN;
       queue->taken.push_back(context);
       return 0;
     };
@@ -32,7 +32,6 @@ struct Queue {
   fi_ops_msg calls{};
   fid_ep endpoint{};
   std::size_t room = 1000;
-  ssize_t code = -FI_EAGAIN;
   std::vector<void*> taken;
   std::size_t asked = 0;
 };

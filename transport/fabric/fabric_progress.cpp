@@ -108,7 +108,7 @@ ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {
   // A listener that lacks descriptors keeps the file descriptor readable.
   Sleep sleep{sleeps_long_ ? kIdle : ProgressThread::kSafetyNet,
               connections_->shortage() ? -1 : connections_->events_fd()};
-  // Answers, credits and receives that the provider refused it is given again soon.
+  // The provider soon gets again the answers, credits and receives that it refused.
   if (replies_.any_unsent() || receives_.any_refused() || connections_->owes_credits()) {
     sleep.limit = kTryAgain;
   } else if (eviction_->too_many()) {
