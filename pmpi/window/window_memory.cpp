@@ -78,7 +78,7 @@ Outcome Window::find_mapped(int rank, Space::MappedData& found) const {
                  "query a window of another flavor (MPI 4.1 section 12.2.3)"};
   }
   if (rank == MPI_PROC_NULL) {
-    // The lowest rank in the shared memory domain that has any memory.
+    // The lowest rank of the window that has any memory, wherever it is.
     rank = space_->lowest_rank_with_data();
     if (rank < 0) return {};
   } else if (Outcome o = check_rank(rank); !o) {

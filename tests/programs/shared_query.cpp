@@ -72,10 +72,8 @@ std::vector<Part> check_answers(MPI_Win window, const unsigned char* own, const 
       CHECK_EQ(part.base, own);
     } else if (maps_memory() != Maps::kUnknown) {
       CHECK_EQ(part.bytes > 0, maps_memory() == Maps::kYes && given.shareable(r));
-      // On a route that maps nothing, each rank is a shared memory domain by itself.
     }
-    const bool in_domain = maps_memory() == Maps::kNo ? r == rank : here;
-    if (lowest == MPI_PROC_NULL && in_domain && given.bytes(r) > 0) lowest = r;
+    if (lowest == MPI_PROC_NULL && given.bytes(r) > 0) lowest = r;
   }
   const Part of_lowest = query(window, MPI_PROC_NULL);
   if (lowest == MPI_PROC_NULL) {

@@ -101,6 +101,35 @@ TEST_CASE("ranks of a dynamic space differ in their units only, and their data h
   }
 }
 
+TEST_CASE("all ranks know the lowest one that has data, on any node") {
+  struct Case {
+    const char* routes;
+    int ranks;
+    int lowest;  // -1: no rank has data
+  };
+  // With 70 ranks a rank has two digits.
+  const Case cases[] = {{"mapped", 3, -1},  {"mapped", 3, 0},   {"mapped", 3, 1},   {"mapped", 3, 2},
+                        {"fabric", 3, -1},  {"fabric", 3, 0},   {"fabric", 3, 1},   {"fabric", 3, 2},
+                        {"mapped", 70, 3},  {"mapped", 70, 63}, {"mapped", 70, 64}, {"mapped", 70, 69},
+                        {"mapped", 70, -1}, {"mapped", 1, 0},   {"mapped", 1, -1}};
+  for (const Case& each : cases) {
+    INFO(each.routes << ", " << each.ranks << " ranks, the lowest is " << each.lowest);
+    expect_well(run_processes(each.ranks, [&](Ranks& ranks) {
+      use_routes(each.routes);
+      // Of the ranks above the lowest one every second has data.
+      const bool has_data = each.lowest >= 0 && ranks.rank() >= each.lowest && (ranks.rank() - each.lowest) % 2 == 0;
+      {
+        const OpenSpace open = make_space(ranks, space_request(kControlBytes, has_data ? 4096 : 0));
+        ranks.check(open.space->lowest_rank_with_data() == each.lowest, "the lowest rank with data");
+        ranks.barrier();
+      }
+      ranks.barrier();
+      Process::instance().shut_down();
+      ranks.barrier();
+    }));
+  }
+}
+
 TEST_CASE("a rank that is gone before it has described itself is an error of the question") {
   expect_well(run_processes(
                   3,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -24,7 +25,8 @@ constexpr std::uint64_t kNotOpened = 1 << 20;      // the rank has not opened th
 constexpr std::uint64_t kRows = 1 << 21;           // the rank does not say that accumulates are single elements
 constexpr std::uint64_t kNoSecondRail = 1 << 22;   // the rank has no second rail that this space can use
 constexpr std::uint64_t kUnmapped = 1 << 23;       // the rank reaches an on-node peer by the fabric
-constexpr std::uint64_t kFirstProvider = 1 << 24;  // the provider of that endpoint; also the following bits
+constexpr std::uint64_t kFirstIsEmpty = 1 << 24;   // rank 0 has no data
+constexpr std::uint64_t kFirstProvider = 1 << 25;  // the provider of that endpoint; also the following bits
 constexpr std::uint64_t kAllFlags = (std::uint64_t{1} << Agreement::kFlags) - 1;
 
 Providers providers_in(std::uint64_t said) { return static_cast<Providers>((said & kAllFlags) / kFirstProvider); }
@@ -95,6 +97,28 @@ Result<EndpointUse> open_fabric(const SpaceMaking& making, Space& space, std::ui
   return used_by_all(accessible.value().flags);
 }
 
+// Returns the lowest rank with data; -1 if none has any. `said`: the flags of all ranks. All ranks call it, with the
+// same flags. Cost: nothing unless rank 0 has no data and another one has; then one agreement for each kDigit bits of a
+// rank, the highest first: the ranks with data whose higher digits are the lowest ones say theirs.
+Result<int> find_lowest_with_data(const Space::Request& request, bool same_bytes, std::uint64_t said,
+                                  Agreement& agreement) {
+  if ((said & kFirstIsEmpty) == 0) return 0;
+  if (same_bytes) return -1;
+  constexpr int kDigit = 6;
+  static_assert(1 << kDigit == std::numeric_limits<std::uint64_t>::digits);
+  const auto own = static_cast<unsigned>(request.rank);
+  const int bits = std::bit_width(static_cast<unsigned>(request.ranks - 1));
+  unsigned lowest = 0;  // its digits above `shift`
+  for (int shift = (bits - 1) / kDigit * kDigit; shift >= 0; shift -= kDigit) {
+    const bool among = request.data_bytes > 0 && own >> shift >> kDigit == lowest;
+    const std::uint64_t digit = std::uint64_t{among} << (own >> shift & ((1U << kDigit) - 1));
+    const Result<Agreement::Said> digits = agreement.agree({}, 0, {digit, 0, 0});
+    if (!digits) return digits.error();
+    lowest = lowest << kDigit | static_cast<unsigned>(std::countr_zero(digits.value().words[0]));
+  }
+  return static_cast<int>(lowest);
+}
+
 }  // namespace
 
 Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, GroupPeers& peers) {
@@ -136,6 +160,7 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
   }
   if (!opened) flags |= kNotOpened;
   if (!request.single_elements) flags |= kRows;
+  if (request.rank == 0 && request.data_bytes == 0) flags |= kFirstIsEmpty;
   const Result<Agreement::Said> heard =
       agreement.agree(status, flags, {request.data_bytes, ~request.data_bytes, Agreement::pair(request.unit)});
   if (!heard) return heard.error();
@@ -153,6 +178,9 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
       if (const Result<Agreement::Said> all = agreement.agree(*kept); !all) return all.error();
     }
   }
+  const Result<int> lowest = find_lowest_with_data(request, agreed.same_bytes, said, agreement);
+  if (!lowest) return lowest.error();
+  agreed.lowest_with_data = lowest.value();
 
   const bool all_opened = (said & (kNotOpened | kUsesCma)) == 0 && one_provider(said) != 0;
   if (result.needs_fabric) agreed.use = used_by_all(said);

@@ -314,6 +314,7 @@ Result<EndpointUse> Space::open_fabric(Endpoint& endpoint, bool some_cma) {
 
 void Space::finish(Agreed agreed) {
   counting_ = process_.statistics().enabled();
+  lowest_with_data_ = agreed.lowest_with_data;
   rules_.always_locked = agreed.some_cma;
   rules_.choose_domains(fabric_ != nullptr && agreed.use.nic_atomics, agreed.single_elements);
   cma_.set_rules(rules_);
@@ -384,11 +385,6 @@ Space::MappedData Space::mapped_data(int target) const {
   std::byte* const base = here->data != nullptr || more == nullptr ? here->data : more->memory;
   if (base == nullptr || (here->bytes == 0 && !contiguous_)) return {nullptr, 0, here->unit};
   return {base, here->bytes, here->unit};
-}
-
-int Space::lowest_rank_with_data() const {
-  const auto first = std::ranges::find_if(node_.all(), [](const NodeTarget& each) { return each.bytes > 0; });
-  return first != node_.all().end() ? first->rank : -1;
 }
 
 }  // namespace farside

@@ -126,6 +126,7 @@ class Space {
     bool single_elements = false;  // all ranks have set Request::single_elements
     bool same_bytes = false;       // all ranks have the same Request::data_bytes
     bool same_units = false;
+    int lowest_with_data = -1;  // the lowest rank whose Request::data_bytes is above 0
   };
   // Precondition: all ranks have made their memory and their regions accessible.
   void finish(Agreed agreed);
@@ -181,9 +182,8 @@ class Space {
     std::uint32_t unit = 1;  // the rank's, if it is on this node
   };
   MappedData mapped_data(int target) const;
-  // Returns the lowest rank of this node that has data, mapped or not; -1 if none has. All ranks whose data this
-  // process maps are of this node.
-  int lowest_rank_with_data() const;
+  // Returns the lowest rank of all, on any node, whose Request::data_bytes is above 0; -1 if there is none.
+  int lowest_rank_with_data() const { return lowest_with_data_; }
 
   // Operations on a target's data. Offsets are bytes in its data; the caller has checked the range. An operation
   // returns when it is issued or kept. Local buffers stay in use until flush, except operands of at most
@@ -473,6 +473,7 @@ class Space {
   const int ranks_;
   const std::uint64_t id_;
   const std::uint32_t unit_;
+  int lowest_with_data_ = -1;
   std::size_t region_words_ = 0;  // of a dynamic space: the offset of RegionWords in a control block
   std::size_t control_bytes_ = 0;
   std::byte* control_ = nullptr;
