@@ -21,7 +21,7 @@ TEST_CASE("a domain of tcp exposes memory with the key that is wanted, and not t
   CHECK_FALSE(domain.by_adapter());
   CHECK(domain.by_sockets());
   CHECK(domain.queue_fd() >= 0);
-  CHECK(domain.largest_message() > 0);
+  CHECK(domain.largest_part() > 0);
   REQUIRE(domain.keys_are_chosen());
   std::array<std::uint64_t, 8> words{};
   const std::uint64_t key = random_bits();

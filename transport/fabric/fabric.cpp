@@ -146,11 +146,11 @@ FabricHandle<fid_mr> Fabric::register_large(const void* base, std::size_t bytes,
   return registered;
 }
 
-// Issues a write or a read in parts: of the provider's largest size, or of a slot's where the local buffer must be
-// registered and cannot be. issue_part(offset, bytes, registered) may take the registration.
+// Issues a write or a read in parts: of largest_part(), or of a slot's size where the local buffer must be registered
+// and cannot be. issue_part(offset, bytes, registered) may take the registration.
 template <class IssuePart>
 Status Fabric::issue_parts(const void* local, std::size_t bytes, std::uint64_t access, IssuePart&& issue_part) {
-  std::size_t most = domain_.largest_message();
+  std::size_t most = domain_.largest_part();
   for (std::size_t offset = 0; offset < bytes;) {
     const std::size_t part = std::min(bytes - offset, most);
     FabricHandle<fid_mr> registered;
