@@ -150,7 +150,7 @@ FabricHandle<fid_mr> Fabric::register_large(const void* base, std::size_t bytes,
 // and cannot be. issue_part(offset, bytes, registered) may take the registration.
 template <class IssuePart>
 Status Fabric::issue_parts(const void* local, std::size_t bytes, std::uint64_t access, IssuePart&& issue_part) {
-  std::size_t most = domain_.largest_part();
+  std::size_t most = domain_.largest_part(bytes);
   for (std::size_t offset = 0; offset < bytes;) {
     const std::size_t part = std::min(bytes - offset, most);
     FabricHandle<fid_mr> registered;
