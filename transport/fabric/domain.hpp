@@ -44,12 +44,12 @@ class FabricDomain {
   bool registers_local() const { return (info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
   // The most bytes of one write or read of a transfer of so many bytes. Over TCP 4 MiB are 1.1 times as fast in parts
   // of kTcpPart as whole, or in parts of 256 KiB (tools/FIGURES.md, "Parts of large transfers"). Each part takes memory
-  // until it is complete, so there are at most kMostTcpParts.
+  // until it is complete, so there are at most kMostTcpParts, of whole multiples of kTcpPart: no word is divided.
   static constexpr std::size_t kTcpPart = std::size_t{1} << 20;
   static constexpr std::size_t kMostTcpParts = 64;
   std::size_t largest_part(std::size_t bytes) const {
     const std::size_t largest = info_->ep_attr->max_msg_size;
-    return by_adapter_ ? largest : std::min(largest, std::max(kTcpPart, bytes / kMostTcpParts + 1));
+    return by_adapter_ ? largest : std::min(largest, kTcpPart * (bytes / (kTcpPart * kMostTcpParts) + 1));
   }
   // The largest write of which the provider sends a copy (FI_INJECT), where the connections are an adapter's: it
   // completes the operations of a connection in their order, when they have reached the target.
