@@ -32,7 +32,7 @@ struct ChildEnd {
 struct ChildRequest {
   std::vector<std::string> arguments;  // the first is the program; searched in PATH if it has no slash
   Environment environment = current_environment();
-  std::function<std::string()> task;              // is done in place of a program; its result is the child's stdout
+  std::function<std::string()> task;  // runs in place of a program; its result is the child's stdout
   double silence_seconds = 60;  // after this time without a line of output the child is ended; on_line may change it
   std::function<void(std::string_view)> on_line;  // each line of its stdout, without the newline
   std::function<void()> on_tick;                  // called several times a second, between lines; may be empty

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What results and reports say of this machine. Thread safety: any thread.
+// The names of this machine in results and reports. Thread safety: any thread.
 #pragma once
 
 #include <string>

@@ -2,9 +2,8 @@
 // Process: the owner of everything that outlives a window: settings, statistics, the endpoints, the node handler, and
 // the hook that progresses the MPI runtime while an application thread waits.
 //
-// A process has one endpoint per libfabric provider that some window uses: most have one. An endpoint may have another
-// one for a second device (Fabric::second()). The endpoint of a window
-// never changes.
+// A process has one endpoint per libfabric provider that some window uses; most processes have one. An endpoint may
+// have another endpoint, for a second device (Fabric::second()). The endpoint of a window never changes.
 //
 // Thread safety: all members may be called from any thread; opening (fabric, node_handler) is serialised by a mutex.
 // Cost: open_fabric is one load; poll without an endpoint is two loads, and one more with each endpoint.
@@ -45,10 +44,10 @@ class Process final : public Progress {
   // Memory of MPI_Alloc_mem, of which windows may be made.
   ShareableMemory& shareable_memory() { return shareable_memory_; }
 
-  // Whether the provider of FARSIDE_PROVIDER, if it is set, is there. Opens no endpoint. Errors and cost:
+  // Checks that the provider of FARSIDE_PROVIDER, if it is set, exists. Opens no endpoint. Errors and cost:
   // ProviderChoice::find_named().
   Status find_named_provider();
-  // What this process says about the libfabric providers (fabric/provider_choice.hpp). The first call opens an
+  // The libfabric providers that this process offers to a group (fabric/provider_choice.hpp). The first call opens an
   // endpoint.
   struct ProviderOffer {
     Providers usable = 0;
@@ -62,8 +61,9 @@ class Process final : public Progress {
   std::string why_not(Providers one);
   // Begins a trial of the best usable provider in `among`: returns its endpoint. The processes of a space agree on one
   // provider, and each passes that one only, since another thread may make it unusable at any time. Several threads may
-  // try an endpoint. The caller ends the trial by one of the three calls that follow, and holds nothing of the endpoint
-  // any more if it does not use it. Errors: those of settings() and ProviderChoice::try_best().
+  // try an endpoint. The caller ends the trial by one of the four calls that follow. If it does not use the endpoint,
+  // it must have released all objects of the endpoint before. Errors: those of settings() and
+  // ProviderChoice::try_best().
   Result<Fabric*> try_fabric(Providers among);
   // From now on, and until shut_down(), this process uses the endpoint.
   void use_fabric(Fabric& tried);
@@ -98,8 +98,8 @@ class Process final : public Progress {
   void set_runtime_progress(void (*hook)()) { runtime_progress_.store(hook, std::memory_order_release); }
 
   void poll() override;
-  // For calls that look once and answer: what has arrived at the endpoints is seen, while poll() may leave it to
-  // another thread that polls.
+  // For calls that test a condition once and return. Handles everything that has arrived at the endpoints, while poll()
+  // may leave arrivals to another thread that polls.
   void poll_now();
   // For the MPI runtime's progress engine, which calls it repeatedly while a thread of the application or of the
   // runtime waits there. Returns whether anything completed or arrived; false also if a thread is already in it.

@@ -8,8 +8,8 @@
 //               leaders disseminate, and the leader releases its node. Between nodes ceil(log2(nodes)) writes per node,
 //               inside a node two per rank, on mapped words
 //
-// The word also carries the assertions of the call, so that ranks whose calls do not match notice without a further
-// message. Each rank hears from the ranks that notify it:
+// The word also carries the assertions of the call, so that ranks detect calls that do not match without a further
+// message. Each rank reads the words of the ranks that notify it:
 //
 //    63          16 15       8 7    0
 //   |    count     |  before  | said |
@@ -18,8 +18,8 @@
 //   said    flags of this barrier (BarrierWord)
 //   before  flags of the preceding barrier, for a reader that is still in that one
 //
-// Nobody awaits the effect of a write: each is a notification. In a window of two ranks it may also carry the writer's
-// operations, since the only rank that accesses their target by then is the target itself.
+// No rank awaits the effect of a write: each write is a notification. In a window of two ranks the write may also carry
+// the writer's operations, because only the target itself accesses its memory before it has seen the write.
 //
 // The objects are not thread-safe, and no call waits. Memory: a schedule has 16 bytes per step, at most
 // ceil(log2(ranks)) steps if it is flat, and 2 ceil(log2(ranks)) + 1 by nodes.
@@ -107,7 +107,8 @@ class BarrierSchedule {
   }
 
   std::span<const Step> steps() const { return steps_; }
-  // Of a flat schedule for so many ranks: where each rank leaves its word first. That word says whether it has entered.
+  // Of a flat schedule for so many ranks: the rank and the word to which `rank` writes first. This word shows whether
+  // `rank` has entered the barrier.
   struct FirstWord {
     int at = 0;
     std::uint32_t word = ControlBlock::barrier_round(0);
@@ -129,9 +130,9 @@ class BarrierSchedule {
   bool flat_ = false;
 };
 
-// One barrier of one rank. Errors: a failed write ends it, and so does abandon(). Before it ends, the rank notifies all
-// that wait for it in later steps, with BarrierWord::kFailed, and waits for nothing: the barrier of those ends well,
-// and they hear that flag and pass it on.
+// One barrier of one rank. Errors: a failed write ends the barrier, and so does abandon(). Before the barrier ends, the
+// rank sends BarrierWord::kFailed to all ranks that wait for it in later steps, and waits for no other rank. The
+// barrier of these ranks ends without a failed write; they see the flag and pass it on.
 template <NotifyingMemory M>
 class Barrier {
   using Step = BarrierSchedule::Step;
@@ -141,8 +142,8 @@ class Barrier {
 
   // `schedule` outlives the barrier. `word`: of BarrierWord, with the number of barriers that this rank has entered in
   // this window, including this one. Peers may have the word already: writing it again changes nothing.
-  // `interruptions`: that the memory had counted when this rank entered the barrier before this one. A peer writes its
-  // word of this barrier later, since it has left that one.
+  // `interruptions`: the number of interruptions that the memory had counted when this rank entered the preceding
+  // barrier. A peer writes its word of this barrier after that time, because it first leaves the preceding barrier.
   Barrier(M& memory, const BarrierSchedule& schedule, std::uint64_t word, std::uint32_t interruptions)
       : memory_(memory), schedule_(schedule), word_(word), interruptions_(interruptions) {}
 
@@ -158,8 +159,8 @@ class Barrier {
   // After the barrier: the steps, and what the rank `from` of each has said.
   std::span<const Step> steps() const { return schedule_.steps(); }
   std::uint8_t heard(std::size_t step) const { return heard_[step]; }
-  // The rank whose word this one waits for, if that word may be lost (NotifyingMemory::interrupted_since), else -1. It
-  // may also be late: the caller decides when to abandon the barrier.
+  // The rank whose word this one waits for, if that word may be lost (NotifyingMemory::interrupted_since), else -1. The
+  // word may also be late, so the caller decides when to abandon the barrier.
   int awaits_lost() const {
     if (failed_ || at_ == steps().size() || (steps()[at_].to >= 0 && !notified_)) return -1;
     const Step& step = steps()[at_];
@@ -170,7 +171,8 @@ class Barrier {
   // The rank whose word this one waits for, or -1 while it waits for nothing but its own writes.
   int awaits() const { return failed_ || at_ == steps().size() ? -1 : steps()[at_].from; }
   void abandon() { failed_ = abandoned_ = true; }
-  // How the barrier has ended, when it has failed: by this write, or by abandon().
+  // How the barrier has failed, after the other ranks were notified: failed_operation() returns the failed write, if
+  // there is one, and abandoned() whether abandon() ended the barrier.
   typename M::Operation* failed_operation() { return failed_ && notified_of_failure_ ? find_failed() : nullptr; }
   bool abandoned() const { return abandoned_ && notified_of_failure_; }
 
@@ -181,8 +183,8 @@ class Barrier {
     }
     return nullptr;
   }
-  // Goes on as far as the peers have come. A notification may count as lost because its receiver has left the barrier
-  // and ended, so what has arrived comes first.
+  // Executes all steps that the words of the peers allow. A write may fail only because its receiver has left the
+  // barrier and its process has ended, so the words that have arrived are evaluated before failed writes.
   bool pass() {
     const std::span<const Step> steps = schedule_.steps();
     for (; at_ < steps.size(); ++at_, notified_ = false) {
@@ -205,8 +207,8 @@ class Barrier {
     return operations_[0].done() && operations_[1].done();
   }
 
-  // Writes to all that wait for this rank in later steps, and waits for nothing but its own writes. Those that wait
-  // for nothing but its release come first: a write to another node may take long to fail.
+  // Writes to all ranks that wait for this rank in later steps, and waits only for its own writes. The ranks that wait
+  // for their release by this rank come first, because a write to another node may take long to fail.
   void notify_of_failure() {
     const std::size_t count = steps().size();
     for (; late_ < 2 * count; ++late_) {
@@ -219,7 +221,7 @@ class Barrier {
     }
     notified_of_failure_ = late_write_over();
   }
-  // Its error is left alone: the barrier has failed already.
+  // Drops the error of the write, because the barrier has failed already.
   bool late_write_over() {
     if (late_write_.failed()) (void)late_write_.take_error();
     return late_write_.done();

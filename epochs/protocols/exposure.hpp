@@ -10,8 +10,9 @@
 // complete, which follows the start that cleared the bit. One counter is enough. An origin completes again towards
 // the same target only after the target's next post, which follows its wait.
 //
-// Nobody awaits the effect of a post or a complete, so both are notifications. A complete takes effect behind the
-// operations that the memory keeps for it, and a rank that posts again has seen all completes of its last exposure.
+// The sender of a post or a complete does not await its effect, so both are notifications. A complete takes effect
+// behind the operations that the memory keeps for its target. A rank that posts again has seen all completes of its
+// last exposure.
 //
 // The objects are not thread-safe, and none of their calls waits. Cost: one notification per member of the group for
 // post and complete; start and wait read own words only. Memory: two bits per peer.
@@ -78,7 +79,8 @@ class AwaitPosts {
     for (; seen_ < targets_.size(); ++seen_) {
       if (posted_by(targets_[seen_]) == 0) return false;
     }
-    // A start that does not succeed leaves the posts to a later one, so they are taken together.
+    // The bits are cleared only when all posts have arrived, because a start that fails leaves the posts to a later
+    // start.
     for (; taken_ < targets_.size(); ++taken_) {
       const int target = targets_[taken_];
       const std::uint64_t posted = posted_by(target);
@@ -118,9 +120,9 @@ class AwaitPosts {
   std::size_t seen_ = 0, taken_ = 0;
 };
 
-// The exposure mark in this rank's own lock word. By the mark a lock finds a posted window, and a post finds a locked
-// one. A lock_all does not count as a lock of this rank: whether it meets an exposure to other ranks is chance, and
-// only its operations can break the rules.
+// The exposure mark in this rank's own lock word. A lock detects a posted window by this mark, and a post detects a
+// locked window by the counts in the same word. A lock_all of another rank does not count as a lock of this rank,
+// because only its operations can break the rules: whether it coincides with an exposure to third ranks is chance.
 template <RemoteMemory M>
 class ExposureMark {
  public:
@@ -168,8 +170,8 @@ class CompletionCount {
     const auto missing = static_cast<std::int64_t>(waited_for_ + members - memory.own(ControlBlock::kCompleted));
     return missing > 0 ? static_cast<std::size_t>(missing) : 0;
   }
-  // An exposure ends without all its completes. They may still arrive, and could not be told from those of a later
-  // exposure: there must be none.
+  // Records that an exposure has ended without all its completes. The missing ones may still arrive, and could not be
+  // distinguished from completes of a later exposure. So there must be no later exposure.
   void abandon() { abandoned_ = 1; }
   bool abandoned() const { return abandoned_ != 0; }
 

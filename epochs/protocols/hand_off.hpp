@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How the hand-off passes through the ring of a lock: part of AcquireLock and ReleaseLock (lock.hpp).
 //
-// Each step is one compare-and-swap on the slot of the next ticket. If the holder of the ticket waits there, it is
-// woken; a next owner behind members that were let in is announced in their drain word instead. If the slot is empty,
-// the hand-off is put into the slot, where the holder of the ticket finds it. One call admits at most kMost waiters;
-// the last of these receives the rest of the hand-off, by its wake word or its slot, and passes it on. The hand-off
-// passes strictly in the order of tickets, so only one process passes it on at a time, and a later ticket that waits in
-// the slot of an earlier one has not been admitted yet.
+// Each step is one compare-and-swap on the slot of the next ticket. If the holder of the ticket waits there, the
+// process wakes it. If this holder is the next owner behind admitted members, the process announces it in their drain
+// word instead. If the slot is empty, the hand-off is put into the slot, where the holder of the ticket finds it. One
+// call admits at most kMost waiters; the last of these receives the rest of the hand-off, by its wake word or its slot,
+// and passes it on. The hand-off passes strictly in the order of tickets, so only one process passes it on at a time,
+// and a later ticket that waits in the slot of an earlier one has not been admitted yet.
 //
 // Cost in remote operations: two per admitted waiter, two more where a later ticket must give way, and one for the
 // announcement of a next owner.
@@ -59,7 +59,7 @@ class PassHandOff {
     }
     return false;
   }
-  // The waiter id of the next owner, if it waits for the caller only, which must wake it on departure; else 0.
+  // The waiter id of the next owner if it waits for the caller only, else 0. The caller must wake it at its departure.
   std::uint64_t successor() const { return successor_; }
   // The operation that failed, or null. A failed operation is never done.
   typename M::Operation* failed_operation() {
@@ -69,10 +69,10 @@ class PassHandOff {
  private:
   enum class Step : std::uint8_t { kOffer, kOffered, kAnnounced, kDone };
 
-  // What is put into an empty slot. If there is a next owner, the hand-off stays as it is, since the present ticket
-  // may be the next owner.
+  // The hand-off that is stored in an empty slot. If it leads to a next owner, it is stored unchanged, because the
+  // holder of the present ticket may be the next owner.
   HandOff offer() const { return hand_off_.to_next ? hand_off_ : remainder(); }
-  // What the holder of the present ticket passes on, if it is of the group.
+  // The hand-off that the holder of the present ticket passes on, if this holder is a member of the group.
   HandOff remainder() const {
     if (passed_ + 1 < kMost)
       return hand_off_.to_next && hand_off_.count < kMostReleasedBySuccessor ? HandOff::next_after(0) : HandOff{};

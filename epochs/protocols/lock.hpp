@@ -14,10 +14,10 @@
 // lock at once if no incompatible process is present. From the moment both groups are present every arrival waits, in
 // ticket order:
 //
-// - The first arrival of a group, where the other group holds the lock together, is the next owner. (All members of
-//   the other group hold the lock then, as the first to wait would have been of this group.) It announces its id and
-//   the number of members in their drain word. A member that departs while the other group is present counts in the
-//   drain word, and the last departure wakes the next owner.
+// - The first arrival of a group, where the other group holds the lock together, is the next owner. (At this time all
+//   members of the other group hold the lock or have been admitted to it, because no member of this group was present
+//   to make them wait.) The next owner adds its id and the number of these members to their drain word. A member that
+//   departs while the other group is present counts in the drain word, and the last departure wakes the next owner.
 // - Every other arrival puts its id into the slot of its ticket in the ring and waits on its wake word.
 //
 // The hand-off passes from ticket to ticket (hand_off.hpp) in one of two ways (HandOff):
@@ -28,21 +28,23 @@
 //   is the next owner after them.
 //
 // A writer of a target passes the hand-off on when it unlocks, since it holds alone. At the global lock the next owner
-// passes it on when it is woken. A next owner that arrived as the first of its group learns the way from the last
-// departure (DrainWord: end).
+// passes it on when it is woken. If the next owner arrived as the first of its group, the addend of the last departure
+// tells it which of the two ways applies (DrainWord: end).
 //
-// Members that precede a next owner know of it. They depart in the drain word only, and the next owner releases them,
-// that is, takes them off the lock word (LockToken): a writer of a target when it departs itself, the next owner of
-// the global lock when it is woken; the lock word then tells how the hand-off continues. At most the first
-// kMostReleasedBySuccessor members of a group are released by their successor.
+// The hand-off tells the members that precede a next owner that there is one. They count their departure in the drain
+// word only, and the next owner releases them, that is, subtracts them from the lock word (LockToken). A writer of a
+// target does so when it departs itself. The next owner of the global lock does so when it is woken; the former value
+// of the lock word then determines how the hand-off continues. At most the first kMostReleasedBySuccessor members of a
+// group are released by their successor.
 //
-// A member that is alone in its group and meets the next owner while it passes the hand-off on does not announce the
-// next owner. It keeps the id and wakes the next owner when it departs.
+// If a member that is alone in its group finds the next owner in a slot while it passes the hand-off on, it does not
+// announce the next owner in the drain word. It keeps the id of the next owner and wakes the next owner when it
+// departs.
 //
 // The ring has 256 slots; a window may have more ranks. A waiter that is further from the front than the length of the
 // ring takes its slot later, at a time that it estimates (ProbePacing), mostly from one read of the lock word. A waiter
-// that is too early finds its slot taken and reads the lock word again, or takes the slot before an earlier ticket and
-// must give way.
+// that is too early either finds its slot taken and reads the lock word again, or takes the slot before the holder of
+// an earlier ticket and must yield the slot to it.
 //
 // The objects below are not thread-safe, and none of their calls waits for another process. A failed operation ends the
 // protocol: failed_operation() returns it, with the error of the memory.
@@ -164,7 +166,7 @@ class AcquireLock {
     return false;
   }
 
-  // Whether the answer to the arrival is here, so that it is known whether the lock is contended.
+  // Whether the arrival has returned a ticket, so that it is known whether the lock is contended.
   bool has_ticket() const { return step_ > Step::kTicketTaken; }
   // Whether the lock is held, so that it must be released even if the operations that remain have failed.
   bool held() const { return step_ == Step::kHeld; }
@@ -230,9 +232,9 @@ class AcquireLock {
   void probe(std::uint64_t word) {
     const std::uint64_t front = LockWord::ticket(word) - LockWord::writers(word) - LockWord::readers(word);
     const std::uint64_t distance = LockWord::distance(ticket_, front);
-    // An estimate, since readers depart in any order. The front may seem nearer than it is: if this waiter then takes
-    // the slot of an earlier ticket, PassHandOff takes the slot back. Or the front seems to have passed this ticket,
-    // which has then been handed the lock.
+    // The front is an estimate, because readers depart in any order. It may seem nearer than it is; if this waiter then
+    // takes the slot of an earlier ticket, PassHandOff takes the slot back. If the front seems to have passed this
+    // ticket, a later ticket has departed, so the hand-off has reached the slot of this ticket.
     if (distance < ControlBlock::kRingSlots || distance >= LockWord::kTickets / 2) {
       unprobed_ = false;
       step_ = Step::kOffer;
@@ -305,7 +307,8 @@ class AcquireLock {
   }
   // What the slot holds while this waiter waits.
   std::uint64_t entry() const { return RingSlot::make(RingSlot::kWaiting, ticket_, id_, type_); }
-  // By an atomic and not by a write, since other processes may try the slot at the same time (remote_memory.hpp).
+  // Uses an atomic and not a write, because other processes may access the slot by compare-and-swap at the same time
+  // (remote_memory.hpp).
   void empty_slot(std::uint64_t holds) {
     memory_.fetch_add(operation_, target_, Lock::ring_word(ticket_), RingSlot::kEmpty - holds);
     step_ = Step::kHandOff;
@@ -343,8 +346,8 @@ class AcquireLock {
 template <RemoteMemory M, class Lock = TargetLock>
 class ReleaseLock {
  public:
-  // `of`: as given to AcquireLock. `access`: kEnds where the release ends an epoch, whose operations it is then ordered
-  // behind. A lock that is given back during its acquisition had none.
+  // `of`: as given to AcquireLock. `access`: kEnds if the release ends an epoch; the release then takes effect behind
+  // the operations of the epoch. kGoesOn if the lock is released during its acquisition, before any operation.
   ReleaseLock(M& memory, int target, LockType type, LockToken token, LockOf of = LockOf::kTarget,
               DataAccess access = DataAccess::kGoesOn)
       : memory_(memory), token_(token), target_(target), type_(type) {

@@ -57,9 +57,9 @@ class ReleaseRanks {
   std::array<bool, Table::kMostRanks> failed_{};
 };
 
-// Acquires the global lock for a lock_all, or every rank's lock in the order of ranks. A lock_all does not look at
-// exposures (exposure.hpp). To acquire each lock at the first operation on its target would cost less, but two such
-// epochs that use the targets in different orders could each wait behind a writer that waits for the other one.
+// Acquires the global lock for a lock_all, or every rank's lock in the order of ranks. A lock_all ignores exposures
+// (exposure.hpp). It would cost less to acquire each lock at the first operation on its target, but two such epochs
+// that use the targets in different orders could each wait behind a writer that waits for the other one.
 template <RemoteMemory M, class Table>
 class LockAll {
  public:
@@ -154,7 +154,8 @@ class LockAll {
         release_taken();
         return true;
       }
-      // It is held although its hand-off to others has failed: it must not keep them out as well.
+      // The lock is held although its hand-off to others has failed. It is released, so that it does not block other
+      // processes as well.
       if (table_.has_global_lock()) {
         part_.template emplace<ReleaseGlobal>(memory_, table_.home(), LockType::kShared, token);
       } else {
@@ -206,8 +207,8 @@ class LockAll {
 template <RemoteMemory M, class Table>
 class UnlockAll {
  public:
-  // `token`: the table's lock_all_token(), read with the guard under which the epoch ended: from then on another thread
-  // may begin a lock_all.
+  // `token`: the table's lock_all_token(), read while the guard was held to end the epoch, because another thread may
+  // begin a lock_all as soon as the guard is free.
   UnlockAll(M& memory, Table& table, LockToken token) : table_(table) {
     if (table_.has_global_lock()) {
       part_.template emplace<ReleaseGlobal>(memory, table_.home(), LockType::kShared, token);

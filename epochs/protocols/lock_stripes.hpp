@@ -12,10 +12,11 @@
 //   3. A lock is taken at once or not at all: by a compare-and-swap that finds no contender in the lock word. It takes
 //      no ticket that it would have to wait for, and so needs no wake word (rule 1 of lock_table.hpp).
 //
-// A thread that finds the stripes closed, its stripe in use or its lock contended returns false, and takes the guard.
-// After open_ = false, close() enters each stripe that was ever used: a thread that has entered a stripe before has
-// finished there, and a later one sees that the stripes are closed. Of a stripe's first use, either close() sees the
-// mark in used_, or the thread sees open_ = false: both are sequentially consistent.
+// If the stripes are closed, the stripe is in use or the lock is contended, try_lock() returns false, and the caller
+// takes the guard. close() first sets open_ to false and then locks the mutex of each stripe that was ever used. A
+// thread that has locked this mutex before has finished by then, and a thread that locks it later sees that the stripes
+// are closed. At the first use of a stripe, either close() sees the bit in used_, or the thread sees open_ = false,
+// because all accesses to both are sequentially consistent.
 //
 // Thread safety: any thread; open(), close() under the guard. Cost: per lock and unlock one entry of a biased mutex and
 // one atomic on the lock word, which is mapped. Memory: 2 KiB.
@@ -112,7 +113,7 @@ class LockStripes {
   }
 
  private:
-  // No int, whatever the program gives as a rank, is equal to it.
+  // Differs from each int, so it is equal to no rank that the program may pass.
   static constexpr std::int64_t kNobody = std::numeric_limits<std::int64_t>::min();
   // Processors load cache lines in pairs.
   struct alignas(128) Stripe {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a process holds and waits for in one window: the locks of targets, the global lock behind them, the wake words
-// of its waiting threads, a deferred lock, and the locks of a lock_all. LockTable is that state, with its rules. Its
-// owner enters and removes the locks of targets; LockTarget and UnlockTarget (lock_target.hpp), LockAll and UnlockAll
-// (lock_all.hpp) are the resumable protocols that acquire and release them, and change the rest.
+// of its waiting threads, a deferred lock, and the locks of a lock_all. LockTable is that state, with its rules. The
+// window enters the locks of targets in the table and removes them. LockTarget and UnlockTarget (lock_target.hpp),
+// LockAll and UnlockAll (lock_all.hpp) are the resumable protocols that acquire and release the locks. They change the
+// rest of the table.
 //
 // Rules:
 //
@@ -54,8 +55,8 @@ struct HeldLock {
   LockToken token = {};  // for the release
 
   // Whether this is the exclusive lock of `rank` that is held now, given the rank's lock word: the holder has the
-  // earliest ticket of those that are present. Also right for an entry that has been released long ago, unless the
-  // tickets have come around.
+  // earliest ticket of those that are present. The result is also correct for an entry whose lock was released long
+  // ago, unless the ticket counter has wrapped around since.
   bool holds_alone(int rank, std::uint64_t lock_word) const {
     if (target != rank || type != LockType::kExclusive || !needs_release) return false;
     const std::uint64_t present = LockWord::writers(lock_word) + LockWord::readers(lock_word);
@@ -144,7 +145,7 @@ class LockTable {
       wake_words_ &= ~(1U << word);
     }
   }
-  // Whether so many words can become free.
+  // Whether `count` wake words are free or can become free.
   bool can_have_wake_words(std::uint32_t count) const { return kept_wake_words_ + count <= ControlBlock::kWakeWords; }
   std::uint32_t kept_wake_words() const { return kept_wake_words_; }
   std::uint32_t wake_words_in_use() const { return wake_words_; }
@@ -156,7 +157,7 @@ class LockTable {
     entering_ = users_++ == 0;
     return entering_ ? Entry::kFirst : Entry::kInside;
   }
-  // Without a token the acquisition has failed.
+  // `token`: that of the global lock; nothing if its acquisition has failed.
   void entered(const std::optional<LockToken>& token) {
     if (token) {
       global_lock_token_ = *token;
@@ -180,14 +181,15 @@ class LockTable {
   std::span<LockToken> lock_all_tokens() {
     return std::span(lock_all_tokens_).first(static_cast<std::size_t>(std::min<std::size_t>(ranks_, kMostRanks)));
   }
-  // False: the locks of the preceding lock_all are not released yet.
+  // Returns false if the locks of the preceding lock_all are not released yet.
   bool begin_lock_all() {
     if (lock_all_counted_) return false;
     lock_all_counted_ = true;
     return true;
   }
   void end_lock_all() { lock_all_counted_ = false; }
-  // The lock words count lock_alls apart, but not the lock_all of the own rank, which does not post meanwhile.
+  // A lock word counts lock_alls of other ranks in a field of its own. The lock_all of the rank itself needs no such
+  // mark, because the rank does not post during its own lock_all.
   LockOf by_lock_all(int rank) const { return rank == self_ ? LockOf::kTarget : LockOf::kAll; }
 
   // Whether nothing is held or waited for.

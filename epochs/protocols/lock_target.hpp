@@ -24,8 +24,8 @@
 
 namespace farside::epochs {
 
-// Acquires the lock of a target and, where rule 2 asks for it, the global lock. It claims the wake words and returns
-// them.
+// Acquires the lock of a target and, where rule 2 asks for it, the global lock. It claims the wake words and ends their
+// use.
 template <RemoteMemory M, class Table>
 class LockTarget {
  public:
@@ -68,8 +68,8 @@ class LockTarget {
     if (failed != nullptr) failed_ = failed_part_ = true;
     return failed;
   }
-  // Ends the wait for a place in a queue after a failure. True if there was such a wait: the place and its wake words
-  // stay in use, and other locks of the target or of the window may wait for ever.
+  // After a failure, ends the wait in a queue. Returns true if there was such a wait. The place in the queue and its
+  // wake words then stay in use, and other locks of the target or of the window may wait for ever.
   bool stop_waiting() {
     if (!failed_ || step_ != Step::kBoth) return false;
     leave_both(false);
@@ -81,7 +81,8 @@ class LockTarget {
   // a lack of wake words.
   bool ok() const { return held_; }
   bool saw_exposure() const { return saw_exposure_; }
-  // Acquisitions of this process that have failed keep so many wake words that a lock cannot be waited for any more.
+  // Whether failed acquisitions of this process keep so many wake words in use that the process cannot wait for a lock
+  // any more.
   bool out_of_wake_words() const { return out_of_wake_words_; }
   LockToken token() const { return token_; }
 
@@ -146,7 +147,8 @@ class LockTarget {
       const auto guard = table_.guard();
       table_.end_wake_word(words_[0], failed_part_ && acquire.has_ticket() && !acquire.held());
     }
-    // A lock that is held although its hand-off to others has failed must not keep them out as well.
+    // If the lock is held although its hand-off to others has failed, it is released, so that it does not block other
+    // processes as well.
     after(acquire.held(), acquire.token(), acquire.saw_exposure());
     return true;
   }
@@ -216,8 +218,8 @@ class LockTarget {
   bool out_of_wake_words_ = false;
 };
 
-// Releases a lock of a target that was taken out of the table. Two parts: advance() until it returns true, then
-// data_complete() and advance() again until it returns true.
+// Releases a lock of a target that was taken out of the table. The release has two parts. Call advance() until it
+// returns true; then call data_complete(), and advance() again until it returns true.
 template <RemoteMemory M, class Table>
 class UnlockTarget {
  public:
@@ -228,8 +230,8 @@ class UnlockTarget {
     global_lock_ = table_.leave_global_lock_if_alone();
     uses_global_lock_ = !global_lock_;
   }
-  // Before the first advance(): the data of the epoch must be complete at the target. Otherwise it is enough that they
-  // are ordered before the release of the target's lock.
+  // Whether the data of the epoch must be complete at the target before the first advance(). If not, it is enough that
+  // the data are ordered before the release of the target's lock.
   bool needs_complete_data() const { return with_global_lock() && table_.home() != lock_.target; }
 
   bool advance() {
@@ -258,8 +260,9 @@ class UnlockTarget {
       }
     }
   }
-  // The data of the epoch are complete at the target: nothing but their completion orders the release of a global lock
-  // at the own rank behind them, and the last of several exclusive locks releases it for the data of all.
+  // Call this function when the data of the epoch are complete at the target. It begins the release of the global lock
+  // if that is still to be released. The release of a global lock at the own rank is ordered behind the data only by
+  // their completion, and the last of several exclusive locks releases the global lock for the data of all of them.
   void data_complete() {
     if (uses_global_lock_) {
       const auto held = table_.guard();

@@ -65,9 +65,10 @@ class AcquireWithGlobalLock {
     return failed;
   }
 
-  // After a failure, to be called instead of advance() until it returns true. Only this rank can take itself out of a
-  // queue, so the part that has not failed continues until it is held or fails, too. A lock of the target is then
-  // released here; the caller releases the global lock if global_lock_held().
+  // After a failure, call this function instead of advance() until it returns true. Only this rank can remove itself
+  // from a queue, so the acquisition that has not failed continues until its lock is held or it fails, too. This
+  // function releases the lock of the target if that is held. The caller releases the global lock if
+  // global_lock_held().
   bool advance_after_failure() {
     if (typename M::Operation* failed = failed_operation()) (void)failed->take_error();
     const bool global_lock_over = global_lock_failed_ || global_lock_.advance();
@@ -107,7 +108,7 @@ class ReleaseWithGlobalLock {
       : lock_(memory, target, LockType::kExclusive, token, LockOf::kTarget, DataAccess::kEnds),
         global_lock_(memory, home, LockType::kExclusive, global_lock_token) {}
 
-  // After a failure of the one release, until the other one is over.
+  // After one of the two releases has failed, continues the other one until it is over.
   bool advance() {
     const bool unlocked = lock_failed_ || lock_.advance();
     return (global_lock_failed_ || global_lock_.advance()) && unlocked;

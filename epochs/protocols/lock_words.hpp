@@ -52,7 +52,8 @@ struct LockWord {
   static constexpr std::uint64_t lock_alls(std::uint64_t word) { return (word / kLockAll) % (kMostLockAlls + 1); }
   // Whether an MPI_Win_lock of this rank is held or awaited.
   static constexpr bool locked(std::uint64_t word) { return writers(word) != 0 || readers(word) != lock_alls(word); }
-  // The bits of which one suffices to keep a new lock of a rank from being held at once; includes the exposure mark.
+  // The bits of the lock word each of which prevents a new lock of this type from being held at once. They include the
+  // exposure mark.
   static constexpr std::uint64_t contenders(LockType type) {
     constexpr std::uint64_t kReaders = kWriter - 1;
     constexpr std::uint64_t kWriters = kExposed - kWriter;
@@ -89,8 +90,9 @@ constexpr std::uint64_t kMostReleasedBySuccessor = std::max<std::uint64_t>(Contr
 struct WaiterId {
   static constexpr std::uint64_t kWakeIndexes = 8;
   static constexpr unsigned kBits = 23;
-  // A larger window would have two ranks with one id, or lock words that carry: besides one lock per rank, a lock
-  // word counts the members that were released by their successor and are not yet taken off it.
+  // In a larger window two ranks could have the same id, or a count in a lock word could overflow into the next field.
+  // Besides one lock per rank, a lock word counts the members that are released by their successor and are not yet
+  // subtracted from it.
   static constexpr std::uint64_t kMostRanks =
       std::min((std::uint64_t{1} << kBits) / kWakeIndexes - 1, LockWord::kMostPresent - kMostReleasedBySuccessor);
   static constexpr bool has_room_for(int ranks) { return static_cast<std::uint64_t>(ranks) <= kMostRanks; }
@@ -132,8 +134,9 @@ struct DrainWord {
   static constexpr std::uint64_t end(std::uint64_t word) { return without_departed(word) >> kEndShift; }
   // Addend of a departure; sets `end` unless `end` is 0.
   static constexpr std::uint64_t depart(std::uint64_t end) { return kOne + (end << kEndShift); }
-  // announce(): addend by which a waiter that waits for `count` departures enters its id, `end` of these members
-  // being released by it. withdraw(): addend that removes the id and `end` once the members have departed.
+  // announce(): the addend by which a waiter enters its id and starts to wait for `count` departures. The waiter
+  // releases `end` of these members. withdraw(): the addend that removes the id and `end` after the members have
+  // departed.
   static constexpr std::uint64_t announce(std::uint64_t waiter, std::uint64_t count, std::uint64_t end) {
     return (waiter << kWaiterShift) + (end << kEndShift) - count;
   }
@@ -270,8 +273,9 @@ template <bool kWritersCompatible>
 struct Compatibility {
   static constexpr bool kWritersShare = kWritersCompatible;
   static constexpr bool compatible(LockType type) { return type == LockType::kShared || kWritersCompatible; }
-  // Of the lock word before an arrival: whether the lock is held at once. Of the lock word before a departure:
-  // whether there is nobody to notify.
+  // holds_at_once(): given the lock word before an arrival, whether the arriving process holds the lock at once.
+  // nobody_waits(): given the lock word before a departure, whether the departing process needs to notify no other
+  // process.
   static constexpr bool holds_at_once(std::uint64_t before, LockType type) {
     return LockWord::present(before, opposite(type)) == 0 && (compatible(type) || LockWord::present(before, type) == 0);
   }

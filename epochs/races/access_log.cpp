@@ -43,7 +43,7 @@ std::optional<AccessLog::Conflict> AccessLog::in_memory(ByteRange range, LocalUs
   return std::nullopt;
 }
 
-// Adds the bytes that no entry covers yet. Elsewhere the earlier entry stands for both.
+// Adds the bytes that no entry covers yet. For all other bytes the earlier entry represents both accesses.
 void AccessLog::add(Ranges& ranges, ByteRange range, const Entry& entry) {
   std::uint64_t from = range.first;
   auto it = ranges.upper_bound(from);

@@ -10,8 +10,7 @@
 //   fence      until the fence that closes the epoch; entries carry the number of the fence
 //   PSCW       an update without result until the target's wait, as entries carry the number of the exposure; other
 //              accesses until the origin's complete
-//   passive    until the origin's flush, unlock, or flush_local (accesses with a result) takes the entry
-//              out
+//   passive    until the origin's flush, unlock, or flush_local (accesses with a result) removes the entry
 //
 // Lock-free, with one writer per word: only rank r writes the block of rank r in each log. Readers verify check sums,
 // and read a torn block again.
@@ -71,8 +70,7 @@ class SharedLog {
     bool local;
     ByteRange range;            // of the window, where the two meet
   };
-  // An access whose bytes no longer hold what it left there, although no other update of this window explains the
-  // change.
+  // An access whose bytes have changed since, although the log contains no other update that explains the change.
   struct Change {
     Call call;
     int origin;

@@ -125,7 +125,8 @@ FARSIDE_INLINE void EpochState::move_exposure(Call call, FenceAssert assert) {
 }
 
 void EpochState::enter(Access next, const char* by) {
-  // What is no longer allowed is closed first, what is allowed now is opened last.
+  // Targets that are no longer allowed are closed first, and targets that are allowed now are opened last: readers take
+  // no mutex.
   open_.close_members();
   open_.close_all();
   access_ = next;
@@ -282,7 +283,7 @@ Violation EpochState::lock(int target, LockType type) {
 
 Violation EpochState::begin_lock(int target, LockType type) {
   if (const Rule rule = judge(Call::kLock, target, {}); rule != Rule::kNone) return violation(rule);
-  // Each awaited target may find on its return that another one has become the lone one.
+  // When lock_acquired() is called for an awaited target, another target may have become the lone one.
   const bool alone = !open_.has_lone() && awaited_.empty();
   if (!alone && !open_.reserve_members()) return violation(Rule::kNoMemory);
   const bool needs_type = type == LockType::kExclusive || !awaited_.empty();

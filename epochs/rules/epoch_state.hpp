@@ -13,12 +13,12 @@
 //
 // A call that blocks asks, and moves the state, before it blocks:
 //
-//   lock, lock_all, start, post   begin_x() opens the epoch as awaited: it keeps out what the open epoch would keep
-//                                 out, but no call may use or close it. x_acquired(), start_ready() and
-//                                 post_notified() open it for use. If the protocol finds the call refused (for example
-//                                 because the target has posted), x_refused() restores the former state. A call that
-//                                 waits for nothing (MPI_MODE_NOCHECK) takes one step: lock(), lock_all(), start(),
-//                                 post().
+//   lock, lock_all, start, post   begin_x() opens the epoch as awaited. An awaited epoch refuses the same calls as the
+//                                 open epoch, and in addition no call may use or close it. x_acquired(), start_ready()
+//                                 and post_notified() open the epoch for use. If the protocol finds that the call is
+//                                 refused (for example because the target has posted), x_refused() restores the former
+//                                 state. A call that does not wait (MPI_MODE_NOCHECK) takes one step: lock(),
+//                                 lock_all(), start(), post().
 //   wait, test                    wait() and test() only ask. begin_wait() claims the end of the exposure for this
 //                                 call, exposure_ended() ends it.
 //   complete, unlock, unlock_all, fence, free
@@ -32,10 +32,11 @@
 // allowed in a state that the object had during the call. So an operation that runs concurrently with a
 // synchronization call sees the state before or after it.
 //
-// Errors: a Violation, of the classes in violation.hpp; kNoMemory if the bookkeeping cannot grow. No remote
-// operations. Memory: 240 bytes; from the first start with two members or lock of a second target on a bit per rank,
-// from the first such lock that is exclusive on another, both from reserve_locks() on, and from the first assertion of
-// MPI_MODE_NOPUT on another; 4 bytes per member of the last groups of start and post.
+// Errors: a Violation, of the classes in violation.hpp; kNoMemory if the bookkeeping cannot grow. No remote operations.
+// Memory: 224 bytes, and 8 on the heap; 4 bytes per member of the last groups of start and post. One bit per rank is
+// allocated for each of three sets when the set is first needed: the open targets (a start with two members, a lock of
+// a second target, or MPI_MODE_NOPUT in an epoch of start), the targets locked exclusively (an exclusive lock of a
+// second target), and the targets that have asserted MPI_MODE_NOPUT. reserve_locks() allocates the first two.
 //
 // Ranks are those of the window. The caller filters out MPI_PROC_NULL.
 #pragma once
@@ -68,8 +69,8 @@ class EpochState {
  public:
   // `ranks`: the size of the window, at least 1.
   explicit EpochState(int ranks) : open_(ranks), ranks_(static_cast<unsigned>(ranks)) { awaited_.reserve(1); }
-  // From now on operations and flushes are allowed in any state, and MPI_MODE_NOPRECEDE of a fence after operations
-  // (FARSIDE_CHECK=off). Other calls are judged as before.
+  // FARSIDE_CHECK=off: from now on operations and flushes are allowed in any state, and so is a fence with
+  // MPI_MODE_NOPRECEDE after operations. The rules of other calls stay in force.
   void uncheck() { report_ = &kNoReport; }
   // The same (FARSIDE_CHECK=warn), but `report` is called for each rule that such a call breaks, in that call. It must
   // live as long as this object.
@@ -128,8 +129,9 @@ class EpochState {
   Violation begin_lock(int target, LockType type);
   void lock_acquired(int target);
   Violation unlock(int target);
-  // For locks that this object does not know of while no access epoch is open here (protocols/lock_stripes.hpp).
-  // reserve_locks() takes the memory for locks of any targets, so that lock() needs none; false: there is none.
+  // For locks that the lock stripes hold and this object does not contain, while it has no open access epoch
+  // (protocols/lock_stripes.hpp). reserve_locks() allocates the memory for locks of any targets, so that lock()
+  // allocates none. It returns false if there is no memory.
   bool reserve_locks() { return open_.reserve_members() && reserve(exclusive_); }
   // Such locks were taken; those that are still held have been entered by lock().
   void locked_meanwhile() { closed_by_ = call_name(Call::kUnlock); }
@@ -188,9 +190,9 @@ class EpochState {
   // opened has ended. operation() takes the slow path for the rest of this epoch.
   void asserted_no_put(int target);
 
-  // Undo the last successful call of that name, begun or complete, for a protocol that found it refused or failed. A
-  // fence that preceded the call without operations is open again, unless another thread has completed an epoch
-  // since.
+  // Each function undoes the last successful call of its name, begun or complete, after the protocol has found that the
+  // call is refused or has failed. A fence that preceded the call without operations is open again, unless another
+  // thread has completed an epoch since.
   void lock_refused(int target);
   void lock_all_refused();
   void start_refused();

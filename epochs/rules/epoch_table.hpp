@@ -278,7 +278,7 @@ struct Row {
   Cell<State> in[kStates];
 };
 
-// A cell "to" its own column: the call is allowed and changes nothing.
+// If a cell leads to the state of its own column, the call is allowed and changes nothing.
 // clang-format off
 inline constexpr Row<Access, kAccessStates> kAccess[kCalls] = {
     // call                    none                     fence open               fence active             starting
@@ -332,8 +332,8 @@ constexpr const ExposureCell& cell(Call call, Exposure state) {
   return table::kExposure[static_cast<std::size_t>(call)].in[static_cast<std::size_t>(state)];
 }
 
-// What occurs in the row of a call. Where the call is a constant, the compiler drops the code for what does not
-// occur.
+// Which kinds of cells occur in the row of a call. If the call is a constant, the compiler removes the code for the
+// kinds that do not occur.
 struct RowShape {
   bool access = false;     // some state of the access side refuses the call or is changed by it
   bool exposure = false;   // likewise of the exposure side

@@ -2,9 +2,9 @@
 // OpenTargets: which targets the open epoch of a window allows operations and flushes on. EpochState changes it, under
 // the window's mutex. Operations and flushes read it without the mutex.
 //
-// Three members each allow targets by themselves: `lone_` one target, `below_` all ranks, `members_` a set. So no
-// reader combines two of them. Of the set, a reader needs its bits and whether the set is open: these belong together
-// if the set was not closed while it read them (`set_`).
+// Each of three members can allow targets: `lone_` one target, `below_` all ranks, and `members_` a set of targets. A
+// reader never needs to combine two of them. For the set, a reader needs the bits and whether the set is open. The two
+// are consistent if the set was not closed while the reader read them, which the reader checks by `set_`.
 //
 // Thread safety: operation() and flush() any thread, also during a change: they return true only for a target that was
 // open at some moment of the call. All other functions one thread at a time. No remote operations. Memory: 48 bytes,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points: memory allocation (MPI 4.1 section 9.2). Programs allocate before they make their first window, so
-// farside always gives memory that on-node peers can map. This costs a few system calls each and one descriptor in all,
-// and starts nothing else. The hint mpi_minimum_memory_alignment is farside's. Requests with other hints (kinds of
-// memory) go to the runtime; if the runtime's memory is not aligned as the hint says, farside gives its own instead.
+// farside always gives memory that on-node peers can map. This costs a few system calls per allocation and one file
+// descriptor per process, and starts no other part of farside. The hint mpi_minimum_memory_alignment is farside's.
+// Requests with other hints (kinds of memory) go to the runtime; if the runtime's memory is not aligned as the hint
+// says, farside gives its own instead.
 #include <cstdint>
 
 #include "pmpi/entries/entry.hpp"

@@ -38,7 +38,7 @@ void say_left_out(const std::vector<std::string>& names) {
 // The info object of a call, with the variables. Freed at the end.
 class SpawnInfo {
  public:
-  // `info` may be MPI_INFO_NULL; it is not changed. Where the runtime makes no other one, it is used itself.
+  // `info` may be MPI_INFO_NULL; it is not changed. If the runtime makes no other info object, `info` itself is used.
   explicit SpawnInfo(MPI_Info info) : info_(info) {
     const std::string given = value_of(info, kVariables);
     const VariableList list =

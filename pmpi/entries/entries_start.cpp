@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Entry points: the start of MPI (MPI 4.0 section 11.2). What the program has loaded since farside was loaded may be
-// for another runtime. The calls are passed to the next MPI_Init in the search order, and have no second name
-// PMPI_Init: many tools for MPI begin in their own MPI_Init, wherever they are in that order.
+// Entry points: the start of MPI (MPI 4.0 section 11.2). Each call checks the program's runtime again, because the
+// program may have loaded MPI after farside. It then calls the next MPI_Init in the search order. There is no alias
+// PMPI_Init, because many tools for MPI start in their own MPI_Init, wherever they are in the search order.
 #include <mpi.h>
 
 #include "pmpi/observe/files_on_signal.hpp"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where in the program the calls are made that statistics and traces record, with FARSIDE_SITES=on. A site is the
-// return address in the first function on the stack that is neither farside's nor the runtime's.
+// With FARSIDE_SITES=on, the places in the program of the calls that statistics and traces record. A site is the return
+// address in the first function on the stack that is neither farside's nor the runtime's.
 //
-// A library that the program unloads and another one at the same addresses are not told apart.
+// If the program unloads a library and loads another one at the same addresses, farside does not distinguish their
+// sites.
 //
 // Thread safety: any thread. Cost: without the setting one load; with it a walk up the stack, some microseconds.
 #pragma once

@@ -112,8 +112,8 @@ std::array<void*, 2> present_handlers() {
 }
 
 // The handlers that libraries had installed when farside's was loaded, or have installed while the runtime started
-// (libpsm_infinipath has one for SIGTERM). Where farside is preloaded or linked, the program has not begun when it is
-// loaded; where it is loaded later, a handler in the program's own file is the program's.
+// (libpsm_infinipath has one for SIGTERM). If farside is preloaded or linked, it is loaded before the program begins.
+// If farside is loaded later, a handler in the program's own file counts as a handler of the program.
 std::array<void*, 2> handlers_of_libraries{};
 [[gnu::constructor]] void note_handlers() { handlers_of_libraries = present_handlers(); }
 bool is_of_library(const struct sigaction& action, int signal) {
@@ -159,7 +159,7 @@ bool write_files(Shared& all) {
   return code == 0;
 }
 
-// Leaves them time to write, unless MPI_Finalize waits for this thread.
+// Gives the other ranks time to write their files, unless MPI_Finalize waits for this thread.
 void wait_for_other_ranks(const Shared& all) {
   constexpr std::chrono::milliseconds kStep{20};
   for (std::chrono::milliseconds waited{0}; waited < kForOthers && !all.ends.load(); waited += kStep)

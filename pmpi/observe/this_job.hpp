@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the files of this process say of its launch (transport/base/job.hpp). Thread safety: any thread.
+// The description of the launch in the files of this process (transport/base/job.hpp). Thread safety: any thread.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ void note_agreement(MPI_Comm communicator, std::uint64_t bits);
 // Returns the CPUs that the process may use, as the kernel writes them: "0-3,8"; empty if unknown.
 std::string own_cpus();
 
-// Returns what a file says that is written now. Calls no function of the runtime.
+// Returns the description for a file that is written now. Calls no function of the runtime.
 Job this_job();
 
 }  // namespace farside::pmpi

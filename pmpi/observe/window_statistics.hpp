@@ -125,8 +125,9 @@ class WindowStatistics {
 
   // To be called in a call of the program: assigns the counts so far to the processes of their targets.
   void complete_targets();
-  // Returns the sums so far, without a call of the runtime. Operations of which no call has learned the target's rank
-  // among all processes are those of target -1. Of an operation that another thread counts meanwhile it may have half.
+  // Returns the sums so far, without a call of the runtime. Operations count for target -1 if no call has yet learned
+  // the rank of their target among all processes. If another thread counts an operation at the same time, the sums may
+  // contain only a part of this operation.
   StatisticsSums sums() const;
   const std::string& kind() const { return kind_; }
 

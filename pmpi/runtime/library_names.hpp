@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// To which MPI runtime a shared library belongs, by the name with which other files ask for it. Knows no mpi.h: the
-// `farside` command applies the same rule to programs that it has not started.
+// Maps the name by which files need a shared library to the MPI runtime of this library. Does not include mpi.h,
+// because the `farside` command applies the same rule to programs that it has not started.
 #pragma once
 
 #include <string_view>

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ends a process whose program is for another MPI runtime than this library. The handles of the runtimes differ, so
-// every call that the library interposes would be wrong, and it cannot take itself out of the search order of a process
-// that has been loaded: the process ends, with one line on stderr and kExitWrongRuntime, before MPI is initialised.
+// every call that the library interposes would be wrong. A loaded library cannot leave the search order of the process.
+// Therefore the library ends the process, with one line on stderr and kExitWrongRuntime, before MPI is initialised.
 //
-// The files of the process are asked which MPI library they need (DT_NEEDED, elf(5)). The program decides if it needs
-// one; else, for example in Python or where only a library of the program uses MPI, the other files do, without this
-// library. If some of them need this library's runtime, or none needs any, the process continues.
+// The check reads which MPI library each file of the process needs (DT_NEEDED, elf(5)). If the program itself needs
+// one, the program decides. Otherwise, for example in Python or if only a library of the program uses MPI, all other
+// files decide except this library. If some of them need this library's runtime, or none needs any, the process
+// continues.
 //
-// Asked when the library is loaded and, for programs that load MPI later (dlopen(3)), in MPI_Init, MPI_Init_thread and
-// MPI_Session_init. Thread safety: any thread. Cost: some ten microseconds, no system call.
+// The check is made when the library is loaded and, for programs that load MPI later (dlopen(3)), in MPI_Init,
+// MPI_Init_thread and MPI_Session_init. Thread safety: any thread. Cost: some ten microseconds, no system call.
 #pragma once
 
 #include <string>
@@ -17,7 +18,7 @@
 
 namespace farside::pmpi {
 
-// As that of the dynamic linker, where a library does not fit.
+// The exit code of the dynamic linker if it cannot load a library.
 constexpr int kExitWrongRuntime = 127;
 
 // A file of a process, and the MPI libraries that it needs.

@@ -15,8 +15,8 @@
 namespace farside::pmpi {
 namespace {
 
-// The MPI library of this process, for dlsym(3); null if none is loaded. Python loads it for its own use only: then it
-// is in no search order.
+// The MPI library of this process, for dlsym(3); null if none is loaded. If Python has loaded the library with
+// RTLD_LOCAL, the library is in no search order.
 void* loaded_library() {
   std::string path;
   const auto look = [](dl_phdr_info* info, std::size_t, void* data) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The environment variables that ranks need which MPI_Comm_spawn starts: LD_PRELOAD, if it names this library, and the
-// settings of this process. Up to Open MPI 4 and in MPICH they have what mpirun was told to set (-x, -genv); from Open
-// MPI 5 on, they have it only from the info key PMIX_ENVAR, a list of NAME=VALUE with a newline between two of them.
-// (The variables that mpirun itself has, they have in either case.) Thread safety: any thread.
+// The environment variables that spawned ranks (MPI_Comm_spawn) need: LD_PRELOAD, if it names this library, and the
+// settings of this process. Up to Open MPI 4 and in MPICH, spawned ranks get the variables that the options of mpirun
+// set (-x, -genv). From Open MPI 5 on, spawned ranks get these variables only by the info key PMIX_ENVAR, a list of
+// NAME=VALUE separated by newlines. (In either case, spawned ranks inherit the environment of mpirun itself.) Thread
+// safety: any thread.
 #pragma once
 
 #include <cstddef>

@@ -26,8 +26,9 @@ int delete_peers(MPI_Comm, int, void* value, void*) {
   return MPI_SUCCESS;
 }
 
-// Waits for a collective of the runtime. The waiter yields, where a blocking collective of MPICH polls: with more ranks
-// than cores that takes time slices. Logs `warning`, if it is not null, after kPatience.
+// Waits for a collective of the runtime. The waiter yields its core. A blocking collective of MPICH would poll instead,
+// and with more ranks than cores it would use up the time slices of other ranks. Logs `warning`, if it is not null,
+// after kPatience.
 Status finish(int begun_well, MPI_Request& request, const char* call, const char* warning = nullptr) {
   if (Status carried = status_of(begun_well, call); !carried) return carried;
   const auto begun = std::chrono::steady_clock::now();

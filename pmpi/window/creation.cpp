@@ -158,7 +158,7 @@ Status make_handle(MPI_Info info, MPI_Win* handle) {
   return Error{ErrorKind::kNoRoute, "the runtime makes no handle for it (Open MPI: is osc/sm excluded?)"};
 }
 
-// While a rank waits for the others in the call.
+// The reason of a wait for the other ranks in the call.
 class CreationReason final : public LongWait::Reason {
  public:
   CreationReason(const char* call, const Group& group) : call_(call), group_(group) {}
@@ -282,7 +282,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
                                          RuntimeResources::instance().is_threaded(), check, std::move(logs), id);
   Window& made_window = *window;
   WindowTable::instance().insert(handle, std::move(window));
-  // A session may have raised the thread level meanwhile, and has not found this window in the table.
+  // A session that has begun meanwhile may have raised the thread level before this window was in the table.
   if (RuntimeResources::instance().is_threaded()) made_window.expect_threads();
   count_farside_window();
   announce_first_window(made_window, peers->node_count(), check);

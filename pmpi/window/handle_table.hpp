@@ -37,8 +37,8 @@ class HandleTable {
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
 
-  // Returns the object of the handle, null if there is none. Checks the newest entry first: most programs use that
-  // window most which they made last.
+  // Returns the object of the handle, null if there is none. Checks the newest entry first, because most programs use
+  // their newest window most often.
   Value* find(Key key) const {
     const Entry* const newest = newest_.load(std::memory_order_acquire);
     if (newest->key.load(std::memory_order_acquire) == key) [[likely]]

@@ -22,9 +22,9 @@ std::string value_of(MPI_Info info, const char* key);
 // Whether an info object, which may be MPI_INFO_NULL, has the value "true" for the key.
 bool is_true(MPI_Info info, const char* key);
 
-// Whether accumulates are of single elements by operations that adapters have: mpi_accumulate_granularity, in bytes, is
-// at most that of a 64-bit integer (0, the default, leaves the choice to farside), and which_accumulate_ops, if it is
-// given, lists sum, no_op and cswap only. `info` may be MPI_INFO_NULL.
+// Whether the hints say that accumulates consist of single elements and of operations that adapters can execute:
+// mpi_accumulate_granularity, in bytes, is at most that of a 64-bit integer (0, the default, leaves the choice to
+// farside), and which_accumulate_ops, if it is given, lists sum, no_op and cswap only. `info` may be MPI_INFO_NULL.
 bool tells_of_single_elements(MPI_Info info);
 
 // The key mpi_minimum_memory_alignment (MPI 4.1 sections 9.2 and 12.2.2).
@@ -55,9 +55,9 @@ class Hints {
  public:
   // Starts with the defaults of a window of this flavor, and takes the info object that was given at creation.
   Hints(int flavor, MPI_Info info);
-  // Replaces earlier hints. Unknown keys and invalid values are ignored (MPI 4.0 section 10). Later values of hints
-  // that have an effect at creation are reported, as in both runtimes, although the window stays as it is; but not
-  // those of mpi_minimum_memory_alignment, since programs rely on what is reported of it.
+  // Replaces earlier hints. Unknown keys and invalid values are ignored (MPI 4.0 section 10). If a hint has an effect
+  // at creation, a later value is reported, as in both runtimes, but does not change the window. A later value of
+  // mpi_minimum_memory_alignment is not reported, because programs rely on the reported alignment.
   void take(MPI_Info info);
   // Makes a new info object with all current hints. The caller frees it.
   Outcome report(MPI_Info* info) const;

@@ -4,11 +4,13 @@
 // or take each other's messages.
 //
 //   1. On the node, runtime/node_ranks.hpp finds such ranks for certain, without communication.
-//   2. With Open MPI, a reduction of one int that is also the first step of its own functions for windows: these
-//      duplicate the communicator, and the duplicate's id is the maximum of ids above 0. A rank with farside gives 0,
-//      so that the result is 0 only if all have it (CommunicatorGroup::take_highest()). MPICH's first step is a
-//      blocking reduction whose size depends on its build.
-//   3. Else time must tell: after 10 s the ranks that wait say which ranks farside knows nothing of.
+//   2. With Open MPI, farside makes a reduction of one int that is also the first step of Open MPI's own functions for
+//      windows. These duplicate the communicator, and the id of the duplicate is the maximum of ids above 0. A rank
+//      with farside contributes 0, so the result is 0 only if all ranks have farside
+//      (CommunicatorGroup::take_highest()). MPICH cannot be checked in this way, because its first step is a blocking
+//      reduction whose size depends on its build.
+//   3. In all other cases farside relies on time: after 10 s the waiting ranks log the ranks of which farside knows
+//      nothing.
 //
 // Steps 1 and 2 and the handshake (transport/space/agreement.hpp) come first in every version of farside, so that
 // ranks with different versions can say so. Thread safety: one thread per communicator. Errors: kPeer. Cost: one
@@ -27,7 +29,7 @@ namespace farside::pmpi {
 // What is known before the first window of a communicator.
 struct Presence {
   Status found;         // an error that names the ranks without farside
-  std::string overdue;  // to be said when some rank does not come
+  std::string overdue;  // the warning to be logged if some rank does not arrive
 };
 
 // Collective, but for ranks that find an error on their own node.

@@ -41,8 +41,9 @@ class Requests {
  public:
   static Requests& instance() { return instance_; }
 
-  // Returns false if the process had no request whose operation was under way when the call that made it returned, or
-  // had something to report. The runtime alone then answers the call. Costs one load.
+  // Returns false as long as the process has made no request that farside must complete or report: one whose operation
+  // was under way when the call returned, or that FARSIDE_CHECK=strict watches. The runtime alone can then answer the
+  // call. Costs one load.
   bool any() const { return any_.load(std::memory_order_relaxed); }
   // Whether a call of the runtime that completes or frees requests may leave something for report(). Drops earlier
   // entries of this thread for which report() was not called.
@@ -85,7 +86,7 @@ class Requests {
     Place* place = nullptr;
     bool to_report() const { return own == nullptr && (watched != 0 || fault); }
   };
-  // Where the operation is whose request has a certain handle.
+  // The place of the operation whose request has a certain handle.
   struct alignas(64) Place {
     SmallMutex mutex;  // guards the operation
     std::unique_ptr<Operation> operation;
@@ -98,7 +99,7 @@ class Requests {
   Place& find_or_make(MPI_Request request);
   // look() without polling. Completes what is over.
   int complete_finished(std::span<const MPI_Request> requests);
-  // The next two need the mutex of the operation's place.
+  // The next two functions require that the caller holds the mutex of the operation's place.
   // Takes the result of an operation that is over. The caller completes its request.
   void end(Operation& operation);
   // Changes an operation, and keeps to_report_ right.

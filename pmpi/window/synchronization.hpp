@@ -26,8 +26,8 @@ void wait_until(WakeEvent& wake_event, Done&& done) {
 // object per wait. Not thread-safe.
 class Patience {
  public:
-  // `rank`: from which such a notification is awaited; -1: from none. Returns whether that was so for
-  // FARSIDE_PEER_TIMEOUT (0: never). Called repeatedly.
+  // `rank`: the rank from which such a notification is awaited, or -1 if there is none. Returns whether it has been
+  // awaited for FARSIDE_PEER_TIMEOUT (0: never). The caller calls this function repeatedly.
   bool is_over(int rank) {
     if (rank < 0) [[likely]]
       return false;

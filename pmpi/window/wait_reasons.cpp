@@ -28,7 +28,7 @@ using epochs::BarrierSchedule, epochs::BarrierWord, epochs::ControlBlock, epochs
     epochs::LockWord;
 
 constexpr std::chrono::milliseconds kReadPatience{500};
-// So many ranks are asked for their words, and so many over the fabric.
+// At most kMostAsked ranks are asked for their words, and at most kMostReads words are read over the fabric.
 constexpr int kMostAsked = 4096;
 constexpr std::size_t kMostReads = 256;
 constexpr std::size_t kMostNamed = 8;
@@ -80,14 +80,15 @@ std::vector<std::optional<std::uint64_t>> Window::read_words(std::span<const Wor
     } else if (reads[i]->done()) {
       values[i] = reads[i]->value();
     } else {
-      // The answer may still arrive, and is written to it: a few bytes for each report of a rank that does not answer.
+      // The operation must stay allocated, because the answer may still arrive and is written to it. This costs a few
+      // bytes per report and rank that does not answer.
       (void)reads[i].release();
     }
   }
   return values;
 }
 
-// In parentheses, or empty.
+// What is known of a rank that does not respond, in parentheses; empty if nothing is known.
 std::string Window::trouble_of(int rank) {
   if (rank == space_->rank()) return {};
   const ProcessIdentity process = space_->process_of(rank);
@@ -128,7 +129,7 @@ std::vector<int> Window::exclusive_holders(int target) {
   const int asked = std::min(space_->ranks(), kMostAsked);
   std::vector<WordOf> words;
   for (int rank = 0; rank < asked; ++rank) {
-    // Its own list may have the lock that this rank waits for.
+    // The list of this rank itself may contain the lock that it waits for.
     if (rank == space_->rank()) continue;
     for (std::uint32_t i = 0; i < ControlBlock::kHeldLocks; ++i) {
       const std::uint32_t entry = ControlBlock::kHeld + i * static_cast<std::uint32_t>(sizeof(HeldLock));

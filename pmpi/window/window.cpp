@@ -150,8 +150,8 @@ Outcome Window::check_rank(int rank) const {
                                          rank, space_->ranks(), space_->ranks() - 1)};
 }
 
-// The runtime's progress engine takes from 50 ns to many microseconds, more with more ranks. Between two calls of it
-// passes at least sixteen times as long, and 20,000 ticks (5 to 20 us); at most 2,000,000.
+// The runtime's progress engine takes from 50 ns to many microseconds, more with more ranks. The pause after a call of
+// the engine is sixteen times the duration of the call, but at least 20,000 ticks (5 to 20 us) and at most 2,000,000.
 void Window::look_after_runtime_now() {
   constexpr Ticks kShortest = 20'000, kLongest = 2'000'000;
   static std::atomic<Ticks> last{0}, pause{0};

@@ -65,8 +65,8 @@ struct RemoteBuffer {
 
 // The traits of the lock table of a window (epochs/protocols/lock_table.hpp).
 struct WindowLockTraits {
-  // A window of at most so many ranks, whose control words are all mapped, has no global lock: lock_all acquires every
-  // rank's lock, at some 10 ns each, and an exclusive lock is one atomic instead of two.
+  // A window of at most this many ranks, whose control words are all mapped, has no global lock: lock_all acquires
+  // every rank's lock, at some 10 ns each, and an exclusive lock is one atomic instead of two.
   static constexpr std::size_t kMostRanks = 16;
   template <class T>
   using List = std::vector<T, HeldLocksMemory<T>>;
@@ -101,11 +101,10 @@ class Window {
     int flavor = 0;
     int model = MPI_WIN_UNIFIED;
   };
-  // Owns its arguments. The units of the space are the displacement units of the ranks.
-  // `barriers`: the schedules of all ranks fit each other. `global_lock_home` is the rank of the global lock, the same
-  // on all ranks, or WindowLocks::kNoGlobalLock. `logs` is
-  // the memory of the logs with FARSIDE_CHECK=strict (pmpi/check/log_space.hpp), else null. `id` is the same on all
-  // ranks, and unique.
+  // Owns its arguments. The units of the space are the displacement units of the ranks. `barriers`: the schedule of
+  // this rank, which must match the schedules of the other ranks. `global_lock_home` is the rank of the global lock,
+  // the same on all ranks, or WindowLocks::kNoGlobalLock. `logs` is the memory of the logs with FARSIDE_CHECK=strict
+  // (pmpi/check/log_space.hpp), else null. `id` is the same on all ranks, and unique.
   Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::unique_ptr<Space> space,
          std::shared_ptr<const epochs::BarrierSchedule> barriers, int global_lock_home, Hints hints, bool threaded,
          Check check, std::unique_ptr<Space> logs, std::uint64_t id);
@@ -115,8 +114,9 @@ class Window {
 
   MPI_Win handle() const { return handle_; }
 
-  // For calls that do not wait. Makes progress of the runtime at a thread's first and every 64th call, unless it was
-  // made just before: a program that only flushes must still move its messages. Not under the guard.
+  // For calls that do not wait. Makes progress of the runtime at the first and every 64th call of a thread, unless some
+  // thread has made it shortly before. Without this progress, the messages of a program that only flushes would not
+  // advance. Do not call it under the guard.
   static void look_after_runtime();
 
   // The fast path of the most frequent calls (window_fast_path.hpp). True: the call is complete. False: nothing has
@@ -211,7 +211,7 @@ class Window {
     return {};
   }
 
-  // The program has given this name to the window: for messages and statistics.
+  // Sets the name that the program has given to the window, for messages and statistics.
   void named(const char* name);
 
   // Hints (MPI 4.0 section 12.2.7).
@@ -219,9 +219,10 @@ class Window {
   Outcome get_info(MPI_Info* info);
   // How this rank reaches the others: names of routes, with commas between them.
   std::string routes() const;
-  // The endpoint by which it reaches some of them; null if it needs none.
+  // The endpoint by which this rank reaches some of the others; null if it needs none.
   const Fabric* fabric() const;
-  // The names of its device or devices, with a comma between them; "none" without an endpoint.
+  // The name of the endpoint's device, or the names of its devices with a comma between them; "none" without an
+  // endpoint.
   std::string devices() const;
   int ranks() const { return space_->ranks(); }
 
@@ -234,10 +235,10 @@ class Window {
   // thread is in a call on this window.
   void expect_threads();
 
-  // Reports of FARSIDE_HANG (wait_reasons.hpp). What a call waits for, as the end of "has waited in MPI_Win_lock", and
-  // what is known of the ranks concerned, which begins with a space, comma or semicolon. The awaited_ calls read words
-  // of other ranks, and may take half a second for each rank that does not answer over the fabric; the first message to
-  // a rank as long as a connection.
+  // Reports of FARSIDE_HANG (wait_reasons.hpp). `what` says what a call waits for, and completes "has waited in
+  // MPI_Win_lock". `more` says what is known of the ranks concerned, and begins with a space, comma or semicolon. The
+  // awaited_ functions read words of other ranks. They may take half a second for each rank that does not answer over
+  // the fabric. The first message to a rank also waits for its connection.
   struct Awaited {
     std::string what;
     std::string more;
@@ -274,8 +275,8 @@ class Window {
   Guard guard() { return Guard(*this); }
   // Checks whether an operation on this rank is allowed now. `updates`: it may change the window there.
   Outcome check_operation(int rank, bool updates);
-  // Whether the epoch that allows operations on this rank is one of a fence or start, which the rank awaits the end of.
-  // False also where a rank has asserted MPI_MODE_NOPUT.
+  // Whether an epoch of a fence or start allows operations on this rank; the rank then awaits the end of the epoch.
+  // Also false in an epoch in which some rank has asserted MPI_MODE_NOPUT.
   bool in_active_epoch(int rank) const { return epoch_.allows_fast_operation(rank) && !epoch_.allows_fast_flush(rank); }
   // Release, or complete, kept puts on the fast path. False: the slow path will return the error.
   bool release_puts() { return fast_releases_ || !space_->keeps_puts() || without_error(space_->release_puts()); }
@@ -295,7 +296,8 @@ class Window {
   // Runs a protocol of the lock table to its end, also after failures of its operations, and returns the first error.
   // `peer`: the target, for messages.
   Status run_to_end(auto& protocol, int peer = 0);
-  // Acquires a lock by the lock table, and waits until it is held. `taken`: if its ticket was taken already.
+  // Acquires a lock by the lock table, and waits until it is held. `taken`: the ticket of the lock, if the fast path
+  // has taken it.
   Outcome acquire(epochs::HeldLock& lock, const std::optional<epochs::TakenTicket>& taken);
   Outcome acquire_or_defer(epochs::HeldLock lock, const std::optional<epochs::TakenTicket>& taken);
   // A lock may be deferred, to travel with its operations and its release in one message (MPI 4.0 section 12.5.3 lets
@@ -310,7 +312,8 @@ class Window {
   Outcome mark_exposed();
   Outcome end_exposure(epochs::Call call, std::size_t origins);
   Status complete_lost();
-  // The same for synchronization. `next`: the rank whose lock a lock_all acquires now, without a global lock.
+  // What synchronization calls wait for. `next`: the rank whose lock a lock_all acquires now, in a window without a
+  // global lock.
   Awaited awaited_lock(int target, epochs::LockType type);
   Awaited awaited_lock_all(int next);
   // `peer`, `count`: as Barrier::awaits() and BarrierWord::count().
@@ -333,7 +336,8 @@ class Window {
   // The lock word of a target that is mapped and whose operations are complete when they return; else null.
   std::uint64_t* lock_word(int rank) const { return space_->fast_control_word(rank, epochs::TargetLock::kWord); }
   std::uint64_t* fast_lock_word(int rank);  // keeps the last one
-  // With threads, and without FARSIDE_CHECK=strict, which sees each lock.
+  // Makes the lock stripes of a window for several threads. Does nothing with FARSIDE_CHECK=strict, which must see each
+  // lock, or if the control words of the node's ranks are not mapped.
   void use_stripes();
   // Opens the stripes for a lock of the rank; returns whether it has.
   bool open_stripes(int rank);
@@ -400,7 +404,7 @@ class Window {
   std::optional<Outcome> stage_compare_and_swap(const void* origin, const void* compare, void* result,
                                                 MPI_Datatype type, int rank, MPI_Aint displacement);
   void keep_for_strict(StagedBuffer copy);
-  // All without checks, at this offset of the target's data.
+  // The functions from here to combine() move or combine data without checks, at a byte offset in the target's data.
   Outcome move_bytes(void* here, const RemoteBuffer& target, std::uint64_t offset, std::size_t bytes, bool put);
   Outcome move(const LocalBuffer& origin, const Datatype& origin_type, const RemoteBuffer& target,
                const Datatype& target_type, std::int64_t at, bool put);
@@ -430,8 +434,8 @@ class Window {
   ControlMemory control_;
   Hints hints_;
   bool fast_path_;                   // no strict checks
-  bool fast_locks_;                  // moreover no window statistics: locks try it
-  bool fast_releases_;               // moreover no puts may be kept: unlocks and flushes try it
+  bool fast_locks_;                  // and no window statistics: locks may take the fast path
+  bool fast_releases_;               // and the window never keeps puts: unlocks and flushes may take the fast path
   bool fast_notifications_;          // as fast_locks_, and all ranks on the node: fence, post, start, complete, wait
   ConsecutiveTargets fast_targets_;  // with fast_path_: the targets of this node, if their ranks are consecutive
 

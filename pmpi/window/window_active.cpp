@@ -315,8 +315,8 @@ Outcome Window::do_wait() {
   return over ? std::move(ended) : first_of(std::move(lost), std::move(ended));
 }
 
-// An error if a complete is missing whose origin was interrupted after the post, for as long as Patience says. The post
-// may be lost as well.
+// Returns an error if the connection of a posted origin was interrupted after the post, its complete has not arrived,
+// and Patience is over. The post may be lost as well.
 Status Window::complete_lost() {
   if (space_->interruptions() == interruptions_at_post_) [[likely]]
     return {};

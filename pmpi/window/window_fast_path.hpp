@@ -4,9 +4,9 @@
 // fence. An uncontended lock and a notification of a peer are one atomic each. Each condition here is a condition of
 // the slow path (window_operations.cpp, window_passive.cpp), or stricter: a call that does not meet it takes the slow
 // path, which executes or refuses it. window.hpp includes this file. The functions are inline and make no calls if they
-// succeed; the slow path is a separate function (entry.hpp), so that an entry point saves nothing for it. Those of put,
-// get and flush are inlined by attribute: by itself the compiler stops when they grow a little, and one call takes them
-// a fifth of their time.
+// succeed; the slow path is a separate function (entry.hpp), so that an entry point saves no registers for it. The
+// functions of put, get and flush have the attribute always_inline. Without it the compiler stops inlining them as soon
+// as they grow a little, and a call costs a fifth of their time.
 #pragma once
 
 #include "epochs/protocols/exposure.hpp"
@@ -147,7 +147,8 @@ inline std::uint64_t* Window::fast_lock_word(int rank) {
   if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]]
     return FastPath::kContended;
   epoch_.fast_locked(rank, type);
-  // It is the only lock, and the constructor reserves the memory of some: the compiler omits the growth of the vector.
+  // This lock is the only one, and the constructor has reserved memory for several. So the compiler may omit the code
+  // that grows the vector.
   if (locks_.locks().size() == locks_.locks().capacity()) __builtin_unreachable();
   locks_.locks().push_back({.target = rank,
                             .type = type,
@@ -164,7 +165,7 @@ inline std::uint64_t* Window::fast_lock_word(int rank) {
   if (locks.empty() || locks.back().target != rank || !locks.back().fast || !epoch_.allows_fast_unlock(rank))
     return FastPath::kNotTaken;
   lock = locks.back();
-  // The data have arrived already. The last lock of the fast path is this one.
+  // The data have arrived already. last_lock_word_ belongs to this lock, which is the last lock of the fast path.
   before = ControlMemory::fetch_add_now(*last_lock_word_, LockWord::depart(lock.type));
   locks.pop_back();
   epoch_.fast_unlocked();

@@ -115,7 +115,8 @@ Outcome Window::unlock_deferred(HeldLock& lock, bool& over) {
   return {};
 }
 
-// Completes MPI_Win_lock. The epoch state has the lock as awaited. `taken`: if its ticket was taken already.
+// Completes MPI_Win_lock. Precondition: the lock is awaited in the epoch state. `taken`: the ticket of the lock, if the
+// fast path has taken it.
 Outcome Window::acquire_or_defer(HeldLock lock, const std::optional<epochs::TakenTicket>& taken) {
   if (!taken && may_defer(lock)) {
     deferring_ = this;
@@ -188,7 +189,7 @@ Outcome Window::do_lock(int lock_type, int rank, int assert) {
     }
     return fast_path;
   };
-  // Otherwise the entry point has tried it.
+  // With fast_locks_ the entry point has tried the stripe already.
   if (!fast_locks_ && lock_in_stripe(lock_type, rank, assert)) return {};
   switch (fast_path_ ? attempt() : FastPath::kNotTaken) {
     case FastPath::kDone: return {};
@@ -226,7 +227,7 @@ void Window::close_stripes() {
 Outcome Window::do_unlock(int rank, HeldLock& lock) {
   std::uint64_t before = 0;
   const auto attempt = [&] {
-    // Otherwise the entry point has tried it.
+    // With fast_releases_ the entry point has tried the stripe already.
     if (!fast_releases_) {
       if (const FastPath released = unlock_in_stripe(rank, lock, before); released != FastPath::kNotTaken)
         return released;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Posts among locks of the posting rank, and among lock_alls that take its lock, in all interleavings of a few ranks;
-// and ways to tell them apart with one defect, each of which must be caught.
+// Posts, concurrent with locks of the posting rank and with lock_alls that take its lock, in all interleavings of a few
+// ranks. Variants that distinguish these with one defect each, which must be found.
 #include <cstdint>
 #include <string>
 #include <type_traits>

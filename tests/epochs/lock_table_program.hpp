@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an actor of the explorer does with the lock table of its rank, which several actors (threads) share, and what
-// must hold: locks and lock_alls exclude each other as MPI says, nobody sees a lock before the data of its last epoch
-// are complete, and in the end neither the table nor a control word remembers anything.
+// The script of an actor of the explorer that uses the lock table of its rank, and its properties. Several actors
+// (threads) share the table. Locks and lock_alls exclude each other as MPI requires. No actor acquires a lock before
+// the data of the lock's last epoch are complete. At the end neither the table nor a control word holds a trace.
 #pragma once
 
 #include <array>
@@ -56,7 +56,7 @@ struct ExploredLockTraits {
   struct Mutex {};
   struct Guard {
     explicit Guard(Mutex&) {}
-    ~Guard() {}  // so that one which nobody uses is no mistake
+    ~Guard() {}  // avoids warnings of unused objects
   };
 };
 using RightTable = epochs::LockTable<ExploredLockTraits>;
@@ -69,12 +69,12 @@ struct TableAction {
 };
 using TableScript = std::vector<TableAction>;
 
-// MPI_Win_unlock: the data of the epoch are one addition, which the release of the target's lock does not overtake, and
-// which is waited for (a flush) where the table says so, and before data_complete().
+// MPI_Win_unlock. The data of the epoch are one addition. The release of the target's lock does not overtake it. The
+// unlock waits for it (a flush) if the table requires this, and before data_complete().
 template <class Table>
 class Unlock {
  public:
-  // `overtakes`: it does not wait for the data where it should.
+  // `overtakes`: a defect: the unlock does not wait for the data when the table requires it.
   Unlock(Memory& memory, Table& table, const HeldLock& lock, bool overtakes)
       : unlock_(memory, table, lock), target_(lock.target), begun_(overtakes) {
     memory.fetch_add(data_, target_, kData, 1);
@@ -99,7 +99,7 @@ class Unlock {
   bool begun_, first_ = true;
 };
 
-// The unlock of a deferred lock: one message that does all, or stops at those in the way.
+// The unlock of a deferred lock: one message that acquires and releases the lock, or stops if other locks exclude it.
 template <class Table>
 class UnlockDeferred {
  public:
@@ -125,7 +125,7 @@ class UnlockDeferred {
   }
   Memory::Operation* failed_operation() { return lock_target_ ? lock_target_->failed_operation() : nullptr; }
   bool refused() const { return lock_target_ && lock_target_->saw_exposure(); }
-  // Once it is over: the lock that is held now, to be unlocked.
+  // After the end of the protocol: the lock, if it was acquired after all and must be unlocked.
   std::optional<HeldLock> held() {
     if (!lock_target_ || !lock_target_->ok()) return {};
     lock_.token = lock_target_->token();
@@ -142,7 +142,7 @@ class UnlockDeferred {
   bool answered_ = false;
 };
 
-// What a case leaves out, to be caught.
+// The defect of a case, which the explorer must find.
 struct TableMistakes {
   bool forgets_deferred = false;  // another lock is acquired first, and then the deferred one
   bool overtakes_data = false;    // a global lock elsewhere is released before the data are complete
@@ -159,7 +159,7 @@ class LockTableProgram {
   struct Shared {
     struct Target {
       std::int8_t inside[kActors] = {};   // 0, or 1 + the type of the lock that the actor holds
-      std::int8_t pending[kActors] = {};  // the same, of an epoch whose data are under way still
+      std::int8_t pending[kActors] = {};  // the same, while data of that epoch are outstanding
     };
     Target targets[kRanks];
     std::int8_t all[kActors] = {};       // actors in a lock_all
@@ -179,7 +179,7 @@ class LockTableProgram {
 
   void step(Memory& memory, Shared& shared) {
     Table& table = shared.tables[memory.rank()];
-    // Steps read and change the table: the other threads of the rank may notice them, and look again.
+    // A step reads and changes the table, so the other threads of the rank must step again.
     World& world = memory.world();
     for (World::Actor& each : world.actors) each.stirred = each.stirred || each.rank == memory.rank();
     World::Actor& own = world.actors[static_cast<std::size_t>(memory.index())];
@@ -205,7 +205,7 @@ class LockTableProgram {
       if (!stopped) excludes_none(memory, shared, action.target, action.type);
       return;
     }
-    // The data have arrived, or the release that the route orders behind them.
+    // The data have arrived, or the release has, which the route orders after the data.
     if (running_what_ == kUnlock) target.pending[memory.index()] = 0;
   }
 
@@ -252,7 +252,7 @@ class LockTableProgram {
 
   bool was_held(int lock) const { return (not_held_ >> lock & 1) == 0; }
 
-  // False: nothing begins, as it has to wait, or the action is over already.
+  // Returns false if no protocol object begins, because the action has to wait or is over already.
   bool begin(Memory& memory, Shared& shared, Table& table) {
     const TableAction action = (*script_)[position_];
     const int self = memory.index();
@@ -318,7 +318,7 @@ class LockTableProgram {
     running_what_ = kUnlock;
   }
 
-  // As a process runs them: after a failure the protocol goes on.
+  // As in a process, the protocol continues after a failure.
   template <class Protocol>
   bool advance_one() {
     auto& protocol = running_.template get<Protocol>();
@@ -352,7 +352,7 @@ class LockTableProgram {
           const HeldLock held{action.target, action.type, true, false, 0, lock.token()};
           enter(memory, shared, action.target, action.type);
           if (table.has_deferred()) {
-            // The mistake: the deferred lock stays the last one of the table, and is acquired now.
+            // The defect forgets_deferred: the deferred lock stays the last lock of the table, and is acquired next.
             const HeldLock deferred = table.locks().back();
             table.locks().back() = held;
             table.locks().push_back(deferred);
@@ -381,7 +381,7 @@ class LockTableProgram {
           table.locks().pop_back();
         }
         end(memory);
-        if (forgotten_ != 0) ++position_;  // the action itself is over; else it begins now
+        if (forgotten_ != 0) ++position_;  // the action itself is over; otherwise it begins next
         forgotten_ = 0;
         return;
       }
@@ -422,7 +422,8 @@ class LockTableProgram {
     memory.retire_operations();
   }
 
-  // No other actor holds a lock of the target that excludes one of this type, nor are data of such a lock under way.
+  // Checks that no other actor holds a lock of the target that excludes this type, and that no data of such a lock are
+  // outstanding.
   void meets_none(Memory& memory, const Shared& shared, int target, LockType type) {
     if (memory.world().is_lost(target)) return;
     const auto excludes = [&](std::int8_t other) {
@@ -434,7 +435,8 @@ class LockTableProgram {
       if (excludes(shared.targets[target].pending[other])) memory.broken("a lock is held before the data of the last");
     }
   }
-  // Without a global lock the lock word of each other rank says that this lock_all is none of its MPI_Win_locks.
+  // Checks that, without a global lock, the lock word of each other rank counts this lock_all separately from
+  // MPI_Win_locks.
   void check_counted_apart(Memory& memory, const Table& table) {
     for (int target = 0; target < table.ranks() && !table.has_global_lock(); ++target) {
       const std::uint64_t word = memory.world().at(target, ControlBlock::kLock);

@@ -14,7 +14,7 @@ struct OneThread {
   struct Mutex {};
   struct Guard {
     explicit Guard(Mutex&) {}
-    ~Guard() {}  // so that one which nobody uses is no mistake
+    ~Guard() {}  // avoids warnings of unused objects
   };
 };
 

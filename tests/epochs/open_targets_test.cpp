@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What operations see of the open epoch while another thread changes it, under the memory model of C++.
+// What operations of one thread see of the open epoch while another thread changes it, under the memory model of C++.
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -27,8 +27,8 @@ using farside::modelled::Execution;
 using Results = Execution::Results;
 using Word = std::uint64_t;
 
-// One thread asks for an operation or a flush, the other one is in synchronization calls. Targets 1 and 2 are open to
-// begin with, by locks. Then they are closed, and target 3 is noted for a start that waits.
+// One thread checks whether an operation or a flush is allowed, while the other thread makes synchronization calls. At
+// first locks open targets 1 and 2. Then the locks end, and a start that waits notes target 3.
 TEST_CASE("an operation concurrent with the end of one epoch and the beginning of another sees one of them") {
   const auto results = [](bool flush, bool opens) {
     real::epochs::OpenTargets open(4);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A process that has asked target's handlers gets hostile answers: only the buffers of the operation that an answer
-// names are written, only once, and only by one of the right length; all others are dropped.
+// A process that has sent requests to the handlers of targets gets hostile answers. An answer may write only the
+// buffers of the operation that it names, only once, and only if it has the right length. The process drops all other
+// answers.
 //
-//   input:  which operation is named, how its number and generation are made, then the answer
+//   input:  the operation that the answer names, flags for its number and generation, then the answer
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -15,8 +16,8 @@
 namespace farside::fuzz {
 namespace {
 
-// Operations: one that fetches by a list, one by a list and behind it, one by a list between two steps, one that only
-// waits to be told, one that awaits nothing.
+// The operations: one that fetches by a list; one that fetches by a list and a word after it; one that fetches by a
+// list between two control steps; one that only waits for its completion; one that awaits no answer.
 enum Asked : std::size_t { kList, kListAndWord, kLocked, kNothing, kNotAsked, kOperations };
 constexpr Peer kPeer = 3;
 enum Flags : std::uint8_t { kRightNumber = 1, kRightGeneration = 2, kTwice = 4 };
@@ -28,7 +29,7 @@ constexpr std::byte kFilling{0x5A};
 struct Buffers {
   Buffers() : all(kGuard + kOperations * (kBytes + kGuard), kFilling) {}
   std::byte* of(std::size_t operation) { return all.data() + kGuard + operation * (kBytes + kGuard); }
-  // That nothing else has changed than, perhaps, the first bytes of this operation's.
+  // Returns whether no byte has changed except, perhaps, the first `bytes` bytes of this operation's buffer.
   bool only(std::size_t operation, std::size_t bytes) {
     const std::byte* const begin = operation < kOperations ? of(operation) : all.data();
     const std::byte* const end = operation < kOperations ? begin + bytes : begin;
@@ -121,7 +122,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if ((flags & kRightGeneration) != 0) header.generation = asked[named]->generation;
     std::memcpy(message.data(), &header, sizeof header);
   }
-  message.shrink_to_fit();  // what is read behind its end is seen by the address sanitizer
+  message.shrink_to_fit();  // the address sanitizer reports reads beyond its end
 
   const std::size_t listed = asked[kList]->list->fetched_bytes();
   const std::span<const std::byte> bytes = std::as_bytes(std::span(message));

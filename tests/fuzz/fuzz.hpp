@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What each target of fuzzing gives (NAME.cpp): what is done with an input, and inputs to begin with. main.cpp runs it
-// where there is no libFuzzer.
+// The interface of a fuzz target (NAME.cpp): a function that processes an input, and seeds. main.cpp runs the target if
+// there is no libFuzzer.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@ namespace farside::fuzz {
 
 using Bytes = std::vector<std::uint8_t>;
 
-// Inputs from which others are made by changing them. Those that are accepted as they are find more.
+// Returns the seeds: inputs from which the fuzzer makes others. Seeds that the code accepts find more errors.
 std::vector<Bytes> seeds();
 
-// Ends the process, and so the run, if something that must hold does not.
+// Ends the process, and so the run, if the condition does not hold.
 inline void require(bool holds, std::string_view what) {
   if (holds) return;
   std::fprintf(stderr, "fuzz: this does not hold: %.*s\n", static_cast<int>(what.size()), what.data());

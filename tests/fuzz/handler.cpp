@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A target's handler is sent hostile messages: they must not touch memory that is not in the space which they name,
-// and what is refused must change nothing.
+// A target's handler gets hostile messages. They must not access memory outside of the space that they name, and a
+// refused message must change nothing.
 //
 //   input:  flags, then the message
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace farside::fuzz {
 namespace {
 
 enum Flags : std::uint8_t {
-  kRightSpace = 1,    // the message names the space, which could not be guessed
-  kRightOffsets = 2,  // offsets are taken to be from the start of what is attached
+  kRightSpace = 1,    // the message names the space, whose random id it could not guess
+  kRightOffsets = 2,  // offsets count from the start of the attached memory
   kDynamic = 4,       // in a dynamic space
   kLocked = 8,        // every accumulate takes the lock
 };
@@ -38,7 +38,7 @@ struct Memory {
   std::vector<std::byte> all;
 };
 
-// Moves the offsets of the list to what is attached. The list is walked as far as it is well formed.
+// Moves the offsets of the list into the attached memory, up to the first malformed entry.
 void move_offsets(Bytes& message, const std::byte* to) {
   const std::span<std::byte> all = std::as_writable_bytes(std::span(message));
   if (all.size() < sizeof(RequestHeader)) return;
@@ -149,7 +149,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   if ((flags & kRightOffsets) != 0) move_offsets(message, memory.data());
   message.shrink_to_fit();
-  // As long as a receive buffer is, at most; a longer one the provider cuts off.
+  // At most as long as a receive buffer, since the provider truncates longer messages.
   if (message.size() > kMaxMessage) message.resize(kMaxMessage);
 
   const MessageHandler::Answer answer = handler.execute(std::as_bytes(std::span(message)));

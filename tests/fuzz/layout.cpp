@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Layouts of random trees: each of the ways in which their data are walked must go where a plain list of all elements,
-// made beside the tree, says that they are.
+// Layouts of random trees. Each method that walks their data must visit the same places as a plain list of all
+// elements, which is built together with the tree.
 //
 //   input:  how many copies, then the tree: a kind, its numbers, its children
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Both {
   std::shared_ptr<const Layout> layout;
   Map map;
   std::ptrdiff_t lower = 0, upper = 0;
-  // No data, and no bounds either: farside's own idea as MPI's bounds come from the runtime.
+  // Without data there are no bounds. This rule is farside's own, since MPI's bounds come from the runtime.
   bool nothing() const { return map.empty() && lower == upper; }
   std::ptrdiff_t extent() const { return upper - lower; }
 };
@@ -79,7 +79,7 @@ Both make(Reader& input, int depth) {
     const Both child = make(input, depth - 1);
     both.lower = number(input);
     const std::ptrdiff_t extent = number(input);
-    // Of bounds alone, without data, only such as a datatype can have.
+    // If there are bounds but no data, only bounds that a datatype can have.
     both.upper = both.lower + (child.map.empty() ? std::abs(extent) : extent);
     both.layout = Layout::resized(child.layout, both.lower, both.extent());
     both.map = child.map;

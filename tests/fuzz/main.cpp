@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Fuzzing without libFuzzer: the seeds of the target, then inputs made from them. The n-th input of a random seed is
-// always the same, so what is found can be made again.
+// always the same, so each failure can be repeated.
 //
 //   fuzz-NAME [seconds N] [seed S] [only I]     N: how long (3); S: a new one in each run, if none is given; I: only
 //   this input fuzz-NAME write DIR                         the seeds as files, for libFuzzer
@@ -22,7 +22,7 @@ using farside::fuzz::Bytes;
 
 std::uint64_t g_seed = 1, g_input = 0;
 
-// Says which input it was, then lets the signal do what it does.
+// Prints the number of the input, then restores the signal's default action.
 void tell(int signal) {
   char text[128];
   const int length = std::snprintf(text, sizeof text,
@@ -74,7 +74,7 @@ void change(Bytes& input, const std::vector<Bytes>& seeds, std::mt19937_64& rand
     case 5:
       input.insert(input.begin() + static_cast<std::ptrdiff_t>(at), below(64) + 1, static_cast<std::uint8_t>(random()));
       return;
-    case 6: {  // a stretch again
+    case 6: {  // repeats a range of bytes
       const Bytes fragment(input.begin() + static_cast<std::ptrdiff_t>(at),
                            input.begin() + static_cast<std::ptrdiff_t>(at + below(input.size() - at + 1)));
       const std::size_t to = below(input.size() + 1);
@@ -82,7 +82,7 @@ void change(Bytes& input, const std::vector<Bytes>& seeds, std::mt19937_64& rand
         input.insert(input.begin() + static_cast<std::ptrdiff_t>(to), fragment.begin(), fragment.end());
       return;
     }
-    default: {  // the end of another one
+    default: {  // the end of another input
       const Bytes& other = seeds[below(seeds.size())];
       input.resize(at);
       input.insert(input.end(), other.begin() + static_cast<std::ptrdiff_t>(below(other.size())), other.end());
@@ -100,7 +100,7 @@ void run(std::uint64_t number, const std::vector<Bytes>& seeds) {
     input = seeds[random() % seeds.size()];
     for (std::uint64_t changes = random() % 6 + 1; changes > 0; --changes) change(input, seeds, random);
   }
-  input.shrink_to_fit();  // so that a sanitizer sees who reads beyond
+  input.shrink_to_fit();  // so that a sanitizer reports reads beyond the end
   LLVMFuzzerTestOneInput(input.data(), input.size());
 }
 
@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   std::uint64_t number = 0;
   for (; number < seeds.size() || std::chrono::steady_clock::now() < end; ++number) {
-    alarm(20);  // an input that takes so long hangs
+    alarm(20);  // an input that takes longer counts as a hang
     run(number, seeds);
   }
   std::printf("%" PRIu64 " inputs from %zu seeds, random seed %" PRIu64 "\n", number, seeds.size(), g_seed);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A message queue that a hostile on-node peer has written into: its owner reads messages that end where they may, from
-// memory of its own, and nothing beyond the message queue is written; a sender gets an answer that ends where it may.
+// A hostile on-node peer has written into a message queue. The owner must read messages whose lengths are within the
+// limits, from its private memory. Nothing outside of the queue may be written. A sender must get an answer whose
+// length is within the limit.
 //
 //   input:  flags, then pieces of the message queue's memory: offset (2 bytes), length, bytes
 #include "transport/node/message_queue.hpp"
@@ -22,9 +23,9 @@ constexpr std::size_t kGuard = 8192;
 constexpr std::byte kFilling{0x5A};
 enum Flags : std::uint8_t {
   kOwner = 1
-};  // of what is tried: the owner, else a sender whose message the hostile one answers
+};  // the owner is tested; otherwise a sender, whose message the hostile peer answers
 
-// As Message queue has them, at its end.
+// The layout and states of the slots at the end of MessageQueue (message_queue.hpp).
 constexpr std::size_t kSlot = 64 + MessageQueue::kMostBytes,
                       kFirst = sizeof(MessageQueue) - MessageQueue::kSlots * kSlot;
 enum State : std::uint64_t { kFree, kTaken, kSent, kAnswered };
@@ -64,7 +65,7 @@ void write_pieces(Memory& memory, Reader& input) {
   }
 }
 
-// Takes the part of the hostile owner while a sender waits: writes its pieces again and again.
+// Acts as the hostile owner while a sender waits: writes its fragments of the queue again and again.
 class Hostile final : public Progress {
  public:
   Hostile(Memory& memory, const std::uint8_t* data, std::size_t size) : memory_(memory), data_(data), size_(size) {}
@@ -157,7 +158,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Hostile hostile(*memory, data + 1, size - 1);
     const std::array<std::byte, 100> message{};
     const std::array<std::span<const std::byte>, 1> parts{message};
-    // An on-node peer that leaves no slot free, or takes a message away, is dead to the sender.
+    // If the on-node peer leaves no slot free, or removes a message, the sender treats it as dead.
     const auto lives = [] { return false; };
     static const ProcessIdentity sender = ProcessIdentity::own();
     const Result<MessageQueue::Message> left = message_queue.enqueue(hostile, sender, parts, lives);

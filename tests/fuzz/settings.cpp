@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Settings of any text: what is accepted is what the table allows.
+// Settings with any text as value: farside must accept exactly the values that the table allows.
 //
 //   input:  which setting, then its value
 #include "transport/base/settings.hpp"
@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const auto table = settings_table();
   const Setting& setting = table[data[0] % table.size()];
-  // Without a zero behind it, so that a sanitizer sees who looks for one.
+  // Not terminated by zero, so that a sanitizer reports code that relies on a terminator.
   const std::string_view value(reinterpret_cast<const char*>(data) + 1, size - 1);
   Settings settings;
   if (!setting.parse(value, settings)) return 0;

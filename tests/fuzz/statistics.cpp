@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `farside explain` reads statistics of anybody's making: it refuses them with a reason, or explains them.
+// `farside explain` reads forged statistics. It must refuse them with a reason, or explain them.
 #include <stdexcept>
 
 #include "tests/fuzz/fuzz.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `farside trace` reads traces of anybody's making: it refuses them with a reason, or shows them in all its ways.
+// `farside trace` reads forged traces. It must refuse them with a reason, or show them in all its forms.
 //
 //   input:  odd: two traces, of half the bytes each; even: one
 #include <bit>

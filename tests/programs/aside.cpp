@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Windows of all ranks but rank 1, which may run without farside: it makes none.
+// All ranks but rank 1 make windows. Rank 1 may run without farside, since it makes none.
 #include "check.hpp"
 
 int main(int argc, char** argv) {

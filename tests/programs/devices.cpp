@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Buffers in the memory of a GPU, which the CPU must not touch (support/device.cpp): operations copy them by the GPU's
-// library, a window of them is the runtime's, and attached they are refused.
+// Buffers in the memory of a GPU, which the CPU must not access (support/device.cpp). Operations copy such buffers by
+// the GPU's library, a window on such memory stays with the runtime, and MPI_Win_attach refuses it.
 //
 //   devices [create] cuda|hip|ze
 //   devices [create] gpu             on the first GPU of the real libcuda.so.1; 77 (skipped) without one
@@ -29,7 +29,8 @@ void (*copy)(void*, const void*, std::size_t);
 int (*copies)() = nullptr;  // how many there were; null: unknown
 int (*locks)() = nullptr;   // how often pages of the host were locked
 
-// False: the runtime has loaded the real library of this name, which farside would ask about the stand-in's memory.
+// Returns false if the runtime has loaded the real library of this name: farside would then query that library for
+// memory of the stand-in.
 bool load_stand_in(const std::string& kind) {
   const std::string name = kind == "hip" ? "libamdhip64.so.6" : kind == "ze" ? "libze_loader.so.1" : "libcuda.so.1";
   if (dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD) != nullptr) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Waits that take long name their cause (FARSIDE_HANG, which is 1 here), and end when the cause is gone. Two ranks, or
-// three: rank 1 is the cause, the last rank waits, and a third one looks on where it may. With two ranks, rank 0 is the
-// cause.
+// Long waits are reported with their cause (FARSIDE_HANG, which is 1 here), and end when the cause is removed. The
+// program runs on two or three ranks. Of three ranks, rank 1 is the cause, rank 2 waits, and rank 0 takes part if it
+// can. Of two ranks, rank 0 is the cause.
 //
 //   hangs [create]          each kind of wait
 //   hangs quiet [create]    with FARSIDE_HANG=0: nothing is printed
@@ -32,7 +32,7 @@ std::string route() {
 }
 // Between the cause and the rank that waits.
 bool over_fabric() { return route() == "fabric" || route() == "hosts"; }
-// Whether barriers go by nodes: a rank then sees only the one whose word it waits for.
+// Whether barriers combine the ranks of a node: a waiting rank then knows only the rank whose word it waits for.
 bool by_nodes() { return route() == "hosts" && check::size() > 2; }
 
 std::vector<int> pids;

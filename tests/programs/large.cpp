@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations of more than 2 and 4 GiB, and displacements beyond. Most of the memory is one block, mapped repeatedly. It
-// has pages of its own only at the start, around the limits of 31-bit and 32-bit counts, and at the end. The program
-// checks these pages.
+// Operations of more than 2 and 4 GiB, and displacements beyond. One block is mapped repeatedly for most of the memory.
+// Only the start, the places around the limits of 31-bit and 32-bit counts, and the end have pages of their own, which
+// the program checks.
 #include "check.hpp"
 
 #include <span>

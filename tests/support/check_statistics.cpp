@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reads what FARSIDE_STATS made each rank write (PREFIX.RANK.json) and says whether a run went the way it
-// should have:
+// Reads the statistics that FARSIDE_STATS makes each rank write (PREFIX.RANK.json), and checks whether the run used the
+// expected routes and windows:
 //   check-statistics PREFIX RANKS used=ROUTE unused=ROUTE,... counted=ROUTE.OPERATION windows=farside|both|runtime|none
 //     used=ROUTE      with two ranks or more, this route moved something (of all ranks together)
 //     unused=ROUTES   no rank used any of these
@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
 
   std::map<std::string, std::uint64_t> used;     // route: operations of all ranks
   std::map<std::string, std::uint64_t> counted;  // ROUTE.OPERATION: likewise
-  std::map<std::string, std::string> launch;     // what the first rank that knows it says of the launch
+  std::map<std::string, std::string> launch;     // the launch, as the first file that has it names it
   const std::string& windows = wanted["windows"];
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = prefix + "." + std::to_string(rank) + ".json";
@@ -85,7 +85,7 @@ int main(int argc, char** argv) {
     if (windows == "both" || windows == "runtime" ? runtimes <= 0 : runtimes != 0) {
       problem(who + std::to_string(runtimes) + " windows of the runtime");
     }
-    // Since the first window: no run takes a day, and where there was no window there are none.
+    // The seconds since the first window: less than a day, and none if there was no window.
     const bool timed = json.contains("seconds");
     if (timed != (ours + runtimes > 0)) problem(who + (timed ? "seconds, but no window" : "windows, but no seconds"));
     const double seconds = json.value("seconds", 0.0);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Stand-ins for libcuda, libamdhip64 and libze_loader: the functions that farside uses, on memory that the CPU may not
-// touch. Each allocation is a file that is mapped twice, at the address that the program gets without any access, and
-// elsewhere for the copies. Wrong arguments of farside end the process.
+// Stand-ins for libcuda, libamdhip64 and libze_loader: the functions that farside uses, on memory that the CPU cannot
+// access. Each allocation is a file that is mapped twice: without access rights at the address that the program gets,
+// and with access rights at another address for the copies. Wrong arguments of farside end the process.
 //
-// Not of the real libraries: test_device_allocate(), test_device_copy(), test_device_copies() (their number) and
-// test_device_locks() (how often pages were to be locked).
+// The real libraries do not have these functions: test_device_allocate(), test_device_copy(), test_device_copies() (the
+// number of copies) and test_device_locks() (the number of requests to lock pages).
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -45,7 +45,7 @@ const Allocation* find(const void* address) {
   return nullptr;
 }
 
-// Where the CPU may touch what is at the address.
+// Returns the address at which the CPU can access the same memory.
 std::byte* reachable(const void* address, std::size_t bytes) {
   auto* const at = static_cast<std::byte*>(const_cast<void*>(address));
   const Allocation* const there = find(address);
@@ -70,7 +70,7 @@ EXPORTED void* test_device_allocate(std::size_t bytes) {
   close(file);
   if (device == MAP_FAILED || host == MAP_FAILED) return nullptr;
   const std::scoped_lock held(mutex);
-  allocations.reserve(64);  // find() returns places in it
+  allocations.reserve(64);  // find() returns pointers into it
   allocations.push_back({static_cast<std::byte*>(device), static_cast<std::byte*>(host), bytes});
   return device;
 }
@@ -87,7 +87,7 @@ thread_local int pushed = 0;
 int context = 0;
 }  // namespace
 
-// Every other allocation has no context of its own, as memory of pools.
+// Every other allocation has no context, like memory of pools.
 EXPORTED int cuPointerGetAttribute(void* value, int attribute, const void* address) {
   const Allocation* const there = find(address);
   if (there == nullptr) return 1;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Preloaded by run_program in front of libfabric: what providers may do, but seldom do, happens to farside all the
-// time.
+// run_program preloads this library before libfabric. It makes rare but allowed behaviour of providers frequent.
 //
 //   FARSIDE_TEST_FAULTS="[seed N] [refuse PERCENT] [late PERCENT] [fail PERCENT] [adds N] [sends 1]"
 //
-// refuse: so many calls that issue an operation begin a row of up to 20 that get FI_EAGAIN. late: so many completions
-// of own operations come up to 2 ms late, in any order; messages come in theirs. fail: so many come as errors (FI_EIO),
-// though the operation was carried out; a program chooses that for itself, by faulty_fabric_fail(PERCENT). adds: an
-// adapter carries out only so many fetch-adds; later ones only read. sends: the memory of the message rings is not
-// registered, so that all messages are sent, with completions.
+// refuse: this share of the calls that issue an operation begin a series of up to 20 calls that return FI_EAGAIN. late:
+// this share of the completions of own operations are up to 2 ms late, in any order; received messages keep their
+// order. fail: this share of the completions are errors (FI_EIO), although the operation was carried out; a program may
+// set it by faulty_fabric_fail(PERCENT). adds: an adapter carries out only this number of fetch-adds; later ones only
+// read. sends: the registration of the message rings fails, so that all messages are sent, with completions.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -37,7 +36,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// One for the process: which thread gets which fault is a matter of when, but with what probability is not.
+// One generator for the process. The timing decides which thread gets a fault, but not the probability of faults.
 class Dice {
  public:
   Dice() {
@@ -144,7 +143,7 @@ void replace_issuing(fid_ep* endpoint) {
   }
 }
 
-// What has completed, and farside is not to know yet.
+// The completions that are withheld from farside for a time.
 class Held {
  public:
   static Held& of(fid_cq* queue) {
@@ -155,7 +154,7 @@ class Held {
   }
   ssize_t read(fid_cq* queue, void* into, size_t count) {
     const std::scoped_lock held(mutex_);
-    // The provider itself asks so whether there is anything.
+    // The provider itself reads 0 entries to check whether there is a completion.
     if (count == 0) return waiting_.empty() ? Table<fi_ops_cq>::of(queue->ops)->read(queue, into, 0) : 0;
     const ssize_t code = take_all(queue);
     auto* entries = static_cast<fi_cq_msg_entry*>(into);
@@ -191,7 +190,7 @@ class Held {
     bool failed;
   };
 
-  // Until the provider has nothing more; what it says then.
+  // Reads all completions of the provider. Returns the code of the last read.
   ssize_t take_all(fid_cq* queue) {
     std::array<fi_cq_msg_entry, 32> entries;
     ssize_t code = 0;
@@ -210,7 +209,7 @@ class Held {
   std::multimap<Clock::time_point, Completion> waiting_;
 };
 
-std::atomic<fid_cq*> last_queue = nullptr;  // a process of farside's has one
+std::atomic<fid_cq*> last_queue = nullptr;  // a process with farside has one queue
 
 int open_queue(fid_domain* domain, fi_cq_attr* attributes, fid_cq** queue, void* context) {
   const int code = Table<fi_ops_domain>::of(domain->ops)->cq_open(domain, attributes, queue, context);
@@ -247,7 +246,7 @@ int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* co
   return 0;
 }
 
-// Nobody may sleep on what is held here.
+// No thread may sleep while this library withholds completions.
 int try_wait(fid_fabric* fabric, fid** objects, int count) {
   fid_cq* queue = last_queue;
   if (queue != nullptr && Held::of(queue).any()) return -FI_EAGAIN;

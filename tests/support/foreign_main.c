@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// foreign-main LIBRARY: what uses a copy of UCX of its own (foreign_user.c), opened for itself alone, reaches that
-// copy.
+// foreign-main LIBRARY: a library (foreign_user.c) uses its own copy of UCX, which is opened with RTLD_LOCAL. Its calls
+// must reach that copy.
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A copy of UCX beside the runtime's, as a Python wheel brings one: it has workers of its own, and dies of others'.
+// A second copy of UCX beside the runtime's, as in a Python wheel. It has its own workers, and aborts if it gets a
+// worker of the other copy.
 #include <stdlib.h>
 
 struct worker {

@@ -5,6 +5,6 @@ unsigned ucp_worker_progress(void* worker);
 unsigned foreign_progress(void);
 unsigned foreign_progress_behind(void);
 
-// As compilers turn it out, this returns to its caller's caller.
+// Compilers make this a tail call, which returns to the caller's caller.
 unsigned foreign_progress(void) { return ucp_worker_progress(foreign_worker()); }
 unsigned foreign_progress_behind(void) { return 1 + ucp_worker_progress(foreign_worker()); }

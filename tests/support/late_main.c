@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// late-main LIBRARY: calls run() of a library that is opened for itself alone, as Python opens mpi4py (late_user.c).
-// The MPI library, which that one needs, is in no search order of the process.
+// late-main LIBRARY: opens a library (late_user.c) with RTLD_LOCAL, as Python opens mpi4py, and calls its run(). The
+// MPI library, which late_user.c needs, is then not in the global search order of the process.
 #include <dlfcn.h>
 #include <stdio.h>
 

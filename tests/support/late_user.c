@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What late-main opens: each rank puts its number to the next one.
+// The library that late-main opens: each rank puts its number to the next rank.
 #include <stdio.h>
 
 #include <mpi.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A cable between two network namespaces that delays frames, lets them overtake each other and loses some
-// (support/virtual_hosts lays it; netem is not in every kernel).
+// A cable between two network namespaces, which delays, reorders and loses frames (support/virtual_hosts uses it, since
+// not every kernel has netem).
 //
 //   poor-link PID PID "[delay MS] [jitter MS] [loss PERCENT] [rate MBIT] [seed N]"
 //
-// The namespaces are those of the two processes, the cable's ends are called eth0. delay: what each frame takes at
-// least; jitter: up to so much more, each by itself; rate: of each direction. Prints a line when the ends are there,
-// and then runs until it is ended.
+// The namespaces are those of the two processes; the interface at each end is eth0. delay: the least delay of a frame;
+// jitter: the largest additional delay, random for each frame; rate: the rate of each direction. The program prints a
+// line when the interfaces exist, and then runs until it is ended.
 #include <fcntl.h>
 #include <linux/if_tun.h>
 #include <net/if.h>
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
   std::mt19937_64 dice(static_cast<std::uint64_t>(like["seed"]));
   std::uniform_real_distribution<double> chance(0, 1);
   std::array<std::multimap<Clock::time_point, std::vector<char>>, 2>
-      under_way;  // towards each end, by when it is there
+      under_way;  // frames for each end, by time of arrival
   std::array<Clock::time_point, 2> free_from{};
   std::vector<char> frame(1 << 16);
   while (true) {
@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
     for (std::size_t to = 0; to < 2; ++to) {
       auto& frames = under_way[to];
       while (!frames.empty() && frames.begin()->first <= now) {
-        // An end that takes nothing loses it, as cables do.
+        // If the interface accepts no frame, the frame is lost, as on a cable.
         if (write(ends[to], frames.begin()->second.data(), frames.begin()->second.size()) < 0 && errno != EAGAIN &&
             errno != EIO)
           fail("write");

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Preloaded over Soft-RoCE by run_program: takes the limit off the time an adapter waits for an answer before it sends
-// again. rdma_rxe (Linux 6.1) has one timer for a queue pair that runs on while answers come, so now and then it fires
-// just while an atomic is under way; the atomic, fenced by libfabric as all are, then waits for all atomics before it
-// to end, itself among them (rxe_wqe_is_fenced, rd_atomic), and never is sent again. Between queue pairs of one device
-// nothing is lost, and there is nothing to send again.
+// run_program preloads this library over Soft-RoCE. It disables the timeout after which an adapter retransmits.
+// rdma_rxe (Linux 6.1) has one timer for a queue pair, which answers do not restart, so it sometimes fires while an
+// atomic is outstanding. libfabric fences every atomic. The retransmitted atomic then waits for all earlier atomics,
+// counts itself among them (rxe_wqe_is_fenced, rd_atomic), and is never sent again. Between queue pairs of one device
+// no packet is lost, so no retransmission is needed.
 //
-// For tests of what is lost TEST_RXE_TRIES=N: the adapter gives up after N times 0.5 s instead. (By itself it never
-// does: libfabric asks for as many attempts as there can be, 7, which rdma_rxe takes for no limit.)
+// For tests with lost packets, TEST_RXE_TRIES=N: the adapter fails the operation after N times 0.5 s instead. (By
+// default it never fails: libfabric requests the maximum of 7 attempts, which rdma_rxe treats as no limit.)
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The seeds of random unit tests: fixed ones, so that a run can be compared with another, and new ones in each run.
-// What fails says FARSIDE_TEST_SEED=S; with that in the environment S is the only seed of all tests.
+// The seeds of random unit tests: fixed ones, so that a run can be compared with another, and new ones in each run. A
+// failing test prints FARSIDE_TEST_SEED=S. If this variable is in the environment, all tests use only the seed S.
 //
 //   for (const std::uint32_t seed : seeds({7})) {
 //     INFO(named(seed));
@@ -20,8 +20,8 @@ namespace farside::testing {
 
 inline bool one_seed_is_given() { return std::getenv("FARSIDE_TEST_SEED") != nullptr; }
 
-// `fixed`, and as many new ones as `fresh` says. The new ones of a process are a row, whose first is printed, in case
-// the process crashes.
+// Returns the seeds `fixed` and `fresh` new ones. The new seeds of a process are consecutive; the first one is printed
+// at its first use, in case the process crashes.
 inline std::vector<std::uint32_t> seeds(std::vector<std::uint32_t> fixed, std::size_t fresh = 1) {
   if (one_seed_is_given())
     return {static_cast<std::uint32_t>(std::strtoul(std::getenv("FARSIDE_TEST_SEED"), nullptr, 10))};
@@ -33,7 +33,7 @@ inline std::vector<std::uint32_t> seeds(std::vector<std::uint32_t> fixed, std::s
   for (std::size_t i = 0; i < fresh; ++i) fixed.push_back(next++);
   return fixed;
 }
-// Half of them fixed.
+// Returns `count` seeds, half of them fixed.
 inline std::vector<std::uint32_t> many_seeds(std::size_t count) {
   std::vector<std::uint32_t> fixed;
   for (std::uint32_t seed = 0; seed < count / 2; ++seed) fixed.push_back(seed);

@@ -11,7 +11,7 @@ unsigned ucp_worker_progress(void* worker);
 unsigned ucp_worker_progress(void* worker) {
   static unsigned (*next)(void*) = NULL;
   if (next == NULL) *(void**)&next = dlsym(RTLD_NEXT, "ucp_worker_progress");
-  // late-main opens MPICH, and with it UCX, for itself alone.
+  // late-main opens MPICH and UCX with RTLD_LOCAL.
   if (next == NULL) *(void**)&next = dlsym(dlopen("libucp.so.0", RTLD_NOW | RTLD_NOLOAD), "ucp_worker_progress");
   const unsigned events = next(worker);
   if (events == 0) sched_yield();

@@ -16,7 +16,7 @@ using BackOff = std::optional<std::chrono::microseconds>;
 
 const Time kBegin = Time{} + 1h;
 
-// Somebody polls all the time; how long the thread stays away at last.
+// Other threads poll for this time. Returns the last back-off of the progress thread.
 BackOff polled_for(AdaptivePolling& polling, Time& now, std::chrono::microseconds time) {
   const Time end = now + time;
   BackOff back_off = polling.next(true, now);
@@ -57,7 +57,7 @@ TEST_CASE("threads that wait in the runtime serve for a while, then the thread l
   CHECK_FALSE(polling.runtime_serves());
   polling.leave_to_runtime(kBegin, 10us);
   CHECK(polling.runtime_serves());
-  // It goes before they can have polled.
+  // The thread backs off before the waiting threads can have polled.
   CHECK(polling.next(false, kBegin) == AdaptivePolling::kShortest);
   Time now = kBegin + 50us;
   CHECK(polled_for(polling, now, AdaptivePolling::kRuntimeServes - 100us));
@@ -65,7 +65,7 @@ TEST_CASE("threads that wait in the runtime serve for a while, then the thread l
   CHECK_FALSE(polling.look_is_due(now));
   now = kBegin + AdaptivePolling::kRuntimeServes;
   CHECK(polling.look_is_due(now));
-  // They serve on, and have polled for long.
+  // The waiting threads continue to poll, and have polled for long.
   polling.serves_on(now);
   CHECK_FALSE(polling.look_is_due(now));
   const BackOff again = polling.next(true, now);

@@ -13,7 +13,7 @@ namespace {
 Bursts::Clock::time_point present;
 Bursts::Clock::time_point now() { return present; }
 
-// Bursts that have seen one: three operations of which two joined the first, and a flush.
+// Returns Bursts that have observed one burst: three operations, two of which joined the first one, and a flush.
 Bursts used() {
   Bursts bursts;
   CHECK(bursts.comes(now) == Bursts::Next::kAsEver);

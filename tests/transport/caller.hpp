@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A process that connects to a rank's endpoint by libfabric alone, with whatever private data it likes.
+// A client that connects to a rank's endpoint by libfabric without farside, with any private data.
 #pragma once
 
 #include <array>
@@ -68,7 +68,7 @@ class Caller {
       outcome_ = 0;
     }
   }
-  // 0: it is connected. Else libfabric's error, or -1 if it did not come that far.
+  // 0: the client is connected. Otherwise libfabric's error, or -1 if an earlier call has failed.
   int outcome() const { return outcome_; }
   fid_ep* endpoint() const { return endpoint_.get(); }
   fid_cq* queue() const { return queue_.get(); }

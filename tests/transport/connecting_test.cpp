@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Making many connections: how many requests are under way, whose is the next, and a lack of descriptors.
+// Making many connections: the number of outstanding requests, the order of the peers, and a lack of descriptors.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Sets the limits so that this process can open so many descriptors more.
+// Sets the limits so that this process can open `more` further descriptors.
 void leave_descriptors(std::size_t more, bool hard_too) {
   std::vector<UniqueFd> free;
   for (std::size_t i = 0; i < more; ++i) free.emplace_back(dup(STDIN_FILENO));
@@ -71,7 +71,8 @@ TEST_CASE("a limited number of requests to connect is under way, and the other p
   CHECK(opened->count() == Connections::kMostInitiated);
   CHECK(opened->waits_for_place(known.back()));
   CHECK_FALSE(opened->waits_for_place(known.front()));
-  // A place that becomes free is the next peer's, without a call for it, and not that of a peer that asks again.
+  // The next waiting peer gets a place that becomes free, without a call for that peer. A peer that asks again does not
+  // get it.
   peers[5].hang_up();
   CHECK(soon(opened, [&] {
     opened.reach(known[5]);
@@ -79,15 +80,15 @@ TEST_CASE("a limited number of requests to connect is under way, and the other p
   }));
   CHECK_FALSE(peers[Connections::kMostInitiated + 1].called());
   CHECK(opened->trouble(known[5]) != "");
-  // A place of a peer that is abandoned.
+  // The same if a peer with a place is abandoned.
   opened->stop(known[6]);
   CHECK(soon(opened, [&] { return peers[Connections::kMostInitiated + 1].called(); }));
-  // A peer that is abandoned while it waits is passed over.
+  // A waiting peer that is abandoned gets no place.
   opened->stop(known[Connections::kMostInitiated + 2]);
   opened->stop(known[7]);
   CHECK(soon(opened, [&] { return peers[Connections::kMostInitiated + 3].called(); }));
   CHECK_FALSE(peers[Connections::kMostInitiated + 2].called());
-  // All get their turn, in a storm of refusals too.
+  // Every peer gets a place, even if all requests are refused.
   std::vector<bool> had(kPeers);
   std::size_t most = 0;
   CHECK(soon(opened, [&] {

@@ -35,11 +35,11 @@ int open_sockets() {
   return sockets;
 }
 
-// What a process that is not of the job gets when it connects to `address` with these private data.
+// Returns the result of a connection request with these private data by a process that is not of the job.
 int knock(const FabricAddress& address, std::span<const std::byte> data) { return Caller(address, data).outcome(); }
 
-// Says so where it is not: FARSIDE_TEST_PROVIDER asks for another provider, by which these tests cannot count sockets
-// or knock.
+// Returns whether the provider is tcp. If FARSIDE_TEST_PROVIDER names another provider, prints that the test is
+// skipped: it counts sockets, or connects over TCP.
 bool over_tcp() {
   const std::string_view provider = test_provider();
   if (provider == "tcp") return true;
@@ -80,7 +80,7 @@ TEST_CASE("both sides may connect to each other at once: one connection for each
         ranks.check(word == (r == ranks.rank() ? 0 : 100 + static_cast<std::uint64_t>(r)),
                     "what a peer has put is here");
       }
-      // The refusal of a connection that crossed another one may come after what was put.
+      // The refusal of a crossing connection request may arrive after the data that was put.
       int more = open_sockets() - before;
       for (int probes = 0; probes < 10'000 && more > kRanks - 1; ++probes) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -125,7 +125,7 @@ TEST_CASE(
   unsetenv("FARSIDE_CONNECTIONS");
 }
 
-// The progress thread stays away while the application polls: not from connections.
+// The progress thread backs off while the application polls, but it still serves connections.
 TEST_CASE("a process that polls without a pause accepts connections") {
   expect_well(run_world(2, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
     ranks.barrier();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a thread of this program asks of the C library, by functions in front of the library's own.
+// Counts calls of the C library by a thread of this program, by functions that precede the library's own.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct CountedCalls {
   std::uint64_t locks = 0;   // of mutexes (pthread_mutex_lock, pthread_mutex_trylock)
   std::uint64_t clocks = 0;  // reads of a clock (clock_gettime)
 };
-// The numbers since the last call by this thread. `except`: a mutex that is not counted from now on.
+// Returns the counts since this thread's last call. `except`: a mutex that is not counted from now on.
 CountedCalls take_counted_calls(const void* except = nullptr);
 
 }  // namespace farside::testing

@@ -16,7 +16,7 @@
 
 namespace farside::testing {
 
-// What memory holds before a test writes to it.
+// The value of all bytes before a test writes to them.
 inline constexpr std::byte kFilling{0x5A};
 
 #if defined(__SIZEOF_FLOAT128__)

@@ -39,7 +39,7 @@ struct RouteFixture {
   static constexpr std::uint64_t kRegion = 0x5eed'0000'd00d;
   static constexpr std::uint32_t kUnit = 5;
 
-  // What ranks have in common, and how the endpoint is. To be changed before agree().
+  // The values that the ranks have in common, and the behaviour of the endpoint. Change them before agree().
   FabricRoute::Agreed agreed;
   FakeEndpoint endpoint;
 
@@ -50,7 +50,7 @@ struct RouteFixture {
     agreed.same_bytes = agreed.same_units = true;
     for (int rank = 0; rank < ranks; ++rank) endpoint.descriptions[rank] = description_of(rank);
   }
-  // Exposes the memory of this rank, and agrees.
+  // Exposes the memory of this rank, and agrees with the other ranks.
   void agree() {
     MessageHandler::ServedSpace space;
     space.base = data.data();
@@ -62,7 +62,7 @@ struct RouteFixture {
     route->agree(agreed);
   }
 
-  // What the ranks say of their memory where they differ.
+  // The descriptions of the ranks' memory, if they differ.
   static TargetDescription description_of(int rank) {
     const auto number = static_cast<std::uint64_t>(rank);
     return {{0x10000 * number, 7000 + number}, {0x20000 * number, 9000 + number}, 100 * number,
@@ -79,7 +79,7 @@ struct RouteFixture {
                           DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, data.data(), nullptr, count),
                           own);
   }
-  // A fetch-add on a control word, and its end. A release ends the access to the rank's data.
+  // Issues a fetch-add on a control word, and waits for it. A release ends the access to the rank's data.
   Status release(int rank) { return fetch_add(rank, DataAccess::kEnds); }
   Status fetch_add(int rank, DataAccess access = DataAccess::kGoesOn) {
     Pending pending;
@@ -89,7 +89,7 @@ struct RouteFixture {
     endpoint.complete();
     return status ? pending.take_error() : std::move(status);
   }
-  // The same as a notification, or a write. The notification need not be complete.
+  // The same with a notification, or a write. The notification need not be complete at the return.
   Status notify(int rank, ControlCall call = ControlCall::kFetchAdd, DataAccess access = DataAccess::kEnds) {
     Pending pending;
     const std::uint64_t one = 1;
@@ -98,7 +98,7 @@ struct RouteFixture {
     endpoint.complete();
     return status ? pending.take_error() : std::move(status);
   }
-  // What was asked of the endpoint since the last call of this.
+  // Returns the calls of the endpoint since the last call of this function.
   std::string asked() { return in_words(endpoint.take_calls()); }
 
   alignas(64) std::array<std::byte, 16384> data{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// An endpoint without a network. It notes what is asked of it, and completes operations at once or when it is told to.
-// No data move; only descriptions are answered.
+// An endpoint without a network. It records the calls, and completes operations at once or when the test calls
+// complete(). It moves no data, and answers only requests for descriptions.
 #pragma once
 
 #include <algorithm>
@@ -55,13 +55,13 @@ class FakeEndpoint final : public Endpoint {
     return address;
   }
 
-  // How it behaves.
+  // The behaviour of the endpoint.
   bool held = false;  // operations stay under way until complete()
   bool chosen_keys = true;
-  bool atomics = false;      // of an adapter
-  bool ordered = true;       // messages stay behind writes
+  bool atomics = false;      // the endpoint has adapter atomics
+  bool ordered = true;       // messages do not overtake writes
   bool runs = false;         // writes in runs stay under way until end_run() has been called
-  int refused_ends = 0;      // so many calls of it come too early
+  int refused_ends = 0;      // so many calls of end_run() are refused, as too early
   bool lock_is_free = true;  // an acquire step does not stop the operations
   bool acknowledges = false;                       // notifications have replies
   std::uint32_t losses = 0;                        // how often notifications were lost
@@ -73,7 +73,7 @@ class FakeEndpoint final : public Endpoint {
 
   // The next call of this kind fails, at once or later.
   void fail_next(Asked asked, bool at_once) { failing_ = {asked, at_once}; }
-  // Completes what is under way. Thread safety: any.
+  // Completes all outstanding operations. Thread safety: any.
   void complete() {
     std::vector<UnderWay> all;
     {
@@ -87,7 +87,7 @@ class FakeEndpoint final : public Endpoint {
     return under_way_.size();
   }
 
-  // What was asked since the last call of this, in order.
+  // Returns the calls since the last take_calls(), in order.
   std::vector<Call> take_calls() {
     const std::scoped_lock lock(mutex_);
     return std::exchange(calls_, {});
@@ -251,7 +251,7 @@ class FakeEndpoint final : public Endpoint {
   std::uint64_t next_key_ = 0;
 };
 
-// A thread that waits completes what is under way: nothing else does.
+// A waiting thread completes the outstanding operations, since nothing else does.
 class CompletesWhileWaiting final : public Progress {
  public:
   explicit CompletesWhileWaiting(FakeEndpoint& endpoint) : endpoint_(endpoint) {}

@@ -96,7 +96,7 @@ struct Request {
   Channel* from = nullptr;
 };
 
-// What FakeHold holds.
+// The call and the completion that a FakeHold delays.
 struct Held {
   const void* call = nullptr;
   const void* completion = nullptr;
@@ -113,7 +113,7 @@ struct Network {
   std::size_t refuse = 0;      // writes
   std::size_t fail_after = 0;  // the last one of so many writes fails; 0: none
   Held held;
-  // FakeReader: the only thread that reads such completions, if there is one.
+  // Of FakeReader: the only thread that reads completions of this kind. No thread id: any thread reads them.
   struct {
     FakeReader::Of what = FakeReader::Of::kRdma;
     std::thread::id thread;

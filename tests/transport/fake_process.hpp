@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A process of a job, in this one: an endpoint over the provider in memory. No thread waits for it in an MPI runtime.
+// An endpoint over the provider in memory, which stands for one process of a job. No thread of an MPI runtime polls it.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A space of two ranks over the provider in memory, both in this process: rank 0 is the origin, and rank 1 has data.
+// A space of two ranks over the provider in memory. Both ranks are in this process: rank 0 is the origin, and rank 1
+// has the data.
 #pragma once
 
 #include <array>
@@ -20,7 +21,8 @@ namespace farside::testing {
 class FakeSpace {
  public:
   static constexpr int kTarget = 1;
-  // `words` of 64 bits at the target. `by_nic`: of the domain nic, for puts and gets (the provider has no atomics).
+  // `words`: the number of 64-bit words at the target. `by_nic`: the space has the atomicity domain nic, for puts and
+  // gets (the provider has no atomics).
   explicit FakeSpace(std::size_t words, bool by_nic = false, InfoHandle of_origin = fake_provider())
       : origin({}, std::move(of_origin)), data(words) {
     FabricRoute::Agreed agreed;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations in pieces: on every route they do what they would do one by one, in lists where these pay, and errors are
-// told.
+// Operations in fragments. On every route they have the same effect as one by one. They travel in lists if this is
+// faster, and their errors are reported.
 #include "transport/space/fragments.hpp"
 
 #include <algorithm>
@@ -26,7 +26,8 @@ TEST_CASE("pieces arrive, come back and add up on every route, each in its place
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
     expect_well(run_world(3, variant, 1 << 18, [&](Ranks& ranks, World& world) {
-      // Rank r owns the words at 3 i + r; small pieces and, in between, one too large for a list.
+      // Rank r owns the words at 3 i + r. The fragments are small, except one in the middle that is too large for a
+      // list.
       constexpr std::size_t kFragments = 5000, kLarge = 20000, kLargeAt = 150000;
       std::fill_n(world->data(), 1 << 18, std::byte{0});
       ranks.barrier();
@@ -74,7 +75,7 @@ TEST_CASE("pieces arrive, come back and add up on every route, each in its place
       ranks.check(read_data<std::uint8_t>(world, kLargeAt + kLarge * from) == from + 1 &&
                       read_data<std::uint8_t>(world, kLargeAt + kLarge * (from + 1) - 1) == from + 1,
                   "the large piece is here");
-      // Some 400 pieces to a message.
+      // A message holds some 400 fragments.
       const std::uint64_t messages = counted(
           on_private(variant) && !over_fabric(variant) ? RouteKind::kCma : RouteKind::kFabric, Counted::kHandler);
       ranks.check(variant == Variant::kMapped ? messages == 0 : messages > 5 && messages < 150, "they came in lists");
@@ -87,8 +88,8 @@ TEST_CASE("blocks at equal distances do on every route what they do one by one, 
     std::size_t bytes, count;
     std::ptrdiff_t stride, origin_stride;
   };
-  // Few and many, more than a message and than all messages hold, dense here or there, backwards, large ones, far
-  // apart.
+  // Shapes with few and many blocks: more than one message and than all messages hold, dense at the origin or at the
+  // target, backwards, with large blocks, or far apart.
   constexpr Shape kShapes[] = {{8, 5, 24, 8},     {8, 1000, 24, 8},   {24, 4000, 48, 24},       {8, 2000, 8, 40},
                                {3, 700, 7, 3},    {8, 900, -32, 8},   {16, 900, 32, -48},       {3000, 20, 5000, 3000},
                                {8, 40, 20000, 8}, {8, 3, 200000, 16}, {70000, 3, 80000, 70000}, {1, 60, 1, 2},
@@ -183,9 +184,9 @@ TEST_CASE("blocks of accumulates are combined in their places, and what they fet
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
     expect_well(run_world(3, variant, 1 << 17, [&](Ranks& ranks, World& world) {
-      // Two elements of each 5, by two ranks at once; then pairs with a gap, which is left alone.
+      // Two of every five elements, by two ranks at once; then pairs with a gap, which must stay unchanged.
       constexpr std::size_t kBlocks = 1500;
-      constexpr std::size_t kPair = 16;  // a double, an int, and four bytes that are nobody's
+      constexpr std::size_t kPair = 16;  // a double, an int, and a gap of four bytes
       std::fill_n(world->data(), 1 << 17, std::byte{0});
       ranks.barrier();
       std::vector<double> ones(3 * kBlocks, 1.0), before(3 * kBlocks, -1.0);
@@ -243,7 +244,7 @@ TEST_CASE("blocks of accumulates are combined in their places, and what they fet
 
 TEST_CASE("on-node peers with more messages than there are slots all get their turn") {
   expect_well(run_world(6, Variant::kCma, 1 << 20, [&](Ranks& ranks, World& world) {
-    // Six messages each, time and again.
+    // Six messages for each operation, several times.
     constexpr std::size_t kBlocks = 5000, kRounds = 20;
     const auto me = static_cast<std::size_t>(ranks.rank());
     std::vector<std::uint64_t> words(kBlocks);
@@ -317,7 +318,7 @@ TEST_CASE("pieces of one origin's accumulates take effect in order, alone and am
         constexpr std::uint64_t kTimes = 300;
         std::vector<std::uint64_t> values(kTimes * 12);
         std::iota(values.begin(), values.end(), 1);
-        std::vector<std::uint64_t> seen(kTimes);  // they are fetched until a flush
+        std::vector<std::uint64_t> seen(kTimes);  // results may arrive until a flush
         std::size_t next = 0;
         const auto replace = [&](auto& by) {
           const std::uint64_t* value = &values[next++];
@@ -349,7 +350,7 @@ TEST_CASE("pieces of one origin's accumulates take effect in order, alone and am
 }
 
 TEST_CASE("an on-node peer that died while pieces were on their way to it is an error, in time", "[native]") {
-  // Its process is stopped before it can answer, then ended.
+  // The peer's process is stopped before it can answer, and then killed.
   const std::string failures = run_world(2, Variant::kCma, 4096, [&](Ranks& ranks, World& world) {
     const auto pids = ranks.all_gather(getpid());
     if (ranks.rank() == 1) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What C++ promises of atomics, on any processor: every result that a few threads may have, by the model RC11 (Lahav,
+// Enumerates every result that C++ allows for the atomics of a few threads, on any processor, by the model RC11 (Lahav,
 // Vafeiadis, Kang, Hur, Dreyer, "Repairing sequential consistency in C/C++11", PLDI 2017; release sequences as in
-// C++20). It leaves out one thing that C++ allows, and ARMv8 does: a relaxed read of one thread that sees what another
-// one writes only after it has read a later write of the first (load buffering).
+// C++20). The model leaves out load buffering, which C++ allows and ARMv8 does: a relaxed read of thread A returns the
+// value of a write of thread B, although B writes only after it has read a later write of A.
 //
 // Threads are functions that use modelled::atomic, atomic_ref and atomic_thread_fence. Real headers do so when they are
-// included with the name std replaced (memory_order_test.cpp). A thread is run again and again from its beginning: its
-// reads return what was chosen so far, and with the next access it stops. So it may depend on nothing but what it
-// reads, and change nothing but by these atomics. A thread that would wait calls modelled::wait(); what follows is not
-// looked at.
+// included with the name std replaced (memory_order_test.cpp). The model runs a thread again and again from its
+// beginning: its reads return the values that were chosen so far, and at the next access it stops. So a thread may
+// depend only on values that it reads by these atomics, and may change memory only by them. A thread that would wait
+// calls modelled::wait(); the model does not execute the code after it.
 #pragma once
 
 #include <array>
@@ -34,10 +34,10 @@ using Order = std::memory_order;
 struct Access {
   enum class Kind : std::uint8_t { kRead, kWrite, kChange, kFence } kind;
   Order order;
-  Order when_unchanged = Order::relaxed;   // of a change that does not take place
+  Order when_unchanged = Order::relaxed;  // of a change that fails, such as a compare-and-swap
   const void* place = nullptr;
   std::uint64_t initial = 0;
-  // What a write or change leaves, of what was there; nothing: it only reads.
+  // Returns the value that a write or change stores, from the value before it. No value: the access only reads.
   std::function<std::optional<std::uint64_t>(std::uint64_t)> next = {};
 };
 
@@ -47,7 +47,7 @@ class Execution {
   using Results = std::vector<std::uint64_t>;   // what the threads return
   static constexpr std::size_t kMostEvents = 48;
 
-  // All that may come out.
+  // Returns all possible results.
   static std::set<Results> all(std::vector<Thread> threads) {
     Execution execution(std::move(threads));
     execution.explore();
@@ -55,7 +55,7 @@ class Execution {
   }
   static Execution* running() { return running_; }
 
-  // For the atomics. What is read; 0 for stores.
+  // Called by the atomics. Returns the value that is read; 0 for stores.
   std::uint64_t access(Access access) {
     if (stopped_) return refuse(access);
     const std::vector<std::size_t>& mine = of_thread_[static_cast<std::size_t>(now_)];
@@ -75,7 +75,7 @@ class Execution {
   struct Event {
     Access::Kind kind;
     Order order;
-    int thread;            // -1: what was there in the beginning
+    int thread;  // -1: the event is the initial value
     const void* place;
     std::uint64_t read = 0, written = 0;
     int from = -1;         // the event that wrote what it reads
@@ -100,7 +100,7 @@ class Execution {
       for (std::size_t i = 0; i < kMostEvents; ++i) result.rows[i] = rows[i] | other.rows[i];
       return result;
     }
-    // One after the other.
+    // The composition of the two relations.
     Relation then(const Relation& other) const {
       Relation result;
       for (std::size_t i = 0; i < kMostEvents; ++i) {
@@ -139,13 +139,13 @@ class Execution {
 
   explicit Execution(std::vector<Thread> threads) : threads_(std::move(threads)), of_thread_(threads_.size()) {}
 
-  // Stores throw nothing, as they may be in destructors.
+  // Stores do not throw, since they may occur in destructors.
   static std::uint64_t refuse(const Access& access) {
     if (access.kind == Access::Kind::kRead || access.kind == Access::Kind::kChange) throw Stop();
     return 0;
   }
 
-  // What a thread does next: an access, nothing (it has returned `result`), or it waits.
+  // Returns the next access of a thread; none if the thread has returned `result` or waits.
   std::optional<Access> next_of(std::size_t thread, bool& waits, std::uint64_t& result) {
     now_ = static_cast<int>(thread);
     at_ = 0;
@@ -180,7 +180,7 @@ class Execution {
     const std::vector<std::size_t> order = order_of(next);
     if (next.kind == Access::Kind::kWrite) {
       event.written = *next.next(0);
-      // Anywhere behind the beginning, but not between a change and what it has read.
+      // At any position after the initial value, but not between a change and the write that it has read.
       for (std::size_t at = 1; at <= order.size(); ++at) {
         if (at < order.size() && events_[order[at]].kind == Access::Kind::kChange) continue;
         with(event, [&] {
@@ -204,13 +204,13 @@ class Execution {
       }
       event.written = *written;
       if (at + 1 < order.size() && events_[order[at + 1]].kind == Access::Kind::kChange)
-        continue;  // it has read the same
+        continue;  // that change has read the same value
       with(event, [&] {
         order_of(next).insert(order_of(next).begin() + static_cast<std::ptrdiff_t>(at) + 1, events_.size() - 1);
       });
     }
   }
-  // Goes on with the event, if it may be.
+  // Continues the search with this event, if the execution stays consistent.
   template <class Insert>
   void with(const Event& event, Insert&& insert) {
     const auto events = events_;
@@ -226,7 +226,7 @@ class Execution {
     orders_ = orders;
   }
 
-  // The writes of a place, in the order of coherence; the first is what was there in the beginning.
+  // The writes of a place, in the order of coherence. The first one is the initial value.
   std::vector<std::size_t>& order_of(const Access& next) {
     std::vector<std::size_t>& order = orders_[next.place];
     if (order.empty()) {
@@ -236,7 +236,7 @@ class Execution {
     return order;
   }
 
-  // The same for executions that differ only in the order in which they were built.
+  // Returns a key that is equal for executions that differ only in the order in which they were built.
   std::string key() const {
     std::vector<std::pair<int, int>> names(events_.size());
     for (std::size_t t = 0; t < of_thread_.size(); ++t) {
@@ -293,8 +293,8 @@ class Execution {
     };
     const Relation eco = (rf | mo | rb).closure();
     const Relation fences = is([](const Event& e) { return e.fence(); });
-    // A release, or a fence in front of a write; changes that go on from it; a read that acquires, or has a fence
-    // behind it.
+    // Synchronizes-with: from a releasing write, or a fence before a write, through the changes that continue its
+    // release sequence, to an acquiring read, or a fence after a read.
     const Relation from_change =
         rf.only([&](std::size_t, std::size_t j) { return events_[j].kind == Access::Kind::kChange; });
     const Relation sequence = from_change.closure() | id;
@@ -325,7 +325,7 @@ class Execution {
   std::map<const void*, std::vector<std::size_t>> orders_;
   std::unordered_set<std::string> seen_;
   std::set<Results> results_;
-  // Of the thread that is run again.
+  // The state of the thread that is being run.
   int now_ = 0;
   std::size_t at_ = 0;
   bool stopped_ = false, waits_ = false;
@@ -335,7 +335,7 @@ class Execution {
 
 [[noreturn]] inline void wait() { Execution::running()->wait(); }
 
-// What atomics do; outside of an execution, to what there is in the beginning.
+// The operations of the atomics. Outside of an execution they access the initial value.
 template <class T>
 class Place {
   static_assert(sizeof(T) <= sizeof(std::uint64_t));

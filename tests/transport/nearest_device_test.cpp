@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which of several devices is near, with a sysfs made for the test: what two adapters of a machine with two sockets
-// show.
+// Which of several devices is near. The test makes a sysfs like that of a machine with two sockets and two adapters.
 #include "transport/fabric/nearest_device.hpp"
 
 #include <cstdint>
@@ -44,7 +43,7 @@ class Sysfs {
   std::filesystem::path root_ = std::filesystem::temp_directory_path() / ("farside-sysfs-" + std::to_string(getpid()));
 };
 
-// What libfabric says of a device at 0000:BUS:00.0, in a network, if it has a name.
+// The fi_info of a device at 0000:BUS:00.0; `network`: the name of its network, or null.
 class Device {
  public:
   Device(std::uint8_t bus, const char* network) : info_(fi_allocinfo()) {
@@ -153,25 +152,26 @@ TEST_CASE("of the devices on the network of the fastest one the nearest is taken
   CHECK(chosen({device(kNear), device(kFar)}) == Indexes{0});
   CHECK(chosen({device(kFar), device(kNear)}) == Indexes{1});
   CHECK(chosen({device(kFar), device(kPartly), device(kNear), device(kPartly)}) == Indexes{2});
-  // Others may take the first one, so a nearer one on another network is of no use.
+  // Other processes may take the first device, so a nearer device on another network cannot reach them.
   CHECK(chosen({device(kFar), device(kNear, 100, "InfiniBand 10.2.0.0/16")}) == Indexes{0});
   CHECK(chosen({device(kFar), device(kNear, 100, "Ethernet 10.1.0.0/16")}) == Indexes{0});
   CHECK(chosen({device(kFar), device(kNear, 100, "InfiniBand 10.1.0.0/16", "IB-0xfe80000000000001")}) == Indexes{0});
-  // The slower ones are for something else, whichever is first or nearer.
+  // Slower devices are not taken, even if they are the first or nearer.
   CHECK(chosen({device(kNear, 25), device(kFar), device(kFar)}) == Indexes{1, 2});
   CHECK(chosen({device(kNear), device(kNear, 25)}) == Indexes{0});
-  // Nor is one whose interface does not answer alone, or any beside such a one.
+  // If the interface of a device also answers for other addresses, neither it nor another device replaces the first
+  // one.
   for (const std::size_t which : {0U, 1U}) {
     std::vector<DeviceTraits> two = {device(kFar), device(kNear)};
     two[which].beside_others = false;
     CHECK(chosen(two) == Indexes{0});
   }
-  // Equally near ones share the processes.
+  // The processes are distributed among equally near devices.
   CHECK(chosen({device(kNear), device(kNear)}) == Indexes{0, 1});
   CHECK(chosen({device(kFar), device(kFar)}) == Indexes{0, 1});
   CHECK(chosen({device(kFar), device(kNear), device(kNear), device(kFar)}) == Indexes{1, 2});
   CHECK(chosen({device(kNear), device(kNear, 100, "InfiniBand 10.2.0.0/16"), device(kNear)}) == Indexes{0, 2});
-  // What is not known is not nearer, nor what stands beside it.
+  // A device whose nearness is unknown does not replace another one, and is not replaced.
   constexpr auto kUnknown = Nearness::kUnknown;
   CHECK(chosen({device(kUnknown), device(kNear)}) == Indexes{0});
   CHECK(chosen({device(kFar), device(kUnknown)}) == Indexes{0});
@@ -235,11 +235,11 @@ TEST_CASE("a second device is as fast and as near as the first, on a network of 
   CHECK_FALSE(chosen({}));
   CHECK_FALSE(chosen({device(100, Nearness::kNear, "InfiniBand 10.2.0.0/24", false)}));
   CHECK_FALSE(chosen({device(200, Nearness::kFar, "InfiniBand 10.2.0.0/24", false)}));
-  // Any interface on the first one's network may answer for the other.
+  // Any interface on the network of the first device may answer for the second one.
   CHECK_FALSE(chosen({device(200, Nearness::kNear, "InfiniBand 10.1.0.0/24", true)}));
   CHECK(chosen({device(200, Nearness::kNear, "InfiniBand 10.1.0.0/24", false),
                 device(200, Nearness::kNear, "InfiniBand 10.2.0.0/24", false)}) == 1);
-  // Of several, the first one and those on its network, if each answers for its own address only.
+  // Of several devices, the first one and those on its network qualify, if each answers for its own address only.
   const DeviceTraits alone = device(200, Nearness::kNear, "InfiniBand 10.2.0.0/24", false);
   CHECK(chosen({alone, alone}, 0) == 0);
   CHECK(chosen({alone, alone}, 1) == 0);
@@ -248,7 +248,7 @@ TEST_CASE("a second device is as fast and as near as the first, on a network of 
   CHECK(chosen({like, like}, 1) == 1);
   const DeviceTraits third = device(200, Nearness::kNear, "InfiniBand 10.3.0.0/24", false);
   CHECK(chosen({alone, third}, 1) == 0);
-  // Other processes may be near the first one, and take it.
+  // Other processes may be nearer to the first device, and take it.
   CHECK_FALSE(chosen({device(200, Nearness::kFar, "InfiniBand 10.2.0.0/24", false), third}, 0));
   CHECK(network_number(alone) == network_number(like));
   CHECK(network_number(alone) != network_number(third));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connections over TCP by themselves, which make progress when the test calls for it.
+// Connections over TCP without an endpoint. They make progress only in calls of the test.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace farside::testing {
 
-// Connections without the rest of an endpoint.
+// The object Connections without the rest of an endpoint.
 struct Opened {
   FabricDomain domain = std::move(FabricDomain::open(std::move(find_provider("tcp").value()), 0).value());
   std::unique_ptr<Connections> connections;
@@ -33,7 +33,7 @@ struct Opened {
   }
 };
 
-// What `done` says within ten seconds, while connections make progress.
+// Makes progress until `done` returns true, for at most ten seconds. Returns the last result of `done`.
 template <class Done>
 bool soon(Opened& opened, Done&& done) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -45,7 +45,7 @@ bool soon(Opened& opened, Done&& done) {
   return is;
 }
 
-// Sockets that this process has.
+// Returns the number of sockets of this process.
 inline std::size_t open_sockets() {
   std::size_t sockets = 0;
   std::error_code gone;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Each operation ends once, whatever comes first: its completion, its reply, an error, the end of its connection, or
-// that its peer is abandoned. Without a provider.
+// Each operation ends exactly once, whichever event comes first: its completion, its reply, an error, the end of its
+// connection, or the abandonment of its peer. These tests need no provider.
 #include "transport/fabric/operations_under_way.hpp"
 
 #include <cstring>
@@ -68,7 +68,7 @@ TEST_CASE("messages that were sent beside the ring are unconfirmed until replies
     return operation;
   };
   CHECK_FALSE(state.sends_unconfirmed());
-  // Requests: until the last one has its reply.
+  // Requests are unconfirmed until the last one has its reply.
   Operation& first = beside_ring(false);
   Operation& second = beside_ring(false);
   under_way.completed(first);
@@ -77,11 +77,12 @@ TEST_CASE("messages that were sent beside the ring are unconfirmed until replies
   CHECK(state.sends_unconfirmed());
   REQUIRE(under_way.take_reply(under_way.reply_to(first)));
   CHECK_FALSE(state.sends_unconfirmed());
-  // A notification: its send says nothing, but the reply to a later request does, and that to an earlier one does not.
+  // The completion of a notification's send does not confirm the notification, nor does the reply to an earlier
+  // request. The reply to a later request confirms it.
   Operation& before = under_way.request();
   under_way.completed(beside_ring(true));
   CHECK(state.sends_unconfirmed());
-  // A write that is complete has passed no handler.
+  // A complete write does not confirm it, since no handler has executed the write.
   under_way.completed(under_way.write());
   CHECK(state.sends_unconfirmed());
   under_way.completed(before);
@@ -91,7 +92,8 @@ TEST_CASE("messages that were sent beside the ring are unconfirmed until replies
   under_way.completed(behind);
   REQUIRE(under_way.take_reply(under_way.reply_to(behind)));
   CHECK_FALSE(state.sends_unconfirmed());
-  // The end of the connection: nothing comes any more. One request was failed, one was abandoned with its peer.
+  // After the end of the connection no message arrives. One request fails with the connection, another one is abandoned
+  // with its peer.
   beside_ring(true);
   under_way.completed(beside_ring(false));
   under_way.fail_awaiting(kPeer, kLost, false);
@@ -130,7 +132,7 @@ TEST_CASE(
     Operation& last = under_way.notification();
     under_way.completed(behind);
     if (by_reply) CHECK(under_way.take_reply(under_way.reply_to(behind)));
-    // The first one has arrived; the last one may not have.
+    // The first notification has arrived. The last one may not have arrived.
     CHECK(under_way.state.confirmed == 1);
     under_way.completed(last);
     end_connection(under_way);
@@ -143,7 +145,7 @@ TEST_CASE(
   CHECK(under_way.take_reply(under_way.reply_to(request)));
   end_connection(under_way);
   CHECK(under_way.lost_notifications(kPeer) == 0);
-  // An abandoned peer has lost it, too. What failed confirms nothing.
+  // If the peer is abandoned, its notification counts as lost, too. A failed operation confirms nothing.
   under_way.completed(under_way.notification());
   under_way.failed(under_way.write(), kLost);
   under_way.fail_all(under_way.state, kLost);
@@ -158,7 +160,8 @@ TEST_CASE("interruptions are numbered over all peers, and an end in order is non
   under_way.fail_awaiting(kPeer, kLost, true);
   CHECK(under_way.interruptions() == 0);
   CHECK(under_way.lost_notifications(kPeer) == 0);
-  // Also of a peer to which nothing was ever issued: its notifications may be lost.
+  // The end of a connection on which this process has issued nothing also counts, since the peer's notifications may be
+  // lost.
   under_way.fail_awaiting(kPeer + 1, kLost, false);
   CHECK(under_way.interruptions() == 1);
   CHECK(under_way.last_interruption(kPeer + 1) == 1);
@@ -194,7 +197,7 @@ TEST_CASE("a request ends with the later one of its completion and its reply") {
     CHECK(under_way.pending.take_error().ok());
     CHECK(fetched == 42);
     CHECK(under_way.state.completed == 1);
-    // The same reply again belongs to nobody, not to the next request either, which has the same context.
+    // A second copy of the reply belongs to no request, not even to the next one, which has the same context.
     CHECK_FALSE(under_way.take_reply(reply));
     under_way.request();
     CHECK_FALSE(under_way.take_reply(reply));
@@ -230,7 +233,7 @@ TEST_CASE("a request whose send is not awaited ends with its reply, or when its 
   under_way.fail_all(state, kLost);
   CHECK(under_way.idle());
   CHECK_FALSE(under_way.pending.take_error());
-  // The next one, which awaits its send again.
+  // The next request awaits its send again.
   Operation& last = under_way.request();
   CHECK(under_way.take_reply(under_way.reply_to(last)));
   CHECK_FALSE(under_way.pending.done());
@@ -246,7 +249,7 @@ TEST_CASE("an operation that the provider does not take leaves nothing behind") 
   under_way.not_issued(refused, under_way.state);
   CHECK(under_way.idle());
   CHECK_FALSE(under_way.peers().any_under_way(kPeer));
-  // Its context is used again, as one of a write.
+  // The context is reused by a write.
   Operation& next = under_way.write();
   CHECK(&next == &refused);
   CHECK_FALSE(next.request);
@@ -280,13 +283,13 @@ TEST_CASE("the operations of an abandoned peer fail at once, and keep their cont
   CHECK_FALSE(under_way.pending.take_error().ok());
   CHECK_FALSE(others.done());
   CHECK_FALSE(under_way.take_reply(late));
-  // Only that of the request that was sent is free.
+  // Only the context of the request that was sent is free.
   Operation& again = under_way.write();
   CHECK(&again == &sent);
   Operation& another = under_way.write();
   CHECK(&another != &write);
   CHECK(&another != &unsent);
-  // The provider's errors come later, and change nothing.
+  // The errors of the provider arrive later, and change nothing.
   under_way.failed(write, kLost);
   under_way.failed(unsent, kLost);
   CHECK(under_way.pending.count() == 2);
@@ -337,12 +340,12 @@ TEST_CASE("data of a slot reach the buffer of a read that completes, and not tha
 
 namespace {
 
-// Writes in runs to the peer, by an endpoint that takes everything.
+// Writes in runs to the peer, by an endpoint that accepts every write.
 struct Runs : UnderWay {
   fid_ep endpoint{};
   explicit Runs(std::size_t most = 8) : UnderWay(most) {}
 
-  // Returns the run that a write has joined; null if it must go by itself.
+  // Returns the run that a write has joined; null if the write must be issued alone.
   Operation* write_in_run(Pending& among, bool& last) {
     Operation* const run = run_for_write(state, among);
     if (run == nullptr) return nullptr;
@@ -351,7 +354,7 @@ struct Runs : UnderWay {
     return run;
   }
   Operation* write_in_run(bool& last) { return write_in_run(pending, last); }
-  // Writes so many, of which the provider is asked for no end; returns their run.
+  // Issues this number of writes, without a request for the end of the run. Returns their run.
   Operation& open(std::uint32_t writes) {
     state.run.expected = 0;
     Operation* run = nullptr;
@@ -394,7 +397,7 @@ TEST_CASE("a run takes 32 writes, and ends at the write behind which a thread wa
   CHECK(wait());
   CHECK(ends(70) == std::vector{32, 64, 70});
   CHECK_FALSE(wait());
-  // Nothing was written since: what is expected stays.
+  // Nothing was written since, so the expected end does not change.
   CHECK_FALSE(wait());
   CHECK(ends(5).empty());
   CHECK(wait());
@@ -489,7 +492,7 @@ TEST_CASE("no more runs are under way than the queue has room for") {
   REQUIRE(other != nullptr);
   CHECK(runs.run_for_write(third, runs.pending) == nullptr);
   CHECK(runs.run_for_write(runs.state, runs.pending) == &first);
-  // The provider has not taken the other's only write.
+  // The provider has not accepted the only write of the other run.
   runs.not_written(*other, second);
   CHECK(second.under_way == 0);
   Operation* const again = runs.run_for_write(third, runs.pending);

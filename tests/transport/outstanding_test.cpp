@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is under way towards a target, and what waits to be issued.
+// The outstanding operations to a target, and operations that wait to be issued.
 #include "transport/routes/outstanding.hpp"
 
 #include <array>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What Fabric does at regular times, and when a connection ends, goes over what is under way, not over what is known.
+// The regular work of Fabric, and its work at the end of a connection, visits only peers with outstanding operations,
+// not all known peers.
 #include "transport/fabric/peer_states.hpp"
 
 #include <array>
@@ -42,7 +43,7 @@ TEST_CASE("of ten thousand peers only those are visited that are used") {
   CHECK(active(states) == std::set<Peer>{5, 7, 9'999});
   end(states, 5);
   end(states, 9'999);
-  // Something has completed towards these since the last look, and then no longer.
+  // Operations to these peers have completed since the last check; after the next check this is no longer so.
   states.deactivate_unused([](PeerState&) {});
   CHECK(active(states) == std::set<Peer>{5, 7, 9'999});
   states.deactivate_unused([](PeerState&) {});

@@ -6,8 +6,8 @@
 //     ranks.check(all[2] == 14, "rank 2 says 14");
 //   }));
 //
-// Each rank is a child of its own, forked while this process has a single thread; checks report to the parent, which
-// returns them as text. An alarm ends every child in time, so no test hangs.
+// Each rank is a child process, forked while this process has a single thread. Failed checks are sent to the parent,
+// which returns them as text. An alarm limits the time of every child, so no test hangs.
 #pragma once
 
 #include <csignal>
@@ -36,20 +36,22 @@
 
 namespace farside::testing {
 
-// Where a function was called, as its last argument: Line line = Line::here(). (clang 14 has no std::source_location.)
+// The line of a call, as the last argument of a function: Line line = Line::here(). (clang 14 has no
+// std::source_location.)
 struct Line {
   static constexpr Line here(int number = __builtin_LINE()) { return {number}; }
   int number;
 };
 
-// A sanitizer needs much address space, and descriptors: without one it takes objects for invalid.
+// A sanitizer needs much address space and free descriptors. Without a free descriptor it reports valid objects as
+// invalid.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
 #endif
 
-// What one process sees of the others. Messages to the parent begin with 'g' (gather) or 'f' (a failure).
+// One rank's view of the job. A message to the parent begins with 'g' (gather) or 'f' (failure).
 class Ranks {
  public:
   Ranks(int rank, int size, int parent) : rank_(rank), size_(size), parent_(parent) {}
@@ -57,7 +59,7 @@ class Ranks {
   int size() const { return size_; }
   int failures() const { return failures_; }
 
-  // Blocks in recv(2): whoever waits here makes no progress for others.
+  // Blocks in recv(2): a waiting process makes no progress for other processes.
   template <class T>
   std::vector<T> all_gather(const T& mine) {
     static_assert(std::is_trivially_copyable_v<T>);
@@ -88,8 +90,8 @@ class Ranks {
   int failures_ = 0;
 };
 
-// What others have put into this process's memory: what a barrier among processes orders, a sanitizer of one process
-// cannot see.
+// Reads memory into which other processes have put data. A barrier among processes orders these accesses, but the
+// sanitizer of one process cannot see that order.
 [[gnu::no_sanitize_thread]] inline void read_memory(const void* at, void* to, std::size_t bytes) {
   const auto* from = static_cast<const volatile std::byte*>(at);
   auto* into = static_cast<volatile std::byte*>(to);
@@ -105,7 +107,8 @@ struct Child {
   bool over = false;
 };
 
-// The next contribution of a child to a gather; on the way its failures. False when it is gone.
+// Receives the next contribution of a child to a gather, and appends its failures before it to `failures`. Returns
+// false if the child has ended.
 inline bool hear(Child& child, std::string& failures) {
   std::string message(1 << 16, '\0');
   while (true) {
@@ -138,7 +141,7 @@ inline bool hear(Child& child, std::string& failures) {
 
 }  // namespace detail
 
-// What went wrong, line by line; empty if nothing.
+// Returns the failures, one per line; empty if there are none.
 inline std::string run_processes(int size, const std::function<void(Ranks&)>& program, unsigned seconds = 60) {
   std::vector<detail::Child> children(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
@@ -166,7 +169,7 @@ inline std::string run_processes(int size, const std::function<void(Ranks&)>& pr
     if (gathering) {
       for (detail::Child& child : children) send(child.socket.get(), all.data(), all.size(), MSG_NOSIGNAL);
     } else if (gone < children.size()) {
-      // The rest waits for those who are gone.
+      // The other ranks wait for ranks that have ended.
       for (detail::Child& child : children) {
         if (!child.over) kill(child.pid, SIGKILL);
       }
@@ -183,7 +186,8 @@ inline std::string run_processes(int size, const std::function<void(Ranks&)>& pr
   return failures;
 }
 
-// Waits until a process is stopped by a signal, or is dead (proc(5)), whoever waits for its end.
+// Waits until a signal has stopped the process, or the process is dead (proc(5)), even if another process will wait(2)
+// for it.
 inline void await_state(pid_t pid, std::string_view states) {
   while (true) {
     std::ifstream file(fmt::format("/proc/{}/stat", pid));
@@ -197,7 +201,7 @@ inline void await_state(pid_t pid, std::string_view states) {
 inline void await_stopped(pid_t pid) { await_state(pid, "T"); }
 inline void await_dead(pid_t pid) { await_state(pid, "ZX"); }
 
-// Outside of the macro, which would print the whole program.
+// Not inside the macro, which would print the whole program.
 inline void expect_well(const std::string& failures, const std::string& expected = "") { CHECK(failures == expected); }
 
 }  // namespace farside::testing

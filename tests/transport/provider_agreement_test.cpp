@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which provider the groups of ranks of a job take, one after the other, and what that costs. Two endpoints over tcp
-// stand for those of an adapter and of tcp, and the test decides which trials fail.
+// Groups of ranks of a job choose a provider, one group after the other: their choices and the cost. Two endpoints over
+// tcp represent an adapter and tcp, and the test decides which trials fail.
 #include "transport/space/provider_agreement.hpp"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ namespace {
 using Members = std::vector<int>;
 constexpr Providers kAdapter = 1, kTcp = 2;
 
-// What a process keeps of all groups, as pmpi/window/communicator_group.cpp does.
+// The state that a process keeps of all groups, as in pmpi/window/communicator_group.cpp.
 struct Kept {
   struct Directory {
     Members members;
@@ -98,7 +98,7 @@ class Peers final : public GroupPeers {
   Kept& kept_;
 };
 
-// A group of which this rank does something once, right behind the group's first reduction.
+// A group that calls a function of the test once, directly after its first reduction.
 class InterruptedGroup final : public Group {
  public:
   InterruptedGroup(Group& group, std::function<void()> then)
@@ -137,8 +137,8 @@ class Job {
   int trials = 0;                           // of this rank
   int warnings = 0;
 
-  // Collective over all ranks: makes a window of some. Checks what they take, and that this rank has made so many
-  // trials for it.
+  // Collective over all ranks: some ranks make a window. Checks the provider that they choose, and the number of trials
+  // of this rank.
   void takes(Providers wanted, int wanted_trials, const Members& members, Line line = Line::here()) {
     RankGroup::Message message;
     message.last = true;
@@ -168,7 +168,7 @@ class Job {
       providers.push_back(each.provider);
     }
     const std::size_t index = peers.find_endpoint(group.rank(), endpoints);
-    // Two ranks never know different ones.
+    // Two ranks never know different results.
     std::uint64_t known = index < providers.size() ? providers[index] : 4;
     REQUIRE(group.combine({&known, 1}, nullptr).ok());
     InterruptedGroup interrupted(group, std::exchange(once_agreed, nullptr));
@@ -228,7 +228,7 @@ TEST_CASE("a group takes the best provider that works for its ranks, whatever ot
     job.takes(kAdapter, 0, {1, 0});
     job.takes(kAdapter, 1, {2, 3});
     job.takes(kAdapter, ranks.rank() == 2 ? 0 : 1, {2, 3, 0});
-    // Those with the ranks whose trial has failed do not repeat it.
+    // Groups that contain ranks whose trial has failed do not repeat the trial.
     job.takes(kTcp, 0, {1, 2});
     job.takes(kTcp, 0, {2, 1, 0});
     job.takes(kTcp, 0, {3, 2, 1, 0});
@@ -312,7 +312,7 @@ TEST_CASE("where the ranks have only a provider whose trial has failed, they do 
 TEST_CASE("ranks use second rails when all have tried theirs, and all spaces can use them") {
   expect_well(run_processes(4, [](Ranks& ranks) {
     Job job(ranks, false, true);
-    // The first space of the group cannot use that of rank 1. All are tried all the same.
+    // The first space of the group cannot use the second rail of rank 1. All second rails are tried nevertheless.
     if (ranks.rank() == 1) job.why_one_rail = "no locked memory";
     job.takes(kAdapter, 1, {0, 1, 2, 3});
     ranks.check(!job.second_rails, "not by rank 1");
@@ -321,7 +321,7 @@ TEST_CASE("ranks use second rails when all have tried theirs, and all spaces can
     ranks.check(job.second_rails, "by all");
     job.takes(kAdapter, 0, {2, 1});
     ranks.check(job.second_rails || ranks.rank() == 0 || ranks.rank() == 3, "by two of them");
-    // A dynamic space has no reason.
+    // A dynamic space uses no second rail, and reports no reason.
     job.why_one_rail = "";
     job.warnings = 0;
     job.takes(kAdapter, 0, {0, 1, 2, 3});
@@ -335,7 +335,8 @@ TEST_CASE("a rank without a second device keeps others from theirs only in its o
     Job job(ranks, false, ranks.rank() != 3);
     job.takes(kAdapter, 1, {0, 1, 2, 3});
     ranks.check(!job.second_rails, "rank 3 has none");
-    // Rank 2 was to try rank 3's, and has tried none: it does not use its own untried.
+    // Rank 2 had to try the second rail of rank 3, and has tried none. So it does not use its own second rail, which is
+    // untried.
     job.takes(kAdapter, 0, {0, 1, 2});
     ranks.check(!job.second_rails, "rank 2 has not tried its own");
     job.takes(kAdapter, 0, {0, 1});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory that is not one piece per rank: regions that are attached and detached while peers use them, and data that all
+// Memory that is not one block per rank: regions that are attached and detached while peers use them, and data that all
 // ranks load and store.
 #include "transport/space/regions.hpp"
 
@@ -59,7 +59,7 @@ class World {
     ranks_.check(false, status.error().text, line);
     _exit(1);
   }
-  // Of a dynamic space: where an address is.
+  // Returns the offset of an address in a dynamic space.
   static std::uint64_t offset(std::uint64_t address) { return address - Regions::kFirst; }
   bool covered(int rank, std::uint64_t address, std::uint64_t bytes) {
     const Result<bool> answer = regions().covered(rank, address, bytes);
@@ -102,10 +102,10 @@ TEST_CASE("a table of regions finds what holds an address, and knows what is cov
   const std::uint32_t seed = GENERATE(from_range(seeds({7})));
   INFO(named(seed));
   std::mt19937 random(seed);
-  // Against a map of single bytes.
+  // Compares the table with a map of single bytes.
   for (int round = 0; round < 200; ++round) {
     RegionTable table;
-    std::array<int, 256> owner{};  // 0: nobody's, else 1 + the address where its region begins
+    std::array<int, 256> owner{};  // 0: free, else 1 + the address where its region begins
     for (int i = 0; i < 40; ++i) {
       const auto at = static_cast<std::uint64_t>(random() % 250);
       const std::uint64_t bytes = 1 + random() % 6;
@@ -148,7 +148,7 @@ TEST_CASE("attached regions may not overlap, and each reader of the table is nam
   CHECK(regions.attach({900, 100, {}}).ok());
   CHECK(regions.covers(900, 250));
   CHECK(!regions.covers(900, 251));
-  // Without bytes: anywhere, any number, and not in the table.
+  // Empty regions may be anywhere, in any number, and are not in the table.
   CHECK(regions.attach({1010, 0, {}}).ok());
   CHECK(regions.attach({1010, 0, {}}).ok());
   CHECK(words.word(RegionWords::kCount).load() == 3);
@@ -162,7 +162,7 @@ TEST_CASE("attached regions may not overlap, and each reader of the table is nam
   CHECK(regions.detach(1000).value() == std::vector<int>{0, 63, 64, 129});
   CHECK(regions.detach(1100).value().empty());
   CHECK(words.word(RegionWords::kVersion).load() % 2 == 0);
-  // A region that begins where an empty one was attached goes first.
+  // If a region begins at the address of an empty region, it is detached first.
   CHECK(regions.attach({900, 0, {}}).ok());
   CHECK(regions.detach(900).ok());
   CHECK(!regions.covers(900, 1));
@@ -227,7 +227,7 @@ TEST_CASE("the handler touches attached memory only, and shows the table page by
   CHECK(page.count == 2);
   CHECK(region.address == address_of(&data[0]) + 12);
   CHECK(read(id, 1'000'000'000, 1024).refused == nullptr);
-  // The one who asked is noted.
+  // The rank that has read the table is recorded.
   CHECK(regions.detach(address_of(&data[0])).value() == std::vector<int>{2});
 }
 
@@ -263,7 +263,7 @@ TEST_CASE("regions of a peer are found, used and refused as they come and go", "
         ranks.check(pair[1] == -1, "and nowhere else");
       }
       ranks.barrier();
-      // Each rank detaches every third: from then on nobody finds it, and everybody finds the rest.
+      // Each rank detaches every third region. Afterwards no rank finds these regions, and every rank finds the others.
       for (int i = 0; i < kRegions; i += 3)
         world.require(world.regions().detach(&memory[2 * static_cast<std::size_t>(i)]));
       ranks.barrier();
@@ -275,7 +275,7 @@ TEST_CASE("regions of a peer are found, used and refused as they come and go", "
         }
       }
       ranks.barrier();
-      // Attached again: found without anybody being told.
+      // A region that is attached again is found without a notification.
       world.require(world.regions().attach(&memory[0], 16));
       ranks.barrier();
       ranks.check(world.covered(next, there, 24), "regions that meet are one to an access");
@@ -316,13 +316,13 @@ TEST_CASE("a region that is known costs no question, until one that was known is
     const std::uint64_t first = use(there);
     ranks.check(first == 1, "the table is read once");
     for (int i = 0; i < 20; ++i) ranks.check(use(there) == first, "and not again");
-    // What is attached later is looked for once.
+    // A region that is attached later causes one more read of the table.
     world.require(world.regions().attach(more.data(), sizeof more));
     ranks.barrier();
     const std::uint64_t second = use(mores[static_cast<std::size_t>(other)]);
     ranks.check(second == first + 1, "a new region is looked for");
     for (int i = 0; i < 5; ++i) ranks.check(use(there) == second, "and then all are known");
-    ranks.barrier();  // a detach is a message to the handler of the other one
+    ranks.barrier();  // a detach is a message to the handler of the other rank
     world.require(world.regions().detach(more.data()));
     ranks.barrier();
     ranks.check(!world.covered(other, mores[static_cast<std::size_t>(other)], 8), "it is gone");
@@ -364,7 +364,7 @@ TEST_CASE("a table that is being changed is not believed", "[native]") {
     world.require(world.regions().attach(memory.data(), sizeof memory));
     ranks.barrier();
     if (ranks.rank() == 1) {
-      // As if rank 0 were in the middle of a change: its words lie behind the control words.
+      // Sets the version as if rank 0 were in the middle of a change. The words of the table follow the control words.
       const Space::MappedControl control = world->mapped_control(0);
       const RegionWords words{reinterpret_cast<std::byte*>(&control.word((kControlBytes + 63) / 64 * 64))};
       words.word(RegionWords::kVersion).fetch_add(1);
@@ -427,7 +427,7 @@ TEST_CASE("shared data are loaded and stored by all, whatever the routes of oper
             }
           }
           ranks.barrier();
-          // By operation here, by load there; contiguous data of rank 2 begin at an odd address.
+          // One rank accesses by operations, the other one by loads. Contiguous data of rank 2 begin at an odd address.
           const std::int64_t value = 10 + ranks.rank();
           for (int i = 0; i < 50; ++i) {
             world.require(world->accumulate(2, 803, ReduceOp::kSum, BasicType::kInt64, &value, nullptr, 1));

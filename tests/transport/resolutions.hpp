@@ -28,12 +28,12 @@ class Resolutions {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return std::ranges::find(begun_, address.socket.port) != begun_.end(); });
   }
-  // How many resolutions of this address have begun.
+  // Returns how many resolutions of this address have begun.
   std::ptrdiff_t begun(const FabricAddress& address) {
     const std::scoped_lock lock(mutex_);
     return std::ranges::count(begun_, address.socket.port);
   }
-  // From now on resolutions of this address end at once, that under way included.
+  // Ends the current and all later resolutions of this address at once.
   void end(const FabricAddress& address, int code = 0) {
     const std::scoped_lock lock(mutex_);
     ends_[address.socket.port] = code;

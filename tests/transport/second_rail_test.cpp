@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which operations a route splits between two devices, what goes by the second one, and what waits for it.
+// Which operations a route splits between two devices, which half the second device carries, and which operations wait
+// for it.
 #include "transport/fabric/second_rail.hpp"
 
 #include <cstddef>
@@ -66,7 +67,8 @@ struct RailFixture : RouteFixture {
   Status put_large(int rank, std::size_t bytes, std::uint64_t offset = 0) {
     return route->operate(rank, DataOperation::put(offset, large.data(), bytes), nullptr);
   }
-  // A release waits for what is under way by the second device. Afterwards that holds operations.
+  // A release waits for outstanding operations of the second device. From then on the test makes that device hold its
+  // operations.
   void release_waits() {
     second.held = true;
     CHECK(put_large(7, kSplit).ok());
@@ -143,11 +145,11 @@ TEST_CASE("a flush, a release and a failed operation wait for both devices") {
   const Status flushed = on.route->flush(7);
   REQUIRE_FALSE(flushed.ok());
   CHECK(flushed.error().rank == 7);
-  // If the first device takes nothing, the half that was issued is awaited.
+  // If the first device accepts nothing, the route waits for the half that was issued.
   on.endpoint.fail_next(Asked::kWrite, true);
   CHECK_FALSE(on.put_large(7, kSplit).ok());
   CHECK(on.second.under_way() == 0);
-  // A request has its own.
+  // A request has a counter of its own.
   std::unique_ptr<Outstanding> own = std::move(on.route->own_outstanding(7).value());
   CHECK(on.route->operate(7, DataOperation::put(0, on.large.data(), kSplit), own.get()).ok());
   CHECK_FALSE(own->done());
@@ -207,7 +209,7 @@ TEST_CASE("behind writes by a second adapter, a flush and a release read a word 
   const std::vector<Call> calls = on.second.take_calls();
   REQUIRE(in_words(calls) == "write 7, write 7, read 7");
   CHECK((calls[2].bytes == 8 && calls[2].offset == calls[1].offset));
-  // A failure is the flush's.
+  // A failure is reported by the flush.
   CHECK(on.put_large(7, kSplit).ok());
   on.second.fail_next(Asked::kRead, false);
   CHECK_FALSE(on.route->flush(7).ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A peer that takes connections and says nothing: a request to connect stays under way.
+// A peer that accepts TCP connections and sends nothing, so that a request to connect stays outstanding.
 #pragma once
 
 #include <netinet/in.h>
@@ -12,7 +12,7 @@
 
 namespace farside::testing {
 
-// An address on this host, of a process that nobody knows.
+// Returns an address on this host. No known process has its identity.
 inline FabricAddress any_address(std::uint16_t port) {
   FabricAddress address;
   address.socket.family = AF_INET;
@@ -24,7 +24,7 @@ inline FabricAddress any_address(std::uint16_t port) {
 
 class SilentListener {
  public:
-  // `backlog`: so many connections and one more are taken; the host answers further requests to connect with nothing.
+  // `backlog`: the host accepts one connection more than this, and does not answer further requests to connect.
   explicit SilentListener(int backlog = 8) : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in at{};
     at.sin_family = AF_INET;
@@ -36,7 +36,7 @@ class SilentListener {
     address_ = any_address(at.sin_port);
   }
   const FabricAddress& address() const { return address_; }
-  // Returns whether somebody connects.
+  // Returns whether a process connects.
   bool called() const {
     pollfd each{socket_.get(), POLLIN, 0};
     return poll(&each, 1, 0) > 0;

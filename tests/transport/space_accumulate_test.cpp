@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is combined is combined once, atomically and in order, on every way, whoever combines it.
+// Each accumulate is carried out once, atomically and in order, on every variant and by every method.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -194,7 +194,7 @@ TEST_CASE("concurrent additions to one location are all counted, and no two fetc
         world.good(world->accumulate(0, 16, ReduceOp::kSum, BasicType::kDouble, &real_one, nullptr, 1), "double");
         if (i % 4 == 0) {
           world.good(world->accumulate(0, 32, ReduceOp::kSum, BasicType::kLongDouble, &long_one, &sink, 1), "long");
-          // Not at a multiple of its size: no atomic of the CPU or of a provider.
+          // The element is not aligned to its size, so no atomic of the CPU or of a provider is possible.
           world.good(world->accumulate(0, 65, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1), "misaligned");
         }
         if (i % 16 == 15) world.good(world->flush(0), "flush");

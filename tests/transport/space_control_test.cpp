@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Control words, on every way: atomic, and behind the data that was put before them.
+// Control words, on every variant: operations on them are atomic, and are ordered after the data that was put before
+// them.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -27,7 +28,7 @@ std::uint64_t finished(World& world, ControlMemory::Operation& operation) {
   return operation.value();
 }
 
-// In one load, perhaps while somebody writes there.
+// Reads the word in one load, perhaps while another process writes it.
 [[gnu::no_sanitize_thread]] std::uint64_t look_at_word(World& world, std::uint64_t offset) {
   return *reinterpret_cast<const volatile std::uint64_t*>(world->data() + offset);
 }
@@ -84,7 +85,8 @@ TEST_CASE("a rank that sees a control atomic sees the data put before it, withou
     INFO(name(variant));
     constexpr std::uint64_t kRounds = 5000;
     constexpr std::uint32_t kFlag = 64, kEnd = 72;
-    // Where the round is put: a word, the first and last word of a long piece, a byte at an odd place.
+    // The places to which the number of the round is put: a word, the first and last word of a long range, a byte at an
+    // odd offset.
     constexpr std::uint64_t kWord = 0, kLong = 64, kLongWords = 512, kByte = 8191;
     constexpr std::uint64_t kLast = kLong + 8 * (kLongWords - 1);
     expect_well(run_world(2, variant, 8192, [&](Ranks& ranks, World& world) {
@@ -121,7 +123,7 @@ TEST_CASE("a rank that sees a control atomic sees the data put before it, withou
             return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(world->data() + offset)).load();
           };
           late += word(kWord) < seen || word(kLong) < seen || word(kLast) < seen ? 1 : 0;
-          // A byte has the round modulo 256; the data may be ahead of the flag by what is under way.
+          // The byte has the round modulo 256. The data may be ahead of the flag by the outstanding rounds.
           const auto byte = std::to_integer<std::uint8_t>(std::atomic_ref(world->data()[kByte]).load());
           late += static_cast<std::uint8_t>(byte - seen) >= 128 && memory.own(kFlag) == seen ? 1 : 0;
           ++probes;
@@ -161,7 +163,7 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
           });
         };
         std::uint64_t turns = 0, seen = 0;
-        // Nobody is there.
+        // No other process holds the lock.
         for (std::uint64_t round = 1; round <= 300; ++round, ++turns) {
           LockedResult all;
           words[0] = round;
@@ -173,12 +175,12 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
                       "the lock was free");
           ranks.check(round % 2 != 0 || seen == round, "the get sees the put");
         }
-        // Empty, too.
+        // The same with an epoch without operations.
         LockedResult nothing;
         world.good(world->defer_lock(1, take), "defer_lock");
         world.good(world->execute_locked(1, draw, leave, nothing), "enclosed");
         ranks.check(!nothing.stopped && nothing.acquire_step == turns++, "an epoch without operations");
-        // Somebody is: the operations come back, and are carried out later.
+        // Another process holds the lock: the operations are returned, and are carried out later.
         memory.fetch_add(operation, 1, kLock, kHolder);
         finished(world, operation);
         words[0] = 4711;
@@ -198,7 +200,8 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
         world.good(world->get(1, 8, &seen, 8), "get");
         world.good(world->flush(1), "flush");
         ranks.check(seen == 4711 && taken == 0, "then it was");
-        // Whatever cannot wait takes it before: a flush of what was coalesced, a long put, too many.
+        // An operation that cannot be deferred acquires the lock first: a flush of coalesced operations, a long put, or
+        // too many operations.
         const auto with = [&](const char* what, auto&& act) {
           const int before = taken;
           world.good(world->defer_lock(1, take), "defer_lock");
@@ -228,7 +231,7 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
           for (std::uint64_t i = 0; i < 2000; ++i)
             world.good(world->put(1, 16 * (i * 7 % 1000), words.data(), 8), "put");
         });
-        // If it cannot be had, nothing is done.
+        // If the lock cannot be acquired, no operation is carried out.
         words[0] = 99;
         world.good(world->defer_lock(1, [] { return Status(Error{ErrorKind::kConflict, "no"}); }), "defer_lock");
         world.good(world->put(1, 8, words.data(), 8), "put");
@@ -269,7 +272,7 @@ TEST_CASE("a small put before a release travels with it, and without one all the
           ranks.check(finish() == round - 1, "what the word held is fetched");
           words[0] = 0;  // over is over
         }
-        // By itself with a flush; several together; with the flag whatever was asked for, in order.
+        // An operation alone with a flush; several together; the flag with all operations before it, in order.
         words[0] = 77;
         world->expect_release(1);
         world.good(world->put(1, 8192, words.data(), 8), "put");
@@ -295,7 +298,7 @@ TEST_CASE("a small put before a release travels with it, and without one all the
         world.good(world->flush(1), "flush");
         ranks.check(before == 0 && swapped == 1 && got == 77, "all are carried out in order");
         ranks.check(fetch(8216) == 77 && fetch(8224) == 77, "what they left is there");
-        // Two flags behind the same data, and one behind them.
+        // Two flags after the same data, and a third flag after these.
         words[1] = 78;
         world->expect_release(1);
         world.good(world->put(1, 8216, words.data() + 1, 8), "put");
@@ -309,12 +312,12 @@ TEST_CASE("a small put before a release travels with it, and without one all the
         world->expect_release(1);
         world.good(world->put(1, 8232, words.data(), 8), "put");
         world.good(world->get(1, 8192, &got, 8), "get");
-        // To another rank, which nothing is put to.
+        // A flag for another rank, to which no data is put.
         memory.fetch_add(operation, 2, kOther, 1);
         finish();
         world.good(world->flush(1), "flush");
         ranks.check(got == 77 && fetch(8232) == 77, "a flag elsewhere leaves them alone");
-        // A large one does not wait, and is waited for.
+        // A large put is not coalesced, and the flag waits for it.
         words.assign(words.size(), 5);
         world->expect_release(1);
         world.good(world->put(1, 0, words.data(), 16384), "put");

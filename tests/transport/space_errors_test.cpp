@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What goes wrong while a Space is in use is an error of the operation or of the flush: accesses beyond the data, peers
+// Failures during the use of a Space are errors of the operation or of the flush: accesses beyond the data, and peers
 // that are stopped, dead, or have unmapped their memory.
 #include <sys/mman.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ TEST_CASE("an access beyond a target's data over the fabric is an error of the f
                                         : world->accumulate(1, 1 << 30, ReduceOp::kSum, BasicType::kUint64, &word,
                                                             nullptr, 1);
       const Status flushed = world->flush(1);
-      // The handler says what is wrong, a provider does not.
+      // The handler returns the reason, a provider does not.
       const ErrorKind expected = call == 2 ? ErrorKind::kRange : ErrorKind::kPeer;
       ranks.check(!issued.ok() || (!flushed.ok() && flushed.error().kind == expected), "an error of the peer");
       world.good(world->flush(1), "it is reported once");
@@ -114,7 +114,7 @@ TEST_CASE("a peer that is gone is an error of the flush") {
 
 namespace {
 
-// What may be under way to a rank that dies, or be asked of it after it has died.
+// Operations that are outstanding to a rank when it dies, or are issued to it afterwards.
 enum class Last { kPut, kFetch, kHandler, kControl };
 
 void outlive(Ranks& ranks, Last last, bool when_dead) {
@@ -167,7 +167,7 @@ void outlive(Ranks& ranks, Last last, bool when_dead) {
   if (!issued) status = std::move(issued);
   ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "the error says that the peer is gone");
   ranks.check(Clock::now() - begin < 10s, "in time");
-  // Nothing is left that could write here later.
+  // No outstanding operation can write to this memory later.
   world->flush(1).ok();
   _exit(ranks.failures() == 0 ? 0 : 1);
 }
@@ -225,7 +225,7 @@ TEST_CASE("private memory that is gone is an error of the operation", "[native]"
       };
       ranks.check(is_peer_error(space->put(1, 0, &word, 8)), "put");
       ranks.check(is_peer_error(space->get(1, 0, &word, 8)), "get");
-      // Twice: the accumulate lock is not kept on the way out.
+      // The call is made twice, since a failed call must release the accumulate lock.
       for (int i = 0; i < 2; ++i) {
         ranks.check(is_peer_error(space->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, &word, nullptr, 1)),
                     "add");

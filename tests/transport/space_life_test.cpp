@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a Space is made, what cannot be one and why, and how it ends: with nothing left behind, at any time.
+// The creation of a Space, the reasons for which it fails, and its end. At any time nothing may be left behind.
 #include <array>
 #include <cstdint>
 #include <cstdlib>

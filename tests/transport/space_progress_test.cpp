@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A target that sleeps or computes serves all the same, on every way; and threads use a Space together.
+// Operations complete while the target sleeps or computes, on every variant; and several threads use one Space.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -70,7 +70,7 @@ bool threads_block_signals(int least) {
   return good && threads >= least;
 }
 
-// Everything an origin may do to rank 0, each within `limit`.
+// Executes every kind of operation at rank 0, each within `limit`.
 void visit(Ranks& ranks, World& world, std::chrono::milliseconds limit) {
   const auto timed = [&](const char* what, const Status& issued) {
     const auto begin = Clock::now();
@@ -227,7 +227,7 @@ TEST_CASE("a target that waits in the MPI runtime serves from there") {
                     "the handler's too");
       } else {
         ranks.barrier();
-        // Each operation is done from there or by a thread of farside, whichever runs first. On busy cores that is
+        // The polling rank or a thread of farside executes each operation, whichever runs first. On busy cores this is
         // mostly the thread.
         std::uint64_t seen = 0;
         for (const auto end = Clock::now() + 200s; seen == 0 && Clock::now() < end;) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is put arrives, and what is got is what is there, on every way; and it is counted.
+// Puts arrive, and gets return the data of the target, on every variant. The operations are counted.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -82,8 +82,8 @@ TEST_CASE("many operations may be under way at once") {
   }
 }
 
-// The puts of one rank in epochs that the other rank awaits the end of: lists of one put, of many, and several lists,
-// more than a message queue has slots for; and puts that are too large to be kept.
+// One rank puts in epochs, and the other rank waits for the end of each epoch. The puts travel in lists of one put, of
+// many puts, and in more lists than a message queue has slots; other puts are too large to be coalesced.
 TEST_CASE("puts until the end of an epoch are there when the target has finished them") {
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
@@ -177,8 +177,8 @@ TEST_CASE("kept puts need no system call, and a flush executes them") {
   }));
 }
 
-// The target is slow: it has not finished the puts of an epoch when the next one begins. All accesses of all ranks
-// follow the posted puts, by whatever way they go, and puts of several epochs take effect in their order.
+// The target is slow: it has not executed the puts of an epoch when the next epoch begins. All accesses of all ranks
+// must take effect after the posted puts, by any route, and the puts of several epochs in their order.
 TEST_CASE("no access precedes posted puts that the target has not finished") {
   expect_well(run_world(3, Variant::kCma, 64 * 1024, [](Ranks& ranks, World& world) {
     using Keep = CmaRoute::Keep;
@@ -228,7 +228,7 @@ TEST_CASE("no access precedes posted puts that the target has not finished") {
   }));
 }
 
-// A fence that is refused under a lock releases what the lock's epoch has put.
+// A fence that is refused during a lock still releases the puts of the lock's epoch.
 TEST_CASE("puts that are kept until a flush are complete after a release") {
   expect_well(run_world(2, Variant::kCma, 4096, [](Ranks& ranks, World& world) {
     const std::uint64_t value = 43;

@@ -23,13 +23,13 @@ namespace farside::testing {
 // Some of the ranks. Each collective call is one gather of all ranks, in which the others must take part, too.
 class RankGroup final : public Group {
  public:
-  // In this order. This rank is one of them.
+  // `members`: the ranks, in the order of the group. This rank is one of them.
   RankGroup(Ranks& ranks, std::vector<int> members)
       : Group(static_cast<int>(std::ranges::find(members, ranks.rank()) - members.begin()),
               static_cast<int>(members.size())),
         ranks_(ranks),
         members_(std::move(members)) {}
-  // The first ones.
+  // The first `members` ranks.
   RankGroup(Ranks& ranks, int members) : RankGroup(ranks, first(members)) {}
   explicit RankGroup(Ranks& ranks) : RankGroup(ranks, ranks.size()) {}
   Status combine(std::span<std::uint64_t> words, const char* warning) override;
@@ -49,7 +49,7 @@ class RankGroup final : public Group {
   const std::vector<int> members_;
 };
 
-// Collective: the node of all ranks.
+// Collective: returns the group of all ranks, which are on one node.
 std::unique_ptr<NodeGroup> make_node(Ranks& ranks);
 
 struct OpenSpace {
@@ -58,7 +58,8 @@ struct OpenSpace {
   std::vector<FabricAddress> addresses;  // of the endpoints
 };
 // Collective over all ranks: a space of the first `members` ranks, which are on one node. The others get the addresses.
-// Rank, number of ranks and id of the request are filled in here. An error is a failure of the test, and ends the rank.
+// This function sets the rank, the number of ranks and the id of the request. An error is a failure of the test, and
+// ends the rank.
 OpenSpace make_space(Ranks& ranks, Space::Request request, int members, Line line = Line::here());
 inline OpenSpace make_space(Ranks& ranks, const Space::Request& request, Line line = Line::here()) {
   return make_space(ranks, request, ranks.size(), line);
@@ -66,7 +67,7 @@ inline OpenSpace make_space(Ranks& ranks, const Space::Request& request, Line li
 // A request for `bytes` of data, in this private memory unless it is null.
 Space::Request space_request(std::size_t control_bytes, std::uint64_t bytes, void* private_data = nullptr);
 
-// The files of memory that this process has open for its peers.
+// Returns the memory files that this process has open for its peers.
 std::size_t open_memory_files();
 
 }  // namespace farside::testing

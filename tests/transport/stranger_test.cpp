@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A stranger: a process that is not of the job, is let in by a rank's endpoint (it knows the secret), and tries what
-// libfabric lets it try. It reads and changes nothing, and the job does not notice.
+// A stranger is a process that is not of the job. It knows the secret, so a rank's endpoint accepts its connection, and
+// it tries all that libfabric allows. It must read and change nothing, and the job must not be disturbed.
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>
@@ -37,15 +37,15 @@ using namespace farside::testing;
 
 namespace {
 
-// A process that knows all that the ranks of the job tell each other of an endpoint, but no key. A new one for each
-// attempt: a target ends the connection on which a peer asks for memory that is not there.
+// The stranger knows everything that the ranks exchange about an endpoint, except keys. Each attempt uses a new
+// stranger, since a target ends a connection on which a peer accesses memory that does not exist.
 class Stranger {
  public:
   explicit Stranger(const FabricAddress& victim) : caller_(victim, hello(victim).bytes()) {}
   bool there() const { return caller_.outcome() == 0; }
 
   enum class Said { kDone, kError, kNothing };
-  // What becomes of one operation, within `patience`.
+  // Returns the result of one operation within the time `patience`.
   template <class Issue>
   Said attempt(Issue&& issue, std::chrono::milliseconds patience) {
     const auto end = Clock::now() + patience;
@@ -113,7 +113,7 @@ std::vector<std::byte> garbage(std::mt19937_64& random, std::size_t bytes) {
   return message;
 }
 
-// Says what libfabric's wire protocol does not know, on a bare socket.
+// Sends bytes that are not libfabric's wire protocol, on a bare socket.
 void speak_nonsense(Ranks& ranks, const FabricAddress& victim, std::mt19937_64& random, std::size_t bytes) {
   const Sockaddr there = to_sockaddr(victim.socket);
   sockaddr_in address{};
@@ -129,7 +129,7 @@ void speak_nonsense(Ranks& ranks, const FabricAddress& victim, std::mt19937_64& 
   close(socket);
 }
 
-// Answers to questions that others were asked.
+// Sends answers to requests that were sent to other processes.
 void answer_for_others(const FabricAddress& victim) {
   Stranger stranger(victim);
   for (std::uint64_t operation = 0; operation < 4; ++operation) {
@@ -154,7 +154,7 @@ void do_harm(Ranks& ranks, const FabricAddress& victim, std::uint32_t seed) {
   }
   Stranger stranger(victim);
   for (const std::size_t bytes : {1, 15, 16, 47, 48, 49, 100, 1000, 6000}) stranger.send(garbage(random, bytes));
-  // Requests, as well formed as can be without knowing a space.
+  // Requests that are as well formed as possible without the id of a space.
   for (std::uint64_t space = 0; space < 24; ++space) {
     const std::uint64_t word = 1;
     OperationList list;
@@ -175,7 +175,8 @@ void do_harm(Ranks& ranks, const FabricAddress& victim, std::uint32_t seed) {
 TEST_CASE("a stranger that knows a rank's address reads and changes nothing, and the job goes on") {
   const std::uint32_t seed = seeds({}).front();
   INFO(named(seed));
-  // The last of three processes is none of the job's: the others make a space without it, and work until it gives up.
+  // The last of three processes is the stranger. The others make a space without it, and use the space until it has
+  // ended.
   auto* const shared = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   REQUIRE(shared != MAP_FAILED);
   auto& asked = *new (shared) std::atomic<bool>(false);
@@ -185,7 +186,7 @@ TEST_CASE("a stranger that knows a rank's address reads and changes nothing, and
     setenv("FARSIDE_LOG", "error", 1);  // each refusal is a warning
     const bool foreign = ranks.rank() == 2;
     constexpr std::uint64_t kWords = 64;
-    // The ranks tell each other all of the addresses, and the stranger hears it.
+    // The ranks exchange all addresses, and the stranger gets them, too.
     OpenSpace open = make_space(ranks, space_request(kControlBytes, 2 * kWords * 8), 2);
     const FabricAddress victim = open.addresses[0];
     std::unique_ptr<Space> space = std::move(open.space);
@@ -205,7 +206,7 @@ TEST_CASE("a stranger that knows a rank's address reads and changes nothing, and
     const int other = 1 - ranks.rank();
     constexpr std::uint64_t kSums = 8 * kWords, kOnes = kSums + 16;
     const auto good = [&](const Status& status) { ranks.check(status.ok(), status.ok() ? "" : status.error().text); };
-    // Rank 1 is stopped while rank 0 waits for its answer: another one's must not do.
+    // Rank 1 is stopped while rank 0 waits for its answer. Rank 0 must not accept the answer of the stranger.
     const long double five = 5;
     good(space->accumulate(other, kOnes, ReduceOp::kReplace, BasicType::kLongDouble, &five, nullptr, 1));
     good(space->flush(other));

@@ -21,7 +21,7 @@ namespace {
 
 using Next = TargetOrder::Next;
 
-// What may be under way.
+// The kinds of outstanding operations.
 constexpr TargetOrder::Traffic kNothing{true, true, false};
 constexpr TargetOrder::Traffic kRdma{false, true, false};
 constexpr TargetOrder::Traffic kRequests{false, false, false};
@@ -41,7 +41,7 @@ Next offer(TargetOrder& order, const TargetOrder::Traffic& traffic, const DataOp
   return order.offer(offered, traffic);
 }
 
-// Takes what is kept, as a route that issues it, and returns the number of operations: 2 for a list of several.
+// Takes the coalesced operations, as a route does to issue them, and returns their number: 2 for a list of several.
 int take(TargetOrder& order) {
   std::optional<KeptOperations> taken = order.take(false);
   REQUIRE(taken.has_value());

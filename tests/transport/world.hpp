@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A Space among processes: what the tests of a Space share. Each runs on every way to a peer's memory.
+// The common parts of the tests of Space: a space of several processes. Each test runs on every kind of route to a
+// peer's memory.
 //
 //   for (const Variant variant : kAllVariants) {
 //     INFO(name(variant));
@@ -41,7 +42,7 @@ inline bool on_private(Variant variant) { return variant == Variant::kCma || var
 
 constexpr std::size_t kControlBytes = 4096;
 
-// Of the ways over the fabric: tcp, or FARSIDE_TEST_PROVIDER.
+// Returns the provider of the variants over the fabric: tcp, or FARSIDE_TEST_PROVIDER.
 const char* test_provider();
 
 // Sets this process's settings, before its first Space.
@@ -50,7 +51,8 @@ void use_routes(const char* routes, const char* provider = test_provider());
 // One rank's end of a Space, with the steps of space.hpp.
 class World {
  public:
-  // Private data begins `misaligned` bytes behind a multiple of 64, or ends with its page and nothing behind.
+  // Private data begins `misaligned` bytes after a multiple of 64. With kAtPageEnd it ends at the end of a page, and
+  // the next page is not mapped.
   static constexpr std::size_t kAtPageEnd = SIZE_MAX;
   World(Ranks& ranks, Variant variant, std::size_t bytes, std::size_t misaligned = 0);
   World(const World&) = delete;
@@ -58,7 +60,7 @@ class World {
   ~World();
   Space& operator*() { return *space_; }
   Space* operator->() { return space_.get(); }
-  // Fails with the status's own words if it is not well.
+  // If the status is an error, fails with the text of the status.
   void good(const Status& status, std::string_view what, Line line = Line::here());
 
  private:
@@ -67,19 +69,20 @@ class World {
   std::unique_ptr<Space> space_;
 };
 
-// With FARSIDE_TEST_VARIANT, names of ways separated by commas, nothing is done on the others. Tests that need the
-// kernel itself, and no emulation of it (process_vm_readv, limits of an address space), have the tag [native]. A
-// child's whole program; afterwards its endpoint is closed in good order. Returns what run_processes() does.
+// Runs the program in each of `size` processes, and then closes the endpoints in order. Returns the result of
+// run_processes(). FARSIDE_TEST_VARIANT may name variants, separated by commas; then this function does nothing for
+// other variants. Tests that need the kernel, not an emulation of it (process_vm_readv, limits of an address space),
+// have the tag [native].
 std::string run_world(int size, Variant variant, std::size_t bytes, const std::function<void(Ranks&, World&)>& program,
                       std::size_t misaligned = 0);
 
-// How often that was done by this route in this process.
+// Returns how often this process executed such operations by this route.
 std::uint64_t counted(RouteKind route, Counted what);
 
-// Waits for the end of a control operation, good or not.
+// Waits until the control operation is complete or has failed.
 void await(World& world, ControlMemory::Operation& operation);
 
-// What others have put there.
+// Returns data of the window that other ranks have put.
 template <class T>
 T read_data(World& world, std::uint64_t offset) {
   std::array<std::byte, sizeof(T)> bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The list of the benchmark's measures. The program's --list and its order of work come from it, and the driver's
-// rows, units and plots. It uses no MPI, because `farside bench` reads it too. To add a measure, add it in
-// catalogue.cpp, and its function to the table in measures.cpp.
+// The list of the benchmark's measures. It determines the program's --list and order of work, and the driver's rows,
+// units and plots. It uses no MPI, because `farside bench` reads it too. To add a measure, add it in catalogue.cpp, and
+// its function to the table in measures.cpp.
 #pragma once
 
 #include <string>
@@ -50,8 +50,8 @@ struct MeasureInfo {
   bool threads = false;   // needs MPI_THREAD_MULTIPLE
 };
 
-// Returns all measures: that of the process's first window, then those that run by default, then the others by group;
-// the bare ones behind the others.
+// Returns all measures: first the measure of the process's first window, then the default measures, then the others by
+// group. Bare measures come after the others.
 const std::vector<MeasureInfo>& catalogue();
 
 inline bool is_bare_fabric(const MeasureInfo& info) {

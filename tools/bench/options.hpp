@@ -21,9 +21,9 @@ struct Options {
   double sample_seconds = 0.2;           // time of all samples of one measure
 };
 
-// Reads the command line. If the program has to end at once (--help, --list, an error), the result is empty; if it
-// `speaks`, the text is printed and `exit_code` is set. Otherwise that is 0: a launcher ends all ranks when one fails,
-// which might be before the one that speaks has spoken.
+// Reads the command line. If the program has to end at once (--help, --list, an error), the result is empty. If
+// `speaks` is true, the function prints the text and sets `exit_code`. Otherwise the exit code is 0: a launcher ends
+// all ranks when one fails, perhaps before the rank that prints has printed.
 std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exit_code);
 
 }  // namespace farside::bench

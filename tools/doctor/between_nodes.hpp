@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is measured between nodes: how long puts to the next node take, and how far the clocks are apart. Both are
+// Measurements between nodes: the time of puts to the next node, and the offset of the clocks. Both functions are
 // collective over a communicator with one rank of each node, in the order of the nodes.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is wrong, by an examination (examination.hpp). Thread safety: any thread.
+// Finds what is wrong from an examination (examination.hpp). Thread safety: any thread.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace farside::tools {
 
-// Returns causes[]. Of an examination that has ended early, judges what there is.
+// Returns causes[]. If an examination has ended early, judges the parts that exist.
 Json causes_of(const Json& examination);
 
-// Whether the ranks may make windows: they load the same farside, with settings that agree. Without that, a rank would
-// wait for others that do not take part.
+// Whether the ranks may make windows: they load the same farside, with settings that agree. Otherwise a rank would wait
+// for ranks that do not take part.
 bool allows_windows(const Json& causes);
 
 // Locked memory below this is too little for windows over an RDMA adapter.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What `farside doctor` has found on all ranks: JSON, the output of `farside doctor --json`:
+// The results of `farside doctor` on all ranks, as JSON. `farside doctor --json` prints it:
 //
 //   farside_doctor   the version of the format
 //   farside          the version of the command
@@ -8,7 +8,7 @@
 //   between          what farside takes between the hosts, by a trial (hosts/matrix.hpp); null: not tried
 //   windows[]        of each rank and window: rank, call, among (node, all), wanted (the route that it is made for),
 //                    routes (as farside_route of the window), provider, device, trouble (empty: right data, no errors)
-//   links[]          between neighbouring nodes: from, to, latency_us (put of 8 bytes and flush),
+//   links[]          between each node and the next: from, to, latency_us (put of 8 bytes and flush),
 //                    megabytes_per_second (put of 1 MiB and flush), trouble
 //   clocks[]         node, ahead_ns (its CLOCK_MONOTONIC before that of node 0), uncertain_ns
 //   step             the step that the ranks began last
@@ -17,7 +17,7 @@
 //   causes[]         severity (failure: something does not work; warning: it works, but not as it could), check,
 //                    what, advice; failures first
 //
-// Parts are missing that the examination has not reached.
+// Parts that the examination has not reached are missing.
 #pragma once
 
 #include <string>

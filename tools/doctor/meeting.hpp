@@ -23,7 +23,7 @@ class Meeting {
   std::vector<std::string> collect(const std::string& mine);
   // Returns the number of rank 0.
   int share(int number);
-  // At rank 0, while it collects: the ranks that have not answered, in ascending order. Else none.
+  // At rank 0 during collect(), returns the ranks that have not answered, in ascending order. Otherwise returns none.
   std::vector<int> missing() const;
 
  private:
@@ -32,7 +32,7 @@ class Meeting {
   int ranks_ = 1;
   int round_ = 0;  // of collect(): the tag of its messages
   mutable std::mutex mutex_;
-  std::vector<bool> answered_;  // empty: it does not collect
+  std::vector<bool> answered_;  // empty: no collect() is running
 };
 
 }  // namespace farside::tools

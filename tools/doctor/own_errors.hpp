@@ -25,7 +25,7 @@ class OwnErrors {
   OwnErrors& operator=(const OwnErrors&) = delete;
   ~OwnErrors() { end(); }
 
-  // Ends it. Returns the lines of farside, without the rank in front and without repetitions.
+  // Ends the capture. Returns the lines of farside, without their ranks and without repetitions.
   std::vector<std::string> end() {
     std::vector<std::string> reasons;
     if (!kept_.valid() || !stderr_.valid()) return reasons;

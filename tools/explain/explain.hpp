@@ -43,7 +43,7 @@ struct WindowKind {
   double seconds() const;  // the measured time
 };
 
-// What a rank did to a target.
+// The operations of a rank at one target.
 struct Target {
   Operations operations;
   double wait_seconds = 0;  // in locks, unlocks and flushes of this target alone
@@ -102,7 +102,7 @@ std::vector<Advice> advise(const Run& run);
 
 std::string in_words(const Run& run);
 
-// Figures by something else than the whole: a table. By site only if sites were recorded (FARSIDE_SITES).
+// Returns a table of the figures, divided by `by`. Sites need a run with FARSIDE_SITES=on.
 std::string figures_by(const Run& run, By by);
 
 }  // namespace farside::tools::explain

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the programs that farside starts on several hosts do by the MPI runtime. All functions with a communicator are
+// Communication by MPI in the programs that farside starts on several hosts. All functions with a communicator are
 // collective.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a result of several hosts has to name of each: its kernel, its libfabric, and its RDMA adapters with their
-// firmware. The benchmark programs gather it from the ranks' hosts. Uses neither MPI nor farside's libraries.
+// The description of a host in a result: its kernel, its libfabric, and its RDMA adapters with their firmware. The
+// benchmark programs gather it from the ranks' hosts. Uses neither MPI nor farside's libraries.
 //
 //   host, kernel, libfabric
 //   locked_memory   bytes that this process may lock; null: unlimited

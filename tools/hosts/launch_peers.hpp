@@ -15,14 +15,14 @@ namespace farside::tools {
 struct PeersRequest {
   std::string task;      // the first word of the program: info, doctor
   std::string hosts;     // a,b: by mpirun; empty: on this machine
-  std::string launcher;  // or by this command line
+  std::string launcher;  // starts the ranks by this command line instead; empty: by mpirun
   std::vector<std::string> launcher_options;
   std::string runtime;  // empty: that of the launcher, or the first with a launcher and the program
-  int ranks = 0;        // of mpirun; 0: so many of each host
+  int ranks = 0;        // the number of ranks for mpirun; 0: ranks_per_host on each host
   int ranks_per_host = 1;
   bool preload = false;                // whether the ranks get farside's library, as those of `farside run` do
-  Variables variables;                 // more of them for the ranks
-  std::vector<std::string> arguments;  // more words for the program
+  Variables variables;                 // further variables for the ranks
+  std::vector<std::string> arguments;  // further words for the program
 };
 
 struct PeersLaunch {

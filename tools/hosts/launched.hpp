@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a launcher of Open MPI, MPICH or Slurm has told this process in its environment. Header only, for programs that
-// are not linked with farside's libraries.
+// The variables by which a launcher of Open MPI, MPICH or Slurm passes ranks to this process. Header only, for programs
+// that are not linked with farside's libraries.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 namespace farside::tools {
 
 // The variables in which launchers pass the number of the rank and of all ranks. In a batch job, SLURM_STEP_NUM_TASKS
-// is set only for what srun has started; srun also starts the helpers of other launchers, whose variables therefore
-// come first.
+// is set only for processes that srun has started. srun also starts the helpers of other launchers, so the variables of
+// those launchers come first.
 struct RankVariables {
   const char* rank;
   const char* ranks;
@@ -25,7 +25,7 @@ inline int number_in(const char* variable) {
   return value != nullptr ? std::atoi(value) : 0;
 }
 
-// Returns those that are set; null without a launcher.
+// Returns the variables that are set; null without a launcher.
 inline const RankVariables* rank_variables() {
   const auto* found =
       std::ranges::find_if(kRankVariables, [](const RankVariables& one) { return number_in(one.ranks) > 0; });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What farside takes between hosts, and why not something better: from what each host offers, and from the trials
-// between the hosts (peer_trials.hpp). The output of `farside info --hosts`:
+// The provider that farside takes between hosts, and the reasons against a better one. They follow from the providers
+// of each host and from the trials between the hosts (peer_trials.hpp). The output of `farside info --hosts`:
 //
 //   farside_peers     the version of the format
 //   farside
@@ -32,7 +32,7 @@ struct ProviderTrials {
 // `hosts`: the facts of each host; `trials`: of the providers, the best first.
 Json matrix_of(std::vector<Json> hosts, const std::vector<ProviderTrials>& trials);
 
-// Formats the same as text: a matrix of hosts, and below it the reasons.
+// Formats the matrix as text, with the reasons below it.
 std::string matrix_text(const Json& matrix);
 
 }  // namespace farside::tools

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A large job of which only the first node exists: its ranks are threads of this process, which make spaces by all the
-// code of transport/ and the epoch states and lock tables of epochs/, over an endpoint that counts what it is asked
-// for. The figures say what farside needs per rank, node and target.
+// A large job of which only the first node exists. The ranks of that node are threads of this process. They make spaces
+// by all the code of transport/, and the epoch states and lock tables of epochs/, over an endpoint that counts its
+// calls. The figures show what farside needs per rank, node and target.
 //
 // Thread safety: one simulation at a time.
 #pragma once

@@ -248,7 +248,7 @@ class Memory {
     operation.handler = self_;
     network_->pause(operation, hand_offs * network_->settings().hand_off);
   }
-  // Ignores the observation: the simulation is about a rank that has not waited at the lock before.
+  // Ignores the observation: the simulation is about ranks that have not waited at the lock before.
   void learn_hand_off_time(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const { return network_->word(self_, word); }
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {

@@ -7,8 +7,8 @@
 //   kGlobalLock                           whether kAll is a lock of its own that exclusive locks acquire as well, by
 //   AcquireBoth(memory, self, target)     which acquires both
 //   at_global_lock(operation)             whether the operation belongs to the global lock, not to the target's lock
-//   comes(operation)                      whether the operation, in an acquisition, may be the arrival in the queue
-//   releases(operation)                   whether the operation gives the arrival up, to arrive again
+//   comes(operation)                      whether this operation of an acquisition may be the arrival in the queue
+//   releases(operation)                   whether the operation withdraws the arrival, to arrive again
 //   handle(network, message)              what the target's CPU does with a message
 //   uncontended(type)                     remote operations of an uncontended lock and unlock together
 //   kBytesPerRank, kBytesPerWaiter        memory; the second is that of the queue at the target

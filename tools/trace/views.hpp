@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What `farside trace` shows of a trace.
+// The forms in which `farside trace` shows a trace.
 #pragma once
 
 #include <ostream>
@@ -22,7 +22,7 @@ std::string in_words(const Timeline& timeline, const Culprit& culprit);
 // "1.23 ms"
 std::string duration(Nanoseconds time);
 
-// Figures by something else than the whole: a table, the largest times first.
+// Returns a table of the figures, divided by `by`, the largest times first.
 //   kRank  its waits by call, its operations, and how long others waited for it
 //   kSize  operations by powers of two of their bytes; those by load and store by the mean of their epoch
 //   kPair  origin and target: operations, and the time of the origin

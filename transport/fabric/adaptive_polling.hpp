@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // AdaptivePolling: when the progress thread backs off, and for how long. Application threads that poll the endpoint
-// do its work sooner: the progress thread has to be woken, and takes the provider's locks from them (fi_trywait alone
-// makes progress). Application threads poll while they issue and wait in farside. Threads that wait in the MPI
-// runtime poll only for a limited time after the progress thread has left arrivals to them; otherwise every MPI call
-// would pay for polls of an idle endpoint. When the time is over, and they have taken arrivals and still poll, they go
-// on.
+// handle arrivals sooner than the progress thread, which must be woken first, and which competes with them for the
+// provider's locks (fi_trywait alone makes progress). Application threads poll while they issue and wait in farside.
+// Threads that wait in the MPI runtime poll only for a limited time after the progress thread has left arrivals to
+// them; otherwise every MPI call would pay for polls of an idle endpoint. The time is extended if they have taken
+// arrivals and still poll.
 //
 // When the pollers stop, the first arrival waits for the end of the back-off. The back-off is one eighth of the
-// preceding polling time, at least 50 us and at most 1 ms, so that long polling wakes the thread seldom and short
-// polling has it back soon. (Fetch-add over loopback on 2 busy cores: 58 us when the thread woke for each completion,
-// 35 us with a back-off of at most 200 us. Put and flush between two hosts, target in MPI_Barrier: 38 us when the
-// thread served, 22 us when the barrier did, 19 us with a back-off of at most 1 ms instead of 200 us.)
+// preceding polling time, at least 50 us and at most 1 ms, so that the thread wakes seldom during long polling, and
+// resumes soon after short polling. (Fetch-add over loopback on 2 busy cores: 58 us when the thread woke for each
+// completion, 35 us with a back-off of at most 200 us. Put and flush between two hosts, target in MPI_Barrier: 38 us
+// when the thread served, 22 us when the barrier did, 19 us with a back-off of at most 1 ms instead of 200 us.)
 //
 // Two threads that take the data of one large transfer in turn lose more than the time of switches: each may lose its
 // core while it has the endpoint's mutex. (Puts of 4 MiB between two hosts on 2 cores, target in MPI_Barrier: when the
@@ -33,9 +33,9 @@ class AdaptivePolling {
   static constexpr int kShare = 8;
   // The time for which threads that wait in the runtime serve before the progress thread looks whether they still do.
   static constexpr std::chrono::milliseconds kRuntimeServes{5};
-  // A thread that has polled from the runtime since the progress thread forgot such polls, at most so long ago, is
-  // taken to wait there still. If it does not, the arrival waits for a back-off, and for some time only threads that
-  // poll while the progress thread works are trusted.
+  // The progress thread clears its record of polls from the runtime at most this long before it uses the record. A
+  // thread with a recorded poll is assumed to wait in the runtime still. If the assumption is wrong, the arrival waits
+  // for a back-off, and for some time only polls during the work of the progress thread are used.
   static constexpr std::chrono::microseconds kRecentPoll{200};
   static constexpr std::chrono::milliseconds kDistrust{20};
 
@@ -62,7 +62,7 @@ class AdaptivePolling {
     handed_to_runtime_ = std::max(std::chrono::ceil<std::chrono::microseconds>(worked), kShortest);
     runtime_serves_until_ = now + kRuntimeServes;
   }
-  // How long ago the progress thread may have forgotten polls from the runtime, to trust those that it knows.
+  // Returns how old the record of polls from the runtime may be.
   std::chrono::microseconds recent_poll(Clock::time_point now) const {
     return now < distrusts_until_ ? std::chrono::microseconds() : kRecentPoll;
   }

@@ -59,8 +59,8 @@ ssize_t ConnectionEndpoints::open_accepting(fi_info* info, MessageRing* ring, Fa
   if (code != 0) return code;
   out.reset(endpoint);
   code = fi_ep_bind(endpoint, &events_->fid, 0);
-  // Over sockets only what asks for a completion has one (message_ring.hpp). Two calls, since the flag would count for
-  // received messages as well.
+  // Over sockets an operation has a completion only if it requests one (message_ring.hpp). There are two calls, since
+  // in one call the flag would apply to received messages as well.
   const std::uint64_t selective = domain_.by_sockets() ? FI_SELECTIVE_COMPLETION : 0;
   if (code == 0) code = fi_ep_bind(endpoint, &domain_.queue()->fid, FI_TRANSMIT | selective);
   if (code == 0) code = fi_ep_bind(endpoint, &domain_.queue()->fid, FI_RECV);
@@ -93,9 +93,9 @@ std::optional<TcpEnds> ends_of(fid_ep* endpoint) {
   return TcpEnds{*mine, *other};
 }
 
-// fi_shutdown(3) does what is wanted, but libfabric before 1.18 frees a read twice whose data are just arriving over
-// TCP, and loses operations from then on. libfabric handles the end of a socket well. So this function first ends the
-// socket, and polls the provider until it has received the data that had arrived, and the end.
+// fi_shutdown(3) alone would suffice, but libfabric before 1.18 frees a read twice if its data are just arriving over
+// TCP, and loses operations from then on. libfabric handles the end of a socket correctly. So this function first ends
+// the socket, and polls the provider until it has received the data that had arrived, and the end of the stream.
 void shut_down(fid_ep* endpoint, fid_cq* queue) {
   using Clock = std::chrono::steady_clock;
   if (const std::optional<TcpEnds> ends = queue == nullptr ? std::nullopt : ends_of(endpoint)) {

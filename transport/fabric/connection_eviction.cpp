@@ -87,7 +87,7 @@ void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage)
   const bool soon = connections_.age(peer) < kComesBackSoon * patience(peer_state);
   peer_state.patience =
       soon ? std::min<Clock::duration>(2 * patience(peer_state), kUnusedLongest) : Clock::duration(kUnused);
-  // The peer ends the connection when it has received the request, which is behind all notifications.
+  // The peer ends the connection after it has received DISCONNECT, which follows all notifications.
   end_in_order(peer);
 }
 
@@ -129,7 +129,7 @@ void ConnectionEviction::receive(std::span<const std::byte> message) {
   // The connection may have ended since.
   const std::optional<Peer> peer = connections_.peer_of(header.operation);
   if (!peer) return;
-  // The sender receives what this process has sent before the end, or needs it no more.
+  // The sender still receives the messages that this process has sent before the end, or does not need them any more.
   end_in_order(*peer);
   if (std::ranges::find(disconnecting_, *peer) == disconnecting_.end()) disconnecting_.push_back(*peer);
 }

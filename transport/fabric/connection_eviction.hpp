@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ConnectionEviction: closes connections that are not used (FARSIDE_CONNECTIONS, or the process's share of what the
-// node has for connections, if that is less): beyond this limit the least recently used are closed, and reopened on
-// demand. Eviction must lose nothing, and a process does not see the operations that its peer has under way. To evict
-// an idle connection, a process therefore stops issuing on it and sends DISCONNECT. The peer stops issuing as well, and
-// ends the connection when nothing of its own is under way: its requests have been answered by then. If both send
-// DISCONNECT, both end it.
+// ConnectionEviction: closes idle connections. The limit is FARSIDE_CONNECTIONS, or the process's share of the node's
+// resources for connections if that is less. Beyond this limit the least recently used connections are closed, and
+// reopened on demand. An eviction must not lose operations, and a process does not see the operations that its peer has
+// under way. To evict an idle connection, a process therefore stops issuing on it and sends DISCONNECT. The peer stops
+// issuing as well, and ends the connection when nothing of its own is under way: its requests have been answered by
+// then. If both send DISCONNECT, both end it.
 //
-// DISCONNECT is the last message of its sender on the connection. So its receiver has all notifications of the sender,
-// and one that loses the connection without it may lack some: an interruption (operations_under_way.hpp).
+// DISCONNECT is the last message of its sender on the connection. Its receiver has therefore received all notifications
+// of the sender. A process that loses a connection without DISCONNECT may have lost notifications: this is an
+// interruption (operations_under_way.hpp).
 //
-// An open run of writes (operations_under_way.hpp) has no completion that would come by itself. It ends here, on both
-// sides, so that a process that puts and computes keeps no connection.
+// No completion is under way for an open run of writes (operations_under_way.hpp). An eviction therefore ends the run,
+// on both sides, so that a process that computes after its puts does not prevent the eviction.
 //
-// The same happens, whatever the limit is, when a connection cannot be made for lack of descriptors or memory.
+// Connections are also evicted, whatever the limit is, when a connection cannot be made for lack of descriptors or
+// memory.
 //
 // The limit is soft. A connection that is in use or was just made stays, since two ranks that need each other would
-// otherwise connect and disconnect for ever. RDMA of the peer is not visible here, so a connection that soon comes
-// back is evicted ever later.
+// otherwise connect and disconnect for ever. RDMA of the peer is not visible here. Therefore a connection that is soon
+// reopened must be unused for longer before its next eviction.
 //
 // Thread safety: most() may be called by any thread, all other members under Fabric's mutex. Errors: none of its own.
 // Cost: too_many() a few loads; make_room() goes over the connections, once per kRoomAgain while there are too many.
@@ -45,8 +47,9 @@ class ConnectionEviction {
   using Clock = std::chrono::steady_clock;
   // Between two passes over the connections, while there are too many.
   static constexpr std::chrono::milliseconds kRoomAgain{20};
-  // `limit`: FARSIDE_CONNECTIONS; 0: none. `send` sends a message to a peer, as Replies::send needs it. `end_run` asks
-  // the provider for the end of the open run to a peer, if it has room, and is called with the peer's mutex held.
+  // `limit`: FARSIDE_CONNECTIONS; 0: none. `send` sends a message to a peer, as Replies::send needs it. `end_run` makes
+  // the provider generate the completion of the open run to a peer, if the provider has room. It is called with the
+  // peer's mutex held.
   ConnectionEviction(Connections& connections, PeerStates& states, Replies& replies, std::size_t limit,
                      std::function<ssize_t(Reply&)> send, std::function<void(PeerState&)> end_run)
       : connections_(connections),
@@ -57,8 +60,8 @@ class ConnectionEviction {
         asked_(limit),
         most_(limit) {}
 
-  // Says that so many processes of this node, this one included, use the fabric or may do so. The largest number that
-  // was said counts.
+  // Sets the number of processes of this node, this one included, that use the fabric or may use it. Only the largest
+  // number of all calls counts.
   void share_node(std::size_t processes);
   std::size_t node_processes() const { return node_processes_; }
   // The limit of connections; 0: none.
@@ -69,9 +72,9 @@ class ConnectionEviction {
   void make_room();
   // Takes a DISCONNECT. The message comes from the network: every field is checked.
   void receive(std::span<const std::byte> message);
-  // Returns whether peers have sent DISCONNECT whose connections have not ended yet.
+  // Returns whether some peer has sent DISCONNECT and its connection has not ended yet.
   bool any_disconnecting() const { return !disconnecting_.empty(); }
-  // Ends those of them on which nothing of this process is under way.
+  // Ends those of these connections on which no operation of this process is under way.
   void disconnect_idle();
   // Keeps a DISCONNECT to each connected peer among the unsent answers, before this process closes its connections.
   void leave_all();

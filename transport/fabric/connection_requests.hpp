@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ConnectionRequests: the requests of this process to connect. At most kMostInitiated are under way. Further peers wait
-// in the order in which they were first asked for, and each gets the next free place, so that a thousand first
-// operations do not flood the peers' listeners. An attempt whose error may pass is repeated after a back-off, until
-// Fabric abandons the peer.
+// ConnectionRequests: the requests of this process to connect. At most kMostInitiated requests are under way. Requests
+// to further peers wait in a queue, so that a thousand first operations do not flood the peers' listeners. An attempt
+// that failed with a transient error is repeated after a back-off, until Fabric abandons the peer.
 //
-// Opening an endpoint may wait until the peer's address is resolved. Then threads of their own do it
-// (endpoint_opener.hpp), and take_opened() requests the connection when the endpoint is there. No request is under way
-// before, so a peer's own request just takes its place. fi_connect does not wait: over TCP it calls connect(2) on a
-// socket that does not block.
+// Opening an endpoint may wait until the peer's address is resolved. Separate threads then open it
+// (endpoint_opener.hpp), and take_opened() requests the connection when the endpoint is open. No request is under way
+// before that, so a connection request of the peer simply replaces it. fi_connect does not wait: over TCP it calls
+// connect(2) on a socket that does not block.
 //
 // Not thread-safe: Fabric's mutex guards it. Errors: kept in KnownPeer (trouble, failed). Cost: over TCP 40 us per
 // attempt, over an adapter two switches between threads. Memory: 8 bytes per peer that waits.
@@ -35,13 +34,13 @@ class ConnectionRequests {
   // Requests that may be under way at once, their endpoints being opened included.
   static constexpr std::size_t kMostInitiated = 32;
 
-  // All must outlive this object. `openers`: by so many threads at most endpoints are opened; 0: by the caller.
-  // `opened`: called by these threads when take_opened() has something to do.
+  // All must outlive this object. `openers`: the most threads that open endpoints; 0: the caller opens them. `opened`:
+  // called by these threads when take_opened() has something to do.
   ConnectionRequests(ConnectionTable& table, ConnectionRoom& room, const ConnectionEndpoints& endpoints,
                      const FabricAddress& own, MessageRings& rings, std::size_t openers, std::function<void()> opened);
 
-  // Has the peer connected to, as soon as there is a place and its back-off has ended. Precondition: it has no
-  // connection.
+  // Requests a connection to the peer, as soon as there is a place and the peer's back-off has ended. Precondition: it
+  // has no connection.
   void ask(Peer peer);
   // Connects to the peers that wait, as far as there are places. An error stays in KnownPeer, for the next operation.
   void connect_waiting();
@@ -49,7 +48,7 @@ class ConnectionRequests {
   bool take_opened();
   // Withdraws the request whose endpoint is being opened. Returns whether there was one.
   bool cancel_opening(Peer peer);
-  // The peer is abandoned: it does not wait any more.
+  // Removes the request to an abandoned peer.
   void stop(Peer peer);
   // Ends the threads.
   void end() { opener_.reset(); }

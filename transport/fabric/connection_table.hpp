@@ -83,7 +83,7 @@ class ConnectionTable {
   Peer insert(const FabricAddress& address);
   // The same, without making it known.
   std::optional<Peer> find_known(std::uint64_t identity) const;
-  // Returns the peer to which the connection of this number is the present one.
+  // Returns the peer whose present connection has this number.
   std::optional<Peer> peer_of(std::uint64_t number) const;
   KnownPeer& of(Peer peer) { return peers_[peer]; }
   const KnownPeer& of(Peer peer) const { return peers_[peer]; }

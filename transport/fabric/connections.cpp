@@ -25,7 +25,7 @@ Result<std::unique_ptr<Connections>> Connections::open(const FabricDomain& domai
 }
 
 Connections::~Connections() {
-  // Endpoints before what they are bound to; before all, the threads that open some.
+  // First the threads that open endpoints end. Endpoints are closed before the objects that they are bound to.
   requests_.end();
   endpoints_.stop_listening();
   table_.for_each([](const Connection& connection) {
@@ -44,18 +44,19 @@ ssize_t Connections::reach(Peer peer, fid_ep*& endpoint, What what) {
     return 0;
   }
   if (known.current != nullptr) return -FI_EAGAIN;
-  // A peer that has connected to this process, and whose address no operation needed: it must connect again.
+  // The peer has connected to this process, and this process does not know its address: the peer must connect again.
   if (known.address.socket.family == 0) return -FI_ENOTCONN;
   requests_.ask(peer);
   if (std::exchange(known.failed, false)) return -known.trouble;
   return -FI_EAGAIN;
 }
 
-// Ends what the peer's request replaces. Returns whether the request stands.
+// Ends the connection or request that the peer's request replaces. Returns whether the peer's request is to be
+// accepted.
 bool Connections::clear_way_for(const Hello& hello, Peer peer) {
   if (table_.is_self(peer)) return true;
   requests_.cancel_opening(peer);  // no request of this process is under way
-  // A loop, since `ended` takes completions, and answers to them may have begun another connection.
+  // This is a loop because `ended` takes completions, and the answers to these may have begun another connection.
   while (Connection* mine = table_.of(peer).current) {
     if (mine->state == State::kConnecting) {
       if (address_.identity < hello.from) return false;
@@ -89,7 +90,8 @@ void Connections::take_request(fi_info& info, const std::optional<Hello>& hello)
     endpoint.reset();  // before the request that it refers to
     return endpoints_.reject(info);
   }
-  // Only a process that has this process's address from the exchange knows its identity.
+  // The answer proves the identity of this process: only processes that have received its address in the exchange know
+  // it.
   Hello answer;
   answer.from = address_.identity;
   answer.number = hello->number;
@@ -148,9 +150,9 @@ bool Connections::disconnect(Peer peer) {
   return true;
 }
 
-// Called when the provider reports that the connection cannot be used any more. The provider fails operations on it.
-// An adapter does so only when this side has shut the connection down as well: libfabric 1.17 leaves the queue pair
-// as it is, and it goes on trying.
+// Called when the provider reports that the connection cannot be used any more. The provider then fails the operations
+// on the connection. Over an adapter it does so only when this side has shut the connection down as well: libfabric
+// 1.17 does not change the queue pair, which goes on retrying.
 void Connections::ended(Connection& connection, const std::string& why) {
   if (!connection.carries()) {
     table_.forget(connection);
@@ -165,7 +167,7 @@ void Connections::ended(Connection& connection, const std::string& why) {
   lost_(connection.peer, why, connection.in_order);
 }
 
-// A queue pair that has reported an error takes nothing more, and no event says that its connection has ended.
+// A queue pair that has reported an error executes nothing more, and libfabric reports no event for its connection.
 void Connections::failed(Peer peer, const fid_ep* endpoint, const std::string& why) {
   Connection* const connection = table_.of(peer).current;
   if (!domain_.by_adapter() || connection == nullptr || connection->endpoint.get() != endpoint) return;

@@ -11,9 +11,9 @@
 // therefore says that the peer has closed that connection, although this side saw no event (the cable may have been
 // cut). Requests are numbered for this (Hello::attempt).
 //
-// Its parts are the table of connections (connection_table.hpp), this process's own requests
-// (connection_requests.hpp), the libfabric objects (connection_endpoints.hpp), and what there is room for
-// (connection_room.hpp). This class decides what an event does to them. No call of libfabric here waits for a peer.
+// Its parts are the table of connections (connection_table.hpp), this process's own requests (connection_requests.hpp),
+// the libfabric objects (connection_endpoints.hpp), and the limits of resources (connection_room.hpp). This class
+// handles connection events, and changes these parts accordingly. No call of libfabric here waits for a peer.
 //
 // Not thread-safe: Fabric calls it under its mutex. Errors: kNoRoute when it is opened; reach() returns those of
 // connecting. Cost of reach on a connected peer: a few loads. Memory: that of ConnectionTable, without what libfabric
@@ -50,14 +50,14 @@ class Connections {
   using Clock = Connection::Clock;
 
  public:
-  // Called when the connection to a peer has ended: the provider fails operations on it, and no reply arrives by it
-  // any more. `in_order`: one side has sent DISCONNECT before.
+  // Called when the connection to a peer has ended: the provider fails the operations on it, and no reply arrives on it
+  // any more. `in_order`: one side had sent DISCONNECT before.
   using Lost = std::function<void(Peer, const std::string&, bool in_order)>;
   // Called before the endpoint that reach() gave for this process's own operations stops carrying them.
   using Withdraw = std::function<void(Peer)>;
   // How the endpoints for this process's own requests are opened.
   struct Opening {
-    // By so many threads at most; 0: by reach() and progress().
+    // At most this many threads open endpoints; 0: reach() and progress() open them.
     std::size_t threads = 0;
     // Called by such a thread when progress() has an endpoint to take.
     std::function<void()> opened;
@@ -76,21 +76,21 @@ class Connections {
   // Makes a peer known; the same address is the same peer. Peers are small numbers.
   Peer insert(const FabricAddress& address) { return table_.insert(address); }
   static constexpr std::size_t kMostInitiated = ConnectionRequests::kMostInitiated;
-  // Returns the peer of this identity, if it has connected to this process or was connected to.
+  // Returns the peer with this identity, if it is known: it was inserted, or it has connected to this process.
   std::optional<Peer> find_connected(std::uint64_t identity) const { return table_.find_known(identity); }
 
   enum class What { kOwn, kAnswer };
   // Gives the endpoint of the peer, for this process's own operations or for answers to the peer's, and connects if
-  // necessary. Returns 0 or a negative libfabric code: -FI_EAGAIN while a connection is being made or closed, waits for
-  // a place or for the next attempt. The caller must call it again until then. The endpoint may be used until
-  // Withdraw is called, for answers until the next call of a member.
+  // necessary. Returns 0 or a negative libfabric code. The code is -FI_EAGAIN while a connection is being made or
+  // closed, or while the request waits for a place or for the next attempt; the caller must then call reach() again.
+  // The endpoint may be used until Withdraw is called, for answers until the next call of a member.
   ssize_t reach(Peer peer, fid_ep*& endpoint, What what = What::kOwn);
   // The queue in which receives are posted; completions do not name the peer.
   fid_ep* receiver() const { return endpoints_.receiver(); }
   std::size_t most_receives() const { return endpoints_.most_receives(); }
   // Handles connection events. Returns whether there were any.
   bool progress();
-  // `call` takes the messages that have arrived, and is called before a connection counts as ended.
+  // Sets a function that takes the messages that have arrived. It is called before a connection counts as ended.
   void before_end(std::function<void()> call) { before_end_ = std::move(call); }
   // As ConnectionTable::set_before_more.
   void before_more(std::function<void(std::size_t connections)> call) { table_.set_before_more(std::move(call)); }
@@ -109,7 +109,7 @@ class Connections {
   bool any_message() const {
     return std::ranges::any_of(table_.with_ring(), [](const Connection* each) { return each->ring->any_message(); });
   }
-  // Returns whether a peer must still be told what was taken, which take_messages() tries again.
+  // Returns whether credits must still be sent to some peer. take_messages() tries again to send them.
   bool owes_credits() const {
     return std::ranges::any_of(table_.with_ring(), [](const Connection* each) { return each->ring->owes_credits(); });
   }
@@ -117,9 +117,10 @@ class Connections {
   bool any_lost() const { return table_.any_ended(); }
   // Returns whether some connection is being made; a waiting thread should then call progress.
   bool connecting() const { return table_.in_progress() > 0 || requests_.opening() > 0; }
-  // Returns whether nothing was tried yet that could show whether the peer is in reach: it waits for a place.
+  // Returns whether the request to the peer still waits for a place. Then no attempt has shown yet whether the peer is
+  // in reach.
   bool waits_for_place(Peer peer) const { return requests_.waits_for_place(peer); }
-  // As the members of ConnectionRoom. After a shortage connections that are not used should be closed.
+  // The same as the members of ConnectionRoom. After a shortage, the caller should close idle connections.
   std::size_t most_connections(std::size_t processes) const { return room_.most_connections(processes); }
   const char* what_limits() const { return room_.what_limits(); }
   bool shortage() const { return room_.shortage(); }
@@ -150,7 +151,7 @@ class Connections {
   std::optional<TcpPath> tcp_path(Peer peer) const;
   // Notes its descriptor.
   void found_socket(Peer peer, int socket) { table_.of(peer).current->socket = socket; }
-  // Returns the peer to which the connection of this number is the present one; none if there is no such connection.
+  // Returns the peer whose present connection has this number; none if there is no such connection.
   std::optional<Peer> peer_of(std::uint64_t number) const { return table_.peer_of(number); }
   // The present connection to the peer; null if there is none.
   Connection* present(Peer peer) { return table_.of(peer).current; }
@@ -174,11 +175,12 @@ class Connections {
       if (connection.carries()) act(connection.peer);
     });
   }
-  // Notes that an operation on `endpoint`, by which the peer was reached, has failed. An adapter's queue pair takes
-  // nothing more after that, and no event says so: the connection is lost.
+  // Notes that an operation on `endpoint`, an endpoint of this peer, has failed. After that, an adapter's queue pair
+  // executes nothing more, and libfabric reports no event. The connection is lost.
   void failed(Peer peer, const fid_ep* endpoint, const std::string& why);
   // Ends the connection to an abandoned peer, in any state, so that the provider no longer touches the buffers of
-  // operations that are under way on it. Those of which it was to tell complete with errors. `lost` is not called.
+  // operations that are under way on it. The operations that were to generate a completion complete with errors. `lost`
+  // is not called.
   void stop(Peer peer);
 
  private:

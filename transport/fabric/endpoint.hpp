@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Endpoint: how the routes of a space reach other processes. Fabric (fabric.hpp) implements it with libfabric, and
-// documents its behaviour; a simulation counts what is asked of it.
+// Endpoint: the interface by which the routes of a space access other processes. Fabric (fabric.hpp) implements it with
+// libfabric, and documents its behaviour. A simulation implements it to count the calls.
 //
 // Thread safety, errors and cost: those of Fabric.
 #pragma once
@@ -63,13 +63,13 @@ class Endpoint {
   // The following calls return when the provider has taken the operation; their Status has the errors of issuing.
   virtual Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes) = 0;
   virtual Status read(Pending& pending, const Place& place, void* local, std::size_t bytes) = 0;
-  // The same as write() for writes of which many may be small: where it is cheaper, one completion tells the ends of
-  // several (a run, operations_under_way.hpp). A thread that waits for `pending` must call end_run() until it is done;
-  // otherwise it may be a second late.
+  // The same as write(), for many small writes: where that is cheaper, several writes share one completion (a run,
+  // operations_under_way.hpp). A thread that waits for `pending` must call end_run() until `pending` is done; otherwise
+  // the wait may take a second longer.
   virtual Status write_in_run(Pending& pending, const Place& place, const void* local, std::size_t bytes) {
     return write(pending, place, local, bytes);
   }
-  // Has the provider tell the end of such writes. Never waits.
+  // Makes the provider generate the completion of such writes. Never waits.
   virtual void end_run(Pending& /*pending*/, Peer /*peer*/) {}
   // Returns whether control words and 64-bit integers are changed by atomics of the target's adapter (the domain nic
   // of transport/README.md), for which no thread there has to wake; otherwise the target's handler changes them.
@@ -89,12 +89,12 @@ class Endpoint {
   virtual Status execute_and_control(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                                      const ControlStep& step, std::uint64_t* fetched) = 0;
   // The same as a notification: `pending` is done when the message is sent, and nothing is fetched (`fetched` stays in
-  // use until then). The operations of `list` fetch nothing. The handler executes them, and the step, before what
-  // later messages bring, but perhaps behind RDMA that is issued later.
+  // use until then). The operations of `list` fetch nothing. The handler executes them and the step before the contents
+  // of later messages, but RDMA that is issued later may overtake them.
   virtual Status notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                         const ControlStep& step, std::uint64_t* fetched) = 0;
-  // Whether `pending` is done only when the handler has executed the message. Then nothing that is issued later is
-  // executed before.
+  // Returns whether `pending` of a notification is done only when the handler has executed the message. An operation
+  // that is issued after that cannot overtake the notification.
   virtual bool acknowledges_notifications() const = 0;
   // Returns how often notifications to the peer may have been lost with its connection. Each time the next operation
   // towards the peer fails for that reason.
@@ -118,7 +118,7 @@ class Endpoint {
   // The second device, for halves of large transfers; null if there is none.
   virtual SecondRail* second_rail() const { return nullptr; }
 
-  // The regions of this process's handler. As MessageHandler::publish.
+  // The spaces that this process's handler serves. The same as MessageHandler::publish and withdraw.
   virtual bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) = 0;
   virtual void withdraw(std::uint64_t id) = 0;
 };

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// EndpointOpener: threads that open endpoints for requests to connect, since this may take seconds. In the verbs
-// provider of libfabric before 1.21, fi_endpoint waits until the peer's address is resolved (rdma_resolve_addr(3)),
-// for up to 2 s. In all versions it asks the daemon ibacm, where there is one (rdma_getaddrinfo(3)).
+// EndpointOpener: threads that open endpoints for connection requests, since fi_endpoint may block for seconds. In the
+// verbs provider of libfabric before 1.21, fi_endpoint waits until the peer's address is resolved
+// (rdma_resolve_addr(3)), for up to 2 s. In all versions it asks the daemon ibacm, where there is one
+// (rdma_getaddrinfo(3)).
 //
 // The threads do not call fi_connect. That call only starts a resolution (before 1.21 of the route, later of the
 // address) and does not wait for it, because the event queue takes over the events of an endpoint that is bound to it
-// (rdma_migrate_id(3)). So no event of an endpoint can arrive before its owner has it, and no request has left before.
+// (rdma_migrate_id(3)). So no event of an endpoint can arrive, and no request is sent, before the owner has taken the
+// endpoint.
 //
 // A thread is added when all others are busy, up to a limit. So an address that is not resolved delays no other
-// endpoint. As many such addresses as threads delay the endpoints behind them; begun() tells which these are.
+// endpoint. If there are as many such addresses as threads, the endpoints behind them in the queue are delayed; begun()
+// returns false for these.
 //
-// Over TCP nothing waits, and the calls take 40 us. By a thread the first put to a peer takes 27 us more at best and
-// 80 us more in the median (300 instead of 220 us), so that Connections opens these endpoints itself.
+// Over TCP the calls do not block, and take 40 us. With a thread, the first put to a peer takes 27 us more at best and
+// 80 us more in the median (300 instead of 220 us). Connections therefore opens these endpoints itself.
 //
 // Thread safety: Connections calls all members under Fabric's mutex; none of them waits for an endpoint to be opened,
 // but the destructor. Cost: two switches between threads per endpoint. Memory: about 50 bytes per request, and a stack
@@ -54,7 +57,7 @@ class EndpointOpener {
   // Requests an endpoint for a connection to the peer. Precondition: no request for the peer is in this object. Errors:
   // kOther if no thread can be started.
   Status request(Peer peer, const SocketAddress& address);
-  // Withdraws the request for the peer. What was opened for it, or is being opened, is closed.
+  // Withdraws the request for the peer. An endpoint that was opened for it, or is being opened, is closed.
   void cancel(Peer peer);
   // Returns whether a thread has begun to open the endpoint. Precondition: it was requested.
   bool begun(Peer peer) const;

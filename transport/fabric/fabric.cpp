@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Opening the endpoint, and issuing operations. Completions are in fabric_completions.cpp, messages of peers in
-// fabric_messages.cpp, and what the progress thread does in fabric_progress.cpp.
+// fabric_messages.cpp, and the work of the progress thread in fabric_progress.cpp.
 #include "transport/fabric/fabric.hpp"
 
 #include <algorithm>
@@ -292,7 +292,8 @@ Status Fabric::execute_and_control(Pending& pending, const HandlerPlace& place, 
   return send_request(pending, place, request, std::move(list));
 }
 
-// An adapter refuses a message for which no receive is posted, and the reply is what says that one is posted again.
+// An adapter refuses a message for which no receive is posted. The reply tells the sender that the receive is posted
+// again.
 Status Fabric::notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                       const ControlStep& step, std::uint64_t* fetched) {
   if (domain_.by_adapter()) return execute_and_control(pending, place, std::move(list), step, fetched);
@@ -399,7 +400,7 @@ ssize_t Fabric::make_ready(PeerState& peer_state) {
   return 0;
 }
 
-// Why an operation was never issued to a peer that is out of reach.
+// Returns the reason why an operation was never issued to a peer that is out of reach.
 Error Fabric::not_taken(Peer peer, const char* what) {
   const std::scoped_lock held(mutex_);
   const std::string trouble = connections_->trouble(peer);

@@ -5,27 +5,29 @@
 // It puts the parts of an endpoint together, and each part can be tested alone:
 //
 //   domain.hpp                the provider, and memory that peers may access
-//   connections.hpp           one connection per peer; connection_eviction.hpp closes those that are not used
-//   operations_under_way.hpp  what was issued, per peer; local_buffers.hpp gives operands and messages to the provider
+//   connections.hpp           one connection per peer; connection_eviction.hpp closes idle ones
+//   operations_under_way.hpp  the issued operations, per peer; local_buffers.hpp prepares operands and messages for the
+//                             provider
 //   message_ring.hpp          messages over TCP, by RDMA writes into memory that the receiver polls
-//   replies.hpp, receives.hpp messages out and in, besides this process's own operations
-//   peer_health.hpp           which peers are out of reach
+//   replies.hpp, receives.hpp messages that are sent besides this process's own operations; receive buffers
+//   peer_health.hpp           detection of peers that are out of reach
 //   progress_thread.hpp       the thread that executes what arrives
 //   second_rail.hpp           another endpoint, over which halves of large transfers go
 //
 // Operations are issued here and complete later: each is counted in a Pending, and the thread that takes its
 // completion off the queue uncounts it. An operation is complete when it has taken effect at the target
 // (FI_DELIVERY_COMPLETE). Its local buffers must stay until then, except operands of at most kCopiedAtCall bytes,
-// which are copied at the call. Over an adapter one completion tells the ends of a run of small writes
+// which are copied at the call. Over an adapter the small writes of a run share one completion
 // (operations_under_way.hpp).
 //
-// All work at regular times goes over what is under way, not over what is known.
+// Periodic work visits only active peers and operations under way, not all peers that are known.
 //
 // Thread safety: all members may be called from any thread. An operation on a connected peer takes the mutex of that
 // peer only (peer_states.hpp), once for each attempt to issue and once when its completion comes, so that threads with
-// different peers do not wait for each other. One mutex guards all else: connections, messages that arrive, and what is
-// done at regular times. A thread that polls tries it, and leaves if another thread holds it. Over verbs a third one,
-// of the slots for operands (local_memory.hpp), is held for a few loads and stores, or the registration of 64 slots.
+// different peers do not wait for each other. One mutex guards all other data: connections, messages that arrive, and
+// the data of periodic work. A poll returns at once if another thread holds this mutex. Over verbs there is a third
+// mutex, that of the slots for operands (local_memory.hpp), which is held for a few loads and stores, or for the
+// registration of 64 slots.
 //
 // Errors: kPeer for operations (also if the peer is abandoned; kRange if a handler refuses a request), kNoMemory if
 // memory cannot be registered, kNoRoute when the endpoint is opened. Cost: an operation over TCP takes its origin 5 to
@@ -90,19 +92,20 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   const char* provider() const { return domain_.provider(); }
   const char* device() const { return domain_.device(); }
   Peer insert(const FabricAddress& address) override;
-  // Says that so many processes of this node, this one included, use the fabric or may do so. They share what the node
-  // has for connections (node_share.hpp). The largest number that was said counts; before the first call it is 1.
+  // Sets the number of processes of this node, this one included, that use the fabric or may use it. They share the
+  // node's resources for connections (node_share.hpp). Only the largest number of all calls counts; before the first
+  // call it is 1.
   void share_node(std::size_t processes);
-  // Gives the endpoint a second rail, by another one of the same provider; or none (null), or the reason why there is
-  // none although one was wanted. `network`: that of SecondRail. Called once, before any thread uses the endpoint.
+  // Sets the endpoint's second rail: another endpoint of the same provider, null, or the reason why there is none
+  // although one was wanted. `network`: that of SecondRail. Called once, before any thread uses the endpoint.
   void set_second(Result<std::unique_ptr<Fabric>> second, std::uint32_t network);
   // The endpoint of the second rail; null if there is none.
   Fabric* second() const { return second_.get(); }
   SecondRail* second_rail() const override { return rail_.get(); }
   // Empty if none was wanted, or there is one.
   const std::string& why_no_second() const { return why_no_second_; }
-  // The peer is abandoned after this time, if FARSIDE_PEER_TIMEOUT is not shorter, until the limit is lifted. Other
-  // peers keep theirs. Each limit is lifted once.
+  // Until the limit is lifted, the peer is abandoned after this time, if FARSIDE_PEER_TIMEOUT is not shorter. The time
+  // of other peers does not change. Each limit is lifted once.
   void limit_silence(Peer peer, std::chrono::seconds limit);
   void lift_limit(Peer peer, std::chrono::seconds limit);
   // The limit of connections: FARSIDE_CONNECTIONS, or the process's share if that is smaller; 0: none.
@@ -143,8 +146,8 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   // For waiting application threads (Progress). Returns whether anything completed or arrived. Does nothing if another
   // thread has just polled (shared_polls.hpp).
   bool poll();
-  // For application threads that look once: what has arrived is seen. Waits for the mutex, and does not rely on the
-  // poll of another thread, which may have begun before the arrival.
+  // For application threads that test a condition once. Handles everything that has arrived. It waits for the mutex,
+  // and does not rely on the poll of another thread, which may have begun before the arrival.
   void poll_now();
   // For threads that wait in the MPI runtime, called repeatedly from its progress engine: polls while the progress
   // thread leaves arrivals to them (adaptive_polling.hpp), else costs two loads and a store.

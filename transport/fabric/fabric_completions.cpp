@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The completion queue: what each completion ends or brings.
+// The completion queue: the operation that each completion ends, or the message that it delivers.
 #include <array>
 #include <utility>
 
@@ -68,9 +68,9 @@ void Fabric::complete_with_error() {
   const std::string text = fmt::format("{}: {}", fi_strerror(entry.err),
                                        fi_cq_strerror(queue, entry.prov_errno, entry.err_data, nullptr, 0));
   if (context == nullptr) {
-    // The tcp provider of libfabric 1.17 reports the receive under way at a shutdown a second time, without its
-    // context. What rings write without a context, and a connection that is ending does not take, fails with the
-    // connection.
+    // Errors without a context have two causes. The tcp provider of libfabric 1.17 reports the receive under way at a
+    // shutdown a second time, without its context. A write into a ring has no context, and fails if the connection
+    // ends.
     if (entry.err != FI_ECANCELED)
       log(domain_.by_sockets() ? LogLevel::kInfo : LogLevel::kError, "libfabric {}: {}", provider(), text);
     return;
@@ -106,8 +106,9 @@ void Fabric::complete_with_error() {
   }
 }
 
-// Called when the connection to the peer has ended, and the provider has let go of what was being sent on it. It fails
-// the operations of which it was to tell. Requests fail here, except those whose replies arrived before the event.
+// Called when the connection to the peer has ended, and the provider no longer reads the buffers of messages on it. The
+// provider itself fails the operations that were to generate a completion. This function fails the requests, except
+// those whose replies arrived before the event.
 void Fabric::drop_replies(Peer peer, const std::string& why, bool in_order) {
   take_completions();
   under_way_.fail_awaiting(

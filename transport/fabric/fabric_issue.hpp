@@ -7,8 +7,8 @@
 namespace farside {
 
 // Issues one operation. Repeats the call while the provider returns -FI_EAGAIN (queue full, connection being made, too
-// many requests under way to the peer) and the peer is not abandoned. Meanwhile this thread takes completions itself:
-// its repeats count as polls, for which the progress thread backs off.
+// many requests under way to the peer) and the peer is not abandoned. Between two attempts this thread takes
+// completions itself, because its attempts count as polls, and the progress thread backs off while threads poll.
 template <class Issue>
 Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call) {
   PeerState& peer_state = under_way_.peers().of(peer);

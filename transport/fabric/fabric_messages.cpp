@@ -57,7 +57,7 @@ bool Fabric::take_from_rings() {
 
 ssize_t Fabric::send(Reply& reply) {
   const iovec parts[] = {{&reply.header, sizeof reply.header}, {reply.fetched.data(), reply.fetched.size()}};
-  // DISCONNECT concerns one connection, and asks for no other.
+  // DISCONNECT concerns one connection, and must not open another one.
   if (reply.header.kind == MessageKind::kDisconnect && reply.header.operation != connections_->number(reply.peer))
     return -FI_ENOTCONN;
   fid_ep* endpoint = nullptr;
@@ -68,7 +68,8 @@ ssize_t Fabric::send(Reply& reply) {
   MessageRing* const ring = MessageRing::of(endpoint);
   if (ring != nullptr && reply.header.kind == MessageKind::kReply) {
     using enum MessageRing::Release;
-    // At the end, the process waits until the last answers have left.
+    // When the endpoint is being closed, answers have completions, because the process waits until the last ones are
+    // sent.
     const bool copied = !leaving_ && ring->copies(sizeof reply.header + reply.fetched.size());
     const ssize_t code = ring->write(endpoint, {parts, count}, reply, copied ? kAtOnce : kCompletion);
     reply.copied = code == 0 && copied;

@@ -24,7 +24,8 @@ bool Fabric::poll() {
   const std::uint64_t begin = monotonic_ns();
   if (polls_.repeats(thread, begin)) return false;
   thread_.polled();
-  // A thread that holds the mutex makes progress already, or asks for a moment whether another one does (others_work).
+  // A thread that holds the mutex already makes progress, or holds it for a moment only to find out whether another
+  // thread does (others_work).
   bool moved = false;
   if (const std::unique_lock held(mutex_, std::try_to_lock); held) moved = advance_for(thread, begin);
   // Another thread may sleep until one of these completions.
@@ -48,7 +49,8 @@ bool Fabric::advance_for(int thread, std::uint64_t begin_ns) {
   end_long_sleep();
   const std::uint64_t end_ns = monotonic_ns();
   polls_.polled(thread, begin_ns, end_ns);
-  // Nothing tells of data that arrive by RDMA over TCP but the time that they take.
+  // RDMA over TCP that a peer issues generates no completion here. Only the duration of the poll shows that it moved
+  // data.
   if (moved || end_ns - begin_ns >= kMovedData) thread_.taken();
   return moved;
 }
@@ -105,10 +107,10 @@ ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {
   if (!connections_->progress() && connection_woke) connections_->look_for_shortage();
   advance();
   sleeps_long_ = idle();
-  // A listener that lacks descriptors keeps the file descriptor readable.
+  // While the listener lacks descriptors, the file descriptor of connection events stays readable.
   Sleep sleep{sleeps_long_ ? kIdle : ProgressThread::kSafetyNet,
               connections_->shortage() ? -1 : connections_->events_fd()};
-  // The provider soon gets again the answers, credits and receives that it refused.
+  // The answers, credits and receives that the provider has refused are soon given to it again.
   if (replies_.any_unsent() || receives_.any_refused() || connections_->owes_credits()) {
     sleep.limit = kTryAgain;
   } else if (eviction_->too_many()) {
@@ -126,8 +128,8 @@ bool Fabric::may_sleep() {
   return !connections_->any_message();
 }
 
-// An adapter completes an operation when the peer's adapter has acknowledged it. So an empty write suffices, for
-// which no process has to wake.
+// An adapter completes an operation when the peer's adapter has acknowledged it. An empty write therefore suffices as a
+// probe, and no process has to wake for it.
 std::optional<ssize_t> Fabric::send_probe(Peer peer) {
   if (!replies_.room()) return {};
   std::unique_ptr<Reply> probe = replies_.take(peer);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How operands and messages are given to the provider: as they are, or, where local buffers must be registered, by a
-// slot of registered memory or a registration of their own (local_memory.hpp).
+// Preparation of operands and messages for the provider. Where local buffers must be registered, they are copied to or
+// from a slot of registered memory, or get a registration of their own (local_memory.hpp). Otherwise the provider gets
+// their addresses.
 //
 // All functions may be called again for an operation if the provider had no room: the data are copied, and a slot is
 // taken, only once. Not thread-safe: Fabric calls them under its mutex. Errors: negative libfabric codes, those of

@@ -40,7 +40,7 @@ ssize_t MessageRing::write(fid_ep* endpoint, std::span<const iovec> parts, Conte
   const std::array<fi_rma_iov, 2> there = {
       {{at + sizeof(RingFrame), bytes, peer_.key}, {at, sizeof(RingFrame), peer_.key}}};
   std::uint64_t flags = 0;
-  void* own = nullptr;  // With a context, the provider would report errors with it, when it may be in other use.
+  void* own = nullptr;  // null: the provider would report errors with a context that may be reused by then
   switch (release) {
     case Release::kCompletion:
       flags = FI_COMPLETION;

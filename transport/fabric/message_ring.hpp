@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // MessageRing: the messages of one connection over TCP, in both directions. They are RDMA writes into memory that the
 // receiver polls, in place of sends and receives. libfabric's tcp provider signals the completion queue for each
-// message that is received, by a write to a socket pair, which the next poll reads. For a write that arrives it signals
-// nothing, and neither for a write that was issued without asking for its completion.
+// message that is received, by a write to a socket pair, which the next poll reads. It signals nothing for a write that
+// arrives, nor for a write that was issued without a completion.
 //
 // Each process gives the peer a ring of its memory, and the peer writes frames into it, one behind the other:
 //
@@ -12,23 +12,24 @@
 // A frame begins where the one before it ends, or at the start of the ring if the place behind it is not enough for the
 // largest frame. The provider writes the data of a connection in their order, so a frame is complete when its kArrived
 // is there. The receiver fills what it has taken with zeros: where a frame may begin, there are zeros until it arrives.
-// It tells the peer from time to time how far it is (credits), by a write of 8 bytes in front of the peer's own ring.
-// While such a write is half done, the number there is too small, which the peer ignores.
+// From time to time it reports its position to the peer (credits), by a write of 8 bytes in front of the peer's own
+// ring. While such a write is incomplete, the number there is too small, and the peer ignores it.
 //
-// A message for which the ring has no room is sent. The receiver takes what is in the ring before it handles a message
-// that was received, so the sent one stays behind those in the ring. Frames behind it would overtake it. Therefore all
-// requests and notifications are sent until replies to requests say that the peer has handled those that were sent
-// (PeerState::sends_unconfirmed()). So a long row of messages does not wait for credits. Answers go either way: no
-// request or notification depends on their order. DISCONNECT and probes are always sent.
+// A message for which the ring has no room is sent (fi_sendmsg). The receiver takes the frames in the ring before it
+// handles a message that it has received, so a sent message stays behind the frames before it. Later frames would
+// overtake it. Therefore all requests and notifications are sent until replies to requests show that the peer has
+// handled the sent ones (PeerState::sends_unconfirmed()). So a long sequence of messages does not wait for credits.
+// Answers are written or sent, because no request or notification depends on their order. DISCONNECT and probes are
+// always sent.
 //
-// Nothing signals the arrival of a frame. A thread that is about to sleep therefore looks once more after its last call
-// that polls the provider (fi_cq_read, fi_trywait, and with libfabric 1.18 and later fi_eq_read). What arrives in the
-// socket later wakes it.
+// No event signals the arrival of a frame. A thread that is about to sleep therefore checks the ring once more after
+// its last call that polls the provider (fi_cq_read, fi_trywait, and with libfabric 1.18 and later fi_eq_read). Data
+// that arrive in the socket after that call wake the thread.
 //
 // Thread safety: any thread may call write(). Fabric's mutex guards all else, and all calls that poll the provider.
-// Errors: those of fi_writemsg(3); -FI_EAGAIN while the peer has no room. If a frame cannot be right, nothing more is
-// taken from the ring. Cost: one RDMA write per message, and one of 8 bytes for every 16 KiB of messages. Memory:
-// 64 KiB for each of the first 64 connections; the system gives those pages of it that were used.
+// Errors: those of fi_writemsg(3); -FI_EAGAIN while the peer has no room. After an invalid frame, no more messages are
+// taken from the ring. Cost: one RDMA write per message, and one of 8 bytes for every 16 KiB of messages. Memory: 64
+// KiB for each of the first 64 connections; the system gives those pages of it that were used.
 #pragma once
 
 #include <atomic>
@@ -118,7 +119,7 @@ class MessageRing {
   }
   // Returns whether there is a message to take.
   bool any_message() const { return arrived() && !broken_; }
-  // Returns whether the peer must be told how far the receiver is.
+  // Returns whether credits must be sent to the peer.
   bool owes_credits() const { return taken_ - told_ >= kCreditStep; }
 
  private:

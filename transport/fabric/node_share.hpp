@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a node has for the connections of all its processes together, and a process's share of it. Over TCP each
-// connection takes an open file of the node (/proc/sys/fs/file-max), over an adapter a queue pair.
+// A process's share of the node's resources for connections. Over TCP each connection takes an open file of the node
+// (/proc/sys/fs/file-max), over an adapter a queue pair.
 #pragma once
 
 #include <algorithm>

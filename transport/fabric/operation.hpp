@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The operation contexts of libfabric: what each completion belongs to. Not thread-safe: the mutex of its peer
-// (peer_states.hpp) guards an operation and its pool, Fabric's mutex guards receives and replies.
+// The operation contexts of libfabric, which identify the operation of each completion. Not thread-safe: the mutex of
+// its peer (peer_states.hpp) guards an operation and its pool, Fabric's mutex guards receives and replies.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@
 
 namespace farside {
 
-// What precedes a message in a ring (message_ring.hpp).
+// The header of a message in a ring (message_ring.hpp).
 struct RingFrame {
   static constexpr std::uint64_t kArrived = 0xfa27'51de'fa27'51de;  // without a zero byte
   std::uint64_t bytes;                                              // of the message
@@ -108,9 +108,9 @@ class OperationPool {
     free_.shrink_to_fit();
     return std::exchange(all_, {});
   }
-  // Takes a reply from the network, and checks every field. Gives the operation that awaits the reply, that of this
-  // index, its data or an error, and returns the operation, which then awaits one completion less. Returns null, and
-  // changes nothing, if the operation does not await the reply.
+  // Takes a reply from the network, and checks every field. If the operation with this index awaits the reply, stores
+  // the data or the error of the reply in it. Returns this operation, which then awaits one completion less. Returns
+  // null, and changes nothing, if the operation does not await the reply.
   Operation* take_reply(std::uint64_t index, const ReplyHeader& header, std::span<const std::byte> data);
 
   template <class Do>
@@ -137,7 +137,7 @@ struct Reply : Context {
   Reply() : Context(Kind::kReply) {}
   Peer peer = 0;
   bool probe = false;
-  bool copied = false;                                    // by the provider, which tells nothing of its end
+  bool copied = false;                                    // by the provider: there is no completion
   std::chrono::steady_clock::time_point refused_since{};  // first refusal by the provider
   ReplyHeader header{};
   std::vector<std::byte> fetched;

@@ -8,7 +8,8 @@
 namespace farside {
 namespace {
 
-// Moves one of the numbers of notifications, of which `last` is the largest, on to this one, unless it is there.
+// Advances the number of a notification to `to`, unless it is there already. `last` is the latest number; numbers may
+// wrap.
 void advance(std::uint32_t& number, std::uint32_t to, std::uint32_t last) {
   if (to - number <= last - number) number = to;
 }
@@ -59,10 +60,10 @@ const fid_ep* OperationsUnderWay::failed(Operation& operation, Error error) {
   PeerState& peer_state = peers_.of(operation.peer);
   const std::scoped_lock held(peer_state.mutex);
   const fid_ep* const endpoint = operation.endpoint;
-  // The run may count in the Pending of another window. Which of the two failed first is not known, since the
-  // provider has dropped the errors of the run's writes: the run may have failed, and this operation only because the
-  // queue takes nothing more, or this operation alone. So both fail. Each window gets an error of its own operations
-  // only, on a connection that ends with this error; a window with nothing under way to the peer gets none.
+  // The run may count in the Pending of another window. The provider has dropped the errors of the run's writes, so it
+  // is not known which of the two failed first: the run, after which the queue executed nothing more, or this operation
+  // alone. So both fail. Each window gets an error of its own operations only, on a connection that ends with this
+  // error; a window with nothing under way to the peer gets none.
   if (Operation* const run = std::exchange(operation.covers, nullptr)) {
     if (run->pending != nullptr) run->pending->failed(error);
     finish(*run, peer_state);
@@ -171,7 +172,7 @@ void OperationsUnderWay::finish(Operation& operation, PeerState& peer_state) {
     PeerStates::end(peer_state);
     no_longer_requested(operation, peer_state);
     ++peer_state.completed;
-    // What the peer has acknowledged, it has received behind the earlier notifications.
+    // An operation that the peer has acknowledged arrived there behind the earlier notifications.
     const bool acknowledged = !operation.notification && !pending->has_error();
     if (acknowledged) advance(peer_state.confirmed, operation.notifications_before, peer_state.notifications);
     if (acknowledged && operation.request)

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // OperationsUnderWay: the operations that this process has issued, or is issuing, and that have not ended. It counts
 // them per peer (peer_states.hpp), ends each exactly once, and gives its Pending the result. A request ends when its
-// send has completed, if the provider tells of that, and its reply has arrived, in either order. An operation that is
+// send has completed, if the send has a completion, and its reply has arrived, in either order. An operation that is
 // failed before the provider has completed it keeps its context and its registered memory until then.
 //
 // A *run* is an operation of up to kLongestRun small writes to one peer that count in one Pending. The provider copies
-// them at the call, and is asked for a completion with the last one only: an adapter completes the operations of a
-// connection in their order. As the last one counts the kLongestRun-th of the run, and the one after which a thread is
-// expected to wait: the number of writes between its last two waits. A run that is still open when another operation is
-// issued to the peer ends with that one (`covers`). For one that is open when a thread waits, or that stays open while
-// nothing completes from one check to the next, an empty write is issued. So a program that waits after every write, or
-// after every n-th, costs no empty writes. If the connection ends, the provider tells nothing of an open run, which
-// fails here.
+// them at the call, and generates a completion for the last one only. That suffices because an adapter completes the
+// operations of a connection in their order. The last write of a run is the kLongestRun-th, or the one after which a
+// thread is expected to wait. The expected number is that of the writes between the last two waits. If another
+// operation is issued to the peer while a run is open, the run ends with that operation (`covers`). If a thread waits
+// while a run is open, or if a run stays open while nothing completes from one check to the next, an empty write is
+// issued to end it. So a program that waits after every write, or after every n-th, costs no empty writes. If the
+// connection ends, the provider generates no completion for an open run; the run is failed here.
 //
-// libfabric's verbs provider (1.17 to 2.6) has each operation signalled all the same (sq_sig_all), and drops those that
-// were not asked for when the queue is read. The number of runs under way is limited, so that the queue has room for
-// all their writes. It drops their errors too; the queue pair then takes nothing more, and the operation with which
-// the run ends fails, and the run with it. If the two count in different Pendings, each of these has the error: it is
-// not known whether the run failed or only the operation that ends it.
+// libfabric's verbs provider (1.17 to 2.6) nevertheless has each operation signalled (sq_sig_all). When it reads the
+// queue, it drops the completions that were not requested. The number of runs under way is limited, so that the queue
+// has room for all their writes. The provider drops the errors of these writes, too. The queue pair then executes
+// nothing more, so the operation that ends the run fails, and the run with it. If the two count in different Pendings,
+// each of these has the error: it is not known whether the run failed or only the operation that ends it.
 //
 // Thread safety: begin(), issued() and not_issued() are called with the mutex of the peer held, all other members
 // without it, and take it. A waiting thread may destroy a Pending right after its last operation has ended here.
@@ -72,7 +72,7 @@ class OperationsUnderWay {
     operation.completions_left = 2;
     operation.awaits_reply = true;
   }
-  // The same, of a request of which the provider does not tell that it is sent: the reply says so.
+  // The same for a request whose send has no completion: the reply implies that it was sent.
   static void await_only_reply(Operation& operation) { operation.completions_left = 1; }
   // Makes it a notification: it ends when it is sent.
   static void notifies(Operation& operation) { operation.notification = true; }
@@ -94,7 +94,7 @@ class OperationsUnderWay {
     operation.notifications_before = peer_state.notifications;
     pending.issued();
   }
-  // Notes that the provider will not get it.
+  // Notes that the operation is not issued after all.
   void not_issued(Operation& operation, PeerState& peer_state) {
     PeerStates::end(peer_state);
     recycle(operation, peer_state);
@@ -104,7 +104,7 @@ class OperationsUnderWay {
   // issued by itself: the open run counts in another Pending, or too many are under way. written() or not_written()
   // follows, with the peer's mutex held since.
   Operation* run_for_write(PeerState& peer_state, const Pending& pending);
-  // Returns whether the write is the last one of its run, of which the provider must tell the end.
+  // Returns whether the next write is the last one of its run, which needs a completion.
   static bool ends_run(const PeerState& peer_state) {
     const WriteRun& run = peer_state.run;
     return (run.open != nullptr && run.length + 1 == kLongestRun) || run.since_wait + 1 == run.expected;
@@ -145,21 +145,21 @@ class OperationsUnderWay {
   // Takes a reply from the network. Returns false if no operation awaits it.
   bool take_reply(std::span<const std::byte> message);
   // Fails all operations towards the peer. Precondition: the provider no longer reads the memory of requests that were
-  // written into a ring. It still has some of the others.
+  // written into a ring. It may still use the memory of other operations.
   void fail_all(PeerState& peer_state, const Error& error);
-  // Fails what the provider will not fail when the connection has ended: the open run, and the requests to the peer
-  // that await replies; for those of which the provider will tell, its completion is awaited. The same precondition.
-  // `in_order`: it is no interruption.
+  // Called when the connection to the peer has ended. Fails the operations that the provider does not fail: the open
+  // run, and the requests that await replies. A request whose send has a completion still waits for that. The same
+  // precondition. `in_order`: the end is no interruption.
   void fail_awaiting(Peer peer, const Error& error, bool in_order);
   // Interruptions: the ends of connections by which notifications of the peer may be lost. They are numbered from 1 on,
   // over all peers. Returns the number of the last one, or of the peer's last one; 0: none. All that has arrived from
   // the peer before is visible to a thread that has read the number. One load; the second one takes the peer's mutex.
   std::uint32_t interruptions() const { return interruptions_.load(std::memory_order_acquire); }
   std::uint32_t last_interruption(Peer peer) const { return after_interruption(peer, &PeerState::last_interruption); }
-  // How many interruptions may have lost notifications to the peer: of these, no operation that was issued behind them
-  // had completed.
+  // Returns the number of interruptions that may have lost notifications to the peer. A notification may be lost if no
+  // operation that was issued behind it had completed.
   std::uint32_t lost_notifications(Peer peer) const { return after_interruption(peer, &PeerState::lost_notifications); }
-  // Whether there was one since the last call. Called without the peer's mutex.
+  // Returns whether notifications to the peer may have been lost since the last call. Called without the peer's mutex.
   static bool take_lost_notification(PeerState& peer_state);
   // Ends all registrations. The provider must have ended all operations.
   void release_memory();

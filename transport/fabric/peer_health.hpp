@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // PeerHealth: finds the peers that stay out of reach for FARSIDE_PEER_TIMEOUT, among those with operations under way,
-// and has them abandoned. A peer that is only slow is waited for.
+// and abandons them. It does not abandon a peer that is only slow.
 //
-// It sends a probe to a peer towards which nothing has completed for half the timeout. An answer does not matter, since
-// the peer may be stopped; but the provider takes no probe to a dead peer. An adapter takes any probe, and must have
-// completed it before the timeout. A socket's buffer takes a probe even if the cable is cut. So over TCP the kernel is
-// asked for the state of the connections (tcp_path.hpp): a peer is abandoned whose host has sent nothing for the whole
-// timeout, not even acknowledgements, while data awaited one for half of it.
+// It sends a probe to a peer towards which nothing has completed for half the timeout. The probe needs no answer, since
+// the peer may be stopped; but the provider accepts no probe to a dead peer. An adapter accepts any probe, and must
+// have completed it before the timeout. A socket's buffer accepts a probe even if the cable is cut. Over TCP,
+// PeerHealth therefore reads the state of the connections from the kernel (tcp_path.hpp). It abandons a peer if the
+// peer's host has sent nothing for the whole timeout, not even acknowledgements, while data were unacknowledged for
+// half of it.
 //
 // Thread safety: timeout() without a peer and look() may be called from any thread, all other members under Fabric's
 // mutex. Errors: none of its own. Cost: check() and quiet_paths() a few loads per active peer, at regular times only;
@@ -29,10 +30,10 @@ namespace farside {
 class PeerHealth {
  public:
   using Clock = std::chrono::steady_clock;
-  // What it asks of the endpoint, and what the endpoint does for it.
+  // The interface to the endpoint.
   class Peers {
    public:
-    // Returns whether nothing was tried yet that could show whether the peer is in reach.
+    // Returns whether no attempt has shown yet whether the peer is in reach.
     virtual bool waits_for_place(Peer peer) const = 0;
     // Sends a probe. Returns 0 or a negative libfabric code; none: nothing more can be sent now.
     virtual std::optional<ssize_t> send_probe(Peer peer) = 0;
@@ -56,7 +57,7 @@ class PeerHealth {
 
   // FARSIDE_PEER_TIMEOUT; 0: none.
   std::chrono::seconds timeout() const { return timeout_; }
-  // After which this peer is abandoned; 0: it is not.
+  // Returns the time after which this peer is abandoned; 0: it is never abandoned.
   std::chrono::seconds timeout(Peer peer) const;
   // The peer is abandoned after this time, if FARSIDE_PEER_TIMEOUT is not shorter, until this limit is lifted. Several
   // threads may each set one.

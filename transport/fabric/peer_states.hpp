@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PeerStates: what Fabric keeps of each peer to which it has issued an operation, and which of these peers are active:
-// operations towards them were begun lately. A process may know ten thousand peers and use ten. All that Fabric does at
-// regular times, or when a connection ends, therefore goes over the active peers or over the operations of one peer.
+// PeerStates: the state of each peer to which Fabric has issued an operation, and the list of active peers, towards
+// which operations were begun lately. A process may know ten thousand peers and use ten. Periodic work, and the work at
+// the end of a connection, therefore visits only the active peers or the operations of one peer.
 //
 // Thread safety: each peer has a mutex of its own, so that threads issue to different peers at once. Fabric's mutex
-// guards what is done at regular times. A thread that takes both takes Fabric's mutex first, and no thread holds the
+// guards the data of periodic work. A thread that takes both takes Fabric's mutex first, and no thread holds the
 // mutexes of two peers. Memory: 8 to 32 bytes per peer, and 240 more for each that was used.
 #pragma once
 
@@ -58,9 +58,9 @@ class IssuedOperations {
   Operation* first_ = nullptr;
 };
 
-// The writes to a peer whose ends one completion tells (operations_under_way.hpp).
+// A run: the writes to a peer that share one completion (operations_under_way.hpp).
 struct WriteRun {
-  Operation* open = nullptr;        // the provider will not tell its end yet, and further writes may join it
+  Operation* open = nullptr;        // its completion was not requested yet, and further writes may join it
   std::uint32_t length = 0;         // writes of the open run
   std::uint32_t since_wait = 0;     // writes of runs since a thread last waited for them
   std::uint32_t expected = 1;       // writes between its last two waits
@@ -114,7 +114,8 @@ struct PeerState {
   bool sends_unconfirmed() const {
     return beside_ring > 0 || static_cast<std::int32_t>(last_beside_ring - handled) > 0;
   }
-  // Whether the peer is to be watched. TCP has taken a notification, but the peer's host may not have it.
+  // Returns whether the peer must be watched: operations are under way, or its host may not have received a
+  // notification that TCP has accepted.
   bool awaits_host() const { return under_way > 0 || notifications != acknowledged; }
   bool any_under_way() {
     const std::scoped_lock held(mutex);
@@ -169,8 +170,8 @@ class PeerStates {
   static void end(PeerState& state) { --state.under_way; }
 
   // The following members with Fabric's mutex held.
-  // Returns when an operation was last issued to the peer. An issue reads no clock: a use counts from the first call
-  // after it on, which is the next check of active peers at the latest.
+  // Returns when an operation was last issued to the peer. To issue an operation reads no clock. Instead, the time of a
+  // use is that of the first call of this function afterwards, which is the next check of active peers at the latest.
   static PeerState::Clock::time_point last_use(PeerState& state, PeerState::Clock::time_point now) {
     if (state.used) {
       state.used = false;
@@ -196,7 +197,7 @@ class PeerStates {
     std::vector<OperationPool::Operations> unused;
     std::erase_if(active_, [&, now = PeerState::Clock::now()](PeerState* state) {
       last_use(*state, now);
-      // A peer in use is read, and its mutex left to the thread that uses it.
+      // The counter of a peer in use is read without its mutex, which stays with the thread that uses the peer.
       if (const std::uint32_t completed = state->completed;
           std::exchange(state->completed_at_check, completed) != completed)
         return false;

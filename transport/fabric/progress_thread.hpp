@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ProgressThread: the thread that sleeps on the completion queue's file descriptor and executes what arrives, so that a
 // target that computes never delays an origin. While application threads poll, it backs off (adaptive_polling.hpp);
-// while they sleep, it wakes them. At regular times it has the peers with operations under way checked.
+// while they sleep, it wakes them. At regular times it calls Work::check, which checks the peers with operations under
+// way.
 //
-// It knows nothing of libfabric: its Work says what is to be done and how long it may sleep.
+// It does not use libfabric: its Work object does the work, and returns how long the thread may sleep.
 //
 // Thread safety: any thread may call all members but start() and stop(). Errors: kOther if there is no descriptor or no
 // thread. Cost: polled() and taken() a load, polled_from_runtime() two loads, and each a store after a pass of the
@@ -50,7 +51,8 @@ class ProgressThread {
     virtual Sleep progress(bool connection_woke) = 0;
     // Returns whether another thread works on the endpoint at this moment, such as one that takes arrivals.
     virtual bool others_work() = 0;
-    // Returns whether nothing has arrived that would not wake the thread (fi_trywait(3)). It may make progress.
+    // Returns whether the thread may sleep (fi_trywait(3)): false if something has arrived that does not wake it. The
+    // call may make progress.
     virtual bool may_sleep() = 0;
 
    protected:
@@ -98,8 +100,8 @@ class ProgressThread {
   bool back_off_for(AdaptivePolling& polling, Work& work);
   void run(Work& work, int queue_fd);
 
-  // Pollers write these only where the thread has cleared them, so that many threads that poll share a line that
-  // seldom changes.
+  // A poller writes a flag only if the thread has cleared it. So many threads that poll share a cache line that seldom
+  // changes.
   RelaxedFlag polled_;          // an application thread has polled since the thread looked: the thread backs off
   RelaxedFlag runtime_polled_;  // likewise a thread that waits in the runtime
   RelaxedFlag taken_;           // application threads have taken arrivals

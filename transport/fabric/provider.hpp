@@ -22,9 +22,10 @@ constexpr std::uint32_t kFabricApi = FI_VERSION(1, 15);
 // The providers that farside takes without FARSIDE_PROVIDER, the best first (transport/README.md, "Provider").
 std::span<const char* const> preferred_providers();
 
-// Starts libfabric, which its first call does otherwise. Version 1.17 then reads the kernel's symbols twice, for
-// adapters that reach the memory of GPUs: 100 ms of processor time. Without adapters the result is of no use to
-// anybody, and this leaves it out. Sets FI_TCP_STAGING_SBUF_SIZE, unless it is set.
+// Starts libfabric; otherwise the first call of libfabric starts it. During the start, version 1.17 reads the kernel's
+// symbols twice, to find out whether adapters can access the memory of GPUs: 100 ms of processor time. On a machine
+// without adapters the result is not used, and this function prevents the reads. Sets FI_TCP_STAGING_SBUF_SIZE, unless
+// it is set.
 void start_libfabric();
 
 // Returns an address in libfabric, which is then loaded (libfabric_on_demand.hpp); null if it cannot be.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ProviderChoice: this process's part in the choice of the provider (space/provider_agreement.hpp): which ones it can
-// use, and their endpoints, one per provider. Processes that reach each other must use the same provider, and not all
-// of them may be able to use the best one of one process.
+// ProviderChoice: this process's part in the choice of the provider (space/provider_agreement.hpp): the providers that
+// it can use, and one endpoint per provider. Processes that communicate must use the same provider. The best provider
+// of one process may not be usable for the others.
 //
-// An endpoint is opened for a trial. Several threads may try it. It stays once one of them uses it. A provider whose
-// trials fail may still work with other processes; after kMostFailedTrials, none of which has succeeded, the fault is
-// taken to be this process's, so that not every group of ranks waits for it.
+// An endpoint is opened for a trial, and several threads may try it. If one of them uses it, it stays open. A provider
+// whose trials fail may still work with other processes. After kMostFailedTrials failures without a success, the
+// process assumes that the fault is its own, so that not every group of ranks waits for such a trial.
 //
 // An endpoint of an adapter, or of a provider for which FARSIDE_SECOND_DEVICE names a device, gets a second rail
 // (second_rail.hpp) if there is such a device.
@@ -57,13 +57,14 @@ class ProviderChoice {
   // open yet. Errors: those of no_candidate(), choose_provider() and Fabric::open(); kNoRoute if there is none in
   // `among`, with why_not().
   Result<Fabric*> try_best(Providers among);
-  // Each ends a trial of an endpoint.
-  // It stays from now on. Returns its provider if it was not in use before, else 0. Closes those that nobody tries.
+  // Each of the following functions ends a trial of an endpoint.
+  // The endpoint stays open from now on. Returns its provider if it was not in use before, else 0. Closes the endpoints
+  // that no thread tries or uses.
   Providers use(const Fabric& tried);
-  // Unless it is in use or tried elsewhere, it is closed, and its provider is not usable any more: the fault is this
-  // process's.
+  // The fault is this process's. Unless the endpoint is in use or another thread tries it, it is closed, and its
+  // provider is not usable any more.
   void discard(const Fabric& tried, std::string why);
-  // A trial with another process has failed: kMostFailedTrials of them do what discard() does.
+  // A trial with another process has failed. The kMostFailedTrials-th call does the same as discard().
   static constexpr int kMostFailedTrials = 2;
   void leave_failed(const Fabric& tried, std::string why);
   // The fault is that of others.

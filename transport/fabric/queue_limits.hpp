@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// QueueLimits: how much an endpoint has under way, so that its queues never overflow. An adapter's completion queue
-// that overflows is lost, and libfabric has given no credits for it since 1.19 (fi_verbs(7)). A message for which the
-// receiver has no buffer is refused (RNR) and repeated after a pause. Over TCP the provider's queues grow, and the
-// kernel's flow control holds messages back.
+// QueueLimits: limits of what an endpoint has under way, so that its queues never overflow. An adapter's completion
+// queue is unusable after an overflow, and libfabric has had no credits for it since 1.19 (fi_verbs(7)). A message for
+// which the receiver has no buffer is refused (RNR) and repeated after a pause. Over TCP the provider's queues grow,
+// and the kernel's flow control holds messages back.
 #pragma once
 
 #include <algorithm>
@@ -30,10 +30,10 @@ struct QueueLimits {
   }
 };
 
-// A peer sends at most `requests_per_peer` requests and as many replies, so that beyond the buffers for all of them
-// there are those for probes and for messages that close connections. With more than 252 connections the pause after a
-// refused message is the flow control. The operations of this process are limited by LocalMemory and by the number of
-// runs: each write of a run needs an entry, the empty one that may end it included.
+// A peer sends at most `requests_per_peer` requests and as many replies. `first_receives` are the buffers for probes
+// and for DISCONNECT. With more than 252 connections there are fewer buffers, and the pause after a refused message is
+// the flow control. The operations of this process are limited by LocalMemory and by the number of runs: each write of
+// a run needs an entry, the empty one that may end it included.
 constexpr QueueLimits queue_limits(bool adapter) {
   if (!adapter) return {};
   constexpr QueueLimits limits{.completions = 8192,

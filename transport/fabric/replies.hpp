@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Replies: what this process sends to peers besides its own operations: the answers of its handler, probes, and
-// messages that close connections. It keeps the answers that the provider has refused, limits how many the provider
-// has at once, and reuses their buffers.
+// Replies: the messages that this process sends to peers besides its own operations: the answers of its handler,
+// probes, and DISCONNECT. It keeps the answers that the provider has refused, limits how many messages the provider has
+// at once, and reuses their buffers.
 //
 // Not thread-safe: Fabric's mutex guards it. Errors: an answer that cannot be sent is logged and dropped; its peer is
 // out of reach. Cost: a send, and one look at each unsent answer. Memory: nothing per peer; about 200 bytes for each
@@ -77,7 +77,7 @@ class Replies {
   }
 
   bool any_unsent() const { return !unsent_.empty(); }
-  // Returns whether nothing is unsent and the provider has nothing of which it will tell.
+  // Returns whether no answer is unsent and no message has a completion to come.
   bool idle() const { return unsent_.empty() && under_way_ == 0; }
 
  private:

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SecondRail: a second network device of this process (a rail), over which half of each large put and get goes. All
-// else stays with the first device: small operations, messages, control words and all atomics, so that one adapter
-// executes all atomics on a process's memory.
+// SecondRail: a second network device of this process (a rail), over which half of each large put and get goes. The
+// first device carries all other traffic: small operations, messages, control words and all atomics, so that one
+// adapter executes all atomics on a process's memory.
 //
-// Each device has an endpoint of its own, with its own connections, progress thread and registrations of memory. The
-// handler of the first one tells the address of the second one; an origin asks for it at its first large transfer to a
-// peer. Which windows use second rails is agreed when they are made (ProviderAgreement).
+// Each device has an endpoint of its own, with its own connections, progress thread and registrations of memory. An
+// origin requests the address of a peer's second endpoint from the handler of the first one, at its first large
+// transfer to the peer. The ranks agree when a window is made whether it uses second rails (ProviderAgreement).
 //
-// Nothing orders the two rails: what must take effect behind a large put waits until both halves are complete.
+// The two rails are not ordered with respect to each other: an operation that must take effect behind a large put waits
+// until both halves are complete.
 //
 // Thread safety: any thread. Cost: find() is one round trip at the first call for a peer, then a look-up under a mutex.
 // Memory: some 50 bytes per peer with large transfers, and what the second endpoint has.
@@ -66,9 +67,9 @@ class SecondRail {
   // Returns the peer of the first endpoint as one of the second. Precondition: the peer has a second rail. Errors:
   // kPeer.
   Result<Peer> find(Peer peer, Progress& waiting, WakeEvent& wake_event);
-  // Whether a thread must read a word back by the second device before it tells others of its writes: an adapter
-  // acknowledges what it has received, and only a later operation of the same adapter is behind it on the way to
-  // memory.
+  // Returns whether a thread must read a word back by the second device before it notifies other processes of its
+  // writes. An adapter acknowledges a write when it has received the data; only a later operation of the same adapter
+  // follows the data on the way to memory.
   bool reads_back() const { return reads_back_; }
 
   // The result of the trials with other processes (space/provider_agreement.cpp). Windows use the rail only if one has

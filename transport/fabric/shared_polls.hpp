@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Polls of threads that wait at once. A poll serves all threads of the process. Where polls are system calls, threads
-// that repeat each other's polls take processor time from what they wait for: with two threads on two cores, from the
-// peer's thread that answers.
+// Polls of threads that wait at the same time. A poll serves all threads of the process. Where polls are system calls,
+// threads that repeat each other's polls take processor time from the thread that they wait for: with two threads on
+// two cores, from the peer's thread that answers.
 // Thread safety: any thread. Cost: two loads, and two stores for a poll.
 #pragma once
 

@@ -11,7 +11,7 @@
 //   kDescribe    RequestHeader. It asks for `count` bytes, the description of the space (ServedSpace).
 //   kReply       ReplyHeader, the fetched data, the former values of the control words. If the acquire step stopped
 //                the list, only the former value of its word follows the header.
-//   kProbe       ReplyHeader. The receiver drops it: the sender only learns whether it can be sent.
+//   kProbe       ReplyHeader. The receiver drops it: its only purpose is to test whether the provider can send it.
 //   kDisconnect  ReplyHeader; `operation` is the number of a connection (Connections::number). The sender has nothing
 //                under way on the connection and wants to close it.
 #pragma once

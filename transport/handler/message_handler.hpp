@@ -2,7 +2,8 @@
 // The active-message handler. It executes requests of origins on this process's spaces: atomics that no adapter
 // executes, many small operations in one message, and the control steps before and after them. Over the fabric it runs
 // in the thread that polls the endpoint, usually the progress thread; for on-node peers, see node_handler.hpp. It never
-// calls MPI, and waits for the application only while that holds the accumulate lock.
+// calls MPI. It waits for an application thread only while that thread holds the accumulate lock or the mutex of the
+// attached regions.
 //
 // Not thread-safe: the caller serializes all calls. Errors: a refused request is reported by Answer::refused and by
 // ReplyStatus::kRefused. Memory: some 200 bytes per space, for any number of peers.
@@ -35,13 +36,13 @@ class MessageHandler {
     std::byte* control = nullptr;         // the control block, if any
     std::uint64_t control_bytes = 0;
     AttachedRegions* attached = nullptr;  // of a dynamic space: the memory that may be accessed
-    // What an origin must know to reach the space without the handler; the handler does not interpret it.
+    // The data that an origin needs to access the space without the handler. The handler does not interpret them.
     std::array<std::byte, 64> description{};
     std::uint32_t description_bytes = 0;
   };
 
-  // Adds a space. `id` is random, so that only those can name it whom the ranks of the space have told. Returns
-  // false, and changes nothing, if there is such a space already.
+  // Adds a space. `id` is random, so that only processes that have received it from the ranks of the space can name the
+  // space. Returns false, and changes nothing, if there is such a space already.
   bool publish(std::uint64_t id, const ServedSpace& space) { return spaces_.try_emplace(id, space).second; }
   void withdraw(std::uint64_t id) { spaces_.erase(id); }
 

@@ -3,8 +3,8 @@
 // sleeps until an on-node peer enqueues a message, and then executes the operations in it (message_handler.hpp). Lists
 // replace process_vm_readv(2) and process_vm_writev(2) for operations of many fragments. Application threads that wait,
 // in farside or in the MPI runtime, poll the message queue, too. While one does, an accumulate, or a put or get of up
-// to 8 KiB, takes less time by message than by system call. The handler never calls MPI, and waits for the application
-// only while that holds the accumulate lock.
+// to 8 KiB, takes less time by message than by system call. The handler never calls MPI. It waits for an application
+// thread only while that thread holds the accumulate lock or a mutex of the handler or of the attached regions.
 //
 // Thread safety: any. Memory per process: one message queue (67 KiB, shared) and one thread, from the first space with
 // private data on. A peer maps the queue once for all spaces. A request needs no system call while the target polls,
@@ -44,7 +44,7 @@ class NodeHandler {
 
   // For application threads that wait. Executes the messages in the queue, and returns whether there were any.
   bool poll();
-  // Returns when all messages are executed that were posted before a change that the caller has seen. Two loads if
+  // Returns when all messages that were posted before a change that the caller has seen are executed. Two loads if
   // nothing was posted.
   void finish_posted() {
     if (!message_queue_.has_executed_posted()) finish_posted_now();
@@ -79,12 +79,12 @@ class PeerNodeHandler {
   // rank. The buffers of the operations receive the fetched data. Errors: kRange if the handler refuses a list; kPeer
   // if the target's process has ended, or if its answer has a wrong length.
   Status execute(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists);
-  // Posts a list of operations that fetch nothing: it is executed by the target's NodeHandler::finish_posted() after a
-  // change that this process makes next, or before. Lists that are posted have no order. Returns false, and does
-  // nothing, if the queue has no free slot.
+  // Posts a list of operations that fetch nothing. The target executes it at the latest in
+  // NodeHandler::finish_posted(), when it has seen a change that this process makes after this call. Posted lists have
+  // no order. Returns false, and does nothing, if the queue has no free slot.
   bool post(std::uint32_t sender, const OperationList& list);
-  // Whether the target has executed what was posted, by any process (MessageQueue::has_executed_posted). If not, a list
-  // of execute() follows it, but a system call may precede it.
+  // Returns whether the target has executed the lists that any process has posted (MessageQueue::has_executed_posted).
+  // If not, a list of execute() is executed behind them, but a system call may take effect before them.
   bool has_executed_posted() const { return MessageQueue::at(mapping_->base()).has_executed_posted(); }
   // Returns whether a thread of the target polls the message queue, so that a message is answered without a wake-up.
   bool is_polling() const { return MessageQueue::at(mapping_->base()).is_polled(); }

@@ -59,8 +59,9 @@ bool OperationList::extends_last(const ListEntry& entry) {
       last_.count != entry.count) {
     return false;
   }
-  // The handler takes an entry for one row. Short rows must not become a long one, for which it gives up the CPU
-  // atomics: that depends on each operation alone, not on those that are under way with it.
+  // The handler takes an entry for one row. Short rows must not be merged into a long one, because a long row ends the
+  // use of CPU atomics. Whether that happens must depend on each operation alone, and not on the operations that are
+  // coalesced with it.
   const std::uint64_t elements = std::uint64_t{entry.count} * entry.blocks;
   if (entry.kind == OperationKind::kAccumulate && has_cpu_atomics(entry.type) && elements < IntegerMethod::kLongRow &&
       std::uint64_t{last_.count} * last_.blocks + elements >= IntegerMethod::kLongRow) {

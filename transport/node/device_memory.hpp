@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of GPUs, which the CPU must not touch. Only the library of the GPU knows which memory that is and can copy it:
-// libcuda (cuPointerGetAttribute, cuMemcpy), libamdhip64 (hipPointerGetAttribute, hipMemcpy) or libze_loader
+// Memory of GPUs, which the CPU must not touch. Only the library of the GPU can identify and copy such memory: libcuda
+// (cuPointerGetAttribute, cuMemcpy), libamdhip64 (hipPointerGetAttribute, hipMemcpy) or libze_loader
 // (zeMemGetAllocProperties, zeCommandListAppendMemoryCopy). farside asks those that the process has loaded already, and
 // loads none.
 //

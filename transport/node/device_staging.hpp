@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of the host for copies of a GPU's memory. A process keeps what it once took, for the next copies: the pages
-// are there already, the library of the GPU has locked them where it can (CUDA, HIP), which makes copies of 64 KiB and
-// more two to five times as fast, and a registration with an adapter stays valid. A forked child does not get it. The
-// process keeps at most kMostKept bytes, for its whole life; copies of more than kLargest bytes are allocated anew each
-// time.
+// Memory of the host for copies of a GPU's memory. A process keeps the memory that it has once allocated, for later
+// copies. The pages of kept memory exist already. The library of the GPU has locked them where it can (CUDA, HIP),
+// which makes copies of 64 KiB and more two to five times as fast. A registration with an adapter stays valid. A forked
+// child does not inherit this memory. The process keeps at most kMostKept bytes, for its whole life; copies of more
+// than kLargest bytes are allocated anew each time.
 #pragma once
 
 #include <array>

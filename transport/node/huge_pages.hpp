@@ -20,7 +20,7 @@ namespace farside {
 
 class HugePages {
  public:
-  // Fewer would waste more: the last page of data that are touched as a whole is in memory as a whole.
+  // With fewer pages, the share of wasted memory would be larger, because the last huge page is allocated as a whole.
   static constexpr std::uint64_t kFewest = 8;
 
   // None.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the ranks of a node, which share memory, combine integers there, and how their message handlers do it for other
-// nodes. A counter needs a CPU atomic, which waits for no other process. A long row needs plain loops under the
-// accumulate lock, which take a 20th of the time. The two methods cannot be used on one location at the same time. So a
-// space begins with atomics, and its first long row on a node changes all ranks of this node to the lock, for the rest
-// of the space's life:
+// The method by which the ranks of a node combine integers in shared memory, and by which their message handlers do so
+// for ranks of other nodes. A counter needs a CPU atomic, which waits for no other process. A long row needs plain
+// loops under the accumulate lock, which take a 20th of the time. The two methods cannot be used on one location at the
+// same time. So a space begins with atomics, and its first long row on a node changes all ranks of this node to the
+// lock, for the rest of the space's life:
 //
 //   kAtomics   each element is one CPU atomic, without the lock. The rank announces its atomics while it executes them.
 //   kBoth      each element is one CPU atomic, under the lock. Ranks in kBoth may meet ranks in kAtomics, because both

@@ -79,8 +79,8 @@ class MessageQueue {
   // Enqueues a message made of parts; returns nothing if no slot is free. wait_for_answer() wakes the owner. `sender`:
   // the result of sender(). Precondition: the parts have at most kMostBytes together.
   std::optional<Message> enqueue(ProcessIdentity sender, std::span<const std::span<const std::byte>> parts);
-  // The same for a message that needs no answer. Returns false if no slot is free. The owner executes it when it reads
-  // the queue next, which nothing makes it do.
+  // The same for a message that needs no answer. Returns false if no slot is free. The owner executes it when it next
+  // reads the queue. This call does not wake the owner.
   bool post(ProcessIdentity sender, std::span<const std::span<const std::byte>> parts);
   // Waits until a slot is free or can be taken over, and enqueues the message. `lives` says whether the owner lives; it
   // is called every 100 ms. Errors: kPeer, if the owner has ended.
@@ -111,9 +111,9 @@ class MessageQueue {
   // and returns its bytes. `message` is a copy, because a sender could change the original.
   using Handling = std::function<std::size_t(std::span<const std::byte> message, std::span<std::byte> room)>;
   bool answer_all(const Handling& answer);
-  // For all processes: returns whether the owner has executed all messages that were posted before the call, also those
-  // of which the caller knows only by another word that their senders have changed since. False for ever if a sender
-  // was killed between two instructions.
+  // For all processes: returns whether the owner has executed all messages that were posted before the call, including
+  // those that the caller knows of only because their senders have changed another word since. False for ever if a
+  // sender was killed between two instructions.
   bool has_executed_posted() const {
     // In this order: whatever was posted before the second load had been executed at the first one if they are equal.
     const std::uint32_t executed = executed_.load(std::memory_order_acquire);

@@ -39,7 +39,8 @@ Status named(Status status, int rank) {
   return error;
 }
 
-// As has_executed_posted(). A target that has not mostly is about to: it leaves the fence that this rank has left.
+// The same as has_executed_posted(), with a short wait. A target that has not executed the posted lists usually is
+// about to do so, since it leaves the same fence as this rank.
 bool executes_soon(const PeerNodeHandler& handler) {
   constexpr int kProbes = 64;
   for (int probes = 0; !handler.has_executed_posted(); ++probes) {
@@ -71,8 +72,8 @@ Status CmaRoute::by_system_calls(const NodeTarget& target, const NodeTargetMore&
   return compare_and_swap(target, memory, operation);
 }
 
-// By messages for as long as the target polls its message queue, the rest by system calls. Up to kSlots messages are
-// under way at once.
+// Sends messages for as long as the target polls its message queue, and transfers the rest by system calls. Up to
+// kSlots messages are under way at once.
 Status CmaRoute::by_messages(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation) {
   std::array<std::unique_ptr<OperationList>, MessageQueue::kSlots> lists;
   for (DataOperation rest = operation; rest.count > 0;) {
@@ -119,8 +120,8 @@ bool CmaRoute::keep(NodeTargetMore& memory, const DataOperation& put, Keep until
   return true;
 }
 
-// Posted lists have no order. So the first one of an epoch is posted only if those of earlier epochs, of any process,
-// are executed.
+// Posted lists have no order. So the first list of an epoch is posted only if the posted lists of earlier epochs, of
+// all processes, are executed.
 Status CmaRoute::post(NodeTargetMore& memory, std::unique_ptr<OperationList>& list) {
   if (memory.posted || executes_soon(*memory.handler)) {
     if (memory.handler->post(static_cast<std::uint32_t>(rank_), *list)) {

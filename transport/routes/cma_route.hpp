@@ -9,8 +9,9 @@
 //   target   see the notification, finish_posted() of its NodeHandler
 //
 // In the second case the target executes the puts, and the origin makes no system call. A rank may leave a fence before
-// a peer has executed what was posted in the epoch that has ended. So an access to a peer's memory first looks whether
-// the peer has done so. If not, it sends a message, which follows the posted ones.
+// a peer has executed the lists that were posted in the epoch that has ended. An access to a peer's memory therefore
+// first checks whether the peer has executed all posted lists. If not, the origin sends a message, which is executed
+// behind the posted ones.
 //
 // Thread safety: any, after expect_threads(). Errors: kPeer and kRange of the system calls and the handler. If a target
 // refuses a posted put, only the target's log says so. Cost: transport/README.md, "Routes and costs".
@@ -41,7 +42,7 @@ class CmaRoute {
   // Precondition: no operation is under way.
   void set_rules(const AccumulateRules& rules) { rules_ = rules; }
   void count_in(OperationCounts* counts) { counts_ = counts; }
-  // Completes what is kept: threads that flush share no lists.
+  // Completes the kept puts, because threads that flush must not share lists.
   void expect_threads() {
     if (Status kept = complete(); !kept) report_later(std::move(kept));
     threaded_ = true;
@@ -57,15 +58,15 @@ class CmaRoute {
   // One load.
   bool keeps_any() const { return keeping_.load(std::memory_order_relaxed) > 0; }
   // Posts the puts that are kept until the end to the queues of their targets, without a system call, and completes
-  // others. Where a queue is full, the thread of the target is woken, and this waits until it has executed them.
+  // others. If a queue is full, this wakes the thread of the target, and waits until that thread has executed the puts.
   // Returns the first error since the last call of this or the following functions.
   Status release() { return keeps_any() ? send_kept(&CmaRoute::release_one) : Status(); }
   // Completes the kept puts at their targets, or at one of them, by one system call or message each.
   Status complete() { return keeps_any() ? send_kept(&CmaRoute::write) : Status(); }
   Status complete(NodeTargetMore& memory) { return keeps_any() ? send_kept(&CmaRoute::write, &memory) : Status(); }
   // Precedes an access to the target's memory by system calls: completes the kept puts (MPI orders none of them before
-  // other operations, but programs read what they have put), and what was posted to the target by any process. Two
-  // loads if there are none.
+  // other operations, but programs read what they have put), and the puts that any process has posted to the target.
+  // Two loads if there are none.
   Status before_access(NodeTargetMore& memory);
   // Leaves an error to the next call of release() or complete().
   void report_later(Status error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How ranks become known, which operations are kept, and what a release and a flush wait for. Control words:
+// The entries of ranks, the coalescing of operations, and the waits of a release and a flush. Control words:
 // fabric_route_control.cpp; adapter atomics: fabric_route_nic.cpp; the second device: fabric_route_second_rail.cpp.
 #include "transport/routes/fabric_route.hpp"
 

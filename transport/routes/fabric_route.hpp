@@ -3,8 +3,8 @@
 // order (transport/README.md, "Operations over the fabric"). In the atomicity domain nic it also carries out the
 // atomics on this rank and its on-node peers.
 //
-// A rank becomes known at the first operation on it. Its address is in the directory. Where keys, sizes or units are
-// not the same on all ranks, its handler is asked for its description, in one round trip.
+// The entry of a rank is made at the first operation on it, with the address from the directory. If keys, sizes or
+// units are not the same on all ranks, the rank's description is requested from its handler, in one round trip.
 //
 // Thread safety: as FabricTargets, except deferred locks, which are for processes with one thread. Errors: kPeer,
 // kRange, kNoMemory of the endpoint. Cost: transport/README.md, "Routes and costs"; of flush_all() what is busy, else
@@ -64,8 +64,8 @@ class FabricRoute {
   // kNoMemory, but not for the second rail, which is then not used.
   Status register_memory(const MessageHandler::ServedSpace& space, std::uint64_t data_bytes, std::uint32_t unit);
 
-  // Returns whether halves of large transfers may go by the second rail of the endpoint, as far as this rank's memory
-  // is concerned. Before agree(); then, whether they do. Not in dynamic spaces.
+  // Before agree(): returns whether this rank's memory permits that halves of large transfers use the second rail of
+  // the endpoint. After agree(): returns whether they use it. False in dynamic spaces.
   bool uses_second_rail() const { return rail_ != nullptr && rail_->why_not.empty(); }
   // Why its memory could not be registered with the second rail; else empty. Before agree().
   std::string why_one_rail() const { return rail_ != nullptr ? rail_->why_not : std::string(); }
@@ -134,16 +134,17 @@ class FabricRoute {
                         LockedResult& result);
   void keep_again(int rank, std::unique_ptr<OperationList> list);
 
-  // Issues a step on a control word. A step that ends the access to the rank's data carries what is kept for it (in the
-  // domain cpu). The operands are copied; `fetched` stays in use until `pending` is done.
+  // Issues a step on a control word. A step that ends the access to the rank's data carries the kept operations for the
+  // rank (in the domain cpu). The operands are copied; `fetched` stays in use until `pending` is done.
   Status control(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
                  const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched);
   // The same as a notification (Endpoint::notify), which is a fetch-add or a write: `pending` is done when it is sent.
-  // What it carries is complete there before its word changes, but RDMA that is issued later waits until the rank has
-  // confirmed it, in one round trip, unless has_posted() says so before.
+  // The operations that it carries are complete at the rank before the word changes. RDMA that is issued later waits
+  // until the rank has confirmed these operations, in one round trip, unless has_posted() was called before.
   Status notify(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
                 const std::uint64_t* operand, std::uint64_t* fetched);
-  // The post of the rank has arrived, which it sends only after it has executed all notifications.
+  // To be called when a post of the rank has arrived. The rank posts only after it has executed all earlier
+  // notifications.
   void has_posted(int rank);
   // How often notifications to the rank may have been lost with its connection.
   std::uint32_t lost_notifications(int rank) const {
@@ -164,8 +165,8 @@ class FabricRoute {
   const FabricTargets& targets() const { return targets_; }
   // The ranks that have not acknowledged all operations, in no order.
   std::vector<int> unacknowledged();
-  // Whether a read of a rank's control word waits for no earlier operation, and for no description of the rank. It may
-  // still connect, if no operation has reached the rank.
+  // Returns whether a read of a rank's control word waits neither for an earlier operation nor for a description of the
+  // rank. False if the rank has no entry. The read may still have to open the connection.
   bool may_ask(int rank);
 
  private:

@@ -24,7 +24,8 @@ Status FabricRoute::control_behind_kept(FabricTarget& to, Pending& pending, cons
     return sent;
   };
   const FabricTargets::Use use(targets_, to);
-  // Without a reply, operations that detached memory may stop stay kept.
+  // In a dynamic space, detached memory may stop the operations, and only a reply reports that. A message without a
+  // reply does not carry them; they stay kept.
   if (!use || (!awaited && agreed_.regions != nullptr)) return send(nullptr);
   KeptOperations taken = take_kept(*use, true);
   // A flush by another thread waits for them, too.
@@ -98,7 +99,7 @@ bool FabricRoute::interrupted_since_post(int rank) {
   return interrupted_since(rank, found != interruptions_at_post_->end() ? found->second : first_interruptions_);
 }
 
-// The reply to a message says that the earlier ones were executed.
+// The reply to a message implies that the earlier messages were executed.
 Status FabricRoute::confirm(BusyTarget& to) {
   constexpr std::uint32_t kAnyWord = 0;
   std::uint64_t fetched = 0;

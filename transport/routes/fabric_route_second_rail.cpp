@@ -10,7 +10,8 @@
 
 namespace farside {
 
-// No larger transfer than the memory itself can be asked for, so memory below the limit needs no registration.
+// A transfer is not larger than the memory. So memory that is smaller than the smallest split transfer needs no
+// registration.
 void FabricRoute::register_at_second_rail(std::byte* base, std::size_t bytes, std::uint64_t wanted_key) {
   constexpr std::uint64_t kMostKey = std::numeric_limits<decltype(TargetDescription::second_key)>::max();
   Endpoint& endpoint = rail_->rail.endpoint();

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FabricTargets: what a space knows of the ranks that it has reached over the fabric, and the busy ones among them. A
-// rank that is never reached has no entry. A target is busy while something is outstanding towards it: operations
-// that no flush has completed, kept operations, an expected release, a deferred lock. A target that is not busy any
-// more is at rest: it keeps its BusyTarget for the next operation, until another target needs it or all targets are
-// visited.
+// FabricTargets: the entries of the ranks that a space has reached over the fabric, and the list of busy targets. A
+// rank that is never reached has no entry. A target is busy while it has operations that no flush has completed, kept
+// operations, an expected release, or a deferred lock. A target that is not busy any more is at rest. It keeps its
+// BusyTarget for the next operation, until another target needs the BusyTarget or all targets are visited.
 //
 // Thread safety: any, if it was made or told so (expect_threads()); else one thread, which locks nothing. Each
 // target has a mutex of its own, which guards its order; another one, of the list of busy targets, is taken when a
@@ -38,14 +37,14 @@ namespace farside {
 struct BusyTarget;
 
 // Whether operations were sent with a notification and may not have been executed yet. Changed with the target's mutex
-// held, read without. A thread that learns of an execution names the latest notification that was executed, since
-// others may have sent more. Their number has 15 bits: fewer are sent during a round trip.
+// held, read without. A thread that learns of an execution gives the number of the latest notification that was
+// executed, since other threads may have sent more. Their number has 15 bits: fewer are sent during a round trip.
 class Unconfirmed {
  public:
   bool any() const { return (last() & 1U) != 0; }
   // The latest notification.
   std::uint16_t last() const { return state_.load(std::memory_order_relaxed); }
-  // Called when it was sent: a question that was issued before does not cover it.
+  // Called when a notification was sent. A confirmation that was requested before does not cover it.
   void sent() { state_.store(static_cast<std::uint16_t>((last() | 1U) + 2U), std::memory_order_relaxed); }
   void executed(std::uint16_t latest) {
     if (latest == last()) state_.store(static_cast<std::uint16_t>(latest & ~1U), std::memory_order_relaxed);
@@ -77,9 +76,9 @@ class ReadBack {
     std::uint32_t number;
   };
   void written(const Endpoint::Place& place) { last_ = {place, last_.number + 1}; }
-  // That of the last write, unless it was read back.
+  // Returns the word of the last write, unless it was read back.
   std::optional<Word> next() const { return last_.number == read_ ? std::nullopt : std::optional(last_); }
-  // Called when the word of next() has arrived. Others may have been written meanwhile.
+  // Called when the word of next() has arrived. Other writes may have been issued meanwhile.
   void done(std::uint32_t number) { read_ = number; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// NodeTargets: what a space knows of the ranks of this node: this rank, and its on-node peers. All other ranks are
-// targets of the fabric (fabric_route.hpp).
+// NodeTargets: the targets of a space on this node: this rank and its on-node peers. All other ranks are targets of the
+// fabric (fabric_route.hpp).
 //
 // Thread safety: any for find(), once all targets are added. Cost of find(): a few instructions where the ranks of the
 // node are consecutive, or follow each other at a distance that is a power of two; else a hash. Memory: 32 bytes per
@@ -25,7 +25,7 @@
 
 namespace farside {
 
-// What only some on-node peers need.
+// The state that only some on-node peers need.
 struct NodeTargetMore {
   std::byte* memory = nullptr;               // mapped data that operations do not use (of a shared space)
   OperationCounts::Row* counts = nullptr;    // in a process with one thread
@@ -52,7 +52,7 @@ struct NodeTarget {
 };
 static_assert(sizeof(NodeTarget) == 32);
 
-// Targets whose ranks are consecutive: what a fast path keeps at hand of them. Thread safety: any.
+// A compact reference to targets whose ranks are consecutive, for fast paths. Thread safety: any.
 class ConsecutiveTargets {
  public:
   // `targets` may be empty, and must not move.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// TargetOrder: in which order the operations towards one target over the fabric leave, and what waits for what. It is a
-// state machine that issues nothing itself: the route asks it about each operation, and issues what it is told to.
+// TargetOrder: the order in which the operations towards one target over the fabric are issued. It is a state machine
+// that issues nothing itself: the route asks it about each operation, and keeps or issues the operation accordingly.
 //
-// Kept operations are small operations that were called and are not issued yet; they leave as one message. Phases:
+// Kept operations are small operations that the application has called and the route has not issued yet; they are
+// issued as one message. Phases:
 //
 //   free              a small operation leaves at once if nothing is under way and no burst is expected
 //   release expected  (not in the domain nic) every small operation is kept, to leave in one message with the release
@@ -12,8 +13,9 @@
 //     free  --expect_release-->  release expected  --flushed-->  free
 //     free or release expected  --defer-->  deferred  --end_deferral-->  release expected
 //
-// An operation that is not kept must not overtake kept ones, but puts and gets with a request may: offer() says
-// kIssueKept until they have left. While a thread issues what it has taken, no other thread takes or issues anything.
+// An operation that is not kept must not overtake kept ones: offer() returns kIssueKept until these are issued. Only
+// puts and gets with a request may overtake them. While a thread issues the operations that it has taken, no other
+// thread takes or issues operations.
 //
 // Not thread-safe: the mutex of the route guards it. Cost: no remote operation. Memory: 88 bytes, and a list and a
 // KeptOperation while operations are kept.
@@ -69,7 +71,7 @@ class KeptOperations {
 
 class TargetOrder {
  public:
-  // What is under way towards the target.
+  // The state of the operations under way towards the target.
   struct Traffic {
     bool idle;           // nothing
     bool requests_idle;  // nothing to its handler
@@ -94,8 +96,8 @@ class TargetOrder {
   Next offer(std::unique_ptr<OperationList>& list, const Traffic& traffic);
 
   // Takes the kept operations, to be issued. Returns nothing if another thread issues now: the caller then tries again.
-  // `even_nothing`: the caller issues something of its own behind them, and excludes other threads although nothing may
-  // be kept. If something was taken or `even_nothing` holds, sent() follows.
+  // `even_nothing`: the caller issues an operation of its own behind the kept ones, and excludes other threads even if
+  // no operation is kept. If operations were taken or `even_nothing` is true, the caller calls sent() afterwards.
   std::optional<KeptOperations> take(bool even_nothing);
   // The taken operations were issued; their memory is reused.
   void sent(KeptOperations issued);
@@ -109,7 +111,7 @@ class TargetOrder {
     release_expected_ = true;
   }
   bool deferred() const { return acquire_ != nullptr; }
-  // Ends the deferral, and returns what acquires the lock; null if no lock is deferred.
+  // Ends the deferral, and returns the function that acquires the lock; null if no lock is deferred.
   Acquire end_deferral() { return std::exchange(acquire_, nullptr); }
 
   // A flush begins: the burst of operations is over.
@@ -121,7 +123,7 @@ class TargetOrder {
   bool at_rest() const { return kept_.empty() && !issuing_ && !release_expected_ && !deferred(); }
   bool keeps_any() const { return !kept_.empty(); }
   bool expects_burst() const { return bursts_.expected(); }
-  // Drops what is kept: the epoch never ended.
+  // Drops the kept operations of an epoch that never ended.
   void drop() { kept_ = {}; }
 
  private:

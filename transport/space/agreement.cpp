@@ -40,7 +40,8 @@ Status Agreement::combine(std::span<std::uint64_t> words, const char* warning) {
   return peers_ != nullptr ? peers_->combine(words, Process::instance()) : group_.combine(words, warning);
 }
 
-// All ranks decide by the kind, so it is the same on all; the text may be this rank's.
+// All ranks act according to the kind, so the kind is the same on all ranks; the text may be that of this rank's own
+// error.
 Error Agreement::explain(const Status& own, ErrorKind kind) {
   const bool mine = !own && own.error().kind == kind;
   int lowest = mine ? rank() : std::numeric_limits<int>::max();

@@ -40,7 +40,7 @@ class Agreement {
 
   explicit Agreement(Group& group) : group_(group) {}
   Group& group() const { return group_; }
-  // From now on by `peers`. To be called by all ranks between the same steps.
+  // From now on `peers` combine the words. All ranks must call this between the same two steps.
   void combine_by_nodes(GroupPeers& peers) { peers_ = &peers; }
   int rank() const { return group_.rank(); }
   int ranks() const { return group_.ranks(); }

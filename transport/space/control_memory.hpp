@@ -80,7 +80,7 @@ class ControlMemory {
     }
   }
   // Fast path of a protocol whose first step mostly is its last: constructs no Operation. Precondition: CPU atomics
-  // change the word, and its owner never sleeps until it changes, since the owner is not woken.
+  // change the word, and its owner never sleeps until the word changes, since this call does not wake it.
   static std::uint64_t fetch_add_now(std::uint64_t& word, std::uint64_t value) {
     return ControlWord::fetch_add(word, value);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Group: the ranks that make a space together, and what they do collectively meanwhile. pmpi/ implements it with the
-// MPI runtime; tests and the simulation of large jobs have implementations of their own.
+// Group: the ranks that make a space together, and the collective operations that this needs. pmpi/ implements it with
+// the MPI runtime; tests and the simulation of large jobs have implementations of their own.
 //
 // Thread safety: one thread per object. Errors: kPeer if a rank has died.
 #pragma once

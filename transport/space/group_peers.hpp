@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// GroupPeers: what a process keeps of a group of ranks for all spaces that they make: the processes of this node, and
-// the addresses of all ranks, once some space needs the fabric.
+// GroupPeers: the state of a group of ranks that a process keeps for all spaces of the group: the processes of this
+// node and, after the first space that needs the fabric, the addresses of all ranks.
 //
 // Thread safety: one thread at a time. Memory: that of NodeGroup, PeerDirectory and PeerAddresses.
 #pragma once
@@ -50,24 +50,24 @@ class GroupPeers {
   NodeGroup& node() { return *node_; }
   // The rank with which this one tries a provider.
   int trial_partner() const { return trial_partner_; }
-  // Computes it from the identities of all ranks' nodes. All ranks are in one cycle, in the order of their index inside
-  // their node, then of the nodes. So the partner is on the next node that has as many ranks; after the last such node
-  // the cycle goes on with the next index.
+  // Computes the partner from the identities of all ranks' nodes. All ranks form one cycle, sorted by their index
+  // inside their node, then by node. So the partner has the same index on the next node that has enough ranks. After
+  // the last such node the cycle continues with the next index.
   static int trial_partner(int rank, std::span<const std::uint64_t> nodes);
   // Collective, but local: returns the id of the group's next space, the same on all ranks.
   std::uint64_t next_id() { return mixed(id_ + ++spaces_); }
   // The number of ids so far.
   std::uint64_t spaces() const { return spaces_; }
 
-  // Collective: replaces each word by the bitwise "or" of the words of all ranks. Inside a node by its board; only
-  // combine_leaders() is left to the leaders. At most kMostWords words. Errors: kPeer.
+  // Collective: replaces each word by the bitwise "or" of the words of all ranks. The board combines the words inside a
+  // node, and combine_leaders() those of the leaders. At most kMostWords words. Errors: kPeer.
   static constexpr std::size_t kMostWords = NodeGroup::kSlotBytes / 8 - 1;
   Status combine(std::span<std::uint64_t> words, Progress& progress);
 
-  // The group uses the endpoint of which it knows the addresses of all ranks. Returns the index in `endpoints`, the
-  // best first, of the endpoint of this rank, `rank`, that the group uses; if it uses none, of the first one whose
-  // addresses a kept directory has (find_addresses()), which the group uses from now on. Returns the size if there is
-  // none.
+  // Returns the index in `endpoints` (this process's endpoints, the best first) of the endpoint that the group uses. A
+  // group uses an endpoint if it knows the addresses of all ranks. If the group uses none, it uses from now on the
+  // first endpoint whose addresses are in a kept directory (find_addresses()). Returns the size if there is no such
+  // endpoint. `rank`: of this process.
   std::size_t find_endpoint(int rank, std::span<Endpoint* const> endpoints);
   // Collective: gathers the addresses of an endpoint. If a rank has none (a null `endpoint`), they are unknown on all
   // ranks.
@@ -85,7 +85,7 @@ class GroupPeers {
   virtual bool shares_endpoint(int /*rank*/, int /*other*/, std::uint64_t /*identity*/) { return false; }
   // Keeps for this process that a trial of the provider between this rank and another one has failed.
   virtual void keep_failed_trial(Providers /*one*/, int /*rank*/, int /*other*/, const std::string& /*why*/) {}
-  // Why such a trial between two ranks of this group has failed, in whichever group that was.
+  // Returns the reason if such a trial between two ranks of this group has failed, in this group or another one.
   virtual std::optional<std::string> failed_trial(Providers /*one*/) { return {}; }
 
  protected:

@@ -59,7 +59,8 @@ UsedEndpoint used_endpoint(const SpaceMaking& making, GroupPeers& peers) {
 
 Error in_words(const char* what, const Error& error) { return {error.kind, fmt::format("{}: {}", what, error.text)}; }
 
-// What the rank cannot use of the endpoint. A second rail is tried when a group comes to use the endpoint, or not used.
+// Returns flags for the features of the endpoint that the rank cannot use. A second rail is tried only when a group
+// begins to use the endpoint; without a successful trial it is not used.
 std::uint64_t lacks(const Result<EndpointUse>& use, const Endpoint& endpoint) {
   const SecondRail* const rail = endpoint.second_rail();
   return (use && use.value().nic_atomics ? 0 : kNoNicAtomics) |
@@ -99,7 +100,8 @@ Result<EndpointUse> open_fabric(const SpaceMaking& making, Space& space, std::ui
 
 // Returns the lowest rank with data; -1 if none has any. `said`: the flags of all ranks. All ranks call it, with the
 // same flags. Cost: nothing unless rank 0 has no data and another one has; then one agreement for each kDigit bits of a
-// rank, the highest first: the ranks with data whose higher digits are the lowest ones say theirs.
+// rank, the highest first. In each agreement, the ranks with data whose higher digits are the lowest so far contribute
+// their next digit.
 Result<int> find_lowest_with_data(const Space::Request& request, bool same_bytes, std::uint64_t said,
                                   Agreement& agreement) {
   if ((said & kFirstIsEmpty) == 0) return 0;

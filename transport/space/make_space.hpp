@@ -32,12 +32,12 @@ struct SpaceMaking {
   Space::Request request;
   const Error* own = nullptr;  // why this rank makes no space; all ranks then get an error of this kind
   std::uint64_t flags = 0;     // of the caller; all ranks get the "or" of them. At most kMostFlags
-  // Called if not all ranks have the same bytes, or the same units. `flags`: of all ranks. Returns nothing, on all
-  // ranks, if they need not be the same; else this rank's status.
+  // Called if the bytes or the units are not the same on all ranks. `flags`: those of all ranks. Returns nothing, on
+  // all ranks, if bytes and units may differ; else this rank's status.
   std::function<std::optional<Status>(std::uint64_t flags, bool same_bytes, bool same_units)> differ;
   // Called before the first agreement, unless this rank has failed.
   std::function<Status()> last;
-  // Called once the rank knows that the fabric is needed, or twice. `why` is empty if only another rank needs it.
+  // Called when the rank knows that the fabric is needed, once or twice. `why` is empty if only another rank needs it.
   std::function<Status(const std::string& why)> allow_fabric;
   // Another endpoint than the process's, for tests and simulations.
   Endpoint* endpoint = nullptr;

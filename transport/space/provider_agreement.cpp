@@ -63,7 +63,8 @@ Offer offer_to(GroupPeers& peers) {
   return offer;
 }
 
-// Returns whether this process has not said it yet, but for the numbers in it: ranks have others in other groups.
+// Returns whether this process has not logged the reason yet. Numbers in the text are ignored, because a rank has
+// another number in another group.
 bool is_new(const std::string& reason) {
   static std::mutex mutex;
   static auto* const said = new std::set<std::string>();
@@ -152,7 +153,7 @@ class SecondRailVote {
     else if (rail_->state() == SecondRail::State::kFailed)
       status_ = Error{ErrorKind::kNoRoute, fmt::format("a trial of device {} has failed", fabric->second()->device())};
   }
-  // Makes this rank the other side of a trial, or says to the rank that wants one that there is none.
+  // Makes this rank the other side of a trial, or publishes that it has no second rail.
   void begin(const Agreement& agreement) {
     if (fabric_ == nullptr) return;
     if (status_) status_ = trial_.emplace(rail_->endpoint(), agreement.rank(), agreement.ranks(), id_).begin();
@@ -255,7 +256,8 @@ Result<EndpointUse> ProviderAgreement::carry_out(Agreement& agreement, GroupPeer
     EndpointUse use;
     Status status;
     enum class Fault { kOfOthers, kOwn, kOfTrial } fault = Fault::kOfOthers;
-    // That one only: another thread may have discarded it since, and no rank may go on with another one.
+    // This tries only the agreed provider: another thread may have discarded it since, and a rank must not continue
+    // with another one.
     if (Result<Fabric*> tried = process.try_fabric(provider); tried) {
       fabric = tried.value();
       fabric->share_node(node_members);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the ranks of a group come to use one libfabric provider: at the first space of the group that needs the fabric.
+// The agreement of the ranks of a group on one libfabric provider, at the group's first space that needs the fabric.
 //
 //   1. offer     each rank says which providers it can use, and all take the best one that all can use
 //   2. open      each rank opens the endpoint and registers its memory of the space
@@ -11,21 +11,21 @@
 //                without this provider. Second rails are used if all ranks have one that has passed its trial; if
 //                not, the provider is taken all the same
 //
-// What a group takes depends on its ranks, not on the groups before it. Only what can be derived from these is not
-// repeated: groups of some ranks of a group, or of the same ranks, use its endpoint if no rank of it could use a better
-// provider, or if it is the same ranks (GroupPeers::keep_addresses). A rank offers no provider
+// The provider of a group depends on its ranks, not on earlier groups. The agreement is skipped only if its result
+// follows from an earlier one: a group of the same ranks uses the same endpoint, and a subgroup uses its group's
+// endpoint if no rank of that group could use a better provider (GroupPeers::keep_addresses). Until a process has
+// closed its endpoints, its rank does not offer a provider
 //
-//   that it could not open or for which it could not register its memory, while nothing used it
+//   that it could not open or for which it could not register its memory, while no group used the provider
 //   whose trials have failed with two ranks, while none had succeeded (ProviderChoice::leave_failed)
-//   to a group with a rank with which it has tried it in vain
+//   to a group with a rank with which a trial of the provider has failed
 //
-// all until the process has closed its endpoints. So a group of the same ranks or of more ranks pays for no trial that
-// has failed before.
+// So a group of the same ranks or of more ranks does not repeat a trial that has failed.
 //
 // Rank 0 logs what was taken and why a better one was not; a process logs each reason once. With FARSIDE_PROVIDER there
 // is no other provider: the failure is the error. A process has one endpoint per provider (process.hpp), so that a
-// group may use another one than earlier groups. An endpoint that other groups use is not discarded; it is only not
-// taken.
+// group may use another one than earlier groups. An endpoint that other groups use is not closed; this group only does
+// not use it.
 //
 // Thread safety: one thread per group. Errors: kBadSetting if FARSIDE_DEVICE names nothing on any rank; those of
 // Process::try_fabric(), of `open` and of the trial. Cost: two reductions of 32 bytes and one gather of 40 bytes per
@@ -60,7 +60,7 @@ struct ProviderAgreement {
   // For tests: in place of a trial with another rank.
   std::function<Status(int other)> trial;
 
-  // Collective. Returns what the endpoints of all ranks have.
+  // Collective. Returns the features that the endpoints of all ranks have.
   Result<EndpointUse> carry_out(Agreement& agreement, GroupPeers& peers) const;
 
  private:

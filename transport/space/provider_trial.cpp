@@ -56,7 +56,7 @@ Status ProviderTrial::wait(Pending& pending, Progress& waiting) {
 Status ProviderTrial::run(int other, const FabricAddress& address, Progress& waiting) {
   const Peer peer = endpoint_.insert(address);
   const HandlerPlace handler{peer, id_, static_cast<std::uint32_t>(rank_)};
-  // The first message connects. The others are under way at once.
+  // The first message opens the connection. The others are under way at the same time.
   std::array<RemoteKey, kMessages> keys{};
   Pending pending;
   pending.towards(other);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ProviderTrial: what a rank tries with one other rank before all commit themselves to an adapter: it connects, asks
-// for the other rank's memory key, writes 8 bytes and 1 MiB and reads them back, adds to a word by the adapter, and has
-// 64 messages under way at once. At the same time it is the other side of some rank's trial.
+// ProviderTrial: the test that a rank makes with one other rank before all ranks commit themselves to an adapter. The
+// rank connects, requests the other rank's memory key, writes 8 bytes and 1 MiB and reads them back, adds to a word by
+// the adapter, and has 64 messages under way at once. At the same time it is the other side of some rank's trial.
 //
 // Not thread-safe. Errors: kPeer if an operation fails or its result is wrong, and kNoMemory. Cost: a connection to
 // that rank and one from the rank that has chosen this one, and at most 71 operations. Memory: 3 MiB while it lives.
@@ -30,7 +30,7 @@ class ProviderTrial {
   ProviderTrial& operator=(const ProviderTrial&) = delete;
   ~ProviderTrial();
 
-  // Makes this rank the other side of a trial. No rank runs one before all have begun.
+  // Makes this rank the other side of a trial. run() may be called when all ranks have returned from begin().
   Status begin();
   // Runs the trial with a rank, which no other rank has chosen. Waits without a limit of its own: the endpoint ends
   // operations on a peer that is out of reach (Fabric::limit_silence()). `waiting` progresses the endpoint.

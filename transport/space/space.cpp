@@ -20,8 +20,9 @@
 namespace farside {
 namespace {
 
-// A control block up to the first size gets all its pages at once. Of a longer one only the start does, which has the
-// words that every rank uses; the words behind it belong to posts, and in a large job few ranks post.
+// All pages of a control block of at most kWholeControl bytes are allocated at once. Of a longer one only the pages of
+// the first kStartOfControl bytes are, which have the words that every rank uses. The words behind them are used by
+// posts, and in a large job few ranks post.
 constexpr std::size_t kWholeControl = 8192, kStartOfControl = 4096;
 
 std::size_t in_pages(std::size_t bytes) {
@@ -31,7 +32,7 @@ std::size_t in_pages(std::size_t bytes) {
 
 }  // namespace
 
-// What a rank tells its on-node peers about its memory.
+// The description of a rank's memory for its on-node peers.
 struct Space::Offer {
   std::uint64_t allocated = 0;   // bytes of data in the segment of the node
   std::uint64_t need = 0;        // of memory, as MemoryNeed says
@@ -254,8 +255,8 @@ void Space::find_routes(NodeGroup& node, std::span<const Offer> offers) {
   segment_.forget_places();
 }
 
-// `memory`: where the target's data are if they lie in the segment; afterwards where they are mapped, or null. Returns
-// false, and why, if no route inside the node reaches the target.
+// `memory`: before the call, the address of the target's data if they lie in the segment; afterwards the address at
+// which they are mapped, or null. Returns false and the reason in `why` if no route inside the node reaches the target.
 bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer& offer, std::byte*& memory,
                        std::string& why) {
   const Settings& settings = *process_.settings().value();
@@ -288,7 +289,7 @@ bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer
     more.address = offer.data_place;
     if (!offer.handled) return true;
     auto handler = PeerNodeHandler::find(member.pid, member.nonce_address, member.nonce, member.handler, id_);
-    // Without its queue this rank could not tell what other ranks have posted.
+    // Without the peer's queue, this rank could not find out whether lists that other ranks have posted are executed.
     if (!handler) return unreached(handler.error().text);
     more.handler = std::move(handler.value());
     return true;
@@ -330,8 +331,8 @@ void Space::finish(Agreed agreed) {
       !rules_.by_nic && all_here([&](const NodeTarget& each) { return node_.route(each) != RouteKind::kFabric; });
   // The memory of a dynamic space may be detached before a kept put arrives.
   may_keep_puts_ = (uses_cma_ || node_handler_ != nullptr) && regions_ == nullptr;
-  // If so, the ranks of each node map each other, and can change their method together. Only they and their message
-  // handlers combine elements in the memory of the node.
+  // Under these conditions the ranks of each node map each other's memory, and can change their method together. Only
+  // these ranks and their message handlers combine elements in the memory of the node.
   if (!rules_.always_locked && !agreed.some_unmapped && all_support_membarrier_) {
     std::byte* const first = segment_.control(0) + offsetof(Header, integers);
     integers_.allow_lock({first, control_bytes_, node_.size()}, threaded_);

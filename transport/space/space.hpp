@@ -3,15 +3,15 @@
 // (words for protocols) and data (allocated here, or private memory of the application). The ranks of this node, and
 // the others as they are reached, are targets; each has one route.
 //
-// A rank's control block:   | header (accumulate lock, wake event) | control words ... | integer words |
-//                           0                                      64                  whole pages
+// A rank's control block:   | header: accumulate lock, wake event, integer words | control words ... | region words |
+//                           0                                                    576                     whole pages
 //
 // A space is made in three steps. Between them the ranks of the group agree (pmpi/window/creation.cpp):
 //
 //   make (collective over the node)  ->  [open_fabric, if some rank needs it]  ->  finish
 //
-// Nothing here grows with the number of ranks, but for two bits of shared memory per rank in the control words of
-// epochs/, which get no pages before they are used.
+// No memory grows with the number of ranks, except two bits of shared memory per rank in the control words of epochs/,
+// whose pages are allocated at their first use, and in dynamic spaces one bit per rank (RegionWords).
 //
 // Thread safety: with Request::threaded or after expect_threads(), several threads may be in operations, flushes and
 // control calls at once; the steps above are for one thread, and deferred locks for processes with one thread.
@@ -78,10 +78,11 @@ class Space {
     // Every rank maps every other rank's data for loads and stores, whatever the routes of operations are. All ranks
     // must be members of the node.
     bool shared = false;
-    // Of a shared space: this rank wants the data of all ranks to lie contiguously in rank order. They do if one does.
+    // Of a shared space: this rank wants the data of all ranks to lie contiguously in rank order. They do if at least
+    // one rank wants this.
     bool contiguous = false;
-    // Allocated data begin at multiples of it, a power of two, in all mappings. The largest one that a rank of the node
-    // wants is that of all of them. Of contiguous data only the first ones are aligned.
+    // Allocated data begin at multiples of this power of two in all mappings. The largest alignment that a rank of the
+    // node wants applies to all ranks of the node. Of contiguous data, only the data of the first rank are aligned.
     std::uint64_t alignment = 1;
     // The only data are the regions that ranks attach later (space/regions.hpp).
     bool dynamic = false;
@@ -91,8 +92,8 @@ class Space {
     // atomics combine 64-bit integers; otherwise the handler and CPUs do (AccumulateRules::choose_domains).
     bool single_elements = false;
   };
-  // Collective over the members of the node, even after an error of one of them: then the others get an error of the
-  // same kind without a text, since that one says why.
+  // Collective over the members of the node, even after an error of one member. The others then get an error of the
+  // same kind without a text, since the failed member reports the reason.
   static Result<std::unique_ptr<Space>> make(const Request& request, NodeGroup& node);
   // Takes part in make() for a rank that makes no space: the others get an error of this kind.
   static void decline(ErrorKind why, NodeGroup& node, Progress& progress);
@@ -100,7 +101,7 @@ class Space {
   Space& operator=(const Space&) = delete;
   ~Space();
 
-  // What make() has found; the ranks combine it by "or".
+  // The result of make() on this rank; the ranks combine their results by "or".
   struct Reach {
     bool needs_fabric = false;  // some peer has no route inside the node
     bool some_unmapped = false;  // some on-node peer has the route fabric
@@ -112,8 +113,8 @@ class Space {
     return {needs_fabric_, some_unmapped_, uses_cma_, why_ != nullptr ? *why_ : std::string(), unshared_};
   }
 
-  // Makes the memory accessible over the endpoint; for all ranks, if some rank needs the fabric. `some_cma`: some rank
-  // uses cma. Errors: those of FabricRoute::register_memory().
+  // Makes the memory accessible over the endpoint. If some rank needs the fabric, all ranks call this. `some_cma`: some
+  // rank uses cma. Errors: those of FabricRoute::register_memory().
   Result<EndpointUse> open_fabric(Endpoint& endpoint, bool some_cma);
   // Reverts open_fabric(). Precondition: finish() was not called.
   void close_fabric() { fabric_.reset(); }
@@ -295,21 +296,21 @@ class Space {
   // The fragments of one operation (fragments.hpp).
   class Fragments;
 
-  // Waits for the operations that a control fetch-add towards the target would overtake if it were issued next.
-  // Precedes the fetch-add that ends an epoch (a lock's release, complete's notification). It does not complete
-  // operations: a flush does.
+  // Waits for the operations that a control fetch-add towards the target would overtake if it were issued next. To be
+  // called before the fetch-add that ends an epoch (a lock's release, complete's notification). Unlike a flush it does
+  // not complete operations.
   Status order_before_release(int target) {
     Status kept = complete_puts(target);
     Status status = fabric_ != nullptr ? fabric_->order_before_release(target) : Status();
     return kept ? std::move(status) : std::move(kept);
   }
-  // Announces such a fetch-add: small operations on this target are coalesced until then, and travel in one message
-  // with it. A flush of the target withdraws the announcement.
+  // Announces such a fetch-add: small operations on this target are coalesced until it is issued, and travel in one
+  // message with it. A flush of the target withdraws the announcement.
   void expect_release(int target) {
     if (!immediate(target)) fabric_->expect_release(target);
   }
-  // The other one of two ranks, if nobody but itself accesses its data other than over the fabric, and messages to its
-  // handler carry control steps; else -1.
+  // In a space of two ranks, returns the other rank if all accesses to its data by this rank go over the fabric, and
+  // messages to its handler carry control steps. Otherwise returns -1.
   int only_peer() const {
     return ranks_ == 2 && !shared_ && words_changed_by_cpu() && !immediate(1 - rank_) ? 1 - rank_ : -1;
   }
@@ -339,7 +340,8 @@ class Space {
                         LockedResult& result) {
     return fabric_->execute_locked(target, acquire_step, release_step, result);
   }
-  // Puts the operations that were stopped back, to travel with the release of the lock, which is taken now.
+  // Coalesces the operations of such a result again. The caller now holds the lock, and the operations travel with its
+  // release.
   void keep_again(int target, std::unique_ptr<OperationList> list) { fabric_->keep_again(target, std::move(list)); }
 
   // A control block that is mapped, and whose words CPU atomics change; or none.
@@ -391,7 +393,8 @@ class Space {
     return fabric_->notify(call, access, target, word, pending, operand, fetched);
   }
   // Interruptions: the ends of connections by which notifications of peers may have been lost (Endpoint). A wait for a
-  // notification ends with an error if its sender was interrupted since it could have sent it. Two loads.
+  // notification ends with an error if the connection to the sender was interrupted after the earliest moment at which
+  // the sender could have sent the notification. Two loads.
   std::uint32_t interruptions() const { return fabric_ != nullptr ? fabric_->endpoint().interruptions() : 0; }
   // See FabricRoute. Three loads if there was no later interruption.
   std::uint32_t first_interruptions() const { return fabric_ != nullptr ? fabric_->first_interruptions() : 0; }
@@ -408,8 +411,8 @@ class Space {
   // Null until open_fabric().
   const FabricRoute* fabric_route() const { return fabric_.get(); }
 
-  // What a report of a long wait says of ranks. The process of a rank of this node whose control words are mapped, else
-  // unknown.
+  // For reports of long waits. Returns the process of a rank of this node whose control words are mapped; otherwise the
+  // identity is unknown.
   ProcessIdentity process_of(int rank) const {
     const NodeTarget* const here = node_.find(rank);
     return here != nullptr && here->control != nullptr ? reinterpret_cast<const Header*>(here->control)->owner
@@ -417,9 +420,9 @@ class Space {
   }
   // Whether operations have reached the rank over the fabric. Another one may have to be connected first.
   bool reached_by_fabric(int rank) const { return fabric_ != nullptr && fabric_->targets().find(rank) != nullptr; }
-  // The ranks that have not acknowledged all operations over the fabric.
   // Whether a control word of the rank can be read over the fabric without a wait for earlier operations.
   bool may_ask_by_fabric(int rank) { return fabric_ != nullptr && fabric_->may_ask(rank); }
+  // Returns the ranks that have not acknowledged all operations over the fabric.
   std::vector<int> unacknowledged() { return fabric_ != nullptr ? fabric_->unacknowledged() : std::vector<int>(); }
 
  private:

@@ -22,7 +22,8 @@ Status Space::put_kept(int rank, std::uint64_t offset, const void* origin, std::
                        CmaRoute::Keep until) {
   NodeTarget* const here = node_.find(rank);
   NodeTargetMore* const more = here != nullptr && here->data == nullptr ? node_.more(*here) : nullptr;
-  // A rank that reaches the target over the fabric could not tell what was posted.
+  // In a space that uses the fabric, lists are not posted: a rank that reaches the target over the fabric could not
+  // find out whether posted lists are executed.
   if (fabric_ != nullptr) until = CmaRoute::Keep::kUntilFlush;
   if (may_keep_puts_ && more != nullptr && more->address != 0 &&
       cma_.keep(*more, DataOperation::put(offset, origin, bytes), until)) {
