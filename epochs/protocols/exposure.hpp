@@ -138,9 +138,9 @@ class ExposureMark {
 
 // Reads whether a rank is exposed now: one remote read.
 template <RemoteMemory M>
-class LookForExposure {
+class ReadExposure {
  public:
-  LookForExposure(M& memory, int target) { memory.read(operation_, target, ControlBlock::kLock); }
+  ReadExposure(M& memory, int target) { memory.read(operation_, target, ControlBlock::kLock); }
   bool advance() const { return operation_.done(); }
   bool exposed() const { return LockWord::exposed(operation_.value()); }
   typename M::Operation* failed_operation() { return operation_.failed() ? &operation_ : nullptr; }

@@ -105,7 +105,7 @@ class PassHandOff {
       waiter_ = RingSlot::what(slot);
       expected_ = RingSlot::kEmpty;
       if (RingSlot::type(slot) == group_) {
-        let_in();
+        admit();
       } else if (hand_off_.count == 0) {
         wake(WakeValue::make(WakeValue::kHandOff));
         step_ = Step::kDone;
@@ -120,7 +120,7 @@ class PassHandOff {
       }
     }
   }
-  void let_in() {
+  void admit() {
     wake(WakeValue::make(WakeValue::kHandOff, remainder().bits()));
     next();
   }

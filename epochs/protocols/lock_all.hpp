@@ -88,7 +88,7 @@ class LockAll {
           if (!failed_part_ && !advance_release()) return false;
           release_taken();
           break;
-        case Step::kOver: return true;
+        case Step::kDone: return true;
       }
     }
   }
@@ -107,7 +107,7 @@ class LockAll {
   using AcquireGlobal = AcquireLock<M, GlobalLock>;
   using Release = ReleaseLock<M, TargetLock>;
   using ReleaseGlobal = ReleaseLock<M, GlobalLock>;
-  enum class Step : std::uint8_t { kBegin, kClaim, kAcquire, kRelease, kReleaseLast, kOver };
+  enum class Step : std::uint8_t { kBegin, kClaim, kAcquire, kRelease, kReleaseLast, kDone };
 
   bool claim() {
     {
@@ -165,11 +165,11 @@ class LockAll {
       return true;
     }
     if (table_.has_global_lock()) {
-      step_ = Step::kOver;
+      step_ = Step::kDone;
       return true;
     }
     table_.lock_all_tokens()[static_cast<std::size_t>(next_)] = token;
-    step_ = ++next_ == table_.ranks() ? Step::kOver : Step::kClaim;
+    step_ = ++next_ == table_.ranks() ? Step::kDone : Step::kClaim;
     return true;
   }
   bool advance_release() {
@@ -180,7 +180,7 @@ class LockAll {
   void release_taken() {
     failed_part_ = false;
     if (table_.has_global_lock()) {
-      step_ = Step::kOver;
+      step_ = Step::kDone;
       return;
     }
     part_.template emplace<ReleaseRanks<M, Table>>(memory_, table_,
@@ -190,7 +190,7 @@ class LockAll {
   void end() {
     const auto held = table_.guard();
     table_.end_lock_all();
-    step_ = Step::kOver;
+    step_ = Step::kDone;
   }
 
   M& memory_;

@@ -56,9 +56,9 @@ class LockTarget {
         case Step::kLeave: leave_global_lock(); break;
         case Step::kLeaveGlobalLock:
           if (!failed_part_ && !std::get<ReleaseGlobal>(part_).advance()) return false;
-          step_ = Step::kOver;
+          step_ = Step::kDone;
           break;
-        case Step::kOver: return true;
+        case Step::kDone: return true;
       }
     }
   }
@@ -91,7 +91,7 @@ class LockTarget {
   using AcquireBoth = AcquireWithGlobalLock<M>;
   using Release = ReleaseLock<M, TargetLock>;
   using ReleaseGlobal = ReleaseLock<M, GlobalLock>;
-  enum class Step : std::uint8_t { kEnter, kClaim, kLock, kBoth, kRefuse, kLeave, kLeaveGlobalLock, kOver };
+  enum class Step : std::uint8_t { kEnter, kClaim, kLock, kBoth, kRefuse, kLeave, kLeaveGlobalLock, kDone };
 
   bool enter() {
     if (!table_.needs_global_lock(type_)) {
@@ -178,7 +178,7 @@ class LockTarget {
     saw_exposure_ = saw_exposure && !failed_;
     held_ = held && !failed_ && !saw_exposure;
     if (held_) {
-      step_ = Step::kOver;
+      step_ = Step::kDone;
       return;
     }
     failed_part_ = false;
@@ -187,7 +187,7 @@ class LockTarget {
     step_ = Step::kRefuse;
   }
   void leave_global_lock() {
-    step_ = Step::kOver;
+    step_ = Step::kDone;
     failed_part_ = false;
     if (!uses_global_lock_) return;
     std::optional<LockToken> token;
@@ -254,9 +254,9 @@ class UnlockTarget {
         case Step::kBetween: return true;
         case Step::kSecond:
           if (!advance_part()) return false;
-          step_ = Step::kOver;
+          step_ = Step::kDone;
           break;
-        case Step::kOver: return true;
+        case Step::kDone: return true;
       }
     }
   }
@@ -270,7 +270,7 @@ class UnlockTarget {
       uses_global_lock_ = false;
     }
     failed_part_ = false;
-    step_ = Step::kOver;
+    step_ = Step::kDone;
     if (!global_lock_) return;
     part_.template emplace<ReleaseGlobal>(memory_, table_.home(), lock_.type, *global_lock_);
     step_ = Step::kSecond;
@@ -285,7 +285,7 @@ class UnlockTarget {
   using Release = ReleaseLock<M, TargetLock>;
   using ReleaseGlobal = ReleaseLock<M, GlobalLock>;
   using ReleaseBoth = ReleaseWithGlobalLock<M>;
-  enum class Step : std::uint8_t { kBegin, kFirst, kBetween, kSecond, kOver };
+  enum class Step : std::uint8_t { kBegin, kFirst, kBetween, kSecond, kDone };
 
   bool with_global_lock() const { return global_lock_ && table_.home() != table_.self(); }
   bool advance_part() {

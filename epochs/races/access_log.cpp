@@ -15,7 +15,7 @@ std::optional<AccessLog::Conflict> AccessLog::find(const Ranges& ranges, ByteRan
   if (it != ranges.begin() && std::prev(it)->second.last > range.first) --it;
   for (; it != ranges.end() && it->first < range.last; ++it) {
     const auto& [first, entry] = *it;
-    if (may_meet(entry.kind, kind)) continue;
+    if (may_conflict(entry.kind, kind)) continue;
     return Conflict{entry.name, entry.target, entry.number,
                     {std::max(first, range.first), std::min(entry.last, range.last)}, entry.requested};
   }

@@ -190,9 +190,9 @@ Result<std::optional<SharedLog::Conflict>> SharedLog::add(int where, const Acces
         entries_of(where, origin, snapshot.value().headers[static_cast<std::size_t>(origin)]);
     if (!theirs) return theirs.error();
     for (const Entry& other : theirs.value()) {
-      if (other.state == kOver || !counts(other, fences_, snapshot.value().exposures)) continue;
+      if (other.state == kDone || !counts(other, fences_, snapshot.value().exposures)) continue;
       for (const Entry& own : all) {
-        if (may_meet(kind(own), kind(other))) continue;
+        if (may_conflict(kind(own), kind(other))) continue;
         const auto range = meet(own.run, other.run);
         if (!range) continue;
         if (Status gone = retract(where); !gone) return gone.error();
@@ -253,7 +253,7 @@ Status SharedLog::start_completed() {
       if (entry.epoch != Epoch::kStarted || entry.call == Call::kPut || entry.call == Call::kAccumulate) continue;
       // Updates stay in the log for changed().
       if (entry.local != 0 || !updates(entry.use)) continue;
-      entry.state = kOver;
+      entry.state = kDone;
       over = true;
     }
     Status done = erase(where, mine, [](const Entry& entry) {

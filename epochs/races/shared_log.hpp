@@ -139,7 +139,7 @@ class SharedLog {
  private:
   // Reads of a block that changes meanwhile, at most.
   static constexpr int kProbes = 8;
-  enum State : std::uint8_t { kIssued, kExecuted, kOver };  // kOver: an update that changed() still needs
+  enum State : std::uint8_t { kIssued, kExecuted, kDone };  // kDone: an update that changed() still needs
   struct Header {
     std::uint64_t generation = 0;  // of the entries that count; 0: nothing was ever written
     std::uint32_t used = 0;

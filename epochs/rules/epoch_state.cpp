@@ -160,11 +160,11 @@ Violation EpochState::operate(int target, bool updates) {
 void EpochState::asserted_no_put(int target) {
   if (report_ == &kNoReport || !reserve(no_put_)) return;
   if (access_ == Access::kStarting && !open_.reserve_members()) return;
-  if (access_ == Access::kStarted && open_.has_lone()) {  // operations take the slow path from now on
+  if (access_ == Access::kStarted && open_.has_single()) {  // operations take the slow path from now on
     if (!open_.reserve_members()) return;
-    const int lone = open_.lone();
-    open_.close_lone();
-    open_.add(lone);
+    const int single = open_.single();
+    open_.close_single();
+    open_.add(single);
   }
   open_.close_all();
   open_.close_members();
@@ -257,7 +257,7 @@ void EpochState::start_ready() {
   if (restricting_) {
     open_.add(started_group_[0]);
   } else {
-    open_.open_lone(started_group_[0], false);
+    open_.open_single(started_group_[0], false);
   }
 }
 
@@ -270,7 +270,7 @@ Violation EpochState::complete() {
 }
 
 void EpochState::clear_started() {
-  if (open_.has_lone()) return open_.close_lone();
+  if (open_.has_single()) return open_.close_single();
   if (!open_.has_members()) return;
   for (const int rank : started_group_) open_.remove(rank);
 }
@@ -283,8 +283,8 @@ Violation EpochState::lock(int target, LockType type) {
 
 Violation EpochState::begin_lock(int target, LockType type) {
   if (const Rule rule = judge(Call::kLock, target, {}); rule != Rule::kNone) return violation(rule);
-  // When lock_acquired() is called for an awaited target, another target may have become the lone one.
-  const bool alone = !open_.has_lone() && awaited_.empty();
+  // When lock_acquired() is called for an awaited target, another target may have become the single one.
+  const bool alone = !open_.has_single() && awaited_.empty();
   if (!alone && !open_.reserve_members()) return violation(Rule::kNoMemory);
   const bool needs_type = type == LockType::kExclusive || !awaited_.empty();
   if (!alone && needs_type && !reserve(exclusive_)) return violation(Rule::kNoMemory);
@@ -307,9 +307,9 @@ void EpochState::lock_acquired(int target) {
       std::find_if(awaited_.begin(), awaited_.end(), [&](const Awaited& each) { return each.target == target; });
   const LockType type = awaited->type;
   awaited_.erase(awaited);
-  if (!open_.has_lone()) {
+  if (!open_.has_single()) {
     lone_type_ = type;
-    open_.open_lone(target, true);
+    open_.open_single(target, true);
     return;
   }
   open_.add(target);
@@ -321,14 +321,14 @@ Violation EpochState::unlock(int target) { return apply(Call::kUnlock, target); 
 
 // Removes a target from the locked ones.
 void EpochState::drop(int target) {
-  if (open_.is_lone(target)) return open_.close_lone();
+  if (open_.is_single(target)) return open_.close_single();
   open_.remove(target);
   if (!exclusive_.empty()) clear(exclusive_, target);
 }
 
 std::optional<LockType> EpochState::locked(int target) const {
   if (!passive(target)) return std::nullopt;
-  if (open_.is_lone(target)) return lone_type_;
+  if (open_.is_single(target)) return lone_type_;
   return access_ == Access::kLocked && has(exclusive_, target) ? LockType::kExclusive : LockType::kShared;
 }
 

@@ -71,11 +71,11 @@ class EpochState {
   explicit EpochState(int ranks) : open_(ranks), ranks_(static_cast<unsigned>(ranks)) { awaited_.reserve(1); }
   // FARSIDE_CHECK=off: from now on operations and flushes are allowed in any state, and so is a fence with
   // MPI_MODE_NOPRECEDE after operations. The rules of other calls stay in force.
-  void uncheck() { report_ = &kNoReport; }
+  void disable_checks() { report_ = &kNoReport; }
   // The same (FARSIDE_CHECK=warn), but `report` is called for each rule that such a call breaks, in that call. It must
   // live as long as this object.
   using Report = std::function<void(const Violation&, int target)>;  // a negative target: the call has none
-  void uncheck_with(const Report& report) { report_ = &report; }
+  void warn_with(const Report& report) { report_ = &report; }
 
   // Each call below returns the broken rule and changes nothing, or returns no violation and moves the state.
 
@@ -156,7 +156,7 @@ class EpochState {
   void fast_locked(int target, LockType type);
   // The lock has to be waited for, as after begin_lock().
   void fast_lock_awaited(int target, LockType type);
-  bool allows_fast_unlock(int target) const { return open_.is_lone(target) && locks_held_ == 1 && !after_fence_; }
+  bool allows_fast_unlock(int target) const { return open_.is_single(target) && locks_held_ == 1 && !after_fence_; }
   void fast_unlocked();
   // Likewise for epochs with one peer, the same as in the last epoch of that kind.
   bool allows_fast_start(int target) const {
@@ -164,7 +164,7 @@ class EpochState {
            started_group_[0] == target;
   }
   void fast_started(int target);
-  bool allows_fast_complete() const { return access_ == Access::kStarted && open_.has_lone(); }
+  bool allows_fast_complete() const { return access_ == Access::kStarted && open_.has_single(); }
   void fast_completed();
   bool allows_fast_post(int origin) const {
     return exposure_ == Exposure::kNone && access_ < Access::kLockingAll && posted_group_.size() == 1 &&
@@ -231,7 +231,7 @@ class EpochState {
   }
   // kStarted: whether the target is in the group; kLocked: whether it is locked; else false.
   bool member(int target) const {
-    if (open_.is_lone(target)) return true;
+    if (open_.is_single(target)) return true;
     return open_.members_open() && static_cast<unsigned>(target) < ranks_ && open_.member(target);
   }
   bool awaits(int target) const;
@@ -272,7 +272,7 @@ class EpochState {
   static constexpr int kNoTarget = -1;
 
   // Read by every operation, without the mutex. In kFenceActive and kLockedAll all ranks are open. In kStarted and
-  // kLocked the group or the locked targets are: one of them as the lone target, the others as the set (most programs
+  // kLocked the group or the locked targets are: one of them as the single target, the others as the set (most programs
   // lock one target at a time, and many meet one peer at a time). In an epoch of a fence or start in which a target has
   // asserted MPI_MODE_NOPUT none of these is open, and all operations ask the rules.
   OpenTargets open_;
@@ -319,7 +319,7 @@ inline void EpochState::fast_locked(int target, LockType type) {
   lone_type_ = type;
   locks_held_ = 1;
   opened_by_ = call_name(Call::kLock);
-  open_.open_lone(target, true);
+  open_.open_single(target, true);
 }
 
 inline void EpochState::fast_lock_awaited(int target, LockType type) {
@@ -330,7 +330,7 @@ inline void EpochState::fast_lock_awaited(int target, LockType type) {
 }
 
 inline void EpochState::fast_unlocked() {
-  open_.close_lone();
+  open_.close_single();
   open_.close_members();
   access_ = Access::kNone;
   locks_held_ = 0;
@@ -340,11 +340,11 @@ inline void EpochState::fast_unlocked() {
 inline void EpochState::fast_started(int target) {
   access_ = Access::kStarted;
   opened_by_ = call_name(Call::kStart);
-  open_.open_lone(target, false);
+  open_.open_single(target, false);
 }
 
 inline void EpochState::fast_completed() {
-  open_.close_lone();
+  open_.close_single();
   open_.close_members();
   access_ = Access::kNone;
   after_fence_ = false;

@@ -2,7 +2,7 @@
 // OpenTargets: which targets the open epoch of a window allows operations and flushes on. EpochState changes it, under
 // the window's mutex. Operations and flushes read it without the mutex.
 //
-// Each of three members can allow targets: `lone_` one target, `below_` all ranks, and `members_` a set of targets. A
+// Each of three members can allow targets: `single_` one target, `below_` all ranks, and `members_` a set of targets. A
 // reader never needs to combine two of them. For the set, a reader needs the bits and whether the set is open. The two
 // are consistent if the set was not closed while the reader read them, which the reader checks by `set_`.
 //
@@ -24,17 +24,17 @@ class OpenTargets {
  public:
   explicit OpenTargets(int ranks) : ranks_(static_cast<unsigned>(ranks)) {}
 
-  bool operation(int target) const { return is_lone(target) || number(target) < below_ || listed(target, kOpen); }
+  bool operation(int target) const { return is_single(target) || number(target) < below_ || listed(target, kOpen); }
   bool flush(int target) const {
-    return lone_ == lone_of(target, true) || number(target) < flush_below_ || listed(target, kOpen | kPassive);
+    return single_ == single_of(target, true) || number(target) < flush_below_ || listed(target, kOpen | kPassive);
   }
 
   // `passive`: by locks, so that flushes are allowed as well.
-  void open_lone(int target, bool passive) { lone_ = lone_of(target, passive); }
-  void close_lone() { lone_ = kNobody; }
-  bool has_lone() const { return lone_ != kNobody; }
-  int lone() const { return static_cast<int>(lone_ / 2); }
-  bool is_lone(int target) const { return lone_ / 2 == number(target); }
+  void open_single(int target, bool passive) { single_ = single_of(target, passive); }
+  void close_single() { single_ = kNobody; }
+  bool has_single() const { return single_ != kNobody; }
+  int single() const { return static_cast<int>(single_ / 2); }
+  bool is_single(int target) const { return single_ / 2 == number(target); }
 
   void open_all(bool passive) {
     if (passive) flush_below_ = ranks_;
@@ -73,7 +73,7 @@ class OpenTargets {
   static constexpr std::uint64_t kNobody = ~std::uint64_t{0};  // of no target
   static constexpr unsigned kOpen = 1, kPassive = 2, kClosed = 4;
   static unsigned number(int target) { return static_cast<unsigned>(target); }
-  static std::uint64_t lone_of(int target, bool passive) {
+  static std::uint64_t single_of(int target, bool passive) {
     return std::uint64_t{number(target)} * 2 + (passive ? 1 : 0);
   }
 
@@ -84,7 +84,7 @@ class OpenTargets {
     return member(target) && set_ == set;
   }
 
-  Published<std::uint64_t> lone_ = kNobody;
+  Published<std::uint64_t> single_ = kNobody;
   Published<unsigned> below_ = 0;
   Published<unsigned> flush_below_ = 0;
   Published<unsigned> set_ = 0;  // flags of the set, and how often it was closed

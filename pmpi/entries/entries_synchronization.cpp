@@ -55,7 +55,7 @@ namespace {
   std::uint64_t before = 0;
   const Window::FastPath fast_path = window.unlock_in_stripe(rank, held, before);
   if (fast_path == Window::FastPath::kDone) [[likely]] {
-    Window::look_after_runtime();
+    Window::progress_runtime();
     return MPI_SUCCESS;
   }
   if (fast_path == Window::FastPath::kContended) return unlock_contended(window, held, before);
@@ -133,7 +133,7 @@ FARSIDE_ENTRY(Win_unlock, (int rank, MPI_Win win)) {
     std::uint64_t before = 0;
     const Window::FastPath fast_path = window->try_unlock(rank, held, before);
     if (fast_path == Window::FastPath::kDone) [[likely]] {
-      Window::look_after_runtime();
+      Window::progress_runtime();
       return MPI_SUCCESS;
     }
     if (fast_path == Window::FastPath::kContended) return unlock_contended(*window, held, before);

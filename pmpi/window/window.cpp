@@ -48,10 +48,10 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       WindowLocks::Locks(HeldLocksMemory<epochs::HeldLock>(space_->own_control_word(epochs::ControlBlock::kHeld)));
   locks_.locks().reserve(epochs::ControlBlock::kHeldLocks);
   locks_.mutex().threaded = threaded;
-  if (check == Check::kOff) epoch_.uncheck();
+  if (check == Check::kOff) epoch_.disable_checks();
   if (check == Check::kWarn) {
     report_broken_ = [this](const epochs::Violation& broken, int /*target*/) { warn(fault_of(broken)); };
-    epoch_.uncheck_with(report_broken_);
+    epoch_.warn_with(report_broken_);
   }
   statistics_ =
       WindowStatistics::open(*space_,

@@ -117,7 +117,7 @@ class Window {
   // For calls that do not wait. Makes progress of the runtime at the first and every 64th call of a thread, unless some
   // thread has made it shortly before. Without this progress, the messages of a program that only flushes would not
   // advance. Do not call it under the guard.
-  static void look_after_runtime();
+  static void progress_runtime();
 
   // The fast path of the most frequent calls (window_fast_path.hpp). True: the call is complete. False: nothing has
   // changed, and the function of that name below executes or refuses the call.
@@ -451,7 +451,7 @@ class Window {
   int last_locked_ = -1;                       // target of the last lock on the fast path
   std::uint64_t* last_lock_word_ = nullptr;    // its lock word
   static inline Window* deferring_ = nullptr;  // the window of the process whose lock table has the deferred lock
-  // Calls of look_after_runtime() by this thread.
+  // Calls of progress_runtime() by this thread.
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit unsigned calls_ = 0;
   bool lock_all_unchecked_ = false;               // MPI_MODE_NOCHECK
   bool marks_exposure_;                           // in the lock word; not with FARSIDE_CHECK=off

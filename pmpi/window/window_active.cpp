@@ -245,7 +245,7 @@ Outcome Window::do_start(MPI_Group group, int assert) {
     }
   }
   // A target has posted after the end of its last exposure to this rank.
-  for (const int target : targets) space_->has_posted(target);
+  for (const int target : targets) space_->post_received(target);
   const auto held = guard();
   for (const int target : no_put) epoch_.asserted_no_put(target);
   epoch_.start_ready();

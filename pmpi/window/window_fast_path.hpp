@@ -117,7 +117,7 @@ inline bool Window::try_flush(int rank) {
   const bool fast = fast_releases_ || (fast_locks_ && !space_->keeps_puts());
   if (!fast || !(epoch_.allows_fast_flush(rank) || holds_in_stripe(rank)) || !space_->fast_immediate(rank))
     return false;
-  look_after_runtime();
+  progress_runtime();
   space_->drain_stores();
   return true;
 }
@@ -233,7 +233,7 @@ inline Window::FastPath Window::try_fence(int assert, std::uint64_t& word) {
   space_->stores_drained_by_atomic();
   if (!fast_releases_) [[unlikely]]
     space_->finish_puts();
-  look_after_runtime();
+  progress_runtime();
   return FastPath::kDone;
 }
 
@@ -282,7 +282,7 @@ inline bool Window::try_complete() {
   }
   control_.notify_now(target, epochs::ControlBlock::kCompleted, 1);
   space_->stores_drained_by_atomic();
-  look_after_runtime();
+  progress_runtime();
   return true;
 }
 
@@ -299,11 +299,11 @@ inline bool Window::try_wait() {
   if (ended != FastPath::kDone) return false;
   if (!fast_releases_) [[unlikely]]
     space_->finish_puts();
-  look_after_runtime();
+  progress_runtime();
   return true;
 }
 
-inline void Window::look_after_runtime() {
+inline void Window::progress_runtime() {
   constexpr unsigned kEvery = 64;
   if (calls_++ % kEvery == 0) [[unlikely]]
     look_after_runtime_now();

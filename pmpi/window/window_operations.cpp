@@ -541,7 +541,7 @@ Outcome Window::begin_request_operation(int rank, std::unique_ptr<Outstanding>& 
 }
 
 void Window::end_request_operation(int rank) {
-  if (rank != MPI_PROC_NULL) look_after_runtime();
+  if (rank != MPI_PROC_NULL) progress_runtime();
 }
 
 }  // namespace farside::pmpi

@@ -154,7 +154,7 @@ Status Window::hand_off(const HeldLock& lock, std::uint64_t before) {
 }
 
 Status Window::unlock_contended(const HeldLock& lock, std::uint64_t before) {
-  look_after_runtime();
+  progress_runtime();
   return hand_off(lock, before);
 }
 
@@ -236,7 +236,7 @@ Outcome Window::do_unlock(int rank, HeldLock& lock) {
     return try_unlock(rank, lock, before);
   };
   switch (fast_path_ && complete_puts(rank) ? attempt() : FastPath::kNotTaken) {
-    case FastPath::kDone: look_after_runtime(); return {};
+    case FastPath::kDone: progress_runtime(); return {};
     case FastPath::kContended: return unlock_contended(lock, before);
     case FastPath::kNotTaken: break;
   }
@@ -305,7 +305,7 @@ Outcome Window::unlock_slow(int rank, HeldLock& lock) {
     deferred = locks_.has_deferred() && locks_.deferred().target == rank;
     lock = locks_.take(rank);
   }
-  look_after_runtime();
+  progress_runtime();
   Outcome checked;
   if (strict_) [[unlikely]]
     checked = strict_->completed(rank, lock.type == LockType::kExclusive);
@@ -356,7 +356,7 @@ Outcome Window::do_lock_all(int assert) {
 }
 
 Outcome Window::check_not_exposed(int rank) {
-  epochs::LookForExposure<ControlMemory> look(control_, rank);
+  epochs::ReadExposure<ControlMemory> look(control_, rank);
   const Status looked = run(space_->wake_event(), look);
   return looked && look.exposed() ? Outcome(kOperationWhilePosted) : Outcome(looked);
 }
@@ -370,7 +370,7 @@ Outcome Window::do_unlock_all() {
     unchecked = lock_all_unchecked_;
     token = locks_.lock_all_token();
   }
-  look_after_runtime();
+  progress_runtime();
   Outcome checked;
   if (strict_) [[unlikely]]
     checked = strict_->completed_all();
@@ -393,7 +393,7 @@ Outcome Window::do_flush(int rank) {
     const auto held = guard();
     alone = epoch_.locked(rank) == LockType::kExclusive;
   }
-  look_after_runtime();
+  progress_runtime();
   Outcome checked;
   if (strict_) [[unlikely]]
     checked = strict_->completed(rank, alone);
@@ -405,7 +405,7 @@ Outcome Window::do_flush_all() {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.flush_all()) return v;
   }
-  look_after_runtime();
+  progress_runtime();
   Outcome checked;
   if (strict_) [[unlikely]]
     checked = strict_->completed_all();
@@ -438,7 +438,7 @@ Outcome Window::sync() {
     if (const epochs::Violation v = epoch_.sync()) return v;
   }
   // Programs poll with MPI_Win_sync, so this makes progress.
-  look_after_runtime();
+  progress_runtime();
   Process::instance().poll();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return {};

@@ -49,7 +49,7 @@ TEST_CASE("readers may meet, and what is atomic on one type; nothing else") {
       CHECK(access(log, "first", 0, first, {8, 16}, first_type).empty());
       const bool both_atomic = first >= Use::kAccumulate && second >= Use::kAccumulate;
       const bool may = (reads(first) && reads(second)) || (both_atomic && first_type == second_type);
-      CHECK(may_meet({first, first_type}, {second, second_type}) == may);
+      CHECK(may_conflict({first, first_type}, {second, second_type}) == may);
       CHECK(access(log, "second", 0, second, {15, 20}, second_type) == (may ? "" : "first"));
       CHECK(access(log, "beside", 0, second, {20, 24}, second_type).empty());
       CHECK(access(log, "elsewhere", 1, second, {8, 16}, second_type).empty());

@@ -165,7 +165,7 @@ TEST_CASE("an exposure of another rank is found from the post to the wait") {
   Words words;
   FailingMemory target(words, 0), origin(words, 1);
   const auto exposed = [&] {
-    farside::epochs::LookForExposure<FailingMemory> look(origin, 0);
+    farside::epochs::ReadExposure<FailingMemory> look(origin, 0);
     CHECK(look.advance());
     return look.exposed();
   };

@@ -55,19 +55,19 @@ TEST_CASE("the longer others have polled, the longer the thread stays away, with
 TEST_CASE("threads that wait in the runtime serve for a while, then the thread looks") {
   AdaptivePolling polling;
   CHECK_FALSE(polling.runtime_serves());
-  polling.leave_to_runtime(kBegin, 10us);
+  polling.delegate_to_runtime(kBegin, 10us);
   CHECK(polling.runtime_serves());
   // The thread backs off before the waiting threads can have polled.
   CHECK(polling.next(false, kBegin) == AdaptivePolling::kShortest);
   Time now = kBegin + 50us;
   CHECK(polled_for(polling, now, AdaptivePolling::kRuntimeServes - 100us));
   CHECK(polling.runtime_serves());
-  CHECK_FALSE(polling.look_is_due(now));
+  CHECK_FALSE(polling.probe_is_due(now));
   now = kBegin + AdaptivePolling::kRuntimeServes;
-  CHECK(polling.look_is_due(now));
+  CHECK(polling.probe_is_due(now));
   // The waiting threads continue to poll, and have polled for long.
-  polling.serves_on(now);
-  CHECK_FALSE(polling.look_is_due(now));
+  polling.runtime_serves_on(now);
+  CHECK_FALSE(polling.probe_is_due(now));
   const BackOff again = polling.next(true, now);
   REQUIRE(again);
   CHECK(*again > 500us);
@@ -75,16 +75,16 @@ TEST_CASE("threads that wait in the runtime serve for a while, then the thread l
 
 TEST_CASE("after long work the thread stays away for as long as it has worked") {
   AdaptivePolling polling;
-  polling.leave_to_runtime(kBegin, 300us);
+  polling.delegate_to_runtime(kBegin, 300us);
   CHECK(polling.next(false, kBegin) == 300us);
   CHECK(polling.next(true, kBegin + 300us) == AdaptivePolling::kShortest);
-  polling.leave_to_runtime(kBegin + 400us, 1s);
+  polling.delegate_to_runtime(kBegin + 400us, 1s);
   CHECK(polling.next(false, kBegin + 400us) == AdaptivePolling::kLongest);
 }
 
 TEST_CASE("when no thread waits in the runtime any more, the progress thread serves again") {
   AdaptivePolling polling;
-  polling.leave_to_runtime(kBegin, {});
+  polling.delegate_to_runtime(kBegin, {});
   CHECK(polling.next(true, kBegin) == AdaptivePolling::kShortest);
   CHECK(polling.next(false, kBegin + 50us) == std::nullopt);
   CHECK_FALSE(polling.runtime_serves());
@@ -94,30 +94,30 @@ TEST_CASE("a thread that did not wait in the runtime, although it had polled, is
   AdaptivePolling polling;
   CHECK(polling.recent_poll(kBegin) == AdaptivePolling::kRecentPoll);
   // One that leaves the runtime later was rightly taken to wait there.
-  polling.leave_to_runtime(kBegin, {});
+  polling.delegate_to_runtime(kBegin, {});
   CHECK(polling.next(false, kBegin));
   CHECK(polling.next(true, kBegin + 50us));
   CHECK(polling.next(false, kBegin + 100us) == std::nullopt);
   CHECK(polling.recent_poll(kBegin + 100us) == AdaptivePolling::kRecentPoll);
 
   // Nor is one that was interrupted by a sleeper that needs the thread.
-  polling.leave_to_runtime(kBegin + 100us, {});
+  polling.delegate_to_runtime(kBegin + 100us, {});
   CHECK(polling.next(false, kBegin + 100us));
   polling.end();
   CHECK(polling.next(false, kBegin + 150us) == std::nullopt);
   CHECK(polling.recent_poll(kBegin + 150us) == AdaptivePolling::kRecentPoll);
 
-  polling.leave_to_runtime(kBegin + 200us, {});
+  polling.delegate_to_runtime(kBegin + 200us, {});
   CHECK(polling.next(false, kBegin + 200us));
   const Time in_vain = kBegin + 250us;
   CHECK(polling.next(false, in_vain) == std::nullopt);
   CHECK(polling.recent_poll(in_vain) == 0us);
-  CHECK(polling.recent_poll(in_vain + AdaptivePolling::kDistrust) == AdaptivePolling::kRecentPoll);
+  CHECK(polling.recent_poll(in_vain + AdaptivePolling::kDelegationPause) == AdaptivePolling::kRecentPoll);
 }
 
 TEST_CASE("a progress thread that is needed does not back off, even if other threads poll") {
   AdaptivePolling polling;
-  polling.leave_to_runtime(kBegin, {});
+  polling.delegate_to_runtime(kBegin, {});
   polling.end();
   CHECK_FALSE(polling.runtime_serves());
   CHECK(polling.next(false, kBegin) == std::nullopt);

@@ -148,7 +148,7 @@ TEST_CASE("a thread that enters often in a row takes the bias, but none that onl
   };
   const auto visit = [&](BiasedMutex& mutex, int times) {
     std::thread([&, times] {
-      BiasedMutex::only_visits();
+      BiasedMutex::this_thread_never_owns();
       pass(mutex, times);
     }).join();
   };
@@ -219,7 +219,7 @@ TEST_CASE("an owner and threads that visit exclude each other") {
   std::vector<std::thread> visitors;
   for (int i = 0; i < kVisitors; ++i) {
     visitors.emplace_back([&] {
-      BiasedMutex::only_visits();
+      BiasedMutex::this_thread_never_owns();
       for (int visit = 0; visit < kVisits; ++visit) {
         add();
         std::this_thread::yield();

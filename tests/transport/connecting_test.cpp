@@ -181,11 +181,11 @@ TEST_CASE("errors of connecting that may pass are known") {
   for (const int error : {ETIMEDOUT, ENOMEM, ECONNREFUSED, EADDRNOTAVAIL, ECONNRESET, ECONNABORTED, EHOSTUNREACH,
                           ENETUNREACH, EMFILE, ENFILE, ENOBUFS, EAGAIN}) {
     INFO(fi_strerror(error));
-    CHECK(connecting_may_pass(error));
+    CHECK(is_transient_connect_error(error));
   }
   for (const int error : {EINVAL, EACCES, EPERM, ENODEV, EAFNOSUPPORT, EOPNOTSUPP}) {
     INFO(fi_strerror(error));
-    CHECK_FALSE(connecting_may_pass(error));
+    CHECK_FALSE(is_transient_connect_error(error));
   }
 }
 

@@ -36,7 +36,9 @@ int open_sockets() {
 }
 
 // Returns the result of a connection request with these private data by a process that is not of the job.
-int knock(const FabricAddress& address, std::span<const std::byte> data) { return Caller(address, data).outcome(); }
+int try_connect(const FabricAddress& address, std::span<const std::byte> data) {
+  return Caller(address, data).outcome();
+}
 
 // Returns whether the provider is tcp. If FARSIDE_TEST_PROVIDER names another provider, prints that the test is
 // skipped: it counts sockets, or connects over TCP.
@@ -151,14 +153,15 @@ TEST_CASE("a connection without the secret is refused, and the job continues") {
       CallerHello hello;
       const auto bytes = [&] { return hello.bytes(); };
       hello.secret = address.secret + 1;
-      ranks.check(knock(address, bytes()) == FI_ECONNREFUSED, "a wrong secret");
-      ranks.check(knock(address, {}) == FI_ECONNREFUSED, "no hello");
-      ranks.check(knock(address, std::vector(200, std::byte{0x46})) == FI_ECONNREFUSED, "garbage");
+      ranks.check(try_connect(address, bytes()) == FI_ECONNREFUSED, "a wrong secret");
+      ranks.check(try_connect(address, {}) == FI_ECONNREFUSED, "no hello");
+      ranks.check(try_connect(address, std::vector(200, std::byte{0x46})) == FI_ECONNREFUSED, "garbage");
       hello.secret = address.secret;
       hello.version = 3;
-      ranks.check(knock(address, bytes()) == FI_ECONNREFUSED, "another version");
+      ranks.check(try_connect(address, bytes()) == FI_ECONNREFUSED, "another version");
       hello.version = 4;
-      ranks.check(knock(address, bytes()) == 0, "who knows it comes in: the others were refused for what they said");
+      ranks.check(try_connect(address, bytes()) == 0,
+                  "who knows it comes in: the others were refused for what they said");
     }
     const std::uint64_t word = 7;
     world.good(world->put(1 - ranks.rank(), 8, &word, 8), "put");

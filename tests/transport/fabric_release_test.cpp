@@ -173,7 +173,7 @@ TEST_CASE("RDMA behind a notification with operations waits until they were exec
   CHECK(on.route->flush(7).ok());
   // The rank itself has said that it has executed them.
   notify_with_put();
-  on.route->has_posted(7);
+  on.route->post_received(7);
   CHECK(on.get(7, 8000).ok());
   CHECK(on.asked() == "read 7");
   CHECK(on.route->flush(7).ok());

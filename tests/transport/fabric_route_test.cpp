@@ -61,7 +61,7 @@ TEST_CASE(
   CHECK_FALSE(route.interrupted_since(9, 0));
   for (const int rank : {7, 8}) CHECK(route.interrupted_since_post(rank));
   CHECK_FALSE(route.interrupted_since_post(9));
-  route.has_posted(8);
+  route.post_received(8);
   CHECK_FALSE(route.interrupted_since_post(8));
   CHECK(route.interrupted_since_post(7));
   on.endpoint.interrupted = 6;

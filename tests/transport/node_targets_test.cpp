@@ -35,8 +35,8 @@ std::string wrong_in(const std::vector<int>& ranks) {
   NodeTargets targets = targets_of(ranks);
   std::set<int> near;  // the ranks, and those around them
   for (const int rank : ranks) {
-    for (const long more : {-4096L, -3L, -2L, -1L, 0L, 1L, 2L, 3L, 4096L}) {
-      const long at = rank + more;
+    for (const long extra : {-4096L, -3L, -2L, -1L, 0L, 1L, 2L, 3L, 4096L}) {
+      const long at = rank + extra;
       if (at >= 0 && at <= INT_MAX) near.insert(static_cast<int>(at));
     }
   }
@@ -117,16 +117,16 @@ TEST_CASE("a fast path finds the targets that there are") {
 
 TEST_CASE("only a target that needs more has more, and its route follows from it") {
   NodeTargets targets = targets_of({4, 5, 6});
-  CHECK(targets.more(*targets.find(5)) == nullptr);
+  CHECK(targets.extra(*targets.find(5)) == nullptr);
   std::byte data{};
   targets.find(4)->data = &data;
-  targets.make_more(*targets.find(5)).address = 4096;
+  targets.make_extra(*targets.find(5)).address = 4096;
   CHECK(targets.route(*targets.find(4)) == RouteKind::kMapped);
   CHECK(targets.route(*targets.find(5)) == RouteKind::kCma);
   CHECK(targets.route(*targets.find(6)) == RouteKind::kFabric);
-  CHECK(&targets.make_more(*targets.find(5)) == targets.more(*targets.find(5)));
-  CHECK(targets.more(*targets.find(4)) == nullptr);
-  targets.make_more(*targets.find(6)).memory = &data;  // mapped, but not for operations
+  CHECK(&targets.make_extra(*targets.find(5)) == targets.extra(*targets.find(5)));
+  CHECK(targets.extra(*targets.find(4)) == nullptr);
+  targets.make_extra(*targets.find(6)).memory = &data;  // mapped, but not for operations
   CHECK(targets.route(*targets.find(6)) == RouteKind::kFabric);
 }
 

@@ -60,49 +60,49 @@ const Error kLost{ErrorKind::kPeer, "lost"};
 TEST_CASE("messages that were sent beside the ring are unconfirmed until replies say that none is left") {
   UnderWay under_way;
   PeerState& state = under_way.state;
-  const auto beside_ring = [&](bool notifies) -> Operation& {
+  const auto sent_outside_ring = [&](bool notifies) -> Operation& {
     Operation& operation = UnderWay::begin(state);
     notifies ? UnderWay::notifies(operation) : UnderWay::await_reply(operation);
-    operation.beside_ring = true;
+    operation.sent_outside_ring = true;
     UnderWay::issued(operation, state, under_way.pending, nullptr);
     return operation;
   };
-  CHECK_FALSE(state.sends_unconfirmed());
+  CHECK_FALSE(state.has_unacknowledged_sends());
   // Requests are unconfirmed until the last one has its reply.
-  Operation& first = beside_ring(false);
-  Operation& second = beside_ring(false);
+  Operation& first = sent_outside_ring(false);
+  Operation& second = sent_outside_ring(false);
   under_way.completed(first);
   under_way.completed(second);
   REQUIRE(under_way.take_reply(under_way.reply_to(second)));
-  CHECK(state.sends_unconfirmed());
+  CHECK(state.has_unacknowledged_sends());
   REQUIRE(under_way.take_reply(under_way.reply_to(first)));
-  CHECK_FALSE(state.sends_unconfirmed());
+  CHECK_FALSE(state.has_unacknowledged_sends());
   // The completion of a notification's send does not confirm the notification, nor does the reply to an earlier
   // request. The reply to a later request confirms it.
   Operation& before = under_way.request();
-  under_way.completed(beside_ring(true));
-  CHECK(state.sends_unconfirmed());
+  under_way.completed(sent_outside_ring(true));
+  CHECK(state.has_unacknowledged_sends());
   // A complete write does not confirm it, since no handler has executed the write.
   under_way.completed(under_way.write());
-  CHECK(state.sends_unconfirmed());
+  CHECK(state.has_unacknowledged_sends());
   under_way.completed(before);
   REQUIRE(under_way.take_reply(under_way.reply_to(before)));
-  CHECK(state.sends_unconfirmed());
-  Operation& behind = beside_ring(false);
+  CHECK(state.has_unacknowledged_sends());
+  Operation& behind = sent_outside_ring(false);
   under_way.completed(behind);
   REQUIRE(under_way.take_reply(under_way.reply_to(behind)));
-  CHECK_FALSE(state.sends_unconfirmed());
+  CHECK_FALSE(state.has_unacknowledged_sends());
   // After the end of the connection no message arrives. One request fails with the connection, another one is abandoned
   // with its peer.
-  beside_ring(true);
-  under_way.completed(beside_ring(false));
+  sent_outside_ring(true);
+  under_way.completed(sent_outside_ring(false));
   under_way.fail_awaiting(kPeer, kLost, false);
-  CHECK_FALSE(state.sends_unconfirmed());
-  Operation& abandoned = beside_ring(false);
+  CHECK_FALSE(state.has_unacknowledged_sends());
+  Operation& abandoned = sent_outside_ring(false);
   under_way.fail_all(state, kLost);
-  CHECK_FALSE(state.sends_unconfirmed());
+  CHECK_FALSE(state.has_unacknowledged_sends());
   under_way.completed(abandoned);
-  CHECK_FALSE(state.sends_unconfirmed());
+  CHECK_FALSE(state.has_unacknowledged_sends());
 }
 
 TEST_CASE(

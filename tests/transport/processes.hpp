@@ -109,7 +109,7 @@ struct Child {
 
 // Receives the next contribution of a child to a gather, and appends its failures before it to `failures`. Returns
 // false if the child has ended.
-inline bool hear(Child& child, std::string& failures) {
+inline bool receive_from_child(Child& child, std::string& failures) {
   std::string message(1 << 16, '\0');
   while (true) {
     const ssize_t bytes = recv(child.socket.get(), message.data(), message.size(), 0);
@@ -161,7 +161,7 @@ inline std::string run_processes(int size, const std::function<void(Ranks&)>& pr
     std::string all;
     std::size_t gone = 0;
     for (detail::Child& child : children) {
-      child.over = !detail::hear(child, failures);
+      child.over = !detail::receive_from_child(child, failures);
       gone += child.over ? 1 : 0;
       all += child.gathered;
     }

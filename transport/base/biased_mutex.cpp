@@ -8,9 +8,9 @@
 
 namespace farside {
 
-thread_local bool BiasedMutex::visits_ = false;
+thread_local bool BiasedMutex::never_owns_ = false;
 
-bool BiasedMutex::may_own(int thread) { return !visits_ && thread < kOwnSlots && supports_process_membarrier(); }
+bool BiasedMutex::may_own(int thread) { return !never_owns_ && thread < kOwnSlots && supports_process_membarrier(); }
 
 void BiasedMutex::lock_slow() {
   const int thread = ThreadSlot::get();

@@ -63,7 +63,7 @@ class BiasedMutex {
     }
   }
   // The calling thread never takes a bias, until its end.
-  static void only_visits() { visits_ = true; }
+  static void this_thread_never_owns() { never_owns_ = true; }
   // Whether one thread has it for itself now; for tests.
   bool biased() const { return state_.load(std::memory_order_relaxed) < kOwnSlots; }
 
@@ -94,7 +94,7 @@ class BiasedMutex {
   void wake_revoker(int thread);
   void take(int thread);
 
-  static thread_local bool visits_;
+  static thread_local bool never_owns_;
 
   std::array<std::atomic<bool>, kOwnSlots + 1> inside_{};  // by thread; the last one stays false
   std::atomic<std::uint8_t> state_{kNew};

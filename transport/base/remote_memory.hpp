@@ -17,7 +17,7 @@ namespace farside {
 enum class DataAccess : bool { kGoesOn, kEnds };
 
 template <class M>
-concept RemoteMemory = requires(M memory, const M& looked_at, typename M::Operation operation, int rank,
+concept RemoteMemory = requires(M memory, const M& const_memory, typename M::Operation operation, int rank,
                                 std::uint32_t word, std::uint64_t value, DataAccess access) {
   // One atomic step on the word; value() is the former value of the word.
   memory.fetch_add(operation, rank, word, value, access);
@@ -38,7 +38,7 @@ concept RemoteMemory = requires(M memory, const M& looked_at, typename M::Operat
   { operation.done() } -> std::convertible_to<bool>;
   { operation.value() } -> std::convertible_to<std::uint64_t>;
   // Access to this rank's own words; atomic with respect to operations of peers.
-  { looked_at.own(word) } -> std::convertible_to<std::uint64_t>;
+  { const_memory.own(word) } -> std::convertible_to<std::uint64_t>;
   { memory.own_fetch_add(word, value) } -> std::convertible_to<std::uint64_t>;
 };
 

@@ -37,53 +37,53 @@ class AdaptivePolling {
   // thread with a recorded poll is assumed to wait in the runtime still. If the assumption is wrong, the arrival waits
   // for a back-off, and for some time only polls during the work of the progress thread are used.
   static constexpr std::chrono::microseconds kRecentPoll{200};
-  static constexpr std::chrono::milliseconds kDistrust{20};
+  static constexpr std::chrono::milliseconds kDelegationPause{20};
 
   // Returns the length of the next back-off; none: the thread is needed. `polled`: application threads have polled
   // since the last call.
   std::optional<std::chrono::microseconds> next(bool polled, Clock::time_point now) {
-    const std::chrono::microseconds handed = std::exchange(handed_to_runtime_, {});
-    const bool first_since_handed = std::exchange(handed_before_, handed.count() > 0);
-    if (!polled && handed.count() == 0) {
-      if (first_since_handed) distrusts_until_ = now + kDistrust;
+    const std::chrono::microseconds delegated = std::exchange(delegated_back_off_, {});
+    const bool first_since_delegated = std::exchange(delegated_before_, delegated.count() > 0);
+    if (!polled && delegated.count() == 0) {
+      if (first_since_delegated) delegation_paused_until_ = now + kDelegationPause;
       end();
       return std::nullopt;
     }
     if (!since_) since_ = now;
     const auto share = std::chrono::duration_cast<std::chrono::microseconds>(now - *since_) / kShare;
-    return std::clamp(std::max(share, handed), kShortest, kLongest);
+    return std::clamp(std::max(share, delegated), kShortest, kLongest);
   }
 
   // Notes that something arrived, and that a thread that waits in the runtime polls. `worked`: for how long the
   // progress thread has taken arrivals. It stays away for as long, since a thread in the runtime may have lost its core
   // to it.
-  void leave_to_runtime(Clock::time_point now, Clock::duration worked) {
+  void delegate_to_runtime(Clock::time_point now, Clock::duration worked) {
     runtime_serves_ = true;
-    handed_to_runtime_ = std::max(std::chrono::ceil<std::chrono::microseconds>(worked), kShortest);
+    delegated_back_off_ = std::max(std::chrono::ceil<std::chrono::microseconds>(worked), kShortest);
     runtime_serves_until_ = now + kRuntimeServes;
   }
   // Returns how old the record of polls from the runtime may be.
   std::chrono::microseconds recent_poll(Clock::time_point now) const {
-    return now < distrusts_until_ ? std::chrono::microseconds() : kRecentPoll;
+    return now < delegation_paused_until_ ? std::chrono::microseconds() : kRecentPoll;
   }
   bool runtime_serves() const { return runtime_serves_; }
-  // Returns whether they have served for so long that the progress thread must look at them. serves_on() follows if
-  // they still poll and have taken arrivals, else end().
-  bool look_is_due(Clock::time_point now) const { return runtime_serves_ && now >= runtime_serves_until_; }
-  void serves_on(Clock::time_point now) { runtime_serves_until_ = now + kRuntimeServes; }
+  // Returns whether threads in the runtime have served for so long that the progress thread must probe them. The caller
+  // then calls runtime_serves_on() if they still poll and have taken arrivals, and otherwise end().
+  bool probe_is_due(Clock::time_point now) const { return runtime_serves_ && now >= runtime_serves_until_; }
+  void runtime_serves_on(Clock::time_point now) { runtime_serves_until_ = now + kRuntimeServes; }
 
   // The thread is needed, whether others poll or not.
   void end() {
-    runtime_serves_ = handed_before_ = false;
+    runtime_serves_ = delegated_before_ = false;
     since_.reset();
-    handed_to_runtime_ = {};
+    delegated_back_off_ = {};
   }
 
  private:
   bool runtime_serves_ = false;
-  std::chrono::microseconds handed_to_runtime_{};  // the least back-off after that; else zero
-  bool handed_before_ = false;                     // at the last call of next()
-  Clock::time_point runtime_serves_until_{}, distrusts_until_{};
+  std::chrono::microseconds delegated_back_off_{};  // the least back-off after that; else zero
+  bool delegated_before_ = false;                   // at the last call of next()
+  Clock::time_point runtime_serves_until_{}, delegation_paused_until_{};
   std::optional<Clock::time_point> since_;  // when others began to poll without a pause
 };
 

@@ -88,11 +88,11 @@ void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage)
   peer_state.patience =
       soon ? std::min<Clock::duration>(2 * patience(peer_state), kUnusedLongest) : Clock::duration(kUnused);
   // The peer ends the connection after it has received DISCONNECT, which follows all notifications.
-  end_in_order(peer);
+  close_gracefully(peer);
 }
 
 // From now on this process issues nothing on the connection, and its end is no interruption.
-void ConnectionEviction::end_in_order(Peer peer) {
+void ConnectionEviction::close_gracefully(Peer peer) {
   connections_.begin_disconnect(peer);
   connections_.present(peer)->in_order = true;
   PeerState& peer_state = states_.of(peer);
@@ -130,7 +130,7 @@ void ConnectionEviction::receive(std::span<const std::byte> message) {
   const std::optional<Peer> peer = connections_.peer_of(header.operation);
   if (!peer) return;
   // The sender still receives the messages that this process has sent before the end, or does not need them any more.
-  end_in_order(*peer);
+  close_gracefully(*peer);
   if (std::ranges::find(disconnecting_, *peer) == disconnecting_.end()) disconnecting_.push_back(*peer);
 }
 

@@ -87,7 +87,7 @@ class ConnectionEviction {
   std::vector<Unused> unused(Clock::time_point now);
   void ask_to_disconnect(PeerState& peer_state, bool shortage);
   void end_open_run(PeerState& peer_state);
-  void end_in_order(Peer peer);
+  void close_gracefully(Peer peer);
   std::unique_ptr<Reply> make_disconnect(Peer peer);
   bool ends(Peer peer);
 

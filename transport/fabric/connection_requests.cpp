@@ -45,7 +45,7 @@ void ConnectionRequests::connect_waiting() {
 void ConnectionRequests::not_connected(KnownPeer& known, ssize_t code) {
   const auto error = static_cast<int>(-code);
   known.trouble = static_cast<std::uint16_t>(error);
-  known.failed = !connecting_may_pass(error);
+  known.failed = !is_transient_connect_error(error);
   room_.note_error(error, table_.size());
   known.back_off(Clock::now());
 }

@@ -20,7 +20,7 @@ bool is_shortage(int error) {
 
 }  // namespace
 
-bool connecting_may_pass(int error) {
+bool is_transient_connect_error(int error) {
   constexpr std::array kPassing{ENETUNREACH, EHOSTUNREACH,  ENETDOWN, EHOSTDOWN, ECONNREFUSED, ECONNRESET, ECONNABORTED,
                                 ETIMEDOUT,   EADDRNOTAVAIL, EAGAIN,   EINTR,     EBUSY,        ENETRESET,  EPIPE};
   return is_shortage(error) || std::ranges::find(kPassing, error) != kPassing.end();

@@ -14,7 +14,7 @@ namespace farside {
 
 // Returns whether a connection error is transient: a cable was cut, the peer is too busy to accept, an address is not
 // resolved yet, or a resource is short. Such an attempt is repeated until the peer is abandoned.
-bool connecting_may_pass(int error);
+bool is_transient_connect_error(int error);
 
 class ConnectionRoom {
  public:

@@ -53,7 +53,7 @@ ssize_t Connections::reach(Peer peer, fid_ep*& endpoint, What what) {
 
 // Ends the connection or request that the peer's request replaces. Returns whether the peer's request is to be
 // accepted.
-bool Connections::clear_way_for(const Hello& hello, Peer peer) {
+bool Connections::resolve_crossing_request(const Hello& hello, Peer peer) {
   if (table_.is_self(peer)) return true;
   requests_.cancel_opening(peer);  // no request of this process is under way
   // This is a loop because `ended` takes completions, and the answers to these may have begun another connection.
@@ -78,7 +78,7 @@ void Connections::take_request(fi_info& info, const std::optional<Hello>& hello)
     return endpoints_.reject(info);
   }
   const Peer peer = table_.find(hello->from);
-  if (!clear_way_for(*hello, peer)) return endpoints_.reject(info);
+  if (!resolve_crossing_request(*hello, peer)) return endpoints_.reject(info);
   std::uint64_t& attempt = table_.of(peer).attempt;
   attempt = std::max(attempt, hello->attempt);
   std::unique_ptr<MessageRing> ring = rings_.take();

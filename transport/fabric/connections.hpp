@@ -193,7 +193,7 @@ class Connections {
         room_(domain),
         requests_(table_, room_, endpoints_, address_, rings_, opening.threads, std::move(opening.opened)) {}
   void take_request(fi_info& info, const std::optional<Hello>& hello);
-  bool clear_way_for(const Hello& hello, Peer peer);
+  bool resolve_crossing_request(const Hello& hello, Peer peer);
   void established(Connection& connection, const std::optional<Hello>& hello);
   void ended(Connection& connection, const std::string& why);
   void take_event(std::uint32_t event, const fi_eq_cm_entry& entry, std::size_t bytes);

@@ -364,15 +364,15 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
     if (request.header.controls > 0)
       parts[count++] = {operation.steps.data(), request.header.controls * sizeof(ControlStep)};
     MessageRing* const ring = MessageRing::of(endpoint);
-    operation.beside_ring = false;
-    if (ring != nullptr && !peer_state.sends_unconfirmed()) {
+    operation.sent_outside_ring = false;
+    if (ring != nullptr && !peer_state.has_unacknowledged_sends()) {
       using enum MessageRing::Release;
       const auto release = operation.request ? kAnswer : kCompletion;
       const ssize_t code = ring->write(endpoint, {parts.data(), count}, operation, release);
       if (code == 0 && operation.request) OperationsUnderWay::await_only_reply(operation);
       if (code != -FI_EAGAIN) return code;
     }
-    operation.beside_ring = ring != nullptr;
+    operation.sent_outside_ring = ring != nullptr;
     return send_message(under_way_.memory(), endpoint, parts.data(), count, operation.slot, operation);
   });
 }

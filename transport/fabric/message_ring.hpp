@@ -18,9 +18,9 @@
 // A message for which the ring has no room is sent (fi_sendmsg). The receiver takes the frames in the ring before it
 // handles a message that it has received, so a sent message stays behind the frames before it. Later frames would
 // overtake it. Therefore all requests and notifications are sent until replies to requests show that the peer has
-// handled the sent ones (PeerState::sends_unconfirmed()). So a long sequence of messages does not wait for credits.
-// Answers are written or sent, because no request or notification depends on their order. DISCONNECT and probes are
-// always sent.
+// handled the sent ones (PeerState::has_unacknowledged_sends()). So a long sequence of messages does not wait for
+// credits. Answers are written or sent, because no request or notification depends on their order. DISCONNECT and
+// probes are always sent.
 //
 // No event signals the arrival of a frame. A thread that is about to sleep therefore checks the ring once more after
 // its last call that polls the provider (fi_cq_read, fi_trywait, and with libfabric 1.18 and later fi_eq_read). Data

@@ -53,7 +53,7 @@ struct Operation : Context {
   bool awaits_reply = false;
   bool request = false;          // a request to a handler
   bool notification = false;     // a message without a reply
-  bool beside_ring = false;      // a message that was sent, although the connection has a ring (message_ring.hpp)
+  bool sent_outside_ring = false;  // a message that was sent, although the connection has a ring (message_ring.hpp)
   std::uint32_t notifications_before = 0;  // to the peer, and this one
   bool run = false;              // a run of writes (operations_under_way.hpp)
   Operation* covers = nullptr;   // the run that ends with it
@@ -91,7 +91,7 @@ class OperationPool {
     operation.awaits_reply = false;
     operation.request = false;
     operation.notification = false;
-    operation.beside_ring = false;
+    operation.sent_outside_ring = false;
     operation.run = false;
     operation.pending = nullptr;
     operation.list.reset();

@@ -17,7 +17,7 @@ void advance(std::uint32_t& number, std::uint32_t to, std::uint32_t last) {
 void no_longer_requested(const Operation& operation, PeerState& peer_state) {
   if (!operation.request) return;
   --peer_state.requests;
-  if (operation.beside_ring) --peer_state.beside_ring;
+  if (operation.sent_outside_ring) --peer_state.sent_outside_ring;
 }
 
 }  // namespace

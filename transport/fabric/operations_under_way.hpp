@@ -85,11 +85,11 @@ class OperationsUnderWay {
     peer_state.issued.add(operation);
     if (operation.request) {
       ++peer_state.requests;
-      if (operation.beside_ring) ++peer_state.beside_ring;
+      if (operation.sent_outside_ring) ++peer_state.sent_outside_ring;
     }
     if (operation.notification) {
       ++peer_state.notifications;
-      if (operation.beside_ring) peer_state.last_beside_ring = peer_state.notifications;
+      if (operation.sent_outside_ring) peer_state.last_sent_outside_ring = peer_state.notifications;
     }
     operation.notifications_before = peer_state.notifications;
     pending.issued();

@@ -81,13 +81,13 @@ struct PeerState {
   RelaxedFlag begun;            // an operation was begun while none was under way (peer_health.hpp)
   RelaxedCount under_way;       // operations issued, or being issued
   std::uint32_t requests = 0;   // of them requests to the handler that the provider has taken
-  std::uint32_t beside_ring = 0;  // of them those with Operation::beside_ring
+  std::uint32_t sent_outside_ring = 0;  // of them those with Operation::sent_outside_ring
   RelaxedCount completed;       // operations since the start
   std::uint32_t failures = 0;   // how often the peer was abandoned
   RelaxedCount notifications;   // that were sent
   std::uint32_t confirmed = 0;      // of them, the first so many have arrived, or are known to be lost
   std::uint32_t handled = 0;        // of them the peer has handled the first so many, or they are known to be lost
-  std::uint32_t last_beside_ring = 0;    // the number of the last one with Operation::beside_ring
+  std::uint32_t last_sent_outside_ring = 0;  // the number of the last one with Operation::sent_outside_ring
   std::uint32_t lost_notifications = 0;  // how often some may have been lost
   bool loss_to_report = false;           // and no operation has failed for it yet
   std::uint32_t last_interruption = 0;   // its number (operations_under_way.hpp)
@@ -111,8 +111,8 @@ struct PeerState {
   // Returns whether operations can be issued. With the peer's mutex held.
   bool ready() const { return endpoint != nullptr && active; }
   // Returns whether messages that were sent beside the ring may still have to be handled. With the peer's mutex held.
-  bool sends_unconfirmed() const {
-    return beside_ring > 0 || static_cast<std::int32_t>(last_beside_ring - handled) > 0;
+  bool has_unacknowledged_sends() const {
+    return sent_outside_ring > 0 || static_cast<std::int32_t>(last_sent_outside_ring - handled) > 0;
   }
   // Returns whether the peer must be watched: operations are under way, or its host may not have received a
   // notification that TCP has accepted.

@@ -79,9 +79,9 @@ bool ProgressThread::back_off_for(AdaptivePolling& polling, Work& work) {
   using Clock = AdaptivePolling::Clock;
   const bool polled = polled_lately(work);
   bool needed = listening_.any();
-  if (!needed && polled && polling.look_is_due(Clock::now())) {
+  if (!needed && polled && polling.probe_is_due(Clock::now())) {
     needed = !runtime_still_serves(work);
-    if (!needed) polling.serves_on(Clock::now());
+    if (!needed) polling.runtime_serves_on(Clock::now());
   }
   std::optional<std::chrono::microseconds> back_off;
   if (needed)
@@ -95,7 +95,7 @@ bool ProgressThread::back_off_for(AdaptivePolling& polling, Work& work) {
 
 void ProgressThread::run(Work& work, int queue_fd) {
   using Clock = AdaptivePolling::Clock;
-  BiasedMutex::only_visits();
+  BiasedMutex::this_thread_never_owns();
   AdaptivePolling polling;
   bool something_came = false, connection_woke = false;
   Clock::time_point look_at_connections{}, forgot_polls{};
@@ -117,9 +117,9 @@ void ProgressThread::run(Work& work, int queue_fd) {
       runtime_polled_ = false;
       forgot_polls = begin;
     }
-    const auto leave_to_runtime = [&] {
+    const auto delegate_to_runtime = [&] {
       if (!something_came || !runtime_polled_) return false;
-      polling.leave_to_runtime(Clock::now(), Clock::now() - begin);
+      polling.delegate_to_runtime(Clock::now(), Clock::now() - begin);
       taken_ = false;
       something_came = false;
       return true;
@@ -127,11 +127,11 @@ void ProgressThread::run(Work& work, int queue_fd) {
     const Work::Sleep sleep = work.progress(connection_woke);
     // Wakes also if nothing completed here: a peer may have written into this process's memory.
     wake_listeners();
-    if (leave_to_runtime()) continue;
+    if (delegate_to_runtime()) continue;
     // This makes progress as well, which may take as long, and does not say whether it has.
     const bool may_sleep = work.may_sleep();
     wake_listeners();
-    if (leave_to_runtime()) continue;
+    if (delegate_to_runtime()) continue;
     something_came = true;
     if (!may_sleep) continue;
     // poll(2) ignores negative descriptors.

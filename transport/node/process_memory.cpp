@@ -46,7 +46,7 @@ Status read_process_memory(pid_t pid, std::uint64_t remote, void* local, std::si
   return transfer(process_vm_readv, "process_vm_readv", pid, remote, local, bytes);
 }
 
-bool pays_to_read_stretches(std::size_t bytes, std::size_t blocks, std::ptrdiff_t stride) {
+bool is_reading_gaps_faster(std::size_t bytes, std::size_t blocks, std::ptrdiff_t stride) {
   // A read of 64 KiB takes 8 us. To wake the other process's thread takes 10 us, and the thread takes 2 us per 8 KiB.
   constexpr std::size_t kDense = 4;
   const std::size_t apart = distance(stride);

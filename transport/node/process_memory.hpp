@@ -23,7 +23,7 @@ Status write_process_memory(pid_t pid, std::uint64_t remote, const void* local, 
 Status read_process_memory(pid_t pid, std::uint64_t remote, std::ptrdiff_t stride, std::byte* local,
                            std::ptrdiff_t local_stride, std::size_t bytes, std::size_t blocks);
 // Returns whether such a read is faster than a request to the other process's handler.
-bool pays_to_read_stretches(std::size_t bytes, std::size_t blocks, std::ptrdiff_t stride);
+bool is_reading_gaps_faster(std::size_t bytes, std::size_t blocks, std::ptrdiff_t stride);
 // Writes blocks of `bytes` bytes, and nothing between them. One system call writes up to 1,024 blocks, or up to 64 KiB
 // of blocks that are contiguous in the other process.
 Status write_process_memory(pid_t pid, std::uint64_t remote, std::ptrdiff_t stride, const std::byte* local,

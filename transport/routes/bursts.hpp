@@ -24,12 +24,12 @@ class Bursts {
   bool expected() const { return expected_; }
 
   enum class Next : std::uint8_t {
-    kAsEver,
-    kWaits,   // the operation is coalesced even if nothing is under way
-    kTooLate  // no burst after all: the delayed operation is issued now
+    kDefault,
+    kCoalesce,  // the operation is coalesced even if nothing is under way
+    kTooLate    // no burst after all: the delayed operation is issued now
   };
   // Counts a small operation, and says how to treat it.
-  Next comes(Clock::time_point (*now)() = Clock::now) {
+  Next next_operation(Clock::time_point (*now)() = Clock::now) {
     ++operations_;
     if (operations_ == 1) {
       begun_ = now();
@@ -37,7 +37,7 @@ class Bursts {
       expected_ = false;
       return Next::kTooLate;
     }
-    return expected_ ? Next::kWaits : Next::kAsEver;
+    return expected_ ? Next::kCoalesce : Next::kDefault;
   }
   // Notes that the operation was coalesced.
   void joined() { joined_ = true; }

@@ -52,14 +52,14 @@ bool executes_soon(const PeerNodeHandler& handler) {
 
 }  // namespace
 
-Status CmaRoute::operate(const NodeTarget& target, NodeTargetMore& memory, const DataOperation& operation) {
+Status CmaRoute::operate(const NodeTarget& target, NodeTargetExtra& memory, const DataOperation& operation) {
   if (Status status = before_access(memory); !status) return status;
   if (memory.handler != nullptr && (operation.atomic() || operation.bytes() <= kMostByMessage))
     return by_messages(target, memory, operation);
   return by_system_calls(target, memory, operation);
 }
 
-Status CmaRoute::by_system_calls(const NodeTarget& target, const NodeTargetMore& memory,
+Status CmaRoute::by_system_calls(const NodeTarget& target, const NodeTargetExtra& memory,
                                  const DataOperation& operation) {
   switch (operation.kind) {
     case OperationKind::kPut:
@@ -74,7 +74,7 @@ Status CmaRoute::by_system_calls(const NodeTarget& target, const NodeTargetMore&
 
 // Sends messages for as long as the target polls its message queue, and transfers the rest by system calls. Up to
 // kSlots messages are under way at once.
-Status CmaRoute::by_messages(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation) {
+Status CmaRoute::by_messages(const NodeTarget& target, const NodeTargetExtra& memory, const DataOperation& operation) {
   std::array<std::unique_ptr<OperationList>, MessageQueue::kSlots> lists;
   for (DataOperation rest = operation; rest.count > 0;) {
     if (!memory.handler->is_polling()) return by_system_calls(target, memory, rest);
@@ -92,7 +92,7 @@ Status CmaRoute::by_messages(const NodeTarget& target, const NodeTargetMore& mem
   return {};
 }
 
-Status CmaRoute::before_access(NodeTargetMore& memory) {
+Status CmaRoute::before_access(NodeTargetExtra& memory) {
   Status kept = complete(memory);
   if (memory.handler == nullptr || executes_soon(*memory.handler)) [[likely]]
     return kept;
@@ -101,7 +101,7 @@ Status CmaRoute::before_access(NodeTargetMore& memory) {
   return kept ? std::move(executed) : std::move(kept);
 }
 
-bool CmaRoute::keep(NodeTargetMore& memory, const DataOperation& put, Keep until) {
+bool CmaRoute::keep(NodeTargetExtra& memory, const DataOperation& put, Keep until) {
   if (memory.handler == nullptr || put.count > kMostKept) return false;
   std::unique_ptr<OperationList> full;
   {
@@ -122,7 +122,7 @@ bool CmaRoute::keep(NodeTargetMore& memory, const DataOperation& put, Keep until
 
 // Posted lists have no order. So the first list of an epoch is posted only if the posted lists of earlier epochs, of
 // all processes, are executed.
-Status CmaRoute::post(NodeTargetMore& memory, std::unique_ptr<OperationList>& list) {
+Status CmaRoute::post(NodeTargetExtra& memory, std::unique_ptr<OperationList>& list) {
   if (memory.posted || executes_soon(*memory.handler)) {
     if (memory.handler->post(static_cast<std::uint32_t>(rank_), *list)) {
       memory.posted = true;
@@ -133,7 +133,7 @@ Status CmaRoute::post(NodeTargetMore& memory, std::unique_ptr<OperationList>& li
 }
 
 // Returns when the puts of the list are complete.
-Status CmaRoute::write(NodeTargetMore& memory, std::unique_ptr<OperationList>& list) {
+Status CmaRoute::write(NodeTargetExtra& memory, std::unique_ptr<OperationList>& list) {
   if (memory.handler->is_polling() || !executes_soon(*memory.handler)) return execute(memory, std::span(&list, 1));
   std::vector<iovec> here, there;
   ListEntry entry;
@@ -152,10 +152,10 @@ Status CmaRoute::write(NodeTargetMore& memory, std::unique_ptr<OperationList>& l
 }
 
 // Sends the lists of all targets, or of one. Returns the first error.
-Status CmaRoute::send_kept(Send send, NodeTargetMore* only) {
+Status CmaRoute::send_kept(Send send, NodeTargetExtra* only) {
   Status first;
   while (true) {
-    NodeTargetMore* memory = nullptr;
+    NodeTargetExtra* memory = nullptr;
     std::unique_ptr<OperationList> list;
     {
       const auto held = lock();
@@ -187,7 +187,7 @@ void CmaRoute::report_later(Status error) {
   keeping_.fetch_add(1, std::memory_order_relaxed);
 }
 
-Status CmaRoute::compare_and_swap(const NodeTarget& target, const NodeTargetMore& memory,
+Status CmaRoute::compare_and_swap(const NodeTarget& target, const NodeTargetExtra& memory,
                                   const DataOperation& operation) {
   rules_.count_slow(counts_, operation.type, nullptr, false);
   std::array<std::byte, 64> copy;
@@ -201,7 +201,7 @@ Status CmaRoute::compare_and_swap(const NodeTarget& target, const NodeTargetMore
 }
 
 // Reads, combines and writes back in parts, so that no other rank waits long for the lock.
-Status CmaRoute::accumulate(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation) {
+Status CmaRoute::accumulate(const NodeTarget& target, const NodeTargetExtra& memory, const DataOperation& operation) {
   const BasicType type = operation.type;
   rules_.count_slow(counts_, type, nullptr, false);
   alignas(16) std::array<std::byte, kLockedBytes> copy;

@@ -49,12 +49,12 @@ class CmaRoute {
   }
 
   // `memory`: of the target.
-  Status operate(const NodeTarget& target, NodeTargetMore& memory, const DataOperation& operation);
+  Status operate(const NodeTarget& target, NodeTargetExtra& memory, const DataOperation& operation);
   // kUntilEnd: the target awaits the end of the epoch (active target synchronization).
   enum class Keep : std::uint8_t { kUntilFlush, kUntilEnd };
   // Keeps a copy of a put of at most kMostKept bytes. Returns false, and does nothing, for larger ones and for targets
   // without a handler.
-  bool keep(NodeTargetMore& memory, const DataOperation& put, Keep until);
+  bool keep(NodeTargetExtra& memory, const DataOperation& put, Keep until);
   // One load.
   bool keeps_any() const { return keeping_.load(std::memory_order_relaxed) > 0; }
   // Posts the puts that are kept until the end to the queues of their targets, without a system call, and completes
@@ -63,35 +63,35 @@ class CmaRoute {
   Status release() { return keeps_any() ? send_kept(&CmaRoute::release_one) : Status(); }
   // Completes the kept puts at their targets, or at one of them, by one system call or message each.
   Status complete() { return keeps_any() ? send_kept(&CmaRoute::write) : Status(); }
-  Status complete(NodeTargetMore& memory) { return keeps_any() ? send_kept(&CmaRoute::write, &memory) : Status(); }
+  Status complete(NodeTargetExtra& memory) { return keeps_any() ? send_kept(&CmaRoute::write, &memory) : Status(); }
   // Precedes an access to the target's memory by system calls: completes the kept puts (MPI orders none of them before
   // other operations, but programs read what they have put), and the puts that any process has posted to the target.
   // Two loads if there are none.
-  Status before_access(NodeTargetMore& memory);
+  Status before_access(NodeTargetExtra& memory);
   // Leaves an error to the next call of release() or complete().
   void report_later(Status error);
   static constexpr std::size_t kMostKept = 1024;
 
   // Executes lists by the target's handler, in any order. Precondition: the target has a handler.
-  Status execute(const NodeTargetMore& memory, std::span<const std::unique_ptr<OperationList>> lists) {
+  Status execute(const NodeTargetExtra& memory, std::span<const std::unique_ptr<OperationList>> lists) {
     return memory.handler->execute(progress_, static_cast<std::uint32_t>(rank_), lists);
   }
 
  private:
-  Status by_system_calls(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation);
-  Status by_messages(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation);
-  Status accumulate(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation);
-  Status compare_and_swap(const NodeTarget& target, const NodeTargetMore& memory, const DataOperation& operation);
+  Status by_system_calls(const NodeTarget& target, const NodeTargetExtra& memory, const DataOperation& operation);
+  Status by_messages(const NodeTarget& target, const NodeTargetExtra& memory, const DataOperation& operation);
+  Status accumulate(const NodeTarget& target, const NodeTargetExtra& memory, const DataOperation& operation);
+  Status compare_and_swap(const NodeTarget& target, const NodeTargetExtra& memory, const DataOperation& operation);
   std::unique_lock<std::mutex> lock() const {
     return threaded_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
   }
-  using Send = Status (CmaRoute::*)(NodeTargetMore& memory, std::unique_ptr<OperationList>& list);
-  Status release_one(NodeTargetMore& memory, std::unique_ptr<OperationList>& list) {
+  using Send = Status (CmaRoute::*)(NodeTargetExtra& memory, std::unique_ptr<OperationList>& list);
+  Status release_one(NodeTargetExtra& memory, std::unique_ptr<OperationList>& list) {
     return memory.kept_until_end ? post(memory, list) : write(memory, list);
   }
-  Status post(NodeTargetMore& memory, std::unique_ptr<OperationList>& list);
-  Status write(NodeTargetMore& memory, std::unique_ptr<OperationList>& list);
-  Status send_kept(Send send, NodeTargetMore* only = nullptr);
+  Status post(NodeTargetExtra& memory, std::unique_ptr<OperationList>& list);
+  Status write(NodeTargetExtra& memory, std::unique_ptr<OperationList>& list);
+  Status send_kept(Send send, NodeTargetExtra* only = nullptr);
 
   Progress& progress_;
   const int rank_;
@@ -99,8 +99,8 @@ class CmaRoute {
   AccumulateRules rules_;
   OperationCounts* counts_ = nullptr;
   RelaxedFlag threaded_;
-  mutable std::mutex mutex_;  // guards the following members and NodeTargetMore::kept, with several threads
-  std::vector<NodeTargetMore*> with_kept_;  // the targets with kept puts
+  mutable std::mutex mutex_;  // guards the following members and NodeTargetExtra::kept, with several threads
+  std::vector<NodeTargetExtra*> with_kept_;  // the targets with kept puts
   std::atomic<std::size_t> keeping_{0};     // their number, and 1 for failed_
   Status failed_;
 };

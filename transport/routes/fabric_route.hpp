@@ -140,12 +140,12 @@ class FabricRoute {
                  const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched);
   // The same as a notification (Endpoint::notify), which is a fetch-add or a write: `pending` is done when it is sent.
   // The operations that it carries are complete at the rank before the word changes. RDMA that is issued later waits
-  // until the rank has confirmed these operations, in one round trip, unless has_posted() was called before.
+  // until the rank has confirmed these operations, in one round trip, unless post_received() was called before.
   Status notify(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
                 const std::uint64_t* operand, std::uint64_t* fetched);
   // To be called when a post of the rank has arrived. The rank posts only after it has executed all earlier
   // notifications.
-  void has_posted(int rank);
+  void post_received(int rank);
   // How often notifications to the rank may have been lost with its connection.
   std::uint32_t lost_notifications(int rank) const {
     if (endpoint_.interruptions() == 0) [[likely]]
@@ -153,8 +153,8 @@ class FabricRoute {
     const FabricTarget* const target = targets_.find(rank);
     return target != nullptr ? endpoint_.lost_notifications(target->peer) : 0;
   }
-  // Whether notifications of the rank may have been lost after so many interruptions (Endpoint), after has_posted(), or
-  // after the space was made. One load if there was no later interruption at all.
+  // Return whether notifications of the rank may have been lost after so many interruptions (Endpoint), or since the
+  // last post_received() or the creation of the space. Cost: one load if there was no later interruption at all.
   bool interrupted_since(int rank, std::uint32_t interruptions);
   bool interrupted_since_post(int rank);
   // The interruptions when the space was made, before any rank could send a notification.
@@ -230,7 +230,7 @@ class FabricRoute {
   const int rank_;
   const std::uint64_t space_;
   const std::uint32_t first_interruptions_;
-  // At has_posted(); null without a later interruption.
+  // At post_received(); null without a later interruption.
   std::unique_ptr<std::map<int, std::uint32_t>> interruptions_at_post_;
   FabricHandle<fid_mr> control_, data_;  // registrations; own_ has their keys
   // What this space has of the second rail; null if it is not used.

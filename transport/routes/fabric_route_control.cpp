@@ -67,7 +67,7 @@ Status FabricRoute::notify(ControlCall call, DataAccess access, int rank, std::u
   return endpoint_.notify(pending, handler_of(*to.value()), nullptr, step, fetched);
 }
 
-void FabricRoute::has_posted(int rank) {
+void FabricRoute::post_received(int rank) {
   FabricTarget* const target = targets_.find(rank);
   if (target == nullptr) return;
   if (target->unconfirmed.any()) {

@@ -11,14 +11,14 @@ NodeTarget& NodeTargets::add(int rank) {
   return target;
 }
 
-NodeTargetMore& NodeTargets::make_more(const NodeTarget& target) {
-  if (more_.empty()) more_.resize(targets_.size());
-  std::unique_ptr<NodeTargetMore>& more = more_[index_of(target)];
-  if (more == nullptr) {
-    more = std::make_unique<NodeTargetMore>();
-    more->rank = target.rank;
+NodeTargetExtra& NodeTargets::make_extra(const NodeTarget& target) {
+  if (extra_.empty()) extra_.resize(targets_.size());
+  std::unique_ptr<NodeTargetExtra>& extra = extra_[index_of(target)];
+  if (extra == nullptr) {
+    extra = std::make_unique<NodeTargetExtra>();
+    extra->rank = target.rank;
   }
-  return *more;
+  return *extra;
 }
 
 void NodeTargets::arrange() {

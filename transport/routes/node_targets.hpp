@@ -26,7 +26,7 @@
 namespace farside {
 
 // The state that only some on-node peers need.
-struct NodeTargetMore {
+struct NodeTargetExtra {
   std::byte* memory = nullptr;               // mapped data that operations do not use (of a shared space)
   OperationCounts::Row* counts = nullptr;    // in a process with one thread
   std::int32_t rank = -1;
@@ -102,14 +102,14 @@ class NodeTargets {
   // Of a peer. (This rank has data.)
   RouteKind route(const NodeTarget& target) const {
     if (target.data != nullptr) return RouteKind::kMapped;
-    const NodeTargetMore* const more = this->more(target);
-    return more != nullptr && more->address != 0 ? RouteKind::kCma : RouteKind::kFabric;
+    const NodeTargetExtra* const extra = this->extra(target);
+    return extra != nullptr && extra->address != 0 ? RouteKind::kCma : RouteKind::kFabric;
   }
-  NodeTargetMore* more(const NodeTarget& target) const {
-    return more_.empty() ? nullptr : more_[index_of(target)].get();
+  NodeTargetExtra* extra(const NodeTarget& target) const {
+    return extra_.empty() ? nullptr : extra_[index_of(target)].get();
   }
   // Precondition: all targets are added.
-  NodeTargetMore& make_more(const NodeTarget& target);
+  NodeTargetExtra& make_extra(const NodeTarget& target);
   std::span<NodeTarget> all() { return targets_; }
   std::span<const NodeTarget> all() const { return targets_; }
   std::size_t size() const { return targets_.size(); }
@@ -122,7 +122,7 @@ class NodeTargets {
   std::size_t index_of(const NodeTarget& target) const { return static_cast<std::size_t>(&target - targets_.data()); }
 
   std::vector<NodeTarget> targets_;
-  std::vector<std::unique_ptr<NodeTargetMore>> more_;  // by target; empty if no target needs it
+  std::vector<std::unique_ptr<NodeTargetExtra>> extra_;  // by target; empty if no target needs it
   // The ranks from first_ on at the distance 1 << shift_, if they are regular; else regular_ is 0.
   NodeTarget* begin_ = nullptr;
   std::uint32_t first_ = 0;

@@ -17,11 +17,11 @@ TargetOrder::Next TargetOrder::offer(Offer& offer, const Traffic& traffic) {
   // Before a release all small operations are kept anyway, and puts and gets that the adapter takes never begin a list.
   const bool begins_none = release_expected_ || (traffic.by_nic && !offer.operation.atomic());
   if (small && !offer.burst && !begins_none) {
-    offer.burst = bursts_.comes();
+    offer.burst = bursts_.next_operation();
   } else if (offer.burst == Bursts::Next::kTooLate) {
-    offer.burst = Bursts::Next::kAsEver;
+    offer.burst = Bursts::Next::kDefault;
   }
-  const bool waits = offer.burst == Bursts::Next::kWaits;
+  const bool waits = offer.burst == Bursts::Next::kCoalesce;
   if (small && offer.burst != Bursts::Next::kTooLate && keeps(offer.operation.atomic(), waits, traffic)) {
     if (offer.burst) bursts_.joined();
     return kept_.add(offer.operation) ? Next::kKept : Next::kIssueKept;

@@ -31,12 +31,12 @@ Space::Fragments::Fragments(Space& space, int rank, Outstanding* own, std::size_
     : space_(space),
       rank_(rank),
       here_(space.node_.find(rank)),
-      more_(here_ != nullptr ? space.node_.more(*here_) : nullptr),
-      handler_(more_ != nullptr ? more_->handler.get() : nullptr),
+      extra_(here_ != nullptr ? space.node_.extra(*here_) : nullptr),
+      handler_(extra_ != nullptr ? extra_->handler.get() : nullptr),
       own_(own),
       expected_(expected) {
   if (!by_cma()) return;
-  if (Status before = space.cma_.before_access(*more_); !before) space.cma_.report_later(std::move(before));
+  if (Status before = space.cma_.before_access(*extra_); !before) space.cma_.report_later(std::move(before));
 }
 
 bool Space::Fragments::in_lists(std::size_t few_for_process_memory) const {
@@ -48,7 +48,7 @@ Status Space::Fragments::put(std::uint64_t offset, const void* origin, std::size
   const bool dense = blocks.stride == static_cast<std::ptrdiff_t>(bytes);
   if (by_cma() && blocks.count > 1 && (dense || !in_lists(kFewForOneCall))) {
     space_.count(rank_, Counted::kPut, bytes * blocks.count);
-    return write_process_memory(more_->pid, more_->address + offset, blocks.stride,
+    return write_process_memory(extra_->pid, extra_->address + offset, blocks.stride,
                                 static_cast<const std::byte*>(origin), blocks.origin_stride, bytes, blocks.count);
   }
   if (in_lists(kFewToMove)) {
@@ -63,8 +63,8 @@ Status Space::Fragments::put(std::uint64_t offset, const void* origin, std::size
 
 Status Space::Fragments::get(std::uint64_t offset, void* origin, std::size_t bytes, const Blocks& blocks) {
   // Attached memory may have holes between the blocks.
-  if (by_cma() && space_.regions_ == nullptr && pays_to_read_stretches(bytes, blocks.count, blocks.stride)) {
-    const Status read = read_process_memory(more_->pid, more_->address + offset, blocks.stride,
+  if (by_cma() && space_.regions_ == nullptr && is_reading_gaps_faster(bytes, blocks.count, blocks.stride)) {
+    const Status read = read_process_memory(extra_->pid, extra_->address + offset, blocks.stride,
                                             static_cast<std::byte*>(origin), blocks.origin_stride, bytes, blocks.count);
     if (read) {
       space_.count(rank_, Counted::kGet, bytes * blocks.count);
@@ -132,7 +132,7 @@ Status Space::Fragments::issue() {
 Status Space::Fragments::execute_full() {
   if (full_.empty()) return {};
   const std::vector<std::unique_ptr<OperationList>> lists = std::exchange(full_, {});
-  return space_.cma_.execute(*more_, lists);
+  return space_.cma_.execute(*extra_, lists);
 }
 
 Status Space::Fragments::end() {

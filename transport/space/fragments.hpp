@@ -33,7 +33,7 @@ class Space::Fragments {
   Status end();
 
  private:
-  bool by_cma() const { return more_ != nullptr && more_->address != 0; }
+  bool by_cma() const { return extra_ != nullptr && extra_->address != 0; }
   bool in_lists(std::size_t few_for_process_memory) const;
   Status add(const DataOperation& operation, const Blocks& blocks);
   Status add_to_list(DataOperation operation, Blocks blocks);
@@ -43,7 +43,7 @@ class Space::Fragments {
   Space& space_;
   const int rank_;
   NodeTarget* const here_;  // null for a target of another node
-  NodeTargetMore* const more_;  // null for most targets
+  NodeTargetExtra* const extra_;  // null for most targets
   PeerNodeHandler* const handler_;
   Outstanding* const own_;
   const std::size_t expected_;

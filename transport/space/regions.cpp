@@ -121,7 +121,7 @@ Result<Regions::Table> Regions::read_on_node(int rank) {
     const auto copy = [&](const RegionWords::Place& place) {
       regions.resize(place.count);
       if (place.count == 0) return;
-      const std::int32_t pid = space_.node_.more(*space_.node_.find(rank))->pid;
+      const std::int32_t pid = space_.node_.extra(*space_.node_.find(rank))->pid;
       status = read_process_memory(pid, place.address, regions.data(), place.count * sizeof(Region));
     };
     if (words.read(copy)) {

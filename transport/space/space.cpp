@@ -275,7 +275,7 @@ bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer
     memory = nullptr;
     if (!mapping) return unreached(mapping.error().text);
     memory = mapping.value().base() + before;
-    node_.make_more(target).mapping = std::move(mapping.value());
+    node_.make_extra(target).mapping = std::move(mapping.value());
   } else if (offer.allocated == 0) {
     memory = nullptr;
     if (!settings.cma) return unreached("its memory is private and FARSIDE_ROUTES does not allow cma");
@@ -284,14 +284,14 @@ bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer
       return unreached(status.error().text);
     if (nonce != member.nonce)
       return unreached(fmt::format("process id {} is that of another process here", member.pid));
-    NodeTargetMore& more = node_.make_more(target);
-    more.pid = member.pid;
-    more.address = offer.data_place;
+    NodeTargetExtra& extra = node_.make_extra(target);
+    extra.pid = member.pid;
+    extra.address = offer.data_place;
     if (!offer.handled) return true;
     auto handler = PeerNodeHandler::find(member.pid, member.nonce_address, member.nonce, member.handler, id_);
     // Without the peer's queue, this rank could not find out whether lists that other ranks have posted are executed.
     if (!handler) return unreached(handler.error().text);
-    more.handler = std::move(handler.value());
+    extra.handler = std::move(handler.value());
     return true;
   }
   if (settings.mapped) {
@@ -299,7 +299,7 @@ bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer
     return true;
   }
   // A shared space is mapped whatever the routes of operations are.
-  node_.make_more(target).memory = memory;
+  node_.make_extra(target).memory = memory;
   return unreached("FARSIDE_ROUTES does not allow mapped");
 }
 
@@ -349,7 +349,7 @@ Space::~Space() {
 OperationCounts& Space::count_by_target(bool threaded) {
   counts_ = std::make_unique<OperationCounts>(threaded);
   counting_ = true;
-  for (NodeTarget& target : node_.all()) node_.make_more(target).counts = counts_->row(target.rank);
+  for (NodeTarget& target : node_.all()) node_.make_extra(target).counts = counts_->row(target.rank);
   cma_.count_in(counts_.get());
   if (fabric_ != nullptr) fabric_->count_in(counts_.get());
   return *counts_;
@@ -362,7 +362,7 @@ void Space::expect_threads() {
   if (fabric_ != nullptr) fabric_->expect_threads();
   if (counts_ == nullptr) return;
   counts_->expect_threads();
-  for (NodeTarget& target : node_.all()) node_.make_more(target).counts = nullptr;
+  for (NodeTarget& target : node_.all()) node_.make_extra(target).counts = nullptr;
 }
 
 bool Space::uses(RouteKind route) const {
@@ -382,8 +382,8 @@ Result<Space::Extent> Space::extent(int target) {
 Space::MappedData Space::mapped_data(int target) const {
   const NodeTarget* const here = node_.find(target);
   if (here == nullptr) return {};
-  const NodeTargetMore* const more = node_.more(*here);
-  std::byte* const base = here->data != nullptr || more == nullptr ? here->data : more->memory;
+  const NodeTargetExtra* const extra = node_.extra(*here);
+  std::byte* const base = here->data != nullptr || extra == nullptr ? here->data : extra->memory;
   if (base == nullptr || (here->bytes == 0 && !contiguous_)) return {nullptr, 0, here->unit};
   return {base, here->bytes, here->unit};
 }

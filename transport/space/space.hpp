@@ -264,8 +264,8 @@ class Space {
   Status complete_puts(int target) {
     if (!cma_.keeps_any()) return {};
     NodeTarget* const here = node_.find(target);
-    NodeTargetMore* const more = here != nullptr ? node_.more(*here) : nullptr;
-    return more != nullptr ? cma_.complete(*more) : Status();
+    NodeTargetExtra* const extra = here != nullptr ? node_.extra(*here) : nullptr;
+    return extra != nullptr ? cma_.complete(*extra) : Status();
   }
   // Leaves an error to the next call of release_puts(), complete_puts() or a flush.
   void report_puts_later(Status error) { cma_.report_later(std::move(error)); }
@@ -314,9 +314,9 @@ class Space {
   int only_peer() const {
     return ranks_ == 2 && !shared_ && words_changed_by_cpu() && !immediate(1 - rank_) ? 1 - rank_ : -1;
   }
-  // See FabricRoute::has_posted().
-  void has_posted(int target) {
-    if (!immediate(target)) fabric_->has_posted(target);
+  // See FabricRoute::post_received().
+  void post_received(int target) {
+    if (!immediate(target)) fabric_->post_received(target);
   }
 
   // Defers a lock of the target in a process with one thread, so that the lock can travel with the operations of its
@@ -443,8 +443,8 @@ class Space {
   void count(const NodeTarget& target, Counted what, std::size_t bytes) const {
     if (!counting_) [[likely]]
       return;
-    const NodeTargetMore* const more = node_.more(target);
-    if (more != nullptr && more->counts != nullptr) return counts_->add_here(*more->counts, what, bytes);
+    const NodeTargetExtra* const extra = node_.extra(target);
+    if (extra != nullptr && extra->counts != nullptr) return counts_->add_here(*extra->counts, what, bytes);
     count_slow_row(target.rank, what, bytes);
   }
   void count(int target, Counted what, std::size_t bytes) const {
@@ -460,9 +460,9 @@ class Space {
   void count_slow(BasicType type, const void* address) const { rules_.count_slow(counts_.get(), type, address, false); }
   // For a target that is not mapped; `here` is null for one of another node.
   Status operate(int target, NodeTarget* here, const DataOperation& operation, Outstanding* own) {
-    NodeTargetMore* const more = here != nullptr ? node_.more(*here) : nullptr;
-    return more != nullptr && more->address != 0 ? cma_.operate(*here, *more, operation)
-                                                 : fabric_->operate(target, operation, own);
+    NodeTargetExtra* const extra = here != nullptr ? node_.extra(*here) : nullptr;
+    return extra != nullptr && extra->address != 0 ? cma_.operate(*here, *extra, operation)
+                                                   : fabric_->operate(target, operation, own);
   }
   void atomic_by_nic_at(const NodeTarget& target, const std::byte* at, DataOperation operation);
   AccumulateLockWord& accumulate_lock(const NodeTarget& target) const {

@@ -21,12 +21,12 @@ Status Space::put(int rank, std::uint64_t offset, const void* origin, std::size_
 Status Space::put_kept(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own,
                        CmaRoute::Keep until) {
   NodeTarget* const here = node_.find(rank);
-  NodeTargetMore* const more = here != nullptr && here->data == nullptr ? node_.more(*here) : nullptr;
+  NodeTargetExtra* const extra = here != nullptr && here->data == nullptr ? node_.extra(*here) : nullptr;
   // In a space that uses the fabric, lists are not posted: a rank that reaches the target over the fabric could not
   // find out whether posted lists are executed.
   if (fabric_ != nullptr) until = CmaRoute::Keep::kUntilFlush;
-  if (may_keep_puts_ && more != nullptr && more->address != 0 &&
-      cma_.keep(*more, DataOperation::put(offset, origin, bytes), until)) {
+  if (may_keep_puts_ && extra != nullptr && extra->address != 0 &&
+      cma_.keep(*extra, DataOperation::put(offset, origin, bytes), until)) {
     count(rank, Counted::kPut, bytes);
     return {};
   }
