@@ -16,8 +16,8 @@ namespace farside::receives_test {
 struct Queue {
   Queue() {
     calls.size = sizeof calls;
-    calls.recv = [](fid_ep* endpoint, void*, std::size_t, void*, fi_addr_t, void* context) -> ssize_t {
-      auto* const queue = static_cast<Queue*>(endpoint->fid.context);
+    calls.recv = [](fid_ep* posted_to, void*, std::size_t, void*, fi_addr_t, void* context) -> ssize_t {
+      auto* const queue = static_cast<Queue*>(posted_to->fid.context);
       ++queue->asked;
       if (queue->taken.size() == queue->room) return -FI_EAGAIN;
       queue->taken.push_back(context);
