@@ -60,7 +60,10 @@ function(farside_find_runtime name)
   target_link_options(farside::mpi::${name} INTERFACE -Wl,--no-as-needed)
   target_link_libraries(farside::mpi::${name} INTERFACE ${links})
   get_filename_component(bin ${FARSIDE_MPICC_${name}} DIRECTORY)
-  find_program(FARSIDE_MPIRUN_${name} NAMES mpirun.${name} mpirun NAMES_PER_DIR HINTS ${bin} DOC "launcher of ${name}")
+  # The launcher beside the wrapper comes first, also where CMAKE_PREFIX_PATH leads to another MPI.
+  find_program(FARSIDE_MPIRUN_${name} NAMES mpirun.${name} mpirun NAMES_PER_DIR PATHS ${bin} NO_DEFAULT_PATH
+               DOC "launcher of ${name}")
+  find_program(FARSIDE_MPIRUN_${name} NAMES mpirun.${name} mpirun NAMES_PER_DIR DOC "launcher of ${name}")
   set(FARSIDE_RUNTIMES ${FARSIDE_RUNTIMES} ${name} PARENT_SCOPE)
   message(STATUS "farside: ${name} found (${FARSIDE_MPICC_${name}})")
 endfunction()

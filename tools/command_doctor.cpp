@@ -20,6 +20,7 @@
 #include "tools/doctor/report.hpp"
 #include "tools/hosts/launch_peers.hpp"
 #include "tools/info/info.hpp"
+#include "tools/json.hpp"
 #include "tools/launch.hpp"
 #include "tools/runtime.hpp"
 #include "tools/text.hpp"
@@ -98,11 +99,13 @@ Run run_ranks(const PeersLaunch& launch, const DoctorOptions& options) {
 // If all ranks are on one node, their windows have not used libfabric: those of a second launch do.
 void add_fabric(const PeersLaunch& first, const DoctorOptions& options, Json& examination) {
   const bool other_routes = !variable("FARSIDE_ROUTES").empty();
-  if (under_launcher() || other_routes || node_count(examination) != 1 || !examination.contains("done")) return;
+  if (options.peers.in_place() || other_routes || node_count(examination) != 1 || !examination.contains("done")) return;
   if (part_of(examination, "windows").empty() || examination.at("between").at("all").at("provider") == "") return;
   PeersRequest request = options.peers;
   request.runtime = first.runtime.name;
   request.variables.emplace_back("FARSIDE_ROUTES", "fabric");
+  // Without this, libfabric takes the first interface that is up, although all ranks are on one machine.
+  if (variable("FI_TCP_IFACE").empty()) request.variables.emplace_back("FI_TCP_IFACE", "lo");
   const Result<PeersLaunch> launch = launch_of_peers(request, options.library_folder);
   if (!launch) return;
   const Run second = run_ranks(launch.value(), options);
@@ -135,12 +138,12 @@ int examine_ranks(const DoctorOptions& options) {
   }
   Run run = run_ranks(launch.value(), options);
   // Of several ranks of a launcher, rank 0 has the examination, and prints the result.
-  if (under_launcher() && launched_rank() != 0) {
+  if (options.peers.in_place() && launched_rank() != 0) {
     const std::string places = places_of_ranks(run.end.error_output);
     if (!places.empty()) fmt::print(stderr, "farside doctor: {}\n", places);
     return run.end.how == ChildEnd::How::kExited && run.end.code == 0 ? kNothingWrong : kSomethingWrong;
   }
-  if (run.end.how == ChildEnd::How::kInterrupted && !under_launcher()) return kInterrupted;
+  if (run.end.how == ChildEnd::How::kInterrupted && !options.peers.in_place()) return kInterrupted;
   if (!run.started()) return not_started(launch.value(), run.end);
   Json examination{{"farside_doctor", 1}, {"farside", FARSIDE_VERSION}, {"runtime", launch.value().runtime.name}};
   examination.update(run.examination);
@@ -151,7 +154,7 @@ int examine_ranks(const DoctorOptions& options) {
     const Privacy privacy = Privacy::of(examination);
     fmt::print("{}", report_text(examination, info, current_environment(), options.with_names ? nullptr : &privacy));
   } else {
-    fmt::print("{}", options.json ? examination.dump(2) + '\n' : examination_text(examination));
+    fmt::print("{}", options.json ? json_text(examination, 2) + '\n' : examination_text(examination));
   }
   return examination["causes"].empty() ? kNothingWrong : kSomethingWrong;
 }
@@ -173,7 +176,7 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1'000'000));
   command->add_option("--launcher", peers.launcher, kLauncherHelp)->excludes(hosts);
   command->add_option("--runtime", peers.runtime, "the runtime (default: the first that is here)")
-      ->check(CLI::IsMember(runtime_names()));
+      ->check(CLI::IsMember(peers_runtimes()));
   command->add_option("--launcher-option", peers.launcher_options, "one more word for mpirun (repeatable)")
       ->take_all()
       ->allow_extra_args(false);
@@ -197,9 +200,6 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
   command->callback([options, &exit_code] {
     PeersRequest& request = options->peers;
     request.arguments = {"--time-limit", fmt::format("{}", options->time_limit)};
-    // Without this, libfabric takes the first interface that is up, although all ranks are on one machine.
-    const bool one_machine = !under_launcher() && request.hosts.empty() && request.launcher.empty();
-    if (one_machine && variable("FI_TCP_IFACE").empty()) request.variables.emplace_back("FI_TCP_IFACE", "lo");
     exit_code = examine_ranks(*options);
   });
 }

@@ -10,6 +10,7 @@
 #include "tools/by.hpp"
 #include "tools/commands.hpp"
 #include "tools/explain/explain.hpp"
+#include "tools/json.hpp"
 
 namespace farside::tools {
 namespace {
@@ -45,7 +46,7 @@ void add_explain_command(CLI::App& app, int& exit_code) {
       for (const explain::Advice& each : explain::advise(run)) {
         list.push_back({{"rule", each.rule}, {"windows", each.kind}, {"seconds", each.weight}, {"text", each.text}});
       }
-      fmt::print("{}\n", list.dump(2));
+      fmt::print("{}\n", json_text(list, 2));
     } else if (!options->by.empty()) {
       fmt::print("{}", explain::figures_by(run, kByNames.at(options->by)));
     } else {

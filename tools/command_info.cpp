@@ -28,7 +28,7 @@ struct InfoOptions {
 int show_machine(const InfoOptions& options) {
   prepare_for_children();
   const Json info = gather_info(options.library_folder);
-  fmt::print("{}", options.json ? info.dump(2) + '\n' : info_text(info));
+  fmt::print("{}", options.json ? json_text(info, 2) + '\n' : info_text(info));
   return 0;
 }
 
@@ -63,7 +63,7 @@ void add_info_command(CLI::App& app, int& exit_code) {
                    "likewise, between the hosts on which this starts programs: 'srun -n 2 --mpi=pmix'")
       ->excludes(hosts);
   command->add_option("--runtime", peers.runtime, "the runtime that brings the hosts together (default: the first)")
-      ->check(CLI::IsMember(runtime_names()));
+      ->check(CLI::IsMember(peers_runtimes()));
   command->add_option("--launcher-option", peers.launcher_options, "one more word for mpirun (repeatable)")
       ->take_all()
       ->allow_extra_args(false);

@@ -222,6 +222,9 @@ int run(const RunOptions& options, const std::vector<std::string>& launcher_opti
     const char* value = std::getenv(setting.name);
     if (value != nullptr && !set_by_user(launcher_options, setting.name)) variables.emplace_back(setting.name, value);
   }
+  // libfabric's own settings, as `farside info` and `farside doctor` pass them on.
+  for (const auto& [name, value] : environment)
+    if (name.starts_with("FI_") && !set_by_user(launcher_options, name)) variables.emplace_back(name, value);
   std::vector<std::string> words;
   const auto append = [&words](const std::vector<std::string>& more) {
     words.insert(words.end(), more.begin(), more.end());
@@ -233,6 +236,12 @@ int run(const RunOptions& options, const std::vector<std::string>& launcher_opti
     append(launcher_options);
     append(with_variables(runtime, program, set));
   } else {
+    if (std::ranges::find(program, ":") != program.end()) {
+      return refuse(
+          "--launcher starts one program with farside, and there is a ':': put 'env LD_PRELOAD={}' before each program "
+          "of the launcher's own command line",
+          preload);
+    }
     const auto launcher = words_of_launcher(options, launcher_options, variables);
     if (!launcher) return refuse("{}", launcher.error().text);
     append(launcher.value());
@@ -282,8 +291,8 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
   command->footer(
       "The program may be an executable, a script, or python: its libraries say which runtime it needs. Options\n"
       "that are not listed here are those of mpirun or the launcher and reach it as they are; behind an option that\n"
-      "is not among mpirun's most common ones, the program needs -- in front of it. LD_PRELOAD and the FARSIDE_* of\n"
-      "the environment reach the ranks. The exit code is the launcher's; 2 if it was not started.");
+      "is not among mpirun's most common ones, the program needs -- in front of it. LD_PRELOAD, the FARSIDE_* and the\n"
+      "FI_* of the environment reach the ranks. The exit code is the launcher's; 2 if it was not started.");
   command->callback(
       [options, command, &program, &exit_code] { exit_code = run(*options, command->remaining(), program); });
 }

@@ -29,7 +29,9 @@ constexpr int kMostInterpreters = 5;  // the limit of Linux
 Result<std::string> locate(const std::string& word) {
   if (word.find('/') != std::string::npos) {
     std::error_code failed;
-    if (!fs::exists(word, failed)) return cannot("there is no program {}", word);
+    if (!fs::exists(word, failed)) {
+      return cannot("there is no program {}; if it is seen on the nodes only: --runtime NAME --no-examine", word);
+    }
     if (!runnable(word)) return cannot("{} cannot be executed (is it a program? chmod +x)", word);
     return fs::absolute(word).lexically_normal().string();
   }

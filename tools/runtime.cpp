@@ -54,12 +54,20 @@ bool is_launcher_of(const std::string& launcher, const Known& known) {
   });
 }
 
+constexpr int kMostLevels = 4;  // of folders between an MPI library and its prefix
+
 std::string find_launcher(const Known& known, const fs::path& mpi_library) {
   if (!mpi_library.empty()) {
     std::error_code failed;
-    const fs::path library = fs::canonical(mpi_library, failed);
-    const fs::path launcher = library.parent_path().parent_path() / "bin" / "mpirun";  // PREFIX/lib, PREFIX/bin
-    if (runnable(launcher) && is_launcher_of(launcher.string(), known)) return launcher.string();
+    // PREFIX/lib, PREFIX/lib/release and PREFIX/lib/x86_64-linux-gnu/openmpi/lib have PREFIX/bin.
+    fs::path folder = fs::canonical(mpi_library, failed).parent_path().parent_path();
+    for (int level = 0; level < kMostLevels && folder.has_relative_path(); ++level, folder = folder.parent_path()) {
+      for (const std::string& name : {fmt::format("mpirun.{}", known.name), std::string("mpirun")}) {
+        const fs::path launcher = folder / "bin" / name;
+        if (runnable(launcher) && (launcher == known.built_with || is_launcher_of(launcher.string(), known)))
+          return launcher.string();
+      }
+    }
   }
   if (!known.built_with.empty() && runnable(known.built_with)) return std::string(known.built_with);
   if (std::string own = in_path(fmt::format("mpirun.{}", known.name)); !own.empty()) return own;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/observe/rank_file.hpp"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <unistd.h>
 
@@ -17,12 +19,14 @@ bool write_rank_file(const char* setting, const std::string& prefix, std::string
   const std::string path = fmt::format("{}{}.{}.{}", prefix, apart, job.rank, suffix);
   // Two threads may write at once: at a signal, and in MPI_Finalize.
   const std::string part = fmt::format("{}.{}.part", path, gettid());
+  errno = 0;
   std::ofstream file(part, std::ios::binary);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   file.close();
   if (file && std::rename(part.c_str(), path.c_str()) == 0) return true;
+  const int reason = errno;
   (void)unlink(part.c_str());
-  log(LogLevel::kWarn, "{}: {} could not be written", setting, path);
+  log(LogLevel::kWarn, "{}: {} could not be written ({})", setting, path, std::strerror(reason));
   return false;
 }
 

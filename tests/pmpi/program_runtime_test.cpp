@@ -22,6 +22,11 @@ TEST_CASE("MPI libraries are known by their names") {
   CHECK(runtime_of("libmpi.so.40.30.4") == "openmpi");
   CHECK(runtime_of("libmpich.so.12") == "mpich");
   CHECK(runtime_of("libmpi.so.12") == "mpich");
+  CHECK(runtime_of("libmpi.so.12.1.8") == "mpich");
+  CHECK(runtime_of("libmpi_cray.so.12") == "mpich");
+  CHECK(runtime_of("libmpi_gnu_123.so.12") == "mpich");
+  CHECK(runtime_of("libmpi_abi.so.1") == "mpi_abi");
+  CHECK(runtime_of("libmpifort_cray.so.12").empty());
   CHECK(runtime_of("libmpi_mpifh.so.40").empty());
   CHECK(runtime_of("libmpichfort.so.12").empty());
   CHECK(runtime_of("libc.so.6").empty());

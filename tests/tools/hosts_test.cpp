@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What is said of several hosts: their adapters as sysfs has them, the matrix of what farside takes between them, and
 // the native variants that a cluster does not have.
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -93,6 +94,26 @@ TEST_CASE("hosts between which nothing works are said so") {
   const Json matrix = matrix_of({host("a"), host("b"), host("c")}, none);
   CHECK(matrix["all"]["provider"] == "");
   CHECK(contains(matrix_text(matrix), "takes NOTHING"));
+}
+
+TEST_CASE("the mpirun of an MPI library is in the bin of its prefix, some folders above the library") {
+  const Runtime here = find_runtime("openmpi", FARSIDE_LIBRARIES);
+  if (here.launcher.empty()) return;
+  prepare_for_children();
+  std::string prefix = (fs::temp_directory_path() / "farside-test.XXXXXX").string();
+  REQUIRE(mkdtemp(prefix.data()) != nullptr);
+  prefix = fs::canonical(prefix);
+  fs::create_directories(prefix + "/lib/release");
+  fs::create_directories(prefix + "/bin");
+  std::ofstream(prefix + "/lib/release/libmpi.so.40") << "a library";
+  const auto launcher = [&](const std::string& version) {
+    std::ofstream(prefix + "/bin/mpirun") << "#!/bin/sh\necho '" << version << "'\n";
+    fs::permissions(prefix + "/bin/mpirun", fs::perms::owner_all);
+    return find_runtime("openmpi", FARSIDE_LIBRARIES, prefix + "/lib/release/libmpi.so.40").launcher;
+  };
+  CHECK(launcher("mpirun (Open MPI) 4.1.4") == prefix + "/bin/mpirun");
+  CHECK(launcher("HYDRA build details:") == here.launcher);
+  fs::remove_all(prefix);
 }
 
 TEST_CASE("whether Open MPI has an implementation of windows is what its ompi_info says") {

@@ -102,4 +102,13 @@ TEST_CASE("files of a longer prefix are not read") {
   std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("a file that cannot be read is named, with the cause") {
+  std::string folder = (std::filesystem::temp_directory_path() / "farside-test.XXXXXX").string();
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  std::filesystem::create_symlink(folder + "/gone", folder + "/s.0.json");
+  CHECK_THROWS_WITH(read_rank_files(folder + "/s", ".json", "FARSIDE_STATS", [](const auto&, const auto&) {}),
+                    Contains("s.0.json: cannot be read (No such file or directory)"));
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace farside::rank_files_test

@@ -16,6 +16,7 @@
 #include "tools/hosts/collectives.hpp"
 #include "tools/hosts/host_facts.hpp"
 #include "tools/hosts/launched.hpp"
+#include "tools/json.hpp"
 
 namespace {
 
@@ -36,7 +37,7 @@ std::string library_version() {
 
 // Returns the facts of each node of the ranks of `comm`. Collective.
 std::vector<std::string> facts_of_nodes(MPI_Comm comm) {
-  return gather_texts(is_first_of_node(comm) ? host_facts().dump() : std::string(), comm);
+  return gather_texts(is_first_of_node(comm) ? json_text(host_facts()) : std::string(), comm);
 }
 
 // The communicators of the measuring ranks: the first two, and more for some measures.

@@ -46,7 +46,7 @@ constexpr seconds kGraceOfOthers{0};
 constexpr const char* kPeerTimeout = "15";
 
 void print_line(const Json& part) {
-  const std::string line = part.dump() + '\n';
+  const std::string line = json_text(part) + '\n';
   std::fwrite(line.data(), 1, line.size(), stdout);
   std::fflush(stdout);
 }
@@ -70,6 +70,8 @@ class Examiner {
   void run() {
     step("nodes", limit_);
     find_place();
+    // Without this, libfabric takes the first interface that is up, although all ranks are on one machine.
+    if (place_.nodes == 1) setenv("FI_TCP_IFACE", "lo", 0);
     own_["node"] = place_.node;
     own_["rank"] = meeting_.rank();
     gather("ranks", {own_});
@@ -121,7 +123,7 @@ class Examiner {
     Json entries = Json::array();
     for (const Json& entry : own) entries.push_back(entry);
     Json& found = found_[part];
-    for (const std::string& text : meeting_.collect(entries.dump()))
+    for (const std::string& text : meeting_.collect(json_text(entries)))
       for (const Json& entry : Json::parse(text)) found.push_back(entry);
     print_found(part);
   }

@@ -37,9 +37,10 @@ Variables variables_of(const PeersRequest& request, const Runtime& runtime) {
 
 std::vector<std::string> runtimes_to_try(const PeersRequest& request) {
   if (!request.runtime.empty()) return {request.runtime};
-  if (under_launcher() && rank_variables()->rank == std::string_view("OMPI_COMM_WORLD_RANK")) return {"openmpi"};
-  if (under_launcher() && rank_variables()->rank == std::string_view("PMI_RANK")) return {"mpich"};
-  return runtime_names();
+  if (request.in_place() && rank_variables()->rank == std::string_view("OMPI_COMM_WORLD_RANK")) return {"openmpi"};
+  // Slurm's plugin for pmi2 and Flux set PMI_RANK for every runtime.
+  if (request.in_place() && rank_variables()->rank == std::string_view("PMI_RANK")) return {"mpich", "openmpi"};
+  return peers_runtimes();
 }
 
 // A rank of a launcher starts the program by itself. The program reports a library that is missing.
@@ -72,8 +73,10 @@ PeersLaunch launch_by_launcher(const PeersRequest& request, const Runtime& runti
 
 }  // namespace
 
+std::vector<std::string> peers_runtimes() { return {"openmpi", "mpich"}; }
+
 Result<PeersLaunch> launch_of_peers(const PeersRequest& request, const std::string& library_folder) {
-  const bool in_place = under_launcher();
+  const bool in_place = request.in_place();
   const std::vector<std::string> names = runtimes_to_try(request);
   Runtime runtime;
   const auto usable = [&](const std::string& name) {

@@ -23,7 +23,14 @@ struct PeersRequest {
   bool preload = false;                // whether the ranks get farside's library, as those of `farside run` do
   Variables variables;                 // further variables for the ranks
   std::vector<std::string> arguments;  // further words for the program
+
+  // Whether the ranks are those of the launcher that has started this process. Hosts or a launcher that the user names
+  // take precedence, for instance in a shell that srun has started.
+  bool in_place() const { return under_launcher() && hosts.empty() && launcher.empty(); }
 };
+
+// The runtimes for which the program may exist: openmpi and mpich.
+std::vector<std::string> peers_runtimes();
 
 struct PeersLaunch {
   Runtime runtime;

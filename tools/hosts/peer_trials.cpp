@@ -109,7 +109,7 @@ ProviderTrials try_provider(const std::string& provider, const Settings& setting
                             {"trouble", opened ? "" : opened.error().text}};
   ProviderTrials trials;
   trials.provider = provider;
-  for (const std::string& text : gather_texts(mine.dump(), comm)) {
+  for (const std::string& text : gather_texts(json_text(mine), comm)) {
     const auto offer = nlohmann::json::parse(text);
     trials.offers.push_back({offer.at("device"), offer.at("trouble")});
   }
@@ -121,7 +121,7 @@ ProviderTrials try_provider(const std::string& provider, const Settings& setting
     id = mixed(id);
     failures.push_back(run_round(endpoint, trials, addresses, step, id, comm));
   }
-  for (const std::string& text : gather_texts(failures.dump(), comm)) {
+  for (const std::string& text : gather_texts(json_text(failures), comm)) {
     const auto of_host = nlohmann::json::parse(text);
     const std::size_t from = trials.trouble.size();
     std::vector<std::string> row(static_cast<std::size_t>(hosts));
@@ -133,7 +133,7 @@ ProviderTrials try_provider(const std::string& provider, const Settings& setting
 
 Json try_hosts(const Settings& settings, MPI_Comm comm) {
   std::vector<Json> hosts;
-  for (const std::string& text : gather_texts(own_facts().dump(), comm)) hosts.push_back(Json::parse(text));
+  for (const std::string& text : gather_texts(json_text(own_facts()), comm)) hosts.push_back(Json::parse(text));
   std::vector<ProviderTrials> trials;
   for (const std::string& provider : providers_to_try(settings))
     trials.push_back(try_provider(provider, settings, comm));

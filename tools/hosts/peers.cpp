@@ -13,6 +13,7 @@
 #include "tools/hosts/collectives.hpp"
 #include "tools/hosts/matrix.hpp"
 #include "tools/hosts/peer_trials.hpp"
+#include "tools/json.hpp"
 #include "transport/base/settings.hpp"
 
 namespace {
@@ -30,7 +31,7 @@ int meet(MPI_Comm comm, bool as_json) {
   const Json matrix = try_hosts(settings.value(), comm);
   int rank = 0;
   MPI_Comm_rank(comm, &rank);
-  if (rank == 0) std::fputs((as_json ? matrix.dump(2) + '\n' : matrix_text(matrix)).c_str(), stdout);
+  if (rank == 0) std::fputs((as_json ? json_text(matrix, 2) + '\n' : matrix_text(matrix)).c_str(), stdout);
   return matrix.at("all").at("provider") == "" ? 1 : 0;
 }
 
