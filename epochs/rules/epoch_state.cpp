@@ -308,7 +308,7 @@ void EpochState::lock_acquired(int target) {
   const LockType type = awaited->type;
   awaited_.erase(awaited);
   if (!open_.has_single()) {
-    lone_type_ = type;
+    single_type_ = type;
     open_.open_single(target, true);
     return;
   }
@@ -328,7 +328,7 @@ void EpochState::drop(int target) {
 
 std::optional<LockType> EpochState::locked(int target) const {
   if (!passive(target)) return std::nullopt;
-  if (open_.is_single(target)) return lone_type_;
+  if (open_.is_single(target)) return single_type_;
   return access_ == Access::kLocked && has(exclusive_, target) ? LockType::kExclusive : LockType::kShared;
 }
 

@@ -282,7 +282,7 @@ class EpochState {
   bool after_fence_ = false;           // kStarted, kLocked, kLockedAll: entered from kFenceOpen
   bool exposure_after_fence_ = false;  // kPosted: entered from kFence
   int locks_held_ = 0;                 // includes awaited ones
-  LockType lone_type_ = LockType::kShared;
+  LockType single_type_ = LockType::kShared;
   bool restricting_ = false;
   Bits no_put_;  // targets that have asserted MPI_MODE_NOPUT in this epoch; meaningful if restricting_
   // Null: all rules are enforced.
@@ -316,7 +316,7 @@ static_assert(!shape(Call::kOperation).exposure && !shape(Call::kFlush).exposure
 
 inline void EpochState::fast_locked(int target, LockType type) {
   access_ = Access::kLocked;
-  lone_type_ = type;
+  single_type_ = type;
   locks_held_ = 1;
   opened_by_ = call_name(Call::kLock);
   open_.open_single(target, true);

@@ -4,6 +4,8 @@
 #include <mpi.h>
 
 #if defined(MPICH_VERSION) || defined(OPEN_MPI)
+#include <array>
+
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/window.hpp"
 #include "pmpi/window/window_table.hpp"
@@ -53,14 +55,16 @@ extern "C" [[gnu::visibility("default")]] int MPII_Win_get_attr(MPI_Win win, int
 #elif defined(OPEN_MPI)
 using GetAttribute = void(MPI_Fint* object, MPI_Fint* keyval, MPI_Aint* value, MPI_Fint* flag, MPI_Fint* error);
 
-// Returns .TRUE. as the compiler of the runtime writes it. The flag of an attribute that always exists has this value.
+using Test = void(MPI_Fint* request, MPI_Fint* flag, MPI_Fint* status, MPI_Fint* error);
+
+// Returns .TRUE. as the compiler of the runtime writes it. The flag of a test of the null request has this value, also
+// in programs without MPI_COMM_WORLD (sessions only).
 static MPI_Fint fortran_true() {
-  MPI_Fint world = runtime().Comm_c2f(MPI_COMM_WORLD);
-  MPI_Fint keyval = MPI_TAG_UB;
-  MPI_Aint value = 0;
+  MPI_Fint request = runtime().Request_c2f(MPI_REQUEST_NULL);
   MPI_Fint flag = 0;
+  std::array<MPI_Fint, sizeof(MPI_Status) / sizeof(MPI_Fint) + 1> status{};
   MPI_Fint error = 0;
-  behind<GetAttribute>("ompi_comm_get_attr_f")(&world, &keyval, &value, &flag, &error);
+  behind<Test>("ompi_test_f")(&request, &flag, status.data(), &error);
   return flag;
 }
 

@@ -179,7 +179,7 @@ FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session*
 // A program that has only sessions does not call MPI_Finalize.
 FARSIDE_ENTRY(Session_finalize, (MPI_Session * session)) {
   if (session != nullptr) {
-    if (RuntimeResources::instance().is_last(*session)) end_with_runtime();
+    if (RuntimeResources::instance().begin_end(*session)) end_with_runtime();
     RuntimeResources::instance().session_ends(*session);
   }
   return runtime().Session_finalize(session);

@@ -233,16 +233,18 @@ bool RuntimeResources::session_begins(MPI_Session session) {
   return true;
 }
 
-bool RuntimeResources::is_last(MPI_Session session) const {
-  if (in_world()) return false;
+bool RuntimeResources::begin_end(MPI_Session session) {
   const std::scoped_lock held(session_mutex_);
-  return sessions_.size() == 1 && sessions_.front() == session;
+  if (std::ranges::find(sessions_, session) == sessions_.end()) return false;
+  ending_.push_back(session);
+  return !in_world() && ending_.size() == sessions_.size();
 }
 
 void RuntimeResources::session_ends(MPI_Session session) {
   {
     const std::scoped_lock held(session_mutex_);
     std::erase(sessions_, session);
+    std::erase(ending_, session);
   }
   const std::scoped_lock held(mutex_);
   if (started_ && source_ == session) release(in_world() || some_session() != MPI_SESSION_NULL);

@@ -92,8 +92,9 @@ class RuntimeResources {
   // Called after the runtime has begun a session. Returns true if this session is the first to provide
   // MPI_THREAD_MULTIPLE.
   bool session_begins(MPI_Session session);
-  // Whether MPI ends with this session, which has not ended yet (MPI 4.0 section 11.3).
-  bool is_last(MPI_Session session) const;
+  // Called first at the end of a session. Returns whether MPI ends with it: all other sessions have ended, or other
+  // threads are ending them (MPI 4.0 section 11.3).
+  bool begin_end(MPI_Session session);
   // Called before the runtime ends a session.
   void session_ends(MPI_Session session);
 #endif
@@ -124,8 +125,9 @@ class RuntimeResources {
 #if FARSIDE_HAS_SESSIONS
   MPI_Session some_session() const;
   MPI_Session source_ = MPI_SESSION_NULL;        // of the communicator; null: the world model. Guarded by mutex_
-  mutable std::mutex session_mutex_;             // guards sessions_
+  mutable std::mutex session_mutex_;             // guards sessions_ and ending_
   std::vector<MPI_Session> sessions_;            // begun and not ended
+  std::vector<MPI_Session> ending_;              // those of them that threads are ending
   std::atomic<bool> threads_by_session_{false};  // never reset, because windows do not return to the fast path
 #endif
 };

@@ -24,6 +24,10 @@ constexpr epochs::Violation kLockedWhilePosted{
     epochs::ErrorClass::kRmaConflict, "post while the own window is locked by some rank",
     "post when all locks on this window were released", "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
 
+Fault no_group() {
+  return {MPI_ERR_GROUP, "the group is not valid, for instance because it was freed (MPI 4.0 section 12.5.2)"};
+}
+
 }  // namespace
 
 Outcome Window::translate(MPI_Group group, Members& members) const {
@@ -33,12 +37,13 @@ Outcome Window::translate(MPI_Group group, Members& members) const {
                  "(MPI 4.0 section 12.5.2)"};
   }
   int size = 0;
-  runtime().Group_size(group, &size);
+  if (runtime().Group_size(group, &size) != MPI_SUCCESS) return no_group();
   Members theirs(static_cast<std::size_t>(size));
   std::iota(theirs.ranks().begin(), theirs.ranks().end(), 0);
   members.resize(static_cast<std::size_t>(size));
   const std::span<int> ranks = members.ranks();
-  runtime().Group_translate_ranks(group, size, theirs.ranks().data(), group_, ranks.data());
+  const int code = runtime().Group_translate_ranks(group, size, theirs.ranks().data(), group_, ranks.data());
+  if (code != MPI_SUCCESS) return no_group();
   const auto stranger = std::find(ranks.begin(), ranks.end(), MPI_UNDEFINED);
   if (stranger == ranks.end()) return {};
   return Fault{MPI_ERR_GROUP,
@@ -213,6 +218,9 @@ Outcome Window::do_post(MPI_Group group, int assert) {
   const What notification = (assert& MPI_MODE_NOPUT) != 0 ? What::kPostedNoPut : What::kPosted;
   Status notified = (assert& MPI_MODE_NOCHECK) != 0 ? Status() : notify(notification, origins);
   const auto held = guard();
+  // Some origins may have been notified, so the window is exposed. Those that were not send no complete. The cause may
+  // be an interruption before this post, so MPI_Win_wait and MPI_Win_test consider all interruptions.
+  if (!notified) interruptions_at_post_ = space_->first_interruptions();
   epoch_.post_notified();
   return notified;
 }

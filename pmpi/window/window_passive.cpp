@@ -119,9 +119,6 @@ Outcome Window::unlock_deferred(HeldLock& lock, bool& over) {
 // fast path has taken it.
 Outcome Window::acquire_or_defer(HeldLock lock, const std::optional<epochs::TakenTicket>& taken) {
   if (!taken && may_defer(lock)) {
-    deferring_ = this;
-    locks_.defer(lock.target, lock.type);
-    epoch_.lock_acquired(lock.target);  // the rules treat a deferred lock as held; there is one thread
     const auto take = [this]() -> Status {
       Outcome acquired = acquire_deferred_lock();
       if (acquired) return {};
@@ -129,7 +126,15 @@ Outcome Window::acquire_or_defer(HeldLock lock, const std::optional<epochs::Take
       return Error{fault.error_class == MPI_ERR_RMA_CONFLICT ? ErrorKind::kConflict : ErrorKind::kPeer, fault.text,
                    fault.target};
     };
-    return space_->defer_lock(lock.target, take);
+    // The first contact with the target may fail.
+    if (Status deferred = space_->defer_lock(lock.target, take); !deferred) {
+      epoch_.lock_refused(lock.target);
+      return deferred;
+    }
+    deferring_ = this;
+    locks_.defer(lock.target, lock.type);
+    epoch_.lock_acquired(lock.target);  // the rules treat a deferred lock as held; there is one thread
+    return {};
   }
   if (lock.needs_release) {
     if (Outcome o = acquire(lock, taken); !o) {

@@ -157,7 +157,9 @@ constexpr int kGone = 33;
   if (program.has("killed")) signal(SIGUSR1, SIG_IGN);
   const check::Window window(program.memory(), kBytes, 8);
   const check::Window exposed(program.memory(), 8, 8);
-  for (const MPI_Win each : {MPI_Win(window), MPI_Win(exposed)})
+  // The sizes differ, so that the first operation on a rank asks it for its size.
+  const check::Window uneven(program.memory(), 8 * (1 + check::rank()), 8);
+  for (const MPI_Win each : {MPI_Win(window), MPI_Win(exposed), MPI_Win(uneven)})
     CHECK_MPI(MPI_Win_set_errhandler(each, MPI_ERRORS_RETURN));
   put_to_all(window, 0);
   // The last message to rank 1, which starts no access epoch. (An adapter says that the post has arrived, and nothing
@@ -199,6 +201,12 @@ constexpr int kGone = 33;
   CHECK_MPI(MPI_Sendrecv(&number, 1, MPI_INT64_T, other, 0, &theirs, 1, MPI_INT64_T, other, 0, MPI_COMM_WORLD,
                          MPI_STATUS_IGNORE));
   CHECK_EQ(window.as<volatile std::int64_t>()[other], theirs);
+  // A lock that fails at the first contact with its target is not held.
+  CHECK(MPI_Win_lock(MPI_LOCK_SHARED, kVictim, 0, uneven) != MPI_SUCCESS ||
+        MPI_Win_unlock(kVictim, uneven) != MPI_SUCCESS);
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, other, 0, uneven));
+  CHECK_MPI(MPI_Put(&number, 1, MPI_INT64_T, other, 0, 1, MPI_INT64_T, uneven));
+  CHECK_MPI(MPI_Win_unlock(other, uneven));
   std::fprintf(stderr, "faults: rank %d goes on with rank %d\n", check::rank(), other);
   MPI_Send(&number, 1, MPI_INT64_T, other, 1, MPI_COMM_WORLD);
   MPI_Recv(&theirs, 1, MPI_INT64_T, other, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -30,8 +30,11 @@ struct AccumulateRules {
   // Returns whether the adapter executes accumulates of this type at this address. Then it does so for all ranks,
   // also for the owner and its on-node peers.
   bool nic(BasicType type, const void* address) const {
-    return integers_by_nic && (type == BasicType::kInt64 || type == BasicType::kUint64) &&
-           method(type, address) == AtomicMethod::kAtomic;
+    return may_take_nic(type) && method(type, address) == AtomicMethod::kAtomic;
+  }
+  // Returns whether it does so at aligned addresses.
+  bool may_take_nic(BasicType type) const {
+    return integers_by_nic && (type == BasicType::kInt64 || type == BasicType::kUint64);
   }
   // Counts, in `counts` unless it is null, why an accumulate took no atomics.
   void count_slow(OperationCounts* counts, BasicType type, const void* address, bool by_handler) const {

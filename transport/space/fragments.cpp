@@ -101,7 +101,8 @@ Status Space::Fragments::add(const DataOperation& operation, const Blocks& block
   if (operation.bytes() > kMostCoalesced || (operation.atomic() && space_.rules_.integers_by_nic)) {
     return for_each(blocks, [&](std::ptrdiff_t block) {
       const DataOperation one = blocks.on(operation, static_cast<std::size_t>(block));
-      const bool alone = one.bytes() > kMostCoalesced || (here_ == nullptr && space_.fabric_->by_nic(rank_, one));
+      // (The handler of a target, also of an on-node peer that only the fabric reaches, combines by the CPU.)
+      const bool alone = one.bytes() > kMostCoalesced || (!by_cma() && space_.fabric_->by_nic(rank_, one));
       if (!alone) return add_to_list(one, {});
       if (Status status = issue(); !status) return status;
       return space_.operate(rank_, here_, one, own_);

@@ -126,7 +126,8 @@ void Space::accumulate_rows_at(const NodeTarget& target, std::byte* at, std::ptr
     if (origin != nullptr) origin += by * origin_stride;
     if (fetched != nullptr) fetched += by * origin_stride;
   };
-  if (bytes > kLockedBytes || rules_.nic(type, at)) {
+  // Rows may differ in their alignment, and so in what combines them.
+  if (bytes > kLockedBytes || rules_.may_take_nic(type)) {
     for (; rows > 0; --rows, go_on(1)) accumulate_at(target, at, op, type, origin, fetched, elements, access);
     return;
   }
@@ -148,7 +149,6 @@ void Space::accumulate_rows_at(const NodeTarget& target, std::byte* at, std::ptr
       go_on(part);
     } else {
       for (std::size_t row = 0; row < part; ++row, go_on(1)) {
-        // Rows may differ in their alignment.
         const AtomicMethod method_here = rules_.method(type, at);
         if (!held && (method_here == AtomicMethod::kLocked || by == IntegerPhase::kBoth)) take_lock();
         combine(method_here, op, type, at, origin, fetched, elements);
