@@ -177,7 +177,7 @@ int bench(const BenchSettings& settings, const std::string& command) {
       written = false;
     }
   };
-  write(settings.json_file, "Figures of all runs", json_text(result));
+  write(settings.json_file, "Figures of all runs", json_text(result, 2) + '\n');
   write(settings.csv_file, "Figures of all runs", to_csv(result));
   write(settings.html_file, "Report", html_report(result));
   if (!whole) {

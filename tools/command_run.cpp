@@ -223,8 +223,8 @@ int run(const RunOptions& options, const std::vector<std::string>& launcher_opti
     if (value != nullptr && !set_by_user(launcher_options, setting.name)) variables.emplace_back(setting.name, value);
   }
   // libfabric's own settings, as `farside info` and `farside doctor` pass them on.
-  for (const auto& [name, value] : environment)
-    if (name.starts_with("FI_") && !set_by_user(launcher_options, name)) variables.emplace_back(name, value);
+  for (const auto& one : environment)
+    if (one.first.starts_with("FI_") && !set_by_user(launcher_options, one.first)) variables.push_back(one);
   std::vector<std::string> words;
   const auto append = [&words](const std::vector<std::string>& more) {
     words.insert(words.end(), more.begin(), more.end());

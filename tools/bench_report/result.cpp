@@ -194,15 +194,11 @@ Json read_result(const std::string& file) {
   return result;
 }
 
-std::string json_text(const Json& json) {
-  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-}
-
 std::string html_report(const Json& result) {
-  if (result.contains("headline")) return page_with(kReportPage, json_text(result));
+  if (result.contains("headline")) return page_with(kReportPage, json_text(result, 2) + '\n');
   Json complete = result;
   complete["headline"] = headline(result);
-  return page_with(kReportPage, json_text(complete));
+  return page_with(kReportPage, json_text(complete, 2) + '\n');
 }
 
 std::optional<double> median_in(const Json& figure) {

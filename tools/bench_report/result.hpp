@@ -37,8 +37,6 @@ std::string to_csv(const Json& result);
 // Reads the output of --json. Throws std::runtime_error that says what is wrong with the file.
 Json read_result(const std::string& file);
 
-std::string json_text(const Json& json);
-
 // Returns a self-contained HTML page, which draws the plots and tables of the result (report.html).
 std::string html_report(const Json& result);
 
