@@ -4,7 +4,7 @@
 //   check-statistics PREFIX RANKS used=ROUTE unused=ROUTE,... counted=ROUTE.OPERATION windows=farside|both|runtime|none
 //     used=ROUTE      with two ranks or more, this route moved something (of all ranks together)
 //     unused=ROUTES   no rank used any of these
-//     counted=ROUTE.OPERATION  there was some of it (of all ranks together); with <=N behind it, at most N
+//     counted=ROUTE.OPERATION  there was some of it (of all ranks together); <=N or >=N: at most or at least N
 //     windows         farside: all windows were farside's, at least one on each rank; both: some of either
 //                     kind; runtime: all the runtime's, at least one on each rank; none: there were none, and
 //                     a rank need not have written a file
@@ -32,7 +32,7 @@ void problem(const std::string& text) {
 int main(int argc, char** argv) {
   if (argc < 3) {
     std::cerr << "usage: check-statistics PREFIX RANKS [used=ROUTE] [unused=ROUTE,...] "
-                 "[counted=ROUTE.OPERATION[<=N]] [windows=farside|both|runtime|none]\n";
+                 "[counted=ROUTE.OPERATION[<=N|>=N]] [windows=farside|both|runtime|none]\n";
     return 2;
   }
   const std::string prefix = argv[1];
@@ -103,13 +103,16 @@ int main(int argc, char** argv) {
   if (!wanted["used"].empty() && ranks >= 2 && used[wanted["used"]] == 0) {
     problem("route " + wanted["used"] + " was not used");
   }
-  const std::string operation = wanted["counted"].substr(0, wanted["counted"].find("<="));
+  const std::string operation = wanted["counted"].substr(0, wanted["counted"].find_first_of("<>"));
   const std::uint64_t done = counted[operation];
   if (!operation.empty() && done == 0) problem("there was no " + operation);
   if (operation.size() < wanted["counted"].size()) {
-    const std::uint64_t most = std::stoull(wanted["counted"].substr(operation.size() + 2));
-    if (done > most)
-      problem("there were " + std::to_string(done) + " " + operation + ", more than " + std::to_string(most));
+    const bool at_most = wanted["counted"][operation.size()] == '<';
+    const std::uint64_t limit = std::stoull(wanted["counted"].substr(operation.size() + 2));
+    if (at_most ? done > limit : done < limit) {
+      problem("there were " + std::to_string(done) + " " + operation + (at_most ? ", more than " : ", less than ") +
+              std::to_string(limit));
+    }
   }
   std::istringstream unused(wanted["unused"]);
   for (std::string route; std::getline(unused, route, ',');) {
