@@ -56,19 +56,23 @@ bool is_launcher_of(const std::string& launcher, const Known& known) {
 
 constexpr int kMostLevels = 4;  // of folders between an MPI library and its prefix
 
-std::string find_launcher(const Known& known, const fs::path& mpi_library) {
-  if (!mpi_library.empty()) {
-    std::error_code failed;
-    // PREFIX/lib, PREFIX/lib/release and PREFIX/lib/x86_64-linux-gnu/openmpi/lib have PREFIX/bin.
-    fs::path folder = fs::canonical(mpi_library, failed).parent_path().parent_path();
-    for (int level = 0; level < kMostLevels && folder.has_relative_path(); ++level, folder = folder.parent_path()) {
-      for (const std::string& name : {fmt::format("mpirun.{}", known.name), std::string("mpirun")}) {
-        const fs::path launcher = folder / "bin" / name;
-        if (runnable(launcher) && (launcher == known.built_with || is_launcher_of(launcher.string(), known)))
-          return launcher.string();
-      }
+// Returns the launcher of an MPI library in PREFIX/lib, PREFIX/lib/release or PREFIX/lib/x86_64-linux-gnu/openmpi/lib,
+// which is in PREFIX/bin; empty if there is none.
+std::string launcher_above(const fs::path& mpi_library, const Known& known) {
+  std::error_code failed;
+  fs::path folder = fs::canonical(mpi_library, failed).parent_path().parent_path();
+  for (int level = 0; level < kMostLevels && folder.has_relative_path(); ++level, folder = folder.parent_path()) {
+    for (const std::string& name : {fmt::format("mpirun.{}", known.name), std::string("mpirun")}) {
+      const fs::path launcher = folder / "bin" / name;
+      if (runnable(launcher) && (launcher == known.built_with || is_launcher_of(launcher.string(), known)))
+        return launcher.string();
     }
   }
+  return {};
+}
+
+std::string find_launcher(const Known& known, const fs::path& mpi_library) {
+  if (std::string above = launcher_above(mpi_library, known); !above.empty()) return above;
   if (!known.built_with.empty() && runnable(known.built_with)) return std::string(known.built_with);
   if (std::string own = in_path(fmt::format("mpirun.{}", known.name)); !own.empty()) return own;
   std::string plain = in_path("mpirun");

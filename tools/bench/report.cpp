@@ -4,23 +4,21 @@
 #include <algorithm>
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
+#include "tools/json.hpp"
 
 namespace farside::bench {
 namespace {
 
-void say(const nlohmann::ordered_json& line) {
-  // A message of the runtime may not be UTF-8: invalid bytes are replaced, since the default would throw.
-  const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  std::printf("%s\n", text.c_str());
+void say(const tools::Json& line) {
+  std::printf("%s\n", tools::json_text(line).c_str());
   std::fflush(stdout);
 }
 
 }  // namespace
 
 void say_hello(const std::string& library, int ranks, const std::vector<std::string>& hosts, const Options& options) {
-  nlohmann::ordered_json facts = nlohmann::ordered_json::array();
-  for (const std::string& host : hosts) facts.push_back(nlohmann::ordered_json::parse(host, nullptr, false));
+  tools::Json facts = tools::Json::array();
+  for (const std::string& host : hosts) facts.push_back(tools::Json::parse(host, nullptr, false));
   say({{"hello", "farside-bench"},
        {"library", library},
        {"ranks", ranks},
