@@ -106,7 +106,10 @@ Status RuntimeResources::start() {
     started_ = true;
     if (failed_) return *failed_;
   }
-  return Process::instance().settings().status();
+  Status settings = Process::instance().settings().status();
+  // One rank warns for all; farside doctor shows the variables of each.
+  if (settings && !has_checked_names_.exchange(true) && process_rank() <= 0) warn_of_unknown_settings();
+  return settings;
 }
 
 std::vector<KnownDirectory> RuntimeResources::directories() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // With FARSIDE_LOG=info, rank 0 says in one line at its first window that farside is active, and what it uses; without,
-// no rank says anything. (run_program passes the route, TEST_ROUTE.)
+// no rank says anything. Rank 0 alone warns, once, about a variable that is not a setting (FARSIDE_TYPO, by the
+// caller). run_program passes the route (TEST_ROUTE).
 #include <regex>
 #include <string>
 
@@ -57,6 +58,8 @@ int main(int argc, char** argv) {
     const std::string text = heard.end();
     const bool speaks = setting("FARSIDE_LOG", "warn") == "info" && round == 0 && check::rank() == 0;
     CHECK_EQ(count_of(text, "is active on"), speaks ? 1 : 0);
+    const bool warns = std::getenv("FARSIDE_TYPO") != nullptr && round == 0 && check::rank() == 0;
+    CHECK_EQ(count_of(text, "FARSIDE_TYPO is not a setting"), warns ? 1 : 0);
     const std::string line = expected(setting("TEST_ROUTE", ""), node_count == 2);
     if (speaks && !std::regex_search(text, std::regex("(^|\n)" + line + "\n"))) {
       check::fail(__FILE__, __LINE__, "no line is like " + line + "\nin: " + text);

@@ -162,15 +162,6 @@ constexpr Setting kSettings[] = {
 // Variables that build and test scripts read, and the library does not.
 constexpr std::string_view kForScripts[] = {"FARSIDE_LIB", "FARSIDE_TEST_"};
 
-void warn_of_unknown() {
-  for (const std::string& name : unknown_settings()) {
-    std::string names;
-    for (const Setting& setting : kSettings) names += fmt::format(" {}", setting.name);
-    log(LogLevel::kWarn, "environment variable {} is not a setting of farside and is ignored; there are:{}", name,
-        names);
-  }
-}
-
 }  // namespace
 
 std::span<const Setting> settings_table() { return kSettings; }
@@ -189,6 +180,15 @@ std::vector<std::string> unknown_settings() {
   return result;
 }
 
+void warn_of_unknown_settings() {
+  for (const std::string& name : unknown_settings()) {
+    std::string names;
+    for (const Setting& setting : kSettings) names += fmt::format(" {}", setting.name);
+    log(LogLevel::kWarn, "environment variable {} is not a setting of farside and is ignored; there are:{}", name,
+        names);
+  }
+}
+
 Result<Settings> read_settings() {
   Settings settings;
   for (const Setting& setting : kSettings) {
@@ -200,7 +200,6 @@ Result<Settings> read_settings() {
     }
   }
   Log::set_level(settings.log);
-  warn_of_unknown();
   return settings;
 }
 

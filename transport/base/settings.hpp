@@ -64,8 +64,10 @@ std::span<const Setting> settings_table();
 // Returns the environment variables that begin with FARSIDE_ and are neither settings nor variables of scripts.
 std::vector<std::string> unknown_settings();
 
-// Reads the environment. Warns about unknown_settings(), because a misspelt setting must not be ignored silently.
-// Errors: kBadSetting, with the variable, its value and the allowed values.
+// Warns about unknown_settings(), because a misspelt setting must not be ignored silently: one line for each.
+void warn_of_unknown_settings();
+
+// Reads the environment. Errors: kBadSetting, with the variable, its value and the allowed values.
 Result<Settings> read_settings();
 
 }  // namespace farside
