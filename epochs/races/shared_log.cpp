@@ -129,14 +129,29 @@ Status SharedLog::publish(int where, Mine& mine, std::size_t from) {
 
 template <class Gone>
 Status SharedLog::erase(int where, Mine& mine, Gone&& gone) {
-  const bool cleared = std::any_of(mine.entries.begin(), mine.entries.end(), [&](const Entry& entry) {
+  const auto clears = [&](const Entry& entry) {
     return entry.epoch == Epoch::kPassive && updates(entry.use) && gone(entry);
-  });
-  if (std::erase_if(mine.entries, gone) == 0) return {};
+  };
+  const bool cleared = std::any_of(mine.entries.begin(), mine.entries.end(), clears) ||
+                       std::any_of(mine.unlogged.begin(), mine.unlogged.end(), clears);
+  if (std::erase_if(mine.entries, gone) + std::erase_if(mine.unlogged, gone) == 0) return {};
   mine.last = 0;
+  mine.header.incomplete = mine.unlogged.empty() ? 0 : 1;
   ++mine.header.generation;
   if (cleared) mine.header.cleared_in = fences_ + 1;
   return publish(where, mine, 0);
+}
+
+void SharedLog::note_unlogged(Mine& mine, const Access& access, std::uint64_t tag) {
+  mine.header.incomplete = 1;
+  Entry entry;
+  entry.tag = tag;
+  entry.target = access.target;
+  entry.epoch = access.epoch;
+  const auto is_same = [&](const Entry& other) {
+    return other.tag == entry.tag && other.target == entry.target && other.epoch == entry.epoch;
+  };
+  if (std::none_of(mine.unlogged.begin(), mine.unlogged.end(), is_same)) mine.unlogged.push_back(entry);
 }
 
 Result<std::optional<SharedLog::Conflict>> SharedLog::add(int where, const Access& access,
@@ -144,17 +159,14 @@ Result<std::optional<SharedLog::Conflict>> SharedLog::add(int where, const Acces
   Mine& mine = mine_[where];
   std::uint64_t tag = fences_;
   // The exposure cannot end before this access has completed.
-  if (access.epoch == Epoch::kStarted || !mine.entries.empty()) {
+  if (access.epoch == Epoch::kStarted || !mine.entries.empty() || !mine.unlogged.empty()) {
     std::uint64_t exposures = 0;
     if (Status read = memory_.read(where, 0, &exposures, sizeof exposures); !read) return read.error();
     if (access.epoch == Epoch::kStarted) tag = exposures;
     Status erased = erase(where, mine, [&](const Entry& entry) { return !counts(entry, fences_, exposures); });
     if (!erased) return erased.error();
   }
-  if (mine.entries.empty()) {
-    mine.header.incomplete = 0;
-    ++mine.header.generation;
-  }
+  if (mine.entries.empty()) ++mine.header.generation;
   const std::size_t from = mine.entries.size();
   std::vector<Entry> all;
   for (const StridedRun& run : runs) {
@@ -177,7 +189,7 @@ Result<std::optional<SharedLog::Conflict>> SharedLog::add(int where, const Acces
     mine.entries.insert(mine.entries.end(), all.begin(), all.end());
     mine.last = all.size();
   } else {
-    mine.header.incomplete = 1;
+    if (updates(access.use)) note_unlogged(mine, access, tag);
     mine.last = 0;
   }
   if (Status written = publish(where, mine, from); !written) return written.error();
@@ -273,7 +285,8 @@ Status SharedLog::exposure_ended() {
 template <class Which>
 bool SharedLog::any(Which&& which) const {
   return std::any_of(mine_.begin(), mine_.end(), [&](const auto& mine) {
-    return std::any_of(mine.second.entries.begin(), mine.second.entries.end(), which);
+    return std::any_of(mine.second.entries.begin(), mine.second.entries.end(), which) ||
+           std::any_of(mine.second.unlogged.begin(), mine.second.unlogged.end(), which);
   });
 }
 

@@ -143,7 +143,7 @@ class SharedLog {
   struct Header {
     std::uint64_t generation = 0;  // of the entries that count; 0: nothing was ever written
     std::uint32_t used = 0;
-    std::uint32_t incomplete = 0;  // some accesses found no room
+    std::uint32_t incomplete = 0;  // 1: some updates that count found no room
     std::uint64_t cleared_in = 0;  // 1 + the number of fences when passive updates were last taken out
     std::uint64_t check = 0;
   };
@@ -166,6 +166,8 @@ class SharedLog {
   struct Mine {
     Header header;
     std::vector<Entry> entries;
+    // The updates without room that still count, one for each epoch and target: epoch, tag and target, as an MPI_Put.
+    std::vector<Entry> unlogged;
     std::size_t last = 0;          // entries of the last add()
   };
   struct Found {
@@ -190,7 +192,9 @@ class SharedLog {
   Result<Snapshot> look(int where);
   Result<std::vector<Entry>> entries_of(int where, int origin, Header header);
   Status publish(int where, Mine& mine, std::size_t from);
-  // Takes out the entries for which `gone` is true, and begins a new generation if there were any.
+  static void note_unlogged(Mine& mine, const Access& access, std::uint64_t tag);
+  // Takes out the entries, and the updates without room, for which `gone` is true. If there were any, a new generation
+  // begins.
   template <class Gone>
   Status erase(int where, Mine& mine, Gone&& gone);
   Status complete(int target, bool locally);

@@ -44,7 +44,7 @@ Outcome check_arguments(const CreationRequest& request) {
   if (request.size < 0) {
     return Fault{MPI_ERR_SIZE, fmt::format("size is {}; it may not be negative (MPI 4.0 section 12.2)", request.size)};
   }
-  if (request.displacement_unit <= 0 || request.displacement_unit > std::numeric_limits<int>::max()) {
+  if (request.displacement_unit <= 0) {
     return Fault{MPI_ERR_DISP, fmt::format("displacement unit is {}; it must be positive (MPI 4.0 section 12.2)",
                                            request.displacement_unit)};
   }
@@ -52,6 +52,18 @@ Outcome check_arguments(const CreationRequest& request) {
     return Fault{MPI_ERR_BASE, fmt::format("the base address is null, and the size {} bytes; give it memory "
                                            "(MPI 4.0 section 12.2.1)",
                                            request.size)};
+  }
+  return {};
+}
+
+// What farside does not serve and the runtime may, so that the window is left to it: kNoRoute.
+Status check_memory(const CreationRequest& request) {
+  if (request.displacement_unit > std::numeric_limits<int>::max()) {
+    return Error{ErrorKind::kNoRoute,
+                 fmt::format("its displacement unit is more than {} bytes", std::numeric_limits<int>::max())};
+  }
+  if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.size > 0 && DeviceMemory::instance().holds(request.base)) {
+    return Error{ErrorKind::kNoRoute, "its memory is of a GPU, which farside does not reach"};
   }
   return {};
 }
@@ -232,10 +244,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   }
   const std::uint64_t id = peers->next_id();
   DeviceMemory::instance().look_for_drivers();
-  if (ready && request.flavor == MPI_WIN_FLAVOR_CREATE && request.size > 0 &&
-      DeviceMemory::instance().holds(request.base)) {
-    ready = Error{ErrorKind::kNoRoute, "its memory is of a GPU, which farside does not reach"};
-  }
+  if (ready) ready = check_memory(request);
   if (peers->can_combine()) agreement.combine_by_nodes(*peers);
 
   // The space for the logs of Strict, of the same size on all ranks.

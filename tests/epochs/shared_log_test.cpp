@@ -271,6 +271,33 @@ TEST_CASE("what others have updated is no store of the target") {
     }
     CHECK_FALSE(changed(r, Epoch::kFence));
   }
+  SECTION("by one that had no room, although the log has room for later ones of the same epoch") {
+    for (const Epoch epoch : {Epoch::kFence, Epoch::kStarted, Epoch::kPassive}) {
+      Ranks r;
+      CHECK(r.access(0, Use::kAccumulate, Epoch::kFence, kFirstFour) == -1);
+      CHECK(r[0].executed(1, image));
+      const std::vector<StridedRun> many(kCapacity + 1, kFirstFour);
+      const auto conflict = r[2].add(1, {Call::kAccumulate, Use::kAccumulate, kInt, 4, epoch, 1, 7}, many);
+      REQUIRE(conflict);
+      CHECK_FALSE(conflict.value());
+      CHECK_FALSE(changed(r, Epoch::kFence));
+      CHECK(r.access(2, Use::kAccumulate, epoch, {100, 4, 0, 1}) == -1);
+      CHECK_FALSE(changed(r, Epoch::kFence));
+      if (epoch == Epoch::kPassive) {
+        CHECK(r[2].under_way(1));
+        CHECK(r[2].completed(1));
+        CHECK_FALSE(r[2].under_way(1));
+        CHECK_FALSE(changed(r, Epoch::kFence));
+      }
+      // In the next epoch all updates are in the log again.
+      for (auto& log : r.log) log.fence_passed();
+      CHECK(r[1].exposure_ended());
+      CHECK(r.access(0, Use::kAccumulate, Epoch::kFence, kFirstFour) == -1);
+      CHECK(r[0].executed(1, image));
+      CHECK(r.access(2, Use::kAccumulate, epoch, {100, 4, 0, 1}) == -1);
+      CHECK(changed(r, Epoch::kFence));
+    }
+  }
 }
 
 TEST_CASE("a block that changes while it is read is read again") {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Windows that farside leaves to the runtime work as without farside, also beside a farside window. Run with settings
 // that allow no route to private memory (FARSIDE_ROUTES=mapped).
+#include <cstring>
+
 #include "check.hpp"
 
 int main(int argc, char** argv) {
@@ -49,6 +51,21 @@ int main(int argc, char** argv) {
     CHECK_MPI(MPI_Win_fence(0, created));
     CHECK_EQ(created.as<int>()[3], 60 + previous);
   }
+#if MPI_VERSION >= 4
+  check::section("a displacement unit of more than 31 bits, at one rank");
+  {
+    char* base = nullptr;
+    MPI_Win wide = MPI_WIN_NULL;
+    CHECK_MPI(MPI_Win_allocate_c(64, rank == 0 ? MPI_Aint{3} << 30 : 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &wide));
+    CHECK_MPI(MPI_Win_fence(0, wide));
+    CHECK_MPI(MPI_Put(&value, 1, MPI_INT, next, 0, 1, MPI_INT, wide));
+    CHECK_MPI(MPI_Win_fence(0, wide));
+    int received = 0;
+    std::memcpy(&received, base, sizeof received);
+    CHECK_EQ(received, 60 + previous);
+    CHECK_MPI(MPI_Win_free(&wide));
+  }
+#endif
   check::section("the window beside is freed");
   return 0;
 }

@@ -2,6 +2,7 @@
 // Windows that cannot be made are refused on every rank, by an error code, whichever rank has the cause.
 //
 //   settings refused     a FARSIDE_* variable has a bad value (set by the runner): no window can be made
+//   settings strict      rank 0 alone has FARSIDE_CHECK=strict: no window can be made
 //   settings huge        64 TiB, requested by all ranks, then by one alone; small windows before and after
 //   settings file_size   the limit of file sizes (RLIMIT_FSIZE) is below the window's size
 //   settings differently [reversed]   on the fabric alone: at rank 0 libfabric lacks the requested provider, and the
@@ -104,17 +105,18 @@ void differently(bool reversed) {
   CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-// Hides the provider from the first or last rank. libfabric reads FI_PROVIDER once, perhaps in MPI_Init, so the rank
-// comes from the launcher's environment.
+// A number in the launcher's environment, for use before MPI_Init.
+int launched(const char* openmpi, const char* mpich) {
+  const char* value = std::getenv(openmpi);
+  if (value == nullptr) value = std::getenv(mpich);
+  return value == nullptr ? 0 : std::atoi(value);
+}
+int launched_rank() { return launched("OMPI_COMM_WORLD_RANK", "PMI_RANK"); }
+
+// Hides the provider from the first or last rank. libfabric reads FI_PROVIDER once, perhaps in MPI_Init.
 void hide_provider(bool from_last) {
-  const auto number = [](const char* openmpi, const char* mpich) {
-    const char* value = std::getenv(openmpi);
-    if (value == nullptr) value = std::getenv(mpich);
-    return value == nullptr ? 0 : std::atoi(value);
-  };
-  const int own = number("OMPI_COMM_WORLD_RANK", "PMI_RANK");
-  const int ranks = number("OMPI_COMM_WORLD_SIZE", "PMI_SIZE");
-  if (own == (from_last ? ranks - 1 : 0)) setenv("FI_PROVIDER", "shm", 1);
+  const int ranks = launched("OMPI_COMM_WORLD_SIZE", "PMI_SIZE");
+  if (launched_rank() == (from_last ? ranks - 1 : 0)) setenv("FI_PROVIDER", "shm", 1);
 }
 
 }  // namespace
@@ -122,6 +124,7 @@ void hide_provider(bool from_last) {
 int main(int argc, char** argv) {
   const bool reversed = argc > 2 && std::string_view(argv[2]) == "reversed";
   if (argc > 1 && std::string_view(argv[1]) == "differently") hide_provider(reversed);
+  if (argc > 1 && std::string_view(argv[1]) == "strict" && launched_rank() == 0) setenv("FARSIDE_CHECK", "strict", 1);
   check::Program program(argc, argv);
   rank = check::rank();
   size = check::size();
@@ -129,6 +132,10 @@ int main(int argc, char** argv) {
   CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
   if (program.has("refused")) {
     check::section("a bad setting is refused");
+    refused();
+  }
+  if (program.has("strict")) {
+    check::section("FARSIDE_CHECK=strict of one rank is refused");
     refused();
   }
   if (program.has("huge")) {

@@ -23,11 +23,13 @@ std::uint32_t hash(const std::string& text) {
   return value;
 }
 
-// What must agree: version 8 bits, routes 3, the provider's name 21.
+// What must agree: version 8 bits, routes 3, whether there are logs of FARSIDE_CHECK=strict 1 (each window then has a
+// second space), the provider's name 20.
 constexpr std::uint32_t kVersionMask = 0xff;
 std::uint32_t settings_word(const Settings& settings) {
   const std::uint32_t routes = (settings.mapped ? 1U : 0U) | (settings.cma ? 2U : 0U) | (settings.fabric ? 4U : 0U);
-  return (hash(settings.provider) & ~0x7ffU) | routes << 8 | Agreement::kProtocol;
+  const std::uint32_t strict = settings.check == Check::kStrict ? 1U : 0U;
+  return (hash(settings.provider) & ~0xfffU) | strict << 11 | routes << 8 | Agreement::kProtocol;
 }
 
 std::uint64_t failure_bit(const Status& status) {
@@ -72,8 +74,9 @@ Result<std::uint64_t> Agreement::handshake(const Status& own, const std::string&
                                 "load the same library on every rank",
                                 word & kVersionMask, first & kVersionMask)};
   } else if (first != word) {
-    differs = Error{ErrorKind::kBadSetting, "this rank has other values of FARSIDE_ROUTES or FARSIDE_PROVIDER than "
-                                            "rank 0; they must agree"};
+    differs = Error{ErrorKind::kBadSetting,
+                    "this rank has other values of FARSIDE_ROUTES, FARSIDE_PROVIDER or "
+                    "FARSIDE_CHECK=strict than rank 0; they must agree"};
   }
   return explain(differs, ErrorKind::kBadSetting);
 }

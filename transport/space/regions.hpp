@@ -17,7 +17,7 @@
 // below it, so no pointer to data is null.
 //
 // Thread safety: all members may be called from any thread. Cost of find and covered: a load, a mutex and a search,
-// or one read of the table (on-node) or one request per 215 regions. Memory: 32 bytes per region at the target and at
+// or one read of the table (on-node) or one request per 263 regions. Memory: 32 bytes per region at the target and at
 // each origin that uses it.
 #pragma once
 
