@@ -503,9 +503,42 @@ TEST_CASE("in a space of rows adapters change words, and integers go to the hand
   CHECK(on.endpoint.under_way() == 0);
   CHECK(on.release(7).ok());
   CHECK(on.asked() == "control 7");
-  CHECK_FALSE(
-      on.route->by_nic(7, DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, &before, nullptr, 1)));
+  const Result<bool> by_nic =
+      on.route->by_nic(7, DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, &before, nullptr, 1));
+  REQUIRE(by_nic.ok());
+  CHECK_FALSE(by_nic.value());
   CHECK(on.route->flush(7).ok());
+}
+
+TEST_CASE("the executor of an integer is an error, and not the CPU, without the target's description") {
+  for (const bool at_once : {true, false}) {
+    RouteFixture on;
+    on.endpoint.chosen_keys = false;
+    on.endpoint.atomics = true;
+    on.agreed.rules.choose_domains(true, true);
+    on.agree();
+    std::int64_t one = 1;
+    const auto add = DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, &one, nullptr, 1);
+    on.endpoint.fail_next(Asked::kDescription, at_once);
+    const Result<bool> failed = on.route->by_nic(7, add);
+    REQUIRE_FALSE(failed.ok());
+    CHECK(failed.error().kind == ErrorKind::kPeer);
+    const Result<bool> known = on.route->by_nic(7, add);
+    REQUIRE(known.ok());
+    CHECK(known.value());
+  }
+}
+
+TEST_CASE("a read for a report does not take the error of a lost notification") {
+  RouteFixture on;
+  on.agree();
+  CHECK_FALSE(on.route->may_ask(7));
+  CHECK(on.put(7).ok());
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.route->may_ask(7));
+  on.endpoint.loses_to = 7;
+  on.endpoint.losses = 1;
+  CHECK_FALSE(on.route->may_ask(7));
 }
 
 TEST_CASE("what combines integers is one domain of a space") {

@@ -159,6 +159,7 @@ class FakeEndpoint final : public Endpoint {
     return issue(pending, place.peer, call);
   }
   std::uint32_t lost_notifications(Peer peer) const override { return ranks_.at(peer) == loses_to ? losses : 0; }
+  bool has_loss_to_report(Peer peer) const override { return ranks_.at(peer) == loses_to && losses > 0; }
   std::uint32_t interruptions() const override { return interrupted; }
   std::uint32_t last_interruption(Peer peer) const override {
     const auto found = interrupted_ranks.find(ranks_.at(peer));

@@ -197,6 +197,27 @@ TEST_CASE("of a list of which one operation is refused none is carried out") {
   }
 }
 
+TEST_CASE("an operation that leaves its space after the check of its list is refused") {
+  // The message lies in the space, and its first operation overwrites the offset of its second one.
+  constexpr std::size_t kAt = 1024;
+  HandlerFixture on;
+  for (const std::uint64_t offset : {std::uint64_t{on.bytes}, UINT64_MAX - 7}) {
+    Bytes first(sizeof offset);
+    std::memcpy(first.data(), &offset, sizeof offset);
+    const std::size_t second = kAt + sizeof(RequestHeader) + sizeof(ListEntry) + first.size();
+    Bytes list = listed(put(second + offsetof(ListEntry, offset), 8), first);
+    const Bytes behind = listed(put(0, 8), Bytes(8, std::byte{1}));
+    list.insert(list.end(), behind.begin(), behind.end());
+    const Bytes message = message_of(on.header(), list);
+    std::copy(message.begin(), message.end(), on.base() + kAt);
+    const MessageHandler::Answer answer = on.handler.execute({on.base() + kAt, message.size()});
+    REQUIRE(answer.refused != nullptr);
+    CHECK(std::string(answer.refused) == "changed while it was executed");
+    CHECK(answer.header.status == ReplyStatus::kRefused);
+    CHECK(on.guards_hold());
+  }
+}
+
 TEST_CASE("an operation beyond its space is refused, overflow or not") {
   HandlerFixture on;
   const std::uint64_t offsets[] = {

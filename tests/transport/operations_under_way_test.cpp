@@ -118,7 +118,10 @@ TEST_CASE(
     end_connection(under_way);
     CHECK(under_way.lost_notifications(kPeer) == 1);
     CHECK(under_way.lost_notifications(kPeer + 1) == 0);
+    CHECK(under_way.has_loss_to_report(kPeer));
+    CHECK_FALSE(under_way.has_loss_to_report(kPeer + 1));
     CHECK(UnderWay::take_lost_notification(under_way.state));
+    CHECK_FALSE(under_way.has_loss_to_report(kPeer));
     CHECK_FALSE(UnderWay::take_lost_notification(under_way.state));
     end_connection(under_way);
     CHECK(under_way.lost_notifications(kPeer) == 1);

@@ -67,6 +67,7 @@ class LoopEndpoint final : public Endpoint {
     return unexpected();
   }
   std::uint32_t lost_notifications(Peer) const override { return 0; }
+  bool has_loss_to_report(Peer) const override { return false; }
   std::uint32_t interruptions() const override { return 0; }
   std::uint32_t last_interruption(Peer) const override { return 0; }
   bool acknowledges_notifications() const override { return false; }

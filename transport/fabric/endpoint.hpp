@@ -99,6 +99,8 @@ class Endpoint {
   // Returns how often notifications to the peer may have been lost with its connection. Each time the next operation
   // towards the peer fails for that reason.
   virtual std::uint32_t lost_notifications(Peer peer) const = 0;
+  // Returns whether that operation is still to come.
+  virtual bool has_loss_to_report(Peer peer) const = 0;
   // Interruptions: the ends of connections by which notifications of the peer may have been lost, numbered from 1 on
   // over all peers. The number of the last one, one load; and of the peer's last one. 0: there was none.
   virtual std::uint32_t interruptions() const = 0;

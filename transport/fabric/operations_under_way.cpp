@@ -144,6 +144,13 @@ std::uint32_t OperationsUnderWay::after_interruption(Peer peer, std::uint32_t Pe
   return peer_state->*member;
 }
 
+bool OperationsUnderWay::has_loss_to_report(Peer peer) const {
+  PeerState* const peer_state = interruptions() != 0 ? peers_.find(peer) : nullptr;
+  if (peer_state == nullptr) return false;
+  const std::scoped_lock held(peer_state->mutex);
+  return peer_state->loss_to_report;
+}
+
 bool OperationsUnderWay::take_lost_notification(PeerState& peer_state) {
   const std::scoped_lock held(peer_state.mutex);
   return std::exchange(peer_state.loss_to_report, false);

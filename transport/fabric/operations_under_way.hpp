@@ -159,6 +159,8 @@ class OperationsUnderWay {
   // Returns the number of interruptions that may have lost notifications to the peer. A notification may be lost if no
   // operation that was issued behind it had completed.
   std::uint32_t lost_notifications(Peer peer) const { return after_interruption(peer, &PeerState::lost_notifications); }
+  // Returns whether take_lost_notification() would return true. Takes the peer's mutex.
+  bool has_loss_to_report(Peer peer) const;
   // Returns whether notifications to the peer may have been lost since the last call. Called without the peer's mutex.
   static bool take_lost_notification(PeerState& peer_state);
   // Ends all registrations. The provider must have ended all operations.

@@ -107,12 +107,14 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
   if (space.integers != nullptr) space.integers->end_in_common(by);
 }
 
-// Returns false, and skips the rest of the list, at the first block whose memory is not attached.
-bool execute_list(std::span<const std::byte> list, MessageHandler::ServedSpace& space,
-                  std::vector<std::byte>& fetched) {
+// Returns null, or why the rest of the list is skipped: at the first block whose memory is not attached. The list may be
+// in a message ring, where a faulty peer could change it after find_fault(), so each entry is checked again.
+const char* execute_list(std::span<const std::byte> list, MessageHandler::ServedSpace& space,
+                         std::vector<std::byte>& fetched) {
   OperationListReader reader(list);
   ListEntry entry;
   for (std::span<const std::byte> data; reader.next(entry, data);) {
+    if (!inside(entry, space)) return "changed while it was executed";
     const std::size_t bytes = entry.block_bytes();
     const std::size_t first = fetched.size();
     fetched.resize(first + entry.fetched_bytes());
@@ -130,10 +132,10 @@ bool execute_list(std::span<const std::byte> list, MessageHandler::ServedSpace& 
       };
       if (!space.attached->while_attached(reinterpret_cast<std::uint64_t>(target), span_of(entry.type, entry.count),
                                           work))
-        return false;
+        return "not attached";
     }
   }
-  return true;
+  return reader.fault();
 }
 
 }  // namespace
@@ -203,8 +205,8 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   if ((before & steps.front().compare) != 0 && opens) {
     answer.header.status = ReplyStatus::kStopped;
     append(before);
-  } else if (!execute_list(list, space, answer.fetched)) {
-    refuse("not attached");
+  } else if (const char* skipped = execute_list(list, space, answer.fetched)) {
+    refuse(skipped);
   } else {
     if (opens) append(before);
     if (controls > 0) append(take(steps[controls - 1], space.control));

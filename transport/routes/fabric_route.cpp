@@ -144,10 +144,11 @@ Status FabricRoute::ask_for_regions(int rank, std::uint64_t first, std::span<std
   return wait_for(pending);
 }
 
-bool FabricRoute::by_nic(int rank, const DataOperation& operation) {
+Result<bool> FabricRoute::by_nic(int rank, const DataOperation& operation) {
   if (!operation.atomic() || !agreed_.rules.integers_by_nic) return false;
   const Result<FabricTarget*> target = describe(rank);
-  return target && agreed_.rules.nic(operation.type, place_of(*target.value(), operation.offset));
+  if (!target) return target.error();
+  return agreed_.rules.nic(operation.type, place_of(*target.value(), operation.offset));
 }
 
 Status FabricRoute::operate(int rank, const DataOperation& operation, Outstanding* own) {
@@ -432,6 +433,7 @@ std::vector<int> FabricRoute::unacknowledged() {
 bool FabricRoute::may_ask(int rank) {
   const FabricTarget* const target = targets_.find(rank);
   if (target == nullptr || (agreed_.rules.by_nic && target->description == 0)) return false;
+  if (endpoint_.has_loss_to_report(target->peer)) return false;
   bool busy = false;
   targets_.for_each_busy([&](FabricTargets::Use& use) { busy = busy || (use->rank == rank && !use->done()); });
   return !busy;

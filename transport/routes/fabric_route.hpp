@@ -94,8 +94,8 @@ class FabricRoute {
   };
   Result<Extent> extent(int rank);
 
-  // Returns whether the rank's adapter executes the operation. Precondition: extent() of the rank are known.
-  bool by_nic(int rank, const DataOperation& operation);
+  // Returns whether the rank's adapter executes the operation. Errors: those of extent().
+  Result<bool> by_nic(int rank, const DataOperation& operation);
   // Returns when the operation is issued or kept. `own`: see own_outstanding().
   Status operate(int rank, const DataOperation& operation, Outstanding* own);
   // An atomic on mapped memory in the domain nic: complete when it returns, and errors are logged.
@@ -166,7 +166,8 @@ class FabricRoute {
   // The ranks that have not acknowledged all operations, in no order.
   std::vector<int> unacknowledged();
   // Returns whether a read of a rank's control word waits neither for an earlier operation nor for a description of the
-  // rank. False if the rank has no entry. The read may still have to open the connection.
+  // rank, and does not take the error of lost notifications from a later operation. False if the rank has no entry. The
+  // read may still have to open the connection.
   bool may_ask(int rank);
 
  private:

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "transport/base/control_word.hpp"
+#include "transport/base/log.hpp"
 #include "transport/base/remote_memory.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/pending.hpp"
@@ -161,7 +162,8 @@ class ControlMemory {
   std::uint64_t own(std::uint32_t word) const {
     return ControlWord::look(*space_.own_control_word(word));
   }
-  // In the domain nic the adapter executes this, and the caller waits for it: a few microseconds.
+  // In the domain nic the adapter executes this, and the caller waits for it: a few microseconds. If the adapter fails,
+  // the word is unknown. This is logged, and all later operations over the fabric fail.
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
     if (space_.words_changed_by_cpu()) [[likely]]
       return ControlWord::fetch_add(*space_.own_control_word(word), value);
@@ -181,8 +183,10 @@ class ControlMemory {
              DataAccess access = DataAccess::kGoesOn) {
     operation.pending_.towards(rank);
     operation.notified_ = nullptr;
-    Status status = space_.control(call, access, rank, word, operation.pending_, &operation.operand_,
-                                   &operation.compare_, &operation.value_);
+    Status status = usable();
+    if (status)
+      status = space_.control(call, access, rank, word, operation.pending_, &operation.operand_, &operation.compare_,
+                              &operation.value_);
     if (!status) operation.pending_.failed(status.error());
   }
 
@@ -193,7 +197,9 @@ class ControlMemory {
     operation.notified_ = &space_;
     operation.notified_rank_ = rank;
     operation.lost_before_ = space_.lost_notifications(rank);
-    Status status = space_.notify(call, access, rank, word, operation.pending_, &operation.operand_, &operation.value_);
+    Status status = usable();
+    if (status)
+      status = space_.notify(call, access, rank, word, operation.pending_, &operation.operand_, &operation.value_);
     if (!status) operation.pending_.failed(status.error());
   }
 
@@ -202,10 +208,21 @@ class ControlMemory {
     fetch_add(operation, space_.rank(), word, value);
     for (Waiter waiter(Process::instance(), space_.wake_event()); !operation.done() && !operation.failed();)
       waiter.pause();
-    return operation.value();
+    if (!operation.failed()) return operation.value();
+    log(LogLevel::kError, "an atomic of the adapter on an own control word: {}; locks and posts of the window fail now",
+        operation.take_error().error().text);
+    own_word_unknown_.store(true, std::memory_order_relaxed);
+    return 0;
+  }
+
+  Status usable() const {
+    if (!own_word_unknown_.load(std::memory_order_relaxed)) [[likely]]
+      return {};
+    return Error{ErrorKind::kOther, "an earlier atomic of the adapter on an own control word failed; free the window"};
   }
 
   Space& space_;
+  std::atomic<bool> own_word_unknown_{false};  // fetch_add_waiting() has failed
   std::atomic<std::int64_t> hand_off_time_{kMappedHandOff};
 };
 static_assert(NotifyingMemory<ControlMemory>);

@@ -101,8 +101,13 @@ Status Space::Fragments::add(const DataOperation& operation, const Blocks& block
   if (operation.bytes() > kMostCoalesced || (operation.atomic() && space_.rules_.integers_by_nic)) {
     return for_each(blocks, [&](std::ptrdiff_t block) {
       const DataOperation one = blocks.on(operation, static_cast<std::size_t>(block));
+      bool alone = one.bytes() > kMostCoalesced;
       // (The handler of a target, also of an on-node peer that only the fabric reaches, combines by the CPU.)
-      const bool alone = one.bytes() > kMostCoalesced || (!by_cma() && space_.fabric_->by_nic(rank_, one));
+      if (!alone && !by_cma()) {
+        Result<bool> by_nic = space_.fabric_->by_nic(rank_, one);
+        if (!by_nic) return Status(by_nic.error());
+        alone = by_nic.value();
+      }
       if (!alone) return add_to_list(one, {});
       if (Status status = issue(); !status) return status;
       return space_.operate(rank_, here_, one, own_);
