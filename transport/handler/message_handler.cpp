@@ -107,8 +107,9 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
   if (space.integers != nullptr) space.integers->end_in_common(by);
 }
 
-// Returns null, or why the rest of the list is skipped: at the first block whose memory is not attached. The list may be
-// in a message ring, where a faulty peer could change it after find_fault(), so each entry is checked again.
+// Returns null, or why the rest of the list is skipped, for instance at the first block whose memory is not attached.
+// The list may be in a message ring, where a faulty peer could change it after find_fault(), so each entry is checked
+// again.
 const char* execute_list(std::span<const std::byte> list, MessageHandler::ServedSpace& space,
                          std::vector<std::byte>& fetched) {
   OperationListReader reader(list);
