@@ -59,7 +59,9 @@ Status take_settings(const std::vector<std::string>& set) {
     }
     setenv(name.c_str(), one.c_str() + equals + 1, 1);
   }
-  return read_settings().status();
+  Status read = read_settings().status();
+  if (read) warn_of_unknown_settings();
+  return read;
 }
 
 std::string described(const std::vector<MpiLibrary>& libraries) {
