@@ -51,8 +51,8 @@ int main(int argc, char** argv) {
     CHECK_MPI(MPI_Win_fence(0, created));
     CHECK_EQ(created.as<int>()[3], 60 + previous);
   }
-  // MPICH 5.0 ends with a failed assertion, natively too.
-#if MPI_VERSION >= 4 && !(defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 50000000)
+  // MPICH 4.2 and 5.0 end with a failed assertion, natively too.
+#if MPI_VERSION >= 4 && !(defined(MPICH_NUMVERSION) && MPICH_NUMVERSION >= 40100000)
   check::section("a displacement unit of more than 31 bits, at one rank");
   {
     char* base = nullptr;
