@@ -135,22 +135,6 @@ void OperationsUnderWay::interrupted(PeerState& peer_state) {
   interruptions_.store(peer_state.last_interruption, std::memory_order_release);
 }
 
-// 0 without an interruption.
-std::uint32_t OperationsUnderWay::after_interruption(Peer peer, std::uint32_t PeerState::*member) const {
-  PeerState* const peer_state = interruptions() != 0 ? peers_.find(peer) : nullptr;
-  if (peer_state == nullptr) [[likely]]
-    return 0;
-  const std::scoped_lock held(peer_state->mutex);
-  return peer_state->*member;
-}
-
-bool OperationsUnderWay::has_loss_to_report(Peer peer) const {
-  PeerState* const peer_state = interruptions() != 0 ? peers_.find(peer) : nullptr;
-  if (peer_state == nullptr) return false;
-  const std::scoped_lock held(peer_state->mutex);
-  return peer_state->loss_to_report;
-}
-
 bool OperationsUnderWay::take_lost_notification(PeerState& peer_state) {
   const std::scoped_lock held(peer_state.mutex);
   return std::exchange(peer_state.loss_to_report, false);

@@ -160,14 +160,22 @@ class OperationsUnderWay {
   // operation that was issued behind it had completed.
   std::uint32_t lost_notifications(Peer peer) const { return after_interruption(peer, &PeerState::lost_notifications); }
   // Returns whether take_lost_notification() would return true. Takes the peer's mutex.
-  bool has_loss_to_report(Peer peer) const;
+  bool has_loss_to_report(Peer peer) const { return after_interruption(peer, &PeerState::loss_to_report); }
   // Returns whether notifications to the peer may have been lost since the last call. Called without the peer's mutex.
   static bool take_lost_notification(PeerState& peer_state);
   // Ends all registrations. The provider must have ended all operations.
   void release_memory();
 
  private:
-  std::uint32_t after_interruption(Peer peer, std::uint32_t PeerState::*member) const;
+  // Returns a member of the peer's state that only interruptions change; its first value without an interruption.
+  template <class T>
+  T after_interruption(Peer peer, T PeerState::*member) const {
+    PeerState* const peer_state = interruptions() != 0 ? peers_.find(peer) : nullptr;
+    if (peer_state == nullptr) [[likely]]
+      return {};
+    const std::scoped_lock held(peer_state->mutex);
+    return peer_state->*member;
+  }
   void finish(Operation& operation, PeerState& peer_state);
   void recycle(Operation& operation, PeerState& peer_state);
   // The connection to the peer was interrupted. With the mutex of the peer held, and Fabric's.

@@ -5,7 +5,8 @@
 // rank's own words.
 //
 // Thread safety: several threads may issue, each on its own Operation. Errors: Operation::failed and take_error
-// (kPeer, kRange). Cost: nothing remote on mapped words, otherwise one message or one adapter operation per step.
+// (kPeer, kRange; kOther after a failed adapter atomic on an own word). Cost: nothing remote on mapped words, otherwise
+// one message or one adapter operation per step.
 #pragma once
 
 #include <algorithm>
@@ -209,9 +210,12 @@ class ControlMemory {
     for (Waiter waiter(Process::instance(), space_.wake_event()); !operation.done() && !operation.failed();)
       waiter.pause();
     if (!operation.failed()) return operation.value();
-    log(LogLevel::kError, "an atomic of the adapter on an own control word: {}; locks and posts of the window fail now",
-        operation.take_error().error().text);
-    own_word_unknown_.store(true, std::memory_order_relaxed);
+    const Status failed = operation.take_error();
+    if (!own_word_unknown_.exchange(true)) {
+      log(LogLevel::kError,
+          "an atomic of the adapter on an own control word: {}; locks and posts of the window fail now",
+          failed.error().text);
+    }
     return 0;
   }
 
