@@ -45,6 +45,7 @@ struct Thread final : ProgressThread::Work {
     if (others && others_take) thread.taken();
     return others;
   }
+  bool others_poll_now() override { return others; }
   bool may_sleep() override { return true; }
 };
 

@@ -30,4 +30,13 @@ TEST_CASE("a poll whose thread lost its core counts for a limited time") {
   CHECK_FALSE(polls.repeats(1, 9'000'000 + SharedPolls::kLongestNs));
 }
 
+TEST_CASE("a thread polls just now if its last poll ended a moment ago") {
+  SharedPolls polls;
+  CHECK_FALSE(polls.polled_just_now(1'000'000));
+  polls.polled(0, 1'000'000, 1'002'000);
+  CHECK(polls.polled_just_now(1'002'000));
+  CHECK(polls.polled_just_now(1'004'000 + SharedPolls::kPauseNs - 1));
+  CHECK_FALSE(polls.polled_just_now(1'004'000 + SharedPolls::kPauseNs));
+}
+
 }  // namespace farside::shared_polls_test

@@ -8,9 +8,12 @@
 //
 // When the pollers stop, the first arrival waits for the end of the back-off. The back-off is one eighth of the
 // preceding polling time, at least 50 us and at most 1 ms, so that the thread wakes seldom during long polling, and
-// resumes soon after short polling. (Fetch-add over loopback on 2 busy cores: 58 us when the thread woke for each
-// completion, 35 us with a back-off of at most 200 us. Put and flush between two hosts, target in MPI_Barrier: 38 us
-// when the thread served, 22 us when the barrier did, 19 us with a back-off of at most 1 ms instead of 200 us.)
+// resumes soon after short polling. While each look of the thread finds a poll that is under way or has just ended, the
+// back-off may become 4 ms: a thread that polls without a pause has no time to compute, and each wake-up takes its core.
+// A program that computes for milliseconds between MPI calls keeps the limit of 1 ms. (Fetch-add over loopback on 2 busy
+// cores: 58 us when the thread woke for each completion, 35 us with a back-off of at most 200 us. Put and flush between
+// two hosts, target in MPI_Barrier: 38 us when the thread served, 22 us when the barrier did, 19 us with a back-off of
+// at most 1 ms instead of 200 us.)
 //
 // Two threads that take the data of one large transfer in turn lose more than the time of switches: each may lose its
 // core while it has the endpoint's mutex. (Puts of 4 MiB between two hosts on 2 cores, target in MPI_Barrier: when the
@@ -30,6 +33,7 @@ class AdaptivePolling {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::microseconds kShortest{50}, kLongest{1000};
+  static constexpr std::chrono::microseconds kLongestBesidePoller{4000};
   static constexpr int kShare = 8;
   // The time for which threads that wait in the runtime serve before the progress thread looks whether they still do.
   static constexpr std::chrono::milliseconds kRuntimeServes{5};
@@ -40,8 +44,8 @@ class AdaptivePolling {
   static constexpr std::chrono::milliseconds kDelegationPause{20};
 
   // Returns the length of the next back-off; none: the thread is needed. `polled`: application threads have polled
-  // since the last call.
-  std::optional<std::chrono::microseconds> next(bool polled, Clock::time_point now) {
+  // since the last call. `polls_now`: one of them polls at this moment.
+  std::optional<std::chrono::microseconds> next(bool polled, bool polls_now, Clock::time_point now) {
     const std::chrono::microseconds delegated = std::exchange(delegated_back_off_, {});
     const bool first_since_delegated = std::exchange(delegated_before_, delegated.count() > 0);
     if (!polled && delegated.count() == 0) {
@@ -50,8 +54,14 @@ class AdaptivePolling {
       return std::nullopt;
     }
     if (!since_) since_ = now;
-    const auto share = std::chrono::duration_cast<std::chrono::microseconds>(now - *since_) / kShare;
-    return std::clamp(std::max(share, delegated), kShortest, kLongest);
+    if (!polls_now) {
+      without_pause_since_.reset();
+    } else if (!without_pause_since_) {
+      without_pause_since_ = now;
+    }
+    const auto back_off = std::clamp(std::max(share(*since_, now), delegated), kShortest, kLongest);
+    if (!without_pause_since_) return back_off;
+    return std::max(back_off, std::min(share(*without_pause_since_, now), kLongestBesidePoller));
   }
 
   // Notes that something arrived, and that a thread that waits in the runtime polls. `worked`: for how long the
@@ -76,15 +86,21 @@ class AdaptivePolling {
   void end() {
     runtime_serves_ = delegated_before_ = false;
     since_.reset();
+    without_pause_since_.reset();
     delegated_back_off_ = {};
   }
 
  private:
+  static std::chrono::microseconds share(Clock::time_point begin, Clock::time_point now) {
+    return std::chrono::duration_cast<std::chrono::microseconds>(now - begin) / kShare;
+  }
+
   bool runtime_serves_ = false;
   std::chrono::microseconds delegated_back_off_{};  // the least back-off after that; else zero
   bool delegated_before_ = false;                   // at the last call of next()
   Clock::time_point runtime_serves_until_{}, delegation_paused_until_{};
-  std::optional<Clock::time_point> since_;  // when others began to poll without a pause
+  std::optional<Clock::time_point> since_;                // since then, others have polled in each back-off
+  std::optional<Clock::time_point> without_pause_since_;  // since then, others have polled at each look
 };
 
 }  // namespace farside

@@ -222,6 +222,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   void look_at_connections() override;
   Sleep progress(bool connection_woke) override;
   bool others_work() override { return !std::unique_lock(mutex_, std::try_to_lock); }
+  bool others_poll_now() override { return polls_.polled_just_now(monotonic_ns()) || others_work(); }
   bool may_sleep() override;
   bool waits_for_place(Peer peer) const override { return connections_->waits_for_place(peer); }
   std::optional<ssize_t> send_probe(Peer peer) override;
@@ -249,6 +250,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   std::optional<ConnectionEviction> eviction_;  // always, once the endpoint is open
   bool sleeps_long_ = false;                    // the progress thread sleeps, or is about to: no peer is active
   bool leaving_ = false;                        // the endpoint is being closed
+  std::uint64_t look_at_connections_ns_ = 0;    // when a poll is to do so next; of CLOCK_MONOTONIC
   MessageHandler handler_;
 
   // Notes that a write or read of so many bytes was issued.

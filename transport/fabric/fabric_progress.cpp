@@ -16,6 +16,12 @@ namespace {
 constexpr std::chrono::milliseconds kIdle{10'000};  // the longest sleep while nothing is under way
 constexpr std::chrono::milliseconds kTryAgain{1};   // while answers are unsent or receives refused
 constexpr std::uint64_t kMovedData = 10'000;  // ns; a poll that takes so long has moved data (one without: 1 to 2 us)
+// ns; between two polls that look at connection events. A thread that polls without a pause keeps the mutex from the
+// progress thread, which would have to sleep until it is unlocked.
+constexpr std::uint64_t kLookAtConnections = 1'000'000;
+// Polls of the endpoint for each pass of the runtime's progress engine, while arrivals are left to it. (fetch_and_op
+// between two hosts, target in MPICH's MPI_Barrier: 23.3 us with one, 21.4 with two, 23.3 with four.)
+constexpr int kPollsFromRuntime = 2;
 
 }  // namespace
 
@@ -46,6 +52,10 @@ void Fabric::poll_now() {
 // A poll by `thread` that has begun at `begin_ns`. Called with the mutex held.
 bool Fabric::advance_for(int thread, std::uint64_t begin_ns) {
   const bool moved = advance();
+  if (begin_ns >= look_at_connections_ns_) {
+    connections_->progress();
+    look_at_connections_ns_ = begin_ns + kLookAtConnections;
+  }
   end_long_sleep();
   const std::uint64_t end_ns = monotonic_ns();
   polls_.polled(thread, begin_ns, end_ns);
@@ -56,9 +66,13 @@ bool Fabric::advance_for(int thread, std::uint64_t begin_ns) {
 }
 
 bool Fabric::poll_from_runtime() {
-  if (!thread_.polled_from_runtime() || !poll()) return false;
-  statistics_.add(RouteKind::kFabric, Counted::kFromRuntime, 0);
-  return true;
+  if (!thread_.polled_from_runtime()) return false;
+  for (int i = 0; i < kPollsFromRuntime; ++i) {
+    if (!poll()) continue;
+    statistics_.add(RouteKind::kFabric, Counted::kFromRuntime, 0);
+    return true;
+  }
+  return false;
 }
 
 // Returns whether the progress thread has nothing to do until something arrives.
@@ -98,8 +112,7 @@ void Fabric::check() {
 }
 
 void Fabric::look_at_connections() {
-  const std::scoped_lock held(mutex_);
-  connections_->progress();
+  if (const std::unique_lock held(mutex_, std::try_to_lock); held) connections_->progress();
 }
 
 ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {

@@ -87,7 +87,7 @@ bool ProgressThread::back_off_for(AdaptivePolling& polling, Work& work) {
   if (needed)
     polling.end();
   else
-    back_off = polling.next(polled, Clock::now());
+    back_off = polling.next(polled, work.others_poll_now(), Clock::now());
   runtime_serves_.store(polling.runtime_serves(), std::memory_order_relaxed);
   if (back_off) rest(*back_off);
   return back_off.has_value();

@@ -51,6 +51,8 @@ class ProgressThread {
     virtual Sleep progress(bool connection_woke) = 0;
     // Returns whether another thread works on the endpoint at this moment, such as one that takes arrivals.
     virtual bool others_work() = 0;
+    // Returns whether another thread polls, without a pause that is worth mentioning.
+    virtual bool others_poll_now() = 0;
     // Returns whether the thread may sleep (fi_trywait(3)): false if something has arrived that does not wake it. The
     // call may make progress.
     virtual bool may_sleep() = 0;

@@ -13,6 +13,9 @@ namespace farside {
 
 class SharedPolls {
  public:
+  // A thread whose last poll ended so recently is taken to poll still. The time includes the wake-up of the thread that
+  // asks, which may have taken the poller's core (100 us on virtual machines).
+  static constexpr std::uint64_t kPauseNs = 250'000;
   // A poll counts for as long as it took, and not for longer than this: its thread may have lost its core meanwhile.
   static constexpr std::uint64_t kLongestNs = 10'000;
 
@@ -20,6 +23,10 @@ class SharedPolls {
   bool repeats(int thread, std::uint64_t now_ns) const {
     return last_thread_.load(std::memory_order_relaxed) != thread &&
            now_ns < counts_until_ns_.load(std::memory_order_relaxed);
+  }
+  // Returns whether a poll ended a moment ago.
+  bool polled_just_now(std::uint64_t now_ns) const {
+    return now_ns < counts_until_ns_.load(std::memory_order_relaxed) + kPauseNs;
   }
   void polled(int thread, std::uint64_t begin_ns, std::uint64_t end_ns) {
     last_thread_.store(thread, std::memory_order_relaxed);
