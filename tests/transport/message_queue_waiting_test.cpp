@@ -129,6 +129,76 @@ TEST_CASE("an owner that sleeps is woken by a message whose answer is waited for
   CHECK(Clock::now() - begun < 10s);
 }
 
+TEST_CASE("an answer says whether the owner polls") {
+  const Box box;
+  LongSleep progress;
+  const auto answered_by_poller = [&](bool polls) {
+    const auto message = box->enqueue(progress, ProcessIdentity::own(), kParts, kLives);
+    REQUIRE(message.ok());
+    const auto answer = box->wait_for_answer(progress, message.value(), kLives, polls);
+    REQUIRE(answer.ok());
+    return answer.value().by_poller();
+  };
+  std::atomic<bool> stop{false};
+  const auto poll = [&] {
+    std::atomic<std::uint32_t> seen{0};
+    while (!stop) {
+      if (box->any_since(seen)) box->answer_all(echo);
+    }
+  };
+  std::thread poller(poll);
+  // A poller that loses its core is not taken for one.
+  bool found = false;
+  for (int i = 0; i < 100'000 && !found; ++i) found = answered_by_poller(i % 2 == 0);
+  stop = true;
+  poller.join();
+  CHECK(found);
+
+  // The owner sleeps until it is woken, also if the sender takes it for a poller.
+  for (const bool polls : {false, true}) {
+    while (box->is_polled()) std::this_thread::yield();
+    const std::uint32_t armed = box->wake_event().arm();
+    std::thread sleeper([&] {
+      box->wake_event().sleep(armed, 20s);
+      box->wake_event().disarm();
+      while (!box->answer_all(echo)) std::this_thread::yield();
+    });
+    CHECK_FALSE(answered_by_poller(polls));
+    sleeper.join();
+  }
+}
+
+TEST_CASE("a poller sees a message in the first slot until it is answered, and others once") {
+  const Box box;
+  std::atomic<std::uint32_t> seen{0};
+  CHECK_FALSE(box->any_since(seen));
+  const auto first = box->enqueue(ProcessIdentity::own(), kParts);
+  REQUIRE(first);
+  CHECK(box->any_since(seen));
+  CHECK(box->any_since(seen));
+  const auto second = box->enqueue(ProcessIdentity::own(), kParts);
+  REQUIRE(second);
+  CHECK(box->answer_all(echo));
+  CHECK(box->any_since(seen));
+  CHECK_FALSE(box->any_since(seen));
+  // The first slot is not free before the sender has read its answer.
+  const auto third = box->enqueue(ProcessIdentity::own(), kParts);
+  REQUIRE(third);
+  CHECK(box->any_since(seen));
+  CHECK_FALSE(box->any_since(seen));
+  CHECK(box->answer_all(echo));
+  // A posted message counts in any slot.
+  LongSleep progress;
+  for (const auto& message : {*first, *second, *third}) {
+    CHECK(box->wait_for_answer(progress, message, kLives).ok());
+  }
+  CHECK(box->post(ProcessIdentity::own(), kParts));
+  CHECK(box->any_since(seen));
+  CHECK(box->answer_all(echo));
+  CHECK(box->any_since(seen));
+  CHECK_FALSE(box->any_since(seen));
+}
+
 TEST_CASE("a posted message is executed when the owner reads the queue, and its slot is free then") {
   const Box box;
   for (std::size_t i = 0; i < MessageQueue::kSlots; ++i) CHECK(box->post(ProcessIdentity::own(), kParts));

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "transport/data/layout.hpp"
 #include "transport/handler/attached_regions.hpp"
@@ -108,8 +109,8 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
 }
 
 // Returns null, or why the rest of the list is skipped, for instance at the first block whose memory is not attached.
-// The list may be in a message ring, where a faulty peer could change it after find_fault(), so each entry is checked
-// again.
+// The list may be in a message ring or in a slot of a message queue, where a faulty peer could change it after
+// find_fault(), so each entry is checked again.
 const char* execute_list(std::span<const std::byte> list, MessageHandler::ServedSpace& space,
                          std::vector<std::byte>& fetched) {
   OperationListReader reader(list);
@@ -141,8 +142,10 @@ const char* execute_list(std::span<const std::byte> list, MessageHandler::Served
 
 }  // namespace
 
-MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> message) {
+MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> message, std::vector<std::byte> memory) {
   Answer answer;
+  answer.fetched = std::move(memory);
+  answer.fetched.clear();
   RequestHeader request;
   if (message.size() < sizeof request) {
     answer.refused = "shorter than its header";

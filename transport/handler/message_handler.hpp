@@ -52,8 +52,10 @@ class MessageHandler {
     std::vector<std::byte> fetched;
     const char* refused = nullptr;  // the reason, if the request was not executed to its end
   };
-  // Executes one request. `message` comes from another process: the handler checks all of it before it executes any.
-  Answer execute(std::span<const std::byte> message);
+  // Executes one request. `message` comes from another process, which may change it during the call: the handler checks
+  // all of it before it executes any, and each operation again. `memory`: the memory of an earlier answer's `fetched`,
+  // for that of this one.
+  Answer execute(std::span<const std::byte> message, std::vector<std::byte> memory = {});
 
  private:
   std::unordered_map<std::uint64_t, ServedSpace> spaces_;

@@ -75,9 +75,9 @@ void NodeHandler::withdraw(std::uint64_t space) {
 
 std::size_t NodeHandler::answer(std::span<const std::byte> message, std::span<std::byte> room) {
   const TraceServed served(RouteKind::kCma, message.size());
-  const MessageHandler::Answer answer = [&] {
+  MessageHandler::Answer answer = [&] {
     const std::scoped_lock held(mutex_);
-    return handler_.execute(message);
+    return handler_.execute(message, std::move(fetched_));
   }();
   if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the handler was refused: {}", answer.refused);
   statistics_.add(RouteKind::kCma, Counted::kHandler, message.size());
@@ -85,7 +85,8 @@ std::size_t NodeHandler::answer(std::span<const std::byte> message, std::span<st
   if (!answer.known_sender) header = {MessageKind::kReply, ReplyStatus::kRefused, 0, 0, 0};
   std::memcpy(room.data(), &header, sizeof header);
   std::copy(answer.fetched.begin(), answer.fetched.end(), room.begin() + sizeof header);
-  return sizeof header + answer.fetched.size();
+  fetched_ = std::move(answer.fetched);
+  return sizeof header + fetched_.size();
 }
 
 bool NodeHandler::poll() {
@@ -202,9 +203,11 @@ Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
 }
 
 Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message, const OperationList& list) {
-  const Result<MessageQueue::Answer> answer =
-      MessageQueue::at(mapping_->base()).wait_for_answer(progress, message, [this] { return lives(); });
+  const Result<MessageQueue::Answer> answer = MessageQueue::at(mapping_->base())
+                                                  .wait_for_answer(
+                                                      progress, message, [this] { return lives(); }, has_just_polled());
   if (!answer) return answer.error();
+  if (answer.value().by_poller()) polled_at_.store(ticks(), std::memory_order_relaxed);
   const std::span<const std::byte> bytes = answer.value().bytes();
   ReplyHeader reply{};
   if (bytes.size() >= sizeof reply) std::memcpy(&reply, bytes.data(), sizeof reply);

@@ -62,6 +62,7 @@ class NodeHandler {
   Statistics& statistics_;
   std::atomic<std::uint32_t> seen_{0};  // messages that pollers have seen
   std::mutex answering_;                // held while a thread reads the message queue; acquired before mutex_
+  std::vector<std::byte> fetched_;      // the memory of the last answer's data; guarded by answering_
   std::mutex mutex_;                    // guards handler_
   MessageHandler handler_;
   std::atomic<bool> stop_{false};
@@ -87,7 +88,7 @@ class PeerNodeHandler {
   // If not, a list of execute() is executed behind them, but a system call may take effect before them.
   bool has_executed_posted() const { return MessageQueue::at(mapping_->base()).has_executed_posted(); }
   // Returns whether a thread of the target polls the message queue, so that a message is answered without a wake-up.
-  bool is_polling() const { return MessageQueue::at(mapping_->base()).is_polled(); }
+  bool is_polling() const { return has_just_polled() || MessageQueue::at(mapping_->base()).is_polled(); }
 
  private:
   PeerNodeHandler(std::shared_ptr<Mapping> mapping, std::int32_t pid, std::uint64_t nonce_address, std::uint64_t nonce,
@@ -99,6 +100,7 @@ class PeerNodeHandler {
         nonce_(nonce),
         space_(space) {}
   bool lives() const;
+  bool has_just_polled() const { return MessageQueue::is_just_now(polled_at_.load(std::memory_order_relaxed)); }
   RequestHeader header(std::uint32_t sender) const;
   Status finish(Progress& progress, MessageQueue::Message message, const OperationList& list);
 
@@ -108,6 +110,9 @@ class PeerNodeHandler {
   std::uint64_t nonce_address_;        // in the peer's private memory
   std::uint64_t nonce_;
   std::uint64_t space_;
+  // When a poller of the target has answered last. It is read in place of the target's own word, which is in the cache
+  // of the target's core.
+  std::atomic<Ticks> polled_at_{0};
 };
 
 }  // namespace farside

@@ -10,16 +10,18 @@
 namespace farside {
 namespace {
 
-// Limits how often a sender asks whether the owner lives: every 64th probe, and every 100 ms.
+// Limits how often a sender asks whether the owner lives: every 64th probe, and every 100 ms. The first 63 probes read
+// no clock.
 class Patience {
  public:
   explicit Patience(const std::function<bool()>& lives) : lives_(lives) {}
   bool is_due() {
     if (++probes_ % 64 != 0) return false;
     const Clock::time_point now = Clock::now();
-    if (now < ask_at_) return false;
+    const bool first = probes_ == 64;
+    if (!first && now < ask_at_) return false;
     ask_at_ = now + std::chrono::milliseconds(100);
-    return true;
+    return !first;
   }
   bool ends() const { return !lives_(); }
 
@@ -27,7 +29,7 @@ class Patience {
   using Clock = std::chrono::steady_clock;
   const std::function<bool()>& lives_;
   std::uint32_t probes_ = 0;
-  Clock::time_point ask_at_ = Clock::now() + std::chrono::milliseconds(100);
+  Clock::time_point ask_at_;
 };
 
 Error dead() { return Error{ErrorKind::kPeer, "the target's process is gone"}; }
@@ -51,7 +53,7 @@ MessageQueue::Message MessageQueue::fill(Slot& slot, ProcessIdentity sender,
   slot.bytes.store(static_cast<std::uint32_t>(bytes) | posted, std::memory_order_relaxed);
   // Sequentially consistent, as the wake event requires.
   slot.word.exchange(word(kSent, sender), std::memory_order_seq_cst);
-  sent_.fetch_add(1, std::memory_order_release);
+  if (&slot != &slots_.front() || posted != 0) sent_.fetch_add(1, std::memory_order_release);
   return Message(slot);
 }
 
@@ -112,20 +114,25 @@ Result<MessageQueue::Message> MessageQueue::enqueue(Progress& progress, ProcessI
 }
 
 Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, Message message,
-                                                           const std::function<bool()>& lives) {
+                                                           const std::function<bool()>& lives, bool polls) {
   Slot& slot = *message.slot_;
   // An owner that polls need not be woken. The spins are limited, because something may keep the poller from answering,
   // for an unknown time.
   constexpr int kMostSpins = 4'096;
+  constexpr int kSpinsPerLook = 32;
   const auto answered_yet = [&] { return state_of(slot.word.load(std::memory_order_acquire)) == kAnswered; };
-  for (int spins = 0; !answered_yet() && spins < kMostSpins && is_polled(); ++spins) relax();
-  if (!answered_yet()) wake_event_.wake_if_armed();
+  for (int spins = polls ? 1 : 0; !answered_yet() && spins < kMostSpins; ++spins) {
+    if (spins % kSpinsPerLook == 0 && !is_polled()) break;
+    relax();
+  }
+  const bool by_poller = answered_yet();
+  if (!by_poller) wake_event_.wake_if_armed();
   Patience patience(lives);
   for (Waiter waiter(progress, slot.wake_event); !answered_yet(); waiter.pause()) {
     if (patience.is_due() && patience.ends()) return dead();
   }
   const std::size_t answered = std::min<std::size_t>(slot.bytes.load(std::memory_order_relaxed), kMostBytes);
-  return Answer(*this, slot, std::span<const std::byte>(slot.text).first(answered));
+  return Answer(*this, slot, std::span<const std::byte>(slot.text).first(answered), by_poller);
 }
 
 bool MessageQueue::answer_all(const Handling& answer) {
@@ -150,12 +157,10 @@ bool MessageQueue::answer_all(const Handling& answer) {
 
 // Precondition: the slot is sent.
 void MessageQueue::answer_one(Slot& slot, const Handling& answer) {
-  std::array<std::byte, kMostBytes> message;
   const std::uint64_t found = slot.word.load(std::memory_order_acquire);
   const std::uint32_t length = slot.bytes.load(std::memory_order_relaxed);
   const std::size_t bytes = std::min<std::size_t>(length & ~kPosted, kMostBytes);
-  std::memcpy(message.data(), slot.text.data(), bytes);
-  const std::size_t answered = answer(std::span<const std::byte>(message).first(bytes), slot.text);
+  const std::size_t answered = answer(std::span<const std::byte>(slot.text).first(bytes), slot.text);
   if ((length & kPosted) != 0) {
     slot.word.exchange(kFree, std::memory_order_seq_cst);
     freed_.wake_if_armed();

@@ -63,18 +63,24 @@ class MessageQueue {
   // An answer. Its destructor frees the slot.
   class Answer {
    public:
-    Answer(MessageQueue& message_queue, Slot& slot, std::span<const std::byte> bytes)
-        : message_queue_(message_queue), slot_(&slot), bytes_(bytes) {}
+    Answer(MessageQueue& message_queue, Slot& slot, std::span<const std::byte> bytes, bool by_poller)
+        : message_queue_(message_queue), slot_(&slot), bytes_(bytes), by_poller_(by_poller) {}
     Answer(Answer&& other) noexcept
-        : message_queue_(other.message_queue_), slot_(std::exchange(other.slot_, nullptr)), bytes_(other.bytes_) {}
+        : message_queue_(other.message_queue_),
+          slot_(std::exchange(other.slot_, nullptr)),
+          bytes_(other.bytes_),
+          by_poller_(other.by_poller_) {}
     Answer& operator=(Answer&&) = delete;
     ~Answer();
     std::span<const std::byte> bytes() const { return bytes_; }
+    // Whether the owner has answered without being woken: it polls.
+    bool by_poller() const { return by_poller_; }
 
    private:
     MessageQueue& message_queue_;
     Slot* slot_;
     std::span<const std::byte> bytes_;
+    bool by_poller_;
   };
   // Enqueues a message made of parts; returns nothing if no slot is free. wait_for_answer() wakes the owner. `sender`:
   // the result of sender(). Precondition: the parts have at most kMostBytes together.
@@ -86,21 +92,28 @@ class MessageQueue {
   // is called every 100 ms. Errors: kPeer, if the owner has ended.
   Result<Message> enqueue(Progress& progress, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts,
                           const std::function<bool()>& lives);
-  // Wakes the owner, unless it polls, and waits for the answer. Errors: kPeer, if the owner has ended.
-  Result<Answer> wait_for_answer(Progress& progress, Message message, const std::function<bool()>& lives);
+  // Wakes the owner, unless it polls, and waits for the answer. `polls`: the caller knows that the owner polls, or has
+  // polled a moment ago. Errors: kPeer, if the owner has ended.
+  Result<Answer> wait_for_answer(Progress& progress, Message message, const std::function<bool()>& lives,
+                                 bool polls = false);
 
   // Returns whether an application thread of the owner has polled the queue within the last kJustNow ticks. The thread
-  // then waits, will poll again soon, and answers a message in less than a microsecond.
-  bool is_polled() const {
+  // then waits, will poll again soon, and answers a message in less than a microsecond. Cost: a transfer of a cache line
+  // from the owner's core, which writes it at each poll.
+  bool is_polled() const { return is_just_now(polled_at_.load(std::memory_order_relaxed)); }
+  // Returns whether so little time has passed since then (base/ticks.hpp) that an owner who polled then will poll again
+  // soon.
+  static bool is_just_now(Ticks then) {
     // The difference may be negative: the owner may poll after the call of ticks(), and the counters of two cores may
     // differ a little.
-    return ticks() - polled_at_.load(std::memory_order_relaxed) + kJustNow < 2 * kJustNow;
+    return ticks() - then + kJustNow < 2 * kJustNow;
   }
 
-  // For an application thread of the owner that polls: returns whether a message was enqueued since the poll that
-  // stored `seen`, and stores the new count there.
+  // For an application thread of the owner that polls: returns whether the first slot has a message, or one was enqueued
+  // in another slot since the poll that stored `seen`, and stores the new count there.
   bool any_since(std::atomic<std::uint32_t>& seen) {
     polled_at_.store(ticks(), std::memory_order_relaxed);
+    if (state_of(slots_.front().word.load(std::memory_order_acquire)) == kSent) return true;
     const std::uint32_t sent = sent_.load(std::memory_order_acquire);
     if (sent == seen.load(std::memory_order_relaxed)) [[likely]] return false;
     seen.store(sent, std::memory_order_relaxed);
@@ -108,7 +121,7 @@ class MessageQueue {
   }
   // For the owner: answers all messages in the queue, and returns whether there were any. Posted messages come first: a
   // message follows those that were posted before it was enqueued. answer(message, room) writes an answer into `room`
-  // and returns its bytes. `message` is a copy, because a sender could change the original.
+  // and returns its bytes. `room` begins where `message` does. A faulty sender may change `message` meanwhile.
   using Handling = std::function<std::size_t(std::span<const std::byte> message, std::span<std::byte> room)>;
   bool answer_all(const Handling& answer);
   // For all processes: returns whether the owner has executed all messages that were posted before the call, including
@@ -153,7 +166,9 @@ class MessageQueue {
   std::uint64_t namespaces_;       // of the owner
   WakeEvent wake_event_;
   WakeEvent freed_;                              // of the senders that wait for a slot
-  alignas(64) std::atomic<std::uint32_t> sent_;  // counts all messages, once they are in their slots
+  // Counts the messages once they are in their slots, except those that await an answer in the first slot. A poller
+  // reads that slot itself, since each further cache line that the sender changes costs a transfer between two cores.
+  alignas(64) std::atomic<std::uint32_t> sent_;
   // Of posted messages: counted before they are in their slots, and after they were executed.
   alignas(64) std::atomic<std::uint32_t> posted_;
   std::atomic<std::uint32_t> executed_;
