@@ -98,8 +98,8 @@ class MessageQueue {
                                  bool polls = false);
 
   // Returns whether an application thread of the owner has polled the queue within the last kJustNow ticks. The thread
-  // then waits, will poll again soon, and answers a message in less than a microsecond. Cost: a transfer of a cache line
-  // from the owner's core, which writes it at each poll.
+  // then waits, will poll again soon, and answers a message in less than a microsecond. Cost: a transfer of a cache
+  // line from the owner's core, which writes it at each poll.
   bool is_polled() const { return is_just_now(polled_at_.load(std::memory_order_relaxed)); }
   // Returns whether so little time has passed since then (base/ticks.hpp) that an owner who polled then will poll again
   // soon.
@@ -109,8 +109,8 @@ class MessageQueue {
     return ticks() - then + kJustNow < 2 * kJustNow;
   }
 
-  // For an application thread of the owner that polls: returns whether the first slot has a message, or one was enqueued
-  // in another slot since the poll that stored `seen`, and stores the new count there.
+  // For an application thread of the owner that polls: returns whether the first slot has a message, or one was
+  // enqueued in another slot since the poll that stored `seen`, and stores the new count there.
   bool any_since(std::atomic<std::uint32_t>& seen) {
     polled_at_.store(ticks(), std::memory_order_relaxed);
     if (state_of(slots_.front().word.load(std::memory_order_acquire)) == kSent) return true;
