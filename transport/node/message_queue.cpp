@@ -116,13 +116,14 @@ Result<MessageQueue::Message> MessageQueue::enqueue(Progress& progress, ProcessI
 Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, Message message,
                                                            const std::function<bool()>& lives, bool polls) {
   Slot& slot = *message.slot_;
-  // An owner that polls need not be woken. The spins are limited, because something may keep the poller from answering,
-  // for an unknown time.
+  // An owner that polls need not be woken, nor one that has lost its core to an interrupt: the thread would take the
+  // core from the poller again. The spins are limited, because something may keep the poller from answering, for an
+  // unknown time.
   constexpr int kMostSpins = 4'096;
   constexpr int kSpinsPerLook = 32;
   const auto answered_yet = [&] { return state_of(slot.word.load(std::memory_order_acquire)) == kAnswered; };
   for (int spins = polls ? 1 : 0; !answered_yet() && spins < kMostSpins; ++spins) {
-    if (spins % kSpinsPerLook == 0 && !is_polled()) break;
+    if (spins % kSpinsPerLook == 0 && !is_just_now(polled_at_.load(std::memory_order_relaxed), kInterrupt)) break;
     relax();
   }
   const bool by_poller = answered_yet();

@@ -101,12 +101,11 @@ class MessageQueue {
   // then waits, will poll again soon, and answers a message in less than a microsecond. Cost: a transfer of a cache
   // line from the owner's core, which writes it at each poll.
   bool is_polled() const { return is_just_now(polled_at_.load(std::memory_order_relaxed)); }
-  // Returns whether so little time has passed since then (base/ticks.hpp) that an owner who polled then will poll again
-  // soon.
-  static bool is_just_now(Ticks then) {
+  // Returns whether at most `within` ticks have passed since then (base/ticks.hpp).
+  static bool is_just_now(Ticks then, Ticks within = kJustNow) {
     // The difference may be negative: the owner may poll after the call of ticks(), and the counters of two cores may
     // differ a little.
-    return ticks() - then + kJustNow < 2 * kJustNow;
+    return ticks() - then + kJustNow < within + kJustNow;
   }
 
   // For an application thread of the owner that polls: returns whether the first slot has a message, or one was
@@ -139,6 +138,9 @@ class MessageQueue {
   // In ticks: 2 to 8 us at 4 to 1 GHz, and 8 us without a counter (base/ticks.hpp). This is the time of several calls
   // of a runtime's progress engine.
   static constexpr Ticks kJustNow = 8'000;
+  // 12 to 50 us. On a virtual machine, where an interrupt takes 40 us, the thread was woken 1,450 times per second beside
+  // a poller, and 5 % of the time of small operations was lost.
+  static constexpr Ticks kInterrupt = 50'000;
 
   enum State : std::uint64_t { kFree, kTaken, kSent, kAnswered };
   // A slot's word: | sender (62 bits; 0 if the slot is free) | state (2) |
