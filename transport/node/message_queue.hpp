@@ -138,8 +138,8 @@ class MessageQueue {
   // In ticks: 2 to 8 us at 4 to 1 GHz, and 8 us without a counter (base/ticks.hpp). This is the time of several calls
   // of a runtime's progress engine.
   static constexpr Ticks kJustNow = 8'000;
-  // 12 to 50 us. On a virtual machine, where an interrupt takes 40 us, the thread was woken 1,450 times per second beside
-  // a poller, and 5 % of the time of small operations was lost.
+  // 12 to 50 us. On a virtual machine, where an interrupt takes 40 us, the thread was woken 1,450 times per second
+  // beside a poller, and 5 % of the time of small operations was lost.
   static constexpr Ticks kInterrupt = 50'000;
 
   enum State : std::uint64_t { kFree, kTaken, kSent, kAnswered };
