@@ -9,11 +9,11 @@
 // When the pollers stop, the first arrival waits for the end of the back-off. The back-off is one eighth of the
 // preceding polling time, at least 50 us and at most 1 ms, so that the thread wakes seldom during long polling, and
 // resumes soon after short polling. While each look of the thread finds a poll that is under way or has just ended, the
-// back-off may become 4 ms: a thread that polls without a pause has no time to compute, and each wake-up takes its
-// core. A program that computes for milliseconds between MPI calls keeps the limit of 1 ms. (Fetch-add over loopback on
-// 2 busy cores: 58 us when the thread woke for each completion, 35 us with a back-off of at most 200 us. Put and flush
-// between two hosts, target in MPI_Barrier: 38 us when the thread served, 22 us when the barrier did, 19 us with a
-// back-off of at most 1 ms instead of 200 us.)
+// back-off may become 4 ms: a thread that polls without a pause of 250 us has little time to compute, and each wake-up
+// takes its core. A program that computes for milliseconds between MPI calls keeps the limit of 1 ms. (Fetch-add over
+// loopback on 2 busy cores: 58 us when the thread woke for each completion, 35 us with a back-off of at most 200 us.
+// Put and flush between two hosts, target in MPI_Barrier: 38 us when the thread served, 22 us when the barrier did, 19
+// us with a back-off of at most 1 ms instead of 200 us.)
 //
 // Two threads that take the data of one large transfer in turn lose more than the time of switches: each may lose its
 // core while it has the endpoint's mutex. (Puts of 4 MiB between two hosts on 2 cores, target in MPI_Barrier: when the

@@ -51,11 +51,12 @@ void Fabric::poll_now() {
 
 // A poll by `thread` that has begun at `begin_ns`. Called with the mutex held.
 bool Fabric::advance_for(int thread, std::uint64_t begin_ns) {
-  const bool moved = advance();
+  bool moved = false;
   if (begin_ns >= look_at_connections_ns_) {
-    connections_->progress();
+    moved = connections_->progress();  // libfabric 1.18 and later poll the sockets there; advance() reads the rings
     look_at_connections_ns_ = begin_ns + kLookAtConnections;
   }
+  moved = advance() || moved;
   end_long_sleep();
   const std::uint64_t end_ns = monotonic_ns();
   polls_.polled(thread, begin_ns, end_ns);

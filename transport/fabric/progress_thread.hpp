@@ -45,7 +45,7 @@ class ProgressThread {
     };
     // At regular times.
     virtual void check() = 0;
-    // While application threads poll: they take completions, but no connection events.
+    // While application threads poll, which may take no connection events for a while.
     virtual void look_at_connections() = 0;
     // Takes what has arrived. `connection_woke`: events_fd was readable.
     virtual Sleep progress(bool connection_woke) = 0;

@@ -90,27 +90,29 @@ std::size_t NodeHandler::answer(std::span<const std::byte> message, std::span<st
 }
 
 bool NodeHandler::poll() {
-  if (!message_queue_.any_since(seen_)) [[likely]]
+  const std::optional<std::uint32_t> sent = message_queue_.any_since(seen_.load(std::memory_order_relaxed));
+  if (!sent) [[likely]]
     return false;
-  // A message in a slot that the holder of answering_ has already passed is not lost. If the holder is the thread, it
-  // reads the queue again before it sleeps. If it is another poller, its next poll reads the queue, or the sender wakes
-  // the thread.
+  // A message in a slot that the holder of answering_ has already passed is not lost: the next poll reads the queue, or
+  // the sender wakes the thread. The thread reads the queue again before it sleeps.
   const std::unique_lock held(answering_, std::try_to_lock);
-  if (!held || !answer_all()) return false;
+  if (!held) return false;
+  seen_.store(*sent, std::memory_order_relaxed);
+  if (!answer_all(true)) return false;
   statistics_.add(RouteKind::kCma, Counted::kFromRuntime, 0);
   return true;
 }
 
 // Called with answering_ held.
-bool NodeHandler::answer_all() {
+bool NodeHandler::answer_all(bool polls) {
   return message_queue_.answer_all(
-      [this](std::span<const std::byte> message, std::span<std::byte> room) { return answer(message, room); });
+      [this](std::span<const std::byte> message, std::span<std::byte> room) { return answer(message, room); }, polls);
 }
 
 // A thread that holds answering_ may have passed the slot already, so this one reads all of them itself.
 void NodeHandler::finish_posted_now() {
   const std::scoped_lock held(answering_);
-  answer_all();
+  answer_all(false);
 }
 
 void NodeHandler::run() {
@@ -118,7 +120,7 @@ void NodeHandler::run() {
   // second wake.
   const auto look = [this] {
     const std::scoped_lock held(answering_);
-    return answer_all();
+    return answer_all(false);
   };
   for (int probes = 0; !stop_.load(std::memory_order_seq_cst);) {
     if (look()) {

@@ -53,14 +53,14 @@ class NodeHandler {
  private:
   NodeHandler(Segment segment, Statistics& statistics);
   void run();
-  bool answer_all();
+  bool answer_all(bool polls);
   void finish_posted_now();
   std::size_t answer(std::span<const std::byte> message, std::span<std::byte> room);
 
   Segment segment_;
   MessageQueue& message_queue_;
   Statistics& statistics_;
-  std::atomic<std::uint32_t> seen_{0};  // messages that pollers have seen
+  std::atomic<std::uint32_t> seen_{0};  // the count of messages at the last poll that read the queue
   std::mutex answering_;                // held while a thread reads the message queue; acquired before mutex_
   std::vector<std::byte> fetched_;      // the memory of the last answer's data; guarded by answering_
   std::mutex mutex_;                    // guards handler_

@@ -118,25 +118,28 @@ Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, M
   Slot& slot = *message.slot_;
   // An owner that polls need not be woken, nor one that has lost its core to an interrupt: the thread would take the
   // core from the poller again. The spins are limited, because something may keep the poller from answering, for an
-  // unknown time.
+  // unknown time. The owner may itself be waiting for an answer of this process, which therefore polls as well.
   constexpr int kMostSpins = 4'096;
-  constexpr int kSpinsPerLook = 32;
+  constexpr int kSpinsPerLook = 64;
   const auto answered_yet = [&] { return state_of(slot.word.load(std::memory_order_acquire)) == kAnswered; };
   for (int spins = polls ? 1 : 0; !answered_yet() && spins < kMostSpins; ++spins) {
-    if (spins % kSpinsPerLook == 0 && !is_just_now(polled_at_.load(std::memory_order_relaxed), kInterrupt)) break;
+    if (spins % kSpinsPerLook == 0) {
+      if (!is_just_now(polled_at_.load(std::memory_order_relaxed), kInterrupt)) break;
+      if (spins > 0) progress.poll();
+    }
     relax();
   }
-  const bool by_poller = answered_yet();
-  if (!by_poller) wake_event_.wake_if_armed();
+  if (!answered_yet()) wake_event_.wake_if_armed();
   Patience patience(lives);
   for (Waiter waiter(progress, slot.wake_event); !answered_yet(); waiter.pause()) {
     if (patience.is_due() && patience.ends()) return dead();
   }
-  const std::size_t answered = std::min<std::size_t>(slot.bytes.load(std::memory_order_relaxed), kMostBytes);
-  return Answer(*this, slot, std::span<const std::byte>(slot.text).first(answered), by_poller);
+  const std::uint32_t length = slot.bytes.load(std::memory_order_relaxed);
+  const std::size_t answered = std::min<std::size_t>(length & ~kByPoller, kMostBytes);
+  return Answer(*this, slot, std::span<const std::byte>(slot.text).first(answered), (length & kByPoller) != 0);
 }
 
-bool MessageQueue::answer_all(const Handling& answer) {
+bool MessageQueue::answer_all(const Handling& answer, bool polls) {
   const auto is_posted = [](const Slot& slot) { return (slot.bytes.load(std::memory_order_relaxed) & kPosted) != 0; };
   const auto is_sent = [](const Slot& slot) { return state_of(slot.word.load(std::memory_order_acquire)) == kSent; };
   // A message that was posted before one of these was enqueued is in its slot by now.
@@ -149,15 +152,15 @@ bool MessageQueue::answer_all(const Handling& answer) {
   for (Slot& slot : slots_) {
     if (!is_sent(slot) || !is_posted(slot)) continue;
     any = true;
-    answer_one(slot, answer);
+    answer_one(slot, answer, polls);
     executed_.fetch_add(1, std::memory_order_release);
   }
-  for (std::size_t i = 0; i < count; ++i) answer_one(*enqueued[i], answer);
+  for (std::size_t i = 0; i < count; ++i) answer_one(*enqueued[i], answer, polls);
   return any;
 }
 
 // Precondition: the slot is sent.
-void MessageQueue::answer_one(Slot& slot, const Handling& answer) {
+void MessageQueue::answer_one(Slot& slot, const Handling& answer, bool polls) {
   const std::uint64_t found = slot.word.load(std::memory_order_acquire);
   const std::uint32_t length = slot.bytes.load(std::memory_order_relaxed);
   const std::size_t bytes = std::min<std::size_t>(length & ~kPosted, kMostBytes);
@@ -167,7 +170,7 @@ void MessageQueue::answer_one(Slot& slot, const Handling& answer) {
     freed_.wake_if_armed();
     return;
   }
-  slot.bytes.store(static_cast<std::uint32_t>(answered), std::memory_order_relaxed);
+  slot.bytes.store(static_cast<std::uint32_t>(answered) | (polls ? kByPoller : 0), std::memory_order_relaxed);
   slot.word.exchange(word(kAnswered, sender_of(found)), std::memory_order_seq_cst);
   slot.wake_event.wake_if_armed();
 }

@@ -73,7 +73,7 @@ class MessageQueue {
     Answer& operator=(Answer&&) = delete;
     ~Answer();
     std::span<const std::byte> bytes() const { return bytes_; }
-    // Whether the owner has answered without being woken: it polls.
+    // Whether a thread of the owner that polls the queue has answered, and not the handler's thread.
     bool by_poller() const { return by_poller_; }
 
    private:
@@ -92,8 +92,8 @@ class MessageQueue {
   // is called every 100 ms. Errors: kPeer, if the owner has ended.
   Result<Message> enqueue(Progress& progress, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts,
                           const std::function<bool()>& lives);
-  // Wakes the owner, unless it polls, and waits for the answer. `polls`: the caller knows that the owner polls, or has
-  // polled a moment ago. Errors: kPeer, if the owner has ended.
+  // Waits for the answer, and wakes the owner if it has not polled for kInterrupt ticks, or does not answer for long.
+  // `polls`: the caller knows that the owner polls, or has polled a moment ago. Errors: kPeer, if the owner has ended.
   Result<Answer> wait_for_answer(Progress& progress, Message message, const std::function<bool()>& lives,
                                  bool polls = false);
 
@@ -108,21 +108,20 @@ class MessageQueue {
     return ticks() - then + kJustNow < within + kJustNow;
   }
 
-  // For an application thread of the owner that polls: returns whether the first slot has a message, or one was
-  // enqueued in another slot since the poll that stored `seen`, and stores the new count there.
-  bool any_since(std::atomic<std::uint32_t>& seen) {
+  // For an application thread of the owner that polls: returns the present count of messages if the first slot has a
+  // message, or one was enqueued in another slot since the count was `seen`.
+  std::optional<std::uint32_t> any_since(std::uint32_t seen) {
     polled_at_.store(ticks(), std::memory_order_relaxed);
-    if (state_of(slots_.front().word.load(std::memory_order_acquire)) == kSent) return true;
     const std::uint32_t sent = sent_.load(std::memory_order_acquire);
-    if (sent == seen.load(std::memory_order_relaxed)) [[likely]] return false;
-    seen.store(sent, std::memory_order_relaxed);
-    return true;
+    if (sent != seen || state_of(slots_.front().word.load(std::memory_order_acquire)) == kSent) return sent;
+    return std::nullopt;
   }
   // For the owner: answers all messages in the queue, and returns whether there were any. Posted messages come first: a
   // message follows those that were posted before it was enqueued. answer(message, room) writes an answer into `room`
   // and returns its bytes. `room` begins where `message` does. A faulty sender may change `message` meanwhile.
+  // `polls`: the calling thread polls the queue.
   using Handling = std::function<std::size_t(std::span<const std::byte> message, std::span<std::byte> room)>;
-  bool answer_all(const Handling& answer);
+  bool answer_all(const Handling& answer, bool polls = false);
   // For all processes: returns whether the owner has executed all messages that were posted before the call, including
   // those that the caller knows of only because their senders have changed another word since. False for ever if a
   // sender was killed between two instructions.
@@ -151,14 +150,17 @@ class MessageQueue {
   // the second one together with the first one.
   struct alignas(128) Slot {
     std::atomic<std::uint64_t> word;
-    std::atomic<std::uint32_t> bytes;  // and kPosted; to be read once: a hostile on-node peer may change it
+    // And kPosted or kByPoller; to be read once: a hostile on-node peer may change it.
+    std::atomic<std::uint32_t> bytes;
     WakeEvent wake_event;              // of the sender
     alignas(8) std::array<std::byte, kMostBytes> text;
   };
 
-  static constexpr std::uint32_t kPosted = std::uint32_t{1} << 31;  // in Slot::bytes
+  // In Slot::bytes: of a message, and of an answer.
+  static constexpr std::uint32_t kPosted = std::uint32_t{1} << 31;
+  static constexpr std::uint32_t kByPoller = std::uint32_t{1} << 30;
 
-  void answer_one(Slot& slot, const Handling& answer);
+  void answer_one(Slot& slot, const Handling& answer, bool polls);
   Slot* take(ProcessIdentity sender);
   Message fill(Slot& slot, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts,
                std::uint32_t posted = 0);

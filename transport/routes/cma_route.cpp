@@ -73,8 +73,8 @@ Status CmaRoute::by_system_calls(const NodeTarget& target, const NodeTargetExtra
 }
 
 // Sends messages for as long as the target polls its message queue, and transfers the rest by system calls. Up to
-// kSlots messages are under way at once. Each thread keeps the memory of one list, since its allocation takes a good
-// part of the time of a message.
+// kSlots messages are under way at once. Each thread keeps the memory of the last list that was sent to its end, since
+// the allocation takes a good part of the time of a message.
 Status CmaRoute::by_messages(const NodeTarget& target, const NodeTargetExtra& memory, const DataOperation& operation) {
   thread_local std::unique_ptr<OperationList> spare;
   std::array<std::unique_ptr<OperationList>, MessageQueue::kSlots> lists;
