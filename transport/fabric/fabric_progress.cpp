@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kTryAgain{1};   // while answers are unsent 
 constexpr std::uint64_t kMovedData = 10'000;  // ns; a poll that takes so long has moved data (one without: 1 to 2 us)
 // ns; between two polls that look at connection events. A thread that polls without a pause keeps the mutex from the
 // progress thread, which would have to sleep until it is unlocked.
-constexpr std::uint64_t kLookAtConnections = 1'000'000;
+constexpr std::uint64_t kLookAtConnections = std::chrono::nanoseconds(ProgressThread::kLookNow).count();
 // Polls of the endpoint for each pass of the runtime's progress engine, while arrivals are left to it. (fetch_and_op
 // between two hosts, target in MPICH's MPI_Barrier: 23.3 us with one, 21.4 with two, 23.3 with four.)
 constexpr int kPollsFromRuntime = 2;
@@ -68,10 +68,11 @@ bool Fabric::advance_for(int thread, std::uint64_t begin_ns) {
 
 bool Fabric::poll_from_runtime() {
   if (!thread_.polled_from_runtime()) return false;
-  for (int i = 0; i < kPollsFromRuntime; ++i) {
-    if (!poll()) continue;
-    statistics_.add(RouteKind::kFabric, Counted::kFromRuntime, 0);
-    return true;
+  for (int polls = 0; polls < kPollsFromRuntime; ++polls) {
+    if (poll()) {
+      statistics_.add(RouteKind::kFabric, Counted::kFromRuntime, 0);
+      return true;
+    }
   }
   return false;
 }

@@ -45,13 +45,13 @@ class ProgressThread {
     };
     // At regular times.
     virtual void check() = 0;
-    // While application threads poll, which may take no connection events for a while.
+    // After a back-off, since polls that are rare seldom take connection events. Does nothing while others_work().
     virtual void look_at_connections() = 0;
     // Takes what has arrived. `connection_woke`: events_fd was readable.
     virtual Sleep progress(bool connection_woke) = 0;
     // Returns whether another thread works on the endpoint at this moment, such as one that takes arrivals.
     virtual bool others_work() = 0;
-    // Returns whether another thread polls, without a pause that is worth mentioning.
+    // Returns whether another thread polls at this moment, or has polled a moment ago (shared_polls.hpp).
     virtual bool others_poll_now() = 0;
     // Returns whether the thread may sleep (fi_trywait(3)): false if something has arrived that does not wake it. The
     // call may make progress.

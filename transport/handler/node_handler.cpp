@@ -209,7 +209,7 @@ Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message
                                                   .wait_for_answer(
                                                       progress, message, [this] { return lives(); }, has_just_polled());
   if (!answer) return answer.error();
-  if (answer.value().by_poller()) polled_at_.store(ticks(), std::memory_order_relaxed);
+  if (answer.value().by_poller()) poller_answered_at_.store(ticks(), std::memory_order_relaxed);
   const std::span<const std::byte> bytes = answer.value().bytes();
   ReplyHeader reply{};
   if (bytes.size() >= sizeof reply) std::memcpy(&reply, bytes.data(), sizeof reply);

@@ -100,7 +100,9 @@ class PeerNodeHandler {
         nonce_(nonce),
         space_(space) {}
   bool lives() const;
-  bool has_just_polled() const { return MessageQueue::is_just_now(polled_at_.load(std::memory_order_relaxed)); }
+  bool has_just_polled() const {
+    return MessageQueue::is_just_now(poller_answered_at_.load(std::memory_order_relaxed));
+  }
   RequestHeader header(std::uint32_t sender) const;
   Status finish(Progress& progress, MessageQueue::Message message, const OperationList& list);
 
@@ -112,7 +114,7 @@ class PeerNodeHandler {
   std::uint64_t space_;
   // When a poller of the target has answered last. It is read in place of the target's own word, which is in the cache
   // of the target's core.
-  std::atomic<Ticks> polled_at_{0};
+  std::atomic<Ticks> poller_answered_at_{0};
 };
 
 }  // namespace farside

@@ -73,14 +73,15 @@ Status CmaRoute::by_system_calls(const NodeTarget& target, const NodeTargetExtra
 }
 
 // Sends messages for as long as the target polls its message queue, and transfers the rest by system calls. Up to
-// kSlots messages are under way at once. Each thread keeps the memory of the last list that was sent to its end, since
-// the allocation takes a good part of the time of a message.
+// kSlots messages are under way at once. Each thread keeps the memory of one list, since the allocation takes a good
+// part of the time of a message.
 Status CmaRoute::by_messages(const NodeTarget& target, const NodeTargetExtra& memory, const DataOperation& operation) {
   thread_local std::unique_ptr<OperationList> spare;
   std::array<std::unique_ptr<OperationList>, MessageQueue::kSlots> lists;
   lists.front() = std::move(spare);
-  for (DataOperation rest = operation; rest.count > 0;) {
-    if (!memory.handler->is_polling()) return by_system_calls(target, memory, rest);
+  DataOperation rest = operation;
+  Status executed;
+  while (executed && rest.count > 0 && memory.handler->is_polling()) {
     std::size_t count = 0;
     for (; count < lists.size() && rest.count > 0; ++count) {
       std::unique_ptr<OperationList>& list = lists[count];
@@ -90,10 +91,11 @@ Status CmaRoute::by_messages(const NodeTarget& target, const NodeTargetExtra& me
         list->clear();
       list->add(take_part(rest));
     }
-    if (Status executed = execute(memory, std::span(lists.data(), count)); !executed) return executed;
+    executed = execute(memory, std::span(lists.data(), count));
   }
   spare = std::move(lists.front());
-  return {};
+  if (!executed || rest.count == 0) return executed;
+  return by_system_calls(target, memory, rest);
 }
 
 Status CmaRoute::before_access(NodeTargetExtra& memory) {
