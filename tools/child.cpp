@@ -109,12 +109,12 @@ std::vector<pid_t> children() {
 // Ends the processes that the launcher left behind, which have become children of this process. They have 2 s to end
 // by themselves, then get SIGKILL; their own children become children of this process in turn.
 void end_leftovers() {
-  const Clock::time_point patience = Clock::now() + std::chrono::seconds(2);
+  const Clock::time_point deadline = Clock::now() + std::chrono::seconds(2);
   for (int round = 0; round < 500; ++round) {
     const std::vector<pid_t> left = children();
     if (left.empty()) return;
     for (const pid_t pid : left) {
-      if (waitpid(pid, nullptr, WNOHANG) == 0 && Clock::now() > patience) kill(pid, SIGKILL);
+      if (waitpid(pid, nullptr, WNOHANG) == 0 && Clock::now() > deadline) kill(pid, SIGKILL);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }

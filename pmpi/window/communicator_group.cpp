@@ -19,7 +19,7 @@
 namespace farside::pmpi {
 namespace {
 
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kWarnAfter{10};
 
 int delete_peers(MPI_Comm, int, void* value, void*) {
   delete static_cast<CommunicatorPeers*>(value);
@@ -28,7 +28,7 @@ int delete_peers(MPI_Comm, int, void* value, void*) {
 
 // Waits for a collective of the runtime. The waiter yields its core. A blocking collective of MPICH would poll instead,
 // and with more ranks than cores it would use up the time slices of other ranks. Logs `warning`, if it is not null,
-// after kPatience.
+// after kWarnAfter.
 Status finish(int begun_well, MPI_Request& request, const char* call, const char* warning = nullptr) {
   if (Status carried = status_of(begun_well, call); !carried) return carried;
   const auto begun = std::chrono::steady_clock::now();
@@ -36,7 +36,7 @@ Status finish(int begun_well, MPI_Request& request, const char* call, const char
   for (Waiter waiter(Process::instance(), Process::instance().own_wake_event());; waiter.pause()) {
     Status carried = status_of(runtime().Test(&request, &arrived, MPI_STATUS_IGNORE), "MPI_Test");
     if (!carried || arrived != 0) return carried;
-    if (warning != nullptr && std::chrono::steady_clock::now() - begun > kPatience)
+    if (warning != nullptr && std::chrono::steady_clock::now() - begun > kWarnAfter)
       log(LogLevel::kWarn, "{}", std::exchange(warning, nullptr));
   }
 }

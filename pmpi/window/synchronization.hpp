@@ -22,13 +22,13 @@ void wait_until(WakeEvent& wake_event, Done&& done) {
   }
 }
 
-// How long a thread waits for a notification that may be lost (Space::interrupted_since), or may only be late. One
+// The limit of a wait for a notification that may be lost (Space::interrupted_since), or may only be late. One
 // object per wait. Not thread-safe.
-class Patience {
+class LossTimeout {
  public:
   // `rank`: the rank from which such a notification is awaited, or -1 if there is none. Returns whether it has been
   // awaited for FARSIDE_PEER_TIMEOUT (0: never). The caller calls this function repeatedly.
-  bool is_over(int rank) {
+  bool is_expired(int rank) {
     if (rank < 0) [[likely]]
       return false;
     const std::chrono::seconds timeout(Process::instance().settings().value()->peer_timeout);

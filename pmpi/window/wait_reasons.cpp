@@ -2,7 +2,7 @@
 // The texts of the reports of FARSIDE_HANG. They say what the control words show, and no more: the members of a group
 // of readers, for instance, have no names there. Words of ranks on this node are read in place. Over the fabric a read
 // is a message. It goes only to ranks that the window knows and that have acknowledged all operations so far, and its
-// answer is awaited for kReadPatience.
+// answer is awaited for kReadTimeout.
 #include "pmpi/window/wait_reasons.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace {
 using epochs::BarrierSchedule, epochs::BarrierWord, epochs::ControlBlock, epochs::HeldLock, epochs::LockType,
     epochs::LockWord;
 
-constexpr std::chrono::milliseconds kReadPatience{500};
+constexpr std::chrono::milliseconds kReadTimeout{500};
 // At most kMostAsked ranks are asked for their words, and at most kMostReads words are read over the fabric.
 constexpr int kMostAsked = 4096;
 constexpr std::size_t kMostReads = 256;
@@ -69,7 +69,7 @@ std::vector<std::optional<std::uint64_t>> Window::read_words(std::span<const Wor
   const auto over = [](const std::unique_ptr<Operation>& read) {
     return read == nullptr || read->done() || read->failed();
   };
-  const LongWait::Clock::time_point until = LongWait::Clock::now() + kReadPatience;
+  const LongWait::Clock::time_point until = LongWait::Clock::now() + kReadTimeout;
   for (Waiter waiter(Process::instance(), space_->wake_event());
        !std::ranges::all_of(reads, over) && LongWait::Clock::now() < until;)
     waiter.pause();
@@ -103,7 +103,7 @@ std::string Window::trouble_of(int rank) {
     return " (it has not acknowledged earlier operations: it is stopped, out of reach, or slow)";
   const std::array<WordOf, 1> any{{{rank, ControlBlock::kLock}}};
   if (read_words(any).front()) return {};
-  return fmt::format(" (it does not answer within {} ms: it is stopped, or out of reach)", kReadPatience.count());
+  return fmt::format(" (it does not answer within {} ms: it is stopped, or out of reach)", kReadTimeout.count());
 }
 
 std::string Window::trouble_of(std::span<const int> ranks) {

@@ -444,7 +444,7 @@ class Window {
   std::unique_ptr<WindowLockStripes> lock_stripes_;  // null without threads
   epochs::CompletionCount completions_;
   KnownGroup last_posted_, last_started_;
-  Patience wait_patience_;  // of the wait for the last post's completes
+  LossTimeout wait_timeout_;  // of the wait for the last post's completes
   // Space::interruptions() at the last post, and when the last barrier was entered.
   std::uint32_t interruptions_at_post_ = 0, interruptions_at_barrier_ = space_->first_interruptions();
   std::uint64_t barriers_ = 0;

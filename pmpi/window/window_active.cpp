@@ -90,18 +90,18 @@ Outcome Window::meet(std::uint64_t word) {
   const std::uint8_t said = epochs::BarrierWord::said_now(word);
   const std::uint32_t before = std::exchange(interruptions_at_barrier_, space_->interruptions());
   epochs::Barrier<ControlMemory> barrier(control_, *barrier_schedule_, word, before);
-  Patience patience;
+  LossTimeout timeout;
   ControlMemory::Operation* failed = nullptr;
   bool over = false;
   const WaitReason reason(*this,
                           [&] { return awaited_in_barrier(barrier.awaits(), epochs::BarrierWord::count(word)); });
   wait_until(space_->wake_event(), [&] {
     over = barrier.advance();
-    if (!over && patience.is_over(barrier.awaits_lost())) barrier.abandon();
+    if (!over && timeout.is_expired(barrier.awaits_lost())) barrier.abandon();
     return over || (failed = barrier.failed_operation()) != nullptr || barrier.abandoned();
   });
   Status met;
-  if (!over) met = failed != nullptr ? failed->take_error() : Status(patience.error());
+  if (!over) met = failed != nullptr ? failed->take_error() : Status(timeout.error());
   space_->finish_puts();
   if (!met) {
     said_in_barrier_ |= epochs::BarrierWord::kFailed;  // for ranks that are still in this barrier
@@ -197,7 +197,7 @@ Outcome Window::do_post(MPI_Group group, int assert) {
     if (const epochs::Violation v = epoch_.begin_post(origins)) return v;
     // An origin completes after this post, also with MPI_MODE_NOCHECK.
     interruptions_at_post_ = space_->interruptions();
-    wait_patience_ = {};
+    wait_timeout_ = {};
   }
   // With an empty group the window is exposed to no rank.
   if (marks_exposure_ && !origins.empty()) {
@@ -238,18 +238,18 @@ Outcome Window::do_start(MPI_Group group, int assert) {
   std::vector<int> no_put;
   if ((assert& MPI_MODE_NOCHECK) == 0) {
     epochs::AwaitPosts<ControlMemory> posts(control_, targets, &no_put);
-    Patience patience;
+    LossTimeout timeout;
     bool over = false;
     const WaitReason reason(*this, [&] { return awaited_posts(posts.missing()); });
     wait_until(space_->wake_event(), [&] {
       over = posts.advance();
-      return over ||
-             patience.is_over(posts.first_missing([&](int target) { return space_->interrupted_since_post(target); }));
+      return over || timeout.is_expired(
+                         posts.first_missing([&](int target) { return space_->interrupted_since_post(target); }));
     });
     if (!over) {
       const auto held = guard();
       epoch_.start_refused();
-      return Status(patience.error());
+      return Status(timeout.error());
     }
   }
   // A target has posted after the end of its last exposure to this rank.
@@ -324,14 +324,14 @@ Outcome Window::do_wait() {
 }
 
 // Returns an error if the connection of a posted origin was interrupted after the post, its complete has not arrived,
-// and Patience is over. The post may be lost as well.
+// and wait_timeout_ has expired. The post may be lost as well.
 Status Window::complete_lost() {
   if (space_->interruptions() == interruptions_at_post_) [[likely]]
     return {};
   const auto held = guard();
   for (const int origin : epoch_.posted_group()) {
     if (!space_->interrupted_since(origin, interruptions_at_post_)) continue;
-    return wait_patience_.is_over(origin) ? Status(wait_patience_.error()) : Status();
+    return wait_timeout_.is_expired(origin) ? Status(wait_timeout_.error()) : Status();
   }
   return {};
 }

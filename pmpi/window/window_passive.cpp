@@ -48,8 +48,8 @@ Status Window::run_to_end(auto& protocol, int peer) {
       Status status = failed->take_error();
       if (!first) continue;
       first = std::move(status);
-      const std::chrono::seconds patience(Process::instance().settings().value()->peer_timeout);
-      if (patience.count() > 0) until = Clock::now() + patience;
+      const std::chrono::seconds timeout(Process::instance().settings().value()->peer_timeout);
+      if (timeout.count() > 0) until = Clock::now() + timeout;
     }
     if constexpr (requires { protocol.stop_waiting(); }) {
       if (!until || Clock::now() < *until) return false;

@@ -158,13 +158,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::array<std::byte, 100> message{};
     const std::array<std::span<const std::byte>, 1> parts{message};
     // If the on-node peer leaves no slot free, or removes a message, the sender treats it as dead.
-    const auto lives = [] { return false; };
+    const auto is_alive = [] { return false; };
     static const ProcessIdentity sender = ProcessIdentity::own();
-    const Result<MessageQueue::Message> left = message_queue.enqueue(hostile, sender, parts, lives);
+    const Result<MessageQueue::Message> left = message_queue.enqueue(hostile, sender, parts, is_alive);
     const std::optional<MessageQueue::Message> another = message_queue.enqueue(sender, parts);
     for (const MessageQueue::Message* sent : {left ? &left.value() : nullptr, another ? &*another : nullptr}) {
       if (sent == nullptr) continue;
-      const Result<MessageQueue::Answer> answer = message_queue.wait_for_answer(hostile, *sent, lives);
+      const Result<MessageQueue::Answer> answer = message_queue.wait_for_answer(hostile, *sent, is_alive);
       if (!answer) continue;
       const std::span<const std::byte> bytes = answer.value().bytes();
       require(bytes.data() >= begin && bytes.data() + bytes.size() <= end && bytes.size() <= MessageQueue::kMostBytes,

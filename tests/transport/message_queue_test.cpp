@@ -23,7 +23,7 @@ using namespace farside::testing;
 
 namespace {
 
-bool lives() { return true; }
+bool is_alive() { return true; }
 
 // A message queue in memory that is shared with processes forked later.
 class SharedMessageQueue {
@@ -61,9 +61,9 @@ class SharedMessageQueue {
     const std::array<std::span<const std::byte>, 1> parts{std::as_bytes(std::span(&value, 1))};
     const ProcessIdentity sender = message_queue_.sender();
     const char* wrong = nullptr;
-    const Result<MessageQueue::Message> message = message_queue_.enqueue(quiet, sender, parts, lives);
+    const Result<MessageQueue::Message> message = message_queue_.enqueue(quiet, sender, parts, is_alive);
     if (message) {
-      const Result<MessageQueue::Answer> answer = message_queue_.wait_for_answer(quiet, message.value(), lives);
+      const Result<MessageQueue::Answer> answer = message_queue_.wait_for_answer(quiet, message.value(), is_alive);
       int back = 0;
       if (answer && answer.value().bytes().size() == sizeof back)
         std::memcpy(&back, answer.value().bytes().data(), sizeof back);
@@ -148,20 +148,20 @@ TEST_CASE("a message of a sender that was killed is answered all the same, and a
     // Each of these messages takes over a slot of a dead sender, and keeps it.
     std::vector<MessageQueue::Message> messages;
     for (std::size_t i = 1; i < MessageQueue::kSlots; ++i) {
-      const auto message = message_queue->enqueue(quiet, own, parts, lives);
+      const auto message = message_queue->enqueue(quiet, own, parts, is_alive);
       ranks.check(message.ok(), "a slot is taken over");
       if (message) messages.push_back(message.value());
     }
     const auto none = message_queue->enqueue(quiet, own, parts, [] { return false; });
     ranks.check(!none.ok() && none.error().kind == ErrorKind::kPeer, "no slot of a living process is taken over");
     {
-      const auto answer = message_queue->wait_for_answer(quiet, *first, lives);
+      const auto answer = message_queue->wait_for_answer(quiet, *first, is_alive);
       ranks.check(answer.ok() && answer.value().bytes().size() == sizeof value,
                   "the first message's answer is still there");
     }
     ranks.check(message_queue.answer() == static_cast<int>(messages.size()), "all messages are there");
     for (const MessageQueue::Message& message : messages)
-      ranks.check(message_queue->wait_for_answer(quiet, message, lives).ok(), "and answered");
+      ranks.check(message_queue->wait_for_answer(quiet, message, is_alive).ok(), "and answered");
     ranks.check(message_queue->enqueue(own, parts).has_value(), "and their slots are free");
   }));
 }
@@ -177,9 +177,9 @@ TEST_CASE("senders are killed at any time while others send") {
         std::array<int, 500> text{};
         text.fill(1000 * sender + i);
         const std::array<std::span<const std::byte>, 1> parts{std::as_bytes(std::span(text))};
-        const auto message = message_queue->enqueue(quiet, own, parts, lives);
+        const auto message = message_queue->enqueue(quiet, own, parts, is_alive);
         if (!message) _exit(1);
-        const auto answer = message_queue->wait_for_answer(quiet, message.value(), lives);
+        const auto answer = message_queue->wait_for_answer(quiet, message.value(), is_alive);
         if (!answer || answer.value().bytes().size() != sizeof text) _exit(2);
         if (std::memcmp(answer.value().bytes().data(), text.data(), sizeof text) != 0) _exit(3);
       }

@@ -45,10 +45,10 @@ class Stranger {
   bool there() const { return caller_.outcome() == 0; }
 
   enum class Said { kDone, kError, kNothing };
-  // Returns the result of one operation within the time `patience`.
+  // Returns the result of one operation within the time `timeout`.
   template <class Issue>
-  Said attempt(Issue&& issue, std::chrono::milliseconds patience) {
-    const auto end = Clock::now() + patience;
+  Said attempt(Issue&& issue, std::chrono::milliseconds timeout) {
+    const auto end = Clock::now() + timeout;
     bool issued = false;
     while (Clock::now() < end) {
       if (!issued) {

@@ -148,7 +148,7 @@ Outcome passive(const MeasureInfo& info, const Pair& pair, const Options& option
     // All samples must lie in the time for which the target is away. If one operation lasts that long, it is the
     // result.
     budget.sample_seconds = std::min(budget.sample_seconds, 0.7 * away - 0.01);
-    budget.patience_seconds = 0.8 * away - 0.01;
+    budget.longest_seconds = 0.8 * away - 0.01;
   }
   if (pair.origin) {
     measurement.sample(budget, batch);

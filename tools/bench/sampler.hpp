@@ -21,7 +21,7 @@ struct Budget {
   double batch_seconds = 0.0005;
   double sample_seconds = 0.2;    // all samples together
   std::size_t least_samples = 5;  // even if that takes longer ...
-  double patience_seconds = 2.0;  // ... but not longer than this
+  double longest_seconds = 2.0;   // ... but not longer than this
 };
 
 // Returns the seconds per operation of each batch, at least one value. `batch(n)` does n operations and returns their
@@ -44,7 +44,7 @@ std::vector<double> take_samples(const Budget& budget, Batch&& batch) {
   for (;;) {
     const double elapsed = seconds_since(start);
     const bool enough = elapsed >= budget.sample_seconds && samples.size() >= budget.least_samples;
-    if (enough || elapsed >= budget.patience_seconds) return samples;
+    if (enough || elapsed >= budget.longest_seconds) return samples;
     samples.push_back(batch(count) / static_cast<double>(count));
   }
 }

@@ -13,14 +13,14 @@
 namespace farside {
 namespace {
 
-constexpr std::chrono::milliseconds kUnused{100};  // the shortest time
-constexpr std::chrono::seconds kUnusedLongest{100};
-constexpr int kComesBackSoon = 16;           // in multiples of that time
+constexpr std::chrono::milliseconds kShortestIdle{100};  // the lowest idle limit
+constexpr std::chrono::seconds kLongestIdle{100};
+constexpr int kReopenedSoon = 16;            // in multiples of the idle limit
 constexpr std::size_t kPartInShortage = 16;  // of the connections one in so many is closed
 
 // The time without use after which the connection may be evicted.
-PeerState::Clock::duration patience(const PeerState& peer_state) {
-  return std::max<PeerState::Clock::duration>(peer_state.patience, kUnused);
+PeerState::Clock::duration idle_limit(const PeerState& peer_state) {
+  return std::max<PeerState::Clock::duration>(peer_state.idle_limit, kShortestIdle);
 }
 
 }  // namespace
@@ -39,9 +39,9 @@ std::vector<ConnectionEviction::Unused> ConnectionEviction::unused(Clock::time_p
   std::vector<Unused> found;
   connections_.for_each_peer([&](Peer peer) {
     PeerState& peer_state = states_.of(peer);
-    if (connections_.age(peer) < patience(peer_state)) return;
+    if (connections_.age(peer) < idle_limit(peer_state)) return;
     const Clock::time_point last_use = PeerStates::last_use(peer_state, now);
-    if (now - last_use < kUnused) return;
+    if (now - last_use < kShortestIdle) return;
     end_open_run(peer_state);  // only its completion is missing: the connection can be closed at the next pass
     if (!peer_state.any_under_way()) found.push_back({last_use, &peer_state});
   });
@@ -84,9 +84,9 @@ void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage)
     log(LogLevel::kInfo, "{} connections, {}={}: one that was not used is to be closed", count,
         most() == asked_ ? "FARSIDE_CONNECTIONS" : "the process's share", most());
   }
-  const bool soon = connections_.age(peer) < kComesBackSoon * patience(peer_state);
-  peer_state.patience =
-      soon ? std::min<Clock::duration>(2 * patience(peer_state), kUnusedLongest) : Clock::duration(kUnused);
+  const bool soon = connections_.age(peer) < kReopenedSoon * idle_limit(peer_state);
+  peer_state.idle_limit =
+      soon ? std::min<Clock::duration>(2 * idle_limit(peer_state), kLongestIdle) : Clock::duration(kShortestIdle);
   // The peer ends the connection after it has received DISCONNECT, which follows all notifications.
   close_gracefully(peer);
 }

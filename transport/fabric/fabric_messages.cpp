@@ -79,9 +79,9 @@ ssize_t Fabric::send(Reply& reply) {
 }
 
 void Fabric::send_replies() {
-  std::optional<Clock::duration> patience;
-  if (health_.timeout().count() > 0) patience = health_.timeout();
-  replies_.send_unsent(patience, [this](Reply& reply) { return send(reply); });
+  std::optional<Clock::duration> timeout;
+  if (health_.timeout().count() > 0) timeout = health_.timeout();
+  replies_.send_unsent(timeout, [this](Reply& reply) { return send(reply); });
 }
 
 // Waits for answers that the provider has refused so far, or has not sent yet.

@@ -103,7 +103,7 @@ struct PeerState {
   bool probed = false;                   // an adapter has a probe
   std::uint32_t completed_then = 0;      // `completed` at quiet_since
   std::uint32_t completed_at_check = 0;  // `completed` at the last call of PeerStates::deactivate_unused()
-  Clock::duration patience{};  // the time without use after which the connection may be evicted; zero: the shortest
+  Clock::duration idle_limit{};     // the time without use after which the connection may be evicted; zero: the lowest
   Clock::time_point quiet_since{};  // since then nothing has completed, nor was a probe taken (adapter: acknowledged)
   Clock::time_point
       unacknowledged_since{};  // since then nothing has completed, and TCP awaits an acknowledgement; else zero

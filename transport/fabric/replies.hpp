@@ -67,9 +67,9 @@ class Replies {
   // Keeps an answer until send_unsent().
   void keep(std::unique_ptr<Reply> reply) { unsent_.push_back(std::move(reply)); }
   // Sends the answers that were kept, in their order per peer. An answer that the provider refuses for longer than
-  // `patience` is dropped; none: no limit.
+  // `timeout` is dropped; none: no limit.
   template <class Send>
-  void send_unsent(std::optional<Clock::duration> patience, Send&& send);
+  void send_unsent(std::optional<Clock::duration> timeout, Send&& send);
   // Notes that the provider has completed it.
   void completed(Reply& reply) {
     --under_way_;
@@ -101,7 +101,7 @@ class Replies {
 };
 
 template <class Send>
-void Replies::send_unsent(std::optional<Clock::duration> patience, Send&& send) {
+void Replies::send_unsent(std::optional<Clock::duration> timeout, Send&& send) {
   // A peer that takes no answers must not delay answers to other peers.
   std::optional<Peer> refused;
   for (auto next = unsent_.begin(); next != unsent_.end() && room();) {
@@ -115,7 +115,7 @@ void Replies::send_unsent(std::optional<Clock::duration> patience, Send&& send) 
       refused = reply.peer;
       const Clock::time_point now = Clock::now();
       if (reply.refused_since == Clock::time_point{}) reply.refused_since = now;
-      if (!patience || now - reply.refused_since < *patience) {
+      if (!timeout || now - reply.refused_since < *timeout) {
         ++next;
         continue;
       }

@@ -157,7 +157,7 @@ Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(std::int32_t pid,
   return std::unique_ptr<PeerNodeHandler>(new PeerNodeHandler(std::move(mapping), pid, nonce_address, nonce, space));
 }
 
-bool PeerNodeHandler::lives() const {
+bool PeerNodeHandler::is_alive() const {
   std::uint64_t nonce = 0;
   return read_process_memory(pid_, nonce_address_, &nonce, sizeof nonce).ok() && nonce == nonce_;
 }
@@ -179,7 +179,7 @@ bool PeerNodeHandler::post(std::uint32_t sender, const OperationList& list) {
 Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
                                 std::span<const std::unique_ptr<OperationList>> lists) {
   MessageQueue& message_queue = MessageQueue::at(mapping_->base());
-  const std::function<bool()> lives = [this] { return this->lives(); };
+  const std::function<bool()> is_alive = [this] { return this->is_alive(); };
   const RequestHeader header = this->header(sender);
   const auto parts = [&](const OperationList& list) {
     return std::array<std::span<const std::byte>, 2>{std::as_bytes(std::span(&header, 1)), list.bytes()};
@@ -187,7 +187,7 @@ Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
   Status first;
   while (!lists.empty()) {
     // Fills all free slots, so that one wake serves all these lists.
-    const Result<MessageQueue::Message> one = message_queue.enqueue(progress, sender_, parts(*lists.front()), lives);
+    const Result<MessageQueue::Message> one = message_queue.enqueue(progress, sender_, parts(*lists.front()), is_alive);
     if (!one) return first ? Status(one.error()) : std::move(first);
     std::array<std::optional<MessageQueue::Message>, MessageQueue::kSlots> messages{one.value()};
     std::size_t left = 1;
@@ -205,9 +205,10 @@ Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
 }
 
 Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message, const OperationList& list) {
-  const Result<MessageQueue::Answer> answer = MessageQueue::at(mapping_->base())
-                                                  .wait_for_answer(
-                                                      progress, message, [this] { return lives(); }, has_just_polled());
+  const Result<MessageQueue::Answer> answer =
+      MessageQueue::at(mapping_->base())
+          .wait_for_answer(
+              progress, message, [this] { return is_alive(); }, has_just_polled());
   if (!answer) return answer.error();
   if (answer.value().by_poller()) poller_answered_at_.store(ticks(), std::memory_order_relaxed);
   const std::span<const std::byte> bytes = answer.value().bytes();

@@ -99,7 +99,7 @@ class PeerNodeHandler {
         nonce_address_(nonce_address),
         nonce_(nonce),
         space_(space) {}
-  bool lives() const;
+  bool is_alive() const;
   bool has_just_polled() const {
     return MessageQueue::is_just_now(poller_answered_at_.load(std::memory_order_relaxed));
   }

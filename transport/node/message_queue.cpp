@@ -12,24 +12,24 @@ namespace {
 
 // Limits how often a sender asks whether the owner lives: every 64th probe, and every 100 ms. The first 63 probes read
 // no clock.
-class Patience {
+class OwnerCheck {
  public:
-  explicit Patience(const std::function<bool()>& lives) : lives_(lives) {}
+  explicit OwnerCheck(const std::function<bool()>& is_alive) : is_alive_(is_alive) {}
   bool is_due() {
     if (++probes_ % 64 != 0) return false;
     const Clock::time_point now = Clock::now();
     const bool first = probes_ == 64;
-    if (!first && now < ask_at_) return false;
-    ask_at_ = now + std::chrono::milliseconds(100);
+    if (!first && now < next_check_) return false;
+    next_check_ = now + std::chrono::milliseconds(100);
     return !first;
   }
-  bool ends() const { return !lives_(); }
+  bool owner_has_ended() const { return !is_alive_(); }
 
  private:
   using Clock = std::chrono::steady_clock;
-  const std::function<bool()>& lives_;
+  const std::function<bool()>& is_alive_;
   std::uint32_t probes_ = 0;
-  Clock::time_point ask_at_;
+  Clock::time_point next_check_;
 };
 
 Error dead() { return Error{ErrorKind::kPeer, "the target's process is gone"}; }
@@ -100,21 +100,21 @@ MessageQueue::Slot* MessageQueue::take_over(ProcessIdentity sender) {
 
 Result<MessageQueue::Message> MessageQueue::enqueue(Progress& progress, ProcessIdentity sender,
                                                     std::span<const std::span<const std::byte>> parts,
-                                                    const std::function<bool()>& lives) {
-  Patience patience(lives);
+                                                    const std::function<bool()>& is_alive) {
+  OwnerCheck owner_check(is_alive);
   unsigned probes = 0;
   for (Waiter waiter(progress, freed_);; waiter.pause()) {
     if (const std::optional<Message> left = enqueue(sender, parts)) return *left;
     // Posted messages may fill the queue, and a sender may have been killed before it woke the owner.
     if (probes++ % 64 == 0) wake_event_.wake_if_armed();
-    if (!patience.is_due()) continue;
+    if (!owner_check.is_due()) continue;
     if (Slot* slot = take_over(sender)) return fill(*slot, sender, parts);
-    if (patience.ends()) return dead();
+    if (owner_check.owner_has_ended()) return dead();
   }
 }
 
 Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, Message message,
-                                                           const std::function<bool()>& lives, bool polls) {
+                                                           const std::function<bool()>& is_alive, bool polls) {
   Slot& slot = *message.slot_;
   // An owner that polls need not be woken, nor one that has lost its core to an interrupt: the thread would take the
   // core from the poller again. The spins are limited, because something may keep the poller from answering, for an
@@ -130,9 +130,9 @@ Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, M
     relax();
   }
   if (!answered_yet()) wake_event_.wake_if_armed();
-  Patience patience(lives);
+  OwnerCheck owner_check(is_alive);
   for (Waiter waiter(progress, slot.wake_event); !answered_yet(); waiter.pause()) {
-    if (patience.is_due() && patience.ends()) return dead();
+    if (owner_check.is_due() && owner_check.owner_has_ended()) return dead();
   }
   const std::uint32_t length = slot.bytes.load(std::memory_order_relaxed);
   const std::size_t answered = std::min<std::size_t>(length & ~kByPoller, kMostBytes);

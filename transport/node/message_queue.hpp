@@ -88,13 +88,13 @@ class MessageQueue {
   // The same for a message that needs no answer. Returns false if no slot is free. The owner executes it when it next
   // reads the queue. This call does not wake the owner.
   bool post(ProcessIdentity sender, std::span<const std::span<const std::byte>> parts);
-  // Waits until a slot is free or can be taken over, and enqueues the message. `lives` says whether the owner lives; it
-  // is called every 100 ms. Errors: kPeer, if the owner has ended.
+  // Waits until a slot is free or can be taken over, and enqueues the message. `is_alive` says whether the owner lives;
+  // it is called every 100 ms. Errors: kPeer, if the owner has ended.
   Result<Message> enqueue(Progress& progress, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts,
-                          const std::function<bool()>& lives);
+                          const std::function<bool()>& is_alive);
   // Waits for the answer, and wakes the owner if it has not polled for kInterrupt ticks, or does not answer for long.
   // `polls`: the caller knows that the owner polls, or has polled a moment ago. Errors: kPeer, if the owner has ended.
-  Result<Answer> wait_for_answer(Progress& progress, Message message, const std::function<bool()>& lives,
+  Result<Answer> wait_for_answer(Progress& progress, Message message, const std::function<bool()>& is_alive,
                                  bool polls = false);
 
   // Returns whether an application thread of the owner has polled the queue within the last kJustNow ticks. The thread

@@ -9,10 +9,9 @@
 // default it never fails: libfabric requests the maximum of 7 attempts, which rdma_rxe treats as no limit.)
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <infiniband/verbs.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <infiniband/verbs.h>
 
 int ibv_modify_qp(struct ibv_qp* pair, struct ibv_qp_attr* attributes, int mask) {
   static int (*next)(struct ibv_qp*, struct ibv_qp_attr*, int) = NULL;
