@@ -11,12 +11,12 @@
 // The word also carries the assertions of the call, so that ranks detect calls that do not match without a further
 // message. Each rank reads the words of the ranks that notify it:
 //
-//    63          16 15       8 7    0
-//   |    count     |  before  | said |
+//    63          16 15       8 7     0
+//   |    count     |  before  | flags |
 //
 //   count   barriers that the writer has entered, including this one
-//   said    flags of this barrier (BarrierWord)
-//   before  flags of the preceding barrier, for a reader that is still in that one
+//   flags   of this barrier (BarrierWord)
+//   before  those of the preceding barrier, for a reader that is still in that one
 //
 // No rank awaits the effect of a write: each write is a notification. In a window of two ranks the write may also carry
 // the writer's operations, because only the target itself accesses its memory before it has seen the write.
@@ -41,17 +41,17 @@ struct BarrierWord {
   static constexpr std::uint8_t kNoSucceed = 2;
   static constexpr std::uint8_t kNoPut = 4;
   static constexpr std::uint8_t kFree = 8;     // the call is MPI_Win_free
-  static constexpr std::uint8_t kFailed = 16;  // the writer could not notify some rank, or has heard of that
+  static constexpr std::uint8_t kFailed = 16;  // the writer could not notify some rank, or has received this flag
 
-  static constexpr std::uint64_t make(std::uint64_t count, std::uint8_t said, std::uint8_t before) {
-    return count << 16 | static_cast<std::uint64_t>(before) << 8 | said;
+  static constexpr std::uint64_t make(std::uint64_t count, std::uint8_t flags, std::uint8_t before) {
+    return count << 16 | static_cast<std::uint64_t>(before) << 8 | flags;
   }
   static constexpr std::uint64_t count(std::uint64_t word) { return word >> 16; }
-  static constexpr std::uint8_t said_now(std::uint64_t word) { return word & 0xff; }
-  static constexpr std::uint8_t said_before(std::uint64_t word) { return word >> 8 & 0xff; }
+  static constexpr std::uint8_t current_flags(std::uint64_t word) { return word & 0xff; }
+  static constexpr std::uint8_t preceding_flags(std::uint64_t word) { return word >> 8 & 0xff; }
   // The flags of barrier `count`, given the word of a writer that is in that barrier or one ahead.
-  static constexpr std::uint8_t said(std::uint64_t word, std::uint64_t count) {
-    return BarrierWord::count(word) == count ? said_now(word) : said_before(word);
+  static constexpr std::uint8_t flags(std::uint64_t word, std::uint64_t count) {
+    return BarrierWord::count(word) == count ? current_flags(word) : preceding_flags(word);
   }
 };
 
@@ -156,9 +156,9 @@ class Barrier {
     return false;
   }
 
-  // After the barrier: the steps, and what the rank `from` of each has said.
+  // After the barrier: the steps, and the flags that the rank `from` of each has sent.
   std::span<const Step> steps() const { return schedule_.steps(); }
-  std::uint8_t heard(std::size_t step) const { return heard_[step]; }
+  std::uint8_t received_flags(std::size_t step) const { return received_flags_[step]; }
   // The rank whose word this one waits for, if that word may be lost (NotifyingMemory::interrupted_since), else -1. The
   // word may also be late, so the caller decides when to abandon the barrier.
   int awaits_lost() const {
@@ -201,8 +201,8 @@ class Barrier {
       const std::uint64_t seen = memory_.own(step.here);
       const std::uint64_t count = BarrierWord::count(word_);
       if (BarrierWord::count(seen) < count) return false;
-      heard_[at_] = BarrierWord::said(seen, count);
-      if ((heard_[at_] & BarrierWord::kFailed) != 0) word_ |= BarrierWord::kFailed;
+      received_flags_[at_] = BarrierWord::flags(seen, count);
+      if ((received_flags_[at_] & BarrierWord::kFailed) != 0) word_ |= BarrierWord::kFailed;
     }
     return operations_[0].done() && operations_[1].done();
   }
@@ -236,7 +236,7 @@ class Barrier {
   std::size_t writes_ = 0;
   std::size_t late_ = 0;  // after a failure: goes over the steps twice
   std::uint32_t interruptions_;
-  std::array<std::uint8_t, kMostSteps> heard_{};
+  std::array<std::uint8_t, kMostSteps> received_flags_{};
   bool notified_ = false;
   bool failed_ = false;
   bool abandoned_ = false;

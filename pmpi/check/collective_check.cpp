@@ -11,25 +11,25 @@ namespace farside::pmpi {
 
 using epochs::BarrierWord;
 
-std::uint8_t said_by_fence(int assert) {
-  unsigned said = 0;
-  if ((assert& MPI_MODE_NOPRECEDE) != 0) said |= BarrierWord::kNoPrecede;
-  if ((assert& MPI_MODE_NOSUCCEED) != 0) said |= BarrierWord::kNoSucceed;
-  if ((assert& MPI_MODE_NOPUT) != 0) said |= BarrierWord::kNoPut;
-  return static_cast<std::uint8_t>(said);
+std::uint8_t flags_of_fence(int assert) {
+  unsigned flags = 0;
+  if ((assert& MPI_MODE_NOPRECEDE) != 0) flags |= BarrierWord::kNoPrecede;
+  if ((assert& MPI_MODE_NOSUCCEED) != 0) flags |= BarrierWord::kNoSucceed;
+  if ((assert& MPI_MODE_NOPUT) != 0) flags |= BarrierWord::kNoPut;
+  return static_cast<std::uint8_t>(flags);
 }
 
-Outcome check_agreement(int rank, std::uint8_t said, int other_rank, std::uint8_t other_said) {
-  if ((other_said & BarrierWord::kFailed) != 0) {
+Outcome check_agreement(int rank, std::uint8_t flags, int other_rank, std::uint8_t other_flags) {
+  if ((other_flags & BarrierWord::kFailed) != 0) {
     return fault_of(
         Error{ErrorKind::kPeer, fmt::format("rank {}, which releases this rank from the barrier of its node, could not "
                                             "notify some rank; an error of a rank of this node names it",
                                             other_rank)});
   }
-  const unsigned differs = static_cast<unsigned>(said ^ other_said) & ~unsigned{BarrierWord::kNoPut};
+  const unsigned differs = static_cast<unsigned>(flags ^ other_flags) & ~unsigned{BarrierWord::kNoPut};
   if (differs == 0) return {};
   const auto who = [&](std::uint8_t bit) {
-    return (said & bit) != 0 ? std::pair(rank, other_rank) : std::pair(other_rank, rank);
+    return (flags & bit) != 0 ? std::pair(rank, other_rank) : std::pair(other_rank, rank);
   };
   if ((differs & BarrierWord::kFree) != 0) {
     const auto [frees, fences] = who(BarrierWord::kFree);

@@ -10,11 +10,11 @@
 namespace farside::pmpi {
 
 // Returns the bits of epochs::BarrierWord for the assertions of a fence.
-std::uint8_t said_by_fence(int assert);
+std::uint8_t flags_of_fence(int assert);
 
 // Fails with the class of a lost peer if the other rank could not notify some rank, with MPI_ERR_RMA_SYNC if one rank
 // fences and the other frees, and with MPI_ERR_ASSERT if only one of the two gave an assertion that all or none must
 // give.
-Outcome check_agreement(int rank, std::uint8_t said, int other_rank, std::uint8_t other_said);
+Outcome check_agreement(int rank, std::uint8_t flags, int other_rank, std::uint8_t other_flags);
 
 }  // namespace farside::pmpi

@@ -150,7 +150,7 @@ class Window {
   // A fence without assertions among ranks of the node. kContended: the fence is not over, and continue_fence() with
   // `word` waits for its end.
   FastPath try_fence(int assert, std::uint64_t& word);
-  Outcome continue_fence(std::uint64_t word) { return meet(word); }
+  Outcome continue_fence(std::uint64_t word) { return run_barrier(word); }
   Outcome lock_contended(int lock_type, int rank, std::uint64_t before);
   Status unlock_contended(const epochs::HeldLock& lock, std::uint64_t before);
 
@@ -286,13 +286,13 @@ class Window {
     space_->report_puts_later(std::move(status));
     return false;
   }
-  // A barrier that exchanges the purpose `said` of the call (epochs::BarrierWord). A fault if ranks differ in it.
-  Outcome barrier(std::uint8_t said);
+  // A barrier that exchanges flags of the call (epochs::BarrierWord). A fault if they differ between ranks.
+  Outcome barrier(std::uint8_t flags);
   // The same in two steps: the word that the peers read, and the barrier.
-  std::uint64_t enter_barrier(std::uint8_t said) {
-    return epochs::BarrierWord::make(++barriers_, said, std::exchange(said_in_barrier_, said));
+  std::uint64_t enter_barrier(std::uint8_t flags) {
+    return epochs::BarrierWord::make(++barriers_, flags, std::exchange(barrier_flags_, flags));
   }
-  Outcome meet(std::uint64_t word);
+  Outcome run_barrier(std::uint64_t word);
   // Runs a protocol of the lock table to its end, also after failures of its operations, and returns the first error.
   // `peer`: the target, for messages.
   Status run_to_end(auto& protocol, int peer = 0);
@@ -458,7 +458,7 @@ class Window {
   epochs::EpochState::Report report_broken_;      // FARSIDE_CHECK=warn, else empty
   std::unique_ptr<std::string> name_;             // guarded by guard(); null: none
   std::unique_ptr<Strict> strict_;                // FARSIDE_CHECK=strict, else null
-  std::uint8_t said_in_barrier_ = 0;              // in the last barrier (epochs/protocols/barrier.hpp)
+  std::uint8_t barrier_flags_ = 0;                // of the last barrier (epochs/protocols/barrier.hpp)
   std::unique_ptr<WindowStatistics> statistics_;  // for FARSIDE_STATS and FARSIDE_TRACE, else null
   std::shared_ptr<const epochs::BarrierSchedule> barrier_schedule_;
 };

@@ -83,11 +83,11 @@ Status Window::notify(What what, std::span<const int> members) {
   return {};
 }
 
-Outcome Window::barrier(std::uint8_t said) { return meet(enter_barrier(said)); }
+Outcome Window::barrier(std::uint8_t flags) { return run_barrier(enter_barrier(flags)); }
 
-Outcome Window::meet(std::uint64_t word) {
+Outcome Window::run_barrier(std::uint64_t word) {
   const int rank = space_->rank();
-  const std::uint8_t said = epochs::BarrierWord::said_now(word);
+  const std::uint8_t flags = epochs::BarrierWord::current_flags(word);
   const std::uint32_t before = std::exchange(interruptions_at_barrier_, space_->interruptions());
   epochs::Barrier<ControlMemory> barrier(control_, *barrier_schedule_, word, before);
   LossTimeout timeout;
@@ -100,22 +100,22 @@ Outcome Window::meet(std::uint64_t word) {
     if (!over && timeout.is_expired(barrier.awaits_lost())) barrier.abandon();
     return over || (failed = barrier.failed_operation()) != nullptr || barrier.abandoned();
   });
-  Status met;
-  if (!over) met = failed != nullptr ? failed->take_error() : Status(timeout.error());
+  Status status;
+  if (!over) status = failed != nullptr ? failed->take_error() : Status(timeout.error());
   space_->finish_puts();
-  if (!met) {
-    said_in_barrier_ |= epochs::BarrierWord::kFailed;  // for ranks that are still in this barrier
-    return met;
+  if (!status) {
+    barrier_flags_ |= epochs::BarrierWord::kFailed;  // for ranks that are still in this barrier
+    return status;
   }
   Outcome agreed;
   const auto held = guard();
-  if ((said & epochs::BarrierWord::kNoPut) != 0) epoch_.asserted_no_put(rank);
+  if ((flags & epochs::BarrierWord::kNoPut) != 0) epoch_.asserted_no_put(rank);
   for (std::size_t i = 0; i < barrier.steps().size(); ++i) {
     const int peer = barrier.steps()[i].from;
-    const std::uint8_t heard = barrier.heard(i);
+    const std::uint8_t received_flags = barrier.received_flags(i);
     if (peer < 0) continue;
-    if ((heard & epochs::BarrierWord::kNoPut) != 0) epoch_.asserted_no_put(peer);
-    if (agreed && heard != said) agreed = check_agreement(rank, said, peer, heard);
+    if ((received_flags & epochs::BarrierWord::kNoPut) != 0) epoch_.asserted_no_put(peer);
+    if (agreed && received_flags != flags) agreed = check_agreement(rank, flags, peer, received_flags);
   }
   return agreed;
 }
@@ -168,14 +168,14 @@ Outcome Window::do_fence(int assert) {
   const int peer = strict_ == nullptr ? space_->only_peer() : -1;
   const bool carried = peer >= 0;
   keep(carried ? space_->order_before_release(peer) : space_->flush_all());
-  Outcome met = barrier(said_by_fence(assert));
+  Outcome agreed = barrier(flags_of_fence(assert));
   if (carried) {
     keep(space_->flush_all());
     if ((assert& MPI_MODE_NOSUCCEED) == 0) space_->expect_release(peer);
   }
   if (strict_) [[unlikely]]
     strict_->fence_passed((assert& MPI_MODE_NOSUCCEED) == 0);
-  return first_of(first_of(completed, std::move(met)), std::move(checked));
+  return first_of(first_of(completed, std::move(agreed)), std::move(checked));
 }
 
 Outcome Window::mark_exposed() { return Mark::set(control_) ? Outcome() : Outcome(kLockedWhilePosted); }
@@ -380,8 +380,8 @@ Outcome Window::check_free() {
 
 Outcome Window::end() {
   Status completed = space_->flush_all();
-  Outcome met = barrier(epochs::BarrierWord::kFree);
-  return first_of(completed, std::move(met));
+  Outcome agreed = barrier(epochs::BarrierWord::kFree);
+  return first_of(completed, std::move(agreed));
 }
 
 }  // namespace farside::pmpi

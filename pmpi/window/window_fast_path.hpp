@@ -223,12 +223,12 @@ inline Window::FastPath Window::try_fence(int assert, std::uint64_t& word) {
   for (int round = 0, distance = 1; distance < ranks; ++round, distance *= 2) {
     const std::uint32_t at = ControlBlock::barrier_round(round);
     control_.notify_by_write(rank + distance < ranks ? rank + distance : rank + distance - ranks, at, word);
-    std::uint64_t heard = 0;
-    const FastPath met = spin_briefly([&] {
-      heard = control_.own(at);
-      return BarrierWord::count(heard) >= count ? FastPath::kDone : FastPath::kContended;
+    std::uint64_t seen = 0;
+    const FastPath passed = spin_briefly([&] {
+      seen = control_.own(at);
+      return BarrierWord::count(seen) >= count ? FastPath::kDone : FastPath::kContended;
     });
-    if (met != FastPath::kDone || BarrierWord::said(heard, count) != 0) return FastPath::kContended;
+    if (passed != FastPath::kDone || BarrierWord::flags(seen, count) != 0) return FastPath::kContended;
   }
   space_->stores_drained_by_atomic();
   if (!fast_releases_) [[unlikely]]

@@ -132,7 +132,7 @@ TEST_CASE("the leader of a node that cannot notify another node releases its own
     CHECK(barriers[rank].failed_operation() == nullptr);
     bool told = false;
     for (std::size_t i = 0; i < barriers[rank].steps().size(); ++i)
-      told = told || (barriers[rank].heard(i) & BarrierWord::kFailed) != 0;
+      told = told || (barriers[rank].received_flags(i) & BarrierWord::kFailed) != 0;
     CHECK(told);
   }
 }

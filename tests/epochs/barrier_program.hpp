@@ -35,7 +35,7 @@ class BarrierProgram {
     if (!running_) {
       const std::uint64_t count = ++shared.entered[memory.rank()];
       const std::uint64_t word =
-          epochs::BarrierWord::make(count, said(memory.rank(), count), said(memory.rank(), count - 1));
+          epochs::BarrierWord::make(count, flags(memory.rank(), count), flags(memory.rank(), count - 1));
       if (carries_) {
         Memory::Operation put;
         memory.notify_write(put, carried_to(memory.rank()), data_word(memory.rank()), count, DataAccess::kGoesOn);
@@ -54,7 +54,7 @@ class BarrierProgram {
     }
     for (std::size_t i = 0; i < barrier.steps().size(); ++i) {
       const int from = barrier.steps()[i].from;
-      if (from >= 0 && barrier.heard(i) != said(from, left_))
+      if (from >= 0 && barrier.received_flags(i) != flags(from, left_))
         memory.broken("a rank hears what its peer has not said in this barrier");
     }
     running_.end();
@@ -90,7 +90,7 @@ class BarrierProgram {
   int carried_to(int rank) const { return (rank + 1) % ranks_; }
   static std::uint32_t data_word(int writer) { return kData + 8U * static_cast<std::uint32_t>(writer); }
   // Differs between peers and between successive barriers.
-  static std::uint8_t said(int rank, std::uint64_t barrier) {
+  static std::uint8_t flags(int rank, std::uint64_t barrier) {
     return static_cast<std::uint8_t>((static_cast<unsigned>(rank) * 5 + barrier * 3) % 16);
   }
 
