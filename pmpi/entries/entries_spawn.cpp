@@ -25,8 +25,8 @@ constexpr std::size_t kLongestValue = std::min(MPI_MAX_INFO_VAL, 255) - 1;
 
 // Says once per process what the started ranks do not get.
 void say_left_out(const std::vector<std::string>& names) {
-  static std::atomic<bool> said{false};
-  if (said.exchange(true)) return;
+  static std::atomic<bool> logged{false};
+  if (logged.exchange(true)) return;
   for (const std::string& name : names) {
     log(LogLevel::kWarn,
         "MPI_Comm_spawn: {} does not fit into the {} characters that Open MPI takes for the variables of the started "

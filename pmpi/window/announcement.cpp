@@ -14,8 +14,8 @@ namespace farside::pmpi {
 
 void announce_first_window(const Window& window, std::size_t nodes, Check check) {
   static constexpr std::array<const char*, 4> kChecks = {"off", "warn", "on", "strict"};
-  static std::atomic<bool> said{false};
-  if (!Log::enabled(LogLevel::kInfo) || said.load(std::memory_order_relaxed) || said.exchange(true)) return;
+  static std::atomic<bool> logged{false};
+  if (!Log::enabled(LogLevel::kInfo) || logged.load(std::memory_order_relaxed) || logged.exchange(true)) return;
   if (RuntimeResources::instance().process_rank() != 0) return;
   const Fabric* const fabric = window.fabric();
   log(LogLevel::kInfo,

@@ -24,7 +24,7 @@
 #include "pmpi/window/communicator_group.hpp"
 #include "pmpi/window/hints.hpp"
 #include "pmpi/window/info_assertions.hpp"
-#include "pmpi/window/presence.hpp"
+#include "pmpi/window/library_check.hpp"
 #include "pmpi/window/window.hpp"
 #include "pmpi/window/window_table.hpp"
 #include "transport/base/checked.hpp"
@@ -231,9 +231,9 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   if (peers == nullptr) {
     // A setting that cannot be met is an error also where no rank will need the fabric.
     if (ready) ready = Process::instance().find_named_provider();
-    const Presence presence = find_presence(request.communicator, *group_of_ranks.value(), request.call);
-    if (!presence.found) return fault_of(presence.found.error());
-    const Result<std::uint64_t> agreed = agreement.handshake(ready, presence.overdue);
+    const LibraryCheck library = check_library_loaded(request.communicator, *group_of_ranks.value(), request.call);
+    if (!library.status) return fault_of(library.status.error());
+    const Result<std::uint64_t> agreed = agreement.handshake(ready, library.late_warning);
     if (!agreed) return arguments ? fault_of(agreed.error()) : std::move(arguments);
     note_agreement(request.communicator, agreed.value());
     if (Status possible = check_ranks(agreement.ranks()); !possible) return decide(possible.error());
@@ -300,10 +300,10 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
 
 void leave_to_runtime(const char* call, const char* reason) {
   static std::mutex mutex;
-  static auto* const said = new std::set<std::string>();
+  static auto* const logged = new std::set<std::string>();
   count_runtime_window();
   const std::scoped_lock held(mutex);
-  if (said->insert(fmt::format("{}: {}", call, reason)).second) {
+  if (logged->insert(fmt::format("{}: {}", call, reason)).second) {
     log(LogLevel::kWarn, "{}: this window stays with the MPI runtime: {}", call, reason);
   }
 }

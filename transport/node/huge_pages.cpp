@@ -59,8 +59,8 @@ std::string HugePages::why_not(const std::string& folder) {
 }
 
 void HugePages::warn_if_refused() {
-  static std::once_flag said;
-  std::call_once(said, [] {
+  static std::once_flag logged;
+  std::call_once(logged, [] {
     const std::string why = why_not(kFolder);
     if (!why.empty()) log(LogLevel::kWarn, "FARSIDE_HUGE_PAGES: windows get normal pages for now: {}", why);
   });

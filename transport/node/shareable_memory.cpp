@@ -131,8 +131,8 @@ void ShareableMemory::make_copies() {
     if (all_copied) allocation.copy = copy_of_part(fd_.get(), allocation.offset, allocation.mapping.bytes());
     all_copied = all_copied && allocation.copy != nullptr;
   }
-  static std::atomic<bool> said{false};
-  if (!all_copied && !said.exchange(true)) {
+  static std::atomic<bool> logged{false};
+  if (!all_copied && !logged.exchange(true)) {
     log(LogLevel::kWarn,
         "fork: there is no memory for a copy of {} bytes that MPI_Alloc_mem gave; the child may see what this process "
         "stores there from now on",

@@ -56,10 +56,10 @@ Error Agreement::explain(const Status& own, ErrorKind kind) {
   return Error{kind, fmt::format("rank {}: {}", lowest, text.data())};
 }
 
-Result<std::uint64_t> Agreement::handshake(const Status& own, const std::string& overdue) {
+Result<std::uint64_t> Agreement::handshake(const Status& own, const std::string& late_warning) {
   const std::uint32_t word = own ? settings_word(*Process::instance().settings().value()) : kProtocol;
   std::array<std::uint64_t, 3> all{failure_bit(own), pair(word), rank() == 0 ? random_bits() : 0};
-  if (Status carried = combine(all, overdue.c_str()); !carried) return carried.error();
+  if (Status carried = combine(all, late_warning.c_str()); !carried) return carried.error();
   const std::uint64_t failures = all[0] >> kFlags;
   if (failures != 0) return explain(own, static_cast<ErrorKind>(std::countr_zero(failures)));
   if (is_equal(all[1])) return all[2];
@@ -81,15 +81,15 @@ Result<std::uint64_t> Agreement::handshake(const Status& own, const std::string&
   return explain(differs, ErrorKind::kBadSetting);
 }
 
-Result<Agreement::Said> Agreement::agree(const Status& own, std::uint64_t flags, const Words& words) {
+Result<Agreement::Combined> Agreement::agree(const Status& own, std::uint64_t flags, const Words& words) {
   std::array<std::uint64_t, kWords + 1> all{failure_bit(own) | flags};
   std::copy(words.begin(), words.end(), all.begin() + 1);
   if (Status carried = combine(all, nullptr); !carried) return carried.error();
   const std::uint64_t failures = all[0] >> kFlags;
   if (failures != 0) return explain(own, static_cast<ErrorKind>(std::countr_zero(failures)));
-  Said said{all[0], {}};
-  std::copy(all.begin() + 1, all.end(), said.words.begin());
-  return said;
+  Combined combined{all[0], {}};
+  std::copy(all.begin() + 1, all.end(), combined.words.begin());
+  return combined;
 }
 
 }  // namespace farside

@@ -32,7 +32,7 @@ class Agreement {
   static constexpr std::size_t kWords = 3;
   using Words = std::array<std::uint64_t, kWords>;
   // What the ranks have contributed together.
-  struct Said {
+  struct Combined {
     std::uint64_t flags = 0;
     Words words{};
   };
@@ -46,12 +46,12 @@ class Agreement {
   int ranks() const { return group_.ranks(); }
 
   // The first step: checks that every rank runs this version of farside with the same settings (else kBadSetting). It
-  // is the same in all versions. If a rank does not answer within 10 s, logs `overdue` as a warning, and continues to
-  // wait. Returns random bits, the same on all ranks.
-  Result<std::uint64_t> handshake(const Status& own, const std::string& overdue);
+  // is the same in all versions. If a rank does not answer within 10 s, logs `late_warning`, and continues to wait.
+  // Returns random bits, the same on all ranks.
+  Result<std::uint64_t> handshake(const Status& own, const std::string& late_warning);
   // One step. The error is that of the lowest failed rank with the agreed kind, the lowest that any rank has; its kind
   // is the same on all ranks. A rank that failed itself in this way returns its own text.
-  Result<Said> agree(const Status& own, std::uint64_t flags = 0, const Words& words = {});
+  Result<Combined> agree(const Status& own, std::uint64_t flags = 0, const Words& words = {});
 
   // A word that is equal on all ranks exactly if is_equal() holds for the result.
   static std::uint64_t pair(std::uint32_t x) { return std::uint64_t{~x} << 32 | x; }

@@ -107,9 +107,9 @@ Status GroupPeers::combine(std::span<std::uint64_t> words, Progress& progress) {
   Combined own;
   std::ranges::copy(words, own.words.begin());
   Status carried;
-  const auto combine = [&](const std::vector<Combined>& said) {
+  const auto combine = [&](const std::vector<Combined>& members) {
     Combined of_node;
-    for (const Combined& each : said) {
+    for (const Combined& each : members) {
       for (std::size_t i = 0; i < kMostWords; ++i) of_node.words[i] |= each.words[i];
     }
     carried = combine_leaders(std::span(of_node.words).first(words.size()));

@@ -29,11 +29,13 @@ constexpr std::uint64_t kFirstIsEmpty = 1 << 24;   // rank 0 has no data
 constexpr std::uint64_t kFirstProvider = 1 << 25;  // the provider of that endpoint; also the following bits
 constexpr std::uint64_t kAllFlags = (std::uint64_t{1} << Agreement::kFlags) - 1;
 
-Providers providers_in(std::uint64_t said) { return static_cast<Providers>((said & kAllFlags) / kFirstProvider); }
+Providers providers_in(std::uint64_t all_flags) {
+  return static_cast<Providers>((all_flags & kAllFlags) / kFirstProvider);
+}
 
 // Returns the provider of the endpoint that the group uses, according to all ranks; 0 if there is none.
-Providers one_provider(std::uint64_t said) {
-  return (said & kNoEndpoint) == 0 && std::has_single_bit(providers_in(said)) ? providers_in(said) : 0;
+Providers one_provider(std::uint64_t all_flags) {
+  return (all_flags & kNoEndpoint) == 0 && std::has_single_bit(providers_in(all_flags)) ? providers_in(all_flags) : 0;
 }
 
 // The endpoint that the group uses already, of this process; none before the first space that needs the fabric.
@@ -66,19 +68,21 @@ std::uint64_t lacks(const Result<EndpointUse>& use, const Endpoint& endpoint) {
   return (use && use.value().nic_atomics ? 0 : kNoNicAtomics) |
          (use && use.value().second_rails && rail != nullptr && rail->usable() ? 0 : kNoSecondRail);
 }
-EndpointUse used_by_all(std::uint64_t said) { return {(said & kNoNicAtomics) == 0, (said & kNoSecondRail) == 0, {}}; }
+EndpointUse used_by_all(std::uint64_t all_flags) {
+  return {(all_flags & kNoNicAtomics) == 0, (all_flags & kNoSecondRail) == 0, {}};
+}
 
-// Step 2. Returns what the endpoints of all ranks have. `said`: the flags of all ranks.
-Result<EndpointUse> open_fabric(const SpaceMaking& making, Space& space, std::uint64_t said, Agreement& agreement,
+// Step 2. Returns what the endpoints of all ranks have. `all_flags`: the flags of all ranks.
+Result<EndpointUse> open_fabric(const SpaceMaking& making, Space& space, std::uint64_t all_flags, Agreement& agreement,
                                 GroupPeers& peers) {
-  const auto open = [&](Endpoint& endpoint) { return space.open_fabric(endpoint, (said & kUsesCma) != 0); };
+  const auto open = [&](Endpoint& endpoint) { return space.open_fabric(endpoint, (all_flags & kUsesCma) != 0); };
   // FARSIDE_ROUTES is the same on all ranks, so that all of them return here, or none.
   if (Status allowed = making.allow_fabric(space.reach().needs_fabric ? space.reach().why : std::string()); !allowed) {
-    const Result<Agreement::Said> none = agreement.agree(allowed);
+    const Result<Agreement::Combined> none = agreement.agree(allowed);
     return none ? allowed.error() : none.error();
   }
   if (making.endpoint == nullptr) {
-    return ProviderAgreement{.used = one_provider(said),
+    return ProviderAgreement{.used = one_provider(all_flags),
                              .id = making.request.id,
                              .node_members = static_cast<std::size_t>(peers.node().members()),
                              .open = open,
@@ -88,23 +92,22 @@ Result<EndpointUse> open_fabric(const SpaceMaking& making, Space& space, std::ui
   }
   const Result<EndpointUse> opened = open(*making.endpoint);
   Status status = opened.status();
-  if (one_provider(said) == 0) {
+  if (one_provider(all_flags) == 0) {
     Status gathered = peers.gather_addresses(agreement.group(), making.endpoint, Process::instance());
     if (status) status = std::move(gathered);
   }
-  const Result<Agreement::Said> accessible = agreement.agree(status, lacks(opened, *making.endpoint));
+  const Result<Agreement::Combined> accessible = agreement.agree(status, lacks(opened, *making.endpoint));
   if (!accessible) return accessible.error();
   peers.keep_addresses(true);
   return used_by_all(accessible.value().flags);
 }
 
-// Returns the lowest rank with data; -1 if none has any. `said`: the flags of all ranks. All ranks call it, with the
-// same flags. Cost: nothing unless rank 0 has no data and another one has; then one agreement for each kDigit bits of a
-// rank, the highest first. In each agreement, the ranks with data whose higher digits are the lowest so far contribute
-// their next digit.
-Result<int> find_lowest_with_data(const Space::Request& request, bool same_bytes, std::uint64_t said,
+// Returns the lowest rank with data; -1 if none has any. All ranks call it, with the same `all_flags`. Cost: nothing
+// unless rank 0 has no data and another one has; then one agreement for each kDigit bits of a rank, the highest first.
+// In each agreement, the ranks with data whose higher digits are the lowest so far contribute their next digit.
+Result<int> find_lowest_with_data(const Space::Request& request, bool same_bytes, std::uint64_t all_flags,
                                   Agreement& agreement) {
-  if ((said & kFirstIsEmpty) == 0) return 0;
+  if ((all_flags & kFirstIsEmpty) == 0) return 0;
   if (same_bytes) return -1;
   constexpr int kDigit = 6;
   static_assert(1 << kDigit == std::numeric_limits<std::uint64_t>::digits);
@@ -114,7 +117,7 @@ Result<int> find_lowest_with_data(const Space::Request& request, bool same_bytes
   for (int shift = (bits - 1) / kDigit * kDigit; shift >= 0; shift -= kDigit) {
     const bool among = request.data_bytes > 0 && own >> shift >> kDigit == lowest;
     const std::uint64_t digit = std::uint64_t{among} << (own >> shift & ((1U << kDigit) - 1));
-    const Result<Agreement::Said> digits = agreement.agree({}, 0, {digit, 0, 0});
+    const Result<Agreement::Combined> digits = agreement.agree({}, 0, {digit, 0, 0});
     if (!digits) return digits.error();
     lowest = lowest << kDigit | static_cast<unsigned>(std::countr_zero(digits.value().words[0]));
   }
@@ -163,31 +166,31 @@ Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, Gr
   if (!opened) flags |= kNotOpened;
   if (!request.single_elements) flags |= kRows;
   if (request.rank == 0 && request.data_bytes == 0) flags |= kFirstIsEmpty;
-  const Result<Agreement::Said> heard =
+  const Result<Agreement::Combined> combined =
       agreement.agree(status, flags, {request.data_bytes, ~request.data_bytes, Agreement::pair(request.unit)});
-  if (!heard) return heard.error();
-  std::uint64_t said = heard.value().flags;
-  const Agreement::Words& words = heard.value().words;
+  if (!combined) return combined.error();
+  std::uint64_t all_flags = combined.value().flags;
+  const Agreement::Words& words = combined.value().words;
   Space::Agreed agreed;
   agreed.same_bytes = (words[0] & words[1]) == 0;
   agreed.same_units = Agreement::is_equal(words[2]);
-  agreed.some_cma = (said & kUsesCma) != 0;
-  agreed.some_unmapped = (said & kUnmapped) != 0;
-  agreed.single_elements = (said & kRows) == 0;
-  MadeSpace result{std::move(space), said & SpaceMaking::kMostFlags, (said & kNeedsFabric) != 0};
+  agreed.some_cma = (all_flags & kUsesCma) != 0;
+  agreed.some_unmapped = (all_flags & kUnmapped) != 0;
+  agreed.single_elements = (all_flags & kRows) == 0;
+  MadeSpace result{std::move(space), all_flags & SpaceMaking::kMostFlags, (all_flags & kNeedsFabric) != 0};
   if (making.differ && (!agreed.same_bytes || !agreed.same_units)) {
     if (const auto kept = making.differ(result.flags, agreed.same_bytes, agreed.same_units)) {
-      if (const Result<Agreement::Said> all = agreement.agree(*kept); !all) return all.error();
+      if (const Result<Agreement::Combined> all = agreement.agree(*kept); !all) return all.error();
     }
   }
-  const Result<int> lowest = find_lowest_with_data(request, agreed.same_bytes, said, agreement);
+  const Result<int> lowest = find_lowest_with_data(request, agreed.same_bytes, all_flags, agreement);
   if (!lowest) return lowest.error();
   agreed.lowest_with_data = lowest.value();
 
-  const bool all_opened = (said & (kNotOpened | kUsesCma)) == 0 && one_provider(said) != 0;
-  if (result.needs_fabric) agreed.use = used_by_all(said);
+  const bool all_opened = (all_flags & (kNotOpened | kUsesCma)) == 0 && one_provider(all_flags) != 0;
+  if (result.needs_fabric) agreed.use = used_by_all(all_flags);
   if (result.needs_fabric && !all_opened) {
-    const Result<EndpointUse> use = open_fabric(making, *result.space, said, agreement, peers);
+    const Result<EndpointUse> use = open_fabric(making, *result.space, all_flags, agreement, peers);
     if (!use) return use.error();
     agreed.use = use.value();
   }

@@ -67,11 +67,11 @@ Offer offer_to(GroupPeers& peers) {
 // another number in another group.
 bool is_new(const std::string& reason) {
   static std::mutex mutex;
-  static auto* const said = new std::set<std::string>();
+  static auto* const logged = new std::set<std::string>();
   std::string words;
   std::ranges::remove_copy_if(reason, std::back_inserter(words), [](char c) { return c >= '0' && c <= '9'; });
   const std::scoped_lock held(mutex);
-  return said->insert(std::move(words)).second;
+  return logged->insert(std::move(words)).second;
 }
 
 // `excluded`: those that have failed.
@@ -82,22 +82,22 @@ Result<Common> agree_on_providers(Agreement& agreement, GroupPeers& peers, Provi
   if (!settings.device.empty()) flags |= own.unknown_device ? kUnknownDevice : kKnownDevice;
   // A rank that can use no provider, whatever the group, reports that when it opens its endpoint.
   const std::uint64_t objections = own.usable_with_others == 0 ? 0 : std::uint64_t{~own.usable | excluded};
-  const Result<Agreement::Said> said =
+  const Result<Agreement::Combined> combined =
       agreement.agree({}, flags, {objections, own.wanted & ~excluded, own.usable_with_others});
-  if (!said) return said.error();
-  if ((said.value().flags & (kUnknownDevice | kKnownDevice)) == kUnknownDevice) {
-    const Result<Agreement::Said> unknown =
+  if (!combined) return combined.error();
+  if ((combined.value().flags & (kUnknownDevice | kKnownDevice)) == kUnknownDevice) {
+    const Result<Agreement::Combined> unknown =
         agreement.agree(own.unknown_device ? Status(*own.unknown_device) : Status());
     if (!unknown) return unknown.error();
   }
   Common common;
-  common.providers = static_cast<Providers>(~said.value().words[0]) & ~excluded;
+  common.providers = static_cast<Providers>(~combined.value().words[0]) & ~excluded;
   const Providers better = best(common.providers) - 1;
-  common.best = !settings.provider.empty() || (static_cast<Providers>(said.value().words[2]) & better) == 0;
-  const auto wanted = best(static_cast<Providers>(said.value().words[1]));
+  common.best = !settings.provider.empty() || (static_cast<Providers>(combined.value().words[2]) & better) == 0;
+  const auto wanted = best(static_cast<Providers>(combined.value().words[1]));
   if (wanted == 0 || (common.providers & wanted) != 0) return common;
   const bool lacks = (own.usable & wanted) == 0;
-  const Result<Agreement::Said> lacking =
+  const Result<Agreement::Combined> lacking =
       agreement.agree(lacks ? Status(Error{ErrorKind::kNoRoute, own.why_not(wanted)}) : Status());
   if (!lacking) common.passed_over = fmt::format("not {}: {}", name_of(wanted), lacking.error().text);
   return common;
@@ -194,14 +194,14 @@ class SecondRailVote {
   // Second devices that were chosen must be on the same networks. Equal on all ranks exactly then.
   std::uint64_t network() const { return Agreement::pair(rail_ != nullptr ? rail_->network() : 0); }
   // Collective: returns whether the space uses second rails. Rank 0 logs why not, if some rank wants one.
-  bool decide(Agreement& agreement, const Agreement::Said& said) const {
-    const bool all = (said.flags & kRankHasNoSecondRail) == 0, joined = Agreement::is_equal(said.words[0]);
+  bool decide(Agreement& agreement, const Agreement::Combined& combined) const {
+    const bool all = (combined.flags & kRankHasNoSecondRail) == 0, joined = Agreement::is_equal(combined.words[0]);
     std::string why = "the second devices are on different networks";
-    if (!all && (said.flags & kRankWantsSecondRail) != 0) {
-      if (const Result<Agreement::Said> first = agreement.agree(status_); !first) why = first.error().text;
+    if (!all && (combined.flags & kRankWantsSecondRail) != 0) {
+      if (const Result<Agreement::Combined> first = agreement.agree(status_); !first) why = first.error().text;
     }
     const bool named = !Process::instance().settings().value()->second_device.empty();
-    const bool to_say = all ? !joined : (said.flags & kRankWantsSecondRail) != 0;
+    const bool to_say = all ? !joined : (combined.flags & kRankWantsSecondRail) != 0;
     if (to_say && agreement.rank() == 0 && is_new(why))
       log(named ? LogLevel::kWarn : LogLevel::kInfo, "the ranks use one device each: {}", why);
     return all && joined;
@@ -286,22 +286,22 @@ Result<EndpointUse> ProviderAgreement::carry_out(Agreement& agreement, GroupPeer
         !peers.shares_endpoint(agreement.rank(), peers.trial_partner(), fabric->address().identity))
       second_rail.run(peers.trial_partner(), peers.addresses().of(peers.trial_partner()));
     const std::uint64_t flags = (use.nic_atomics ? 0 : kRankHasNoNicAtomics) | second_rail.flags(use);
-    const Result<Agreement::Said> said = agreement.agree(status, flags, {second_rail.network(), 0, 0});
+    const Result<Agreement::Combined> combined = agreement.agree(status, flags, {second_rail.network(), 0, 0});
     begun.reset();
     second_rail.end();
-    if (said) {
+    if (combined) {
       process.use_fabric(*fabric);
       peers.keep_addresses(common.best);
       if (!passed_over.empty() && agreement.rank() == 0 && is_new(passed_over))
         log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), passed_over);
-      const bool second_rails = second_rail.decide(agreement, said.value());
-      return EndpointUse{(said.value().flags & kRankHasNoNicAtomics) == 0, second_rails, {}};
+      const bool second_rails = second_rail.decide(agreement, combined.value());
+      return EndpointUse{(combined.value().flags & kRankHasNoNicAtomics) == 0, second_rails, {}};
     }
     close();
     if (!known) peers.forget_addresses();
     if (only_one || !is_adapter(name_of(provider))) {
       if (fabric != nullptr) process.leave_fabric(*fabric);
-      return said.error();
+      return combined.error();
     }
     failed |= provider;
     if (fabric != nullptr) {
@@ -313,7 +313,7 @@ Result<EndpointUse> ProviderAgreement::carry_out(Agreement& agreement, GroupPeer
         process.leave_fabric(*fabric);
       }
     }
-    if (passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(provider), said.error().text);
+    if (passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(provider), combined.error().text);
     known = false;
   }
 }

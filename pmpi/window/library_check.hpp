@@ -27,12 +27,12 @@
 namespace farside::pmpi {
 
 // What is known before the first window of a communicator.
-struct Presence {
-  Status found;         // an error that names the ranks without farside
-  std::string overdue;  // the warning to be logged if some rank does not arrive
+struct LibraryCheck {
+  Status status;             // an error that names the ranks without farside
+  std::string late_warning;  // the warning to be logged if some rank does not arrive
 };
 
 // Collective, but for ranks that find an error on their own node.
-Presence find_presence(MPI_Comm communicator, CommunicatorGroup& group, const char* call);
+LibraryCheck check_library_loaded(MPI_Comm communicator, CommunicatorGroup& group, const char* call);
 
 }  // namespace farside::pmpi

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "pmpi/window/presence.hpp"
+#include "pmpi/window/library_check.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -71,42 +71,42 @@ std::vector<int> common(const std::vector<int>& some, const std::vector<int>& ot
 
 }  // namespace
 
-Presence find_presence(MPI_Comm communicator, CommunicatorGroup& group, const char* call) {
-  Presence presence;
-  presence.overdue = fmt::format("{}: a rank has not made this call for 10 s", call);
-  if (group.ranks() == 1) return presence;
+LibraryCheck check_library_loaded(MPI_Comm communicator, CommunicatorGroup& group, const char* call) {
+  LibraryCheck check;
+  check.late_warning = fmt::format("{}: a rank has not made this call for 10 s", call);
+  if (group.ranks() == 1) return check;
   std::vector<int> members, unknown;
   if (RuntimeResources::instance().in_world()) {
     const int rank = RuntimeResources::instance().process_rank();
     if (rank < 0) {
-      presence.found = Error{ErrorKind::kPeer, "the runtime's MPI_Comm_rank failed"};
-      return presence;
+      check.status = Error{ErrorKind::kPeer, "the runtime's MPI_Comm_rank failed"};
+      return check;
     }
     members = world_ranks(communicator);
     const NodeRanks& known = node_ranks(rank);
     if (const std::vector<int> without = common(members, known.without); !without.empty()) {
-      presence.found = is_not_loaded_on(named(without));
-      return presence;
+      check.status = is_not_loaded_on(named(without));
+      return check;
     }
     std::ranges::set_difference(members, known.with, std::back_inserter(unknown));
   }
   if (members.empty()) {
-    presence.overdue += fmt::format("; is farside loaded there? If not, {}", kRemedy);
+    check.late_warning += fmt::format("; is farside loaded there? If not, {}", kRemedy);
   } else if (unknown.empty()) {
-    presence.overdue += "; farside is preloaded or loaded on all ranks of the communicator, so some rank is late";
+    check.late_warning += "; farside is preloaded or loaded on all ranks of the communicator, so some rank is late";
   } else {
-    presence.overdue += fmt::format("; is farside loaded on {}? If not, {}", named(unknown), kRemedy);
+    check.late_warning += fmt::format("; is farside loaded on {}? If not, {}", named(unknown), kRemedy);
   }
-  if (!is_open_mpi()) return presence;
+  if (!is_open_mpi()) return check;
   int highest = 0;
-  presence.found = group.take_highest(highest, presence.overdue.c_str());
-  if (presence.found && highest != 0) {
+  check.status = group.take_highest(highest, check.late_warning.c_str());
+  if (check.status && highest != 0) {
     const bool one = unknown.size() == 1;
-    presence.found = is_not_loaded_on(one               ? named(unknown)
-                                      : unknown.empty() ? std::string("some rank")
-                                                        : fmt::format("one or more of {}", named(unknown)));
+    check.status = is_not_loaded_on(one               ? named(unknown)
+                                    : unknown.empty() ? std::string("some rank")
+                                                      : fmt::format("one or more of {}", named(unknown)));
   }
-  return presence;
+  return check;
 }
 
 }  // namespace farside::pmpi
