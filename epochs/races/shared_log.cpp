@@ -205,7 +205,7 @@ Result<std::optional<SharedLog::Conflict>> SharedLog::add(int where, const Acces
       if (other.state == kDone || !counts(other, fences_, snapshot.value().exposures)) continue;
       for (const Entry& own : all) {
         if (may_conflict(kind(own), kind(other))) continue;
-        const auto range = meet(own.run, other.run);
+        const auto range = overlap(own.run, other.run);
         if (!range) continue;
         if (Status gone = retract(where); !gone) return gone.error();
         return std::optional(Conflict{other.call, other.epoch, origin, other.number, other.local != 0, *range});
@@ -335,7 +335,7 @@ Result<std::vector<SharedLog::Change>> SharedLog::unexplained(std::span<const Fo
       const bool same = other.origin == suspect.origin && other.entry.number == suspect.entry.number &&
                         other.entry.run.first == suspect.entry.run.first;
       still_there = still_there || same;
-      explained = explained || (!same && updates(other.entry.use) && meet(other.entry.run, suspect.entry.run));
+      explained = explained || (!same && updates(other.entry.use) && overlap(other.entry.run, suspect.entry.run));
     }
     if (suspect.entry.epoch != epoch || !still_there || explained) continue;
     const StridedRun& run = suspect.entry.run;

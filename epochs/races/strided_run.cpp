@@ -5,8 +5,8 @@
 
 namespace farside::epochs {
 
-std::optional<ByteRange> meet(const StridedRun& a, const StridedRun& b) {
-  if (a.count > b.count) return meet(b, a);
+std::optional<ByteRange> overlap(const StridedRun& a, const StridedRun& b) {
+  if (a.count > b.count) return overlap(b, a);
   for (std::uint64_t i = 0; i < a.count; ++i) {
     const ByteRange mine = a.block(i);
     // The first block of the other run that ends behind the start of this block.

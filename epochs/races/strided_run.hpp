@@ -27,7 +27,7 @@ struct StridedRun {
 
 // The first bytes that both runs contain, in the order of the run with fewer blocks. Takes as many steps as that run
 // has blocks.
-std::optional<ByteRange> meet(const StridedRun& a, const StridedRun& b);
+std::optional<ByteRange> overlap(const StridedRun& a, const StridedRun& b);
 
 // Makes runs of ranges: successive ranges of one size at equal ascending distances become one run.
 class RunBuilder {

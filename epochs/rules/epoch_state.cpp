@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// EpochState off the fast path: judges a call by the tables, then moves the state.
+// EpochState off the fast path: checks a call by the tables, then changes the state.
 #include "epochs/rules/epoch_state.hpp"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ const EpochState::Report EpochState::kNoReport;
 
 #define FARSIDE_INLINE [[gnu::always_inline]] inline
 
-FARSIDE_INLINE Rule EpochState::judge(Call call, int target, FenceAssert assert) const {
+FARSIDE_INLINE Rule EpochState::broken_rule(Call call, int target, FenceAssert assert) const {
   if (takes_target(call) && static_cast<unsigned>(target) >= ranks_) return Rule::kBadTarget;
   if (!awaited_.empty()) [[unlikely]] {
     if (takes_target(call) && awaits(target)) return Rule::kStillLocking;
@@ -74,22 +74,22 @@ FARSIDE_INLINE Rule EpochState::judge(Call call, int target, FenceAssert assert)
   return shape(call).exposure ? broken(cell(call, exposure_), false, assert) : Rule::kNone;
 }
 
-FARSIDE_INLINE Violation EpochState::decide(Call call, int target, FenceAssert assert) {
-  if (const Rule rule = judge(call, target, assert); rule != Rule::kNone) [[unlikely]] {
-    return refuse(call, rule, target);
+FARSIDE_INLINE Violation EpochState::apply_inline(Call call, int target, FenceAssert assert) {
+  if (const Rule rule = broken_rule(call, target, assert); rule != Rule::kNone) [[unlikely]] {
+    return violation_or_report(call, rule, target);
   }
-  move(call, target, assert);
+  change_state(call, target, assert);
   return {};
 }
 
-Violation EpochState::apply(Call call, int target, FenceAssert assert) { return decide(call, target, assert); }
+Violation EpochState::apply(Call call, int target, FenceAssert assert) { return apply_inline(call, target, assert); }
 
-FARSIDE_INLINE void EpochState::move(Call call, int target, FenceAssert assert, Access awaited) {
-  if (shape(call).access) move_access(call, target, assert, awaited);
-  if (shape(call).exposure) move_exposure(call, assert);
+FARSIDE_INLINE void EpochState::change_state(Call call, int target, FenceAssert assert, Access awaited) {
+  if (shape(call).access) change_access(call, target, assert, awaited);
+  if (shape(call).exposure) change_exposure(call, assert);
 }
 
-FARSIDE_INLINE void EpochState::move_access(Call call, int target, FenceAssert assert, Access awaited) {
+FARSIDE_INLINE void EpochState::change_access(Call call, int target, FenceAssert assert, Access awaited) {
   const AccessCell& to = cell(call, access_);
   Access next = awaited != Access::kNone ? awaited : to.next;
   if (to.kind == AccessCell::Kind::kLeave) {
@@ -113,7 +113,7 @@ FARSIDE_INLINE void EpochState::move_access(Call call, int target, FenceAssert a
   enter(next, opens ? call_name(call) : opened_by_);
 }
 
-FARSIDE_INLINE void EpochState::move_exposure(Call call, FenceAssert assert) {
+FARSIDE_INLINE void EpochState::change_exposure(Call call, FenceAssert assert) {
   const ExposureCell& to = cell(call, exposure_);
   const Exposure next = to.kind == ExposureCell::Kind::kFence && assert.no_succeed ? Exposure::kNone : to.next;
   if (to.kind != ExposureCell::Kind::kFence && next == exposure_) return;
@@ -140,20 +140,20 @@ void EpochState::enter(Access next, const char* by) {
 // Undoes the opening of the access epoch: returns to the fence before it, or to none.
 void EpochState::back_to_before() { enter(after_fence_ ? Access::kFenceOpen : Access::kNone, call_name(Call::kFence)); }
 
-Violation EpochState::refuse(Call call, Rule rule, int target) const {
+Violation EpochState::violation_or_report(Call call, Rule rule, int target) const {
   if (report_ == nullptr || rule == Rule::kBadTarget || !may_go_unchecked(call)) return violation(rule);
   if (*report_) (*report_)(violation(rule), target);
   return {};
 }
 
 Violation EpochState::operate(int target, bool updates) {
-  if (const Rule rule = judge(Call::kOperation, target, {}); rule != Rule::kNone) {
-    return refuse(Call::kOperation, rule, target);
+  if (const Rule rule = broken_rule(Call::kOperation, target, {}); rule != Rule::kNone) {
+    return violation_or_report(Call::kOperation, rule, target);
   }
   if (restricting_ && updates && has(no_put_, target)) {
-    if (const Violation refused = refuse(Call::kOperation, Rule::kNoPut, target)) return refused;
+    if (const Violation refused = violation_or_report(Call::kOperation, Rule::kNoPut, target)) return refused;
   }
-  move(Call::kOperation, target);
+  change_state(Call::kOperation, target);
   return {};
 }
 
@@ -183,18 +183,18 @@ Violation EpochState::fence(FenceAssert assert) {
   if (report_ != nullptr && assert.no_precede) {
     FenceAssert without = assert;
     without.no_precede = false;
-    const Rule rule = judge(Call::kFence, kNoTarget, assert);
-    if (rule != Rule::kNone && judge(Call::kFence, kNoTarget, without) == Rule::kNone) {
+    const Rule rule = broken_rule(Call::kFence, kNoTarget, assert);
+    if (rule != Rule::kNone && broken_rule(Call::kFence, kNoTarget, without) == Rule::kNone) {
       if (*report_) (*report_)(violation(rule), kNoTarget);
       assert = without;
     }
   }
-  const Violation refused = decide(Call::kFence, kNoTarget, assert);
+  const Violation refused = apply_inline(Call::kFence, kNoTarget, assert);
   if (!refused) forget_assertions();
   return refused;
 }
 
-Violation EpochState::wait() { return decide(Call::kWait); }
+Violation EpochState::wait() { return apply_inline(Call::kWait); }
 
 bool EpochState::group_is_valid(std::span<const int> group) const {
   return std::all_of(group.begin(), group.end(), [&](int rank) { return static_cast<unsigned>(rank) < ranks_; });
@@ -212,9 +212,9 @@ bool EpochState::reserve(Bits& bits) const {
 
 Violation EpochState::post(std::span<const int> group) {
   if (!group_is_valid(group)) return violation(Rule::kBadGroup);
-  if (const Rule rule = judge(Call::kPost, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
+  if (const Rule rule = broken_rule(Call::kPost, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
   if (!copy(group, posted_group_)) return violation(Rule::kNoMemory);
-  move(Call::kPost);
+  change_state(Call::kPost);
   return {};
 }
 
@@ -240,11 +240,11 @@ Violation EpochState::start(std::span<const int> group) {
 
 Violation EpochState::begin_start(std::span<const int> group) {
   if (!group_is_valid(group)) return violation(Rule::kBadGroup);
-  if (const Rule rule = judge(Call::kStart, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
+  if (const Rule rule = broken_rule(Call::kStart, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
   if (group.size() > 1 && !open_.reserve_members()) return violation(Rule::kNoMemory);
   if (!copy(group, started_group_)) return violation(Rule::kNoMemory);
   forget_assertions();  // of a fence that no operation followed
-  move(Call::kStart, kNoTarget, {}, Access::kStarting);
+  change_state(Call::kStart, kNoTarget, {}, Access::kStarting);
   if (group.size() > 1) {
     for (const int rank : started_group_) open_.add(rank);
   }
@@ -262,7 +262,7 @@ void EpochState::start_ready() {
 }
 
 Violation EpochState::complete() {
-  const Violation refused = decide(Call::kComplete);
+  const Violation refused = apply_inline(Call::kComplete);
   if (refused) return refused;
   clear_started();
   forget_assertions();
@@ -282,7 +282,7 @@ Violation EpochState::lock(int target, LockType type) {
 }
 
 Violation EpochState::begin_lock(int target, LockType type) {
-  if (const Rule rule = judge(Call::kLock, target, {}); rule != Rule::kNone) return violation(rule);
+  if (const Rule rule = broken_rule(Call::kLock, target, {}); rule != Rule::kNone) return violation(rule);
   // When lock_acquired() is called for an awaited target, another target may have become the single one.
   const bool alone = !open_.has_single() && awaited_.empty();
   if (!alone && !open_.reserve_members()) return violation(Rule::kNoMemory);
@@ -293,7 +293,7 @@ Violation EpochState::begin_lock(int target, LockType type) {
   } catch (const std::bad_alloc&) {
     return violation(Rule::kNoMemory);
   }
-  move(Call::kLock, target);
+  change_state(Call::kLock, target);
   ++locks_held_;
   return {};
 }
@@ -338,8 +338,8 @@ void EpochState::lock_refused(int target) {
 }
 
 Violation EpochState::begin_lock_all() {
-  if (const Rule rule = judge(Call::kLockAll, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
-  move(Call::kLockAll, kNoTarget, {}, Access::kLockingAll);
+  if (const Rule rule = broken_rule(Call::kLockAll, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
+  change_state(Call::kLockAll, kNoTarget, {}, Access::kLockingAll);
   return {};
 }
 

@@ -11,7 +11,7 @@
 //   if (Violation v = state.unlock(3)) return report(v);
 //   ... complete the puts, release the lock ...
 //
-// A call that blocks asks, and moves the state, before it blocks:
+// A call that blocks is checked, and changes the state, before it blocks:
 //
 //   lock, lock_all, start, post   begin_x() opens the epoch as awaited. An awaited epoch refuses the same calls as the
 //                                 open epoch, and in addition no call may use or close it. x_acquired(), start_ready()
@@ -77,7 +77,7 @@ class EpochState {
   using Report = std::function<void(const Violation&, int target)>;  // a negative target: the call has none
   void warn_with(const Report& report) { report_ = &report; }
 
-  // Each call below returns the broken rule and changes nothing, or returns no violation and moves the state.
+  // Each call below returns the broken rule and changes nothing, or returns no violation and changes the state.
 
   // Put, get, accumulate and the like. The first one after a fence opens the epoch. `updates`: the operation may
   // change the target's window.
@@ -242,18 +242,18 @@ class EpochState {
   }
   Violation operate(int target, bool updates);
   // Returns the violation, or none where the call is carried out all the same.
-  Violation refuse(Call call, Rule rule, int target) const;
+  Violation violation_or_report(Call call, Rule rule, int target) const;
   void forget_assertions();
-  // Returns the rule that the call breaks in the present state, or kNone. judge() to decide() are inline: with a
-  // constant call they are a few instructions.
-  inline Rule judge(Call call, int target, FenceAssert assert) const;
-  // Moves both sides by a call that judge() allowed.
-  // `awaited`: the state of access to move to instead of the table's, while the call waits.
-  inline void move(Call call, int target = kNoTarget, FenceAssert assert = {}, Access awaited = Access::kNone);
-  inline void move_access(Call call, int target, FenceAssert assert, Access awaited);
-  inline void move_exposure(Call call, FenceAssert assert);
-  // Judges a call without group and lock type, and moves the state.
-  inline Violation decide(Call call, int target = kNoTarget, FenceAssert assert = {});
+  // Returns the rule that the call breaks in the present state, or kNone. broken_rule() to apply_inline() are inline:
+  // with a constant call they are a few instructions.
+  inline Rule broken_rule(Call call, int target, FenceAssert assert) const;
+  // Changes both sides by a call that breaks no rule.
+  // `awaited`: the new state of access instead of the table's, while the call waits.
+  inline void change_state(Call call, int target = kNoTarget, FenceAssert assert = {}, Access awaited = Access::kNone);
+  inline void change_access(Call call, int target, FenceAssert assert, Access awaited);
+  inline void change_exposure(Call call, FenceAssert assert);
+  // Checks a call without group and lock type, and changes the state. apply() is the same, not inline.
+  inline Violation apply_inline(Call call, int target = kNoTarget, FenceAssert assert = {});
   Violation apply(Call call, int target = kNoTarget, FenceAssert assert = {});
   void enter(Access next, const char* by);
   void back_to_before();

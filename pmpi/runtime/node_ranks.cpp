@@ -26,7 +26,7 @@ constexpr int kMostLevels = 8;  // scripts between the launcher and a rank
 constexpr std::array<std::string_view, 4> kJobVariables = {"PMIX_NAMESPACE", "PMI_JOBID", "PMI_SIZE",
                                                            "OMPI_COMM_WORLD_SIZE"};
 
-enum class Verdict { kWith, kWithout, kUnknown };
+enum class Library { kWith, kWithout, kUnknown };
 
 // Files of proc have no size, and are read until their end.
 std::optional<std::string> read_file(const std::string& path) {
@@ -78,10 +78,10 @@ class Scan {
       if (!environment || !is_of_job(*environment)) continue;
       const std::optional<int> other = rank_in(*environment);
       if (!other || *other == rank_) continue;
-      switch (judge(process, *environment, kMostLevels)) {
-        case Verdict::kWith: found.with.push_back(*other); break;
-        case Verdict::kWithout: found.without.push_back(*other); break;
-        case Verdict::kUnknown: found.complete = false; break;
+      switch (check_process(process, *environment, kMostLevels)) {
+        case Library::kWith: found.with.push_back(*other); break;
+        case Library::kWithout: found.without.push_back(*other); break;
+        case Library::kUnknown: found.complete = false; break;
       }
     }
     std::ranges::sort(found.with);
@@ -144,11 +144,11 @@ class Scan {
     return children;
   }
 
-  Verdict judge(int process, std::string_view environment, int levels) const {
+  Library check_process(int process, std::string_view environment, int levels) const {
     const auto preload = variable(environment, "LD_PRELOAD");
-    if (preload && preload->find("libfarside-") != std::string_view::npos) return Verdict::kWith;
+    if (preload && preload->find("libfarside-") != std::string_view::npos) return Library::kWith;
     const std::optional<std::string> maps = read_file(file_of(process, "maps"));
-    if (!maps) return Verdict::kUnknown;
+    if (!maps) return Library::kUnknown;
     bool mpi = false;
     for (std::size_t at = 0; at < maps->size();) {
       const std::string_view line = std::string_view(*maps).substr(at, maps->find('\n', at) - at);
@@ -156,18 +156,18 @@ class Scan {
       const std::size_t slash = line.rfind('/');
       if (slash == std::string_view::npos) continue;
       const std::string_view name = line.substr(slash + 1);
-      if (name.starts_with("libfarside-") || name == view_.library) return Verdict::kWith;
+      if (name.starts_with("libfarside-") || name == view_.library) return Library::kWith;
       mpi = mpi || !runtime_of(name).empty();
     }
-    if (mpi) return Verdict::kWithout;
+    if (mpi) return Library::kWithout;
     // A script that has started the program.
-    if (levels == 0) return Verdict::kUnknown;
+    if (levels == 0) return Library::kUnknown;
     for (const int child : children_of(process)) {
       const std::optional<std::string> of_child = environment_of(child);
-      const Verdict verdict = of_child ? judge(child, *of_child, levels - 1) : Verdict::kUnknown;
-      if (verdict != Verdict::kUnknown) return verdict;
+      const Library library = of_child ? check_process(child, *of_child, levels - 1) : Library::kUnknown;
+      if (library != Library::kUnknown) return library;
     }
-    return Verdict::kUnknown;
+    return Library::kUnknown;
   }
 
   const NodeView& view_;

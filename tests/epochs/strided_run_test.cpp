@@ -47,10 +47,10 @@ TEST_CASE("a column is one run, and so is a row") {
 TEST_CASE("neighbouring columns have no byte in common") {
   const StridedRun even{0, 4, 8, 1000};
   const StridedRun odd{4, 4, 8, 1000};
-  CHECK_FALSE(meet(even, odd));
-  const auto range = meet(even, StridedRun{7998, 10, 0, 1});
+  CHECK_FALSE(overlap(even, odd));
+  const auto range = overlap(even, StridedRun{7998, 10, 0, 1});
   CHECK_FALSE(range);
-  const auto last = meet(StridedRun{7994, 10, 0, 1}, even);
+  const auto last = overlap(StridedRun{7994, 10, 0, 1}, even);
   REQUIRE(last);
   CHECK(last->first == 7994);
   CHECK(last->last == 7996);
@@ -73,7 +73,7 @@ TEST_CASE("random runs meet where a map of bytes says so") {
     const auto theirs = bytes_of({b});
     bool common = false;
     for (std::size_t i = 0; i < ours.size() && !common; ++i) common = ours[i] && theirs[i];
-    const auto range = meet(a, b);
+    const auto range = overlap(a, b);
     REQUIRE(range.has_value() == common);
     for (std::uint64_t at = range ? range->first : 0; range && at < range->last; ++at)
       REQUIRE((ours[at] && theirs[at]));

@@ -57,11 +57,11 @@ void run(Stage& stage, std::uint32_t seed, int sequence, int ranks) {
     Step step;
     for (int tries = dice.one_in(3) ? 1 : 6; tries > 0; --tries) {
       step = draw(dice, model);
-      if (judge(model, step, std::max(step.actor, 0)).empty()) break;
+      if (expected_errors(model, step, std::max(step.actor, 0)).empty()) break;
     }
     // A conflict is found at the target, after the same waits as those of a legal call.
     const int judged = std::max(step.actor, 0);
-    Classes found_here = judge(model, step, judged);
+    Classes found_here = expected_errors(model, step, judged);
     found_here.erase(MPI_ERR_RMA_CONFLICT);
     if (found_here.empty() && !can_end(model, step, judged)) continue;
     stage.make(model, step);

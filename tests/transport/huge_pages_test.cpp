@@ -98,12 +98,12 @@ TEST_CASE("large data begin a huge page at every member, small and contiguous on
       const std::vector<std::uint64_t> data{kLarge + 8, 100, kLarge};
       const NodeSegment::Layout layout = layout_of(data, group->leads() ? HugePages(kHuge) : HugePages(), contiguous);
       Result<NodeSegment> made = NodeSegment();
-      const auto met = group->meet('\0', Process::instance(), [&](const std::vector<char>&) {
+      const auto exchanged = group->exchange_by_leader('\0', Process::instance(), [&](const std::vector<char>&) {
         NodeSegment::Announcement announcement;
         made = NodeSegment::lead(*group, layout, announcement);
         return announcement;
       });
-      if (!group->leads()) made = NodeSegment::join(*group, layout, met.result);
+      if (!group->leads()) made = NodeSegment::join(*group, layout, exchanged.result);
       ranks.check(made.ok(), "the segment is made");
       NodeSegment& segment = made.value();
       ranks.check(begins_huge_page(segment.data(0)), "the first data begin a huge page");

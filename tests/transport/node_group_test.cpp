@@ -119,18 +119,19 @@ TEST_CASE("members that meet get the values of all, and the leader's result of t
             all = group->exchange(value_of(round, ranks.rank()), progress);
           } else {
             ++meetings;
-            const auto met =
-                group->meet(value_of(round, ranks.rank()), progress, [&](const std::vector<Value>& values) {
-                  ++led;
-                  Value sum{};
-                  for (const Value& each : values) {
-                    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += each[i];
-                  }
-                  return sum;
-                });
-            all = met.values;
+            const auto exchanged = group->exchange_by_leader(value_of(round, ranks.rank()), progress,
+                                                             [&](const std::vector<Value>& values) {
+                                                               ++led;
+                                                               Value sum{};
+                                                               for (const Value& each : values) {
+                                                                 for (std::size_t i = 0; i < sum.size(); ++i)
+                                                                   sum[i] += each[i];
+                                                               }
+                                                               return sum;
+                                                             });
+            all = exchanged.values;
             const auto count = static_cast<std::uint64_t>(members);
-            for (const std::uint64_t word : met.result)
+            for (const std::uint64_t word : exchanged.result)
               wrong += word == 1000 * round * count + count * (count - 1) / 2 ? 0 : 1;
           }
           for (int i = 0; i < members; ++i) wrong += all[static_cast<std::size_t>(i)] == value_of(round, i) ? 0 : 1;
@@ -237,7 +238,7 @@ TEST_CASE("a process alone exchanges with itself, and shares no memory") {
   std::vector<std::unique_ptr<NodeGroup>> groups;
   groups.push_back(NodeGroup::alone(5));
   groups.push_back(std::move(NodeGroup::lead(1).value()));
-  groups.back()->introduce(5, progress);
+  groups.back()->publish_member(5, progress);
   for (const std::unique_ptr<NodeGroup>& group : groups) {
     CHECK((group->members() == 1 && group->index() == 0 && group->leads()));
     CHECK(group->member(0).rank == 5);

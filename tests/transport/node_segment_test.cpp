@@ -62,12 +62,12 @@ std::size_t memory_in_use() {
 // Collective over the members of the group.
 Result<NodeSegment> make_segment_of(NodeGroup& group, const NodeSegment::Layout& layout) {
   Result<NodeSegment> made = NodeSegment();
-  const auto met = group.meet('\0', Process::instance(), [&](const std::vector<char>&) {
+  const auto exchanged = group.exchange_by_leader('\0', Process::instance(), [&](const std::vector<char>&) {
     NodeSegment::Announcement announcement;
     made = NodeSegment::lead(group, layout, announcement);
     return announcement;
   });
-  return group.leads() ? std::move(made) : NodeSegment::join(group, layout, met.result);
+  return group.leads() ? std::move(made) : NodeSegment::join(group, layout, exchanged.result);
 }
 
 // Limits a resource of this process during its life.

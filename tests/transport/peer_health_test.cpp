@@ -194,7 +194,7 @@ TEST_CASE("a peer is watched after a notification until its host has acknowledge
   const auto look = [&](std::chrono::milliseconds at, bool unanswered, std::chrono::milliseconds silent) {
     std::vector<PeerHealth::QuietPath> paths = one.health.quiet_paths(one.begin + at);
     for (PeerHealth::QuietPath& each : paths) each.state = TcpState{unanswered, silent};
-    one.health.judge(paths, one.begin + at);
+    one.health.abandon_silent(paths, one.begin + at);
     return paths.size();
   };
   CHECK(look(2s, true, 20s) == 0);
@@ -228,7 +228,7 @@ TEST_CASE("over TCP a peer is abandoned whose host acknowledges nothing for the 
       each.path.socket = 5;
       each.state = TcpState{unanswered, silent};
     }
-    one.health.judge(paths, one.begin + at);
+    one.health.abandon_silent(paths, one.begin + at);
     return paths.size();
   };
   CHECK(look(900ms, true, 900ms) == 0);
@@ -256,7 +256,7 @@ TEST_CASE("over TCP a peer is abandoned whose host acknowledges nothing for the 
     REQUIRE(paths.size() == 1);
     paths[0].state = TcpState{true, 20s};
     one.network.number = 2;
-    one.health.judge(paths, one.begin + 20s);
+    one.health.abandon_silent(paths, one.begin + 20s);
     CHECK(one.gone() == 0);
   }
 }

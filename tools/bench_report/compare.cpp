@@ -52,8 +52,8 @@ std::map<Key, Place> places_of(const Json& result) {
   return places;
 }
 
-// Judges the change by a factor of at least 1 in both directions: 1.25 is +25 % or the reverse.
-Comparison judge(const Json& measure, const Json& a, const Json& b, double threshold) {
+// Classifies the change by a factor of at least 1 in both directions: 1.25 is +25 % or the reverse.
+Comparison compare_figures(const Json& measure, const Json& a, const Json& b, double threshold) {
   Comparison result;
   result.a = median_in(a);
   result.b = median_in(b);
@@ -108,7 +108,7 @@ std::vector<Comparison> compare(const Json& a, const Json& b, double threshold) 
         const auto before = in_a.find(key);
         add(key, in_b.at(key),
             before != in_a.end()
-                ? judge(measure, *before->second.figure, figure, threshold)
+                ? compare_figures(measure, *before->second.figure, figure, threshold)
                 : Comparison{.b = median_in(figure), .doubtful_b = is_doubtful(figure), .change = Change::kOnlyB});
       }
     }

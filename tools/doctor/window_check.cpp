@@ -70,9 +70,9 @@ class Use {
     }
     count();
     fence();
-    meet();
+    barrier();
     check_own_memory();
-    meet();
+    barrier();
   }
 
   void free() {
@@ -93,7 +93,7 @@ class Use {
     if (trouble_.empty()) trouble_ = text;
   }
 
-  void meet() {
+  void barrier() {
     watchdog_.at("MPI_Ibarrier");
     sleeping_barrier(role_.comm);
   }
@@ -113,7 +113,7 @@ class Use {
       std::memset(memory_, 0, sizeof *memory_);
       return true;
     });
-    meet();
+    barrier();
   }
 
   bool put(const std::array<Word, kBlockWords>& words, MPI_Aint to) {

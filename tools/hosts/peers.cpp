@@ -22,7 +22,7 @@ using namespace farside;
 using namespace farside::tools;
 
 // Collective over one rank of each host. Prints the result at rank 0, and returns the exit code.
-int meet(MPI_Comm comm, bool as_json) {
+int try_hosts_of_ranks(MPI_Comm comm, bool as_json) {
   const Result<Settings> settings = read_settings();
   if (!at_all(settings.ok(), comm)) {
     if (!settings) std::fprintf(stderr, "farside info: %s\n", settings.error().text.c_str());
@@ -45,7 +45,7 @@ int info(const std::vector<std::string_view>& words) {
   MPI_Comm_split(MPI_COMM_WORLD, is_first_of_node(MPI_COMM_WORLD) ? 0 : MPI_UNDEFINED, rank, &hosts);
   int exit_code = 0;
   if (hosts != MPI_COMM_NULL) {
-    exit_code = meet(hosts, !words.empty() && words[0] == "--json");
+    exit_code = try_hosts_of_ranks(hosts, !words.empty() && words[0] == "--json");
     MPI_Comm_free(&hosts);
   }
   sleeping_barrier(MPI_COMM_WORLD);

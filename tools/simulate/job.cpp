@@ -334,7 +334,7 @@ void Job::live(int rank) {
   std::unique_ptr<NodeGroup> node = join_node(rank);
   meeting_.wait();
   if (failed_) return;
-  node->introduce(rank, Process::instance());
+  node->publish_member(rank, Process::instance());
   const Result<std::uint64_t> id = agreement.handshake({}, "a window");
   if (!id) return fail(id.error());
   CountingPeers peers(std::move(node), id.value(), group);

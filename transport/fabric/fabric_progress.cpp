@@ -108,9 +108,9 @@ void Fabric::check() {
     paths = health_.quiet_paths(Clock::now());
   }
   if (paths.empty()) return;
-  PeerHealth::look(paths);  // without the mutex, as a search may take a millisecond
+  PeerHealth::read_states(paths);  // without the mutex, as a search may take a millisecond
   const std::scoped_lock held(mutex_);
-  health_.judge(paths, Clock::now());
+  health_.abandon_silent(paths, Clock::now());
 }
 
 void Fabric::look_at_connections() {

@@ -53,7 +53,7 @@ void PeerHealth::check(PeerState& peer_state, Clock::time_point now) {
   if (!quiet(peer_state, now, half(timeout))) return;
   const bool too_long = now - peer_state.quiet_since >= timeout;
   if (peer_state.probed) {
-    if (too_long) lose(peer_state, now, "its adapter acknowledges nothing that is sent to it");
+    if (too_long) abandon(peer_state, now, "its adapter acknowledges nothing that is sent to it");
     return;
   }
   const std::optional<ssize_t> code = peers_.send_probe(peer_state.peer);
@@ -65,8 +65,8 @@ void PeerHealth::check(PeerState& peer_state, Clock::time_point now) {
   }
   if (*code == -FI_EAGAIN && !too_long) return;
   const std::string trouble = peers_.trouble(peer_state.peer);
-  lose(peer_state, now,
-       trouble.empty() ? fabric_error(ErrorKind::kPeer, "a probe", *code).text : "connecting to it: " + trouble);
+  abandon(peer_state, now,
+          trouble.empty() ? fabric_error(ErrorKind::kPeer, "a probe", *code).text : "connecting to it: " + trouble);
 }
 
 std::vector<PeerHealth::QuietPath> PeerHealth::quiet_paths(Clock::time_point now) {
@@ -89,7 +89,7 @@ std::vector<PeerHealth::QuietPath> PeerHealth::quiet_paths(Clock::time_point now
   return paths;
 }
 
-void PeerHealth::look(std::vector<QuietPath>& paths) {
+void PeerHealth::read_states(std::vector<QuietPath>& paths) {
   std::vector<TcpEnds> sought;
   for (QuietPath& each : paths) {
     each.state = tcp_state(each.path.socket, each.path.ends);
@@ -105,7 +105,7 @@ void PeerHealth::look(std::vector<QuietPath>& paths) {
   }
 }
 
-void PeerHealth::judge(const std::vector<QuietPath>& paths, Clock::time_point now) {
+void PeerHealth::abandon_silent(const std::vector<QuietPath>& paths, Clock::time_point now) {
   for (const QuietPath& each : paths) {
     PeerState& peer_state = states_.of(each.peer);
     if (!quiet(peer_state, now, {}) || peers_.connection_number(each.peer) != each.path.number) continue;
@@ -119,12 +119,12 @@ void PeerHealth::judge(const std::vector<QuietPath>& paths, Clock::time_point no
     const std::chrono::seconds timeout = this->timeout(each.peer);
     if (timeout.count() > 0 && each.state->silent >= timeout &&
         now - peer_state.unacknowledged_since >= half(timeout)) {
-      lose(peer_state, now, "its host acknowledges nothing that is sent to it");
+      abandon(peer_state, now, "its host acknowledges nothing that is sent to it");
     }
   }
 }
 
-void PeerHealth::lose(PeerState& peer_state, Clock::time_point now, const std::string& why) {
+void PeerHealth::abandon(PeerState& peer_state, Clock::time_point now, const std::string& why) {
   {
     const std::scoped_lock held(peer_state.mutex);
     ++peer_state.failures;

@@ -9,9 +9,9 @@
 // peer's host has sent nothing for the whole timeout, not even acknowledgements, while data were unacknowledged for
 // half of it.
 //
-// Thread safety: timeout() without a peer and look() may be called from any thread, all other members under Fabric's
-// mutex. Errors: none of its own. Cost: check() and quiet_paths() a few loads per active peer, at regular times only;
-// look() a millisecond where a socket must be searched for. Memory: in PeerState.
+// Thread safety: timeout() without a peer and read_states() may be called from any thread, all other members under
+// Fabric's mutex. Errors: none of its own. Cost: check() and quiet_paths() a few loads per active peer, at regular
+// times only; read_states() a millisecond where a socket must be searched for. Memory: in PeerState.
 #pragma once
 
 #include <chrono>
@@ -82,13 +82,13 @@ class PeerHealth {
   // Gives the connections to look at.
   std::vector<QuietPath> quiet_paths(Clock::time_point now);
   // Reads their states.
-  static void look(std::vector<QuietPath>& paths);
+  static void read_states(std::vector<QuietPath>& paths);
   // Abandons peers whose hosts acknowledge nothing.
-  void judge(const std::vector<QuietPath>& paths, Clock::time_point now);
+  void abandon_silent(const std::vector<QuietPath>& paths, Clock::time_point now);
 
  private:
   void check(PeerState& peer_state, Clock::time_point now);
-  void lose(PeerState& peer_state, Clock::time_point now, const std::string& why);
+  void abandon(PeerState& peer_state, Clock::time_point now, const std::string& why);
 
   PeerStates& states_;
   Peers& peers_;

@@ -100,7 +100,7 @@ NodeMember NodeGroup::member(int index) const { return *member_at(index); }
 
 void NodeGroup::set_handler(const NodeHandlerPlace& handler) { member_at(index_)->handler = handler; }
 
-void NodeGroup::introduce(int rank, Progress& progress) {
+void NodeGroup::publish_member(int rank, Progress& progress) {
   *member_at(index_) = {rank,
                         getpid(),
                         reinterpret_cast<std::uint64_t>(&process_nonce()),

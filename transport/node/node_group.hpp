@@ -5,20 +5,21 @@
 //
 //   leader    NodeGroup::lead(members)           ->  place()
 //   others    NodeGroup::join(place, index, members)
-//   all       introduce(own), then exchange(...) and meet(...) in the same order
+//   all       publish_member(own), then exchange(...) and exchange_by_leader(...) in the same order
 //
 // The board, where each part but the members exists twice, for even and for odd exchanges:
 //
 //   | nonce, wake events | arrivals, released | results of the leader | members | slots |
 //
 // exchange: a member writes its slot, counts itself, waits until all members are counted, and reads all slots.
-// meet: the same, but the others wait until the leader has read all slots, made a result of them, and released it.
+// exchange_by_leader: the same, but the others wait until the leader has read all slots, made a result of them, and
+// released it.
 //
 // Two sets suffice: a member writes a slot again two exchanges later, and the exchange between them has shown that all
 // members have read it.
 //
-// Thread safety: one call at a time per object. Errors: kNoMemory and kNoRoute of the board. Cost of exchange and meet:
-// two atomics, and O(members) reads; a member that waits sleeps once. Memory per node: 256 bytes per member.
+// Thread safety: one call at a time per object. Errors: kNoMemory and kNoRoute of the board. Cost of an
+// exchange: two atomics, and O(members) reads; a member that waits sleeps once. Memory per node: 256 bytes per member.
 #pragma once
 
 #include <array>
@@ -72,10 +73,10 @@ class NodeGroup {
   NodeGroup& operator=(const NodeGroup&) = delete;
   ~NodeGroup();
 
-  // Valid until introduce().
+  // Valid until publish_member().
   Place place() const;
   // Collective: makes this process, which is `rank`, known to the other members. `progress` is made while it waits.
-  void introduce(int rank, Progress& progress);
+  void publish_member(int rank, Progress& progress);
 
   int members() const { return members_; }
   int index() const { return index_; }
@@ -85,7 +86,7 @@ class NodeGroup {
   void set_handler(const NodeHandlerPlace& handler);
 
   template <class T, class Result>
-  struct Met {
+  struct LeaderExchange {
     std::vector<T> values;  // of the members, by their indexes
     Result result;
   };
@@ -103,23 +104,23 @@ class NodeGroup {
   }
   // Collective: the leader calls lead(values of all members), and all members get its result, too.
   template <class T, class Lead>
-  auto meet(const T& own, Progress& progress, Lead&& lead) {
+  auto exchange_by_leader(const T& own, Progress& progress, Lead&& lead) {
     using Result = std::invoke_result_t<Lead, const std::vector<T>&>;
     static_assert(sizeof(T) <= kSlotBytes && std::is_trivially_copyable_v<T>);
     static_assert(sizeof(Result) <= kSlotBytes && std::is_trivially_copyable_v<Result>);
-    Met<T, Result> met{std::vector<T>(static_cast<std::size_t>(members_)), Result{}};
+    LeaderExchange<T, Result> exchanged{std::vector<T>(static_cast<std::size_t>(members_)), Result{}};
     std::memcpy(own_slot(), &own, sizeof own);
     leads() ? await_arrivals(progress) : await_release(progress);
-    for (int i = 0; i < members_; ++i) std::memcpy(&met.values[static_cast<std::size_t>(i)], slot(i), sizeof(T));
+    for (int i = 0; i < members_; ++i) std::memcpy(&exchanged.values[static_cast<std::size_t>(i)], slot(i), sizeof(T));
     if (leads()) {
-      met.result = lead(std::as_const(met.values));
-      std::memcpy(result(), &met.result, sizeof met.result);
+      exchanged.result = lead(std::as_const(exchanged.values));
+      std::memcpy(result(), &exchanged.result, sizeof exchanged.result);
       release();
     } else {
-      std::memcpy(&met.result, result(), sizeof met.result);
+      std::memcpy(&exchanged.result, result(), sizeof exchanged.result);
     }
     ++exchanges_;
-    return met;
+    return exchanged;
   }
 
  private:

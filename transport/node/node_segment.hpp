@@ -9,7 +9,8 @@
 // A control block consists of whole pages. Each member reserves the first `reserved` bytes of its own control block, so
 // that their pages lie on its NUMA node and a shortage is an error.
 //
-// The leader makes the segment, and tells the others by an announcement (NodeGroup::meet), with which they join.
+// The leader makes the segment, and tells the others by an announcement (NodeGroup::exchange_by_leader),
+// with which they join.
 //
 // Thread safety: none. Errors: kNoMemory if memory is short. If the leader fails, the others get an error of the same
 // kind; the failure of another member is its own until the ranks agree (space/make_space.hpp). Cost: one mapping per

@@ -71,7 +71,7 @@ Result<Nodes> GroupPeers::find_nodes(Group& group, Progress& progress) {
     if (!made) log(LogLevel::kWarn, "this rank shares no memory with its node: {}", made.error().text);
     made = NodeGroup::alone(group.rank());
   }
-  made.value()->introduce(group.rank(), progress);
+  made.value()->publish_member(group.rank(), progress);
   nodes.own = std::move(made.value());
   return nodes;
 }
@@ -116,7 +116,7 @@ Status GroupPeers::combine(std::span<std::uint64_t> words, Progress& progress) {
     of_node.failed = carried ? 0 : 1;
     return of_node;
   };
-  const Combined all = node_->meet(own, progress, combine).result;
+  const Combined all = node_->exchange_by_leader(own, progress, combine).result;
   if (!carried) return carried;
   if (all.failed != 0) return Error{ErrorKind::kPeer, "the rank that leads this node could not reach the other nodes"};
   std::ranges::copy(std::span(all.words).first(words.size()), words.begin());

@@ -23,8 +23,8 @@
 
 namespace farside {
 
-// The processes of this node, after NodeGroup::introduce(), and the nodes of the group. No rank knows leaders if some
-// rank is alone because it cannot map the board of its node.
+// The processes of this node, after NodeGroup::publish_member(), and the nodes of the group. No rank knows leaders if
+// some rank is alone because it cannot map the board of its node.
 struct Nodes {
   std::unique_ptr<NodeGroup> own;
   std::vector<int> members;  // the ranks of this node, ascending; the first one leads it

@@ -2,16 +2,16 @@
 // The making of a space by all ranks of a group, in the steps of space.hpp with an agreement after each: all ranks get
 // a space, or all get an error of the same kind.
 //
-//   1. Space::make        the members of a node meet once
+//   1. Space::make        one exchange between the members of a node
 //      open_fabric        where the group uses an endpoint already, and no rank brings private memory
 //      agreement          some rank needs the fabric? all have opened it? sizes and units equal? one provider?
 //                         `last` done?
 //   2. ProviderAgreement  unless all ranks have opened it: the provider, the endpoints, the addresses
 //   3. Space::finish
 //
-// Thread safety: one thread per group. Errors: those of the steps, in words for the user. Cost: one meeting inside the
-// node, and one reduction of 32 bytes, or two where step 2 is needed; at the first space of a group that needs
-// the fabric, unless it is part of a group that uses an endpoint, a reduction of 32 bytes and a gather more.
+// Thread safety: one thread per group. Errors: those of the steps, in words for the user. Cost: one exchange inside the
+// node, and one reduction of 32 bytes, or two where step 2 is needed; at the first space of a group that needs the
+// fabric, unless it is part of a group that uses an endpoint, a reduction of 32 bytes and a gather more.
 #pragma once
 
 #include <cstdint>

@@ -91,7 +91,7 @@ Result<std::unique_ptr<Space>> Space::make_here(std::unique_ptr<Space> space, co
   Result<NodeSegment> segment = NodeSegment();
   Status possible;
   // The leader makes the memory as soon as it has all offers.
-  auto [offers, announcement] = node.meet(own, space->process_, [&](const std::vector<Offer>& all) {
+  auto [offers, announcement] = node.exchange_by_leader(own, space->process_, [&](const std::vector<Offer>& all) {
     NodeSegment::Announcement made;
     if (apart) return made;
     possible = space->check_offers(node, all);
@@ -120,7 +120,7 @@ Result<std::unique_ptr<Space>> Space::make_here(std::unique_ptr<Space> space, co
 void Space::decline(ErrorKind why, NodeGroup& node, Progress& progress) {
   Offer none;
   none.failed = 1 + static_cast<std::int32_t>(why);
-  (void)node.meet(none, progress, [](const std::vector<Offer>&) { return NodeSegment::Announcement(); });
+  (void)node.exchange_by_leader(none, progress, [](const std::vector<Offer>&) { return NodeSegment::Announcement(); });
 }
 
 Space::Offer Space::offer(const Request& request, NodeGroup& node, Status& failed) {

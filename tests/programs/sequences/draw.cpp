@@ -50,7 +50,7 @@ Step draw(Dice& dice, Model& model) {
   if (step.kind == Kind::kFence && step.flaw == Flaw::kNone) {
     // All ranks make the fence if it is legal for all.
     bool all_may = true;
-    for (int rank = 0; rank < ranks; ++rank) all_may = all_may && judge(model, step, rank).empty();
+    for (int rank = 0; rank < ranks; ++rank) all_may = all_may && expected_errors(model, step, rank).empty();
     if (all_may) step.actor = Step::kEverybody;
   }
   return step;

@@ -31,7 +31,7 @@ std::string Step::text() const {
   return out;
 }
 
-Classes judge(Model& model, const Step& step, int rank) {
+Classes expected_errors(Model& model, const Step& step, int rank) {
   Classes wrong;
   Process& me = model.of(rank);
   const bool to_nobody = step.has_target() && step.target == MPI_PROC_NULL;
@@ -165,7 +165,7 @@ bool can_end(Model& model, const Step& step, int rank) {
   }
 }
 
-void move(Model& model, const Step& step, int rank) {
+void update_model(Model& model, const Step& step, int rank) {
   Process& me = model.of(rank);
   if (step.has_target() && step.target == MPI_PROC_NULL) return;
   const auto exposure_ends = [&] {

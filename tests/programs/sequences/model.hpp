@@ -116,13 +116,13 @@ struct Step {
 // ---- the rules
 
 // Returns the errors of this rank's call in the current state of all ranks.
-Classes judge(Model& model, const Step& step, int rank);
+Classes expected_errors(Model& model, const Step& step, int rank);
 
 // Whether a legal call of this rank ends without a further call of another rank. The state after it must have a legal
 // continuation, too: a rank to which another has posted must be able to start.
 bool can_end(Model& model, const Step& step, int rank);
 
 // Updates the model after a legal call of this rank.
-void move(Model& model, const Step& step, int rank);
+void update_model(Model& model, const Step& step, int rank);
 
 }  // namespace sequences

@@ -32,8 +32,8 @@ void Stage::make(Model& model, const Step& step) {
   if (mine) act(model, step);
   for (int rank = 0; rank < model.ranks(); ++rank) {
     if (step.actor != Step::kEverybody && step.actor != rank) continue;
-    if (judge(model, step, rank).empty()) {
-      move(model, step, rank);
+    if (expected_errors(model, step, rank).empty()) {
+      update_model(model, step, rank);
       ++allowed_;
     } else {
       ++refused_;
@@ -43,7 +43,7 @@ void Stage::make(Model& model, const Step& step) {
 }
 
 void Stage::act(Model& model, const Step& step) {
-  const Classes wrong = judge(model, step, rank_);
+  const Classes wrong = expected_errors(model, step, rank_);
   Process& me = model.of(rank_);
   const bool tests = step.kind == Kind::kTest && wrong.empty();
   const bool completed = me.posted && me.completed == *me.posted;
@@ -78,15 +78,15 @@ std::vector<Stage::Beside> Stage::besides(Model& model, const Step& step) const 
   std::vector<Beside> found;
   if (callers_.count() == 0 || step.kind == Kind::kFree) return found;
   Model after = model;
-  if (judge(model, step, rank_).empty()) move(after, step, rank_);
+  if (expected_errors(model, step, rank_).empty()) update_model(after, step, rank_);
   for (const Kind kind : {Kind::kGet, Kind::kFlush}) {
     for (int target = 0; target < model.ranks(); ++target) {
       Step beside;
       beside.actor = rank_;
       beside.kind = kind;
       beside.target = target;
-      const Classes before = judge(model, beside, rank_);
-      if (before.empty() != judge(after, beside, rank_).empty()) continue;
+      const Classes before = expected_errors(model, beside, rank_);
+      if (before.empty() != expected_errors(after, beside, rank_).empty()) continue;
       // The first operation after a fence opens its epoch.
       const auto opens = [&](Model& in) { return in.of(rank_).fenced && in.of(rank_).issued == 0; };
       if (kind == Kind::kGet && (opens(model) || opens(after))) continue;
