@@ -151,8 +151,8 @@ int examine_ranks(const DoctorOptions& options) {
   examination["causes"] = causes_of(examination);
   if (options.report) {
     const Json info = gather_info(options.library_folder);
-    const Privacy privacy = Privacy::of(examination);
-    fmt::print("{}", report_text(examination, info, current_environment(), options.with_names ? nullptr : &privacy));
+    const Anonymizer anonymizer = Anonymizer::of(examination);
+    fmt::print("{}", report_text(examination, info, current_environment(), options.with_names ? nullptr : &anonymizer));
   } else {
     fmt::print("{}", options.json ? json_text(examination, 2) + '\n' : examination_text(examination));
   }

@@ -8,9 +8,9 @@
 #include <catch2/catch.hpp>
 
 #include "tools/child.hpp"
+#include "tools/doctor/anonymizer.hpp"
 #include "tools/doctor/diagnosis.hpp"
 #include "tools/doctor/examination.hpp"
-#include "tools/doctor/privacy.hpp"
 #include "tools/doctor/rank_facts.hpp"
 #include "tools/doctor/report.hpp"
 #include "tools/doctor/watchdog.hpp"
@@ -323,23 +323,24 @@ TEST_CASE("the versions of MPI libraries are short") {
 }
 
 TEST_CASE("private names are taken out of texts") {
-  const Privacy privacy({{"login7", "host-1"}, {"login7.example.org", "host-1"}, {"vm", "host-2"}, {"alice", "USER"}});
-  CHECK(privacy.text("login7") == "host-1");
-  CHECK(privacy.text("from login7 to login7.example.org: refused") == "from host-1 to host-1: refused");
-  CHECK(privacy.text("login70 and login7-b") == "login70 and login7-b");
-  CHECK(privacy.text("vm") == "host-2");
-  CHECK(privacy.text("process_vm_readv in a vm") == "process_vm_readv in a vm");
-  CHECK(privacy.text("connect to 10.1.2.3:4567: refused") == "connect to ADDRESS:4567: refused");
-  CHECK(privacy.text("eth0 (10.1.0.0/24)") == "eth0 (ADDRESS/24)");
-  CHECK(privacy.text("[fe80::5054:ff:fe12:3456]:80") == "[ADDRESS]:80");
-  CHECK(privacy.text("libfabric 1.17.0, Open MPI 4.1.4, firmware 20.31.1014") ==
+  const Anonymizer anonymizer(
+      {{"login7", "host-1"}, {"login7.example.org", "host-1"}, {"vm", "host-2"}, {"alice", "USER"}});
+  CHECK(anonymizer.text("login7") == "host-1");
+  CHECK(anonymizer.text("from login7 to login7.example.org: refused") == "from host-1 to host-1: refused");
+  CHECK(anonymizer.text("login70 and login7-b") == "login70 and login7-b");
+  CHECK(anonymizer.text("vm") == "host-2");
+  CHECK(anonymizer.text("process_vm_readv in a vm") == "process_vm_readv in a vm");
+  CHECK(anonymizer.text("connect to 10.1.2.3:4567: refused") == "connect to ADDRESS:4567: refused");
+  CHECK(anonymizer.text("eth0 (10.1.0.0/24)") == "eth0 (ADDRESS/24)");
+  CHECK(anonymizer.text("[fe80::5054:ff:fe12:3456]:80") == "[ADDRESS]:80");
+  CHECK(anonymizer.text("libfabric 1.17.0, Open MPI 4.1.4, firmware 20.31.1014") ==
         "libfabric 1.17.0, Open MPI 4.1.4, firmware 20.31.1014");
-  CHECK(privacy.text("/home/alice/farside/lib/libfarside-openmpi.so, which") == ".../libfarside-openmpi.so, which");
-  CHECK(privacy.text("FARSIDE_STATS=/scratch/secret/stats") == "FARSIDE_STATS=.../stats");
-  CHECK(privacy.text("(/usr/bin/mpirun.openmpi) and /dev/shm and a/b") ==
+  CHECK(anonymizer.text("/home/alice/farside/lib/libfarside-openmpi.so, which") == ".../libfarside-openmpi.so, which");
+  CHECK(anonymizer.text("FARSIDE_STATS=/scratch/secret/stats") == "FARSIDE_STATS=.../stats");
+  CHECK(anonymizer.text("(/usr/bin/mpirun.openmpi) and /dev/shm and a/b") ==
         "(/usr/bin/mpirun.openmpi) and /dev/shm and a/b");
-  CHECK(privacy.text("user alice, in /etc/passwd.") == "user USER, in /etc/passwd.");
-  CHECK(privacy.json({{"host", "login7"}, {"list", {1, "alice"}}}) ==
+  CHECK(anonymizer.text("user alice, in /etc/passwd.") == "user USER, in /etc/passwd.");
+  CHECK(anonymizer.json({{"host", "login7"}, {"list", {1, "alice"}}}) ==
         Json({{"host", "host-1"}, {"list", {1, "USER"}}}));
 }
 
@@ -361,8 +362,8 @@ TEST_CASE("a report shows the environment and the examination, and hosts by numb
                   {"settings", Json::array()},
                   {"unknown_settings", Json::array()}};
   const Environment environment{{"FARSIDE_STATS", "/home/bob/stats"}, {"HOME", "/home/bob"}, {"FI_PROVIDER", "tcp"}};
-  const Privacy privacy = Privacy::of(all);
-  const std::string text = report_text(all, info, environment, &privacy);
+  const Anonymizer anonymizer = Anonymizer::of(all);
+  const std::string text = report_text(all, info, environment, &anonymizer);
   CHECK(contains(text, "  FARSIDE_STATS=.../stats\n  FI_PROVIDER=tcp\n\n"));
   CHECK(contains(text, "failure: farside is not loaded on host-2 (rank 1)"));
   CHECK_FALSE(contains(text, "node-a"));

@@ -118,7 +118,7 @@ TEST_CASE("a device that may not be opened is a matter of permission") {
 
 TEST_CASE("CMA that is refused has a cause and an advice") {
   const std::string refused = "process_vm_readv of 8 bytes: Operation not permitted";
-  const auto why = [&](const Surroundings& around) { return explain_cma(refused, around).why; };
+  const auto why = [&](const CmaLimits& limits) { return explain_cma(refused, limits).why; };
   CHECK_FALSE(explain_cma(refused, {}).possible);
   CHECK(contains(why({2, 0, true}), refused));
   CHECK(contains(why({2, 0, true}), "kernel.yama.ptrace_scope is 2"));
@@ -133,13 +133,13 @@ TEST_CASE("CMA that is refused has a cause and an advice") {
 
 TEST_CASE("the surroundings are read where the kernel has them") {
   Machine machine;
-  CHECK_FALSE(find_surroundings((machine / "none").string()).ptrace_scope.has_value());
+  CHECK_FALSE(find_cma_limits((machine / "none").string()).ptrace_scope.has_value());
   machine.write("proc/sys/kernel/yama/ptrace_scope", "2");
   machine.write("proc/self/status", "Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1");
-  const Surroundings around = find_surroundings((machine / "proc").string());
-  CHECK(around.ptrace_scope == 2);
-  CHECK(around.seccomp == 2);
-  CHECK(around.dumpable);
+  const CmaLimits limits = find_cma_limits((machine / "proc").string());
+  CHECK(limits.ptrace_scope == 2);
+  CHECK(limits.seccomp == 2);
+  CHECK(limits.dumpable);
 }
 
 TEST_CASE("both ways to an on-node peer's memory are open between the processes of a test") {

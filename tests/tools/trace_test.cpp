@@ -288,7 +288,7 @@ TEST_CASE("those for whom others waited come in the order of these waits") {
   for (Writer* each : {&zero, &one, &two})
     each->epoch(EpochKind::kFence, -1, 4000, 4000, each == &zero ? 9000 : 5000, 9001);
   const Timeline timeline = merge({zero.trace(), one.trace(), two.trace()});
-  const std::vector<Culprit> found = culprits(timeline);
+  const std::vector<AwaitedProcess> found = awaited_processes(timeline);
   REQUIRE(found.size() == 3);
   CHECK(in_words(timeline, found[0]) == "rank 0: others waited 8.00 ms for it at fences (1)");
   CHECK(in_words(timeline, found[1]) == "rank 1: others waited 1.97 ms for locks that it held (2 waits)");

@@ -68,13 +68,13 @@ void run_all(const Options& options, int rank) {
     if (info->ranks > 2) sleeping_barrier(MPI_COMM_WORLD);  // the ranks from 2 on sleep until a measure needs them
     if (rank >= info->ranks) continue;
     const Pair pair{crowds.of(*info), rank == 0};
-    if (pair.origin) say_begin(info->name);
+    if (pair.origin) print_begin(info->name);
     Outcome outcome = run_measure(*info, pair, options);
     if (!pair.origin) continue;
     if (outcome.wrong.empty()) {
-      say_result(*info, std::move(outcome.values), outcome.preempted);
+      print_result(*info, std::move(outcome.values), outcome.preempted);
     } else {
-      say_wrong(info->name, outcome.wrong);
+      print_error(info->name, outcome.wrong);
     }
   }
 }
@@ -106,11 +106,11 @@ int main(int argc, char** argv) {
     exit_code = 2;
   } else {
     const std::vector<std::string> hosts = facts_of_nodes(MPI_COMM_WORLD);
-    if (rank == 0) say_hello(library_version(), size, hosts, *options);
+    if (rank == 0) print_hello(library_version(), size, hosts, *options);
     std::erase_if(options->measures, [size](const MeasureInfo* info) { return info->ranks > size; });
     run_all(*options, rank);
     sleeping_barrier(MPI_COMM_WORLD);
-    if (rank == 0) say_end();
+    if (rank == 0) print_end();
   }
   MPI_Finalize();
   return exit_code;

@@ -21,14 +21,14 @@
 namespace farside::bench {
 
 // `library`: the name and version of the MPI library. `hosts`: of each node, what host_facts() returns, as text.
-void say_hello(const std::string& library, int ranks, const std::vector<std::string>& hosts, const Options& options);
-void say_begin(std::string_view measure);
+void print_hello(const std::string& library, int ranks, const std::vector<std::string>& hosts, const Options& options);
+void print_begin(std::string_view measure);
 // Reports a new window; `route` is its route to the other ranks, empty if the window does not report one; the other
 // two are libfabric's, empty if the route needs none.
-void say_opened(std::string_view route, std::string_view provider, std::string_view device);
+void print_opened(std::string_view route, std::string_view provider, std::string_view device);
 // `values` are in the measure's unit, one per sample, and not empty. `preempted`: see Outcome.
-void say_result(const MeasureInfo& measure, std::vector<double> values, double preempted);
-void say_wrong(std::string_view measure, std::string_view what);
-void say_end();
+void print_result(const MeasureInfo& measure, std::vector<double> values, double preempted);
+void print_error(std::string_view measure, std::string_view what);
+void print_end();
 
 }  // namespace farside::bench

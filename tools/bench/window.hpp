@@ -15,7 +15,7 @@
 namespace farside::bench {
 
 // Reports the route of the window, and its provider: farside answers info keys of its own, no runtime does.
-inline void say_route_of(MPI_Win window) {
+inline void print_route_of(MPI_Win window) {
   MPI_Info info = MPI_INFO_NULL;
   MPI_Win_get_info(window, &info);
   const auto value = [info](const char* key) {
@@ -24,7 +24,7 @@ inline void say_route_of(MPI_Win window) {
     MPI_Info_get(info, key, MPI_MAX_INFO_VAL - 1, text.data(), &found);
     return std::string(found != 0 ? text.c_str() : "");
   };
-  say_opened(value("farside_route"), value("farside_provider"), value("farside_device"));
+  print_opened(value("farside_route"), value("farside_provider"), value("farside_device"));
   MPI_Info_free(&info);
 }
 
@@ -41,7 +41,7 @@ class Window {  // a window on at least `bytes` of zeroed memory at each rank
       memory_ = private_memory_.data();
       MPI_Win_create(memory_, static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, pair.comm, &handle_);
     }
-    if (pair.origin) say_route_of(handle_);
+    if (pair.origin) print_route_of(handle_);
     int rank = 0;
     MPI_Comm_rank(pair.comm, &rank);
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, handle_);

@@ -56,7 +56,7 @@ Outcome measure_window_creation(const MeasureInfo& info, const Pair& pair, const
     } else {
       MPI_Win_create_dynamic(MPI_INFO_NULL, pair.comm, &win);
     }
-    if (first) say_route_of(win);
+    if (first) print_route_of(win);
     MPI_Win_free(&win);
   };
   // Both ranks make as many windows as the origin announces before each batch.

@@ -20,7 +20,7 @@
 #include "tools/doctor/between_nodes.hpp"
 #include "tools/doctor/diagnosis.hpp"
 #include "tools/doctor/examination.hpp"
-#include "tools/doctor/meeting.hpp"
+#include "tools/doctor/rank_collector.hpp"
 #include "tools/doctor/rank_facts.hpp"
 #include "tools/doctor/watchdog.hpp"
 #include "tools/doctor/window_check.hpp"
@@ -63,9 +63,9 @@ struct Place {
 class Examiner {
  public:
   Examiner(Json own, Watchdog& watchdog, seconds limit)
-      : own_(std::move(own)), watchdog_(watchdog), limit_(limit), meeting_(duplicate(MPI_COMM_WORLD)) {}
+      : own_(std::move(own)), watchdog_(watchdog), limit_(limit), collector_(duplicate(MPI_COMM_WORLD)) {}
 
-  const Meeting& meeting() const { return meeting_; }
+  const RankCollector& collector() const { return collector_; }
 
   void run() {
     step("nodes", limit_);
@@ -73,10 +73,10 @@ class Examiner {
     // Without this, libfabric takes the first interface that is up, although all ranks are on one machine.
     if (place_.nodes == 1) setenv("FI_TCP_IFACE", "lo", 0);
     own_["node"] = place_.node;
-    own_["rank"] = meeting_.rank();
+    own_["rank"] = collector_.rank();
     gather("ranks", {own_});
-    const bool sound = meeting_.rank() == 0 && allows_windows(causes_of(found_));
-    if (meeting_.share(sound ? 1 : 0) == 0) return;
+    const bool sound = collector_.rank() == 0 && allows_windows(causes_of(found_));
+    if (collector_.share(sound ? 1 : 0) == 0) return;
     setenv("FARSIDE_PEER_TIMEOUT", kPeerTimeout, 0);
     settings_ = read_settings().value();
     const bool reachable = try_providers();
@@ -86,7 +86,7 @@ class Examiner {
 
   void step(const std::string& name, seconds limit) {
     watchdog_.begin(name, limit);
-    if (meeting_.rank() == 0) print_line({{"step", name}});
+    if (collector_.rank() == 0) print_line({{"step", name}});
   }
 
   // Prints all parts again, at the end, when the ranks print nothing else: mpirun of Open MPI 5 (PRRTE 3.0) at times
@@ -103,7 +103,7 @@ class Examiner {
   }
 
   void find_place() {
-    const int rank = meeting_.rank();
+    const int rank = collector_.rank();
     watchdog_.at("MPI_Allgather or MPI_Comm_split");
     place_.on_node = split_by_node(MPI_COMM_WORLD);
     MPI_Comm_rank(place_.on_node, &place_.index);
@@ -123,12 +123,12 @@ class Examiner {
     Json entries = Json::array();
     for (const Json& entry : own) entries.push_back(entry);
     Json& found = found_[part];
-    for (const std::string& text : meeting_.collect(json_text(entries)))
+    for (const std::string& text : collector_.collect(json_text(entries)))
       for (const Json& entry : Json::parse(text)) found.push_back(entry);
     print_found(part);
   }
   void print_found(const char* part) const {
-    if (meeting_.rank() == 0) print_line({{part, found_.at(part)}});
+    if (collector_.rank() == 0) print_line({{part, found_.at(part)}});
   }
 
   // Returns whether libfabric reaches all hosts.
@@ -144,9 +144,9 @@ class Examiner {
         found_["between"] = between;
         print_found("between");
       }
-      meeting_.collect("");
+      collector_.collect("");
     }
-    return meeting_.share(works) != 0;
+    return collector_.share(works) != 0;
   }
 
   int ranks_on_node() const {
@@ -163,7 +163,7 @@ class Examiner {
 
   Json check(const WindowRole& role) {
     Json entry = check_window(role, watchdog_);
-    entry["rank"] = meeting_.rank();
+    entry["rank"] = collector_.rank();
     return entry;
   }
 
@@ -187,8 +187,8 @@ class Examiner {
 
   // The target is the rank of the same number on the next node, if there is one.
   void find_counterparts(WindowRole& role) const {
-    const std::size_t own = static_cast<std::size_t>(meeting_.rank());
-    std::vector<std::array<int, 2>> places(static_cast<std::size_t>(meeting_.ranks()));
+    const std::size_t own = static_cast<std::size_t>(collector_.rank());
+    std::vector<std::array<int, 2>> places(static_cast<std::size_t>(collector_.ranks()));
     places[own] = {place_.node, place_.index};
     MPI_Allgather(MPI_IN_PLACE, 2, MPI_INT, places.data(), 2, MPI_INT, MPI_COMM_WORLD);
     for (std::size_t rank = 0; rank < places.size(); ++rank) {
@@ -214,7 +214,7 @@ class Examiner {
   Json own_;
   Watchdog& watchdog_;
   const seconds limit_;
-  Meeting meeting_;
+  RankCollector collector_;
   Place place_;
   Settings settings_;
   Json found_ = Json::object();  // at rank 0
@@ -229,11 +229,11 @@ std::optional<seconds> time_limit(const std::vector<std::string_view>& words) {
   return seconds(limit);
 }
 
-// The reason that rank 0 gives for a step that has timed out. `meeting` is null until the runtime has started.
-std::string timeout_text(const Meeting* meeting, int limit, const std::string& place) {
+// The reason that rank 0 gives for a step that has timed out. `collector` is null until the runtime has started.
+std::string timeout_text(const RankCollector* collector, int limit, const std::string& place) {
   const std::string text = fmt::format("not within {} s", limit);
-  if (meeting == nullptr) return text + ": the MPI runtime by itself has not started on all ranks";
-  if (const std::vector<int> missing = meeting->missing(); !missing.empty())
+  if (collector == nullptr) return text + ": the MPI runtime by itself has not started on all ranks";
+  if (const std::vector<int> missing = collector->missing(); !missing.empty())
     return fmt::format("{}; no answer from {} {}", text, missing.size() == 1 ? "rank" : "ranks", rank_list(missing));
   return place.empty() ? text : fmt::format("{}; rank 0 is in {}", text, place);
 }
@@ -256,10 +256,10 @@ int examine(const std::vector<std::string_view>& words) {
   std::atomic<const Examiner*> examiner{nullptr};
   const auto on_timeout = [&](const std::string& step, int limit_seconds, const std::string& place) {
     const Examiner* known = examiner.load();
-    const Meeting* meeting = known == nullptr ? nullptr : &known->meeting();
-    const int number = meeting == nullptr ? rank : meeting->rank();
+    const RankCollector* collector = known == nullptr ? nullptr : &known->collector();
+    const int number = collector == nullptr ? rank : collector->rank();
     if (number == 0) {
-      print_line({{"ended", {{"step", step}, {"reason", timeout_text(meeting, limit_seconds, place)}}}});
+      print_line({{"ended", {{"step", step}, {"reason", timeout_text(collector, limit_seconds, place)}}}});
       return;
     }
     dprintf(errors.get(), "farside-peers: rank %d on %s is in %s\n", number, host.c_str(),
@@ -268,7 +268,7 @@ int examine(const std::vector<std::string_view>& words) {
   };
   Watchdog watchdog(on_timeout, [&] {
     const Examiner* known = examiner.load();
-    if ((known == nullptr ? rank : known->meeting().rank()) == 0) print_line(Json::object());
+    if ((known == nullptr ? rank : known->collector().rank()) == 0) print_line(Json::object());
   });
   watchdog.set_grace(rank == 0 ? kGraceOfRank0 : kGraceOfOthers);
   watchdog.begin("MPI_Init", *limit);
@@ -281,13 +281,13 @@ int examine(const std::vector<std::string_view>& words) {
 
   Examiner all(std::move(own), watchdog, *limit);
   examiner = &all;
-  watchdog.set_grace(all.meeting().rank() == 0 ? kGraceOfRank0 : kGraceOfOthers);
+  watchdog.set_grace(all.collector().rank() == 0 ? kGraceOfRank0 : kGraceOfOthers);
   all.run();
   all.step("MPI_Finalize", *limit);
   sleeping_barrier(MPI_COMM_WORLD);
   MPI_Finalize();
   watchdog.end();
-  if (all.meeting().rank() == 0) {
+  if (all.collector().rank() == 0) {
     all.print_again();
     print_line({{"done", true}});
   }

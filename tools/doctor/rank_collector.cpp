@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/doctor/meeting.hpp"
+#include "tools/doctor/rank_collector.hpp"
 
 #include "tools/hosts/collectives.hpp"
 
 namespace farside::tools {
 
-Meeting::Meeting(MPI_Comm comm) : comm_(comm) {
+RankCollector::RankCollector(MPI_Comm comm) : comm_(comm) {
   MPI_Comm_rank(comm, &rank_);
   MPI_Comm_size(comm, &ranks_);
 }
 
-std::vector<std::string> Meeting::collect(const std::string& mine) {
+std::vector<std::string> RankCollector::collect(const std::string& mine) {
   const int tag = round_++;
   if (rank_ != 0) {
     MPI_Request request = MPI_REQUEST_NULL;
@@ -47,14 +47,14 @@ std::vector<std::string> Meeting::collect(const std::string& mine) {
   return texts;
 }
 
-int Meeting::share(int number) {
+int RankCollector::share(int number) {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Ibcast(&number, 1, MPI_INT, 0, comm_, &request);
   sleeping_wait(request);
   return number;
 }
 
-std::vector<int> Meeting::missing() const {
+std::vector<int> RankCollector::missing() const {
   const std::scoped_lock held(mutex_);
   std::vector<int> all;
   for (std::size_t i = 0; i < answered_.size(); ++i)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How rank 0 of `farside doctor` collects what the ranks have found. Waiting ranks sleep between tests, so that they
+// Collects at rank 0 of `farside doctor` what the ranks have found. Waiting ranks sleep between tests, so that they
 // leave their cores to others, and rank 0 can list at any time which ranks have not answered. All functions are
 // collective; not thread-safe, except missing().
 #pragma once
@@ -12,9 +12,9 @@
 
 namespace farside::tools {
 
-class Meeting {
+class RankCollector {
  public:
-  explicit Meeting(MPI_Comm comm);
+  explicit RankCollector(MPI_Comm comm);
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }

@@ -11,9 +11,9 @@
 namespace farside::tools {
 
 std::string report_text(const Json& examination, const Json& info, const Environment& environment,
-                        const Privacy* privacy) {
-  const auto shown = [&](const std::string& text) { return privacy == nullptr ? text : privacy->text(text); };
-  const auto shown_json = [&](const Json& json) { return privacy == nullptr ? json : privacy->json(json); };
+                        const Anonymizer* anonymizer) {
+  const auto shown = [&](const std::string& text) { return anonymizer == nullptr ? text : anonymizer->text(text); };
+  const auto shown_json = [&](const Json& json) { return anonymizer == nullptr ? json : anonymizer->json(json); };
   std::string text = fmt::format("```\nversions\n  farside {}, {}, Linux {}\n", text_of(info, "farside"), system_name(),
                                  text_of(part_of(info, "machine"), "kernel"));
   for (const Json& runtime : part_of(info, "runtimes"))

@@ -6,14 +6,14 @@
 #include <string>
 
 #include "tools/child.hpp"
-#include "tools/doctor/privacy.hpp"
+#include "tools/doctor/anonymizer.hpp"
 #include "tools/json.hpp"
 
 namespace farside::tools {
 
 // `info`: of gather_info(). The variables FARSIDE_* and FI_* of `environment` are shown. Nothing is shown that
-// `privacy` takes out; null: all is shown.
+// `anonymizer` takes out; null: all is shown.
 std::string report_text(const Json& examination, const Json& info, const Environment& environment,
-                        const Privacy* privacy);
+                        const Anonymizer* anonymizer);
 
 }  // namespace farside::tools

@@ -45,15 +45,15 @@ RouteReport try_cma();
 Json route_facts(const char* route, bool allowed, const RouteReport& report);
 
 // The settings that may forbid process_vm_readv and process_vm_writev.
-struct Surroundings {
+struct CmaLimits {
   std::optional<int> ptrace_scope;  // kernel.yama.ptrace_scope; nothing: no Yama
   int seccomp = 0;                  // of this process, as /proc/self/status has it: 0 none, 1 strict, 2 a filter
   bool dumpable = true;             // prctl(2), PR_GET_DUMPABLE
 };
-Surroundings find_surroundings(const std::string& proc = "/proc");
+CmaLimits find_cma_limits(const std::string& proc = "/proc");
 
 // Returns cause and advice for the error text of an attempt.
-RouteReport explain_cma(const std::string& error, const Surroundings& around);
+RouteReport explain_cma(const std::string& error, const CmaLimits& limits);
 
 // ---- verbs.cpp: whether InfiniBand verbs are available, and the first obstacle ----
 

@@ -76,7 +76,7 @@ RouteReport try_cma() {
     return std::string();
   });
   if (error.empty() && word != kNew) error = "what was written is not there";
-  return error.empty() ? RouteReport{true, kCma, {}, {}} : explain_cma(error, find_surroundings());
+  return error.empty() ? RouteReport{true, kCma, {}, {}} : explain_cma(error, find_cma_limits());
 }
 
 Json route_facts(const char* route, bool allowed, const RouteReport& report) {
@@ -84,19 +84,19 @@ Json route_facts(const char* route, bool allowed, const RouteReport& report) {
           {"how", report.how}, {"why", report.why},           {"advice", report.advice}};
 }
 
-Surroundings find_surroundings(const std::string& proc) {
-  Surroundings around;
+CmaLimits find_cma_limits(const std::string& proc) {
+  CmaLimits limits;
   std::ifstream yama(proc + "/sys/kernel/yama/ptrace_scope");
-  if (int scope = 0; yama >> scope) around.ptrace_scope = scope;
+  if (int scope = 0; yama >> scope) limits.ptrace_scope = scope;
   std::ifstream status(proc + "/self/status");
   for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("Seccomp:")) around.seccomp = std::atoi(line.c_str() + 8);
+    if (line.starts_with("Seccomp:")) limits.seccomp = std::atoi(line.c_str() + 8);
   }
-  around.dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1;
-  return around;
+  limits.dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1;
+  return limits;
 }
 
-RouteReport explain_cma(const std::string& error, const Surroundings& around) {
+RouteReport explain_cma(const std::string& error, const CmaLimits& limits) {
   RouteReport report;
   report.how = kCma;
   report.why = error;
@@ -105,19 +105,19 @@ RouteReport explain_cma(const std::string& error, const Surroundings& around) {
     report.advice = advice;
   };
   const bool missing = error.find(std::strerror(ENOSYS)) != std::string::npos;
-  if (around.ptrace_scope.value_or(0) >= 2) {
+  if (limits.ptrace_scope.value_or(0) >= 2) {
     cause(
-        fmt::format("kernel.yama.ptrace_scope is {}, which forbids it to all but administrators", *around.ptrace_scope),
-        *around.ptrace_scope >= 3
+        fmt::format("kernel.yama.ptrace_scope is {}, which forbids it to all but administrators", *limits.ptrace_scope),
+        *limits.ptrace_scope >= 3
             ? "it cannot be lowered before the next boot: set kernel.yama.ptrace_scope = 1 in /etc/sysctl.d"
             : "sysctl -w kernel.yama.ptrace_scope=1 (farside allows its peers what 1 asks for)");
-  } else if (around.seccomp == 2) {
+  } else if (limits.seccomp == 2) {
     cause("a seccomp filter is on this process, as containers have it",
           "allow process_vm_readv and process_vm_writev: docker run --cap-add=SYS_PTRACE, or --security-opt "
           "seccomp=PROFILE with both");
   } else if (missing) {
     cause("the kernel is built without CONFIG_CROSS_MEMORY_ATTACH", "use a kernel with it");
-  } else if (!around.dumpable) {
+  } else if (!limits.dumpable) {
     cause("this process is not dumpable (prctl, a set-user-id program, or one that may not be read)",
           "make the program readable (chmod a+r), without set-user-id and file capabilities");
   } else {

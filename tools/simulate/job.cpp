@@ -30,10 +30,10 @@
 namespace farside::simulate {
 namespace {
 
-// The ranks of the first node, which meet in collectives.
-class Meeting {
+// The collectives of the ranks of the first node.
+class NodeCollectives {
  public:
-  explicit Meeting(int members) : members_(members), barrier_(members) {}
+  explicit NodeCollectives(int members) : members_(members), barrier_(members) {}
   int members() const { return members_; }
   void wait() { barrier_.arrive_and_wait(); }
   // All members get the "or" of the words. The ranks of other nodes say the same as those of this one.
@@ -64,10 +64,10 @@ FabricAddress address_of(int rank) {
 
 class CountingGroup final : public Group {
  public:
-  CountingGroup(int rank, int ranks, Meeting& meeting) : Group(rank, ranks), meeting_(meeting) {}
+  CountingGroup(int rank, int ranks, NodeCollectives& collectives) : Group(rank, ranks), collectives_(collectives) {}
   Status combine(std::span<std::uint64_t> words, const char*) override {
     (void)count(words.size_bytes());
-    meeting_.combine(words);
+    collectives_.combine(words);
     return {};
   }
   Status take_lowest(int&) override { return count(sizeof(int)); }
@@ -90,7 +90,7 @@ class CountingGroup final : public Group {
   std::size_t collectives = 0, bytes = 0, largest = 0;
 
  private:
-  Meeting& meeting_;
+  NodeCollectives& collectives_;
 };
 
 // The peers of a rank. The other nodes have nothing to add to the words of this one.
@@ -248,7 +248,7 @@ struct Moment {
 class Job {
  public:
   explicit Job(const JobSettings& settings)
-      : settings_(settings), members_(std::min(settings.per_node, settings.ranks)), meeting_(members_) {}
+      : settings_(settings), members_(std::min(settings.per_node, settings.ranks)), collectives_(members_) {}
 
   Result<JobFigures> run() {
     mallopt(M_ARENA_MAX, 1);
@@ -262,10 +262,10 @@ class Job {
 
  private:
   Moment measure(int rank) {
-    meeting_.wait();
+    collectives_.wait();
     Moment moment;
     if (rank == 0) moment = {heap_bytes(), shared_memory()};
-    meeting_.wait();
+    collectives_.wait();
     return moment;
   }
   void fail(const Error& error) {
@@ -278,7 +278,7 @@ class Job {
       node = NodeGroup::lead(members_);
       if (*node) place_ = node->value()->place();
     }
-    meeting_.wait();
+    collectives_.wait();
     if (rank != 0) node = NodeGroup::join(place_, rank, members_);
     if (*node) return std::move(node->value());
     fail(node->error());
@@ -305,7 +305,7 @@ class Job {
 
   const JobSettings settings_;
   const int members_;
-  Meeting meeting_;
+  NodeCollectives collectives_;
   NodeGroup::Place place_;
   std::mutex mutex_;
   std::optional<Error> failed_;
@@ -325,14 +325,14 @@ void Job::use(int rank, SimulatedWindow& window, int count) const {
 
 void Job::live(int rank) {
   const auto windows = static_cast<std::size_t>(settings_.windows);
-  CountingGroup group(rank, settings_.ranks, meeting_);
+  CountingGroup group(rank, settings_.ranks, collectives_);
   CountingEndpoint endpoint(rank, settings_.alike);
   Agreement agreement(group);
   std::vector<std::unique_ptr<SimulatedWindow>> made;
   made.reserve(windows + 1);
   const Moment start = measure(rank);
   std::unique_ptr<NodeGroup> node = join_node(rank);
-  meeting_.wait();
+  collectives_.wait();
   if (failed_) return;
   node->publish_member(rank, Process::instance());
   const Result<std::uint64_t> id = agreement.handshake({}, "a window");
@@ -344,14 +344,14 @@ void Job::live(int rank) {
     made.push_back(std::move(window.value()));
   };
   make_one();
-  meeting_.wait();
+  collectives_.wait();
   if (failed_) return;
   const Moment first = measure(rank);
   const std::size_t collectives = group.collectives, bytes = group.bytes;
   group.largest = 0;
   agreement.combine_by_nodes(peers);
   for (std::size_t i = 0; i < windows; ++i) make_one();
-  meeting_.wait();
+  collectives_.wait();
   if (failed_) return;
   const Moment all = measure(rank);
 
@@ -395,7 +395,7 @@ void Job::live(int rank) {
     figures_.visited = visited;
     figures_.visited_when_idle = route.targets().busy();
   }
-  meeting_.wait();
+  collectives_.wait();
 }
 
 }  // namespace

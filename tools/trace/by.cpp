@@ -50,8 +50,8 @@ std::string by_rank(const Timeline& timeline) {
     if (span.kind != TraceKind::kServed) costs[span.process].add(span);
   }
   std::map<int, double> others;
-  for (const Culprit& culprit : culprits(timeline))
-    others[culprit.process] = static_cast<double>(culprit.by_locks) + static_cast<double>(culprit.by_fences);
+  for (const AwaitedProcess& awaited : awaited_processes(timeline))
+    others[awaited.process] = static_cast<double>(awaited.by_locks) + static_cast<double>(awaited.by_fences);
   SortedTable table({"waits of", "locks", "fences", "starts", "waits", "unlocks, completes", "flushes",
                      "slow operations", "epochs", "operations", "bytes", "others waited for it"});
   for (std::size_t p = 0; p < timeline.processes.size(); ++p) {

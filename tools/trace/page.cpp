@@ -64,11 +64,11 @@ void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_ba
   data["left_out"] = left_out;
   data["summary"] = summary(timeline);
   data["culprits"] = json::array();
-  for (const Culprit& culprit : culprits(timeline)) {
-    data["culprits"].push_back({{"process", culprit.process},
-                                {"locks", microseconds(culprit.by_locks)},
-                                {"fences", microseconds(culprit.by_fences)},
-                                {"words", in_words(timeline, culprit)}});
+  for (const AwaitedProcess& awaited : awaited_processes(timeline)) {
+    data["culprits"].push_back({{"process", awaited.process},
+                                {"locks", microseconds(awaited.by_locks)},
+                                {"fences", microseconds(awaited.by_fences)},
+                                {"words", in_words(timeline, awaited)}});
   }
   data["warnings"] = timeline.warnings;
 

@@ -188,14 +188,14 @@ std::string in_words(const Timeline& timeline, const LockWait& wait) {
   return text;
 }
 
-std::string in_words(const Timeline& timeline, const Culprit& culprit) {
-  std::string text = timeline.process(culprit.process).name + ": others waited ";
-  if (culprit.waits > 0) {
-    text += fmt::format("{} for locks that it held ({})", duration(culprit.by_locks), counted(culprit.waits, "wait"));
+std::string in_words(const Timeline& timeline, const AwaitedProcess& awaited) {
+  std::string text = timeline.process(awaited.process).name + ": others waited ";
+  if (awaited.waits > 0) {
+    text += fmt::format("{} for locks that it held ({})", duration(awaited.by_locks), counted(awaited.waits, "wait"));
   }
-  if (culprit.fences > 0) {
-    text += fmt::format("{}{} for it at fences ({})", culprit.waits > 0 ? ", " : "", duration(culprit.by_fences),
-                        culprit.fences);
+  if (awaited.fences > 0) {
+    text += fmt::format("{}{} for it at fences ({})", awaited.waits > 0 ? ", " : "", duration(awaited.by_fences),
+                        awaited.fences);
   }
   return text;
 }

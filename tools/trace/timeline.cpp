@@ -268,29 +268,29 @@ std::vector<FenceWait> fence_waits(const Timeline& timeline) {
   return waits;
 }
 
-std::vector<Culprit> culprits(const Timeline& timeline) {
-  std::map<int, Culprit> found;
-  const auto of = [&](std::size_t epoch) -> Culprit& {
+std::vector<AwaitedProcess> awaited_processes(const Timeline& timeline) {
+  std::map<int, AwaitedProcess> found;
+  const auto of = [&](std::size_t epoch) -> AwaitedProcess& {
     const int process = timeline.epochs[epoch].process;
-    return found.try_emplace(process, Culprit{process}).first->second;
+    return found.try_emplace(process, AwaitedProcess{process}).first->second;
   };
   for (const LockWait& wait : lock_waits(timeline)) {
     for (const LockWait::Holder& holder : wait.holders) {
-      Culprit& culprit = of(holder.epoch);
-      culprit.by_locks += holder.meanwhile;
-      ++culprit.waits;
+      AwaitedProcess& awaited = of(holder.epoch);
+      awaited.by_locks += holder.meanwhile;
+      ++awaited.waits;
     }
   }
   for (const FenceWait& wait : fence_waits(timeline)) {
     if (wait.together == 0) continue;
-    Culprit& culprit = of(wait.last);
-    culprit.by_fences += wait.together;
-    ++culprit.fences;
+    AwaitedProcess& awaited = of(wait.last);
+    awaited.by_fences += wait.together;
+    ++awaited.fences;
   }
-  std::vector<Culprit> all;
-  for (const auto& [process, culprit] : found) all.push_back(culprit);
+  std::vector<AwaitedProcess> all;
+  for (const auto& [process, awaited] : found) all.push_back(awaited);
   std::ranges::stable_sort(all, std::ranges::greater(),
-                           [](const Culprit& each) { return each.by_locks + each.by_fences; });
+                           [](const AwaitedProcess& each) { return each.by_locks + each.by_fences; });
   return all;
 }
 

@@ -121,12 +121,12 @@ struct FenceWait {
 std::vector<FenceWait> fence_waits(const Timeline& timeline);
 
 // A process for which others waited: for locks that it held, or for its arrival at fences.
-struct Culprit {
+struct AwaitedProcess {
   int process;
   Nanoseconds by_locks = 0, by_fences = 0;  // the times of all that waited
   std::size_t waits = 0, fences = 0;        // their numbers
 };
 // Returns those for which others waited, the one with the longest waits first.
-std::vector<Culprit> culprits(const Timeline& timeline);
+std::vector<AwaitedProcess> awaited_processes(const Timeline& timeline);
 
 }  // namespace farside::tools::trace

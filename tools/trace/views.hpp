@@ -17,7 +17,7 @@ std::string summary(const Timeline& timeline);
 std::string in_words(const Timeline& timeline, const LockWait& wait);
 
 // "rank 2: others waited 210 ms for locks that it held (3 waits), 12 ms for it at fences (5)"
-std::string in_words(const Timeline& timeline, const Culprit& culprit);
+std::string in_words(const Timeline& timeline, const AwaitedProcess& awaited);
 
 // "1.23 ms"
 std::string duration(Nanoseconds time);

@@ -10,13 +10,13 @@
 
 namespace farside::tools {
 
-class Privacy {
+class Anonymizer {
  public:
   // `names`: the replacement of each name, for instance of a host.
-  explicit Privacy(std::map<std::string, std::string> names) : names_(std::move(names)) {}
+  explicit Anonymizer(std::map<std::string, std::string> names) : names_(std::move(names)) {}
 
   // Names of this machine and user, and of the hosts of an examination, which are numbered in the order of the nodes.
-  static Privacy of(const Json& examination);
+  static Anonymizer of(const Json& examination);
 
   // Replaces a text that is a name by the replacement of the name. In other texts replaces names of three letters or
   // more that are whole words, and replaces IP addresses by ADDRESS. Shortens paths outside of the system's folders to

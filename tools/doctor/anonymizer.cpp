@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/doctor/privacy.hpp"
+#include "tools/doctor/anonymizer.hpp"
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -56,7 +56,7 @@ std::size_t address_length(std::string_view text) {
 
 }  // namespace
 
-Privacy Privacy::of(const Json& examination) {
+Anonymizer Anonymizer::of(const Json& examination) {
   std::map<std::string, std::string> names;
   const auto add_host = [&](const std::string& host, int number) {
     const std::string pseudonym = fmt::format("host-{}", number);
@@ -75,10 +75,10 @@ Privacy Privacy::of(const Json& examination) {
     names.try_emplace(user->pw_name, "USER");
   names.erase("localhost");
   names.erase("");
-  return Privacy(std::move(names));
+  return Anonymizer(std::move(names));
 }
 
-std::string Privacy::text(std::string_view original) const {
+std::string Anonymizer::text(std::string_view original) const {
   if (const auto name = names_.find(std::string(original)); name != names_.end()) return name->second;
   std::string result;
   for (std::size_t at = 0; at < original.size();) {
@@ -124,7 +124,7 @@ std::string Privacy::text(std::string_view original) const {
   return result;
 }
 
-Json Privacy::json(Json original) const {
+Json Anonymizer::json(Json original) const {
   if (original.is_string()) return text(original.get<std::string>());
   if (original.is_structured())
     for (Json& member : original) member = json(std::move(member));
