@@ -41,7 +41,7 @@ using Launch = std::vector<const RankFile*>;
 
 bool belongs_to(const Launch& launch, const RankFile& file) {
   const auto together = [&](const RankFile* other) {
-    return file.job.may_be_with(other->job) &&
+    return file.job.may_be_same_launch(other->job) &&
            (file.job.spawned || other->job.spawned || file.job.rank != other->job.rank);
   };
   // Spawned processes need not have run at the same time as each other.

@@ -127,7 +127,7 @@ Outcome Strict::begin(const Operation& operation, Places& places) {
   ++number_;
   if (operation.request != nullptr) *operation.request = number_;
   if (Outcome o = look(places); !o) return o;
-  if (Outcome o = look_at_others(operation, places); !o) return o;
+  if (Outcome o = check_other_ranks(operation, places); !o) return o;
   each_block(places.target, [&](ByteRange range) { log_.add_at_target(range); });
   each_block(places.read, [&](ByteRange range) { log_.add_in_memory(range, LocalUse::kRead); });
   each_block(places.written, [&](ByteRange range) { log_.add_in_memory(range, LocalUse::kWritten); });
@@ -163,7 +163,7 @@ std::vector<StridedRun> Strict::in_own_window(const std::vector<StridedRun>& add
   return own;
 }
 
-Outcome Strict::look_at_others(const Operation& operation, const Places& places) {
+Outcome Strict::check_other_ranks(const Operation& operation, const Places& places) {
   const int target = operation.target.rank;
   SharedLog::Access access{operation.call, operation.use, static_cast<int>(operation.type),
                            static_cast<std::uint32_t>(traits(operation.type).extent), operation.epoch, target, number_};
@@ -209,12 +209,12 @@ Outcome Strict::carried_out(const Operation& operation, const Places& places) {
 
 template <class UnderWay, class End>
 Outcome Strict::end(UnderWay&& under_way, End&& end) {
-  bool lingers = false;
+  bool delays = false;
   {
     const OneThread one_thread(*this);
-    lingers = under_way() && space_.ranks() > 1;
+    delays = under_way() && space_.ranks() > 1;
   }
-  if (lingers) linger(kLinger);
+  if (delays) delay(kDelay);
   const OneThread one_thread(*this);
   return end();
 }
@@ -300,7 +300,7 @@ void Strict::fence_passed(bool more_follows) {
   }
   ascending_ = !ascending_;
   const int place = ascending_ ? space_.ranks() - 1 - space_.rank() : space_.rank();
-  if (more_follows && place > 0) linger(std::min(place, 5) * kStep);
+  if (more_follows && place > 0) delay(std::min(place, 5) * kStep);
 }
 
 Outcome Strict::exposure_ended() {
@@ -309,12 +309,12 @@ Outcome Strict::exposure_ended() {
   return first_of(std::move(changed), shared_.exposure_ended());
 }
 
-void Strict::linger(std::chrono::microseconds time) {
+void Strict::delay(std::chrono::microseconds time) {
   {
     const OneThread one_thread(*this);
     const Clock::time_point now = Clock::now();
-    if (lingered_ + time > kAllowance + (now - made_) / kShare) return;
-    lingered_ += time;
+    if (delayed_ + time > kAllowance + (now - made_) / kShare) return;
+    delayed_ += time;
   }
   const Clock::time_point until = Clock::now() + time;
   for (Waiter waiter(Process::instance(), space_.wake_event()); Clock::now() < until;) waiter.pause();

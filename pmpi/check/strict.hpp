@@ -108,17 +108,17 @@ class Strict {
   Outcome begin(const Operation& operation, Places& places);
   Outcome carried_out(const Operation& operation, const Places& places);
   Outcome look(const Places& places) const;
-  Outcome look_at_others(const Operation& operation, const Places& places);
+  Outcome check_other_ranks(const Operation& operation, const Places& places);
   // Returns the parts of a local buffer that lie in this rank's own window, as offsets.
   std::vector<epochs::StridedRun> in_own_window(const std::vector<epochs::StridedRun>& addresses) const;
   Outcome changes_of_own_window(Epoch epoch, const char* until);
-  // Completes operations: lingers if under_way() says that other ranks may conflict with them, then calls end().
+  // Completes operations: delays if under_way() says that other ranks may conflict with them, then calls end().
   template <class UnderWay, class End>
   Outcome end(UnderWay&& under_way, End&& end);
-  void linger(std::chrono::microseconds time);
+  void delay(std::chrono::microseconds time);
 
   // The total delay of a window is limited to kAllowance and one part in kShare of the window's lifetime.
-  static constexpr std::chrono::milliseconds kLinger{5};
+  static constexpr std::chrono::milliseconds kDelay{5};
   static constexpr std::chrono::milliseconds kStep{2};
   static constexpr std::chrono::milliseconds kAllowance{30};
   static constexpr int kShare = 20;
@@ -132,7 +132,7 @@ class Strict {
   BufferWatch buffers_;
   std::vector<std::shared_ptr<const void>> kept_;
   Clock::time_point made_ = Clock::now();
-  Clock::duration lingered_{};
+  Clock::duration delayed_{};
   bool ascending_ = true;
 };
 

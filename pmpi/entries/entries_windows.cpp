@@ -23,15 +23,15 @@ int by_runtime(MPI_Win* win, int code) {
 
 template <class Original>
 int create(const CreationRequest& request, void** base, MPI_Win* win, Original&& original) {
-  Carrier carrier = Carrier::kRuntime;
-  const Outcome outcome = create_window(request, base, win, &carrier);
+  WindowOwner owner = WindowOwner::kRuntime;
+  const Outcome outcome = create_window(request, base, win, &owner);
   if (!outcome) return raise_on(request.communicator, request.call, outcome.fault());
-  return carrier == Carrier::kFarside ? MPI_SUCCESS : by_runtime(win, original());
+  return owner == WindowOwner::kFarside ? MPI_SUCCESS : by_runtime(win, original());
 }
 
 void end_with_runtime() {
   end_files_on_signal();
-  learn_launch();
+  query_launch();
   AllWindowStatistics::instance().complete_targets();
   write_statistics();
   write_trace();

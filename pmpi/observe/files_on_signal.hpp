@@ -32,7 +32,7 @@ class HandlersOfLibraries {
   std::array<void*, 2> before_;  // of SIGTERM and SIGUSR1
 };
 
-// To be called when a window is made, after learn_launch() (this_job.hpp). Does nothing if no file is asked for, or if
+// To be called when a window is made, after query_launch() (this_job.hpp). Does nothing if no file is asked for, or if
 // the handlers are installed.
 void begin_files_on_signal();
 // To be called by MPI_Finalize, which writes the files itself. Restores the actions that the signals had before.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The files that each rank writes: PREFIX.RANK.SUFFIX, of a spawned process PREFIX.spawned-PID.RANK.SUFFIX. A file
-// appears whole or not at all, because it is renamed when it is complete. Thread safety: any, after learn_launch()
+// appears whole or not at all, because it is renamed when it is complete. Thread safety: any, after query_launch()
 // (this_job.hpp).
 #pragma once
 

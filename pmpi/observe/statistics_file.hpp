@@ -6,7 +6,7 @@ namespace farside::pmpi {
 
 // Writes PREFIX.RANK.json if FARSIDE_STATS is set. Called before the runtime finalizes, and on signals
 // (files_on_signal.hpp): any thread, also while others count; it calls no MPI. A failure is logged as a warning.
-// Precondition: learn_launch() (this_job.hpp).
+// Precondition: query_launch() (this_job.hpp).
 void write_statistics();
 
 // Starts the reported time at its first call, when the first window is made. Any thread.

@@ -22,7 +22,7 @@ bool writes_files() {
 
 }  // namespace
 
-void learn_launch() {
+void query_launch() {
   if (!writes_files()) return;
   if (this_job().ranks != 0) return;
   const RuntimeResources& resources = RuntimeResources::instance();

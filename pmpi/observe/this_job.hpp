@@ -13,7 +13,7 @@ namespace farside::pmpi {
 
 // Asks the runtime for rank and number of processes, once. Does nothing without statistics and trace. To be called by
 // the first window, and before the files are written; after RuntimeResources::start(), if that is called.
-void learn_launch();
+void query_launch();
 
 // To be called by all ranks of a communicator after a handshake, with the random bits that they have agreed on. The
 // lowest bits of the handshakes that include all processes identify the launch: threads make such handshakes in

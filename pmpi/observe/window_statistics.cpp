@@ -100,7 +100,7 @@ void WindowStatistics::expect_threads() {
 }
 
 WindowStatistics::~WindowStatistics() {
-  learn_processes(-1);
+  query_processes(-1);
   if (trace_ != nullptr) {
     const Ticks end = now();
     {
@@ -115,7 +115,7 @@ WindowStatistics::~WindowStatistics() {
   AllWindowStatistics::instance().leave(*this);
 }
 
-void WindowStatistics::learn_processes(int target) {
+void WindowStatistics::query_processes(int target) {
   std::vector<int> unknown;
   {
     const std::scoped_lock held(mutex_);
@@ -154,7 +154,7 @@ Ticks WindowStatistics::waited(WaitKind kind, const Moment& begun) {
 }
 
 void WindowStatistics::opened(EpochKind kind, int target, const Moment& begun, WaitKind waits) {
-  if (target >= 0) learn_processes(target);
+  if (target >= 0) query_processes(target);
   const std::scoped_lock held(mutex_);
   const Ticks waited = this->waited(waits, begun);
   StatisticsSums::Epochs& sums = sums_.epochs[static_cast<std::size_t>(kind)];
@@ -167,7 +167,7 @@ void WindowStatistics::opened(EpochKind kind, int target, const Moment& begun, W
 }
 
 void WindowStatistics::closed(EpochKind kind, int target, const Moment& begun, WaitKind waits) {
-  if (target >= 0 || trace_ != nullptr) learn_processes(target);
+  if (target >= 0 || trace_ != nullptr) query_processes(target);
   const std::scoped_lock held(mutex_);
   const Ticks waited = this->waited(waits, begun);
   sums_.epochs[static_cast<std::size_t>(kind)].waited += waited;
@@ -256,7 +256,7 @@ void WindowStatistics::unlocked(int target, EpochKind kind, const Moment& begun)
 }
 
 void WindowStatistics::fenced(const Moment& begun, bool no_succeed) {
-  if (trace_ != nullptr) learn_processes(-1);
+  if (trace_ != nullptr) query_processes(-1);
   const std::scoped_lock held(mutex_);
   const Ticks waited = this->waited(WaitKind::kFence, begun);
   StatisticsSums::Epochs& sums = sums_.epochs[static_cast<std::size_t>(EpochKind::kFence)];
@@ -282,7 +282,7 @@ void WindowStatistics::locked_all(const Moment& begun) { opened(EpochKind::kLock
 void WindowStatistics::unlocked_all(const Moment& begun) { closed(EpochKind::kLockAll, -1, begun, WaitKind::kUnlock); }
 
 void WindowStatistics::flushed(int target, const Moment& begun) {
-  if (target >= 0) learn_processes(target);
+  if (target >= 0) query_processes(target);
   const std::scoped_lock held(mutex_);
   ++(target < 0 ? sums_.flushes_all : sums_.flushes);
   const Ticks waited = this->waited(WaitKind::kFlush, begun);
@@ -300,7 +300,7 @@ void WindowStatistics::flushed(int target, const Moment& begun) {
 }
 
 void WindowStatistics::operated(int target, Counted what, std::uint64_t bytes, const Moment& begun) {
-  learn_processes(target);
+  query_processes(target);
   const std::scoped_lock held(mutex_);
   waited(WaitKind::kOperation, begun);
   const Ticks end = ticks();
@@ -334,7 +334,7 @@ void WindowStatistics::named(const std::string& name) {
 }
 
 void WindowStatistics::complete_targets() {
-  learn_processes(-1);
+  query_processes(-1);
   const std::scoped_lock held(mutex_);
   drained_.clear();
   drain(-1);

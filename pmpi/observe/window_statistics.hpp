@@ -145,8 +145,8 @@ class WindowStatistics {
   Ticks waited(WaitKind kind, const Moment& begun);
   // Asks the runtime for the rank among all processes of this target, or of all that have been counted if it is
   // negative, once. Takes no mutex during the call of the runtime.
-  void learn_processes(int target);
-  // The rank of a target among all processes; -1 if learn_processes() has not been called for it.
+  void query_processes(int target);
+  // The rank of a target among all processes; -1 if query_processes() has not been called for it.
   int process_of(int target) const;
   StatisticsSums::Target& target_sums(int target);
   void opened(EpochKind kind, int target, const Moment& begun, WaitKind waits);

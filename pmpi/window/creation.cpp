@@ -100,7 +100,7 @@ Space::Request space_request(const CreationRequest& request, const Group& group,
   // The memory is contiguous unless all ranks allow otherwise (MPI 4.0 section 12.2.3).
   wanted.contiguous = wanted.shared && !is_true(request.info, "alloc_shared_noncontig");
   if (allocates_memory(request.flavor)) wanted.alignment = minimum_alignment(request.info);
-  wanted.single_elements = tells_of_single_elements(request.info);
+  wanted.single_elements = asserts_single_elements(request.info);
   wanted.threaded = RuntimeResources::instance().is_threaded();
   return wanted;
 }
@@ -187,8 +187,8 @@ class CreationReason final : public LongWait::Reason {
 
 }  // namespace
 
-Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, Carrier* carrier) {
-  *carrier = Carrier::kFarside;
+Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, WindowOwner* owner) {
+  *owner = WindowOwner::kFarside;
   if (request.communicator == MPI_COMM_NULL) {
     return Fault{MPI_ERR_COMM, "the communicator is MPI_COMM_NULL; give one (MPI 4.0 section 12.2)"};
   }
@@ -205,7 +205,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   const auto decide = [&](const Error& failed) -> Outcome {
     if (failed.kind != ErrorKind::kNoRoute) return fault_of(failed);
     leave_to_runtime(request.call, failed.text.c_str());
-    *carrier = Carrier::kRuntime;
+    *owner = WindowOwner::kRuntime;
     return {};
   };
   const Result<std::unique_ptr<CommunicatorGroup>> group_of_ranks = CommunicatorGroup::of(request.communicator);
@@ -216,7 +216,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   if (ready) {
     prepare_datatypes();
     begin_statistics();
-    learn_launch();
+    query_launch();
     begin_files_on_signal();
     CallSites::instance().begin();
   }

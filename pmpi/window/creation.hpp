@@ -23,12 +23,12 @@ struct CreationRequest {
   MPI_Comm communicator;
 };
 
-enum class Carrier { kFarside, kRuntime };
+enum class WindowOwner { kFarside, kRuntime };
 
 // Collective. kFarside: the window is made, and `base` (its local memory) and `win` are set. kRuntime: farside cannot
 // carry the window and has logged the reason; the caller calls the runtime's function. If one rank gets a Fault, all
 // ranks do.
-Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, Carrier* carrier);
+Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, WindowOwner* owner);
 
 // Logs, once per reason, that a window stays with the runtime, and counts it. Any thread.
 void leave_to_runtime(const char* call, const char* reason);

@@ -89,7 +89,7 @@ std::string value_of(MPI_Info info, const char* key) {
 
 bool is_true(MPI_Info info, const char* key) { return value_of(info, key) == "true"; }
 
-bool tells_of_single_elements(MPI_Info info) {
+bool asserts_single_elements(MPI_Info info) {
   if (info == MPI_INFO_NULL) return false;
   std::uint64_t granularity = 0;
   if (!parse_size(value_of(info, kGranularity), granularity) || granularity == 0 || granularity > sizeof granularity)

@@ -25,7 +25,7 @@ bool is_true(MPI_Info info, const char* key);
 // Whether the hints say that accumulates consist of single elements and of operations that adapters can execute:
 // mpi_accumulate_granularity, in bytes, is at most that of a 64-bit integer (0, the default, leaves the choice to
 // farside), and which_accumulate_ops, if it is given, lists sum, no_op and cswap only. `info` may be MPI_INFO_NULL.
-bool tells_of_single_elements(MPI_Info info);
+bool asserts_single_elements(MPI_Info info);
 
 // The key mpi_minimum_memory_alignment (MPI 4.1 sections 9.2 and 12.2.2).
 inline constexpr const char* kMinimumAlignment = "mpi_minimum_memory_alignment";

@@ -50,7 +50,7 @@ class KnownGroup {
   bool is(MPI_Group group) const {
     return group == group_ && freed_ == groups_freed.load(std::memory_order_relaxed) && group_ != MPI_GROUP_NULL;
   }
-  void learn(MPI_Group group, std::span<const int> members) {
+  void set(MPI_Group group, std::span<const int> members) {
     members_.copy(members);
     group_ = group;
     freed_ = groups_freed.load(std::memory_order_relaxed);

@@ -28,8 +28,8 @@ using epochs::BarrierSchedule, epochs::BarrierWord, epochs::ControlBlock, epochs
     epochs::LockWord;
 
 constexpr std::chrono::milliseconds kReadTimeout{500};
-// At most kMostAsked ranks are asked for their words, and at most kMostReads words are read over the fabric.
-constexpr int kMostAsked = 4096;
+// The words of at most kMostQueried ranks are read, and at most kMostReads words are read over the fabric.
+constexpr int kMostQueried = 4096;
 constexpr std::size_t kMostReads = 256;
 constexpr std::size_t kMostNamed = 8;
 
@@ -61,7 +61,7 @@ std::vector<std::optional<std::uint64_t>> Window::read_words(std::span<const Wor
     const auto [rank, word] = words[i];
     if (rank == space_->rank()) {
       values[i] = control_.own(word);
-    } else if (control_.mapped(rank) || (space_->may_ask_by_fabric(rank) && sent++ < kMostReads)) {
+    } else if (control_.mapped(rank) || (space_->may_read_by_fabric(rank) && sent++ < kMostReads)) {
       reads[i] = std::make_unique<Operation>();
       control_.read(*reads[i], rank, word);
     }
@@ -89,7 +89,7 @@ std::vector<std::optional<std::uint64_t>> Window::read_words(std::span<const Wor
 }
 
 // What is known of a rank that does not respond, in parentheses; empty if nothing is known.
-std::string Window::trouble_of(int rank) {
+std::string Window::describe_failure(int rank) {
   if (rank == space_->rank()) return {};
   const ProcessIdentity process = space_->process_of(rank);
   switch (process.state()) {
@@ -99,19 +99,19 @@ std::string Window::trouble_of(int rank) {
     case ProcessIdentity::State::kUnknown: break;
   }
   if (!space_->reached_by_fabric(rank) || control_.mapped(rank)) return {};
-  if (!space_->may_ask_by_fabric(rank))
+  if (!space_->may_read_by_fabric(rank))
     return " (it has not acknowledged earlier operations: it is stopped, out of reach, or slow)";
   const std::array<WordOf, 1> any{{{rank, ControlBlock::kLock}}};
   if (read_words(any).front()) return {};
   return fmt::format(" (it does not answer within {} ms: it is stopped, or out of reach)", kReadTimeout.count());
 }
 
-std::string Window::trouble_of(std::span<const int> ranks) {
-  if (ranks.size() == 1) return trouble_of(ranks.front());
+std::string Window::describe_failure(std::span<const int> ranks) {
+  if (ranks.size() == 1) return describe_failure(ranks.front());
   std::string text;
   for (const int rank : ranks.first(std::min(ranks.size(), kMostNamed))) {
-    if (const std::string trouble = trouble_of(rank); !trouble.empty())
-      text += fmt::format("; rank {}{}", rank, trouble);
+    if (const std::string failure = describe_failure(rank); !failure.empty())
+      text += fmt::format("; rank {}{}", rank, failure);
   }
   return text;
 }
@@ -121,14 +121,14 @@ Window::Awaited Window::awaited_by_operations(int target) {
   std::ranges::sort(ranks);
   if (ranks.empty() && target >= 0 && target < space_->ranks()) ranks.push_back(target);
   if (ranks.empty()) return {"for its operations", ""};
-  return {fmt::format("for {} to acknowledge operations", names(ranks)), trouble_of(ranks)};
+  return {fmt::format("for {} to acknowledge operations", names(ranks)), describe_failure(ranks)};
 }
 
 // The exclusive locks that are held now, of one target or, if it is negative, of all.
 std::vector<int> Window::exclusive_holders(int target) {
-  const int asked = std::min(space_->ranks(), kMostAsked);
+  const int queried = std::min(space_->ranks(), kMostQueried);
   std::vector<WordOf> words;
-  for (int rank = 0; rank < asked; ++rank) {
+  for (int rank = 0; rank < queried; ++rank) {
     // The list of this rank itself may contain the lock that it waits for.
     if (rank == space_->rank()) continue;
     for (std::uint32_t i = 0; i < ControlBlock::kHeldLocks; ++i) {
@@ -177,17 +177,18 @@ Window::Awaited Window::awaited_lock(int target, LockType type) {
                     LockWord::readers(*values[1]) == 1 ? "s" : "");
   }
   if (!values[0]) {
-    awaited.more += "; its holder is not known" + trouble_of(target);
+    awaited.more += "; its holder is not known" + describe_failure(target);
     return awaited;
   }
   const std::vector<int> holders = exclusive_holders(target);
   if (!holders.empty()) {
-    awaited.more = fmt::format(", which rank {} holds", holders.front()) + trouble_of(holders.front()) + awaited.more;
+    awaited.more =
+        fmt::format(", which rank {} holds", holders.front()) + describe_failure(holders.front()) + awaited.more;
     return awaited;
   }
   const std::uint64_t readers = LockWord::readers(*values[0]), writers = LockWord::writers(*values[0]);
   awaited.more += fmt::format("; its lock word counts {} and {}, held or awaited, and does not say by which ranks{}",
-                              locks(readers, "shared"), locks(writers, "exclusive"), trouble_of(target));
+                              locks(readers, "shared"), locks(writers, "exclusive"), describe_failure(target));
   return awaited;
 }
 
@@ -203,14 +204,14 @@ Window::Awaited Window::awaited_lock_all(int next) {
   if (!value) {
     awaited.more = fmt::format(
         "; the holders of exclusive locks are not known: the home of the global lock, rank {}, was not read{}",
-        locks_.home(), trouble_of(locks_.home()));
+        locks_.home(), describe_failure(locks_.home()));
     return awaited;
   }
   const std::uint64_t writers = LockWord::writers(*value);
   awaited.more =
       fmt::format("; {}, held or awaited, keep{} it out", locks(writers, "exclusive"), writers == 1 ? "s" : "");
   if (const std::vector<int> holders = exclusive_holders(-1); !holders.empty())
-    awaited.more += fmt::format(", held by {}{}", names(holders), trouble_of(holders));
+    awaited.more += fmt::format(", held by {}{}", names(holders), describe_failure(holders));
   return awaited;
 }
 
@@ -218,34 +219,34 @@ Window::Awaited Window::awaited_in_barrier(int peer, std::uint64_t count) {
   if (peer < 0) return {"for its notifications of other ranks to be sent", ""};
   std::vector<int> missing;
   if (barrier_schedule_->is_flat()) {
-    const int asked = std::min(space_->ranks(), kMostAsked);
+    const int queried = std::min(space_->ranks(), kMostQueried);
     std::vector<WordOf> words;
-    for (int rank = 0; rank < asked; ++rank) {
+    for (int rank = 0; rank < queried; ++rank) {
       const BarrierSchedule::FirstWord first = BarrierSchedule::first_word_of(rank, space_->ranks());
       words.push_back({first.at, first.word});
     }
     const auto values = read_words(words);
-    for (int rank = 0; rank < asked; ++rank) {
+    for (int rank = 0; rank < queried; ++rank) {
       const auto& value = values[static_cast<std::size_t>(rank)];
       if (rank != space_->rank() && value && BarrierWord::count(*value) < count) missing.push_back(rank);
     }
   }
   if (!missing.empty())
     return {fmt::format("for {}, which {} not reached it", names(missing), missing.size() == 1 ? "has" : "have"),
-            trouble_of(missing)};
+            describe_failure(missing)};
   return {fmt::format("for rank {}, which has not reached it, or waits for another rank that has not", peer),
-          trouble_of(peer)};
+          describe_failure(peer)};
 }
 
 Window::Awaited Window::awaited_posts(std::span<const int> missing) {
   if (missing.empty()) return {"for posts", ""};
-  return {fmt::format("for the MPI_Win_post of {}", names(missing)), trouble_of(missing)};
+  return {fmt::format("for the MPI_Win_post of {}", names(missing)), describe_failure(missing)};
 }
 
 Window::Awaited Window::awaited_completes(std::size_t missing, std::span<const int> origins) {
   if (missing == origins.size())
-    return {fmt::format("for the MPI_Win_complete of {}", names(origins)), trouble_of(origins)};
-  return {fmt::format("for the MPI_Win_complete of {} of {}", missing, names(origins)), trouble_of(origins)};
+    return {fmt::format("for the MPI_Win_complete of {}", names(origins)), describe_failure(origins)};
+  return {fmt::format("for the MPI_Win_complete of {} of {}", missing, names(origins)), describe_failure(origins)};
 }
 
 }  // namespace farside::pmpi

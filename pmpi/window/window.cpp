@@ -152,7 +152,7 @@ Outcome Window::check_rank(int rank) const {
 
 // The runtime's progress engine takes from 50 ns to many microseconds, more with more ranks. The pause after a call of
 // the engine is sixteen times the duration of the call, but at least 20,000 ticks (5 to 20 us) and at most 2,000,000.
-void Window::look_after_runtime_now() {
+void Window::progress_runtime_now() {
   constexpr Ticks kShortest = 20'000, kLongest = 2'000'000;
   static std::atomic<Ticks> last{0}, pause{0};
   const Ticks begun = ticks();

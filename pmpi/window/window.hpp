@@ -327,8 +327,8 @@ class Window {
   };
   std::vector<std::optional<std::uint64_t>> read_words(std::span<const WordOf> words);
   std::vector<int> exclusive_holders(int target);
-  std::string trouble_of(int rank);
-  std::string trouble_of(std::span<const int> ranks);
+  std::string describe_failure(int rank);
+  std::string describe_failure(std::span<const int> ranks);
   // The synchronization calls without window statistics. do_lock() and do_unlock() try the fast path first.
   Outcome do_lock(int lock_type, int rank, int assert);
   // `lock`: the one that is released, if the call succeeds.
@@ -392,7 +392,7 @@ class Window {
   Outcome find_mapped(int rank, Space::MappedData& found) const;
   Outcome flush_local_strictly(int rank);
   Outcome flush_local_all_strictly();
-  static void look_after_runtime_now();
+  static void progress_runtime_now();
   Outcome transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
   // The same for the most frequent arguments, with few checks. Nothing, if transfer() must make all of them.
   std::optional<Outcome> transfer_plain(const LocalBuffer& origin, const RemoteBuffer& target, bool put);

@@ -65,7 +65,7 @@ Outcome Window::members_of(MPI_Group group, KnownGroup& known, Members& own, std
   Members translated;
   if (Outcome o = translate(group, translated); !o) return o;
   const auto held = guard();
-  known.learn(group, translated.ranks());
+  known.set(group, translated.ranks());
   take_known();
   return {};
 }

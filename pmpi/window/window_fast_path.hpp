@@ -306,7 +306,7 @@ inline bool Window::try_wait() {
 inline void Window::progress_runtime() {
   constexpr unsigned kEvery = 64;
   if (calls_++ % kEvery == 0) [[unlikely]]
-    look_after_runtime_now();
+    progress_runtime_now();
 }
 
 }  // namespace farside::pmpi

@@ -10,7 +10,7 @@
 #include "pmpi/window/hints.hpp"
 #include "tests/support/catch_session.hpp"
 
-using farside::pmpi::tells_of_single_elements;
+using farside::pmpi::asserts_single_elements;
 
 namespace {
 
@@ -18,7 +18,7 @@ bool tells(std::initializer_list<std::pair<const char*, const char*>> hints) {
   MPI_Info info = MPI_INFO_NULL;
   MPI_Info_create(&info);
   for (const auto& [key, value] : hints) MPI_Info_set(info, key, value);
-  const bool result = tells_of_single_elements(info);
+  const bool result = asserts_single_elements(info);
   MPI_Info_free(&info);
   return result;
 }
@@ -27,7 +27,7 @@ bool tells(std::initializer_list<std::pair<const char*, const char*>> hints) {
 
 TEST_CASE("a granularity of up to one 64-bit integer tells of single elements") {
   constexpr const char* kKey = "mpi_accumulate_granularity";
-  CHECK_FALSE(tells_of_single_elements(MPI_INFO_NULL));
+  CHECK_FALSE(asserts_single_elements(MPI_INFO_NULL));
   CHECK_FALSE(tells({}));
   for (const char* const value : {"1", "4", "7", "8"}) CHECK(tells({{kKey, value}}));
   for (const char* const value : {"0", "9", "16", "1048576", "99999999999999999999", "-8", "8 bytes", "x"})

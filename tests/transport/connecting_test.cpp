@@ -79,7 +79,7 @@ TEST_CASE("a limited number of requests to connect is under way, and the other p
     return peers[Connections::kMostInitiated].called();
   }));
   CHECK_FALSE(peers[Connections::kMostInitiated + 1].called());
-  CHECK(opened->trouble(known[5]) != "");
+  CHECK(opened->connect_error(known[5]) != "");
   // The same if a peer with a place is abandoned.
   opened->stop(known[6]);
   CHECK(soon(opened, [&] { return peers[Connections::kMostInitiated + 1].called(); }));
@@ -141,7 +141,7 @@ TEST_CASE("without a descriptor an attempt to connect is repeated, and the short
       std::this_thread::sleep_for(1ms);
     }
     ranks.check(opened->shortage(), "there is a shortage");
-    ranks.check(opened->trouble(peer) == "Too many open files", opened->trouble(peer));
+    ranks.check(opened->connect_error(peer) == "Too many open files", opened->connect_error(peer));
     opened->clear_shortage();
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);

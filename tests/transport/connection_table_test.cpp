@@ -75,7 +75,7 @@ TEST_CASE("a connection is counted in each state from its request to its end") {
   Connection& mine = table.connect(peer, 70);
   Connection& theirs = table.add(table.endpoints.open(), table.find(8), State::kAccepting, false, 80);
   CHECK(table.size() == 2);
-  CHECK(table.to_stay() == 2);
+  CHECK(table.not_closing() == 2);
   CHECK(table.in_progress() == 2);
   CHECK(table.initiated() == 1);
   table.established(mine);
@@ -87,10 +87,10 @@ TEST_CASE("a connection is counted in each state from its request to its end") {
   table.begin_disconnect(mine);
   CHECK(mine.state == State::kDisconnecting);
   CHECK(mine.carries());
-  CHECK(table.to_stay() == 1);
+  CHECK(table.not_closing() == 1);
   CHECK(table.end(mine) == State::kDisconnecting);
   CHECK(table.end(mine) == State::kEnded);
-  CHECK(table.to_stay() == 1);
+  CHECK(table.not_closing() == 1);
   CHECK(table.any_ended());
   CHECK(table.endpoints.count == 2);
   table.close(mine);
@@ -111,7 +111,7 @@ TEST_CASE("a connection that is to be closed while it is being made carries only
 TEST_CASE("a connection of a process to itself does not count towards limits") {
   Table table;
   table.connect(table.find(1), 10);
-  CHECK(table.to_stay() == 0);
+  CHECK(table.not_closing() == 0);
   CHECK(table.in_progress() == 1);
 }
 
@@ -159,9 +159,9 @@ TEST_CASE("attempts to connect are delayed ever longer, up to a limit, until one
     known.back_off(now);
     CHECK(known.not_before == now + wait);
   }
-  known.trouble = ECONNREFUSED;
+  known.last_error = ECONNREFUSED;
   table.established(table.connect(peer, 70));
-  CHECK(known.trouble == 0);
+  CHECK(known.last_error == 0);
   known.back_off(now);
   CHECK(known.not_before == now + 1ms);
 }

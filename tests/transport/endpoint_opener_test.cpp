@@ -179,7 +179,7 @@ TEST_CASE("a resolution that fails is repeated, or its error is returned once") 
       CHECK(one.with.reach(peer) == -FI_EAGAIN);
       return one.resolutions.begun(slow.address()) >= before + 3;
     }));
-    CHECK(one->trouble(peer) == fi_strerror(error));
+    CHECK(one->connect_error(peer) == fi_strerror(error));
   }
   one.resolutions.end(slow.address(), -FI_EINVAL);
   CHECK(soon(one.with, [&] { return one.with.reach(peer) == -FI_EINVAL; }));

@@ -532,13 +532,13 @@ TEST_CASE("the executor of an integer is an error, and not the CPU, without the 
 TEST_CASE("a read for a report does not take the error of a lost notification") {
   RouteFixture on;
   on.agree();
-  CHECK_FALSE(on.route->may_ask(7));
+  CHECK_FALSE(on.route->may_read_control_word(7));
   CHECK(on.put(7).ok());
   CHECK(on.route->flush(7).ok());
-  CHECK(on.route->may_ask(7));
+  CHECK(on.route->may_read_control_word(7));
   on.endpoint.loses_to = 7;
   on.endpoint.losses = 1;
-  CHECK_FALSE(on.route->may_ask(7));
+  CHECK_FALSE(on.route->may_read_control_word(7));
 }
 
 TEST_CASE("what combines integers is one domain of a space") {

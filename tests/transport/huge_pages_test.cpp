@@ -77,12 +77,12 @@ TEST_CASE("what the kernel says about huge pages of shared memory") {
 
 TEST_CASE("data of eight huge pages or more are whole ones") {
   const HugePages none, huge(kHuge);
-  CHECK_FALSE(none.suit(UINT64_MAX / 2));
+  CHECK_FALSE(none.suitable_for(UINT64_MAX / 2));
   CHECK(none.whole(kLarge + 1) == kLarge + kPage);
-  CHECK_FALSE(huge.suit(kLarge - 1));
+  CHECK_FALSE(huge.suitable_for(kLarge - 1));
   CHECK(huge.whole(kLarge - 1) == kLarge);
   CHECK(huge.whole(100) == kPage);
-  CHECK(huge.suit(kLarge));
+  CHECK(huge.suitable_for(kLarge));
   CHECK(huge.whole(kLarge) == kLarge);
   CHECK(huge.whole(kLarge + 1) == kLarge + kHuge);
   CHECK(huge.round_up(kPage, kLarge) == kHuge);

@@ -24,8 +24,8 @@ Job later(Job job) {
   return job;
 }
 bool together(const Job& a, const Job& b) {
-  CHECK(a.may_be_with(b) == b.may_be_with(a));
-  return a.may_be_with(b);
+  CHECK(a.may_be_same_launch(b) == b.may_be_same_launch(a));
+  return a.may_be_same_launch(b);
 }
 
 // Sets variables of launchers, and nothing of this test's own launcher, for its life.

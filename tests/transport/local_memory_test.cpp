@@ -51,7 +51,7 @@ TEST_CASE("operations of this process wait for slots, and answers do not") {
   std::vector<FabricHandle<fid_mr>> large(LocalMemory::kMostLarge);
   for (FabricHandle<fid_mr>& each : large) {
     REQUIRE(memory.begin_large());
-    REQUIRE(memory.enroll(buffer.data(), 64, FI_WRITE, each) == 0);
+    REQUIRE(memory.register_memory(buffer.data(), 64, FI_WRITE, each) == 0);
   }
   CHECK_FALSE(memory.begin_large());
   memory.end_large(large.front());

@@ -17,7 +17,7 @@ namespace {
 struct Network final : PeerHealth::Peers {
   bool waits = false, room = true;
   ssize_t code = 0;          // of a probe
-  std::string connecting;    // trouble
+  std::string connecting;    // connect_error()
   std::uint64_t number = 1;  // of the connection
   int socket = -1;
   int probes = 0;
@@ -29,7 +29,7 @@ struct Network final : PeerHealth::Peers {
     ++probes;
     return code;
   }
-  std::string trouble(Peer) const override { return connecting; }
+  std::string connect_error(Peer) const override { return connecting; }
   std::optional<TcpPath> tcp_path(Peer) const override { return TcpPath{number, {}, socket}; }
   std::uint64_t connection_number(Peer) const override { return number; }
   void found_socket(Peer, int found) override { socket = found; }

@@ -30,7 +30,7 @@ struct Thread final : ProgressThread::Work {
   ~Thread() { thread.stop(); }
   void arrive() { eventfd_write(arrivals.get(), 1); }
   void check() override { ++checks; }
-  void look_at_connections() override { ++looks; }
+  void read_connection_events() override { ++looks; }
   Sleep progress(bool) override {
     ++passes;
     if (runtime_polls) thread.polled_from_runtime();
@@ -41,7 +41,7 @@ struct Thread final : ProgressThread::Work {
     }
     return {limit, -1};
   }
-  bool others_work() override {
+  bool endpoint_is_busy() override {
     if (others && others_take) thread.taken();
     return others;
   }

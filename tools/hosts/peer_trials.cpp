@@ -60,7 +60,7 @@ class OpenEndpoint final : public Progress {
 
 Json own_facts() {
   Json facts = host_facts();
-  for (auto& adapter : facts["adapters"]) adapter["trouble"] = adapter_trouble(adapter["adapter"]).value_or("");
+  for (auto& adapter : facts["adapters"]) adapter["trouble"] = why_adapter_unusable(adapter["adapter"]).value_or("");
   return facts;
 }
 

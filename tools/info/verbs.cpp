@@ -76,7 +76,7 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys, 
   }
   std::vector<std::string> troubles;
   for (const std::string& device : report.devices) {
-    if (auto trouble = adapter_trouble(device, interfaces_with_address(), sys)) troubles.push_back(*trouble);
+    if (auto trouble = why_adapter_unusable(device, interfaces_with_address(), sys)) troubles.push_back(*trouble);
   }
   if (troubles.size() == report.devices.size()) {
     return because(fmt::format("{}", fmt::join(troubles, "; ")),

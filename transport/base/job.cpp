@@ -59,7 +59,7 @@ std::string launch_name(int rank, int ranks) {
 
 }  // namespace
 
-bool Job::may_be_with(const Job& other) const {
+bool Job::may_be_same_launch(const Job& other) const {
   if (!spawned && !other.spawned) {
     if (ranks != 0 && other.ranks != 0 && ranks != other.ranks) return false;
     if (agreed != 0 && other.agreed != 0) return agreed == other.agreed;

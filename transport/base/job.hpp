@@ -26,7 +26,7 @@ struct Job {
   std::int64_t written = 0;    // when the file was written
 
   // Whether both may be of one launch.
-  bool may_be_with(const Job& other) const;
+  bool may_be_same_launch(const Job& other) const;
 };
 
 // Returns a hash of what the launcher says of this launch to rank `rank` of `ranks`; 0 if it says nothing. A variable

@@ -117,8 +117,8 @@ AdapterLink adapter_link(const std::string& name, const InterfaceNetworks& inter
   return link;
 }
 
-std::optional<std::string> adapter_trouble(const std::string& name, const std::set<std::string>& with_address,
-                                           const fs::path& sys) {
+std::optional<std::string> why_adapter_unusable(const std::string& name, const std::set<std::string>& with_address,
+                                                const fs::path& sys) {
   const fs::path adapter = path_of(name, sys);
   std::error_code failed;
   if (!fs::exists(adapter, failed)) {

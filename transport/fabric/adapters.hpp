@@ -41,9 +41,9 @@ AdapterLink adapter_link(const std::string& name, const InterfaceNetworks& inter
 
 // Returns why the adapter cannot carry connections: it is not there, no port is active, or no interface of an active
 // port has an IP address, which the connection manager needs (rdma_cm(7)). Returns nothing if none of this is so.
-std::optional<std::string> adapter_trouble(const std::string& name,
-                                           const std::set<std::string>& with_address = interfaces_with_address(),
-                                           const std::filesystem::path& sys = "/sys");
+std::optional<std::string> why_adapter_unusable(const std::string& name,
+                                                const std::set<std::string>& with_address = interfaces_with_address(),
+                                                const std::filesystem::path& sys = "/sys");
 
 // Returns whether the adapter is emulated by the kernel (rdma_rxe or siw), by the vendor that its driver names.
 bool is_emulated(const fi_info& info);

@@ -44,7 +44,7 @@ void ConnectionRequests::connect_waiting() {
 // Notes why there is no connection, and when to try again.
 void ConnectionRequests::not_connected(KnownPeer& known, ssize_t code) {
   const auto error = static_cast<int>(-code);
-  known.trouble = static_cast<std::uint16_t>(error);
+  known.last_error = static_cast<std::uint16_t>(error);
   known.failed = !is_transient_connect_error(error);
   room_.note_error(error, table_.size());
   known.back_off(Clock::now());

@@ -8,7 +8,7 @@
 // before that, so a connection request of the peer simply replaces it. fi_connect does not wait: over TCP it calls
 // connect(2) on a socket that does not block.
 //
-// Not thread-safe: Fabric's mutex guards it. Errors: kept in KnownPeer (trouble, failed). Cost: over TCP 40 us per
+// Not thread-safe: Fabric's mutex guards it. Errors: kept in KnownPeer (last_error, failed). Cost: over TCP 40 us per
 // attempt, over an adapter two switches between threads. Memory: 8 bytes per peer that waits.
 #pragma once
 

@@ -50,7 +50,7 @@ Connection& ConnectionTable::add(FabricHandle<fid_ep> endpoint, Peer peer, State
   connection->state = state;
   connection->initiated = initiated;
   connection->counted = !is_self(peer);
-  if (connection->counted) ++to_stay_;
+  if (connection->counted) ++not_closing_;
   ++in_progress_;
   if (state == State::kConnecting) ++initiated_;
   return *(connections_[key] = std::move(connection));
@@ -79,7 +79,7 @@ void ConnectionTable::established(Connection& connection) {
   connection.since = Clock::now();
   KnownPeer& known = peers_[connection.peer];
   known.refused = 0;
-  known.trouble = 0;
+  known.last_error = 0;
 }
 
 void ConnectionTable::begin_disconnect(Connection& connection) {
@@ -127,7 +127,7 @@ void ConnectionTable::withdraw(const Connection& connection) {
 }
 
 void ConnectionTable::stop_counting(Connection& connection) {
-  if (std::exchange(connection.counted, false)) --to_stay_;
+  if (std::exchange(connection.counted, false)) --not_closing_;
 }
 
 }  // namespace farside

@@ -40,7 +40,7 @@ struct Connection {
   bool in_order = false;   // one side has sent DISCONNECT: its end is no interruption
   bool initiated = false;  // by this process
   bool to_disconnect = false;
-  bool counted = false;       // in ConnectionTable::to_stay()
+  bool counted = false;       // in ConnectionTable::not_closing()
   int socket = -1;            // over TCP, once it was found
   std::uint32_t place = 0;    // among those that have ended
   Clock::time_point since{};  // time of connecting
@@ -53,7 +53,7 @@ struct KnownPeer {
   Connection::Clock::time_point not_before{};  // of the next attempt
   std::uint64_t attempt = 0;                   // the peer's latest known attempt: later ones are newer than `current`
   std::uint16_t refused = 0;                   // attempts since the last connection, which lengthen the back-off
-  std::uint16_t trouble = 0;                   // libfabric's error of the last attempt
+  std::uint16_t last_error = 0;                // libfabric's error of the last attempt
   bool waits = false;                          // for a place among the requests under way (connection_requests.hpp)
   bool opening = false;                        // its endpoint was requested from a thread; `current` is null
   bool failed = false;                         // the last attempt had a lasting error, and no operation has reported it
@@ -75,7 +75,7 @@ class ConnectionTable {
   // accepted, since the peer may send as soon as there is one.
   void set_before_more(std::function<void(std::size_t connections)> call) { before_more_ = std::move(call); }
   void expect_one_more() const {
-    if (before_more_) before_more_(to_stay_ + 1);
+    if (before_more_) before_more_(not_closing_ + 1);
   }
 
   // Makes a peer known; the same identity is the same peer. Peers are small numbers. insert() notes its address.
@@ -134,7 +134,7 @@ class ConnectionTable {
 
   std::size_t size() const { return connections_.size(); }
   // How many connections to other processes exist or are being made, without those that are being closed.
-  std::size_t to_stay() const { return to_stay_; }
+  std::size_t not_closing() const { return not_closing_; }
   // How many are in kConnecting or kAccepting, and how many in kConnecting.
   std::size_t in_progress() const { return in_progress_; }
   std::size_t initiated() const { return initiated_; }
@@ -154,7 +154,7 @@ class ConnectionTable {
   std::unordered_map<std::uint64_t, Peer> by_number_;  // of the present connections
   std::vector<Connection*> ended_;                     // in kEnded
   std::vector<Connection*> with_ring_;                 // not in kEnded
-  std::size_t to_stay_ = 0;
+  std::size_t not_closing_ = 0;
   std::size_t in_progress_ = 0;
   std::size_t initiated_ = 0;
 };

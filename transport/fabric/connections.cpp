@@ -47,7 +47,7 @@ ssize_t Connections::reach(Peer peer, fid_ep*& endpoint, What what) {
   // The peer has connected to this process, and this process does not know its address: the peer must connect again.
   if (known.address.socket.family == 0) return -FI_ENOTCONN;
   requests_.ask(peer);
-  if (std::exchange(known.failed, false)) return -known.trouble;
+  if (std::exchange(known.failed, false)) return -known.last_error;
   return -FI_EAGAIN;
 }
 
@@ -205,7 +205,7 @@ void Connections::take_error() {
   if (fi_eq_readerr(endpoints_.events(), &entry, 0) < 0) return;
   Connection* const connection = table_.find(entry.fid);
   if (connection == nullptr) return;
-  if (!connection->carries()) table_.of(connection->peer).trouble = static_cast<std::uint16_t>(entry.err);
+  if (!connection->carries()) table_.of(connection->peer).last_error = static_cast<std::uint16_t>(entry.err);
   ended(*connection, fi_strerror(entry.err));
 }
 

@@ -129,12 +129,12 @@ class Connections {
   // provider's listener may have failed to accept a peer's connection, which it does not report.
   void look_for_shortage() { room_.look_for_shortage(endpoints_.events_fd(), table_.size()); }
   // The error of the last attempt to connect to the peer; empty if it succeeded.
-  std::string trouble(Peer peer) const {
-    const std::uint16_t error = table_.of(peer).trouble;
+  std::string connect_error(Peer peer) const {
+    const std::uint16_t error = table_.of(peer).last_error;
     return error == 0 ? "" : fi_strerror(error);
   }
   // The number of connections that exist or are being made, without those that are being closed.
-  std::size_t count() const { return table_.to_stay() + requests_.opening(); }
+  std::size_t count() const { return table_.not_closing() + requests_.opening(); }
   // Returns whether there is a connection to the peer that carries operations.
   bool connected(Peer peer) const {
     const Connection* const connection = table_.of(peer).current;

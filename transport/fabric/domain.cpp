@@ -41,7 +41,7 @@ bool FabricDomain::orders_messages_behind_writes() const {
   return (info_->tx_attr->msg_order & info_->rx_attr->msg_order & FI_ORDER_SAW) != 0;
 }
 
-bool FabricDomain::claims_atomics() const {
+bool FabricDomain::advertises_atomics() const {
   if (info_->ep_attr->type != FI_EP_MSG || (info_->caps & FI_ATOMIC) == 0) return false;
   const auto has = [&](fi_op op, std::uint64_t flags) {
     fi_atomic_attr attributes{};

@@ -56,7 +56,7 @@ class FabricDomain {
   std::size_t largest_in_run() const { return by_adapter_ ? info_->tx_attr->inject_size : 0; }
   bool orders_messages_behind_writes() const;
   // Returns whether the provider says that connected endpoints have fetch-add and compare-and-swap on 64-bit words.
-  bool claims_atomics() const;
+  bool advertises_atomics() const;
 
   // As the members of Endpoint.
   Result<Endpoint::Registration> register_memory(void* base, std::size_t bytes, std::uint64_t wanted) const;

@@ -55,7 +55,7 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve, std::size_t ope
   // Without its thread the endpoint is useless: no route.
   if (Status s = thread_.start(*this, domain_.queue_fd()); !s) return Error{ErrorKind::kNoRoute, s.error().text};
   // A slot receives the result of an atomic; the operands are behind it.
-  if (under_way_.memory().needed() && domain_.claims_atomics()) {
+  if (under_way_.memory().needed() && domain_.advertises_atomics()) {
     const std::string refused = settings.nic_atomics ? try_nic_atomics() : "FARSIDE_NIC_ATOMICS=off";
     log(LogLevel::kInfo, "libfabric {}: {}", provider(),
         refused.empty() ? fmt::format("atomics by the adapter, operands by {}",
@@ -137,7 +137,7 @@ FabricHandle<fid_mr> Fabric::register_large(const void* base, std::size_t bytes,
     poll();
   }
   FabricHandle<fid_mr> registered;
-  const int code = under_way_.memory().enroll(base, bytes, access, registered);
+  const int code = under_way_.memory().register_memory(base, bytes, access, registered);
   if (code != 0) {
     under_way_.memory().end_large(registered);
     log(LogLevel::kInfo, "{}; it is copied in parts",
@@ -403,8 +403,8 @@ ssize_t Fabric::make_ready(PeerState& peer_state) {
 // Returns the reason why an operation was never issued to a peer that is out of reach.
 Error Fabric::not_taken(Peer peer, const char* what) {
   const std::scoped_lock held(mutex_);
-  const std::string trouble = connections_->trouble(peer);
-  if (!trouble.empty()) return out_of_reach(peer, "connecting to it: " + trouble);
+  const std::string error = connections_->connect_error(peer);
+  if (!error.empty()) return out_of_reach(peer, "connecting to it: " + error);
   return out_of_reach(peer, connections_->connected(peer) ? fmt::format("{} is not taken", what)
                                                           : "it does not answer the request to connect");
 }

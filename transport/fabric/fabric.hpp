@@ -219,14 +219,14 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   void end_long_sleep();
   bool advance_for(int thread, std::uint64_t begin_ns);
   void check() override;
-  void look_at_connections() override;
+  void read_connection_events() override;
   Sleep progress(bool connection_woke) override;
-  bool others_work() override { return !std::unique_lock(mutex_, std::try_to_lock); }
-  bool others_poll_now() override { return polls_.polled_just_now(monotonic_ns()) || others_work(); }
+  bool endpoint_is_busy() override { return !std::unique_lock(mutex_, std::try_to_lock); }
+  bool others_poll_now() override { return polls_.polled_just_now(monotonic_ns()) || endpoint_is_busy(); }
   bool may_sleep() override;
   bool waits_for_place(Peer peer) const override { return connections_->waits_for_place(peer); }
   std::optional<ssize_t> send_probe(Peer peer) override;
-  std::string trouble(Peer peer) const override { return connections_->trouble(peer); }
+  std::string connect_error(Peer peer) const override { return connections_->connect_error(peer); }
   std::optional<TcpPath> tcp_path(Peer peer) const override { return connections_->tcp_path(peer); }
   std::uint64_t connection_number(Peer peer) const override { return connections_->number(peer); }
   void found_socket(Peer peer, int socket) override { connections_->found_socket(peer, socket); }
@@ -250,7 +250,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   std::optional<ConnectionEviction> eviction_;  // always, once the endpoint is open
   bool sleeps_long_ = false;                    // the progress thread sleeps, or is about to: no peer is active
   bool leaving_ = false;                        // the endpoint is being closed
-  std::uint64_t look_at_connections_ns_ = 0;    // when a poll is to do so next; of CLOCK_MONOTONIC
+  std::uint64_t read_events_at_ns_ = 0;         // when a poll is to do so next; of CLOCK_MONOTONIC
   MessageHandler handler_;
 
   // Notes that a write or read of so many bytes was issued.

@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kTryAgain{1};   // while answers are unsent 
 constexpr std::uint64_t kMovedData = 10'000;  // ns; a poll that takes so long has moved data (one without: 1 to 2 us)
 // ns; between two polls that look at connection events. A thread that polls without a pause keeps the mutex from the
 // progress thread, which would have to sleep until it is unlocked.
-constexpr std::uint64_t kLookAtConnections = std::chrono::nanoseconds(ProgressThread::kLookNow).count();
+constexpr std::uint64_t kReadEventsEveryNs = std::chrono::nanoseconds(ProgressThread::kReadEventsEvery).count();
 // Polls of the endpoint for each pass of the runtime's progress engine, while arrivals are left to it. (fetch_and_op
 // between two hosts, target in MPICH's MPI_Barrier: 23.3 us with one, 21.4 with two, 23.3 with four.)
 constexpr int kPollsFromRuntime = 2;
@@ -31,7 +31,7 @@ bool Fabric::poll() {
   if (polls_.repeats(thread, begin)) return false;
   thread_.polled();
   // A thread that holds the mutex already makes progress, or holds it for a moment only to find out whether another
-  // thread does (others_work).
+  // thread does (endpoint_is_busy).
   bool moved = false;
   if (const std::unique_lock held(mutex_, std::try_to_lock); held) moved = advance_for(thread, begin);
   // Another thread may sleep until one of these completions.
@@ -52,9 +52,9 @@ void Fabric::poll_now() {
 // A poll by `thread` that has begun at `begin_ns`. Called with the mutex held.
 bool Fabric::advance_for(int thread, std::uint64_t begin_ns) {
   bool moved = false;
-  if (begin_ns >= look_at_connections_ns_) {
+  if (begin_ns >= read_events_at_ns_) {
     moved = connections_->progress();  // libfabric 1.18 and later poll the sockets there; advance() reads the rings
-    look_at_connections_ns_ = begin_ns + kLookAtConnections;
+    read_events_at_ns_ = begin_ns + kReadEventsEveryNs;
   }
   moved = advance() || moved;
   end_long_sleep();
@@ -113,7 +113,7 @@ void Fabric::check() {
   health_.abandon_silent(paths, Clock::now());
 }
 
-void Fabric::look_at_connections() {
+void Fabric::read_connection_events() {
   if (const std::unique_lock held(mutex_, std::try_to_lock); held) connections_->progress();
 }
 

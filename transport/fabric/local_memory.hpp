@@ -87,7 +87,7 @@ class LocalMemory {
 
   // Registers memory. `access`: FI_SEND, FI_RECV, FI_READ, FI_WRITE; without FI_RECV and FI_READ it may be read-only.
   // Returns 0 or a negative libfabric code. The kernel pins the pages: 100 ms per GiB.
-  int enroll(const void* base, std::size_t bytes, std::uint64_t access, FabricHandle<fid_mr>& out) const {
+  int register_memory(const void* base, std::size_t bytes, std::uint64_t access, FabricHandle<fid_mr>& out) const {
     fid_mr* region = nullptr;
     const int code = fi_mr_reg(domain_, base, bytes, access, 0, 0, 0, &region, nullptr);
     if (code == 0) out.reset(region);
@@ -104,7 +104,8 @@ class LocalMemory {
     if (refused_) return false;
     Slab slab;
     slab.bytes.resize(kSlotsAtATime * kSlotBytes);
-    if (enroll(slab.bytes.data(), slab.bytes.size(), FI_SEND | FI_RECV | FI_READ | FI_WRITE, slab.region) != 0) {
+    if (register_memory(slab.bytes.data(), slab.bytes.size(), FI_SEND | FI_RECV | FI_READ | FI_WRITE, slab.region) !=
+        0) {
       refused_ = !slots_.empty();
       return false;
     }

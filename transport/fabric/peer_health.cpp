@@ -64,9 +64,9 @@ void PeerHealth::check(PeerState& peer_state, Clock::time_point now) {
     return;
   }
   if (*code == -FI_EAGAIN && !too_long) return;
-  const std::string trouble = peers_.trouble(peer_state.peer);
+  const std::string error = peers_.connect_error(peer_state.peer);
   abandon(peer_state, now,
-          trouble.empty() ? fabric_error(ErrorKind::kPeer, "a probe", *code).text : "connecting to it: " + trouble);
+          error.empty() ? fabric_error(ErrorKind::kPeer, "a probe", *code).text : "connecting to it: " + error);
 }
 
 std::vector<PeerHealth::QuietPath> PeerHealth::quiet_paths(Clock::time_point now) {

@@ -38,7 +38,7 @@ class PeerHealth {
     // Sends a probe. Returns 0 or a negative libfabric code; none: nothing more can be sent now.
     virtual std::optional<ssize_t> send_probe(Peer peer) = 0;
     // The error of the last attempt to connect to the peer; empty if it succeeded.
-    virtual std::string trouble(Peer peer) const = 0;
+    virtual std::string connect_error(Peer peer) const = 0;
     // The present connection, where it is one of TCP; and its descriptor, once it was found.
     virtual std::optional<TcpPath> tcp_path(Peer peer) const = 0;
     virtual std::uint64_t connection_number(Peer peer) const = 0;

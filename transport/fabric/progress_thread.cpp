@@ -61,7 +61,7 @@ bool ProgressThread::polled_lately(Work& work) {
   const bool polled = polled_;
   polled_ = false;
   // A poll that moves a large transfer may have begun before the last call of this.
-  return polled || work.others_work();
+  return polled || work.endpoint_is_busy();
 }
 
 // Returns whether threads in the runtime have taken arrivals since the last call of this, and still poll.
@@ -71,7 +71,7 @@ bool ProgressThread::runtime_still_serves(Work& work) {
   if (!taken) return false;
   runtime_polled_ = false;
   rest(2 * AdaptivePolling::kShortest);
-  return !listening_.any() && (runtime_polled_ || work.others_work());
+  return !listening_.any() && (runtime_polled_ || work.endpoint_is_busy());
 }
 
 // Leaves the thread's work to application threads for a while, if they poll. Returns whether it has.
@@ -98,7 +98,7 @@ void ProgressThread::run(Work& work, int queue_fd) {
   BiasedMutex::this_thread_never_owns();
   AdaptivePolling polling;
   bool something_came = false, connection_woke = false;
-  Clock::time_point look_at_connections{}, forgot_polls{};
+  Clock::time_point read_events_at{}, forgot_polls{};
   Clock::time_point check_again = Clock::now() + kSafetyNet;
   while (!stop_.load(std::memory_order_acquire)) {
     if (Clock::now() >= check_again) {
@@ -106,9 +106,9 @@ void ProgressThread::run(Work& work, int queue_fd) {
       check_again = Clock::now() + kSafetyNet;
     }
     if (back_off_for(polling, work)) {
-      if (Clock::now() >= look_at_connections) {
-        work.look_at_connections();
-        look_at_connections = Clock::now() + kLookNow;
+      if (Clock::now() >= read_events_at) {
+        work.read_connection_events();
+        read_events_at = Clock::now() + kReadEventsEvery;
       }
       continue;
     }

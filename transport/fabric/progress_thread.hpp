@@ -33,8 +33,8 @@ class ProgressThread {
  public:
   // The longest sleep while something is under way, and the time between two calls of Work::check.
   static constexpr std::chrono::milliseconds kSafetyNet{250};
-  // Between two calls of Work::look_at_connections.
-  static constexpr std::chrono::milliseconds kLookNow{1};
+  // Between two calls of Work::read_connection_events.
+  static constexpr std::chrono::milliseconds kReadEventsEvery{1};
 
   // What the thread does. It calls all members, without any lock.
   class Work {
@@ -45,12 +45,12 @@ class ProgressThread {
     };
     // At regular times.
     virtual void check() = 0;
-    // After a back-off, since polls that are rare seldom take connection events. Does nothing while others_work().
-    virtual void look_at_connections() = 0;
+    // After a back-off, since polls that are rare seldom take connection events. Does nothing while endpoint_is_busy().
+    virtual void read_connection_events() = 0;
     // Takes what has arrived. `connection_woke`: events_fd was readable.
     virtual Sleep progress(bool connection_woke) = 0;
     // Returns whether another thread works on the endpoint at this moment, such as one that takes arrivals.
-    virtual bool others_work() = 0;
+    virtual bool endpoint_is_busy() = 0;
     // Returns whether another thread polls at this moment, or has polled a moment ago (shared_polls.hpp).
     virtual bool others_poll_now() = 0;
     // Returns whether the thread may sleep (fi_trywait(3)): false if something has arrived that does not wake it. The

@@ -87,8 +87,8 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
   if (is_adapter(name)) {
     if (adapter_names().empty()) return Error{ErrorKind::kNoRoute, fmt::format("provider {}: no adapter", name)};
     if (!device.empty()) {
-      if (const auto trouble = adapter_trouble(device))
-        return Error{ErrorKind::kNoRoute, fmt::format("provider {}: {}", name, *trouble)};
+      if (const auto why = why_adapter_unusable(device))
+        return Error{ErrorKind::kNoRoute, fmt::format("provider {}: {}", name, *why)};
     }
   }
   start_libfabric();
@@ -115,8 +115,8 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
                                     info->domain_attr->name));
         continue;
       }
-      if (auto trouble = is_adapter(name) ? adapter_trouble(info->domain_attr->name) : std::nullopt) {
-        unfit.push_back(std::move(*trouble));
+      if (auto why = is_adapter(name) ? why_adapter_unusable(info->domain_attr->name) : std::nullopt) {
+        unfit.push_back(std::move(*why));
         only_emulated = false;
         continue;
       }
@@ -142,7 +142,7 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
           : fmt::format("provider {} offers no connected endpoint (FI_EP_MSG) with RMA and ordered messages", name);
   if (is_adapter(name)) {
     for (const std::string& adapter : adapter_names()) {
-      if (const auto trouble = adapter_trouble(adapter)) text += fmt::format("; {}", *trouble);
+      if (const auto why = why_adapter_unusable(adapter)) text += fmt::format("; {}", *why);
     }
   }
   return Error{ErrorKind::kNoRoute, std::move(text)};
@@ -165,15 +165,15 @@ Result<SecondDevice> find_second_device(const fi_info& first, const std::string&
   for (fi_info* info = infos.get(); code == 0 && info != nullptr; info = info->next) {
     if (name != info->fabric_attr->prov_name || !devices.insert(info->domain_attr->name).second) continue;
     if (wanted == info->domain_attr->name) {
-      if (auto trouble = is_adapter(name) ? adapter_trouble(wanted) : std::nullopt) return unusable(*trouble);
+      if (auto why = is_adapter(name) ? why_adapter_unusable(wanted) : std::nullopt) return unusable(*why);
       return SecondDevice{InfoHandle(fi_dupinfo(info)), 0};
     }
     if (std::string_view(first.domain_attr->name) == info->domain_attr->name) continue;
-    if (!is_emulated(*info) && !adapter_trouble(info->domain_attr->name)) others.push_back(info);
+    if (!is_emulated(*info) && !why_adapter_unusable(info->domain_attr->name)) others.push_back(info);
   }
   if (!wanted.empty()) {
     if (is_adapter(name)) {
-      if (const auto trouble = adapter_trouble(wanted)) return unusable(*trouble);
+      if (const auto why = why_adapter_unusable(wanted)) return unusable(*why);
     }
     return unusable(
         fmt::format("it has {}", devices.empty() ? "no device" : fmt::format("{}", fmt::join(devices, ", "))));

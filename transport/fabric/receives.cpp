@@ -28,7 +28,8 @@ Status Receives::add(std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     auto buffer = std::make_unique<Receive>();
     if (memory_.needed()) {
-      const int refused = memory_.enroll(buffer->bytes.data(), buffer->bytes.size(), FI_RECV, buffer->registered);
+      const int refused =
+          memory_.register_memory(buffer->bytes.data(), buffer->bytes.size(), FI_RECV, buffer->registered);
       if (refused != 0)
         return fabric_error(ErrorKind::kNoMemory, "registering receives (locked memory limit: ulimit -l)", refused);
     }

@@ -31,12 +31,12 @@ class HugePages {
   static HugePages of_kernel();
   std::size_t page() const { return page_; }
   // Returns whether data of this size have huge pages.
-  bool suit(std::uint64_t bytes) const { return page_ != 0 && bytes / page_ >= kFewest; }
+  bool suitable_for(std::uint64_t bytes) const { return page_ != 0 && bytes / page_ >= kFewest; }
   // Returns `bytes` of data in whole pages of their kind. Precondition: bytes is at most SIZE_MAX / 2.
   std::uint64_t whole(std::uint64_t bytes) const { return round_up(bytes, bytes); }
   // Returns the next place at which data of this size may begin. Precondition: `place` is at most SIZE_MAX / 2.
   std::uint64_t round_up(std::uint64_t place, std::uint64_t bytes) const {
-    const std::uint64_t unit = suit(bytes) ? page_ : small_page();
+    const std::uint64_t unit = suitable_for(bytes) ? page_ : small_page();
     return (place + unit - 1) / unit * unit;
   }
   // Warns, once per process, if the kernel gives no huge pages to segments.

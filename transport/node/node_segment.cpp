@@ -51,7 +51,7 @@ Result<NodeSegment::Plan> NodeSegment::arrange(const NodeGroup& group, const Lay
       end += of_member;
     }
     end = huge.round_up(end, all);
-    if (!huge.suit(all)) return {};
+    if (!huge.suitable_for(all)) return {};
     plan.alignment = std::max(plan.alignment, huge.page());
     plan.huge.push_back({begin, end - begin});
     return {};

@@ -430,7 +430,7 @@ std::vector<int> FabricRoute::unacknowledged() {
   return ranks;
 }
 
-bool FabricRoute::may_ask(int rank) {
+bool FabricRoute::may_read_control_word(int rank) {
   const FabricTarget* const target = targets_.find(rank);
   if (target == nullptr || (agreed_.rules.by_nic && target->description == 0)) return false;
   if (endpoint_.has_loss_to_report(target->peer)) return false;

@@ -168,7 +168,7 @@ class FabricRoute {
   // Returns whether a read of a rank's control word waits neither for an earlier operation nor for a description of the
   // rank, and does not take the error of lost notifications from a later operation. False if the rank has no entry. The
   // read may still have to open the connection.
-  bool may_ask(int rank);
+  bool may_read_control_word(int rank);
 
  private:
   // The part of a range of a rank's data that one key gives access to: all of it, unless a region ends before.

@@ -421,7 +421,7 @@ class Space {
   // Whether operations have reached the rank over the fabric. Another one may have to be connected first.
   bool reached_by_fabric(int rank) const { return fabric_ != nullptr && fabric_->targets().find(rank) != nullptr; }
   // Whether a control word of the rank can be read over the fabric without a wait for earlier operations.
-  bool may_ask_by_fabric(int rank) { return fabric_ != nullptr && fabric_->may_ask(rank); }
+  bool may_read_by_fabric(int rank) { return fabric_ != nullptr && fabric_->may_read_control_word(rank); }
   // Returns the ranks that have not acknowledged all operations over the fabric.
   std::vector<int> unacknowledged() { return fabric_ != nullptr ? fabric_->unacknowledged() : std::vector<int>(); }
 
