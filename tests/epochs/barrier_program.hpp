@@ -49,7 +49,7 @@ class BarrierProgram {
       if (shared.entered[rank] < left_) memory.broken("a rank leaves a barrier that another has not entered");
     }
     for (int writer = 0; carries_ && writer < ranks_; ++writer) {
-      if (writer != memory.rank() && memory.world().at(carried_to(writer), data_word(writer)) < left_)
+      if (writer != memory.rank() && memory.memory_state().at(carried_to(writer), data_word(writer)) < left_)
         memory.broken("a rank leaves a barrier before the data of another have arrived");
     }
     for (std::size_t i = 0; i < barrier.steps().size(); ++i) {
@@ -66,11 +66,11 @@ class BarrierProgram {
   static bool own_word(std::uint32_t word) {
     return word >= ControlBlock::kBarrier && word <= ControlBlock::kBarrierRelease;
   }
-  static void check_end(const World& world, const Shared& shared, std::string& failure) {
+  static void check_end(const MemoryState& memory_state, const Shared& shared, std::string& failure) {
     for (int rank = 0; rank < kRanks; ++rank) {
       const std::uint64_t entered = shared.entered[rank];
       for (std::uint32_t word = ControlBlock::kBarrier; word <= ControlBlock::kBarrierRelease; word += 8) {
-        const std::uint64_t arrived = world.at(rank, word);
+        const std::uint64_t arrived = memory_state.at(rank, word);
         if (arrived != 0 && epochs::BarrierWord::count(arrived) != entered)
           failure = "in the end a word has another count than the barriers";
       }

@@ -76,7 +76,7 @@ struct Request {
 static_assert(std::has_unique_object_representations_v<Request>);
 
 // The words of all ranks, and the outstanding operations.
-class World {
+class MemoryState {
  public:
   enum class Phase : std::uint64_t { kFree, kIssued, kHalf, kEffected, kDone, kFailed };
   struct Slot {
@@ -194,7 +194,7 @@ class World {
   std::array<Late, kRanks> late_{};
   std::uint64_t hash_ = 0;
 };
-static_assert(std::is_trivially_copyable_v<World>);
+static_assert(std::is_trivially_copyable_v<MemoryState>);
 
 // Called with each request before its execution, to break a protocol on purpose. The search repeats steps, so the
 // change may depend on the request only.
@@ -205,32 +205,32 @@ class Memory {
  public:
   static constexpr const char* kMeets = "a write meets an atomic on the same word";
 
-  // Copyable as bytes: names its slot in the world, which holds the operation.
+  // Copyable as bytes: names its slot in the memory state, which holds the operation.
   class Operation {
    public:
-    bool done() const { return memory_ == nullptr || slot().phase == World::Phase::kDone; }
+    bool done() const { return memory_ == nullptr || slot().phase == MemoryState::Phase::kDone; }
     std::uint64_t value() const {
       if (memory_ == nullptr) return 0;
       if (!done()) memory_->broken("the value of an operation is asked before it is done");
       return slot().value;
     }
 
-    bool failed() const { return memory_ != nullptr && slot().phase == World::Phase::kFailed; }
+    bool failed() const { return memory_ != nullptr && slot().phase == MemoryState::Phase::kFailed; }
     // As of the memories of a process: the operation is done then, and its value means nothing.
     bool take_error() {
-      memory_->actor().slots[slot_].phase = World::Phase::kDone;
+      memory_->actor().slots[slot_].phase = MemoryState::Phase::kDone;
       return false;
     }
 
    private:
     friend class Memory;
-    const World::Slot& slot() const { return memory_->actor().slots[slot_]; }
+    const MemoryState::Slot& slot() const { return memory_->actor().slots[slot_]; }
     Memory* memory_ = nullptr;
     std::uint64_t slot_ = 0;
   };
 
-  Memory(World& world, int actor, int rank, const Sabotage& sabotage, std::string& failure)
-      : world_(world), actor_(actor), rank_(rank), sabotage_(sabotage), failure_(failure) {}
+  Memory(MemoryState& memory_state, int actor, int rank, const Sabotage& sabotage, std::string& failure)
+      : memory_state_(memory_state), actor_(actor), rank_(rank), sabotage_(sabotage), failure_(failure) {}
 
   void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value,
                  DataAccess = DataAccess::kGoesOn) {
@@ -258,18 +258,18 @@ class Memory {
   void pause(Operation& operation, std::uint64_t) { issue(operation, Kind::kPause, rank_, 0, 0, 0); }
   void learn_hand_off_time(std::uint64_t, std::uint64_t) {}
   std::uint64_t own(std::uint32_t word) const {
-    world_.actors[static_cast<std::size_t>(actor_)].looked = true;
-    const std::uint64_t value = world_.own(rank_, word);
+    memory_state_.actors[static_cast<std::size_t>(actor_)].looked = true;
+    const std::uint64_t value = memory_state_.own(rank_, word);
     return sabotage_ ? sabotaged(Kind::kOwnRead, word, value).operand : value;
   }
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
     actor().looked = true;
     // An atomic on a word sees all that took effect on the word, and all earlier changes.
-    while (world_.has_late(rank_)) world_.appear(rank_);
-    const std::uint64_t before = world_.at(rank_, word);
+    while (memory_state_.has_late(rank_)) memory_state_.appear(rank_);
+    const std::uint64_t before = memory_state_.at(rank_, word);
     Request request{.operand = value, .word = word, .rank = static_cast<std::int8_t>(rank_), .kind = Kind::kOwnAdd};
     if (sabotage_) request = sabotaged(Kind::kOwnAdd, word, value);
-    if (!request.dropped) world_.store(rank_, word, before + request.operand);
+    if (!request.dropped) memory_state_.store(rank_, word, before + request.operand);
     return before;
   }
 
@@ -279,7 +279,7 @@ class Memory {
   // rank they may be: a process waits for them when it destroys the object.)
   void retire_operations() {
     for (std::size_t i = 0; i < actor().used; ++i) {
-      if (actor().slots[i].phase != World::Phase::kDone && world_.lost == 0)
+      if (actor().slots[i].phase != MemoryState::Phase::kDone && memory_state_.lost == 0)
         broken("a protocol is over while an operation is not done");
       actor().slots[i] = {};
     }
@@ -288,10 +288,10 @@ class Memory {
   void broken(std::string what) const {
     if (failure_.empty()) failure_ = std::move(what);
   }
-  World& world() { return world_; }
+  MemoryState& memory_state() { return memory_state_; }
 
  private:
-  World::Actor& actor() const { return world_.actors[static_cast<std::size_t>(actor_)]; }
+  MemoryState::Actor& actor() const { return memory_state_.actors[static_cast<std::size_t>(actor_)]; }
   Request sabotaged(Kind kind, std::uint32_t word, std::uint64_t operand) const {
     Request request{.operand = operand,
                     .word = word,
@@ -305,9 +305,9 @@ class Memory {
   void notify(Operation& operation, Kind kind, int rank, std::uint32_t word, std::uint64_t operand) {
     issue(operation, kind, rank, word, operand, 0);
     if (actor().flying == kFlights) return broken("more notifications on their way than the explorer has room for");
-    World::Slot& slot = actor().slots[operation.slot_];
+    MemoryState::Slot& slot = actor().slots[operation.slot_];
     actor().flights[actor().flying++] = slot.request;
-    slot.phase = World::Phase::kDone;
+    slot.phase = MemoryState::Phase::kDone;
     slot.request = {};
   }
   void issue(Operation& operation, Kind kind, int rank, std::uint32_t word, std::uint64_t operand,
@@ -319,7 +319,7 @@ class Memory {
     } else if (!operation.done()) {
       return broken("an operation is used again before it is done");
     }
-    World::Slot& slot = actor().slots[operation.slot_];
+    MemoryState::Slot& slot = actor().slots[operation.slot_];
     slot.value = 0;
     slot.request = {.operand = operand,
                     .compare = compare,
@@ -329,10 +329,10 @@ class Memory {
                     .actor = static_cast<std::int8_t>(actor_),
                     .kind = kind};
     if (sabotage_) sabotage_(slot.request);
-    slot.phase = kind == Kind::kPause ? World::Phase::kEffected : World::Phase::kIssued;
+    slot.phase = kind == Kind::kPause ? MemoryState::Phase::kEffected : MemoryState::Phase::kIssued;
   }
 
-  World& world_;
+  MemoryState& memory_state_;
   int actor_;
   int rank_;
   const Sabotage& sabotage_;

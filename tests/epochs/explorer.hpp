@@ -78,7 +78,7 @@ struct Report {
 //   void effect(const Request&, Memory&, Shared&)   one of its operations has just taken effect
 //   std::uint64_t hash(std::uint64_t seed) const
 //   static bool own_word(std::uint32_t word)        whether own() is ever called for the word
-//   static void check_end(const World&, const Shared&, std::string& failure)
+//   static void check_end(const MemoryState&, const Shared&, std::string& failure)
 template <class Program>
 class Explorer {
  public:
@@ -89,13 +89,13 @@ class Explorer {
       : options_(std::move(options)), actors_(static_cast<int>(programs.size())) {
     for (int a = 0; a < actors_; ++a) {
       const int rank = ranks.empty() ? a : ranks[static_cast<std::size_t>(a)];
-      state_.world.actors[static_cast<std::size_t>(a)].rank = static_cast<std::int8_t>(rank);
-      state_.world.actors[static_cast<std::size_t>(a)].stirred = true;
-      memories_.push_back(std::make_unique<Memory>(state_.world, a, rank, options_.sabotage, failure_));
+      state_.memory_state.actors[static_cast<std::size_t>(a)].rank = static_cast<std::int8_t>(rank);
+      state_.memory_state.actors[static_cast<std::size_t>(a)].stirred = true;
+      memories_.push_back(std::make_unique<Memory>(state_.memory_state, a, rank, options_.sabotage, failure_));
       program(a) = programs[static_cast<std::size_t>(a)];
     }
   }
-  World& world() { return state_.world; }
+  MemoryState& memory_state() { return state_.memory_state; }
   Shared& shared() { return state_.shared; }
 
   Report run() {
@@ -137,7 +137,7 @@ class Explorer {
   static constexpr int kNoBound = 1'000'000;
 
   struct State {
-    World world;
+    MemoryState memory_state;
     Shared shared{};
     std::array<Program, kActors> programs;
   };
@@ -157,7 +157,7 @@ class Explorer {
 
   Program& program(int actor) { return state_.programs[static_cast<std::size_t>(actor)]; }
   Memory& memory(int actor) { return *memories_[static_cast<std::size_t>(actor)]; }
-  World::Actor& actor(int index) { return state_.world.actors[static_cast<std::size_t>(index)]; }
+  MemoryState::Actor& actor(int index) { return state_.memory_state.actors[static_cast<std::size_t>(index)]; }
 
   void restart(const State& first) {
     state_ = first;
@@ -169,7 +169,7 @@ class Explorer {
   }
 
   std::uint64_t hash_now() const {
-    std::uint64_t hash = hash_bytes(state_.world.hash(), &state_.shared, sizeof(Shared));
+    std::uint64_t hash = hash_bytes(state_.memory_state.hash(), &state_.shared, sizeof(Shared));
     for (int a = 0; a < actors_; ++a) hash = state_.programs[static_cast<std::size_t>(a)].hash(hash);
     return hash == 0 ? 1 : hash;
   }
@@ -262,20 +262,20 @@ class Explorer {
         return;
       }
     }
-    Program::check_end(state_.world, state_.shared, failure_);
+    Program::check_end(state_.memory_state, state_.shared, failure_);
     if (bound_ == kNoBound) ++report_.ends;
     entry.ends = true;
   }
 
   void list_events(Events& events) {
     for (int a = 0; a < actors_; ++a) {
-      World::Actor& each = actor(a);
+      MemoryState::Actor& each = actor(a);
       unsigned effected = 0;
       for (std::size_t s = 0; s < each.used; ++s) {
-        const World::Phase phase = each.slots[s].phase;
-        if (phase == World::Phase::kIssued || phase == World::Phase::kHalf) {
+        const MemoryState::Phase phase = each.slots[s].phase;
+        if (phase == MemoryState::Phase::kIssued || phase == MemoryState::Phase::kHalf) {
           events.add(Event::What::kEffect, a, static_cast<unsigned>(s));
-        } else if (phase == World::Phase::kEffected) {
+        } else if (phase == MemoryState::Phase::kEffected) {
           effected |= 1U << s;
         }
       }
@@ -288,8 +288,8 @@ class Explorer {
     }
     const bool all_over = events.count == 0;
     for (int rank = 0; rank < kRanks; ++rank) {
-      if (state_.world.has_late(rank)) events.add(Event::What::kAppear, rank, 0);
-      const bool may_be_lost = (options_.may_lose >> rank & 1) != 0 && state_.world.lost == 0 && !all_over;
+      if (state_.memory_state.has_late(rank)) events.add(Event::What::kAppear, rank, 0);
+      const bool may_be_lost = (options_.may_lose >> rank & 1) != 0 && state_.memory_state.lost == 0 && !all_over;
       if (may_be_lost) events.add(Event::What::kLose, rank, 0);
     }
   }
@@ -320,31 +320,31 @@ class Explorer {
       case Event::What::kEffect: take_effect(event.who, actor(event.who).slots[event.which]); break;
       case Event::What::kArrive: arrive(event.who, event.which); break;
       case Event::What::kStep: step(event.who, event.which); break;
-      case Event::What::kAppear: state_.world.appear(event.who); break;
-      case Event::What::kLose: state_.world.lost = 1U << event.who; break;
+      case Event::What::kAppear: state_.memory_state.appear(event.who); break;
+      case Event::What::kLose: state_.memory_state.lost = 1U << event.who; break;
     }
   }
 
-  void take_effect(int who, World::Slot& slot) {
+  void take_effect(int who, MemoryState::Slot& slot) {
     const Request request = slot.request;
-    if (state_.world.is_lost(request.rank)) {
-      slot.phase = World::Phase::kFailed;
+    if (state_.memory_state.is_lost(request.rank)) {
+      slot.phase = MemoryState::Phase::kFailed;
       actor(who).stirred = true;
       return;
     }
-    if (options_.adapters && state_.world.meets(request)) memory(who).broken(Memory::kMeets);
-    const std::uint64_t before = state_.world.at(request.rank, request.word);
+    if (options_.adapters && state_.memory_state.meets(request)) memory(who).broken(Memory::kMeets);
+    const std::uint64_t before = state_.memory_state.at(request.rank, request.word);
     std::uint64_t after = before;
-    if (slot.phase == World::Phase::kHalf) {
+    if (slot.phase == MemoryState::Phase::kHalf) {
       after = changed(request, slot.value);
-      slot.phase = World::Phase::kEffected;
+      slot.phase = MemoryState::Phase::kEffected;
     } else {
       slot.value = before;
-      slot.phase = request.torn ? World::Phase::kHalf : World::Phase::kEffected;
+      slot.phase = request.torn ? MemoryState::Phase::kHalf : MemoryState::Phase::kEffected;
       if (!request.torn && !request.dropped) after = changed(request, before);
     }
     store(request, before, after);
-    if (slot.phase == World::Phase::kEffected) {
+    if (slot.phase == MemoryState::Phase::kEffected) {
       slot.request = {};
       program(who).effect(request, memory(who), state_.shared);
     }
@@ -352,28 +352,28 @@ class Explorer {
   // What arrives at a lost rank is lost.
   void arrive(int who, std::size_t flight) {
     Request& flying = actor(who).flights[flight];
-    if (flying.torn && !state_.world.is_lost(flying.rank)) {
-      flying.operand = changed(flying, state_.world.at(flying.rank, flying.word));
+    if (flying.torn && !state_.memory_state.is_lost(flying.rank)) {
+      flying.operand = changed(flying, state_.memory_state.at(flying.rank, flying.word));
       flying.kind = Kind::kStore;
       flying.torn = false;
       return;
     }
     const Request request = actor(who).land(flight);
-    if (state_.world.is_lost(request.rank)) return;
-    if (options_.adapters && state_.world.meets(request)) memory(who).broken(Memory::kMeets);
-    const std::uint64_t before = state_.world.at(request.rank, request.word);
+    if (state_.memory_state.is_lost(request.rank)) return;
+    if (options_.adapters && state_.memory_state.meets(request)) memory(who).broken(Memory::kMeets);
+    const std::uint64_t before = state_.memory_state.at(request.rank, request.word);
     store(request, before, request.dropped ? before : changed(request, before));
     program(who).effect(request, memory(who), state_.shared);
   }
   // The request changes its word.
   void store(const Request& request, std::uint64_t before, std::uint64_t after) {
     if (after == before) return;
-    state_.world.store(request.rank, request.word, after);
+    state_.memory_state.store(request.rank, request.word, after);
     if (!Program::own_word(request.word)) return;
     if (options_.late) {
-      state_.world.push_late(request.rank, request.word, before);
+      state_.memory_state.push_late(request.rank, request.word, before);
     } else {
-      state_.world.stir(request.rank);
+      state_.memory_state.stir(request.rank);
     }
   }
   static std::uint64_t changed(const Request& request, std::uint64_t before) {
@@ -388,10 +388,10 @@ class Explorer {
   }
 
   void step(int who, unsigned set) {
-    World::Actor& each = actor(who);
+    MemoryState::Actor& each = actor(who);
     for (std::size_t s = 0; s < each.used; ++s) {
       if ((set >> s & 1) != 0) {
-        each.slots[s].phase = World::Phase::kDone;
+        each.slots[s].phase = MemoryState::Phase::kDone;
         each.slots[s].request = {};
       }
     }
@@ -449,13 +449,13 @@ class Explorer {
     };
     if (event.what == Event::What::kArrive)
       return who + ": a notification arrives, " + of(actor(event.who).flights[event.which]);
-    const World::Slot& slot = actor(event.who).slots[event.which];
+    const MemoryState::Slot& slot = actor(event.who).slots[event.which];
     const Request& request = slot.request;
-    if (state_.world.is_lost(request.rank))
+    if (state_.memory_state.is_lost(request.rank))
       return who + ": an operation on rank " + std::to_string(request.rank) + " fails";
-    const std::uint64_t before = state_.world.at(request.rank, request.word);
+    const std::uint64_t before = state_.memory_state.at(request.rank, request.word);
     std::string text = who + " effect: " + of(request) + ", " + hex(before);
-    if (slot.phase == World::Phase::kHalf) return text + " overwritten by the second half";
+    if (slot.phase == MemoryState::Phase::kHalf) return text + " overwritten by the second half";
     if (request.torn) return text + " read by the first half";
     if (request.dropped) return text + ", dropped";
     return text + " -> " + hex(changed(request, before));

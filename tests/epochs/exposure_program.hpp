@@ -108,7 +108,7 @@ class ExposureProgram {
         self.exposed = 0;
         for (const int origin : action.group) {
           ++self.completes_awaited;
-          if (memory.world().at(memory.rank(), data_word(origin)) != self.posts[origin]) {
+          if (memory.memory_state().at(memory.rank(), data_word(origin)) != self.posts[origin]) {
             memory.broken("a wait is over before the data has arrived");
           }
         }
@@ -136,11 +136,11 @@ class ExposureProgram {
   static bool own_word(std::uint32_t word) {
     return word == ControlBlock::kCompleted || word == ControlBlock::kPosted;
   }
-  static void check_end(const World& world, const Shared& shared, std::string& failure) {
+  static void check_end(const MemoryState& memory_state, const Shared& shared, std::string& failure) {
     for (int rank = 0; rank < kRanks; ++rank) {
-      if (world.at(rank, ControlBlock::kPosted) != 0) failure = "in the end a post is left";
-      if (world.at(rank, ControlBlock::kLock) != 0) failure = "in the end a rank is marked as exposed";
-      if (world.at(rank, ControlBlock::kCompleted) != shared.targets[rank].completes_awaited) {
+      if (memory_state.at(rank, ControlBlock::kPosted) != 0) failure = "in the end a post is left";
+      if (memory_state.at(rank, ControlBlock::kLock) != 0) failure = "in the end a rank is marked as exposed";
+      if (memory_state.at(rank, ControlBlock::kCompleted) != shared.targets[rank].completes_awaited) {
         failure = "in the end a complete is left";
       }
     }

@@ -119,8 +119,8 @@ class LockAllExposureProgram {
   static bool own_word(std::uint32_t word) {
     return word >= ControlBlock::kWake && word < ControlBlock::kWake + 8 * ControlBlock::kWakeWords;
   }
-  static void check_end(const World& world, const Shared&, std::string& failure) {
-    if (world.at(kTarget, ControlBlock::kLock) % LockWord::kTicket != 0)
+  static void check_end(const MemoryState& memory_state, const Shared&, std::string& failure) {
+    if (memory_state.at(kTarget, ControlBlock::kLock) % LockWord::kTicket != 0)
       failure = "in the end someone is left in the lock word";
   }
   std::string describe_position() const {

@@ -111,22 +111,23 @@ class LockProgram {
   static bool own_word(std::uint32_t word) {
     return word >= ControlBlock::kWake && word < ControlBlock::kWake + 8 * ControlBlock::kWakeWords;
   }
-  static void check_end(const World& world, const Shared&, std::string& failure) {
+  static void check_end(const MemoryState& memory_state, const Shared&, std::string& failure) {
     for (int rank = 0; rank < kRanks; ++rank) {
       for (const std::uint32_t word : {ControlBlock::kLock, ControlBlock::kGlobalLock}) {
-        if (world.at(rank, word) % LockWord::kTicket != 0) failure = "in the end someone is left in a lock word";
+        if (memory_state.at(rank, word) % LockWord::kTicket != 0) failure = "in the end someone is left in a lock word";
       }
       for (const std::uint32_t word :
            {ControlBlock::kDrain, ControlBlock::kGlobalLockDrain, ControlBlock::kGlobalLockDrain + 8}) {
-        if (world.at(rank, word) != 0) failure = "in the end something is left in a drain word";
+        if (memory_state.at(rank, word) != 0) failure = "in the end something is left in a drain word";
       }
       for (std::uint32_t i = 0; i < ControlBlock::kRingSlots; ++i) {
         for (const std::uint32_t word : {ControlBlock::ring_word(i), ControlBlock::global_lock_ring_word(i)}) {
-          if (world.at(rank, word) != 0) failure = "in the end something is left in a slot";
+          if (memory_state.at(rank, word) != 0) failure = "in the end something is left in a slot";
         }
       }
       for (std::uint32_t i = 0; i < ControlBlock::kWakeWords; ++i) {
-        if (world.at(rank, ControlBlock::wake_word(i)) != 0) failure = "in the end something is left in a wake word";
+        if (memory_state.at(rank, ControlBlock::wake_word(i)) != 0)
+          failure = "in the end something is left in a wake word";
       }
     }
   }
@@ -287,7 +288,7 @@ inline Report explore_locks(const LockCase& each, const Options& options, LockPr
   Explorer<LockProgram> explorer(programs, options, each.ranks);
   for (int rank = 0; each.wraps && rank < kRanks; ++rank) {
     for (const std::uint32_t word : {ControlBlock::kLock, ControlBlock::kGlobalLock}) {
-      explorer.world().store(rank, word, (LockWord::kTickets - 1) * LockWord::kTicket);
+      explorer.memory_state().store(rank, word, (LockWord::kTickets - 1) * LockWord::kTicket);
     }
   }
   return explorer.run();

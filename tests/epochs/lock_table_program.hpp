@@ -180,9 +180,9 @@ class LockTableProgram {
   void step(Memory& memory, Shared& shared) {
     Table& table = shared.tables[memory.rank()];
     // A step reads and changes the table, so the other threads of the rank must step again.
-    World& world = memory.world();
-    for (World::Actor& each : world.actors) each.stirred = each.stirred || each.rank == memory.rank();
-    World::Actor& own = world.actors[static_cast<std::size_t>(memory.index())];
+    MemoryState& memory_state = memory.memory_state();
+    for (MemoryState::Actor& each : memory_state.actors) each.stirred = each.stirred || each.rank == memory.rank();
+    MemoryState::Actor& own = memory_state.actors[static_cast<std::size_t>(memory.index())];
     own.stirred = false;
     own.looked = true;
     if (!running_ && !begin(memory, shared, table)) return;
@@ -194,14 +194,14 @@ class LockTableProgram {
     const TableAction action = (*script_)[position_];
     const auto others = static_cast<std::uint64_t>(shared.tables[memory.rank()].ranks() - 1);
     if (request.word == ControlBlock::kLock &&
-        LockWord::lock_alls(memory.world().at(request.rank, request.word)) > others) {
+        LockWord::lock_alls(memory.memory_state().at(request.rank, request.word)) > others) {
       memory.broken("a lock word counts two lock_alls of one process");
     }
     if (action.what != What::kUnlock || request.rank != action.target) return;
     auto& target = shared.targets[action.target];
     if (request.kind == Kind::kLocked) {
       // The message held the lock for a moment, unless it was stopped.
-      const bool stopped = (memory.world().at(request.rank, request.word) & request.compare) != 0;
+      const bool stopped = (memory.memory_state().at(request.rank, request.word) & request.compare) != 0;
       if (!stopped) excludes_none(memory, shared, action.target, action.type);
       return;
     }
@@ -216,21 +216,21 @@ class LockTableProgram {
     return word >= ControlBlock::kWake && word < ControlBlock::kWake + 8 * ControlBlock::kWakeWords;
   }
 
-  static void check_end(const World& world, const Shared& shared, std::string& failure) {
+  static void check_end(const MemoryState& memory_state, const Shared& shared, std::string& failure) {
     for (int rank = 0; rank < kRanks; ++rank) {
       const Table& table = shared.tables[rank];
       if (!table.is_idle()) failure = "in the end a lock table holds something";
       const auto in_use = static_cast<std::uint32_t>(std::popcount(table.wake_words_in_use()));
-      if (in_use != 0 && world.lost == 0) failure = "in the end a wake word is kept";
+      if (in_use != 0 && memory_state.lost == 0) failure = "in the end a wake word is kept";
       if (in_use != table.kept_wake_words()) failure = "in the end a wake word is in use";
-      if (world.is_lost(rank)) continue;
+      if (memory_state.is_lost(rank)) continue;
       for (const std::uint32_t word : {ControlBlock::kLock, ControlBlock::kGlobalLock}) {
-        if ((world.at(rank, word) & ~LockWord::kExposed) % LockWord::kTicket != 0) {
+        if ((memory_state.at(rank, word) & ~LockWord::kExposed) % LockWord::kTicket != 0) {
           failure = "in the end someone is left in a lock word";
         }
       }
       for (std::uint32_t word = ControlBlock::kDrain; word < kData; word += 8) {
-        const bool counts = word == ControlBlock::kGlobalLock || world.at(rank, word) == 0;
+        const bool counts = word == ControlBlock::kGlobalLock || memory_state.at(rank, word) == 0;
         if (!counts) failure = "in the end something is left in word " + std::to_string(word);
       }
     }
@@ -311,7 +311,7 @@ class LockTableProgram {
   void begin_unlock(Memory& memory, Shared& shared, Table& table, const HeldLock& lock) {
     auto& target = shared.targets[lock.target];
     target.inside[memory.index()] = 0;
-    if (!memory.world().is_lost(lock.target)) {
+    if (!memory.memory_state().is_lost(lock.target)) {
       target.pending[memory.index()] = static_cast<std::int8_t>(1 + static_cast<int>(lock.type));
     }
     running_.template begin<Unlock<Table>>(memory, table, lock, mistakes_->overtakes_data);
@@ -425,7 +425,7 @@ class LockTableProgram {
   // Checks that no other actor holds a lock of the target that excludes this type, and that no data of such a lock are
   // outstanding.
   void meets_none(Memory& memory, const Shared& shared, int target, LockType type) {
-    if (memory.world().is_lost(target)) return;
+    if (memory.memory_state().is_lost(target)) return;
     const auto excludes = [&](std::int8_t other) {
       return other != 0 && (type == LockType::kExclusive || other - 1 == static_cast<int>(LockType::kExclusive));
     };
@@ -439,8 +439,8 @@ class LockTableProgram {
   // MPI_Win_locks.
   void check_counted_apart(Memory& memory, const Table& table) {
     for (int target = 0; target < table.ranks() && !table.has_global_lock(); ++target) {
-      const std::uint64_t word = memory.world().at(target, ControlBlock::kLock);
-      if (target != memory.rank() && !memory.world().is_lost(target) && LockWord::lock_alls(word) == 0)
+      const std::uint64_t word = memory.memory_state().at(target, ControlBlock::kLock);
+      if (target != memory.rank() && !memory.memory_state().is_lost(target) && LockWord::lock_alls(word) == 0)
         memory.broken("a lock_all counts as a lock of another rank");
     }
   }
@@ -452,7 +452,7 @@ class LockTableProgram {
   }
   void enter(Memory& memory, Shared& shared, int target, LockType type) {
     excludes_none(memory, shared, target, type);
-    if (LockWord::exposed(memory.world().at(target, ControlBlock::kLock)))
+    if (LockWord::exposed(memory.memory_state().at(target, ControlBlock::kLock)))
       memory.broken("a lock is held beside a post");
     shared.targets[target].inside[memory.index()] = static_cast<std::int8_t>(1 + static_cast<int>(type));
   }
@@ -517,7 +517,7 @@ Report explore_lock_table(const LockTableCase& each, const Options& options,
   }
   auto explorer = std::make_unique<Explorer<LockTableProgram<Table>>>(programs, options, each.ranks);
   for (int rank = 0; rank < kRanks; ++rank) explorer->shared().tables[rank] = Table(rank, each.job, each.home);
-  if (each.exposed >= 0) explorer->world().store(each.exposed, ControlBlock::kLock, LockWord::kExposed);
+  if (each.exposed >= 0) explorer->memory_state().store(each.exposed, ControlBlock::kLock, LockWord::kExposed);
   return explorer->run();
 }
 

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Making many connections: the number of outstanding requests, the order of the peers, and a lack of descriptors.
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <deque>
 #include <fstream>
 #include <string>
+#include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
 #include "tests/transport/opened_connections.hpp"
 #include "tests/transport/silent_listener.hpp"
-#include "tests/transport/world.hpp"
+#include "tests/transport/space_fixture.hpp"
 #include "transport/fabric/connection_room.hpp"
 #include "transport/fabric/connections.hpp"
 #include "transport/fabric/descriptor_limit.hpp"
@@ -42,12 +41,12 @@ void leave_descriptors(std::size_t more, bool hard_too) {
 }
 
 // One process puts to many others in turn.
-void put_to_all(Ranks& ranks, World& world) {
+void put_to_all(Ranks& ranks, SpaceFixture& space) {
   const std::uint64_t word = 7;
   for (int round = 0; round < 2; ++round) {
     for (int r = 1; r < ranks.size(); ++r) {
-      world.good(world->put(r, 8, &word, 8), "put");
-      world.good(world->flush(r), "flush");
+      space.good(space->put(r, 8, &word, 8), "put");
+      space.good(space->flush(r), "flush");
     }
   }
 }
@@ -248,12 +247,12 @@ TEST_CASE("the processes of a node share what there is for connections, and leav
 }
 
 TEST_CASE("a process closes connections beyond its share of what the node has") {
-  expect_well(run_world(6, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
+  expect_well(run_with_space(6, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture& space) {
     Fabric& fabric = *Process::instance().fabric().value();
     const std::size_t before = open_sockets();
     ranks.check(fabric.most_connections() > 4, "the share of six processes");
     if (ranks.rank() == 0 && std::string_view(test_provider()) == "tcp") {
-      put_to_all(ranks, world);
+      put_to_all(ranks, space);
       ranks.check(open_sockets() == before + 5, fmt::format("{} sockets after {}", open_sockets(), before));
       fabric.share_node(SIZE_MAX);
       ranks.check(fabric.most_connections() == 1, fmt::format("{} connections", fabric.most_connections()));
@@ -263,17 +262,17 @@ TEST_CASE("a process closes connections beyond its share of what the node has") 
         std::this_thread::sleep_for(10ms);
       }
       ranks.check(open_sockets() <= before + 1, fmt::format("{} sockets after {}", open_sockets(), before));
-      put_to_all(ranks, world);
+      put_to_all(ranks, space);
     }
     ranks.barrier();
-    if (ranks.rank() != 0) ranks.check(read_data<std::uint64_t>(world, 8) == 7, "what was put is here");
+    if (ranks.rank() != 0) ranks.check(read_data<std::uint64_t>(space, 8) == 7, "what was put is here");
     ranks.barrier();
   }));
 }
 
 // A large number of open files of the node would hide the number of processes.
 TEST_CASE("a space tells the endpoint how many processes of its group are on the node") {
-  expect_well(run_world(3, Variant::kFabric, 64, [](Ranks& ranks, World&) {
+  expect_well(run_with_space(3, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture&) {
     Fabric& fabric = *Process::instance().fabric().value();
     ranks.check(fabric.node_processes() == 3, fmt::format("{} processes", fabric.node_processes()));
     ranks.barrier();
@@ -281,11 +280,11 @@ TEST_CASE("a space tells the endpoint how many processes of its group are on the
 }
 
 TEST_CASE("a process raises its soft limit of descriptors for connections") {
-  expect_well(run_world(6, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
+  expect_well(run_with_space(6, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture& space) {
     if (ranks.rank() == 0 && std::string_view(test_provider()) == "tcp") {
       const std::size_t before = open_sockets();
       leave_descriptors(2, false);
-      put_to_all(ranks, world);
+      put_to_all(ranks, space);
       ranks.check(open_sockets() == before + 5, fmt::format("{} sockets after {}", open_sockets(), before));
     }
     ranks.barrier();
@@ -294,24 +293,24 @@ TEST_CASE("a process raises its soft limit of descriptors for connections") {
 
 TEST_CASE("a process without descriptors closes connections that it does not use, and reaches all peers") {
   if (kSanitized) return;
-  expect_well(run_world(6, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
+  expect_well(run_with_space(6, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture& space) {
     if (ranks.rank() == 0) {
       leave_descriptors(2, true);
-      put_to_all(ranks, world);
+      put_to_all(ranks, space);
     }
     ranks.barrier();
-    if (ranks.rank() != 0) ranks.check(read_data<std::uint64_t>(world, 8) == 7, "what was put is here");
+    if (ranks.rank() != 0) ranks.check(read_data<std::uint64_t>(space, 8) == 7, "what was put is here");
     ranks.barrier();
   }));
 }
 
 TEST_CASE("a process without descriptors closes connections that it does not use, and accepts a peer's") {
   if (kSanitized) return;
-  expect_well(run_world(4, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
+  expect_well(run_with_space(4, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture& space) {
     const std::uint64_t word = 7;
     const auto put_to = [&](int rank) {
-      world.good(world->put(rank, 8, &word, 8), "put");
-      world.good(world->flush(rank), "flush");
+      space.good(space->put(rank, 8, &word, 8), "put");
+      space.good(space->flush(rank), "flush");
     };
     if (ranks.rank() == 0) {
       put_to(1);
@@ -323,7 +322,7 @@ TEST_CASE("a process without descriptors closes connections that it does not use
     if (ranks.rank() == 3) put_to(0);
     ranks.check(Clock::now() - begin < 10s, "long before the peer would be abandoned");
     ranks.barrier();
-    if (ranks.rank() == 0) ranks.check(read_data<std::uint64_t>(world, 8) == 7, "what was put is here");
+    if (ranks.rank() == 0) ranks.check(read_data<std::uint64_t>(space, 8) == 7, "what was put is here");
     ranks.barrier();
   }));
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Connections: which requests are accepted, and that both sides may begin at once.
-#include <poll.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <poll.h>
 #include <random>
 #include <string>
 #include <thread>
@@ -16,7 +15,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/caller.hpp"
-#include "tests/transport/world.hpp"
+#include "tests/transport/space_fixture.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider.hpp"
 
@@ -58,8 +57,8 @@ TEST_CASE("both sides may connect to each other at once: one connection for each
   constexpr int kRanks = 6;
   for (unsigned round = 0; round < 12; ++round) {
     INFO("round " << round);
-    expect_well(run_world(kRanks, Variant::kFabric, 8 * kRanks, [&](Ranks& ranks, World& world) {
-      std::fill_n(world->data(), 8 * kRanks, std::byte{0});
+    expect_well(run_with_space(kRanks, Variant::kFabric, 8 * kRanks, [&](Ranks& ranks, SpaceFixture& space) {
+      std::fill_n(space->data(), 8 * kRanks, std::byte{0});
       const int before = open_sockets();
       std::vector<int> peers;
       for (int r = 0; r < kRanks; ++r) {
@@ -74,11 +73,11 @@ TEST_CASE("both sides may connect to each other at once: one connection for each
       ranks.barrier();
       const std::uint64_t mine = 100 + static_cast<std::uint64_t>(ranks.rank());
       for (const int r : peers)
-        world.good(world->put(r, 8 * static_cast<std::uint64_t>(ranks.rank()), &mine, 8), "put");
-      world.good(world->flush_all(), "flush");
+        space.good(space->put(r, 8 * static_cast<std::uint64_t>(ranks.rank()), &mine, 8), "put");
+      space.good(space->flush_all(), "flush");
       ranks.barrier();
       for (int r = 0; r < kRanks; ++r) {
-        const auto word = read_data<std::uint64_t>(world, 8 * static_cast<std::uint64_t>(r));
+        const auto word = read_data<std::uint64_t>(space, 8 * static_cast<std::uint64_t>(r));
         ranks.check(word == (r == ranks.rank() ? 0 : 100 + static_cast<std::uint64_t>(r)),
                     "what a peer has put is here");
       }
@@ -101,18 +100,18 @@ TEST_CASE(
   if (!over_tcp()) return;
   constexpr int kRanks = 4;
   setenv("FARSIDE_CONNECTIONS", "1", 1);
-  expect_well(run_world(kRanks, Variant::kFabric, 8 * kRanks, [&](Ranks& ranks, World& world) {
+  expect_well(run_with_space(kRanks, Variant::kFabric, 8 * kRanks, [&](Ranks& ranks, SpaceFixture& space) {
     const int before = open_sockets();
     for (std::uint64_t round = 1; round <= 3; ++round) {
       for (int r = 0; r < kRanks; ++r) {
         if (r != ranks.rank())
-          world.good(world->put(r, 8 * static_cast<std::uint64_t>(ranks.rank()), &round, 8), "put");
+          space.good(space->put(r, 8 * static_cast<std::uint64_t>(ranks.rank()), &round, 8), "put");
       }
-      world.good(world->flush_all(), "flush");
+      space.good(space->flush_all(), "flush");
       ranks.barrier();
       for (int r = 0; r < kRanks; ++r) {
         if (r != ranks.rank())
-          ranks.check(read_data<std::uint64_t>(world, 8 * static_cast<std::uint64_t>(r)) == round,
+          ranks.check(read_data<std::uint64_t>(space, 8 * static_cast<std::uint64_t>(r)) == round,
                       "what a peer has put is here");
       }
       int more = open_sockets() - before;
@@ -129,17 +128,17 @@ TEST_CASE(
 
 // The progress thread backs off while the application polls, but it still serves connections.
 TEST_CASE("a process that polls without a pause accepts connections") {
-  expect_well(run_world(2, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
+  expect_well(run_with_space(2, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture& space) {
     ranks.barrier();
     if (ranks.rank() == 1) {
       const std::uint64_t word = 7;
-      world.good(world->put(0, 8, &word, 8), "put");
-      world.good(world->flush_all(), "flush");
+      space.good(space->put(0, 8, &word, 8), "put");
+      space.good(space->flush_all(), "flush");
     } else {
       const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-      while (read_data<std::uint64_t>(world, 8) != 7 && std::chrono::steady_clock::now() < end)
+      while (read_data<std::uint64_t>(space, 8) != 7 && std::chrono::steady_clock::now() < end)
         Process::instance().poll();
-      ranks.check(read_data<std::uint64_t>(world, 8) == 7, "what was put is here");
+      ranks.check(read_data<std::uint64_t>(space, 8) == 7, "what was put is here");
     }
     ranks.barrier();
   }));
@@ -147,7 +146,7 @@ TEST_CASE("a process that polls without a pause accepts connections") {
 
 TEST_CASE("a connection without the secret is refused, and the job continues") {
   if (!over_tcp()) return;
-  expect_well(run_world(2, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
+  expect_well(run_with_space(2, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture& space) {
     const FabricAddress address = Process::instance().fabric().value()->address();
     if (ranks.rank() == 0) {
       CallerHello hello;
@@ -164,10 +163,10 @@ TEST_CASE("a connection without the secret is refused, and the job continues") {
                   "who knows it comes in: the others were refused for what they said");
     }
     const std::uint64_t word = 7;
-    world.good(world->put(1 - ranks.rank(), 8, &word, 8), "put");
-    world.good(world->flush_all(), "flush");
+    space.good(space->put(1 - ranks.rank(), 8, &word, 8), "put");
+    space.good(space->flush_all(), "flush");
     ranks.barrier();
-    ranks.check(read_data<std::uint64_t>(world, 8) == 7, "what was put is here");
+    ranks.check(read_data<std::uint64_t>(space, 8) == 7, "what was put is here");
     ranks.barrier();
   }));
 }

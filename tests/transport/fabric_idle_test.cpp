@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The progress thread of a process that knows many peers and has nothing under way: it sleeps, yet serves at once.
-#include <dirent.h>
-
 #include <chrono>
 #include <cstdlib>
+#include <dirent.h>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -12,7 +11,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/silent_listener.hpp"
-#include "tests/transport/world.hpp"
+#include "tests/transport/space_fixture.hpp"
 #include "transport/fabric/fabric.hpp"
 
 namespace farside::fabric_idle_test {
@@ -43,12 +42,12 @@ std::uint64_t sleeps() {
 }  // namespace
 
 TEST_CASE("a process that knows ten thousand peers and has nothing under way sleeps, and serves a peer at once") {
-  expect_well(run_world(2, Variant::kFabric, 64, [](Ranks& ranks, World& world) {
+  expect_well(run_with_space(2, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture& space) {
     Fabric& fabric = *Process::instance().fabric().value();
     for (int i = 0; i < 10'000; ++i) fabric.insert(any_address(1));
     const std::uint64_t word = 7;
-    world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
-    world.good(world->flush_all(), "flush");
+    space.good(space->put(1 - ranks.rank(), 0, &word, 8), "put");
+    space.good(space->flush_all(), "flush");
     ranks.barrier();
     std::this_thread::sleep_for(1s);
     const std::uint64_t before = sleeps();
@@ -58,8 +57,8 @@ TEST_CASE("a process that knows ten thousand peers and has nothing under way sle
     ranks.barrier();
     if (ranks.rank() == 1) {
       const auto begin = Clock::now();
-      world.good(world->put(0, 8, &word, 8), "put");
-      world.good(world->flush_all(), "flush");
+      space.good(space->put(0, 8, &word, 8), "put");
+      space.good(space->flush_all(), "flush");
       ranks.check(Clock::now() - begin < 200ms, "a process that sleeps serves at once");
     }
     ranks.barrier();
@@ -70,7 +69,7 @@ TEST_CASE("a process that knows ten thousand peers and has nothing under way sle
 TEST_CASE("a peer is abandoned in time if the progress thread was asleep when its first operation began") {
   if (std::string_view(test_provider()) != "tcp") return;
   setenv("FARSIDE_PEER_TIMEOUT", "1", 1);
-  expect_well(run_world(2, Variant::kFabric, 64, [](Ranks& ranks, World&) {
+  expect_well(run_with_space(2, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture&) {
     if (ranks.rank() == 1) return;
     Fabric& fabric = *Process::instance().fabric().value();
     const SilentListener nobody;

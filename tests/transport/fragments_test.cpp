@@ -16,7 +16,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/transport/world.hpp"
+#include "tests/transport/space_fixture.hpp"
 
 namespace farside::fragments_test {
 
@@ -25,11 +25,11 @@ using namespace farside::testing;
 TEST_CASE("pieces arrive, come back and add up on every route, each in its place") {
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
-    expect_well(run_world(3, variant, 1 << 18, [&](Ranks& ranks, World& world) {
+    expect_well(run_with_space(3, variant, 1 << 18, [&](Ranks& ranks, SpaceFixture& space) {
       // Rank r owns the words at 3 i + r. The fragments are small, except one in the middle that is too large for a
       // list.
       constexpr std::size_t kFragments = 5000, kLarge = 20000, kLargeAt = 150000;
-      std::fill_n(world->data(), 1 << 18, std::byte{0});
+      std::fill_n(space->data(), 1 << 18, std::byte{0});
       ranks.barrier();
       const auto me = static_cast<std::uint64_t>(ranks.rank());
       const int to = (ranks.rank() + 1) % 3;
@@ -38,33 +38,33 @@ TEST_CASE("pieces arrive, come back and add up on every route, each in its place
       std::iota(words.begin(), words.end(), 1000 * (me + 1));
       const std::vector<std::byte> large(kLarge, std::byte(me + 1));
       {
-        Space::Fragments put(*world, to, nullptr, kFragments);
+        Space::Fragments put(*space, to, nullptr, kFragments);
         for (std::size_t i = 0; i < kFragments; ++i) {
-          world.good(put.put(place(i), &words[i], 8), "put");
-          if (i == kFragments / 2) world.good(put.put(kLargeAt + kLarge * me, large.data(), kLarge), "a large put");
+          space.good(put.put(place(i), &words[i], 8), "put");
+          if (i == kFragments / 2) space.good(put.put(kLargeAt + kLarge * me, large.data(), kLarge), "a large put");
         }
-        world.good(put.end(), "end");
+        space.good(put.end(), "end");
       }
-      world.good(world->flush(to), "flush");
+      space.good(space->flush(to), "flush");
       {
-        Space::Fragments add(*world, to, nullptr, kFragments);
+        Space::Fragments add(*space, to, nullptr, kFragments);
         for (std::size_t i = 0; i < kFragments; ++i) {
-          world.good(add.accumulate(place(i), ReduceOp::kSum, BasicType::kUint64, &words[i], &before[i], 1,
+          space.good(add.accumulate(place(i), ReduceOp::kSum, BasicType::kUint64, &words[i], &before[i], 1,
                                     Space::Access::kShared),
                      "add");
         }
-        world.good(add.end(), "end");
+        space.good(add.end(), "end");
       }
-      world.good(world->flush(to), "flush");
-      const std::unique_ptr<Outstanding> own = std::move(world->own_outstanding(to).value());
+      space.good(space->flush(to), "flush");
+      const std::unique_ptr<Outstanding> own = std::move(space->own_outstanding(to).value());
       {
-        Space::Fragments get(*world, to, own.get(), kFragments);
-        for (std::size_t i = 0; i < kFragments; ++i) world.good(get.get(place(i), &back[i], 8), "get");
-        world.good(get.end(), "end");
+        Space::Fragments get(*space, to, own.get(), kFragments);
+        for (std::size_t i = 0; i < kFragments; ++i) space.good(get.get(place(i), &back[i], 8), "get");
+        space.good(get.end(), "end");
       }
       if (own != nullptr) {
         while (!own->done()) Process::instance().poll();
-        world.good(own->take_error(), "its own");
+        space.good(own->take_error(), "its own");
       }
       ranks.check(before == words, "what was put is fetched");
       std::size_t wrong = 0;
@@ -72,8 +72,8 @@ TEST_CASE("pieces arrive, come back and add up on every route, each in its place
       ranks.check(wrong == 0, "what was put and added comes back");
       ranks.barrier();
       const std::uint64_t from = (me + 2) % 3;
-      ranks.check(read_data<std::uint8_t>(world, kLargeAt + kLarge * from) == from + 1 &&
-                      read_data<std::uint8_t>(world, kLargeAt + kLarge * (from + 1) - 1) == from + 1,
+      ranks.check(read_data<std::uint8_t>(space, kLargeAt + kLarge * from) == from + 1 &&
+                      read_data<std::uint8_t>(space, kLargeAt + kLarge * (from + 1) - 1) == from + 1,
                   "the large piece is here");
       // A message holds some 400 fragments.
       const std::uint64_t messages = counted(
@@ -96,7 +96,7 @@ TEST_CASE("blocks at equal distances do on every route what they do one by one, 
                                {4, 1, 0, 0},      {8, 20000, 8, 16}};
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
-    expect_well(run_world(2, variant, 1 << 20, [&](Ranks& ranks, World& world) {
+    expect_well(run_with_space(2, variant, 1 << 20, [&](Ranks& ranks, SpaceFixture& space) {
       const auto is = [&](const Shape& shape, std::span<const std::byte> data, std::size_t first,
                           std::span<const std::byte> origin, std::size_t origin_first) {
         std::vector<std::byte> model(data.size(), kFilling);
@@ -111,7 +111,7 @@ TEST_CASE("blocks at equal distances do on every route what they do one by one, 
       for (const Shape& shape : kShapes) {
         const auto what =
             fmt::format("{} x {} B, {} and {} apart", shape.count, shape.bytes, shape.stride, shape.origin_stride);
-        std::fill_n(world->data(), 1 << 20, kFilling);
+        std::fill_n(space->data(), 1 << 20, kFilling);
         ranks.barrier();
         const auto all_strides = [&](std::ptrdiff_t stride) {
           return (shape.count - 1) * static_cast<std::size_t>(std::abs(stride));
@@ -122,14 +122,14 @@ TEST_CASE("blocks at equal distances do on every route what they do one by one, 
         for (std::size_t i = 0; i < origin.size(); ++i) origin[i] = std::byte(i % 251);
         const Blocks blocks{shape.count, shape.stride, shape.origin_stride};
         if (ranks.rank() == 0) {
-          Space::Fragments put(*world, 1, nullptr, shape.count);
-          world.good(put.put(first, origin.data() + origin_first, shape.bytes, blocks), "put");
-          world.good(put.end(), "end");
-          world.good(world->flush(1), "flush");
-          Space::Fragments get(*world, 1, nullptr, shape.count);
-          world.good(get.get(first, back.data() + origin_first, shape.bytes, blocks), "get");
-          world.good(get.end(), "end");
-          world.good(world->flush(1), "flush");
+          Space::Fragments put(*space, 1, nullptr, shape.count);
+          space.good(put.put(first, origin.data() + origin_first, shape.bytes, blocks), "put");
+          space.good(put.end(), "end");
+          space.good(space->flush(1), "flush");
+          Space::Fragments get(*space, 1, nullptr, shape.count);
+          space.good(get.get(first, back.data() + origin_first, shape.bytes, blocks), "get");
+          space.good(get.end(), "end");
+          space.good(space->flush(1), "flush");
           bool same = true;
           for (std::size_t block = 0; block < shape.count; ++block) {
             const std::ptrdiff_t at =
@@ -142,7 +142,7 @@ TEST_CASE("blocks at equal distances do on every route what they do one by one, 
         }
         ranks.barrier();
         if (ranks.rank() == 1) {
-          ranks.check(is(shape, {world->data(), 1 << 20}, first, origin, origin_first),
+          ranks.check(is(shape, {space->data(), 1 << 20}, first, origin, origin_first),
                       "each block is in its place: " + what);
         }
         ranks.barrier();
@@ -154,26 +154,26 @@ TEST_CASE("blocks at equal distances do on every route what they do one by one, 
 TEST_CASE("blocks that follow others at another distance keep theirs") {
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
-    expect_well(run_world(2, variant, 1 << 16, [&](Ranks& ranks, World& world) {
+    expect_well(run_with_space(2, variant, 1 << 16, [&](Ranks& ranks, SpaceFixture& space) {
       // 30 words 16 bytes apart, 30 from the next such place on but 24 apart, and 30 again 24 apart, one by one.
       constexpr std::size_t kEach = 30;
-      std::fill_n(world->data(), 1 << 16, std::byte{0});
+      std::fill_n(space->data(), 1 << 16, std::byte{0});
       ranks.barrier();
       std::vector<std::uint64_t> words(3 * kEach);
       std::iota(words.begin(), words.end(), 1);
       const auto place = [](std::size_t i) { return i < kEach ? 16 * i : 16 * kEach + 24 * (i - kEach); };
       if (ranks.rank() == 0) {
-        Space::Fragments put(*world, 1, nullptr, words.size());
-        world.good(put.put(place(0), words.data(), 8, {kEach, 16, 8}), "put");
-        world.good(put.put(place(kEach), &words[kEach], 8, {kEach, 24, 8}), "put");
-        for (std::size_t i = 2 * kEach; i < words.size(); ++i) world.good(put.put(place(i), &words[i], 8), "put");
-        world.good(put.end(), "end");
-        world.good(world->flush(1), "flush");
+        Space::Fragments put(*space, 1, nullptr, words.size());
+        space.good(put.put(place(0), words.data(), 8, {kEach, 16, 8}), "put");
+        space.good(put.put(place(kEach), &words[kEach], 8, {kEach, 24, 8}), "put");
+        for (std::size_t i = 2 * kEach; i < words.size(); ++i) space.good(put.put(place(i), &words[i], 8), "put");
+        space.good(put.end(), "end");
+        space.good(space->flush(1), "flush");
       }
       ranks.barrier();
       std::vector<std::uint64_t> model(place(words.size()) / 8, 0);
       for (std::size_t i = 0; i < words.size(); ++i) model[place(i) / 8] = words[i];
-      ranks.check(ranks.rank() == 0 || std::memcmp(model.data(), world->data(), 8 * model.size()) == 0,
+      ranks.check(ranks.rank() == 0 || std::memcmp(model.data(), space->data(), 8 * model.size()) == 0,
                   "each is in its place");
       ranks.barrier();
     }));
@@ -183,20 +183,20 @@ TEST_CASE("blocks that follow others at another distance keep theirs") {
 TEST_CASE("blocks of accumulates are combined in their places, and what they fetch comes back there") {
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
-    expect_well(run_world(3, variant, 1 << 17, [&](Ranks& ranks, World& world) {
+    expect_well(run_with_space(3, variant, 1 << 17, [&](Ranks& ranks, SpaceFixture& space) {
       // Two of every five elements, by two ranks at once; then pairs with a gap, which must stay unchanged.
       constexpr std::size_t kBlocks = 1500;
       constexpr std::size_t kPair = 16;  // a double, an int, and a gap of four bytes
-      std::fill_n(world->data(), 1 << 17, std::byte{0});
+      std::fill_n(space->data(), 1 << 17, std::byte{0});
       ranks.barrier();
       std::vector<double> ones(3 * kBlocks, 1.0), before(3 * kBlocks, -1.0);
       if (ranks.rank() != 0) {
-        Space::Fragments add(*world, 0, nullptr, kBlocks);
-        world.good(add.accumulate(8, ReduceOp::kSum, BasicType::kDouble, ones.data(), before.data(), 2,
+        Space::Fragments add(*space, 0, nullptr, kBlocks);
+        space.good(add.accumulate(8, ReduceOp::kSum, BasicType::kDouble, ones.data(), before.data(), 2,
                                   Space::Access::kShared, {kBlocks, 40, 24}),
                    "add");
-        world.good(add.end(), "end");
-        world.good(world->flush(0), "flush");
+        space.good(add.end(), "end");
+        space.good(space->flush(0), "flush");
         bool fetched = true, between = true;
         for (std::size_t i = 0; i < before.size(); ++i) {
           if (i % 3 == 2)
@@ -211,20 +211,20 @@ TEST_CASE("blocks of accumulates are combined in their places, and what they fet
       if (ranks.rank() == 0) {
         std::size_t wrong = 0;
         for (std::size_t i = 0; i < 5 * kBlocks; ++i) {
-          wrong += read_data<double>(world, 8 + 8 * i) == (i % 5 < 2 ? 2.0 : 0.0) ? 0 : 1;
+          wrong += read_data<double>(space, 8 + 8 * i) == (i % 5 < 2 ? 2.0 : 0.0) ? 0 : 1;
         }
         ranks.check(wrong == 0, "all were added");
-        std::fill_n(world->data(), 1 << 17, kFilling);
+        std::fill_n(space->data(), 1 << 17, kFilling);
       }
       ranks.barrier();
       if (ranks.rank() == 1) {
         std::vector<std::byte> pairs(kPair * kBlocks, std::byte{1}), held(kPair * kBlocks, std::byte{7});
-        Space::Fragments replace(*world, 0, nullptr, kBlocks);
-        world.good(replace.accumulate(0, ReduceOp::kReplace, BasicType::kDoubleInt, pairs.data(), held.data(), 1,
+        Space::Fragments replace(*space, 0, nullptr, kBlocks);
+        space.good(replace.accumulate(0, ReduceOp::kReplace, BasicType::kDoubleInt, pairs.data(), held.data(), 1,
                                       Space::Access::kShared, {kBlocks, 48, 16}),
                    "replace");
-        world.good(replace.end(), "end");
-        world.good(world->flush(0), "flush");
+        space.good(replace.end(), "end");
+        space.good(space->flush(0), "flush");
         bool good = true;
         for (std::size_t i = 0; i < held.size(); ++i)
           good = good && held[i] == (i % kPair < 12 ? kFilling : std::byte{7});
@@ -234,7 +234,7 @@ TEST_CASE("blocks of accumulates are combined in their places, and what they fet
       if (ranks.rank() == 0) {
         bool good = true;
         for (std::size_t i = 0; i < 48 * kBlocks; ++i)
-          good = good && world->data()[i] == (i % 48 < 12 ? std::byte{1} : kFilling);
+          good = good && space->data()[i] == (i % 48 < 12 ? std::byte{1} : kFilling);
         ranks.check(good, "and are put without them");
       }
       ranks.barrier();
@@ -243,22 +243,22 @@ TEST_CASE("blocks of accumulates are combined in their places, and what they fet
 }
 
 TEST_CASE("on-node peers with more messages than there are slots all get their turn") {
-  expect_well(run_world(6, Variant::kCma, 1 << 20, [&](Ranks& ranks, World& world) {
+  expect_well(run_with_space(6, Variant::kCma, 1 << 20, [&](Ranks& ranks, SpaceFixture& space) {
     // Six messages for each operation, several times.
     constexpr std::size_t kBlocks = 5000, kRounds = 20;
     const auto me = static_cast<std::size_t>(ranks.rank());
     std::vector<std::uint64_t> words(kBlocks);
     for (std::size_t round = 1; me != 0 && round <= kRounds; ++round) {
       std::iota(words.begin(), words.end(), round * 1'000'000 * me);
-      Space::Fragments put(*world, 0, nullptr, kBlocks);
-      world.good(put.put(8 * me, words.data(), 8, {kBlocks, 64, 8}), "put");
-      world.good(put.end(), "end");
+      Space::Fragments put(*space, 0, nullptr, kBlocks);
+      space.good(put.put(8 * me, words.data(), 8, {kBlocks, 64, 8}), "put");
+      space.good(put.end(), "end");
     }
     ranks.barrier();
     std::size_t wrong = 0;
     for (std::size_t from = 1; me == 0 && from < 6; ++from) {
       for (std::size_t i = 0; i < kBlocks; ++i) {
-        wrong += read_data<std::uint64_t>(world, 8 * from + 64 * i) == kRounds * 1'000'000 * from + i ? 0 : 1;
+        wrong += read_data<std::uint64_t>(space, 8 * from + 64 * i) == kRounds * 1'000'000 * from + i ? 0 : 1;
       }
     }
     ranks.check(wrong == 0, "the last of everybody's is here");
@@ -267,25 +267,25 @@ TEST_CASE("on-node peers with more messages than there are slots all get their t
 }
 
 TEST_CASE("blocks between which nothing is mapped are got all the same") {
-  expect_well(run_world(2, Variant::kCma, 1 << 20, [&](Ranks& ranks, World& world) {
+  expect_well(run_with_space(2, Variant::kCma, 1 << 20, [&](Ranks& ranks, SpaceFixture& space) {
     constexpr std::size_t kPage = 4096;
-    std::fill_n(world->data(), 1 << 20, std::byte{3});
-    const auto begin = reinterpret_cast<std::uintptr_t>(world->data());
+    std::fill_n(space->data(), 1 << 20, std::byte{3});
+    const auto begin = reinterpret_cast<std::uintptr_t>(space->data());
     const std::uint64_t hole = (begin + 2 * kPage - 1) / kPage * kPage - begin;
     const auto holes = ranks.all_gather(hole);
-    if (ranks.rank() == 1) ranks.check(munmap(world->data() + hole, kPage) == 0, "a hole");
+    if (ranks.rank() == 1) ranks.check(munmap(space->data() + hole, kPage) == 0, "a hole");
     ranks.barrier();
     if (ranks.rank() == 0) {
       std::vector<std::byte> back(16);
-      Space::Fragments get(*world, 1, nullptr, 2);
-      world.good(get.get(holes[1] - 8, back.data(), 8, {2, kPage + 8, 8}), "get");
-      world.good(get.end(), "end");
+      Space::Fragments get(*space, 1, nullptr, 2);
+      space.good(get.get(holes[1] - 8, back.data(), 8, {2, kPage + 8, 8}), "get");
+      space.good(get.end(), "end");
       ranks.check(back == std::vector<std::byte>(16, std::byte{3}), "both are here");
     }
     ranks.barrier();
     if (ranks.rank() == 1) {
       void* const filled =
-          mmap(world->data() + hole, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+          mmap(space->data() + hole, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
       ranks.check(filled != MAP_FAILED, "it is filled again");
     }
     ranks.barrier();
@@ -295,14 +295,14 @@ TEST_CASE("blocks between which nothing is mapped are got all the same") {
 TEST_CASE("pieces for oneself are there at once, whatever the others are reached by") {
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
-    expect_well(run_world(2, variant, 4096, [&](Ranks& ranks, World& world) {
+    expect_well(run_with_space(2, variant, 4096, [&](Ranks& ranks, SpaceFixture& space) {
       std::vector<std::uint64_t> words(64);
       std::iota(words.begin(), words.end(), 1);
-      world->expect_release(ranks.rank());
-      Space::Fragments put(*world, ranks.rank(), nullptr, words.size());
-      for (std::size_t i = 0; i < words.size(); ++i) world.good(put.put(16 * i, &words[i], 8), "put");
-      world.good(put.end(), "end");
-      ranks.check(read_data<std::uint64_t>(world, 16 * 63) == 64, "the last is here");
+      space->expect_release(ranks.rank());
+      Space::Fragments put(*space, ranks.rank(), nullptr, words.size());
+      for (std::size_t i = 0; i < words.size(); ++i) space.good(put.put(16 * i, &words[i], 8), "put");
+      space.good(put.end(), "end");
+      ranks.check(read_data<std::uint64_t>(space, 16 * 63) == 64, "the last is here");
       ranks.barrier();
     }));
   }
@@ -311,8 +311,8 @@ TEST_CASE("pieces for oneself are there at once, whatever the others are reached
 TEST_CASE("pieces of one origin's accumulates take effect in order, alone and among others") {
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
-    expect_well(run_world(2, variant, 4096, [&](Ranks& ranks, World& world) {
-      std::fill_n(world->data(), 4096, std::byte{0});
+    expect_well(run_with_space(2, variant, 4096, [&](Ranks& ranks, SpaceFixture& space) {
+      std::fill_n(space->data(), 4096, std::byte{0});
       ranks.barrier();
       if (ranks.rank() == 0) {
         constexpr std::uint64_t kTimes = 300;
@@ -323,26 +323,26 @@ TEST_CASE("pieces of one origin's accumulates take effect in order, alone and am
         const auto replace = [&](auto& by) {
           const std::uint64_t* value = &values[next++];
           if constexpr (std::is_same_v<std::remove_reference_t<decltype(by)>, Space::Fragments>) {
-            world.good(
+            space.good(
                 by.accumulate(64, ReduceOp::kReplace, BasicType::kUint64, value, nullptr, 1, Space::Access::kShared),
                 "replace");
           } else {
-            world.good(by.accumulate(1, 64, ReduceOp::kReplace, BasicType::kUint64, value, nullptr, 1), "replace");
+            space.good(by.accumulate(1, 64, ReduceOp::kReplace, BasicType::kUint64, value, nullptr, 1), "replace");
           }
         };
         for (std::uint64_t time = 0; time < kTimes; ++time) {
-          if (time % 3 == 0) world->expect_release(1);
-          replace(*world);
-          Space::Fragments fragments(*world, 1, nullptr, 10);
+          if (time % 3 == 0) space->expect_release(1);
+          replace(*space);
+          Space::Fragments fragments(*space, 1, nullptr, 10);
           for (int i = 0; i < 10; ++i) replace(fragments);
-          world.good(fragments.end(), "end");
-          replace(*world);
-          world.good(world->accumulate(1, 64, ReduceOp::kNoOp, BasicType::kUint64, nullptr, &seen[time], 1), "look");
+          space.good(fragments.end(), "end");
+          replace(*space);
+          space.good(space->accumulate(1, 64, ReduceOp::kNoOp, BasicType::kUint64, nullptr, &seen[time], 1), "look");
           if (time % 7 != 0) continue;
-          world.good(world->flush(1), "flush");
+          space.good(space->flush(1), "flush");
           ranks.check(seen[time] == next, fmt::format("the last of {} is there, not {}", next, seen[time]));
         }
-        world.good(world->flush(1), "flush");
+        space.good(space->flush(1), "flush");
       }
       ranks.barrier();
     }));
@@ -351,7 +351,7 @@ TEST_CASE("pieces of one origin's accumulates take effect in order, alone and am
 
 TEST_CASE("an on-node peer that died while pieces were on their way to it is an error, in time", "[native]") {
   // The peer's process is stopped before it can answer, and then killed.
-  const std::string failures = run_world(2, Variant::kCma, 4096, [&](Ranks& ranks, World& world) {
+  const std::string failures = run_with_space(2, Variant::kCma, 4096, [&](Ranks& ranks, SpaceFixture& space) {
     const auto pids = ranks.all_gather(getpid());
     if (ranks.rank() == 1) {
       ranks.barrier();
@@ -360,8 +360,8 @@ TEST_CASE("an on-node peer that died while pieces were on their way to it is an 
     ranks.barrier();
     kill(pids[1], SIGKILL);
     std::vector<std::uint64_t> words(64, 1);
-    Space::Fragments put(*world, 1, nullptr, words.size());
-    for (std::size_t i = 0; i < words.size(); ++i) world.good(put.put(16 * i, &words[i], 8), "put");
+    Space::Fragments put(*space, 1, nullptr, words.size());
+    for (std::size_t i = 0; i < words.size(); ++i) space.good(put.put(16 * i, &words[i], 8), "put");
     const Status status = put.end();
     ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "an error of the peer");
     _exit(ranks.failures() == 0 ? 0 : 1);

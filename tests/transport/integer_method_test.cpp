@@ -23,7 +23,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/transport/world.hpp"
+#include "tests/transport/space_fixture.hpp"
 #include "transport/base/global_membarrier.hpp"
 
 namespace farside::integer_method_test {
@@ -431,8 +431,8 @@ TEST_CASE(
   constexpr std::size_t kElements = 40;
   constexpr std::uint64_t kTimes = 2000;
   for (int round = 0; round < 20; ++round) {
-    expect_well(run_world(3, Variant::kMapped, kElements * 8, [&](Ranks& ranks, World& world) {
-      if (ranks.rank() == 0) std::fill_n(world->data(), kElements * 8, std::byte{0});
+    expect_well(run_with_space(3, Variant::kMapped, kElements * 8, [&](Ranks& ranks, SpaceFixture& space) {
+      if (ranks.rank() == 0) std::fill_n(space->data(), kElements * 8, std::byte{0});
       ranks.barrier();
       const std::vector<std::uint64_t> ones(kElements, 1);
       std::uint64_t swapped = 0, fetched = 0, last = 0;
@@ -440,14 +440,14 @@ TEST_CASE(
         const std::uint64_t single = i % kElements;
         // Long rows begin late, and only one rank of three issues one at a time.
         if (i > kTimes / 4 && (i + static_cast<std::uint64_t>(ranks.rank())) % 3 == 0) {
-          world.good(world->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, ones.data(), nullptr, kElements),
+          space.good(space->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, ones.data(), nullptr, kElements),
                      "row");
         }
-        world.good(world->accumulate(0, single * 8, ReduceOp::kSum, BasicType::kUint64, ones.data(), &fetched, 1),
+        space.good(space->accumulate(0, single * 8, ReduceOp::kSum, BasicType::kUint64, ones.data(), &fetched, 1),
                    "one");
-        world.good(world->accumulate(0, 0, ReduceOp::kNoOp, BasicType::kUint64, nullptr, &last, 1), "read");
+        space.good(space->accumulate(0, 0, ReduceOp::kNoOp, BasicType::kUint64, nullptr, &last, 1), "read");
         for (std::uint64_t next = last + 1; true; next = last + 1) {
-          world.good(world->compare_and_swap(0, 0, BasicType::kUint64, &next, &last, &swapped), "swap");
+          space.good(space->compare_and_swap(0, 0, BasicType::kUint64, &next, &last, &swapped), "swap");
           if (swapped == last) break;
           last = swapped;
         }
@@ -458,7 +458,7 @@ TEST_CASE(
         for (std::size_t k = 0; k < kElements; ++k) {
           std::uint64_t singles = 0;
           for (std::uint64_t i = 0; i < kTimes; ++i) singles += i % kElements == k ? 3 : 0;
-          ranks.check(read_data<std::uint64_t>(world, k * 8) == kRows + singles + (k == 0 ? 3 * kTimes : 0),
+          ranks.check(read_data<std::uint64_t>(space, k * 8) == kRows + singles + (k == 0 ? 3 * kTimes : 0),
                       fmt::format("element {}", k));
         }
       }

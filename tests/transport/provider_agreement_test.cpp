@@ -20,8 +20,8 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/processes.hpp"
+#include "tests/transport/space_fixture.hpp"
 #include "tests/transport/space_steps.hpp"
-#include "tests/transport/world.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/process.hpp"
 

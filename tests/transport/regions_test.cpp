@@ -34,9 +34,9 @@ namespace {
 constexpr std::size_t kControlBytes = 1000;
 
 // A rank's end of a Space, made as pmpi/ makes it.
-class World {
+class SpaceFixture {
  public:
-  World(Ranks& ranks, bool fabric, Space::Request request) : ranks_(ranks) {
+  SpaceFixture(Ranks& ranks, bool fabric, Space::Request request) : ranks_(ranks) {
     setenv("FARSIDE_ROUTES", fabric ? "fabric" : "mapped,cma", 1);
     setenv("FARSIDE_PROVIDER", "tcp", 1);
     setenv("FARSIDE_STATS", "/dev/null", 1);
@@ -44,9 +44,9 @@ class World {
     request.control_bytes = kControlBytes;
     space_ = std::move(make_space(ranks, request).space);
   }
-  World(const World&) = delete;
-  World& operator=(const World&) = delete;
-  ~World() {
+  SpaceFixture(const SpaceFixture&) = delete;
+  SpaceFixture& operator=(const SpaceFixture&) = delete;
+  ~SpaceFixture() {
     require(space_->flush_all());
     ranks_.barrier();
     space_.reset();
@@ -72,12 +72,12 @@ class World {
   std::unique_ptr<Space> space_;
 };
 
-std::string run_world(int size, bool fabric, const Space::Request& request,
-                      const std::function<void(Ranks&, World&)>& program) {
+std::string run_with_space(int size, bool fabric, const Space::Request& request,
+                           const std::function<void(Ranks&, SpaceFixture&)>& program) {
   return run_processes(size, [&](Ranks& ranks) {
     {
-      World world(ranks, fabric, request);
-      program(ranks, world);
+      SpaceFixture space(ranks, fabric, request);
+      program(ranks, space);
     }
     Process::instance().shut_down();
     ranks.barrier();
@@ -234,7 +234,7 @@ TEST_CASE("the handler touches attached memory only, and shows the table page by
 TEST_CASE("regions of a peer are found, used and refused as they come and go", "[native]") {
   for (const bool fabric : {false, true}) {
     INFO((fabric ? "fabric" : "cma"));
-    expect_well(run_world(3, fabric, dynamic_request(), [&](Ranks& ranks, World& world) {
+    expect_well(run_with_space(3, fabric, dynamic_request(), [&](Ranks& ranks, SpaceFixture& space) {
       constexpr int kRegions = 600;  // more than two pages of the handler
       const int next = (ranks.rank() + 1) % ranks.size();
       const int previous = (ranks.rank() + 2) % ranks.size();
@@ -242,19 +242,20 @@ TEST_CASE("regions of a peer are found, used and refused as they come and go", "
       const auto bases = ranks.all_gather(address_of(memory.data()));
       const std::uint64_t there = bases[static_cast<std::size_t>(next)];
       const auto region = [](std::uint64_t base, int i) { return base + 16 * static_cast<std::uint64_t>(i); };
-      ranks.check(!world.covered(next, there, 1), "nothing is attached yet");
+      ranks.check(!space.covered(next, there, 1), "nothing is attached yet");
       ranks.barrier();
       for (int i = 0; i < kRegions; ++i)
-        world.require(world.regions().attach(&memory[2 * static_cast<std::size_t>(i)], 8));
+        space.require(space.regions().attach(&memory[2 * static_cast<std::size_t>(i)], 8));
       ranks.barrier();
       std::vector<std::int64_t> values(kRegions);
       for (int i = 0; i < kRegions; ++i) {
         values[static_cast<std::size_t>(i)] = 1000 * ranks.rank() + i;
-        ranks.check(world.covered(next, region(there, i), 8), "an attached region is found");
-        ranks.check(!world.covered(next, region(there, i), 9), "and where it ends");
-        world.require(world->put(next, World::offset(region(there, i)), &values[static_cast<std::size_t>(i)], 8));
+        ranks.check(space.covered(next, region(there, i), 8), "an attached region is found");
+        ranks.check(!space.covered(next, region(there, i), 9), "and where it ends");
+        space.require(
+            space->put(next, SpaceFixture::offset(region(there, i)), &values[static_cast<std::size_t>(i)], 8));
       }
-      world.require(world->flush(next));
+      space.require(space->flush(next));
       ranks.barrier();
       for (int i = 0; i < kRegions; ++i) {
         std::array<std::int64_t, 2> pair{};
@@ -265,51 +266,51 @@ TEST_CASE("regions of a peer are found, used and refused as they come and go", "
       ranks.barrier();
       // Each rank detaches every third region. Afterwards no rank finds these regions, and every rank finds the others.
       for (int i = 0; i < kRegions; i += 3)
-        world.require(world.regions().detach(&memory[2 * static_cast<std::size_t>(i)]));
+        space.require(space.regions().detach(&memory[2 * static_cast<std::size_t>(i)]));
       ranks.barrier();
       for (int i = 0; i < kRegions; ++i) {
         for (int r = 0; r < ranks.size(); ++r) {
           const std::uint64_t at = region(bases[static_cast<std::size_t>(r)], i);
           if (i % 3 != 0 || i < 30)
-            ranks.check(world.covered(r, at, 8) == (i % 3 != 0), "what is detached is gone, the rest is not");
+            ranks.check(space.covered(r, at, 8) == (i % 3 != 0), "what is detached is gone, the rest is not");
         }
       }
       ranks.barrier();
       // A region that is attached again is found without a notification.
-      world.require(world.regions().attach(&memory[0], 16));
+      space.require(space.regions().attach(&memory[0], 16));
       ranks.barrier();
-      ranks.check(world.covered(next, there, 24), "regions that meet are one to an access");
+      ranks.check(space.covered(next, there, 24), "regions that meet are one to an access");
       const std::array<std::int64_t, 3> row = {7, 8, 9};
-      world.require(world->put(next, World::offset(there), row.data(), 24));
-      world.require(world->flush(next));
+      space.require(space->put(next, SpaceFixture::offset(there), row.data(), 24));
+      space.require(space->flush(next));
       std::array<std::int64_t, 3> got{};
-      world.require(world->get(next, World::offset(there), got.data(), 24));
-      world.require(world->flush(next));
+      space.require(space->get(next, SpaceFixture::offset(there), got.data(), 24));
+      space.require(space->flush(next));
       ranks.check(got == row, "over the border of two regions and back");
       std::int64_t fetched = 0;
-      world.require(world->accumulate(next, World::offset(there + 12), ReduceOp::kSum, BasicType::kInt64, row.data(),
-                                      &fetched, 1));
-      world.require(world->flush(next));
+      space.require(space->accumulate(next, SpaceFixture::offset(there + 12), ReduceOp::kSum, BasicType::kInt64,
+                                      row.data(), &fetched, 1));
+      space.require(space->flush(next));
       ranks.barrier();
     }));
   }
 }
 
 TEST_CASE("a region that is known costs no question, until one that was known is detached") {
-  expect_well(run_world(2, true, dynamic_request(), [&](Ranks& ranks, World& world) {
+  expect_well(run_with_space(2, true, dynamic_request(), [&](Ranks& ranks, SpaceFixture& space) {
     const int other = 1 - ranks.rank();
     std::array<std::int64_t, 8> memory{};
     std::array<std::int64_t, 8> more{};
     const auto bases = ranks.all_gather(address_of(memory.data()));
     const auto mores = ranks.all_gather(address_of(more.data()));
     const std::uint64_t there = bases[static_cast<std::size_t>(other)];
-    world.require(world.regions().attach(memory.data(), sizeof memory));
+    space.require(space.regions().attach(memory.data(), sizeof memory));
     ranks.barrier();
     const std::int64_t value = 3;
     const auto use = [&](std::uint64_t address) {
-      ranks.check(world.covered(other, address, 8), "the region is found");
-      world.require(world->put(other, World::offset(address), &value, 8));
-      world.require(world->flush(other));
+      ranks.check(space.covered(other, address, 8), "the region is found");
+      space.require(space->put(other, SpaceFixture::offset(address), &value, 8));
+      space.require(space->flush(other));
       ranks.barrier();
       return table_reads_served();
     };
@@ -317,15 +318,15 @@ TEST_CASE("a region that is known costs no question, until one that was known is
     ranks.check(first == 1, "the table is read once");
     for (int i = 0; i < 20; ++i) ranks.check(use(there) == first, "and not again");
     // A region that is attached later causes one more read of the table.
-    world.require(world.regions().attach(more.data(), sizeof more));
+    space.require(space.regions().attach(more.data(), sizeof more));
     ranks.barrier();
     const std::uint64_t second = use(mores[static_cast<std::size_t>(other)]);
     ranks.check(second == first + 1, "a new region is looked for");
     for (int i = 0; i < 5; ++i) ranks.check(use(there) == second, "and then all are known");
     ranks.barrier();  // a detach is a message to the handler of the other rank
-    world.require(world.regions().detach(more.data()));
+    space.require(space.regions().detach(more.data()));
     ranks.barrier();
-    ranks.check(!world.covered(other, mores[static_cast<std::size_t>(other)], 8), "it is gone");
+    ranks.check(!space.covered(other, mores[static_cast<std::size_t>(other)], 8), "it is gone");
     ranks.barrier();
     const std::uint64_t third = table_reads_served();
     ranks.barrier();
@@ -336,21 +337,21 @@ TEST_CASE("a region that is known costs no question, until one that was known is
 TEST_CASE("tables are read whole while they change", "[native]") {
   for (const bool fabric : {false, true}) {
     INFO((fabric ? "fabric" : "cma"));
-    expect_well(run_world(2, fabric, dynamic_request(), [&](Ranks& ranks, World& world) {
+    expect_well(run_with_space(2, fabric, dynamic_request(), [&](Ranks& ranks, SpaceFixture& space) {
       constexpr int kRegions = 300;
       std::vector<std::int64_t> memory(2 * kRegions, 0);
       std::vector<std::int64_t> comes(2 * kRegions, 0);
       const auto bases = ranks.all_gather(address_of(memory.data()));
-      for (std::size_t i = 0; i < kRegions; ++i) world.require(world.regions().attach(&memory[2 * i], 8));
+      for (std::size_t i = 0; i < kRegions; ++i) space.require(space.regions().attach(&memory[2 * i], 8));
       ranks.barrier();
       const int other = 1 - ranks.rank();
       for (std::size_t round = 0; round < 300; ++round) {
         const std::size_t i = round * 37 % kRegions;
-        world.require(world.regions().attach(&comes[2 * i], 16));
+        space.require(space.regions().attach(&comes[2 * i], 16));
         const std::uint64_t at = bases[static_cast<std::size_t>(other)] + 16 * i;
-        ranks.check(world.covered(other, at, 8), "what stays is found throughout");
-        ranks.check(!world.covered(other, at, 9), "what was never there is not");
-        world.require(world.regions().detach(&comes[2 * i]));
+        ranks.check(space.covered(other, at, 8), "what stays is found throughout");
+        ranks.check(!space.covered(other, at, 9), "what was never there is not");
+        space.require(space.regions().detach(&comes[2 * i]));
       }
       ranks.barrier();
     }));
@@ -358,21 +359,21 @@ TEST_CASE("tables are read whole while they change", "[native]") {
 }
 
 TEST_CASE("a table that is being changed is not believed", "[native]") {
-  expect_well(run_world(2, false, dynamic_request(), [&](Ranks& ranks, World& world) {
+  expect_well(run_with_space(2, false, dynamic_request(), [&](Ranks& ranks, SpaceFixture& space) {
     std::array<std::int64_t, 8> memory{};
     const auto bases = ranks.all_gather(address_of(memory.data()));
-    world.require(world.regions().attach(memory.data(), sizeof memory));
+    space.require(space.regions().attach(memory.data(), sizeof memory));
     ranks.barrier();
     if (ranks.rank() == 1) {
       // Sets the version as if rank 0 were in the middle of a change. The words of the table follow the control words.
-      const Space::MappedControl control = world->mapped_control(0);
+      const Space::MappedControl control = space->mapped_control(0);
       const RegionWords words{reinterpret_cast<std::byte*>(&control.word((kControlBytes + 63) / 64 * 64))};
       words.word(RegionWords::kVersion).fetch_add(1);
       words.word(RegionWords::kCount).store(0);
       std::atomic<bool> answered{false};
       bool covered = false;
       std::thread reader([&] {
-        covered = world.covered(0, bases[0], 8);
+        covered = space.covered(0, bases[0], 8);
         answered.store(true);
       });
       for (int i = 0; i < 5000 && !answered.load(); ++i) std::this_thread::yield();
@@ -398,46 +399,46 @@ TEST_CASE("shared data are loaded and stored by all, whatever the routes of oper
         request.shared = true;
         request.contiguous = contiguous;
         {
-          World world(ranks, fabric, request);
+          SpaceFixture space(ranks, fabric, request);
           for (int r = 0; r < 3; ++r) {
             const bool somewhere = contiguous || kBytes[static_cast<std::size_t>(r)] > 0;
-            ranks.check((world->mapped_data(r).base != nullptr) == somewhere,
+            ranks.check((space->mapped_data(r).base != nullptr) == somewhere,
                         "data have an address, but for none that lie by themselves");
             const RouteKind route = r == ranks.rank() ? RouteKind::kSelf
                                     : fabric          ? RouteKind::kFabric
                                                       : RouteKind::kMapped;
-            ranks.check(world->route(r) == route, "operations go by the route that was asked for");
+            ranks.check(space->route(r) == route, "operations go by the route that was asked for");
           }
           if (contiguous || bytes > 0) {
-            ranks.check(world->mapped_data(ranks.rank()).base == world->data(), "one's own are where they are");
+            ranks.check(space->mapped_data(ranks.rank()).base == space->data(), "one's own are where they are");
           }
           if (contiguous) {
-            ranks.check(world->mapped_data(1).base == world->mapped_data(0).base + 101,
+            ranks.check(space->mapped_data(1).base == space->mapped_data(0).base + 101,
                         "rank 1 begins where rank 0 ends");
-            ranks.check(world->mapped_data(2).base == world->mapped_data(0).base + 101, "and rank 2 where rank 1 does");
+            ranks.check(space->mapped_data(2).base == space->mapped_data(0).base + 101, "and rank 2 where rank 1 does");
           } else {
             for (int r = 0; r < 3; ++r)
-              ranks.check(address_of(world->mapped_data(r).base) % 4096 == 0, "on pages of their own");
+              ranks.check(address_of(space->mapped_data(r).base) % 4096 == 0, "on pages of their own");
           }
-          std::memset(world->data(), ranks.rank() + 1, bytes);
+          std::memset(space->data(), ranks.rank() + 1, bytes);
           ranks.barrier();
           for (int r = 0; r < 3; ++r) {
             for (std::uint64_t i = 0; i < kBytes[static_cast<std::size_t>(r)]; ++i) {
-              ranks.check(world->mapped_data(r).base[i] == std::byte(r + 1), "each sees what the others have stored");
+              ranks.check(space->mapped_data(r).base[i] == std::byte(r + 1), "each sees what the others have stored");
             }
           }
           ranks.barrier();
           // One rank accesses by operations, the other one by loads. Contiguous data of rank 2 begin at an odd address.
           const std::int64_t value = 10 + ranks.rank();
           for (int i = 0; i < 50; ++i) {
-            world.require(world->accumulate(2, 803, ReduceOp::kSum, BasicType::kInt64, &value, nullptr, 1));
-            world.require(world->accumulate(2, 4096, ReduceOp::kSum, BasicType::kInt64, &value, nullptr, 1));
+            space.require(space->accumulate(2, 803, ReduceOp::kSum, BasicType::kInt64, &value, nullptr, 1));
+            space.require(space->accumulate(2, 4096, ReduceOp::kSum, BasicType::kInt64, &value, nullptr, 1));
           }
-          world.require(world->flush_all());
+          space.require(space->flush_all());
           ranks.barrier();
           for (const std::size_t at : {803UL, 4096UL}) {
             std::int64_t sum = 0;
-            std::memcpy(&sum, world->mapped_data(2).base + at, sizeof sum);
+            std::memcpy(&sum, space->mapped_data(2).base + at, sizeof sum);
             ranks.check(sum == 0x0303030303030303 + 50 * 33, "each is added once");
           }
           ranks.barrier();

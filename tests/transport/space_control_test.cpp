@@ -11,7 +11,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/transport/world.hpp"
+#include "tests/transport/space_fixture.hpp"
 #include "transport/fabric/fabric.hpp"
 
 namespace farside::space_control_test {
@@ -22,15 +22,15 @@ using namespace std::chrono_literals;
 namespace {
 
 // Waits for a control operation, which must succeed; what it fetched.
-std::uint64_t finished(World& world, ControlMemory::Operation& operation) {
-  await(world, operation);
-  world.good(operation.take_error(), "a control operation");
+std::uint64_t finished(SpaceFixture& space, ControlMemory::Operation& operation) {
+  await(space, operation);
+  space.good(operation.take_error(), "a control operation");
   return operation.value();
 }
 
 // Reads the word in one load, perhaps while another process writes it.
-[[gnu::no_sanitize_thread]] std::uint64_t look_at_word(World& world, std::uint64_t offset) {
-  return *reinterpret_cast<const volatile std::uint64_t*>(world->data() + offset);
+[[gnu::no_sanitize_thread]] std::uint64_t look_at_word(SpaceFixture& space, std::uint64_t offset) {
+  return *reinterpret_cast<const volatile std::uint64_t*>(space->data() + offset);
 }
 
 }  // namespace
@@ -38,10 +38,10 @@ std::uint64_t finished(World& world, ControlMemory::Operation& operation) {
 TEST_CASE("control words are added to, swapped, read and written, from everywhere") {
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
-    expect_well(run_world(3, variant, 64, [&](Ranks& ranks, World& world) {
-      ControlMemory memory(*world);
+    expect_well(run_with_space(3, variant, 64, [&](Ranks& ranks, SpaceFixture& space) {
+      ControlMemory memory(*space);
       ControlMemory::Operation operation;
-      const auto finish = [&] { return finished(world, operation); };
+      const auto finish = [&] { return finished(space, operation); };
       constexpr std::uint32_t kCounter = 64, kSwapped = 72, kMine = 128;
       for (int i = 0; i < 200; ++i) {
         for (int to = 0; to < 3; ++to) {
@@ -89,9 +89,9 @@ TEST_CASE("a rank that sees a control atomic sees the data put before it, withou
     // odd offset.
     constexpr std::uint64_t kWord = 0, kLong = 64, kLongWords = 512, kByte = 8191;
     constexpr std::uint64_t kLast = kLong + 8 * (kLongWords - 1);
-    expect_well(run_world(2, variant, 8192, [&](Ranks& ranks, World& world) {
-      std::fill_n(world->data(), 8192, std::byte{0});
-      ControlMemory memory(*world);
+    expect_well(run_with_space(2, variant, 8192, [&](Ranks& ranks, SpaceFixture& space) {
+      std::fill_n(space->data(), 8192, std::byte{0});
+      ControlMemory memory(*space);
       ranks.barrier();
       const Fabric& fabric = *Process::instance().fabric().value();
       ranks.check(fabric.orders_messages_behind_writes() || fabric.nic_atomics(), "this provider orders them");
@@ -102,35 +102,35 @@ TEST_CASE("a rank that sees a control atomic sees the data put before it, withou
         for (std::uint64_t round = 1; round <= kRounds; ++round) {
           ControlMemory::Operation& operation = operations[round % kUnderWay];
           auto& words = rounds[round % kUnderWay];
-          finished(world, operation);
+          finished(space, operation);
           words.fill(round);
-          world->expect_release(1);
-          world.good(world->put(1, kLong, words.data(), sizeof words), "put");
-          world.good(world->put(1, kByte, words.data(), 1), "put");
-          world.good(world->put(1, kWord, words.data(), 8), "put");
-          world.good(world->order_before_release(1), "order_before_release");
+          space->expect_release(1);
+          space.good(space->put(1, kLong, words.data(), sizeof words), "put");
+          space.good(space->put(1, kByte, words.data(), 1), "put");
+          space.good(space->put(1, kWord, words.data(), 8), "put");
+          space.good(space->order_before_release(1), "order_before_release");
           memory.fetch_add(operation, 1, kFlag, 1, DataAccess::kEnds);
         }
-        for (auto& operation : operations) finished(world, operation);
-        world.good(world->flush(1), "flush");
+        for (auto& operation : operations) finished(space, operation);
+        space.good(space->flush(1), "flush");
         memory.write(operations[0], 1, kEnd, 1);
-        finished(world, operations[0]);
+        finished(space, operations[0]);
       } else {
         std::uint64_t probes = 0, late = 0;
         while (memory.own(kEnd) == 0) {
           const std::uint64_t seen = memory.own(kFlag);
           const auto word = [&](std::uint64_t offset) {
-            return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(world->data() + offset)).load();
+            return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(space->data() + offset)).load();
           };
           late += word(kWord) < seen || word(kLong) < seen || word(kLast) < seen ? 1 : 0;
           // The byte has the round modulo 256. The data may be ahead of the flag by the outstanding rounds.
-          const auto byte = std::to_integer<std::uint8_t>(std::atomic_ref(world->data()[kByte]).load());
+          const auto byte = std::to_integer<std::uint8_t>(std::atomic_ref(space->data()[kByte]).load());
           late += static_cast<std::uint8_t>(byte - seen) >= 128 && memory.own(kFlag) == seen ? 1 : 0;
           ++probes;
         }
         ranks.check(late == 0, fmt::format("no flag comes before its data ({} of {} looks)", late, probes));
         ranks.check(memory.own(kFlag) == kRounds, "all flags have come");
-        ranks.check(read_data<std::uint64_t>(world, kWord) == kRounds, "the last round is here");
+        ranks.check(read_data<std::uint64_t>(space, kWord) == kRounds, "the last round is here");
       }
     }));
   }
@@ -141,24 +141,24 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
     INFO(name(variant));
     constexpr std::uint32_t kLock = 64;
     constexpr std::uint64_t kHolder = 1ULL << 32;
-    expect_well(run_world(3, variant, 16384, [&](Ranks& ranks, World& world) {
-      std::fill_n(world->data(), 16384, std::byte{0});
+    expect_well(run_with_space(3, variant, 16384, [&](Ranks& ranks, SpaceFixture& space) {
+      std::fill_n(space->data(), 16384, std::byte{0});
       Process::instance().poll();
-      ControlMemory memory(*world);
+      ControlMemory memory(*space);
       ControlMemory::Operation operation;
       ranks.barrier();
       if (ranks.rank() == 0) {
-        ranks.check(world->may_defer_lock(1) && !world->may_defer_lock(0),
+        ranks.check(space->may_defer_lock(1) && !space->may_defer_lock(0),
                     "it can be deferred where there is a fabric");
         const ControlStep draw{ControlCall::kFetchAdd, {}, kLock, kHolder + 1, kHolder};
         const ControlStep leave{ControlCall::kFetchAdd, {}, kLock, -kHolder, 0};
         std::array<std::uint64_t, 1024> words{};
         int taken = 0;
         const auto take = [&]() -> Status {
-          return world->acquire_deferred_lock(1, [&]() -> Status {
+          return space->acquire_deferred_lock(1, [&]() -> Status {
             ++taken;
             memory.fetch_add(operation, 1, kLock, kHolder + 1);
-            finished(world, operation);
+            finished(space, operation);
             return {};
           });
         };
@@ -167,75 +167,75 @@ TEST_CASE("a lock that is deferred travels with its operations and its release, 
         for (std::uint64_t round = 1; round <= 300; ++round, ++turns) {
           LockedResult all;
           words[0] = round;
-          world.good(world->defer_lock(1, take), "defer_lock");
-          world.good(world->put(1, 0, words.data(), 8), "put");
-          if (round % 2 == 0) world.good(world->get(1, 0, &seen, 8), "get");
-          world.good(world->execute_locked(1, draw, leave, all), "enclosed");
+          space.good(space->defer_lock(1, take), "defer_lock");
+          space.good(space->put(1, 0, words.data(), 8), "put");
+          if (round % 2 == 0) space.good(space->get(1, 0, &seen, 8), "get");
+          space.good(space->execute_locked(1, draw, leave, all), "enclosed");
           ranks.check(!all.stopped && all.acquire_step == turns && all.release_step == turns + kHolder + 1,
                       "the lock was free");
           ranks.check(round % 2 != 0 || seen == round, "the get sees the put");
         }
         // The same with an epoch without operations.
         LockedResult nothing;
-        world.good(world->defer_lock(1, take), "defer_lock");
-        world.good(world->execute_locked(1, draw, leave, nothing), "enclosed");
+        space.good(space->defer_lock(1, take), "defer_lock");
+        space.good(space->execute_locked(1, draw, leave, nothing), "enclosed");
         ranks.check(!nothing.stopped && nothing.acquire_step == turns++, "an epoch without operations");
         // Another process holds the lock: the operations are returned, and are carried out later.
         memory.fetch_add(operation, 1, kLock, kHolder);
-        finished(world, operation);
+        finished(space, operation);
         words[0] = 4711;
         LockedResult stopped;
-        world.good(world->defer_lock(1, take), "defer_lock");
-        world.good(world->put(1, 8, words.data(), 8), "put");
-        world.good(world->execute_locked(1, draw, leave, stopped), "enclosed");
+        space.good(space->defer_lock(1, take), "defer_lock");
+        space.good(space->put(1, 8, words.data(), 8), "put");
+        space.good(space->execute_locked(1, draw, leave, stopped), "enclosed");
         ranks.check(stopped.stopped && stopped.acquire_step == turns++ + kHolder && stopped.list != nullptr,
                     "it was stopped");
-        world.good(world->get(1, 8, &seen, 8), "get");
-        world.good(world->flush(1), "flush");
+        space.good(space->get(1, 8, &seen, 8), "get");
+        space.good(space->flush(1), "flush");
         ranks.check(seen == 0, "nothing was carried out");
-        world->keep_again(1, std::move(stopped.list));
-        world.good(world->order_before_release(1), "order_before_release");
+        space->keep_again(1, std::move(stopped.list));
+        space.good(space->order_before_release(1), "order_before_release");
         memory.fetch_add(operation, 1, kLock, -kHolder, DataAccess::kEnds);
-        finished(world, operation);
-        world.good(world->get(1, 8, &seen, 8), "get");
-        world.good(world->flush(1), "flush");
+        finished(space, operation);
+        space.good(space->get(1, 8, &seen, 8), "get");
+        space.good(space->flush(1), "flush");
         ranks.check(seen == 4711 && taken == 0, "then it was");
         // An operation that cannot be deferred acquires the lock first: a flush of coalesced operations, a long put, or
         // too many operations.
         const auto with = [&](const char* what, auto&& act) {
           const int before = taken;
-          world.good(world->defer_lock(1, take), "defer_lock");
+          space.good(space->defer_lock(1, take), "defer_lock");
           act();
           ranks.check(taken == before + 1, what);
-          world.good(world->order_before_release(1), "order_before_release");
+          space.good(space->order_before_release(1), "order_before_release");
           memory.fetch_add(operation, 1, kLock, -kHolder, DataAccess::kEnds);
-          finished(world, operation);
-          world.good(world->flush(1), "flush");
+          finished(space, operation);
+          space.good(space->flush(1), "flush");
         };
         words[5] = 5;
         with("a flush takes it", [&] {
-          world.good(world->put(1, 16, words.data() + 5, 8), "put");
+          space.good(space->put(1, 16, words.data() + 5, 8), "put");
           ranks.check(taken == 0, "a small put does not");
-          world.good(world->flush(1), "flush");
-          world.good(world->get(1, 16, &seen, 8), "get");
+          space.good(space->flush(1), "flush");
+          space.good(space->get(1, 16, &seen, 8), "get");
         });
         ranks.check(seen == 5, "and what was coalesced is carried out");
-        with("a long put takes it", [&] { world.good(world->put(1, 24, words.data(), 8000), "put"); });
+        with("a long put takes it", [&] { space.good(space->put(1, 24, words.data(), 8000), "put"); });
         with("a get that is followed by itself takes it", [&] {
-          const auto own = std::move(world->own_outstanding(1).value());
-          world.good(world->put(1, 16, words.data() + 6, 8), "put");
-          world.good(world->get(1, 0, &seen, 8, own.get()), "get");
+          const auto own = std::move(space->own_outstanding(1).value());
+          space.good(space->put(1, 16, words.data() + 6, 8), "put");
+          space.good(space->get(1, 0, &seen, 8, own.get()), "get");
           while (!own->done()) Process::instance().poll();
         });
         with("more than a message holds takes it", [&] {
           for (std::uint64_t i = 0; i < 2000; ++i)
-            world.good(world->put(1, 16 * (i * 7 % 1000), words.data(), 8), "put");
+            space.good(space->put(1, 16 * (i * 7 % 1000), words.data(), 8), "put");
         });
         // If the lock cannot be acquired, no operation is carried out.
         words[0] = 99;
-        world.good(world->defer_lock(1, [] { return Status(Error{ErrorKind::kConflict, "no"}); }), "defer_lock");
-        world.good(world->put(1, 8, words.data(), 8), "put");
-        ranks.check(!world->flush(1), "who cannot have it is told");
+        space.good(space->defer_lock(1, [] { return Status(Error{ErrorKind::kConflict, "no"}); }), "defer_lock");
+        space.good(space->put(1, 8, words.data(), 8), "put");
+        ranks.check(!space->flush(1), "who cannot have it is told");
       }
       ranks.barrier();
     }));
@@ -247,84 +247,84 @@ TEST_CASE("a small put before a release travels with it, and without one all the
     INFO(name(variant));
     constexpr std::uint64_t kRounds = 800;
     constexpr std::uint32_t kFlag = 64, kOther = 72, kEnd = 80;
-    expect_well(run_world(3, variant, 16384, [&](Ranks& ranks, World& world) {
-      std::fill_n(world->data(), 16384, std::byte{0});
+    expect_well(run_with_space(3, variant, 16384, [&](Ranks& ranks, SpaceFixture& space) {
+      std::fill_n(space->data(), 16384, std::byte{0});
       Process::instance().poll();  // the handler, on another thread, comes after that
-      ControlMemory memory(*world);
+      ControlMemory memory(*space);
       ControlMemory::Operation operation;
-      const auto finish = [&] { return finished(world, operation); };
+      const auto finish = [&] { return finished(space, operation); };
       ranks.barrier();
-      const auto there = [&](std::uint64_t offset) { return look_at_word(world, offset); };
+      const auto there = [&](std::uint64_t offset) { return look_at_word(space, offset); };
       const auto fetch = [&](std::uint64_t offset) {
         std::uint64_t got = 0;
-        world.good(world->get(1, offset, &got, 8), "get");
-        world.good(world->flush(1), "flush");
+        space.good(space->get(1, offset, &got, 8), "get");
+        space.good(space->flush(1), "flush");
         return got;
       };
       if (ranks.rank() == 0) {
         std::vector<std::uint64_t> words(2048);
         for (std::uint64_t round = 1; round <= kRounds; ++round) {
           words[0] = words[511] = round;
-          world->expect_release(1);
-          world.good(world->put(1, 0, words.data(), round % 2 == 0 ? 8 : 4096), "put");
-          world.good(world->order_before_release(1), "order_before_release");
+          space->expect_release(1);
+          space.good(space->put(1, 0, words.data(), round % 2 == 0 ? 8 : 4096), "put");
+          space.good(space->order_before_release(1), "order_before_release");
           memory.fetch_add(operation, 1, kFlag, 1, DataAccess::kEnds);
           ranks.check(finish() == round - 1, "what the word held is fetched");
           words[0] = 0;  // over is over
         }
         // An operation alone with a flush; several together; the flag with all operations before it, in order.
         words[0] = 77;
-        world->expect_release(1);
-        world.good(world->put(1, 8192, words.data(), 8), "put");
-        world.good(world->flush(1), "flush");
+        space->expect_release(1);
+        space.good(space->put(1, 8192, words.data(), 8), "put");
+        space.good(space->flush(1), "flush");
         ranks.check(fetch(8192) == 77, "a flush sends it");
-        world->expect_release(1);
-        world.good(world->put(1, 8200, words.data(), 8), "put");
-        world.good(world->put(1, 8208, words.data(), 8), "put");
-        world.good(world->flush_all(), "flush_all");
+        space->expect_release(1);
+        space.good(space->put(1, 8200, words.data(), 8), "put");
+        space.good(space->put(1, 8208, words.data(), 8), "put");
+        space.good(space->flush_all(), "flush_all");
         ranks.check(fetch(8200) == 77 && fetch(8208) == 77, "a flush of all sends both");
         std::uint64_t one = 1, got = 0, before = 5, swapped = 5;
         const long double real = 3;
-        world->expect_release(1);
-        world.good(world->put(1, 8216, words.data(), 8), "put");
-        world.good(world->accumulate(1, 8224, ReduceOp::kSum, BasicType::kUint64, &one, &before, 1), "accumulate");
-        world.good(world->compare_and_swap(1, 8224, BasicType::kUint64, words.data(), &one, &swapped),
+        space->expect_release(1);
+        space.good(space->put(1, 8216, words.data(), 8), "put");
+        space.good(space->accumulate(1, 8224, ReduceOp::kSum, BasicType::kUint64, &one, &before, 1), "accumulate");
+        space.good(space->compare_and_swap(1, 8224, BasicType::kUint64, words.data(), &one, &swapped),
                    "compare_and_swap");
-        world.good(world->accumulate(1, 8240, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1), "accumulate");
-        world.good(world->get(1, 8224, &got, 8), "get");
-        world.good(world->order_before_release(1), "order_before_release");
+        space.good(space->accumulate(1, 8240, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1), "accumulate");
+        space.good(space->get(1, 8224, &got, 8), "get");
+        space.good(space->order_before_release(1), "order_before_release");
         memory.fetch_add(operation, 1, kOther, 1, DataAccess::kEnds);
         finish();
-        world.good(world->flush(1), "flush");
+        space.good(space->flush(1), "flush");
         ranks.check(before == 0 && swapped == 1 && got == 77, "all are carried out in order");
         ranks.check(fetch(8216) == 77 && fetch(8224) == 77, "what they left is there");
         // Two flags after the same data, and a third flag after these.
         words[1] = 78;
-        world->expect_release(1);
-        world.good(world->put(1, 8216, words.data() + 1, 8), "put");
-        world.good(world->order_before_release(1), "order_before_release");
+        space->expect_release(1);
+        space.good(space->put(1, 8216, words.data() + 1, 8), "put");
+        space.good(space->order_before_release(1), "order_before_release");
         ControlMemory::Operation second;
         memory.fetch_add(operation, 1, kOther, 1, DataAccess::kEnds);
         memory.fetch_add(second, 1, kOther, 1, DataAccess::kEnds);
         ranks.check(finish() == 1, "the first flag comes first");
-        ranks.check(finished(world, second) == 2, "the second flag comes second");
-        world.good(world->flush(1), "flush");
-        world->expect_release(1);
-        world.good(world->put(1, 8232, words.data(), 8), "put");
-        world.good(world->get(1, 8192, &got, 8), "get");
+        ranks.check(finished(space, second) == 2, "the second flag comes second");
+        space.good(space->flush(1), "flush");
+        space->expect_release(1);
+        space.good(space->put(1, 8232, words.data(), 8), "put");
+        space.good(space->get(1, 8192, &got, 8), "get");
         // A flag for another rank, to which no data is put.
         memory.fetch_add(operation, 2, kOther, 1);
         finish();
-        world.good(world->flush(1), "flush");
+        space.good(space->flush(1), "flush");
         ranks.check(got == 77 && fetch(8232) == 77, "a flag elsewhere leaves them alone");
         // A large put is not coalesced, and the flag waits for it.
         words.assign(words.size(), 5);
-        world->expect_release(1);
-        world.good(world->put(1, 0, words.data(), 16384), "put");
-        world.good(world->order_before_release(1), "order_before_release");
+        space->expect_release(1);
+        space.good(space->put(1, 0, words.data(), 16384), "put");
+        space.good(space->order_before_release(1), "order_before_release");
         memory.fetch_add(operation, 1, kEnd, 1, DataAccess::kEnds);
         finish();
-        world.good(world->flush(1), "flush");
+        space.good(space->flush(1), "flush");
       } else if (ranks.rank() == 1) {
         std::uint64_t probes = 0, late = 0;
         while (memory.own(kEnd) == 0) {

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Failures during the use of a Space are errors of the operation or of the flush: accesses beyond the data, and peers
 // that are stopped, dead, or have unmapped their memory.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <sys/mman.h>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
-#include "tests/transport/world.hpp"
+#include "tests/transport/space_fixture.hpp"
 #include "transport/node/process_memory.hpp"
 
 namespace farside::space_errors_test {
@@ -26,63 +25,63 @@ TEST_CASE("an access beyond a target's data over the fabric is an error of the f
   // Callers check ranges: a provider may well drop the connection.
   for (const int call : {0, 1, 2}) {
     INFO("call " << call);
-    expect_well(run_world(2, Variant::kFabric, 4096, [&](Ranks& ranks, World& world) {
+    expect_well(run_with_space(2, Variant::kFabric, 4096, [&](Ranks& ranks, SpaceFixture& space) {
       if (ranks.rank() == 1) return;
       std::uint64_t word = 1;
-      const Status issued = call == 0 ? world->put(1, 1 << 30, &word, 8)
-                            : call == 1 ? world->get(1, 1 << 30, &word, 8)
-                                        : world->accumulate(1, 1 << 30, ReduceOp::kSum, BasicType::kUint64, &word,
-                                                            nullptr, 1);
-      const Status flushed = world->flush(1);
+      const Status issued = call == 0 ? space->put(1, 1 << 30, &word, 8)
+                            : call == 1
+                                ? space->get(1, 1 << 30, &word, 8)
+                                : space->accumulate(1, 1 << 30, ReduceOp::kSum, BasicType::kUint64, &word, nullptr, 1);
+      const Status flushed = space->flush(1);
       // The handler returns the reason, a provider does not.
       const ErrorKind expected = call == 2 ? ErrorKind::kRange : ErrorKind::kPeer;
       ranks.check(!issued.ok() || (!flushed.ok() && flushed.error().kind == expected), "an error of the peer");
-      world.good(world->flush(1), "it is reported once");
+      space.good(space->flush(1), "it is reported once");
     }));
   }
 }
 
 TEST_CASE("an error is reported by the operation's own counter, or by a flush once the operation is abandoned") {
-  expect_well(run_world(2, Variant::kFabric, 4096, [](Ranks& ranks, World& world) {
+  expect_well(run_with_space(2, Variant::kFabric, 4096, [](Ranks& ranks, SpaceFixture& space) {
     if (ranks.rank() == 1) return;
     const long double real = 1;
     for (const bool followed : {true, false}) {
-      std::unique_ptr<Outstanding> own = std::move(world->own_outstanding(1).value());
-      world.good(world->accumulate(1, 1UL << 40, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1,
+      std::unique_ptr<Outstanding> own = std::move(space->own_outstanding(1).value());
+      space.good(space->accumulate(1, 1UL << 40, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1,
                                    Space::Access::kShared, own.get()),
                  "issuing");
       Outstanding& operation = *own;
-      if (!followed) world->abandon(1, std::move(own));
-      const Status flushed = world->flush(1);
+      if (!followed) space->abandon(1, std::move(own));
+      const Status flushed = space->flush(1);
       if (followed) {
-        world.good(flushed, "the flush");
+        space.good(flushed, "the flush");
         ranks.check(operation.done(), "the operation is over after the flush");
         ranks.check(operation.take_error().error().kind == ErrorKind::kRange, "the refusal says range");
       } else {
         ranks.check(!flushed.ok() && flushed.error().kind == ErrorKind::kRange, "the flush says range");
       }
-      world.good(world->flush(1), "it is reported once");
+      space.good(space->flush(1), "it is reported once");
     }
   }));
 }
 
 TEST_CASE("what the handler refuses is an error of the flush, and the target lives on") {
-  expect_well(run_world(2, Variant::kFabric, 4096, [](Ranks& ranks, World& world) {
+  expect_well(run_with_space(2, Variant::kFabric, 4096, [](Ranks& ranks, SpaceFixture& space) {
     if (ranks.rank() == 0) {
       const std::uint64_t word = 1;
       const long double real = 1;
       for (const std::uint64_t offset : {4088UL, 1UL << 40}) {
-        world.good(world->accumulate(1, offset, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1), "issuing");
-        const Status refused = world->flush(1);
+        space.good(space->accumulate(1, offset, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1), "issuing");
+        const Status refused = space->flush(1);
         ranks.check(!refused.ok() && refused.error().kind == ErrorKind::kRange, "the refusal says range");
-        world.good(world->flush(1), "an error is reported once");
+        space.good(space->flush(1), "an error is reported once");
       }
-      world.good(world->put(1, 0, &word, 8), "put");
-      world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "handler");
-      world.good(world->flush(1), "all is well again");
+      space.good(space->put(1, 0, &word, 8), "put");
+      space.good(space->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "handler");
+      space.good(space->flush(1), "all is well again");
     }
     ranks.barrier();
-    if (ranks.rank() == 1) ranks.check(read_data<long double>(world, 16) == 1, "what was sent is here");
+    if (ranks.rank() == 1) ranks.check(read_data<long double>(space, 16) == 1, "what was sent is here");
   }));
 }
 
@@ -90,10 +89,10 @@ TEST_CASE("a peer that is gone is an error of the flush") {
   expect_well(run_processes(
                   2,
                   [](Ranks& ranks) {
-                    World world(ranks, Variant::kFabric, 4096);
+                    SpaceFixture space(ranks, Variant::kFabric, 4096);
                     const std::uint64_t word = 1;
-                    world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
-                    world.good(world->flush_all(), "flush");
+                    space.good(space->put(1 - ranks.rank(), 0, &word, 8), "put");
+                    space.good(space->flush_all(), "flush");
                     const auto pids = ranks.all_gather(getpid());
                     if (ranks.rank() == 1) {
                       ranks.barrier();
@@ -102,9 +101,9 @@ TEST_CASE("a peer that is gone is an error of the flush") {
                     }
                     ranks.barrier();
                     await_stopped(pids[1]);
-                    world.good(world->put(1, 0, &word, 8), "put");
+                    space.good(space->put(1, 0, &word, 8), "put");
                     kill(pids[1], SIGKILL);
-                    const Status status = world->flush(1);
+                    const Status status = space->flush(1);
                     ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "the flush says so");
                     _exit(ranks.failures() == 0 ? 0 : 1);
                   },
@@ -119,20 +118,20 @@ enum class Last { kPut, kFetch, kHandler, kControl };
 
 void outlive(Ranks& ranks, Last last, bool when_dead) {
   setenv("FARSIDE_PEER_TIMEOUT", "2", 1);
-  World world(ranks, Variant::kFabric, 1 << 16);
+  SpaceFixture space(ranks, Variant::kFabric, 1 << 16);
   std::vector<std::uint64_t> words(8192, 1);
   const long double real = 1;
-  ControlMemory memory(*world);
+  ControlMemory memory(*space);
   ControlMemory::Operation operation;
   const auto finish = [&] {
-    await(world, operation);
+    await(space, operation);
     return operation.take_error();
   };
   if (ranks.rank() == 0) {
     // All connections are made.
-    world.good(world->put(1, 0, words.data(), 8), "put");
-    world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "handler");
-    world.good(world->flush(1), "flush");
+    space.good(space->put(1, 0, words.data(), 8), "put");
+    space.good(space->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "handler");
+    space.good(space->flush(1), "flush");
   }
   const auto pids = ranks.all_gather(getpid());
   if (ranks.rank() == 1) {
@@ -149,13 +148,13 @@ void outlive(Ranks& ranks, Last last, bool when_dead) {
   Status issued;
   switch (last) {
     case Last::kPut:
-      for (int i = 0; i < 50 && issued.ok(); ++i) issued = world->put(1, 0, words.data(), 8 * words.size());
+      for (int i = 0; i < 50 && issued.ok(); ++i) issued = space->put(1, 0, words.data(), 8 * words.size());
       break;
     case Last::kFetch:
-      issued = world->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, words.data(), words.data() + 1, 1);
+      issued = space->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, words.data(), words.data() + 1, 1);
       break;
     case Last::kHandler:
-      issued = world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1);
+      issued = space->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1);
       break;
     case Last::kControl: memory.fetch_add(operation, 1, 64, 1); break;
   }
@@ -163,12 +162,12 @@ void outlive(Ranks& ranks, Last last, bool when_dead) {
     std::this_thread::sleep_for(100ms);
     kill(pids[1], SIGKILL);
   }
-  Status status = last == Last::kControl ? finish() : world->flush(1);
+  Status status = last == Last::kControl ? finish() : space->flush(1);
   if (!issued) status = std::move(issued);
   ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "the error says that the peer is gone");
   ranks.check(Clock::now() - begin < 10s, "in time");
   // No outstanding operation can write to this memory later.
-  world->flush(1).ok();
+  space->flush(1).ok();
   _exit(ranks.failures() == 0 ? 0 : 1);
 }
 
@@ -187,12 +186,12 @@ TEST_CASE("what waits for a peer that has died ends with an error, whatever it i
 TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
   expect_well(run_processes(2, [](Ranks& ranks) {
     setenv("FARSIDE_PEER_TIMEOUT", "1", 1);
-    World world(ranks, Variant::kFabric, 4096);
+    SpaceFixture space(ranks, Variant::kFabric, 4096);
     const std::uint64_t one = 1;
     std::uint64_t fetched = 0;
     const long double real = 1;
-    world.good(world->put(1 - ranks.rank(), 0, &one, 8), "put");
-    world.good(world->flush(1 - ranks.rank()), "flush");
+    space.good(space->put(1 - ranks.rank(), 0, &one, 8), "put");
+    space.good(space->flush(1 - ranks.rank()), "flush");
     const auto pids = ranks.all_gather(getpid());
     if (ranks.rank() == 1) {
       raise(SIGSTOP);
@@ -202,9 +201,9 @@ TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
         std::this_thread::sleep_for(2500ms);
         kill(pids[1], SIGCONT);
       });
-      world.good(world->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "handler");
-      world.good(world->accumulate(1, 8, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1), "fetch");
-      world.good(world->flush(1), "flush");
+      space.good(space->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "handler");
+      space.good(space->accumulate(1, 8, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1), "fetch");
+      space.good(space->flush(1), "flush");
       later.join();
     }
     ranks.barrier();

@@ -11,7 +11,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/transport/world.hpp"
+#include "tests/transport/space_fixture.hpp"
 
 namespace farside::space_extent_test {
 

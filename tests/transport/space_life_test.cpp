@@ -12,7 +12,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/transport/world.hpp"
+#include "tests/transport/space_fixture.hpp"
 #include "transport/node/open_to_peers.hpp"
 
 namespace farside::space_life_test {
@@ -162,11 +162,11 @@ TEST_CASE("a space that is gone leaves no file, no mapping and no thread behind"
         return count;
       };
       const auto use = [&] {
-        World world(ranks, variant, 65536);
+        SpaceFixture space(ranks, variant, 65536);
         const std::uint64_t word = 1;
         long double real = 1;
-        world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
-        world.good(world->accumulate(1 - ranks.rank(), 16, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1),
+        space.good(space->put(1 - ranks.rank(), 0, &word, 8), "put");
+        space.good(space->accumulate(1 - ranks.rank(), 16, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1),
                    "add");
       };
       const std::size_t threads = entries("/proc/self/task");
@@ -193,7 +193,7 @@ TEST_CASE("a process is open to its peers only if some of them may reach its pri
     expect_well(run_processes(2, [&](Ranks& ranks) {
       ranks.check(!open(), "at first it is not");
       {
-        World world(ranks, variant, 4096);
+        SpaceFixture space(ranks, variant, 4096);
         ranks.check(open() == (variant == Variant::kCma), "only for cma");
         ranks.barrier();
       }

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operations complete while the target sleeps or computes, on every variant; and several threads use one Space.
-#include <pthread.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -11,14 +8,16 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <pthread.h>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
-#include "tests/transport/world.hpp"
+#include "tests/transport/space_fixture.hpp"
 
 namespace farside::space_progress_test {
 
@@ -71,30 +70,30 @@ bool threads_block_signals(int least) {
 }
 
 // Executes every kind of operation at rank 0, each within `limit`.
-void visit(Ranks& ranks, World& world, std::chrono::milliseconds limit) {
+void visit(Ranks& ranks, SpaceFixture& space, std::chrono::milliseconds limit) {
   const auto timed = [&](const char* what, const Status& issued) {
     const auto begin = Clock::now();
-    world.good(issued, what);
-    world.good(world->flush(0), what);
+    space.good(issued, what);
+    space.good(space->flush(0), what);
     ranks.check(Clock::now() - begin < limit, fmt::format("{} is served in time", what));
   };
   std::vector<std::byte> large(kLarge, std::byte{1});
   std::uint64_t one = 1, zero = 0, fetched = 0;
   long double long_one = 1, long_fetched = 0;
-  ControlMemory memory(*world);
+  ControlMemory memory(*space);
   ControlMemory::Operation operation;
   for (int i = 0; i < 20; ++i) {
-    timed("put", world->put(0, 64, &one, 8));
-    timed("large put", world->put(0, 128, large.data(), large.size()));
-    timed("get", world->get(0, 64, &fetched, 8));
-    timed("large get", world->get(0, 128, large.data(), large.size()));
-    timed("accumulate", world->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1));
-    timed("fetch", world->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1));
-    timed("handler", world->accumulate(0, 16, ReduceOp::kSum, BasicType::kLongDouble, &long_one, &long_fetched, 1));
-    timed("compare_and_swap", world->compare_and_swap(0, 32, BasicType::kUint64, &one, &zero, &fetched));
+    timed("put", space->put(0, 64, &one, 8));
+    timed("large put", space->put(0, 128, large.data(), large.size()));
+    timed("get", space->get(0, 64, &fetched, 8));
+    timed("large get", space->get(0, 128, large.data(), large.size()));
+    timed("accumulate", space->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1));
+    timed("fetch", space->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1));
+    timed("handler", space->accumulate(0, 16, ReduceOp::kSum, BasicType::kLongDouble, &long_one, &long_fetched, 1));
+    timed("compare_and_swap", space->compare_and_swap(0, 32, BasicType::kUint64, &one, &zero, &fetched));
     const auto begin = Clock::now();
     memory.fetch_add(operation, 0, 64, 1);
-    await(world, operation);
+    await(space, operation);
     ranks.check(Clock::now() - begin < limit, "a control word is served in time");
   }
 }
@@ -104,8 +103,8 @@ void visit(Ranks& ranks, World& world, std::chrono::milliseconds limit) {
 TEST_CASE("a target whose main thread sleeps in the kernel serves all the same, and gets its signals itself") {
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
-    expect_well(run_world(2, variant, kLarge + 256, [&](Ranks& ranks, World& world) {
-      if (ranks.rank() == 0) std::fill_n(world->data(), 256, std::byte{0});
+    expect_well(run_with_space(2, variant, kLarge + 256, [&](Ranks& ranks, SpaceFixture& space) {
+      if (ranks.rank() == 0) std::fill_n(space->data(), 256, std::byte{0});
       const auto main_thread = pthread_self();
       static pthread_t handled_by;
       sigset_t wake, before;
@@ -124,14 +123,14 @@ TEST_CASE("a target whose main thread sleeps in the kernel serves all the same, 
         ranks.check(pthread_equal(handled_by, main_thread) != 0, "no thread of farside takes a signal");
       } else {
         std::this_thread::sleep_for(20ms);
-        visit(ranks, world, 1000ms);
+        visit(ranks, space, 1000ms);
         kill(pids[0], SIGUSR1);
       }
       ranks.barrier();
       if (ranks.rank() == 0) {
-        ranks.check(read_data<std::uint64_t>(world, 0) == 40, "the additions are here");
-        ranks.check(read_data<long double>(world, 16) == 20, "the handler's too");
-        ranks.check(read_data<std::uint64_t>(world, 32) == 1, "swapped");
+        ranks.check(read_data<std::uint64_t>(space, 0) == 40, "the additions are here");
+        ranks.check(read_data<long double>(space, 16) == 20, "the handler's too");
+        ranks.check(read_data<std::uint64_t>(space, 32) == 1, "swapped");
       }
     }));
   }
@@ -140,18 +139,18 @@ TEST_CASE("a target whose main thread sleeps in the kernel serves all the same, 
 TEST_CASE("a target that computes serves all the same") {
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
-    expect_well(run_world(2, variant, kLarge + 256, [&](Ranks& ranks, World& world) {
+    expect_well(run_with_space(2, variant, kLarge + 256, [&](Ranks& ranks, SpaceFixture& space) {
       if (ranks.rank() == 0) {
-        std::fill_n(world->data(), 256, std::byte{0});
+        std::fill_n(space->data(), 256, std::byte{0});
         ranks.barrier();
-        const std::atomic_ref end(*reinterpret_cast<std::uint64_t*>(world->data() + 48));
+        const std::atomic_ref end(*reinterpret_cast<std::uint64_t*>(space->data() + 48));
         for (volatile std::uint64_t work = 0; end.load() != 1;) work = work + 1;
       } else {
         ranks.barrier();
-        visit(ranks, world, 1000ms);
+        visit(ranks, space, 1000ms);
         const std::uint64_t one = 1;
-        world.good(world->put(0, 48, &one, 8), "put");
-        world.good(world->flush(0), "flush");
+        space.good(space->put(0, 48, &one, 8), "put");
+        space.good(space->flush(0), "flush");
       }
     }));
   }
@@ -161,8 +160,8 @@ TEST_CASE("operations that take many messages have their effect on a target that
   constexpr std::size_t kElements = 20'000;  // some 20 messages, of which 8 are under way at once
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
-    expect_well(run_world(2, variant, kElements * sizeof(double), [&](Ranks& ranks, World& world) {
-      const std::span mine(reinterpret_cast<double*>(world->data()), kElements);
+    expect_well(run_with_space(2, variant, kElements * sizeof(double), [&](Ranks& ranks, SpaceFixture& space) {
+      const std::span mine(reinterpret_cast<double*>(space->data()), kElements);
       if (ranks.rank() == 0) {
         for (std::size_t i = 0; i < kElements; ++i) mine[i] = static_cast<double>(i);
         ranks.barrier();
@@ -175,31 +174,31 @@ TEST_CASE("operations that take many messages have their effect on a target that
         ranks.barrier();
         for (const std::size_t count : {std::size_t{1024}, std::size_t{1040}, kElements}) {
           const std::size_t bytes = count * sizeof(double);
-          world.good(world->get(0, 0, before.data(), bytes), "get");
-          world.good(world->flush(0), "flush");
-          world.good(world->accumulate(0, 0, ReduceOp::kSum, BasicType::kDouble, operands.data(), after.data(), count),
+          space.good(space->get(0, 0, before.data(), bytes), "get");
+          space.good(space->flush(0), "flush");
+          space.good(space->accumulate(0, 0, ReduceOp::kSum, BasicType::kDouble, operands.data(), after.data(), count),
                      "get_accumulate");
-          world.good(world->flush(0), "flush");
+          space.good(space->flush(0), "flush");
           ranks.check(std::equal(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(count), after.begin()),
                       "what was there is fetched");
-          world.good(world->get(0, 0, after.data(), bytes), "get");
-          world.good(world->flush(0), "flush");
+          space.good(space->get(0, 0, after.data(), bytes), "get");
+          space.good(space->flush(0), "flush");
           bool once = true;
           for (std::size_t i = 0; i < count; ++i) once = once && after[i] == before[i] + operands[i];
           ranks.check(once, "each element was added to once");
-          world.good(world->accumulate(0, 0, ReduceOp::kNoOp, BasicType::kDouble, nullptr, operands.data(), count),
+          space.good(space->accumulate(0, 0, ReduceOp::kNoOp, BasicType::kDouble, nullptr, operands.data(), count),
                      "get_accumulate of MPI_NO_OP");
-          world.good(world->flush(0), "flush");
+          space.good(space->flush(0), "flush");
           ranks.check(std::equal(after.begin(), after.begin() + static_cast<std::ptrdiff_t>(count), operands.begin()),
                       "it fetches what is there");
           for (std::size_t i = 0; i < count; ++i) operands[i] = static_cast<double>(i + 1);
           if (count == kElements) break;
-          world.good(world->put(0, 0, before.data(), bytes), "put");
-          world.good(world->flush(0), "flush");
+          space.good(space->put(0, 0, before.data(), bytes), "put");
+          space.good(space->flush(0), "flush");
         }
         const double end = -1;
-        world.good(world->put(0, 0, &end, sizeof end), "put");
-        world.good(world->flush(0), "flush");
+        space.good(space->put(0, 0, &end, sizeof end), "put");
+        space.good(space->flush(0), "flush");
       }
     }));
   }
@@ -209,13 +208,13 @@ TEST_CASE("a target that waits in the MPI runtime serves from there") {
   for (const Variant variant : kAllVariants) {
     if (variant == Variant::kMapped) continue;  // mapped memory needs no progress at the target
     INFO(name(variant));
-    expect_well(run_world(2, variant, kLarge + 256, [&](Ranks& ranks, World& world) {
+    expect_well(run_with_space(2, variant, kLarge + 256, [&](Ranks& ranks, SpaceFixture& space) {
       const RouteKind route = over_fabric(variant) ? RouteKind::kFabric : RouteKind::kCma;
       const auto word = [&](std::size_t at) {
-        return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(world->data() + at));
+        return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(space->data() + at));
       };
       if (ranks.rank() == 0) {
-        std::fill_n(world->data(), 256, std::byte{0});
+        std::fill_n(space->data(), 256, std::byte{0});
         ranks.barrier();
         while (word(48).load() != 1) {
           Process::instance().poll_from_runtime();
@@ -223,7 +222,7 @@ TEST_CASE("a target that waits in the MPI runtime serves from there") {
         }
         ranks.check(word(56).load() == 1, "what came was done from there");
         ranks.check(word(0).load() % 40 == 0, "the additions are here");
-        ranks.check(read_data<long double>(world, 16) == static_cast<long double>(word(0).load()) / 2,
+        ranks.check(read_data<long double>(space, 16) == static_cast<long double>(word(0).load()) / 2,
                     "the handler's too");
       } else {
         ranks.barrier();
@@ -231,13 +230,13 @@ TEST_CASE("a target that waits in the MPI runtime serves from there") {
         // mostly the thread.
         std::uint64_t seen = 0;
         for (const auto end = Clock::now() + 200s; seen == 0 && Clock::now() < end;) {
-          visit(ranks, world, 1000ms);
-          world.good(world->get(0, 56, &seen, 8), "get");
-          world.good(world->flush(0), "flush");
+          visit(ranks, space, 1000ms);
+          space.good(space->get(0, 56, &seen, 8), "get");
+          space.good(space->flush(0), "flush");
         }
         const std::uint64_t one = 1;
-        world.good(world->put(0, 48, &one, 8), "put");
-        world.good(world->flush(0), "flush");
+        space.good(space->put(0, 48, &one, 8), "put");
+        space.good(space->flush(0), "flush");
       }
     }));
   }
@@ -246,9 +245,9 @@ TEST_CASE("a target that waits in the MPI runtime serves from there") {
 TEST_CASE("threads of one process may use a space together") {
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
-    expect_well(run_world(2, variant, 4096, [&](Ranks& ranks, World& world) {
-      std::fill_n(world->data(), 4096, std::byte{0});
-      world->expect_threads();
+    expect_well(run_with_space(2, variant, 4096, [&](Ranks& ranks, SpaceFixture& space) {
+      std::fill_n(space->data(), 4096, std::byte{0});
+      space->expect_threads();
       ranks.barrier();
       std::atomic<int> failures{0};
       std::vector<std::thread> threads;
@@ -260,13 +259,13 @@ TEST_CASE("threads of one process may use a space together") {
             const long double long_one = 1;
             std::uint64_t got = 0;
             const std::uint64_t mine = 256 + 8 * (3 * static_cast<std::uint64_t>(ranks.rank()) + t);
-            bool good = world->accumulate(to, 0, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1).ok();
-            good = good &&
-                   world->accumulate(to, 16, ReduceOp::kSum, BasicType::kLongDouble, &long_one, nullptr, 1).ok();
-            good = good && world->put(to, mine, &sent, 8).ok();
-            good = good && world->flush(to).ok();
-            good = good && world->get(to, mine, &got, 8).ok();
-            good = good && world->flush(to).ok() && got == sent;
+            bool good = space->accumulate(to, 0, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1).ok();
+            good =
+                good && space->accumulate(to, 16, ReduceOp::kSum, BasicType::kLongDouble, &long_one, nullptr, 1).ok();
+            good = good && space->put(to, mine, &sent, 8).ok();
+            good = good && space->flush(to).ok();
+            good = good && space->get(to, mine, &got, 8).ok();
+            good = good && space->flush(to).ok() && got == sent;
             if (!good) ++failures;
           }
         });
@@ -275,8 +274,8 @@ TEST_CASE("threads of one process may use a space together") {
       ranks.check(failures == 0, "every operation succeeds");
       ranks.barrier();
       Process::instance().poll();
-      ranks.check(read_data<std::uint64_t>(world, 0) == 600, "all are counted");
-      ranks.check(read_data<long double>(world, 16) == 600, "the handler's too");
+      ranks.check(read_data<std::uint64_t>(space, 0) == 600, "all are counted");
+      ranks.check(read_data<long double>(space, 16) == 600, "the handler's too");
     }));
   }
 }

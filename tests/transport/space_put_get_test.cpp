@@ -7,7 +7,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/transport/world.hpp"
+#include "tests/transport/space_fixture.hpp"
 #include "transport/space/fragments.hpp"
 
 namespace farside::space_put_get_test {
@@ -18,7 +18,7 @@ TEST_CASE("what is put arrives, and what is got is what is there, at any size an
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
     constexpr std::size_t kSlot = (1 << 20) + 64;
-    expect_well(run_world(3, variant, 3 * kSlot, [&](Ranks& ranks, World& world) {
+    expect_well(run_with_space(3, variant, 3 * kSlot, [&](Ranks& ranks, SpaceFixture& space) {
       const auto slot = [](int rank) { return static_cast<std::size_t>(rank) * kSlot; };
       const auto seed = [](int from, int to, std::size_t i) { return std::byte(from * 91 + to * 37 + i * 7); };
       for (const std::size_t bytes : {0UL, 1UL, 7UL, 8UL, 64UL, 65UL, 4096UL, 16385UL, 65537UL, 1UL << 20}) {
@@ -28,14 +28,14 @@ TEST_CASE("what is put arrives, and what is got is what is there, at any size an
           auto& buffer = sent[static_cast<std::size_t>(to)];
           buffer.resize(bytes + 1);
           for (std::size_t i = 0; i < bytes; ++i) buffer[i] = seed(ranks.rank(), to, i);
-          world.good(world->put(to, slot(ranks.rank()) + offset, buffer.data(), bytes), "put");
-          if (to == 1) world.good(world->flush(to), "flush");
+          space.good(space->put(to, slot(ranks.rank()) + offset, buffer.data(), bytes), "put");
+          if (to == 1) space.good(space->flush(to), "flush");
         }
-        world.good(world->flush_all(), "flush_all");
+        space.good(space->flush_all(), "flush_all");
         ranks.barrier();
         for (int from = 0; from < 3; ++from) {
           std::vector<std::byte> at(offset + bytes + 1);
-          read_memory(world->data() + slot(from), at.data(), at.size());
+          read_memory(space->data() + slot(from), at.data(), at.size());
           bool good = at[offset - 1] == kFilling && at[offset + bytes] == kFilling;
           for (std::size_t i = 0; i < bytes; ++i) good = good && at[offset + i] == seed(from, ranks.rank(), i);
           ranks.check(good, fmt::format("{} bytes of rank {} are here and nothing else", bytes, from));
@@ -43,14 +43,14 @@ TEST_CASE("what is put arrives, and what is got is what is there, at any size an
         for (int at = 0; at < 3; ++at) {
           const int of = (at + 1) % 3;  // what `of` has put there
           std::vector<std::byte> got(bytes + 1, kFilling);
-          world.good(world->get(at, slot(of) + offset, got.data(), bytes), "get");
-          world.good(world->flush(at), "flush");
+          space.good(space->get(at, slot(of) + offset, got.data(), bytes), "get");
+          space.good(space->flush(at), "flush");
           bool good = got[bytes] == kFilling;
           for (std::size_t i = 0; i < bytes; ++i) good = good && got[i] == seed(of, at, i);
           ranks.check(good, fmt::format("{} bytes are got from rank {}", bytes, at));
         }
         ranks.barrier();
-        std::fill_n(world->data(), 3 * kSlot, kFilling);
+        std::fill_n(space->data(), 3 * kSlot, kFilling);
         ranks.barrier();
       }
     }));
@@ -61,22 +61,22 @@ TEST_CASE("many operations may be under way at once") {
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
     constexpr std::size_t kMany = 3000;
-    expect_well(run_world(2, variant, kMany * 8, [&](Ranks& ranks, World& world) {
+    expect_well(run_with_space(2, variant, kMany * 8, [&](Ranks& ranks, SpaceFixture& space) {
       const int to = 1 - ranks.rank();
       std::vector<std::uint64_t> sent(kMany), got(kMany);
       for (std::size_t i = 0; i < kMany; ++i) {
         sent[i] = i * 2654435761 + static_cast<std::uint64_t>(ranks.rank());
-        world.good(world->put(to, 8 * i, &sent[i], 8), "put");
+        space.good(space->put(to, 8 * i, &sent[i], 8), "put");
       }
-      world.good(world->flush(to), "flush");
-      for (std::size_t i = 0; i < kMany; ++i) world.good(world->get(to, 8 * i, &got[i], 8), "get");
-      world.good(world->flush(to), "flush");
+      space.good(space->flush(to), "flush");
+      for (std::size_t i = 0; i < kMany; ++i) space.good(space->get(to, 8 * i, &got[i], 8), "get");
+      space.good(space->flush(to), "flush");
       ranks.check(got == sent, "all are there");
       ranks.barrier();
       for (std::size_t i = 0; i < kMany; ++i) {
-        world.good(world->accumulate(to, 8 * i, ReduceOp::kSum, BasicType::kUint64, &sent[i], &got[i], 1), "add");
+        space.good(space->accumulate(to, 8 * i, ReduceOp::kSum, BasicType::kUint64, &sent[i], &got[i], 1), "add");
       }
-      world.good(world->flush(to), "flush");
+      space.good(space->flush(to), "flush");
       ranks.check(got == sent, "all are fetched");
     }));
   }
@@ -88,7 +88,7 @@ TEST_CASE("puts until the end of an epoch are there when the target has finished
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
     constexpr std::size_t kBytes = 128 * 1024;
-    expect_well(run_world(2, variant, kBytes, [&](Ranks& ranks, World& world) {
+    expect_well(run_with_space(2, variant, kBytes, [&](Ranks& ranks, SpaceFixture& space) {
       for (const std::size_t bytes : {8UL, 1000UL, 1024UL, 3000UL}) {
         for (const std::size_t count : {std::size_t{1}, std::size_t{3}, kBytes / (bytes + 8)}) {
           const auto value = [&](std::size_t i) { return static_cast<std::byte>(i * 7 + bytes + count); };
@@ -96,20 +96,20 @@ TEST_CASE("puts until the end of an epoch are there when the target has finished
             std::vector<std::vector<std::byte>> data(count);  // over the fabric in use until the flush
             for (std::size_t i = 0; i < count; ++i) {
               data[i].assign(bytes, value(i));
-              world.good(world->put_kept(1, i * (bytes + 8), data[i].data(), bytes, nullptr, CmaRoute::Keep::kUntilEnd),
+              space.good(space->put_kept(1, i * (bytes + 8), data[i].data(), bytes, nullptr, CmaRoute::Keep::kUntilEnd),
                          "put");
             }
-            world.good(world->release_puts(), "release");
-            ranks.check(!world->keeps_puts(), "all have left");
+            space.good(space->release_puts(), "release");
+            ranks.check(!space->keeps_puts(), "all have left");
             // Over the fabric a notification is ordered behind them; here a barrier of the test stands for it.
-            if (over_fabric(variant)) world.good(world->flush(1), "flush");
+            if (over_fabric(variant)) space.good(space->flush(1), "flush");
           }
           ranks.barrier();
           if (ranks.rank() == 1) {
-            world->finish_puts();
+            space->finish_puts();
             for (std::size_t i = 0; i < count; ++i) {
-              const bool right = read_data<std::byte>(world, i * (bytes + 8)) == value(i) &&
-                                 read_data<std::byte>(world, i * (bytes + 8) + bytes - 1) == value(i);
+              const bool right = read_data<std::byte>(space, i * (bytes + 8)) == value(i) &&
+                                 read_data<std::byte>(space, i * (bytes + 8) + bytes - 1) == value(i);
               ranks.check(right, "the put is there");
             }
           }
@@ -125,29 +125,29 @@ TEST_CASE("puts that are kept until a flush are there after it, and before a get
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
     constexpr std::size_t kBytes = 64 * 1024;
-    expect_well(run_world(2, variant, kBytes, [&](Ranks& ranks, World& world) {
+    expect_well(run_with_space(2, variant, kBytes, [&](Ranks& ranks, SpaceFixture& space) {
       for (const std::size_t count : {1UL, 3UL, 20UL, 60UL, 1000UL}) {
         for (const std::size_t distance : {8UL, 24UL, 56UL}) {
           std::vector<std::uint64_t> values(count);
           if (ranks.rank() == 0) {
             for (std::size_t i = 0; i < count; ++i) {
               values[i] = i * 1000 + count + distance;
-              world.good(world->put_kept(1, i * distance, &values[i], 8, nullptr, CmaRoute::Keep::kUntilFlush), "put");
+              space.good(space->put_kept(1, i * distance, &values[i], 8, nullptr, CmaRoute::Keep::kUntilFlush), "put");
             }
             if (variant == Variant::kCma && count == 3) {
-              ranks.check(world->keeps_puts(), "they are kept");
+              ranks.check(space->keeps_puts(), "they are kept");
               std::uint64_t got = 0;
-              world.good(world->get(1, 2 * distance, &got, 8), "get");
+              space.good(space->get(1, 2 * distance, &got, 8), "get");
               ranks.check(got == values[2], "the get follows the puts");
             }
-            world.good(count == 20 ? world->order_before_release(1) : world->flush(1), "flush");
-            if (over_fabric(variant)) world.good(world->flush(1), "flush");
-            ranks.check(!world->keeps_puts(), "all have left");
+            space.good(count == 20 ? space->order_before_release(1) : space->flush(1), "flush");
+            if (over_fabric(variant)) space.good(space->flush(1), "flush");
+            ranks.check(!space->keeps_puts(), "all have left");
           }
           ranks.barrier();
           if (ranks.rank() == 1) {
             for (std::size_t i = 0; i < count; ++i)
-              ranks.check(read_data<std::uint64_t>(world, i * distance) == i * 1000 + count + distance, "it is there");
+              ranks.check(read_data<std::uint64_t>(space, i * distance) == i * 1000 + count + distance, "it is there");
           }
           ranks.barrier();
         }
@@ -157,22 +157,22 @@ TEST_CASE("puts that are kept until a flush are there after it, and before a get
 }
 
 TEST_CASE("kept puts need no system call, and a flush executes them") {
-  expect_well(run_world(2, Variant::kCma, 4096, [](Ranks& ranks, World& world) {
+  expect_well(run_with_space(2, Variant::kCma, 4096, [](Ranks& ranks, SpaceFixture& space) {
     const std::uint64_t value = 42;
     if (ranks.rank() == 0) {
-      world.good(world->put_kept(1, 8, &value, sizeof value, nullptr, CmaRoute::Keep::kUntilEnd), "put");
-      ranks.check(world->keeps_puts(), "it is kept");
+      space.good(space->put_kept(1, 8, &value, sizeof value, nullptr, CmaRoute::Keep::kUntilEnd), "put");
+      ranks.check(space->keeps_puts(), "it is kept");
     }
     ranks.barrier();
     if (ranks.rank() == 1) {
-      world->finish_puts();
-      ranks.check(read_data<std::byte>(world, 8) == kFilling, "nothing has arrived");
+      space->finish_puts();
+      ranks.check(read_data<std::byte>(space, 8) == kFilling, "nothing has arrived");
     }
     ranks.barrier();
-    if (ranks.rank() == 0) world.good(world->flush(1), "flush");
-    ranks.check(!world->keeps_puts(), "none is kept");
+    if (ranks.rank() == 0) space.good(space->flush(1), "flush");
+    ranks.check(!space->keeps_puts(), "none is kept");
     ranks.barrier();
-    if (ranks.rank() == 1) ranks.check(read_data<std::uint64_t>(world, 8) == value, "the put is there");
+    if (ranks.rank() == 1) ranks.check(read_data<std::uint64_t>(space, 8) == value, "the put is there");
     ranks.barrier();
   }));
 }
@@ -180,15 +180,15 @@ TEST_CASE("kept puts need no system call, and a flush executes them") {
 // The target is slow: it has not executed the puts of an epoch when the next epoch begins. All accesses of all ranks
 // must take effect after the posted puts, by any route, and the puts of several epochs in their order.
 TEST_CASE("no access precedes posted puts that the target has not finished") {
-  expect_well(run_world(3, Variant::kCma, 64 * 1024, [](Ranks& ranks, World& world) {
+  expect_well(run_with_space(3, Variant::kCma, 64 * 1024, [](Ranks& ranks, SpaceFixture& space) {
     using Keep = CmaRoute::Keep;
     const auto put = [&](std::uint64_t value) {
-      world.good(world->put_kept(1, 0, &value, 8, nullptr, Keep::kUntilEnd), "put");
-      world.good(world->release_puts(), "release");
+      space.good(space->put_kept(1, 0, &value, 8, nullptr, Keep::kUntilEnd), "put");
+      space.good(space->release_puts(), "release");
     };
     const auto get = [&] {
       std::uint64_t got = 0;
-      world.good(world->get(1, 0, &got, 8), "get");
+      space.good(space->get(1, 0, &got, 8), "get");
       return got;
     };
     for (std::uint64_t round = 1; round < 40; ++round) {
@@ -202,26 +202,26 @@ TEST_CASE("no access precedes posted puts that the target has not finished") {
         const std::uint64_t one = 1;
         std::uint64_t before = 0;
         put(base + 1);
-        world.good(world->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, &one, &before, 1), "accumulate");
+        space.good(space->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, &one, &before, 1), "accumulate");
         ranks.check(before == base + 1, "an accumulate follows the put");
         for (std::uint64_t i = 3; i < 20; ++i) put(base + i);  // of as many epochs
         ranks.check(get() == base + 19, "the last epoch's put is last");
         put(base + 20);
         std::vector<std::uint64_t> large(1000, base + 21);
-        world.good(world->put(1, 0, large.data(), 8000), "a large put");
+        space.good(space->put(1, 0, large.data(), 8000), "a large put");
         ranks.check(get() == base + 21, "a large put follows the small one");
         put(base + 22);
-        Space::Fragments strided(*world, 1, nullptr, 4);
+        Space::Fragments strided(*space, 1, nullptr, 4);
         const std::uint64_t value = base + 23;
-        world.good(strided.put(0, &value, 8, {4, 16, 0}), "a strided put");
-        world.good(strided.end(), "its end");
+        space.good(strided.put(0, &value, 8, {4, 16, 0}), "a strided put");
+        space.good(strided.end(), "its end");
         ranks.check(get() == base + 23, "a strided put follows the small one");
         put(base + 24);
       }
       ranks.barrier();
       if (ranks.rank() == 1) {
-        world->finish_puts();
-        ranks.check(read_data<std::uint64_t>(world, 0) == base + 24, "the last put is there");
+        space->finish_puts();
+        ranks.check(read_data<std::uint64_t>(space, 0) == base + 24, "the last put is there");
       }
       ranks.barrier();
     }
@@ -230,37 +230,37 @@ TEST_CASE("no access precedes posted puts that the target has not finished") {
 
 // A fence that is refused during a lock still releases the puts of the lock's epoch.
 TEST_CASE("puts that are kept until a flush are complete after a release") {
-  expect_well(run_world(2, Variant::kCma, 4096, [](Ranks& ranks, World& world) {
+  expect_well(run_with_space(2, Variant::kCma, 4096, [](Ranks& ranks, SpaceFixture& space) {
     const std::uint64_t value = 43;
     if (ranks.rank() == 0) {
-      world.good(world->put_kept(1, 8, &value, sizeof value, nullptr, CmaRoute::Keep::kUntilFlush), "put");
-      world.good(world->release_puts(), "release");
+      space.good(space->put_kept(1, 8, &value, sizeof value, nullptr, CmaRoute::Keep::kUntilFlush), "put");
+      space.good(space->release_puts(), "release");
     }
     ranks.barrier();
-    if (ranks.rank() == 1) ranks.check(read_data<std::uint64_t>(world, 8) == value, "the put is there");
+    if (ranks.rank() == 1) ranks.check(read_data<std::uint64_t>(space, 8) == value, "the put is there");
     ranks.barrier();
   }));
 }
 
 TEST_CASE("an error of kept puts is reported once, by the next release") {
-  expect_well(run_world(2, Variant::kCma, 4096, [](Ranks& ranks, World& world) {
-    world->report_puts_later(Error{ErrorKind::kPeer, "first"});
-    world->report_puts_later(Error{ErrorKind::kPeer, "second"});
-    ranks.check(world->keeps_puts(), "something is to be reported");
-    const Status reported = world->release_puts();
+  expect_well(run_with_space(2, Variant::kCma, 4096, [](Ranks& ranks, SpaceFixture& space) {
+    space->report_puts_later(Error{ErrorKind::kPeer, "first"});
+    space->report_puts_later(Error{ErrorKind::kPeer, "second"});
+    ranks.check(space->keeps_puts(), "something is to be reported");
+    const Status reported = space->release_puts();
     ranks.check(!reported && reported.error().text == "first", "the first error");
-    ranks.check(world->release_puts().ok() && !world->keeps_puts(), "no other");
+    ranks.check(space->release_puts().ok() && !space->keeps_puts(), "no other");
     ranks.barrier();
   }));
 }
 
 TEST_CASE("operations and bytes are counted by route") {
-  expect_well(run_world(2, Variant::kFabric, 4096, [](Ranks& ranks, World& world) {
+  expect_well(run_with_space(2, Variant::kFabric, 4096, [](Ranks& ranks, SpaceFixture& space) {
     const std::uint64_t before = counted(RouteKind::kFabric, Counted::kPut);
     const std::uint64_t word = 1;
-    world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
-    world.good(world->put(ranks.rank(), 8, &word, 8), "put");
-    world.good(world->flush_all(), "flush");
+    space.good(space->put(1 - ranks.rank(), 0, &word, 8), "put");
+    space.good(space->put(ranks.rank(), 8, &word, 8), "put");
+    space.good(space->flush_all(), "flush");
     ranks.check(counted(RouteKind::kFabric, Counted::kPut) == before + 1, "one to the peer");
     ranks.check(counted(RouteKind::kSelf, Counted::kPut) == 1, "one to itself");
     ranks.check(counted(RouteKind::kMapped, Counted::kPut) == 0, "none by another route");

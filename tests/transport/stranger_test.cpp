@@ -24,7 +24,7 @@
 
 #include "tests/support/seeds.hpp"
 #include "tests/transport/caller.hpp"
-#include "tests/transport/world.hpp"
+#include "tests/transport/space_fixture.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/fabric/socket_address.hpp"

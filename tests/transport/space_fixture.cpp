@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tests/transport/world.hpp"
-
-#include <sys/mman.h>
+#include "tests/transport/space_fixture.hpp"
 
 #include <algorithm>
 #include <cstdlib>
+#include <sys/mman.h>
 #include <utility>
 
 namespace farside::testing {
@@ -26,13 +25,13 @@ void use_routes(const char* routes, const char* provider) {
   setenv("FI_TCP_IFACE", "lo", 1);
 }
 
-World::World(Ranks& ranks, Variant variant, std::size_t bytes, std::size_t misaligned) : ranks_(ranks) {
+SpaceFixture::SpaceFixture(Ranks& ranks, Variant variant, std::size_t bytes, std::size_t misaligned) : ranks_(ranks) {
   use_routes(over_fabric(variant) ? "fabric" : "mapped,cma");
   Space::Request request = space_request(kControlBytes, bytes);
   if (on_private(variant) && misaligned == kAtPageEnd) {
     constexpr std::size_t kPage = 4096;
-    auto* pages = static_cast<std::byte*>(
-        mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    auto* pages =
+        static_cast<std::byte*>(mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     mprotect(pages + kPage, kPage, PROT_NONE);
     request.private_data = pages + kPage - bytes;
   } else if (on_private(variant)) {
@@ -61,14 +60,14 @@ World::World(Ranks& ranks, Variant variant, std::size_t bytes, std::size_t misal
   ranks.barrier();
 }
 
-World::~World() {
+SpaceFixture::~SpaceFixture() {
   good(space_->flush_all(), "the last flush succeeds");
   ranks_.barrier();
   space_.reset();
   ranks_.barrier();
 }
 
-void World::good(const Status& status, std::string_view what, Line line) {
+void SpaceFixture::good(const Status& status, std::string_view what, Line line) {
   if (!status.ok()) ranks_.check(false, fmt::format("{}: {}", what, status.error().text), line);
 }
 
@@ -81,13 +80,13 @@ bool is_wanted(Variant variant) {
 
 }  // namespace
 
-std::string run_world(int size, Variant variant, std::size_t bytes, const std::function<void(Ranks&, World&)>& program,
-                      std::size_t misaligned) {
+std::string run_with_space(int size, Variant variant, std::size_t bytes,
+                           const std::function<void(Ranks&, SpaceFixture&)>& program, std::size_t misaligned) {
   if (!is_wanted(variant)) return {};
   return run_processes(size, [&](Ranks& ranks) {
     {
-      World world(ranks, variant, bytes, misaligned);
-      program(ranks, world);
+      SpaceFixture space(ranks, variant, bytes, misaligned);
+      program(ranks, space);
     }
     Process::instance().shut_down();
     ranks.barrier();
@@ -98,8 +97,8 @@ std::uint64_t counted(RouteKind route, Counted what) {
   return Process::instance().statistics().counter(route, what).count.load();
 }
 
-void await(World& world, ControlMemory::Operation& operation) {
-  Waiter waiter(Process::instance(), world->wake_event());
+void await(SpaceFixture& space, ControlMemory::Operation& operation) {
+  Waiter waiter(Process::instance(), space->wake_event());
   while (!operation.done() && !operation.failed()) waiter.pause();
 }
 

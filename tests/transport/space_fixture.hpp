@@ -4,8 +4,8 @@
 //
 //   for (const Variant variant : kAllVariants) {
 //     INFO(name(variant));
-//     expect_well(run_world(2, variant, 4096, [&](Ranks& ranks, World& world) {
-//       world.good(world->put(1 - ranks.rank(), 0, &word, 8), "put");
+//     expect_well(run_with_space(2, variant, 4096, [&](Ranks& ranks, SpaceFixture& space) {
+//       space.good(space->put(1 - ranks.rank(), 0, &word, 8), "put");
 //       ...
 //     }));
 //   }
@@ -49,15 +49,15 @@ const char* test_provider();
 void use_routes(const char* routes, const char* provider = test_provider());
 
 // One rank's end of a Space, with the steps of space.hpp.
-class World {
+class SpaceFixture {
  public:
   // Private data begins `misaligned` bytes after a multiple of 64. With kAtPageEnd it ends at the end of a page, and
   // the next page is not mapped.
   static constexpr std::size_t kAtPageEnd = SIZE_MAX;
-  World(Ranks& ranks, Variant variant, std::size_t bytes, std::size_t misaligned = 0);
-  World(const World&) = delete;
-  World& operator=(const World&) = delete;
-  ~World();
+  SpaceFixture(Ranks& ranks, Variant variant, std::size_t bytes, std::size_t misaligned = 0);
+  SpaceFixture(const SpaceFixture&) = delete;
+  SpaceFixture& operator=(const SpaceFixture&) = delete;
+  ~SpaceFixture();
   Space& operator*() { return *space_; }
   Space* operator->() { return space_.get(); }
   // If the status is an error, fails with the text of the status.
@@ -73,20 +73,20 @@ class World {
 // run_processes(). FARSIDE_TEST_VARIANT may name variants, separated by commas; then this function does nothing for
 // other variants. Tests that need the kernel, not an emulation of it (process_vm_readv, limits of an address space),
 // have the tag [native].
-std::string run_world(int size, Variant variant, std::size_t bytes, const std::function<void(Ranks&, World&)>& program,
-                      std::size_t misaligned = 0);
+std::string run_with_space(int size, Variant variant, std::size_t bytes,
+                           const std::function<void(Ranks&, SpaceFixture&)>& program, std::size_t misaligned = 0);
 
 // Returns how often this process executed such operations by this route.
 std::uint64_t counted(RouteKind route, Counted what);
 
 // Waits until the control operation is complete or has failed.
-void await(World& world, ControlMemory::Operation& operation);
+void await(SpaceFixture& space, ControlMemory::Operation& operation);
 
 // Returns data of the window that other ranks have put.
 template <class T>
-T read_data(World& world, std::uint64_t offset) {
+T read_data(SpaceFixture& space, std::uint64_t offset) {
   std::array<std::byte, sizeof(T)> bytes;
-  read_memory(world->data() + offset, bytes.data(), sizeof(T));
+  read_memory(space->data() + offset, bytes.data(), sizeof(T));
   return std::bit_cast<T>(bytes);
 }
 
