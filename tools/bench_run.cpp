@@ -103,7 +103,7 @@ MeasureResult verdict_of(const ChildEnd& end, double timeout) {
   } else if (end.how == ChildEnd::How::kNotStarted) {
     result.reason = fmt::format("no process for the launcher: {}", std::strerror(end.code));
   }
-  if (const std::string said = telling_lines(end.error_output); !said.empty()) result.reason += "; " + said;
+  if (const std::string lines = telling_lines(end.error_output); !lines.empty()) result.reason += "; " + lines;
   return result;
 }
 
@@ -198,9 +198,9 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
       outcome.interrupted = true;
       return outcome;
     }
-    for (const std::string& said : split(end.error_output, "\n")) {  // the first window has the reason
-      const std::size_t at = said.find("the ranks use libfabric ");
-      if (outcome.taken.passed_over.empty() && at != std::string::npos) outcome.taken.passed_over = said.substr(at);
+    for (const std::string& line : split(end.error_output, "\n")) {  // the first window has the reason
+      const std::size_t at = line.find("the ranks use libfabric ");
+      if (outcome.taken.passed_over.empty() && at != std::string::npos) outcome.taken.passed_over = line.substr(at);
     }
     const bool fine = ended && end.how == ChildEnd::How::kExited && end.code == 0;
     if (fine) {

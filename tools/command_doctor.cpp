@@ -84,14 +84,14 @@ Run run_ranks(const PeersLaunch& launch, const DoctorOptions& options) {
   const std::string level = variable("FARSIDE_LOG");
   if (level == "info" || level == "debug") fmt::print(stderr, "{}", run.end.error_output);
   if (!run.started() || run.examination.contains("done")) return run;
-  std::string said = places_of_ranks(run.end.error_output);
+  std::string detail = places_of_ranks(run.end.error_output);
   if (run.examination.contains("ended")) {
-    if (!said.empty()) said = ", " + said;
-    run.examination["ended"]["reason"] = text_of(run.examination["ended"], "reason") + said;
+    if (!detail.empty()) detail = ", " + detail;
+    run.examination["ended"]["reason"] = text_of(run.examination["ended"], "reason") + detail;
   } else {
-    if (const std::string lines = telling_lines(run.end.error_output); !lines.empty()) said = lines;
+    if (const std::string lines = telling_lines(run.end.error_output); !lines.empty()) detail = lines;
     run.examination["ended"] = {{"step", text_of(run.examination, "step")},
-                                {"reason", end_in_words(run.end) + (said.empty() ? "" : "; " + said)}};
+                                {"reason", end_in_words(run.end) + (detail.empty() ? "" : "; " + detail)}};
   }
   return run;
 }
@@ -121,9 +121,9 @@ void add_fabric(const PeersLaunch& first, const DoctorOptions& options, Json& ex
 }
 
 int not_started(const PeersLaunch& launch, const ChildEnd& end) {
-  const std::string said = telling_lines(end.error_output);
+  const std::string detail = telling_lines(end.error_output);
   fmt::print(stderr, "farside doctor: the ranks were not started ({}){}{}\n", end_in_words(end),
-             said.empty() ? "" : ": ", said);
+             detail.empty() ? "" : ": ", detail);
   fmt::print(stderr, "the command line was: {}\n", shell_line(launch.words));
   if (!end.error_output.empty()) fmt::print(stderr, "its output on stderr:\n{}", end.error_output);
   return kNotStarted;

@@ -18,7 +18,7 @@ namespace {
 
 // The operations: one that fetches by a list; one that fetches by a list and a word after it; one that fetches by a
 // list between two control steps; one that only waits for its completion; one that awaits no answer.
-enum Asked : std::size_t { kList, kListAndWord, kLocked, kNothing, kNotAsked, kOperations };
+enum Index : std::size_t { kList, kListAndWord, kLocked, kNothing, kWithoutReply, kOperations };
 constexpr Peer kPeer = 3;
 enum Flags : std::uint8_t { kRightNumber = 1, kRightGeneration = 2, kTwice = 4 };
 constexpr std::size_t kElements = 5, kGuard = 4096;
@@ -101,13 +101,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   LockedResult locked_result;
   OperationsUnderWay under_way;
   PeerState& peer = under_way.peers().of(kPeer);
-  std::array<Operation*, kOperations> asked{};
+  std::array<Operation*, kOperations> operations{};
   for (std::size_t i = 0; i < kOperations; ++i) {
-    Operation& operation = *(asked[i] = &OperationsUnderWay::begin(peer));
+    Operation& operation = *(operations[i] = &OperationsUnderWay::begin(peer));
     OperationsUnderWay::await_reply(operation);  // its completion never comes, so it does not end
     OperationsUnderWay::issued(operation, peer, pending[i], nullptr);
     operation.generation = 0x5EED0000U + static_cast<std::uint32_t>(i);
-    operation.awaits_reply = i != kNotAsked;
+    operation.awaits_reply = i != kWithoutReply;
     if (i <= kLocked) operation.list = list_into(buffers.of(i));
     if (i == kLocked) operation.locked_result = &locked_result;
     if (i == kListAndWord) {
@@ -118,22 +118,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ReplyHeader header{};
   if (message.size() >= sizeof header) {
     std::memcpy(&header, message.data(), sizeof header);
-    if ((flags & kRightNumber) != 0) header.operation = under_way.number(*asked[named]);
-    if ((flags & kRightGeneration) != 0) header.generation = asked[named]->generation;
+    if ((flags & kRightNumber) != 0) header.operation = under_way.number(*operations[named]);
+    if ((flags & kRightGeneration) != 0) header.generation = operations[named]->generation;
     std::memcpy(message.data(), &header, sizeof header);
   }
   message.shrink_to_fit();  // the address sanitizer reports reads beyond its end
 
-  const std::size_t listed = asked[kList]->list->fetched_bytes();
+  const std::size_t listed = operations[kList]->list->fetched_bytes();
   const std::span<const std::byte> bytes = std::as_bytes(std::span(message));
-  const Operation& of = *asked[named];
+  const Operation& of = *operations[named];
   const bool right = bytes.size() >= sizeof header && (flags & kRightNumber) != 0 &&
-                     header.generation == of.generation && named != kNotAsked;
+                     header.generation == of.generation && named != kWithoutReply;
   require(under_way.take_reply(bytes) == right,
           "the operation that an answer names has it, if it waits for one, and no other");
   require(!of.awaits_reply || !right, "it waits no more");
   for (std::size_t i = 0; i < kOperations; ++i) {
-    require(asked[i]->awaits_reply == (i != kNotAsked && !(right && i == named)), "the others wait as before");
+    require(operations[i]->awaits_reply == (i != kWithoutReply && !(right && i == named)), "the others wait as before");
     require(right && i == named ? true : !pending[i].has_error(), "the others have no error");
   }
   const std::size_t expected = (named <= kLocked ? listed : 0) + (named == kLocked ? 16 : of.fetched_bytes);

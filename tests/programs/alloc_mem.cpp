@@ -114,10 +114,10 @@ void check_fork(unsigned char* memory, std::size_t bytes) {
   CHECK(child >= 0);
   char byte = 0;
   if (child == 0) {
-    const bool heard = read(go[0], &byte, 1) == 1;
+    const bool received = read(go[0], &byte, 1) == 1;
     const bool good = std::all_of(memory, memory + bytes, [](unsigned char c) { return c == 1; });
     std::memset(memory, 2, bytes);
-    _exit(heard && good ? 0 : 1);
+    _exit(received && good ? 0 : 1);
   }
   std::memset(memory + bytes / 2, 3, bytes - bytes / 2);
   CHECK_EQ(write(go[1], &byte, 1), ssize_t{1});

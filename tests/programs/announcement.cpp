@@ -53,9 +53,9 @@ int main(int argc, char** argv) {
   const int next = (check::rank() + 1) % check::size();
   for (int round = 0; round < 2; ++round) {
     check::section(round == 0 ? "the first window" : "the second window");
-    check::Stderr heard;
+    check::Stderr captured;
     const check::Window window(program.memory(), sizeof(int), sizeof(int));
-    const std::string text = heard.end();
+    const std::string text = captured.end();
     const bool speaks = setting("FARSIDE_LOG", "warn") == "info" && round == 0 && check::rank() == 0;
     CHECK_EQ(count_of(text, "is active on"), speaks ? 1 : 0);
     const bool warns = std::getenv("FARSIDE_TYPO") != nullptr && round == 0 && check::rank() == 0;

@@ -161,12 +161,12 @@ void windows(const OnDevice& memory) {
   if (route != nullptr && std::string(route) == "hosts") return;  // Open MPI 4 by itself makes no window between hosts
   check::section("a window of which one rank's memory is the GPU's is the runtime's");
   std::array<int, 16> host{};
-  check::Stderr heard;
+  check::Stderr captured;
   MPI_Win window = MPI_WIN_NULL;
   void* const base = check::rank() == 1 ? static_cast<void*>(memory) : host.data();
   CHECK_MPI(MPI_Win_create(base, sizeof host, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
   CHECK_MPI(MPI_Win_free(&window));
-  const std::string text = heard.end();
+  const std::string text = captured.end();
   const std::string expected = "this window stays with the MPI runtime: ";
   if (text.find(expected) == std::string::npos || text.find("its memory is of a GPU") == std::string::npos)
     check::fail(__FILE__, __LINE__, "not said: " + text);

@@ -180,7 +180,7 @@ constexpr int kGone = 33;
   const std::int64_t number = 7 + check::rank();
   // The timing decides which call gets the error.
   int code = MPI_SUCCESS;
-  check::Stderr said;
+  check::Stderr captured;
   while (code == MPI_SUCCESS) {
     code = MPI_Win_lock_all(0, window);
     if (code != MPI_SUCCESS) break;
@@ -189,7 +189,7 @@ constexpr int kGone = 33;
     const int unlocked = MPI_Win_unlock_all(window);
     if (code == MPI_SUCCESS) code = unlocked;
   }
-  const std::string text = said.end();
+  const std::string text = captured.end();
   std::fputs(text.c_str(), stderr);
   CHECK(text.find("target 1: libfabric ") != std::string::npos);
   // Without an exclusive lock, because rank 1 may be the home of the window's global lock.
@@ -273,11 +273,11 @@ int interrupted(const check::Program& program) {
       return;
     }
     lose_what_arrives(before);
-    check::Stderr said;
+    check::Stderr captured;
     const auto begin = Clock::now();
     const int code = receive(MPI_Win(on));
     const auto took = Clock::now() - begin;
-    const std::string text = said.end();
+    const std::string text = captured.end();
     std::fputs(text.c_str(), stderr);
     CHECK(code != MPI_SUCCESS);
     CHECK(text.find("target 1: ") != std::string::npos);
@@ -527,7 +527,7 @@ int errors(const check::Program& program) {
     return well;
   };
   CHECK_MPI(MPI_Win_lock_all(0, window));
-  check::Stderr said;
+  check::Stderr captured;
   fail(10);
   for (std::int64_t value = 1; value <= kRounds; ++value) {
     std::int64_t seen = 0, before = -1;
@@ -539,7 +539,7 @@ int errors(const check::Program& program) {
   }
   fail(0);
   CHECK_MPI(MPI_Win_unlock_all(window));
-  const std::string text = said.end();
+  const std::string text = captured.end();
   std::int64_t told = 0;
   const std::string named = "target " + std::to_string(target) + ": libfabric ";
   for (std::size_t at = 0; (at = text.find(named, at)) != std::string::npos; ++at) ++told;

@@ -55,19 +55,19 @@ void await_report(int signal = SIGUSR2) {
 // matches the pattern, or after 20 s.
 template <class Wait>
 void reports(const std::string& pattern, int signal, Wait&& wait) {
-  check::Stderr heard;
+  check::Stderr captured;
   const std::regex expected(pattern);
   std::atomic<bool> over{false};
   std::thread watcher([&] {
     const Clock::time_point until = Clock::now() + std::chrono::seconds(20);
-    while (!std::regex_search(heard.so_far(), expected) && Clock::now() < until && !over)
+    while (!std::regex_search(captured.so_far(), expected) && Clock::now() < until && !over)
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     kill(pids[static_cast<std::size_t>(cause())], signal);
   });
   wait();
   over = true;
   watcher.join();
-  const std::string text = heard.end();
+  const std::string text = captured.end();
   std::fputs(text.c_str(), stderr);
   if (!std::regex_search(text, expected)) check::fail(__FILE__, __LINE__, "nothing matches: " + pattern);
 }
@@ -284,11 +284,11 @@ constexpr check::Section<MPI_Win> kSections[] = {
 
 // Long enough that a report would come, were it asked for after no time at all.
 void quiet(MPI_Win window) {
-  check::Stderr heard;
+  check::Stderr captured;
   CHECK_MPI(MPI_Win_fence(0, window));
   if (causes()) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   CHECK_MPI(MPI_Win_fence(0, window));
-  CHECK_EQ(heard.end(), "");
+  CHECK_EQ(captured.end(), "");
 }
 
 }  // namespace

@@ -93,10 +93,10 @@ void large_window(bool wanted) {
   for (int round = 0; round < 2; ++round) {
     char* base = nullptr;
     MPI_Win window = MPI_WIN_NULL;
-    check::Stderr heard;
+    check::Stderr captured;
     CHECK_MPI(MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
-    const std::string said = heard.end();
-    const bool warned = said.find("FARSIDE_HUGE_PAGES: windows get normal pages") != std::string::npos;
+    const std::string text = captured.end();
+    const bool warned = text.find("FARSIDE_HUGE_PAGES: windows get normal pages") != std::string::npos;
     if (check::rank() == 0) CHECK_EQ(warned, wanted && !given_at_first_use() && round == 0);
     Pages pages = pages_at(base);
     CHECK_EQ(pages.asks, wanted);

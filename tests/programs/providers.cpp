@@ -100,9 +100,9 @@ void in_turn(const check::Program& program) {
   if (!other) CHECK_MPI(MPI_Comm_dup(some, &again));
   open("a third window, again without rank 1", again, "verbs");
   if (check::rank() < 2) {
-    check::Stderr heard;
+    check::Stderr captured;
     open("a window of ranks 0 and 1", two, "tcp");
-    const std::string text = heard.end();
+    const std::string text = captured.end();
     if (adapter) CHECK(text.find("the ranks use") == std::string::npos);  // it was said before
   }
   check::section("the sums");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Captures the output on stderr:
 //
-//   check::Stderr heard;
+//   check::Stderr captured;
 //   MPI_Win_unlock(...);
-//   const std::string text = heard.end();
+//   const std::string text = captured.end();
 #pragma once
 
 #include <cstdio>

@@ -17,9 +17,9 @@ int last;
 // Makes the second of two conflicting calls. `with`: the first call as the report names it.
 void conflict(const std::function<int()>& call, const char* with, const char* what,
               const char* third = ", target ") {
-  check::Stderr heard;
+  check::Stderr captured;
   const int code = call();
-  const std::string text = heard.end();
+  const std::string text = captured.end();
   const int wanted = strict ? MPI_ERR_RMA_CONFLICT : MPI_SUCCESS;
   if (check::class_of(code) != wanted)
     check::fail(__FILE__, __LINE__, "class " + check::class_name(code) + ": " + text);

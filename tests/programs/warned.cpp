@@ -28,7 +28,7 @@ int lines_with(const std::string& text, const std::string& words) {
 void outside_epochs(const check::Window& window) {
   check::section("operations and flushes outside epochs arrive, and each place is reported once");
   const int next = (check::rank() + 1) % check::size(), previous = (check::rank() + check::size() - 1) % check::size();
-  check::Stderr heard;
+  check::Stderr captured;
   std::array<int, kTimes> values{};
   for (int i = 0; i < kTimes; ++i) {
     values[static_cast<std::size_t>(i)] = 100 * check::rank() + i;
@@ -45,7 +45,7 @@ void outside_epochs(const check::Window& window) {
   CHECK_MPI(MPI_Rput(&one, 1, MPI_INT, next, 3, 1, MPI_INT, window, &request));
   CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
   CHECK_MPI(MPI_Win_flush(next, window));
-  const std::string text = heard.end();
+  const std::string text = captured.end();
   CHECK_EQ(lines_with(text, "MPI_Put on window 'warned', target " + std::to_string(next) +
                                 ": operation outside any access epoch; open one first"),
            2);
@@ -68,7 +68,7 @@ void assertions(const check::Window& window) {
   check::section("false and unknown assertions are reported");
   const int next = (check::rank() + 1) % check::size(), previous = (check::rank() + check::size() - 1) % check::size();
   const int value = 7 + check::rank();
-  check::Stderr heard;
+  check::Stderr captured;
   CHECK_MPI(MPI_Win_fence(0, window));
   CHECK_MPI(MPI_Put(&value, 1, MPI_INT, next, 0, 1, MPI_INT, window));
   CHECK_MPI(MPI_Win_fence(MPI_MODE_NOPRECEDE, window));
@@ -77,7 +77,7 @@ void assertions(const check::Window& window) {
   CHECK_MPI(MPI_Put(&value, 1, MPI_INT, next, 1, 1, MPI_INT, window));
   CHECK_MPI(MPI_Win_fence(MPI_MODE_NOCHECK | MPI_MODE_NOSUCCEED, window));
   CHECK_EQ(window.as<int>()[1], 7 + previous);
-  const std::string text = heard.end();
+  const std::string text = captured.end();
   CHECK_EQ(lines_with(text, "MPI_MODE_NOPRECEDE, but operations were issued"), 1);
   // Of MPI_MODE_NOPUT not each origin hears, on several nodes.
   const int puts = lines_with(text, "MPI_Put on window 'warned'");
@@ -91,14 +91,14 @@ void refused(const check::Window& window) {
   check::section("calls that open and close epochs, and ranges, are judged as always");
   const int next = (check::rank() + 1) % check::size();
   const int value = 1;
-  check::Stderr heard;
+  check::Stderr captured;
   CHECK_EQ(check::class_of(MPI_Win_unlock(next, window)), MPI_ERR_RMA_SYNC);
   CHECK_EQ(check::class_of(MPI_Win_complete(window)), MPI_ERR_RMA_SYNC);
   CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next, 0, window));
   CHECK_EQ(check::class_of(MPI_Win_fence(0, window)), MPI_ERR_RMA_SYNC);
   CHECK_EQ(check::class_of(MPI_Put(&value, 1, MPI_INT, next, 4096, 1, MPI_INT, window)), MPI_ERR_RMA_RANGE);
   CHECK_MPI(MPI_Win_unlock(next, window));
-  CHECK_EQ(lines_with(heard.end(), "carried out all the same"), 0);
+  CHECK_EQ(lines_with(captured.end(), "carried out all the same"), 0);
 }
 
 }  // namespace

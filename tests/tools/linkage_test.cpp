@@ -183,12 +183,12 @@ TEST_CASE("a quoted line is the same words for a shell") {
   CHECK_FALSE(contains(line, "'plain'"));
   FILE* out = popen(line.c_str(), "r");
   REQUIRE(out != nullptr);
-  std::string said;
-  for (int c = fgetc(out); c != EOF; c = fgetc(out)) said.push_back(static_cast<char>(c));
+  std::string text;
+  for (int c = fgetc(out); c != EOF; c = fgetc(out)) text.push_back(static_cast<char>(c));
   pclose(out);
   std::string expected;
   for (std::size_t i = 2; i < words.size(); ++i) expected += words[i] + "\n";
-  CHECK(said == expected);
+  CHECK(text == expected);
 }
 
 TEST_CASE("an LD_PRELOAD of the user's is kept behind farside's library, older ones of farside's are not") {

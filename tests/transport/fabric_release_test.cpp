@@ -42,15 +42,15 @@ TEST_CASE("operations before a release travel with it, and one that follows a fl
   on.route->expect_release(7);
   CHECK(on.put(7).ok());
   CHECK(on.get(7).ok());
-  CHECK(on.asked().empty());
+  CHECK(on.calls().empty());
   CHECK(on.route->order_before_release(7).ok());
   CHECK(on.release(7).ok());
-  CHECK(on.asked() == "message 7 of 2 and 1");
+  CHECK(on.calls() == "message 7 of 2 and 1");
   CHECK(on.route->flush(7).ok());
-  CHECK(on.asked().empty());
+  CHECK(on.calls().empty());
   CHECK(on.route->targets().busy() == 0);
   CHECK(on.put(7).ok());
-  CHECK(on.asked() == "write 7");
+  CHECK(on.calls() == "write 7");
 }
 
 TEST_CASE("only a step that ends the access carries kept operations, and only those of its target") {
@@ -64,16 +64,16 @@ TEST_CASE("only a step that ends the access carries kept operations, and only th
        {ControlCall::kFetchAdd, ControlCall::kRead, ControlCall::kWrite, ControlCall::kCompareAndSwap}) {
     Pending pending;
     CHECK(on.route->control(call, DataAccess::kGoesOn, 7, 64, pending, &operand, &operand, &fetched).ok());
-    CHECK(on.asked() == "message 7 of 0 and 1");
+    CHECK(on.calls() == "message 7 of 0 and 1");
   }
   for (const ControlCall call : {ControlCall::kFetchAdd, ControlCall::kWrite}) {
     CHECK(on.notify(7, call, DataAccess::kGoesOn).ok());
-    CHECK(on.asked() == "notification 7 of 0 and 1");
+    CHECK(on.calls() == "notification 7 of 0 and 1");
   }
   CHECK(on.release(8).ok());
-  CHECK(on.asked() == "message 8 of 0 and 1");
+  CHECK(on.calls() == "message 8 of 0 and 1");
   CHECK(on.release(7).ok());
-  CHECK(on.asked() == "message 7 of 1 and 1");
+  CHECK(on.calls() == "message 7 of 1 and 1");
 }
 
 TEST_CASE("a get that a flush completes is not taken by the lock of another thread at the same rank") {
@@ -82,9 +82,9 @@ TEST_CASE("a get that a flush completes is not taken by the lock of another thre
   on.route->expect_release(7);
   CHECK(on.get(7).ok());
   CHECK(on.fetch_add(7).ok());
-  CHECK(on.asked() == "message 7 of 0 and 1");
+  CHECK(on.calls() == "message 7 of 0 and 1");
   CHECK(on.route->flush(7).ok());
-  CHECK(on.asked() == "read 7");
+  CHECK(on.calls() == "read 7");
 }
 
 TEST_CASE("operations that a release carries are under way for a flush by another thread until it is complete") {
@@ -116,7 +116,7 @@ TEST_CASE("operations that a release carries are under way for a flush by anothe
   CHECK(pending.done());
   // One that does not leave leaves nothing under way.
   CHECK(on.put(7).ok());
-  on.endpoint.fail_next(Asked::kMessage, true);
+  on.endpoint.fail_next(CallKind::kMessage, true);
   CHECK_FALSE(release(pending).ok());
   CHECK(under_way() == 0);
   CHECK(on.route->control(ControlCall::kFetchAdd, DataAccess::kGoesOn, 7, 64, pending, &operand, &operand, &fetched)
@@ -132,20 +132,20 @@ TEST_CASE("a notification carries the kept operations, and has a reply only if t
   on.agree();
   for (const ControlCall call : {ControlCall::kFetchAdd, ControlCall::kWrite}) {
     CHECK(on.notify(7, call).ok());
-    CHECK(on.asked() == "notification 7 of 0 and 1");
+    CHECK(on.calls() == "notification 7 of 0 and 1");
     on.route->expect_release(7);
     CHECK(on.put(7).ok());
     CHECK(on.add(7).ok());
     CHECK(on.notify(8, call).ok());
     CHECK(on.notify(7, call).ok());
-    CHECK(on.asked() == "notification 8 of 0 and 1, notification 7 of 2 and 1");
+    CHECK(on.calls() == "notification 8 of 0 and 1, notification 7 of 2 and 1");
     CHECK(on.route->flush(7).ok());
-    CHECK(on.asked().empty());
+    CHECK(on.calls().empty());
     on.route->expect_release(7);
     CHECK(on.put(7).ok());
     CHECK(on.get(7).ok());
     CHECK(on.notify(7, call).ok());
-    CHECK(on.asked() == "message 7 of 2 and 1");
+    CHECK(on.calls() == "message 7 of 2 and 1");
     CHECK(on.route->flush(7).ok());
     CHECK(on.route->targets().busy() == 0);
   }
@@ -159,41 +159,41 @@ TEST_CASE("RDMA behind a notification with operations waits until they were exec
     CHECK(on.put(7).ok());
     CHECK(on.notify(7).ok());
     CHECK(on.route->flush(7).ok());
-    CHECK(on.asked() == "notification 7 of 1 and 1");
+    CHECK(on.calls() == "notification 7 of 1 and 1");
   };
   // A message with a reply before the first, none before the next; the same for a read.
   notify_with_put();
   CHECK(on.put(7, 8000).ok());
   CHECK(on.put(7, 8000).ok());
-  CHECK(on.asked() == "message 7 of 0 and 1, write 7, write 7");
+  CHECK(on.calls() == "message 7 of 0 and 1, write 7, write 7");
   CHECK(on.route->flush(7).ok());
   notify_with_put();
   CHECK(on.get(7, 8000).ok());
-  CHECK(on.asked() == "message 7 of 0 and 1, read 7");
+  CHECK(on.calls() == "message 7 of 0 and 1, read 7");
   CHECK(on.route->flush(7).ok());
   // The rank itself has said that it has executed them.
   notify_with_put();
   on.route->post_received(7);
   CHECK(on.get(7, 8000).ok());
-  CHECK(on.asked() == "read 7");
+  CHECK(on.calls() == "read 7");
   CHECK(on.route->flush(7).ok());
   // Accumulates are messages, which stay in order. A notification without operations changes nothing.
   notify_with_put();
   CHECK(on.add(7, nullptr, 8).ok());
   CHECK(on.notify(7).ok());
-  CHECK(on.asked() == "message 7 of 1, notification 7 of 0 and 1");
+  CHECK(on.calls() == "message 7 of 1, notification 7 of 0 and 1");
   CHECK(on.route->flush(7).ok());
   CHECK(on.get(8, 8000).ok());
   CHECK(on.get(7, 8000).ok());
-  CHECK(on.asked() == "read 8, message 7 of 0 and 1, read 7");
+  CHECK(on.calls() == "read 8, message 7 of 0 and 1, read 7");
   CHECK(on.route->flush_all().ok());
   // If the question fails, the operation does, and the next one asks again.
   notify_with_put();
-  on.endpoint.fail_next(Asked::kMessage, false);
+  on.endpoint.fail_next(CallKind::kMessage, false);
   CHECK_FALSE(on.get(7, 8000).ok());
-  CHECK(on.asked() == "message 7 of 0 and 1");
+  CHECK(on.calls() == "message 7 of 0 and 1");
   CHECK(on.get(7, 8000).ok());
-  CHECK(on.asked() == "message 7 of 0 and 1, read 7");
+  CHECK(on.calls() == "message 7 of 0 and 1, read 7");
   CHECK(on.route->flush(7).ok());
 }
 
@@ -205,7 +205,7 @@ TEST_CASE("RDMA behind a notification with a reply waits for no other message") 
   CHECK(on.put(7).ok());
   CHECK(on.notify(7).ok());
   CHECK(on.get(7, 8000).ok());
-  CHECK(on.asked() == "notification 7 of 1 and 1, read 7");
+  CHECK(on.calls() == "notification 7 of 1 and 1, read 7");
   CHECK(on.route->flush(7).ok());
 }
 
@@ -260,10 +260,10 @@ TEST_CASE("a lock that is deferred travels with the operations of its epoch, if 
   CHECK(on.route->defer_lock(7, acquire).ok());
   CHECK(on.put(7).ok());
   CHECK(on.add(7).ok());
-  CHECK(on.asked().empty());
+  CHECK(on.calls().empty());
   LockedResult free;
   CHECK(on.route->execute_locked(7, kAcquire, kRelease, free).ok());
-  CHECK(on.asked() == "message 7 of 2 and 2");
+  CHECK(on.calls() == "message 7 of 2 and 2");
   CHECK_FALSE(free.stopped);
   CHECK(on.route->flush(7).ok());
   CHECK(on.route->targets().busy() == 0);
@@ -276,9 +276,9 @@ TEST_CASE("a lock that is deferred travels with the operations of its epoch, if 
   CHECK(on.route->execute_locked(7, kAcquire, kRelease, stopped).ok());
   REQUIRE((stopped.stopped && stopped.list != nullptr));
   on.route->keep_again(7, std::move(stopped.list));
-  CHECK(on.asked() == "message 7 of 1 and 2");
+  CHECK(on.calls() == "message 7 of 1 and 2");
   CHECK(on.release(7).ok());
-  CHECK(on.asked() == "message 7 of 1 and 1");
+  CHECK(on.calls() == "message 7 of 1 and 1");
   CHECK(on.route->flush(7).ok());
   CHECK(on.route->targets().busy() == 0);
   CHECK(acquired == 0);
@@ -287,7 +287,7 @@ TEST_CASE("a lock that is deferred travels with the operations of its epoch, if 
 TEST_CASE("a deferred lock is acquired, once, before the first operation leaves, and not by an empty flush") {
   struct Case {
     const char* what;
-    const char* asked;
+    const char* calls;
     std::function<void(RouteFixture&)> act;
   };
   const Case cases[] = {
@@ -326,11 +326,11 @@ TEST_CASE("a deferred lock is acquired, once, before the first operation leaves,
     CHECK(on.route->flush(7).ok());
     CHECK(on.route->flush_all().ok());
     CHECK(acquired == 0);
-    CHECK(on.asked().empty());
+    CHECK(on.calls().empty());
     CHECK(on.put(7).ok());
     each.act(on);
     CHECK(acquired == 1);
-    CHECK(on.asked() == each.asked);
+    CHECK(on.calls() == each.calls);
     each.act(on);
     CHECK(acquired == 1);
     CHECK(on.route->flush_all().ok());
@@ -346,9 +346,9 @@ TEST_CASE("a deferred lock that cannot be acquired is an error of the operation,
   CHECK(on.route->defer_lock(7, refuse).ok());
   CHECK(on.put(7).ok());
   CHECK(on.put(7, 8000).error().kind == ErrorKind::kConflict);
-  CHECK(on.asked().empty());
+  CHECK(on.calls().empty());
   CHECK(on.route->flush(7).ok());
-  CHECK(on.asked().empty());
+  CHECK(on.calls().empty());
   CHECK(on.route->targets().busy() == 0);
 }
 
@@ -357,7 +357,7 @@ TEST_CASE("a request has its own counter and errors, and a flush returns those o
   on.agree();
   on.endpoint.held = true;
   std::unique_ptr<Outstanding> own = std::move(on.route->own_outstanding(7).value());
-  on.endpoint.fail_next(Asked::kWrite, false);
+  on.endpoint.fail_next(CallKind::kWrite, false);
   CHECK(on.put(7, 8, own.get()).ok());
   CHECK(on.put(7, 8000).ok());
   CHECK_FALSE(own->done());
@@ -367,7 +367,7 @@ TEST_CASE("a request has its own counter and errors, and a flush returns those o
   CHECK(own->take_error().error().rank == 7);
 
   own = std::move(on.route->own_outstanding(7).value());
-  on.endpoint.fail_next(Asked::kWrite, false);
+  on.endpoint.fail_next(CallKind::kWrite, false);
   CHECK(on.put(7, 8, own.get()).ok());
   on.route->abandon(7, std::move(own));
   CHECK_FALSE(on.route->flush(7).ok());
@@ -388,9 +388,9 @@ TEST_CASE("an atomic request keeps its place behind the kept operations, and a p
   CHECK(on.add(7).ok());
   const auto own = std::move(on.route->own_outstanding(7).value());
   CHECK(on.put(7, 8, own.get()).ok());
-  CHECK(on.asked() == "write 7");
+  CHECK(on.calls() == "write 7");
   CHECK(on.add(7, own.get()).ok());
-  CHECK(on.asked() == "message 7 of 2, message 7 of 1");
+  CHECK(on.calls() == "message 7 of 2, message 7 of 1");
 }
 
 TEST_CASE("an operation over two regions is one for each, and a release in a dynamic space waits for all") {
@@ -429,7 +429,7 @@ TEST_CASE("in a space of single elements adapters change words and integers, and
   CHECK(on.put(7).ok());
   CHECK(on.put(7).ok());
   CHECK(on.add(7, nullptr, 3).ok());
-  CHECK(on.asked() == "write 7, write 7, control 7, control 7, control 7");
+  CHECK(on.calls() == "write 7, write 7, control 7, control 7, control 7");
   // Other accumulates are messages, which a release does not overtake.
   on.endpoint.held = true;
   const double one = 1;
@@ -438,7 +438,7 @@ TEST_CASE("in a space of single elements adapters change words and integers, and
           .ok());
   CHECK(on.route->order_before_release(7).ok());
   CHECK(on.endpoint.under_way() == 0);
-  CHECK(on.asked() == "message 7 of 1");
+  CHECK(on.calls() == "message 7 of 1");
   CHECK(on.route->flush(7).ok());
   CHECK(on.route->targets().busy() == 0);
 }
@@ -451,21 +451,21 @@ TEST_CASE("puts that adapters take are in runs, which end before a thread waits;
   CHECK(on.put(3).ok());
   CHECK(on.put(3).ok());
   CHECK(on.put(5).ok());
-  CHECK(on.asked() == "in run 3, in run 3, in run 5");
+  CHECK(on.calls() == "in run 3, in run 3, in run 5");
   // All runs end before the first wait, also if one was refused.
   on.endpoint.refused_ends = 3;
   CHECK(on.route->flush_all().ok());
   const std::vector<Call> calls = on.endpoint.take_calls();
   REQUIRE(calls.size() >= 5);
   CHECK(in_words({calls[0], calls[1]}) == "end 3, end 5");
-  CHECK(std::ranges::all_of(calls, [](const Call& call) { return call.asked == Asked::kEnd; }));
+  CHECK(std::ranges::all_of(calls, [](const Call& call) { return call.kind == CallKind::kEnd; }));
   // A flush of one rank, also if nothing was put; and a request.
   CHECK(on.put(3).ok());
   CHECK(on.route->flush(3).ok());
-  CHECK(on.asked().starts_with("in run 3, end 3"));
+  CHECK(on.calls().starts_with("in run 3, end 3"));
   std::unique_ptr<Outstanding> own = std::move(on.route->own_outstanding(3).value());
   CHECK(on.put(3, 8, own.get()).ok());
-  CHECK(on.asked() == "write 3");
+  CHECK(on.calls() == "write 3");
   CHECK(own->done());
 }
 
@@ -475,7 +475,7 @@ TEST_CASE("puts are in no runs where handlers change words, since they wait for 
   on.agree();
   CHECK(on.put(3).ok());
   CHECK(on.route->flush(3).ok());
-  CHECK(on.asked() == "write 3");
+  CHECK(on.calls() == "write 3");
 }
 
 TEST_CASE("in a space of rows adapters change words, and integers go to the handler whatever their number is") {
@@ -487,22 +487,22 @@ TEST_CASE("in a space of rows adapters change words, and integers go to the hand
   on.endpoint.held = true;
   CHECK_FALSE(on.route->may_defer_lock());
   CHECK(on.add(7, nullptr, 1).ok());
-  CHECK(on.asked() == "description 7, message 7 of 1");
+  CHECK(on.calls() == "description 7, message 7 of 1");
   // A row is one message.
   CHECK(on.add(7, nullptr, 500).ok());
-  CHECK(on.asked() == "message 7 of 1");
+  CHECK(on.calls() == "message 7 of 1");
   std::int64_t compare = 0, before = 0;
   CHECK(
       on.route->operate(7, DataOperation::compare_and_swap(8, BasicType::kInt64, &compare, &compare, &before), nullptr)
           .ok());
   // The swap is kept behind them, and a put behind the swap.
   CHECK(on.put(7).ok());
-  CHECK(on.asked().empty());
+  CHECK(on.calls().empty());
   CHECK(on.route->order_before_release(7).ok());
-  CHECK(on.asked() == "message 7 of 2");
+  CHECK(on.calls() == "message 7 of 2");
   CHECK(on.endpoint.under_way() == 0);
   CHECK(on.release(7).ok());
-  CHECK(on.asked() == "control 7");
+  CHECK(on.calls() == "control 7");
   const Result<bool> by_nic =
       on.route->by_nic(7, DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, &before, nullptr, 1));
   REQUIRE(by_nic.ok());
@@ -519,7 +519,7 @@ TEST_CASE("the executor of an integer is an error, and not the CPU, without the 
     on.agree();
     std::int64_t one = 1;
     const auto add = DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, &one, nullptr, 1);
-    on.endpoint.fail_next(Asked::kDescription, at_once);
+    on.endpoint.fail_next(CallKind::kDescription, at_once);
     const Result<bool> failed = on.route->by_nic(7, add);
     REQUIRE_FALSE(failed.ok());
     CHECK(failed.error().kind == ErrorKind::kPeer);

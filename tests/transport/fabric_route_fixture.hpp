@@ -17,7 +17,7 @@
 
 namespace farside::testing {
 
-using Asked = FakeEndpoint::Asked;
+using CallKind = FakeEndpoint::CallKind;
 using Call = FakeEndpoint::Call;
 
 // The calls in words: "write 3, message 5 of 2 and 1" is a write to rank 3, and a message to rank 5 with two operations
@@ -27,8 +27,8 @@ inline std::string in_words(const std::vector<Call>& calls) {
                                  "regions", "description", "in run",  "end"};
   std::string words;
   for (const Call& call : calls) {
-    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", kNames[static_cast<std::size_t>(call.asked)], call.rank);
-    if (call.asked == Asked::kMessage || call.asked == Asked::kNotification)
+    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", kNames[static_cast<std::size_t>(call.kind)], call.rank);
+    if (call.kind == CallKind::kMessage || call.kind == CallKind::kNotification)
       words += fmt::format(" of {}", call.operations);
     if (call.steps > 0) words += fmt::format(" and {}", call.steps);
   }
@@ -99,7 +99,7 @@ struct RouteFixture {
     return status ? pending.take_error() : std::move(status);
   }
   // Returns the calls of the endpoint since the last call of this function.
-  std::string asked() { return in_words(endpoint.take_calls()); }
+  std::string calls() { return in_words(endpoint.take_calls()); }
 
   alignas(64) std::array<std::byte, 16384> data{};
   std::array<std::byte, 4096> control{};

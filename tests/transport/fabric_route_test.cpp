@@ -89,16 +89,16 @@ TEST_CASE("the first use of a rank that differs asks for its description, once")
     CHECK(on.route->flush(7).ok());
     CHECK(on.put(7).ok());
     CHECK(on.route->extent(7).ok());
-    CHECK(on.asked() == "write 7");
+    CHECK(on.calls() == "write 7");
     // Another rank is another description; an atomic, a list and a counter for requests use it as well.
     CHECK(on.add(8).ok());
-    CHECK(on.asked() == "description 8, message 8 of 1");
+    CHECK(on.calls() == "description 8, message 8 of 1");
     CHECK(on.route->own_outstanding(9).ok());
-    CHECK(on.asked() == "description 9");
+    CHECK(on.calls() == "description 9");
     auto list = std::make_unique<OperationList>();
     list->add(DataOperation::put(0, on.data.data(), 8));
     CHECK(on.route->keep(10, std::move(list)).ok());
-    CHECK(on.asked() == "description 10, message 10 of 1");
+    CHECK(on.calls() == "description 10, message 10 of 1");
   }
 }
 
@@ -111,15 +111,15 @@ TEST_CASE("extent of a rank need a question only if they differ, and the first o
     REQUIRE(extent.ok());
     CHECK((extent.value().bytes == 700 && extent.value().unit == 7));
   }
-  CHECK(on.asked() == "description 7");
+  CHECK(on.calls() == "description 7");
   CHECK(on.put(7).ok());
-  CHECK(on.asked() == "write 7");
+  CHECK(on.calls() == "write 7");
   // Other keys alone are no other extent.
   RouteFixture keys;
   keys.endpoint.chosen_keys = false;
   keys.agree();
   CHECK(keys.route->extent(7).value().bytes == keys.data.size());
-  CHECK(keys.asked().empty());
+  CHECK(keys.calls().empty());
 }
 
 TEST_CASE("control words and tables of regions need no description") {
@@ -127,13 +127,13 @@ TEST_CASE("control words and tables of regions need no description") {
   on.agreed.same_bytes = false;
   on.agree();
   CHECK(on.release(7).ok());
-  CHECK(on.asked() == "message 7 of 0 and 1");
+  CHECK(on.calls() == "message 7 of 0 and 1");
   std::array<std::byte, 64> page{};
   CHECK(on.route->ask_for_regions(7, 0, page).ok());
-  CHECK(on.asked() == "regions 7");
+  CHECK(on.calls() == "regions 7");
   on.route->expect_release(7);
   CHECK(on.route->flush(7).ok());
-  CHECK(on.asked().empty());
+  CHECK(on.calls().empty());
 }
 
 TEST_CASE("a description that fails is an error of the operation, and is asked for again") {
@@ -143,9 +143,9 @@ TEST_CASE("a description that fails is an error of the operation, and is asked f
     on.agreed.same_bytes = false;
     on.agree();
     const auto fails = [&](auto&& act) {
-      on.endpoint.fail_next(Asked::kDescription, at_once);
+      on.endpoint.fail_next(CallKind::kDescription, at_once);
       const Status status = act();
-      CHECK(on.asked() == "description 7");
+      CHECK(on.calls() == "description 7");
       return !status.ok() && status.error().kind == ErrorKind::kPeer && status.error().rank == 7;
     };
     CHECK(fails([&] { return on.put(7); }));
@@ -157,7 +157,7 @@ TEST_CASE("a description that fails is an error of the operation, and is asked f
     CHECK_FALSE(on.route->targets().any_busy());
     CHECK(on.route->flush(7).ok());
     CHECK(on.put(7).ok());
-    CHECK(on.asked() == "description 7, write 7");
+    CHECK(on.calls() == "description 7, write 7");
   }
 }
 
@@ -183,7 +183,7 @@ TEST_CASE("threads that use a rank for the first time at once all have its descr
     CHECK(on.route->flush_all().ok());
     std::map<int, int> writes;
     for (const Call& call : on.endpoint.take_calls()) {
-      if (call.asked != Asked::kWrite) continue;
+      if (call.kind != CallKind::kWrite) continue;
       REQUIRE(call.key == 9000 + static_cast<std::uint64_t>(call.rank));
       ++writes[call.rank];
     }
@@ -215,7 +215,7 @@ TEST_CASE("a flush of all visits the busy targets, and none that is at rest") {
   CHECK(on.route->targets().reached() == 499);
   CHECK(on.route->targets().busy() == 0);
   CHECK(on.route->flush_all().ok());
-  CHECK(on.asked().empty());
+  CHECK(on.calls().empty());
 
   on.endpoint.held = true;
   for (const int rank : {400, 3, 77}) {
@@ -224,18 +224,18 @@ TEST_CASE("a flush of all visits the busy targets, and none that is at rest") {
     CHECK(on.get(rank).ok());
   }
   CHECK(on.put(250).ok());
-  CHECK(on.asked() == "write 250");
+  CHECK(on.calls() == "write 250");
   CHECK(on.route->targets().busy() == 4);
   // The kept operations leave towards all before the flush waits for any.
   CHECK(on.endpoint.under_way() == 1);
   CHECK(on.route->flush_all().ok());
   CHECK(on.endpoint.under_way() == 0);
-  CHECK(on.asked() == "message 400 of 2, message 3 of 2, message 77 of 2");
+  CHECK(on.calls() == "message 400 of 2, message 3 of 2, message 77 of 2");
   CHECK(on.route->targets().busy() == 0);
   const std::uint64_t polls = on.waiting.polls;
   CHECK(on.route->flush_all().ok());
   CHECK(on.waiting.polls == polls);
-  CHECK(on.asked().empty());
+  CHECK(on.calls().empty());
 }
 
 TEST_CASE("a flush returns the error of an operation once, with the rank, whichever flush it is") {
@@ -244,9 +244,9 @@ TEST_CASE("a flush returns the error of an operation once, with the rank, whiche
     RouteFixture on;
     on.agree();
     const auto flush = [&] { return all ? on.route->flush_all() : on.route->flush(7); };
-    for (const Asked failing : {Asked::kWrite, Asked::kRead, Asked::kMessage}) {
+    for (const CallKind failing : {CallKind::kWrite, CallKind::kRead, CallKind::kMessage}) {
       on.endpoint.fail_next(failing, false);
-      CHECK((failing == Asked::kWrite ? on.put(7) : failing == Asked::kRead ? on.get(7) : on.add(7)).ok());
+      CHECK((failing == CallKind::kWrite ? on.put(7) : failing == CallKind::kRead ? on.get(7) : on.add(7)).ok());
       CHECK(on.route->targets().busy() == 1);
       const Status status = flush();
       REQUIRE_FALSE(status.ok());
@@ -255,7 +255,7 @@ TEST_CASE("a flush returns the error of an operation once, with the rank, whiche
       CHECK(on.route->targets().busy() == 0);
     }
     // An operation that cannot be issued is an error of the call.
-    on.endpoint.fail_next(Asked::kWrite, true);
+    on.endpoint.fail_next(CallKind::kWrite, true);
     CHECK_FALSE(on.put(7).ok());
     CHECK(flush().ok());
   }
@@ -266,7 +266,7 @@ TEST_CASE("a flush of all returns one of several errors, and completes everythin
   on.agree();
   on.endpoint.held = true;
   for (const int rank : {3, 4, 5}) {
-    if (rank != 4) on.endpoint.fail_next(Asked::kWrite, false);
+    if (rank != 4) on.endpoint.fail_next(CallKind::kWrite, false);
     CHECK(on.put(rank).ok());
   }
   CHECK_FALSE(on.route->flush_all().ok());
@@ -280,13 +280,13 @@ TEST_CASE("small operations that follow one under way leave as one message, at a
   on.agree();
   on.endpoint.held = true;
   for (int i = 0; i < 10; ++i) CHECK(on.put(7, 8, nullptr, 100 * static_cast<std::uint64_t>(i * i)).ok());
-  CHECK(on.asked() == "write 7");
+  CHECK(on.calls() == "write 7");
   CHECK(on.route->flush(7).ok());
-  CHECK(on.asked() == "message 7 of 9");
+  CHECK(on.calls() == "message 7 of 9");
   CHECK(on.put(8).ok());
   CHECK(on.put(8).ok());
   CHECK(on.get(8, 8000).ok());
-  CHECK(on.asked() == "write 8, write 8, read 8");  // a single operation that was kept travels alone
+  CHECK(on.calls() == "write 8, write 8, read 8");  // a single operation that was kept travels alone
   CHECK(on.route->flush(8).ok());
 }
 
@@ -311,7 +311,7 @@ TEST_CASE("a route that ends drops what is kept, and waits for what is under way
   CHECK(on.endpoint.published(RouteFixture::kRegion) != nullptr);
   on.route.reset();
   CHECK(on.endpoint.under_way() == 0);
-  CHECK(on.asked() == "write 7");
+  CHECK(on.calls() == "write 7");
   CHECK(on.endpoint.published(RouteFixture::kRegion) == nullptr);
 }
 

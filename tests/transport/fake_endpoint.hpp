@@ -25,7 +25,7 @@ namespace farside::testing {
 
 class FakeEndpoint final : public Endpoint {
  public:
-  enum class Asked : std::uint8_t {
+  enum class CallKind : std::uint8_t {
     kWrite,
     kRead,
     kControl,
@@ -37,7 +37,7 @@ class FakeEndpoint final : public Endpoint {
     kEnd
   };
   struct Call {
-    Asked asked;
+    CallKind kind;
     int rank;               // of the target
     std::uint64_t key = 0;  // of its memory
     std::uint64_t offset = 0;
@@ -72,7 +72,7 @@ class FakeEndpoint final : public Endpoint {
   SecondRail* rail = nullptr;
 
   // The next call of this kind fails, at once or later.
-  void fail_next(Asked asked, bool at_once) { failing_ = {asked, at_once}; }
+  void fail_next(CallKind kind, bool at_once) { failing_ = {kind, at_once}; }
   // Completes all outstanding operations. Thread safety: any.
   void complete() {
     std::vector<UnderWay> all;
@@ -115,15 +115,15 @@ class FakeEndpoint final : public Endpoint {
   }
   bool keys_are_chosen() const override { return chosen_keys; }
   Status write(Pending& pending, const Place& place, const void*, std::size_t bytes) override {
-    return issue(pending, place.peer, {Asked::kWrite, 0, place.key.key, place.offset, bytes});
+    return issue(pending, place.peer, {CallKind::kWrite, 0, place.key.key, place.offset, bytes});
   }
   Status read(Pending& pending, const Place& place, void*, std::size_t bytes) override {
-    return issue(pending, place.peer, {Asked::kRead, 0, place.key.key, place.offset, bytes});
+    return issue(pending, place.peer, {CallKind::kRead, 0, place.key.key, place.offset, bytes});
   }
   Status write_in_run(Pending& pending, const Place& place, const void* local, std::size_t bytes) override {
     if (!runs) return write(pending, place, local, bytes);
     const std::scoped_lock lock(mutex_);
-    calls_.push_back({Asked::kInRun, ranks_.at(place.peer), place.key.key, place.offset, bytes});
+    calls_.push_back({CallKind::kInRun, ranks_.at(place.peer), place.key.key, place.offset, bytes});
     pending.issued();
     open_runs_.emplace_back(&pending, place.peer);
     return {};
@@ -131,7 +131,7 @@ class FakeEndpoint final : public Endpoint {
   void end_run(Pending& pending, Peer peer) override {
     if (!runs) return;
     const std::scoped_lock lock(mutex_);
-    calls_.push_back({Asked::kEnd, ranks_.at(peer)});
+    calls_.push_back({CallKind::kEnd, ranks_.at(peer)});
     if (refused_ends > 0 && refused_ends-- > 0) return;
     std::erase_if(open_runs_, [&](const std::pair<Pending*, Peer>& each) {
       if (each != std::pair(&pending, peer)) return false;
@@ -142,7 +142,7 @@ class FakeEndpoint final : public Endpoint {
   bool nic_atomics() const override { return atomics; }
   Status control(Pending& pending, const Place& place, ControlCall, const std::uint64_t*, const std::uint64_t*,
                  std::uint64_t*) override {
-    return issue(pending, place.peer, {Asked::kControl, 0, place.key.key, place.offset});
+    return issue(pending, place.peer, {CallKind::kControl, 0, place.key.key, place.offset});
   }
   bool orders_messages_behind_writes() const override { return ordered; }
   Status execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list) override {
@@ -155,7 +155,7 @@ class FakeEndpoint final : public Endpoint {
   Status notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list, const ControlStep&,
                 std::uint64_t*) override {
     Call call = message(list, 1);
-    call.asked = Asked::kNotification;
+    call.kind = CallKind::kNotification;
     return issue(pending, place.peer, call);
   }
   std::uint32_t lost_notifications(Peer peer) const override { return ranks_.at(peer) == loses_to ? losses : 0; }
@@ -174,17 +174,17 @@ class FakeEndpoint final : public Endpoint {
     return issue(pending, place.peer, call);
   }
   Status ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t, std::span<std::byte>) override {
-    return issue(pending, place.peer, {Asked::kRegions, 0});
+    return issue(pending, place.peer, {CallKind::kRegions, 0});
   }
   Status ask_for_description(Pending& pending, const HandlerPlace& place, std::span<std::byte> description) override {
     // The address of a second rail (second_rail.cpp).
     if (description.size() == sizeof(FabricAddress)) {
-      return issue(pending, place.peer, {Asked::kDescription, 0}, [description](int rank) {
+      return issue(pending, place.peer, {CallKind::kDescription, 0}, [description](int rank) {
         const FabricAddress address = address_of(rank);
         std::memcpy(description.data(), &address, sizeof address);
       });
     }
-    return issue(pending, place.peer, {Asked::kDescription, 0}, [this, description](int rank) {
+    return issue(pending, place.peer, {CallKind::kDescription, 0}, [this, description](int rank) {
       std::memcpy(description.data(), &descriptions.at(rank), description.size());
     });
   }
@@ -210,7 +210,7 @@ class FakeEndpoint final : public Endpoint {
   };
 
   static Call message(const std::unique_ptr<OperationList>& list, int steps) {
-    Call call{Asked::kMessage, 0};
+    Call call{CallKind::kMessage, 0};
     call.steps = steps;
     if (list == nullptr) return call;
     OperationListReader reader(list->bytes());
@@ -226,7 +226,7 @@ class FakeEndpoint final : public Endpoint {
       call.rank = ranks_.at(peer);
       calls_.push_back(call);
       if (answer) operation.answer = [answer, rank = call.rank] { answer(rank); };
-      if (failing_ && failing_->first == call.asked) {
+      if (failing_ && failing_->first == call.kind) {
         const bool at_once = std::exchange(failing_, {})->second;
         if (at_once) return pending.named(Error{ErrorKind::kPeer, "lost"});
         operation.error = Error{ErrorKind::kPeer, "lost"};
@@ -247,7 +247,7 @@ class FakeEndpoint final : public Endpoint {
   std::vector<Call> calls_;
   std::vector<UnderWay> under_way_;
   std::vector<std::pair<Pending*, Peer>> open_runs_;
-  std::optional<std::pair<Asked, bool>> failing_;
+  std::optional<std::pair<CallKind, bool>> failing_;
   std::map<std::uint64_t, MessageHandler::ServedSpace> published_;
   std::uint64_t next_key_ = 0;
 };

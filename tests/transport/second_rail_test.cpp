@@ -95,7 +95,7 @@ TEST_CASE("large puts and gets are split; small ones, and all else, go by the fi
   on.agree_on_rails();
   CHECK(on.route->uses_second_rail());
   CHECK(on.put_large(7, kSplit - 1).ok());
-  CHECK(on.asked() == "write 7");
+  CHECK(on.calls() == "write 7");
   CHECK(on.second.take_calls().empty());
   CHECK(on.put_large(7, 3 * kSplit, 5000).ok());
   CHECK(on.get_large(8, kSplit, 64).ok());
@@ -111,7 +111,7 @@ TEST_CASE("large puts and gets are split; small ones, and all else, go by the fi
   CHECK(second[0].key == first[1].key);
   CHECK(on.add(7).ok());
   CHECK(on.route->flush(7).ok());
-  CHECK(on.asked() == "message 7 of 1");
+  CHECK(on.calls() == "message 7 of 1");
   CHECK(on.second.take_calls().empty());
 }
 
@@ -140,13 +140,13 @@ TEST_CASE("a flush, a release and a failed operation wait for both devices") {
   CHECK(on.route->flush_all().ok());
   CHECK(on.second.under_way() == 0);
   // An error of the second device is the operation's.
-  on.second.fail_next(Asked::kWrite, false);
+  on.second.fail_next(CallKind::kWrite, false);
   CHECK(on.put_large(7, kSplit).ok());
   const Status flushed = on.route->flush(7);
   REQUIRE_FALSE(flushed.ok());
   CHECK(flushed.error().rank == 7);
   // If the first device accepts nothing, the route waits for the half that was issued.
-  on.endpoint.fail_next(Asked::kWrite, true);
+  on.endpoint.fail_next(CallKind::kWrite, true);
   CHECK_FALSE(on.put_large(7, kSplit).ok());
   CHECK(on.second.under_way() == 0);
   // A request has a counter of its own.
@@ -166,7 +166,7 @@ TEST_CASE("without second rails on all ranks, after a failed trial and in a smal
     on.agree_on_rails(false);
     CHECK_FALSE(on.route->uses_second_rail());
     CHECK(on.put_large(7, kSplit).ok());
-    CHECK(on.asked() == "write 7");
+    CHECK(on.calls() == "write 7");
   }
   SECTION("after a failed trial") {
     RailFixture on;
@@ -178,7 +178,7 @@ TEST_CASE("without second rails on all ranks, after a failed trial and in a smal
     on.agree_on_rails();
     CHECK_FALSE(on.route->uses_second_rail());
     CHECK(on.put_large(7, kSplit).ok());
-    CHECK(on.asked() == "write 7");
+    CHECK(on.calls() == "write 7");
     CHECK(on.second.take_calls().empty());
   }
   SECTION("small") {
@@ -186,7 +186,7 @@ TEST_CASE("without second rails on all ranks, after a failed trial and in a smal
     on.agree_on_rails(true, kSplit - 1);
     CHECK(on.route->uses_second_rail());
     CHECK(on.put_large(7, kSplit - 1).ok());
-    CHECK(on.asked() == "write 7");
+    CHECK(on.calls() == "write 7");
     CHECK(on.second.take_calls().empty());
   }
 }
@@ -211,7 +211,7 @@ TEST_CASE("behind writes by a second adapter, a flush and a release read a word 
   CHECK((calls[2].bytes == 8 && calls[2].offset == calls[1].offset));
   // A failure is reported by the flush.
   CHECK(on.put_large(7, kSplit).ok());
-  on.second.fail_next(Asked::kRead, false);
+  on.second.fail_next(CallKind::kRead, false);
   CHECK_FALSE(on.route->flush(7).ok());
   CHECK(on.route->flush(7).ok());
 }

@@ -131,12 +131,12 @@ const std::map<std::string, std::vector<Documented>>& documented() {
 
 TEST_CASE("an empty environment gives the defaults, without a word") {
   Environment environment;
-  const std::string said = on_stderr([] {
+  const std::string text = on_stderr([] {
     const Result<Settings> settings = read_settings();
     REQUIRE(settings.ok());
     CHECK(same(settings.value(), Settings{}));
   });
-  CHECK(said.empty());
+  CHECK(text.empty());
 }
 
 TEST_CASE("every setting takes its own default and means the same by it") {
@@ -221,11 +221,11 @@ TEST_CASE("a variable that is no setting is warned about by name, and the settin
   environment.set("FARSIDE_ROUTE", "mapped");
   environment.set("FARSIDE_", "1");
   CHECK(on_stderr([] { CHECK(read_settings().ok()); }).empty());
-  const std::string said = on_stderr([] { warn_of_unknown_settings(); });
-  CHECK(contains(said, "warning"));
-  CHECK(contains(said, "variable FARSIDE_ROUTE "));
-  CHECK(contains(said, "variable FARSIDE_ "));
-  for (const Setting& setting : settings_table()) CHECK(contains(said, setting.name));
+  const std::string text = on_stderr([] { warn_of_unknown_settings(); });
+  CHECK(contains(text, "warning"));
+  CHECK(contains(text, "variable FARSIDE_ROUTE "));
+  CHECK(contains(text, "variable FARSIDE_ "));
+  for (const Setting& setting : settings_table()) CHECK(contains(text, setting.name));
 }
 
 TEST_CASE("settings, variables of scripts and of others are not warned about") {

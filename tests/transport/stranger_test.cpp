@@ -44,30 +44,30 @@ class Stranger {
   explicit Stranger(const FabricAddress& victim) : caller_(victim, hello(victim).bytes()) {}
   bool there() const { return caller_.outcome() == 0; }
 
-  enum class Said { kDone, kError, kNothing };
+  enum class Outcome { kDone, kError, kNothing };
   // Returns the result of one operation within the time `timeout`.
   template <class Issue>
-  Said attempt(Issue&& issue, std::chrono::milliseconds timeout) {
+  Outcome attempt(Issue&& issue, std::chrono::milliseconds timeout) {
     const auto end = Clock::now() + timeout;
     bool issued = false;
     while (Clock::now() < end) {
       if (!issued) {
         const ssize_t code = issue(caller_.endpoint());
-        if (code != 0 && code != -FI_EAGAIN) return Said::kError;
+        if (code != 0 && code != -FI_EAGAIN) return Outcome::kError;
         issued = code == 0;
       }
       fi_cq_msg_entry entry;
       const ssize_t count = fi_cq_read(caller_.queue(), &entry, 1);
-      if (count == 1) return Said::kDone;
+      if (count == 1) return Outcome::kDone;
       if (count == -FI_EAVAIL) {
         fi_cq_err_entry error{};
         fi_cq_readerr(caller_.queue(), &error, 0);
-        return Said::kError;
+        return Outcome::kError;
       }
     }
-    return Said::kNothing;
+    return Outcome::kNothing;
   }
-  Said send(std::span<const std::byte> message) {
+  Outcome send(std::span<const std::byte> message) {
     return attempt(
         [&](fid_ep* endpoint) {
           return fi_send(endpoint, message.data(), message.size(), nullptr, FI_ADDR_UNSPEC, &context_);
@@ -95,7 +95,7 @@ void try_key(Ranks& ranks, const FabricAddress& victim, std::uint64_t key, int h
   ranks.check(stranger.there(), "the stranger has an endpoint");
   std::array<std::uint64_t, 4> words{0x5712a43e5712a43e, 1, 2, 3};
   std::array<std::uint64_t, 4> got{};
-  const auto said = stranger.attempt(
+  const auto outcome = stranger.attempt(
       [&](fid_ep* endpoint) -> ssize_t {
         constexpr fi_addr_t to = FI_ADDR_UNSPEC;
         return how == 0 ? fi_write(endpoint, words.data(), sizeof words, nullptr, to, 0, key, &stranger.context_)
@@ -103,7 +103,7 @@ void try_key(Ranks& ranks, const FabricAddress& victim, std::uint64_t key, int h
       },
       std::chrono::milliseconds(100));
   // A write without delivery-complete is "done" once it is sent; what was read must be nothing.
-  ranks.check(how == 0 || said != Stranger::Said::kDone, fmt::format("key {} is refused", key));
+  ranks.check(how == 0 || outcome != Stranger::Outcome::kDone, fmt::format("key {} is refused", key));
   ranks.check(std::ranges::all_of(got, [](std::uint64_t word) { return word == 0; }), "nothing was read");
 }
 

@@ -85,7 +85,7 @@ bool soon(Condition&& condition) {
 
 // What `act` asks of the provider, while the progress thread ends no run: that comes when one stays open for 250 ms.
 template <class Act>
-FakeQueues asked_by(Act&& act) {
+FakeQueues counted_by(Act&& act) {
   while (true) {
     fake_queues();
     const Clock::time_point begun = Clock::now();
@@ -111,7 +111,7 @@ TEST_CASE("a run of small writes asks for one completion, and so does a flush") 
     CHECK(has(target, puts, value));
   };
   // The first flush comes as a surprise, after one with a single write.
-  const FakeQueues first = asked_by([&] {
+  const FakeQueues first = counted_by([&] {
     CHECK(origin.put(0, 1));
     CHECK(origin.flush());
     epoch();
@@ -119,7 +119,7 @@ TEST_CASE("a run of small writes asks for one completion, and so does a flush") 
   CHECK(first.writes <= 1 + puts + 1);
   CHECK(first.empty_writes <= 1);
   CHECK(first.reported <= 1 + runs + 1);
-  const FakeQueues later = asked_by(epoch);
+  const FakeQueues later = counted_by(epoch);
   CHECK(later.writes == puts);
   CHECK(later.empty_writes == 0);
   CHECK(later.silent_writes == puts - runs);
@@ -144,7 +144,7 @@ TEST_CASE("the small puts of a space of the domain nic, and their flush, cost on
     CHECK((space.data[0] == value && space.data[puts - 1] == value + puts - 1));
   };
   epoch();
-  const FakeQueues counted = asked_by(epoch);
+  const FakeQueues counted = counted_by(epoch);
   CHECK(counted.writes == puts);
   CHECK(counted.silent_writes == puts - runs);
   CHECK(counted.empty_writes == 0);

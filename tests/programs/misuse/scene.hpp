@@ -99,9 +99,9 @@ class Scene {
       std::fflush(stdout);
       return got != MPI_SUCCESS;
     }
-    check::Stderr heard;
+    check::Stderr captured;
     const int code = call();
-    const std::string text = heard.end();
+    const std::string text = captured.end();
     const auto wrong = [&](const std::string& what) {
       check::fail(__FILE__, __LINE__, what + "; it said: " + (text.empty() ? "nothing" : text));
     };

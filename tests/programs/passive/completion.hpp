@@ -197,8 +197,8 @@ inline void notification_beside_a_lock(check::Memory memory) {
       }
       CHECK_EQ(std::atomic_ref(*window.as<std::int64_t>()).load(), round - 1);
       CHECK_MPI(MPI_Win_unlock(1, window));
-      std::int64_t said = 0;
-      CHECK_MPI(MPI_Recv(&said, 1, MPI_INT64_T, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      std::int64_t value = 0;
+      CHECK_MPI(MPI_Recv(&value, 1, MPI_INT64_T, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
       CHECK_MPI(MPI_Win_start(zero, 0, window));
       CHECK_MPI(MPI_Win_complete(window));
     }

@@ -50,7 +50,7 @@ void Stage::act(Model& model, const Step& step) {
   const std::vector<Beside> others = besides(model, step);
   std::atomic<long> refused_beside = 0;
   int code = MPI_SUCCESS;
-  check::Stderr heard;
+  check::Stderr captured;
   const auto make_call = [&] {
     code = call(step);
     // The notification of a complete that has returned may still be on its way, so the call is repeated.
@@ -61,17 +61,16 @@ void Stage::act(Model& model, const Step& step) {
   };
   callers_.run(make_call, [&](std::size_t thread) { refused_beside += make_besides(others, thread); });
   code = check::class_of(code);
-  const std::string said = heard.end();
+  const std::string text = captured.end();
   calls_beside_ += static_cast<long>(others.size()) * kRoundsBeside * std::max<long>(callers_.count() - 1, 0);
   if (wrong.empty() ? code != MPI_SUCCESS : wrong.count(code) == 0) {
     std::string wanted;
     for (int each : wrong) wanted += " " + check::class_name(each);
-    fail("gave " + check::class_name(code) + ", but the model says" + (wrong.empty() ? " success" : wanted),
-         said);
+    fail("gave " + check::class_name(code) + ", but the model says" + (wrong.empty() ? " success" : wanted), text);
   }
-  if (std::count(said.begin(), said.end(), '\n') != (wrong.empty() ? 0 : 1) + refused_beside)
-    fail("is not reported once", said);
-  if (tests && flag_ != 0 && !completed) fail("says that the exposure has ended", said);
+  if (std::count(text.begin(), text.end(), '\n') != (wrong.empty() ? 0 : 1) + refused_beside)
+    fail("is not reported once", text);
+  if (tests && flag_ != 0 && !completed) fail("says that the exposure has ended", text);
 }
 
 std::vector<Stage::Beside> Stage::besides(Model& model, const Step& step) const {
@@ -191,9 +190,9 @@ int Stage::lock(int type, int target, int assert) {
   return code != MPI_SUCCESS ? code : MPI_Win_flush(target, window_);
 }
 
-void Stage::fail(const std::string& what, const std::string& said) {
-  std::string text = name_ + ", step " + std::to_string(history_.size()) + ": " + history_.back() + " " +
-                     what + "; it said: " + (said.empty() ? "nothing\n" : said) + "before it:\n";
+void Stage::fail(const std::string& what, const std::string& captured) {
+  std::string text = name_ + ", step " + std::to_string(history_.size()) + ": " + history_.back() + " " + what +
+                     "; it said: " + (captured.empty() ? "nothing\n" : captured) + "before it:\n";
   const std::size_t from = history_.size() > 25 ? history_.size() - 25 : 0;
   for (std::size_t i = from; i < history_.size(); ++i) text += "  " + history_[i] + "\n";
   check::fail(__FILE__, __LINE__, text);

@@ -46,7 +46,7 @@ class Stage {
   // Makes these calls in turn, some rounds. Returns how many were refused; fails if one is not as the model says.
   long make_besides(const std::vector<Beside>& besides, std::size_t thread);
   int lock(int type, int target, int assert);
-  [[noreturn]] void fail(const std::string& what, const std::string& said);
+  [[noreturn]] void fail(const std::string& what, const std::string& captured);
 
   int rank_;
   check::Memory memory_;
