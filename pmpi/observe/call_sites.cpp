@@ -27,11 +27,14 @@ void* base_of(const void* address) {
 
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// Whether the library is farside, the runtime, or a binding of the runtime for another language.
-bool is_of_mpi(const Dl_info& info) {
+// Whether the library is farside, the runtime, a binding of the runtime for another language, or a sanitizer, whose
+// backtrace() is called.
+bool is_passed_over(const Dl_info& info) {
   static void* const own = base_of(reinterpret_cast<const void*>(&CallSites::instance));
   static void* const runtimes = base_of(reinterpret_cast<const void*>(runtime().Win_free));
-  return info.dli_fbase == own || info.dli_fbase == runtimes || file_name(info.dli_fname).starts_with("libmpi");
+  const auto starts_with = [&](const char* name) { return file_name(info.dli_fname).starts_with(name); };
+  return info.dli_fbase == own || info.dli_fbase == runtimes || starts_with("libmpi") || starts_with("libtsan") ||
+         starts_with("libasan");
 }
 
 std::string demangled(const char* name) {
@@ -73,7 +76,7 @@ std::uint16_t CallSites::number_of(void* address) {
   Dl_info info{};
   link_map* map = nullptr;
   const bool known = dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0;
-  if ((known && is_of_mpi(info)) || sites_.size() >= kMostSites) return 0;
+  if ((known && is_passed_over(info)) || sites_.size() >= kMostSites) return 0;
   sites_.push_back({known ? text_of(address, info, map) : fmt::format("{}", address), {}});
   return entry->second = static_cast<std::uint16_t>(sites_.size());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // With FARSIDE_SITES=on, the places in the program of the calls that statistics and traces record. A site is the return
-// address in the first function on the stack that is neither farside's nor the runtime's.
+// address in the first function on the stack that is neither farside's nor the runtime's, nor a sanitizer's.
 //
 // If the program unloads a library and loads another one at the same addresses, farside does not distinguish their
 // sites.

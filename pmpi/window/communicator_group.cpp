@@ -150,10 +150,10 @@ CommunicatorPeers::~CommunicatorPeers() {
 
 bool CommunicatorPeers::can_combine() {
   if (spaces() == 2 && nodes_ > 1) {
-    const bool made =
-        node()
-            .meet('\0', Process::instance(), [&](const std::vector<char>&) { return make_leaders_communicator(); })
-            .result;
+    const bool made = node()
+                          .exchange_by_leader('\0', Process::instance(),
+                                              [&](const std::vector<char>&) { return make_leaders_communicator(); })
+                          .result;
     if (!made) nodes_ = 0;
   }
   return nodes_ == 1 || (nodes_ > 1 && spaces() > 1);
