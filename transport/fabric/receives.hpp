@@ -4,7 +4,7 @@
 //
 // Not thread-safe: Fabric's mutex guards it. Errors: kNoMemory if buffers cannot be registered, kNoRoute if the
 // provider does not take the first ones. Cost: fi_recv for each buffer. Memory: a message (about 8.3 KiB) per buffer;
-// over an adapter 8 of them per connected peer, up to 2,048 in all, else 32 in all.
+// over an adapter 8 of them per connected peer, up to 2,048 in all, else 4 per connected peer, up to 32 in all.
 #pragma once
 
 #include <cstddef>
