@@ -25,13 +25,13 @@ enum Flags : std::uint8_t {
   kOwner = 1
 };  // the owner is tested; otherwise a sender, whose message the hostile peer answers
 
-// The layout and states of the slots at the end of MessageQueue (message_queue.hpp).
-constexpr std::size_t kSlot = 64 + MessageQueue::kMostBytes,
+// The layout and states of the slots at the end of MessageQueue (message_queue.hpp). The first input checks it.
+constexpr std::size_t kLines = 128, kBytesAt = 4, kTextAt = 16,
+                      kSlot = (kTextAt + MessageQueue::kMostBytes + kLines - 1) / kLines * kLines + kLines,
                       kFirst = sizeof(MessageQueue) - MessageQueue::kSlots * kSlot;
-enum State : std::uint64_t { kFree, kTaken, kSent, kAnswered };
-std::uint64_t state_of(std::uint64_t word) { return word & 3; }
+enum State : std::uint32_t { kIdle, kSent, kAnswered };
 
-struct alignas(64) Memory {
+struct alignas(kLines) Memory {
   std::array<std::byte, kGuard> before;
   std::array<std::byte, sizeof(MessageQueue)> message_queue;
   std::array<std::byte, kGuard> behind;
@@ -51,11 +51,21 @@ struct alignas(64) Memory {
     std::memcpy(&value, message_queue.data() + offset, sizeof value);
     return value;
   }
-  std::uint64_t word(std::size_t slot) const { return at<std::uint64_t>(kFirst + slot * kSlot); }
+  std::uint32_t state(std::size_t slot) const { return at<std::uint32_t>(kFirst + slot * kSlot); }
   // Whether the message in the slot needs no answer.
-  bool posted(std::size_t slot) const { return at<std::uint32_t>(kFirst + slot * kSlot + 8) >> 31 != 0; }
+  bool posted(std::size_t slot) const { return at<std::uint32_t>(kFirst + slot * kSlot + kBytesAt) >> 31 != 0; }
 };
-static_assert(kGuard % 64 == 0);
+static_assert(kGuard % kLines == 0);
+
+// Whether a message is where the constants above say.
+bool layout_is_known(Memory& memory) {
+  memory.clear();
+  const std::array<std::byte, 3> message{std::byte{1}, std::byte{2}, std::byte{3}};
+  const std::array<std::span<const std::byte>, 1> parts{message};
+  if (!MessageQueue::at(memory.message_queue.data()).enqueue(ProcessIdentity::own(), parts)) return false;
+  return memory.state(0) == kSent && memory.at<std::uint32_t>(kFirst + kBytesAt) == message.size() &&
+         memory.at<std::array<std::byte, 3>>(kFirst + kTextAt) == message;
+}
 
 void write_pieces(Memory& memory, Reader& input) {
   while (!input.empty()) {
@@ -73,8 +83,8 @@ class Hostile final : public Progress {
     Reader input(data_, size_);
     write_pieces(memory_, input);
     for (std::size_t slot = 0; slot < MessageQueue::kSlots; ++slot) {
-      const std::uint64_t answered = kAnswered;
-      if (state_of(memory_.word(slot)) == kSent)
+      const std::uint32_t answered = kAnswered;
+      if (memory_.state(slot) == kSent)
         std::memcpy(memory_.message_queue.data() + kFirst + slot * kSlot, &answered, sizeof answered);
     }
   }
@@ -105,9 +115,9 @@ std::vector<Bytes> seeds() {
     for (const unsigned flags : {0U, unsigned{kOwner}}) {
       Bytes input{static_cast<std::uint8_t>(flags)};
       for (const std::size_t slot : {std::size_t{0}, MessageQueue::kSlots - 1}) {
-        if (flags == kOwner) fragment(input, kFirst + slot * kSlot, std::uint64_t{kSent});
-        fragment(input, kFirst + slot * kSlot + 8, bytes);
-        fragment(input, kFirst + slot * kSlot + 64, std::uint64_t{0x0102030405060708});
+        if (flags == kOwner) fragment(input, kFirst + slot * kSlot, std::uint32_t{kSent});
+        fragment(input, kFirst + slot * kSlot + kBytesAt, bytes);
+        fragment(input, kFirst + slot * kSlot + kTextAt, std::uint64_t{0x0102030405060708});
       }
       all.push_back(input);
     }
@@ -122,6 +132,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace farside::fuzz;
   if (size == 0) return 0;
   static const auto memory = std::make_unique<Memory>();
+  static const bool known = layout_is_known(*memory);
+  require(known, "the layout of the slots is as this test assumes");
   memory->clear();
   MessageQueue& message_queue = MessageQueue::at(memory->message_queue.data());
   const std::byte* const begin = memory->message_queue.data();
@@ -129,10 +141,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if ((data[0] & kOwner) != 0) {
     Reader input(data + 1, size - 1);
     write_pieces(*memory, input);
-    std::array<std::uint64_t, MessageQueue::kSlots> words{};
+    std::array<std::uint32_t, MessageQueue::kSlots> states{};
     std::array<bool, MessageQueue::kSlots> posted{};
-    for (std::size_t slot = 0; slot < words.size(); ++slot) {
-      words[slot] = memory->word(slot);
+    for (std::size_t slot = 0; slot < states.size(); ++slot) {
+      states[slot] = memory->state(slot);
       posted[slot] = memory->posted(slot);
     }
     std::ptrdiff_t messages = 0;
@@ -145,13 +157,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       std::fill(room.begin(), room.end(), std::byte{0xEE});
       return room.size();
     });
-    require(messages ==
-                std::count_if(words.begin(), words.end(), [](std::uint64_t word) { return state_of(word) == kSent; }),
+    require(messages == std::count(states.begin(), states.end(), std::uint32_t{kSent}),
             "what was sent is answered, once");
-    for (std::size_t slot = 0; slot < words.size(); ++slot) {
-      const std::uint64_t answered = posted[slot] ? std::uint64_t{kFree} : words[slot] - kSent + kAnswered;
-      const std::uint64_t expected = state_of(words[slot]) == kSent ? answered : words[slot];
-      require(memory->word(slot) == expected, "the sender stays, and all other slots are left alone");
+    for (std::size_t slot = 0; slot < states.size(); ++slot) {
+      const std::uint32_t answered = posted[slot] ? kIdle : kAnswered;
+      const std::uint32_t expected = states[slot] == kSent ? answered : states[slot];
+      require(memory->state(slot) == expected, "all other slots are left alone");
     }
   } else {
     Hostile hostile(*memory, data + 1, size - 1);

@@ -6,7 +6,7 @@
 // to 8 KiB, takes less time by message than by system call. The handler never calls MPI. It waits for an application
 // thread only while that thread holds the accumulate lock or a mutex of the handler or of the attached regions.
 //
-// Thread safety: any. Memory per process: one message queue (67 KiB, shared) and one thread, from the first space with
+// Thread safety: any. Memory per process: one message queue (69 KiB, shared) and one thread, from the first space with
 // private data on. A peer maps the queue once for all spaces. A request needs no system call while the target polls,
 // and otherwise one to wake its thread; a posted list needs none.
 #pragma once

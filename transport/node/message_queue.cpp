@@ -37,14 +37,12 @@ Error dead() { return Error{ErrorKind::kPeer, "the target's process is gone"}; }
 }  // namespace
 
 MessageQueue::Answer::~Answer() {
-  if (slot_ == nullptr) return;
-  slot_->word.exchange(kFree, std::memory_order_seq_cst);
-  message_queue_.freed_.wake_if_armed();
+  if (slot_ != nullptr) message_queue_.release(*slot_);
 }
 
-// Precondition: the caller has taken the slot.
-MessageQueue::Message MessageQueue::fill(Slot& slot, ProcessIdentity sender,
-                                         std::span<const std::span<const std::byte>> parts, std::uint32_t posted) {
+// Precondition: the caller is the holder of the slot.
+MessageQueue::Message MessageQueue::fill(Slot& slot, std::span<const std::span<const std::byte>> parts,
+                                         std::uint32_t posted) {
   std::size_t bytes = 0;
   for (const std::span<const std::byte> part : parts) {
     if (!part.empty()) std::memcpy(slot.text.data() + bytes, part.data(), part.size());
@@ -52,20 +50,32 @@ MessageQueue::Message MessageQueue::fill(Slot& slot, ProcessIdentity sender,
   }
   slot.bytes.store(static_cast<std::uint32_t>(bytes) | posted, std::memory_order_relaxed);
   // Sequentially consistent, as the wake event requires.
-  slot.word.exchange(word(kSent, sender), std::memory_order_seq_cst);
+  slot.state.exchange(kSent, std::memory_order_seq_cst);
   if (&slot != &slots_.front() || posted != 0) sent_.fetch_add(1, std::memory_order_release);
   return Message(slot);
+}
+
+void MessageQueue::release(Slot& slot) {
+  // Sequentially consistent, as the wake event requires.
+  slot.holder.exchange(kNone, std::memory_order_seq_cst);
+  freed_.wake_if_armed();
+}
+
+bool MessageQueue::become_holder(Slot& slot, std::uint64_t before, ProcessIdentity sender) {
+  // Acquire: follows the last accesses of the former holder.
+  if (!slot.holder.compare_exchange_strong(before, holder(sender), std::memory_order_acquire)) return false;
+  // Only a holder sends, so the slot stays as it is now. Acquire: follows the owner's accesses to it.
+  if (slot.state.load(std::memory_order_acquire) != kSent) return true;
+  release(slot);
+  return false;
 }
 
 // Takes a free slot, and returns it, or null.
 MessageQueue::Slot* MessageQueue::take(ProcessIdentity sender) {
   for (Slot& slot : slots_) {
-    std::uint64_t free = kFree;
-    // Acquire: follows the last reads of the former answer.
-    if (slot.word.load(std::memory_order_relaxed) == kFree &&
-        slot.word.compare_exchange_strong(free, word(kTaken, sender), std::memory_order_acquire)) {
-      return &slot;
-    }
+    if (slot.holder.load(std::memory_order_relaxed) != kNone) continue;
+    if (slot.state.load(std::memory_order_relaxed) == kSent) continue;  // it is posted
+    if (become_holder(slot, kNone, sender)) return &slot;
   }
   return nullptr;
 }
@@ -73,14 +83,15 @@ MessageQueue::Slot* MessageQueue::take(ProcessIdentity sender) {
 std::optional<MessageQueue::Message> MessageQueue::enqueue(ProcessIdentity sender,
                                                            std::span<const std::span<const std::byte>> parts) {
   Slot* const slot = take(sender);
-  return slot != nullptr ? std::optional(fill(*slot, sender, parts)) : std::nullopt;
+  return slot != nullptr ? std::optional(fill(*slot, parts)) : std::nullopt;
 }
 
 bool MessageQueue::post(ProcessIdentity sender, std::span<const std::span<const std::byte>> parts) {
   Slot* const slot = take(sender);
   if (slot == nullptr) return false;
   posted_.fetch_add(1, std::memory_order_relaxed);
-  fill(*slot, sender, parts, kPosted);
+  fill(*slot, parts, kPosted);
+  release(*slot);
   return true;
 }
 
@@ -89,11 +100,9 @@ bool MessageQueue::post(ProcessIdentity sender, std::span<const std::span<const 
 MessageQueue::Slot* MessageQueue::take_over(ProcessIdentity sender) {
   if (!sender.known()) return nullptr;
   for (Slot& slot : slots_) {
-    // Acquire: follows the owner's accesses to the slot, if it has answered.
-    std::uint64_t found = slot.word.load(std::memory_order_acquire);
-    if (state_of(found) != kTaken && state_of(found) != kAnswered) continue;
-    if (!sender_of(found).is_dead()) continue;
-    if (slot.word.compare_exchange_strong(found, word(kTaken, sender), std::memory_order_acquire)) return &slot;
+    const std::uint64_t found = slot.holder.load(std::memory_order_relaxed);
+    if (found == kNone || slot.state.load(std::memory_order_relaxed) == kSent) continue;
+    if (process_of(found).is_dead() && become_holder(slot, found, sender)) return &slot;
   }
   return nullptr;
 }
@@ -108,7 +117,7 @@ Result<MessageQueue::Message> MessageQueue::enqueue(Progress& progress, ProcessI
     // Posted messages may fill the queue, and a sender may have been killed before it woke the owner.
     if (probes++ % 64 == 0) wake_event_.wake_if_armed();
     if (!owner_check.is_due()) continue;
-    if (Slot* slot = take_over(sender)) return fill(*slot, sender, parts);
+    if (Slot* slot = take_over(sender)) return fill(*slot, parts);
     if (owner_check.owner_has_ended()) return dead();
   }
 }
@@ -121,7 +130,7 @@ Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, M
   // unknown time. The owner may itself be waiting for an answer of this process, which therefore polls as well.
   constexpr int kMostSpins = 4'096;
   constexpr int kSpinsPerLook = 64;
-  const auto answered_yet = [&] { return state_of(slot.word.load(std::memory_order_acquire)) == kAnswered; };
+  const auto answered_yet = [&] { return slot.state.load(std::memory_order_acquire) == kAnswered; };
   for (int spins = polls ? 1 : 0; !answered_yet() && spins < kMostSpins; ++spins) {
     if (spins % kSpinsPerLook == 0) {
       if (!is_just_now(polled_at_.load(std::memory_order_relaxed), kInterrupt)) break;
@@ -141,7 +150,7 @@ Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, M
 
 bool MessageQueue::answer_all(const Handling& answer, bool polls) {
   const auto is_posted = [](const Slot& slot) { return (slot.bytes.load(std::memory_order_relaxed) & kPosted) != 0; };
-  const auto is_sent = [](const Slot& slot) { return state_of(slot.word.load(std::memory_order_acquire)) == kSent; };
+  const auto is_sent = [](const Slot& slot) { return slot.state.load(std::memory_order_acquire) == kSent; };
   // A message that was posted before one of these was enqueued is in its slot by now.
   std::array<Slot*, kSlots> enqueued;
   std::size_t count = 0;
@@ -161,17 +170,16 @@ bool MessageQueue::answer_all(const Handling& answer, bool polls) {
 
 // Precondition: the slot is sent.
 void MessageQueue::answer_one(Slot& slot, const Handling& answer, bool polls) {
-  const std::uint64_t found = slot.word.load(std::memory_order_acquire);
   const std::uint32_t length = slot.bytes.load(std::memory_order_relaxed);
   const std::size_t bytes = std::min<std::size_t>(length & ~kPosted, kMostBytes);
   const std::size_t answered = answer(std::span<const std::byte>(slot.text).first(bytes), slot.text);
   if ((length & kPosted) != 0) {
-    slot.word.exchange(kFree, std::memory_order_seq_cst);
+    slot.state.exchange(kIdle, std::memory_order_seq_cst);
     freed_.wake_if_armed();
     return;
   }
   slot.bytes.store(static_cast<std::uint32_t>(answered) | (polls ? kByPoller : 0), std::memory_order_relaxed);
-  slot.word.exchange(word(kAnswered, sender_of(found)), std::memory_order_seq_cst);
+  slot.state.exchange(kAnswered, std::memory_order_seq_cst);
   slot.wake_event.wake_if_armed();
 }
 
