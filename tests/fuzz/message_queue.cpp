@@ -27,8 +27,8 @@ enum Flags : std::uint8_t {
 
 // The layout and states of the slots at the end of MessageQueue (message_queue.hpp). The first input checks it.
 constexpr std::size_t kLines = 128, kBytesAt = 4, kTextAt = 16,
-                      kSlot = (kTextAt + MessageQueue::kMostBytes + kLines - 1) / kLines * kLines + kLines,
-                      kFirst = sizeof(MessageQueue) - MessageQueue::kSlots * kSlot;
+                      kHolderAt = (kTextAt + MessageQueue::kMostBytes + kLines - 1) / kLines * kLines,
+                      kSlot = kHolderAt + kLines, kFirst = sizeof(MessageQueue) - MessageQueue::kSlots * kSlot;
 enum State : std::uint32_t { kIdle, kSent, kAnswered };
 
 struct alignas(kLines) Memory {
@@ -52,6 +52,7 @@ struct alignas(kLines) Memory {
     return value;
   }
   std::uint32_t state(std::size_t slot) const { return at<std::uint32_t>(kFirst + slot * kSlot); }
+  std::uint64_t holder(std::size_t slot) const { return at<std::uint64_t>(kFirst + slot * kSlot + kHolderAt); }
   // Whether the message in the slot needs no answer.
   bool posted(std::size_t slot) const { return at<std::uint32_t>(kFirst + slot * kSlot + kBytesAt) >> 31 != 0; }
 };
@@ -64,7 +65,7 @@ bool layout_is_known(Memory& memory) {
   const std::array<std::span<const std::byte>, 1> parts{message};
   if (!MessageQueue::at(memory.message_queue.data()).enqueue(ProcessIdentity::own(), parts)) return false;
   return memory.state(0) == kSent && memory.at<std::uint32_t>(kFirst + kBytesAt) == message.size() &&
-         memory.at<std::array<std::byte, 3>>(kFirst + kTextAt) == message;
+         memory.at<std::array<std::byte, 3>>(kFirst + kTextAt) == message && memory.holder(0) != 0;
 }
 
 void write_pieces(Memory& memory, Reader& input) {
@@ -118,6 +119,7 @@ std::vector<Bytes> seeds() {
         if (flags == kOwner) fragment(input, kFirst + slot * kSlot, std::uint32_t{kSent});
         fragment(input, kFirst + slot * kSlot + kBytesAt, bytes);
         fragment(input, kFirst + slot * kSlot + kTextAt, std::uint64_t{0x0102030405060708});
+        if (slot == 0) fragment(input, kFirst + kHolderAt, std::uint64_t{0x7fffffff00000001});
       }
       all.push_back(input);
     }
@@ -142,9 +144,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Reader input(data + 1, size - 1);
     write_pieces(*memory, input);
     std::array<std::uint32_t, MessageQueue::kSlots> states{};
+    std::array<std::uint64_t, MessageQueue::kSlots> holders{};
     std::array<bool, MessageQueue::kSlots> posted{};
     for (std::size_t slot = 0; slot < states.size(); ++slot) {
       states[slot] = memory->state(slot);
+      holders[slot] = memory->holder(slot);
       posted[slot] = memory->posted(slot);
     }
     std::ptrdiff_t messages = 0;
@@ -162,7 +166,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (std::size_t slot = 0; slot < states.size(); ++slot) {
       const std::uint32_t answered = posted[slot] ? kIdle : kAnswered;
       const std::uint32_t expected = states[slot] == kSent ? answered : states[slot];
-      require(memory->state(slot) == expected, "all other slots are left alone");
+      require(memory->state(slot) == expected, "only slots that were sent change");
+      require(memory->holder(slot) == holders[slot], "the owner changes no holder");
     }
   } else {
     Hostile hostile(*memory, data + 1, size - 1);

@@ -39,10 +39,11 @@ struct LongSleep final : Progress {
 
 class Box {
  public:
-  Box() : memory_(sizeof(MessageQueue) + 64) {
+  Box() : memory_(sizeof(MessageQueue) + alignof(MessageQueue)) {
     void* at = memory_.data();
     std::size_t room = memory_.size();
-    message_queue_ = &MessageQueue::at(static_cast<std::byte*>(std::align(64, sizeof(MessageQueue), at, room)));
+    message_queue_ =
+        &MessageQueue::at(static_cast<std::byte*>(std::align(alignof(MessageQueue), sizeof(MessageQueue), at, room)));
   }
   MessageQueue& operator*() const { return *message_queue_; }
   MessageQueue* operator->() const { return message_queue_; }

@@ -8,7 +8,7 @@
 //
 // Thread safety: any. Memory per process: one message queue (69 KiB, shared) and one thread, from the first space with
 // private data on. A peer maps the queue once for all spaces. A request needs no system call while the target polls,
-// and otherwise one to wake its thread; a posted list needs none.
+// and otherwise one to wake its thread; a posted list does not wake the target.
 #pragma once
 
 #include <atomic>

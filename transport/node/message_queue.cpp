@@ -62,9 +62,9 @@ void MessageQueue::release(Slot& slot) {
 }
 
 bool MessageQueue::become_holder(Slot& slot, std::uint64_t before, ProcessIdentity sender) {
-  // Acquire: follows the last accesses of the former holder.
+  // Acquire: follows the last accesses of a holder that has released the slot.
   if (!slot.holder.compare_exchange_strong(before, holder(sender), std::memory_order_acquire)) return false;
-  // Only a holder sends, so the slot stays as it is now. Acquire: follows the owner's accesses to it.
+  // Only a holder sends, so a slot that is not sent now stays so. Acquire: follows the owner's accesses to it.
   if (slot.state.load(std::memory_order_acquire) != kSent) return true;
   release(slot);
   return false;
@@ -101,8 +101,9 @@ MessageQueue::Slot* MessageQueue::take_over(ProcessIdentity sender) {
   if (!sender.known()) return nullptr;
   for (Slot& slot : slots_) {
     const std::uint64_t found = slot.holder.load(std::memory_order_relaxed);
-    if (found == kNone || slot.state.load(std::memory_order_relaxed) == kSent) continue;
-    if (process_of(found).is_dead() && become_holder(slot, found, sender)) return &slot;
+    // The state is read after the end of the holder, which orders the holder's last stores before this.
+    if (found == kNone || !process_of(found).is_dead() || slot.state.load(std::memory_order_acquire) == kSent) continue;
+    if (become_holder(slot, found, sender)) return &slot;
   }
   return nullptr;
 }

@@ -7,12 +7,12 @@
 // state, reads the answer and releases the slot. The state is then still "answered". A message may also be posted: its
 // sender neither wakes the owner nor awaits an answer and releases the slot at once, and the owner makes it idle.
 //
-// Holder and state are in different cache lines, because the owner reads the state at each poll. A sender that takes
-// the same slot again and again changes the line of the state once per message, and the line of the holder stays with
-// its core.
+// Holder and state are in different cache lines, because the owner reads the first slot's state at each poll. A sender
+// that takes this slot again and again changes the line of the state once per message, and the line of the holder stays
+// with its core.
 //
 // A sender that finds no free slot for some 0.1 s takes over a slot whose holder has ended. The owner still answers a
-// slot that is sent. A process that has ended takes no slot again, so a holder does not return to any slot. Therefore
+// slot that is sent. A process that has ended takes no slot again, so its identity does not return to a slot. Therefore
 // the compare-and-swap that takes a slot over succeeds for one sender only.
 //
 // Thread safety: any, except that one thread at a time calls answer_all(). Memory: 69 KiB, for any number of peers.
@@ -42,7 +42,7 @@ class MessageQueue {
   static constexpr std::size_t kMostBytes = 8'512;  // of a message or an answer
   static constexpr std::size_t kSlots = 8;
 
-  // Precondition: the memory has the size of this class, was zero at first, and begins at a cache line.
+  // Precondition: the memory has the size and the alignment of this class, and was zero at first.
   static MessageQueue& at(std::byte* memory) { return *reinterpret_cast<MessageQueue*>(memory); }
   void open(std::uint64_t nonce) {
     nonce_ = nonce;
@@ -146,7 +146,7 @@ class MessageQueue {
   static constexpr Ticks kInterrupt = 50'000;
 
   enum State : std::uint32_t { kIdle, kSent, kAnswered };
-  // A holder: | sender (63 bits) | 1 |, or kNone.
+  // A holder: | 0 | sender (62 bits) | 1 |, or kNone.
   static constexpr std::uint64_t kNone = 0;
   static constexpr std::uint64_t holder(ProcessIdentity of) { return of.bits() << 1 | 1; }
   static ProcessIdentity process_of(std::uint64_t holder) { return ProcessIdentity::of_bits(holder >> 1); }
@@ -154,7 +154,7 @@ class MessageQueue {
   // the second one together with the first one.
   struct alignas(128) Slot {
     std::atomic<State> state;
-    // And kPosted or kByPoller; to be read once: a hostile on-node peer may change it.
+    // And kPosted or kByPoller. The number is to be read once: a hostile on-node peer may change it.
     std::atomic<std::uint32_t> bytes;
     WakeEvent wake_event;  // of the sender
     std::array<std::byte, kMostBytes> text;
@@ -168,7 +168,7 @@ class MessageQueue {
   void answer_one(Slot& slot, const Handling& answer, bool polls);
   Slot* take(ProcessIdentity sender);
   Slot* take_over(ProcessIdentity sender);
-  // Changes the holder of a slot that is not sent, and returns whether it has.
+  // Makes the sender the holder if the holder is `before` and the slot is not sent. Returns whether it has.
   bool become_holder(Slot& slot, std::uint64_t before, ProcessIdentity sender);
   void release(Slot& slot);
   Message fill(Slot& slot, std::span<const std::span<const std::byte>> parts, std::uint32_t posted = 0);
