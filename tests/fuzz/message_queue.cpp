@@ -25,13 +25,13 @@ enum Flags : std::uint8_t {
   kOwner = 1
 };  // the owner is tested; otherwise a sender, whose message the hostile peer answers
 
-// The layout and states of the slots at the end of MessageQueue (message_queue.hpp). The first input checks it.
-constexpr std::size_t kLines = 128, kBytesAt = 4, kTextAt = 16,
-                      kHolderAt = (kTextAt + MessageQueue::kMostBytes + kLines - 1) / kLines * kLines,
-                      kSlot = kHolderAt + kLines, kFirst = sizeof(MessageQueue) - MessageQueue::kSlots * kSlot;
+// The layout and states of the slots at the end of MessageQueue (message_queue.hpp). The first input checks them.
+constexpr std::size_t kAlignment = 128, kBytesAt = 4, kTextAt = 16,
+                      kHolderAt = (kTextAt + MessageQueue::kMostBytes + kAlignment - 1) / kAlignment * kAlignment,
+                      kSlot = kHolderAt + kAlignment, kFirst = sizeof(MessageQueue) - MessageQueue::kSlots * kSlot;
 enum State : std::uint32_t { kIdle, kSent, kAnswered };
 
-struct alignas(kLines) Memory {
+struct alignas(kAlignment) Memory {
   std::array<std::byte, kGuard> before;
   std::array<std::byte, sizeof(MessageQueue)> message_queue;
   std::array<std::byte, kGuard> behind;
@@ -56,7 +56,7 @@ struct alignas(kLines) Memory {
   // Whether the message in the slot needs no answer.
   bool posted(std::size_t slot) const { return at<std::uint32_t>(kFirst + slot * kSlot + kBytesAt) >> 31 != 0; }
 };
-static_assert(kGuard % kLines == 0);
+static_assert(kGuard % kAlignment == 0);
 
 // Whether a message is where the constants above say.
 bool layout_is_known(Memory& memory) {

@@ -35,7 +35,8 @@ struct QueueLimits {
 // the flow control. The operations of this process are limited by LocalMemory and by the number of runs: each write of
 // a run needs an entry, the empty one that may end it included.
 constexpr QueueLimits queue_limits(bool adapter) {
-  // Messages over TCP go through rings; the first page of each buffer is touched when the endpoint is opened.
+  // Over TCP most messages go through rings, and others wait in the socket for a buffer. More buffers at the beginning
+  // would delay the first window, since each touches a page of memory.
   if (!adapter) return {.first_receives = 4, .receives_per_peer = 4};
   constexpr QueueLimits limits{.completions = 8192,
                                .runs = 128,

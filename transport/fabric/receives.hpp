@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Receives: the buffers for messages that arrive, in the one queue of receives that all endpoints of a process share.
-// Over an adapter their number follows the connections (queue_limits.hpp).
+// Their number follows the connections (queue_limits.hpp).
 //
 // Not thread-safe: Fabric's mutex guards it. Errors: kNoMemory if buffers cannot be registered, kNoRoute if the
 // provider does not take the first ones. Cost: fi_recv for each buffer. Memory: a message (about 8.3 KiB) per buffer;
-// over an adapter 8 of them per connected peer, up to 2,048 in all, else 4 per connected peer, up to 32 in all.
+// over an adapter 32 buffers and 8 per connected peer, up to 2,048 in all, else 4 and 4 per connected peer, up to 32.
 #pragma once
 
 #include <cstddef>
