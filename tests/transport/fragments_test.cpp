@@ -83,7 +83,10 @@ TEST_CASE("pieces arrive, come back and add up on every route, each in its place
   }
 }
 
-TEST_CASE("blocks at equal distances do on every route what they do one by one, whatever their shape") {
+// Blocks of all shapes do what they do one by one. `polls`: the target polls, so that messages take the place of system
+// calls, and blocks without gaps there move as one range. `others`: of other fragments, which may share their list.
+void check_blocks(Variant variant, bool polls, std::size_t others) {
+  INFO(name(variant) << (polls ? ", the target polls" : "") << ", " << others << " others");
   struct Shape {
     std::size_t bytes, count;
     std::ptrdiff_t stride, origin_stride;
@@ -94,60 +97,74 @@ TEST_CASE("blocks at equal distances do on every route what they do one by one, 
                                {3, 700, 7, 3},    {8, 900, -32, 8},   {16, 900, 32, -48},       {3000, 20, 5000, 3000},
                                {8, 40, 20000, 8}, {8, 3, 200000, 16}, {70000, 3, 80000, 70000}, {1, 60, 1, 2},
                                {4, 1, 0, 0},      {8, 20000, 8, 16}};
-  for (const Variant variant : kAllVariants) {
-    INFO(name(variant));
-    expect_well(run_with_space(2, variant, 1 << 20, [&](Ranks& ranks, SpaceFixture& space) {
-      const auto is = [&](const Shape& shape, std::span<const std::byte> data, std::size_t first,
-                          std::span<const std::byte> origin, std::size_t origin_first) {
-        std::vector<std::byte> model(data.size(), kFilling);
-        for (std::size_t block = 0; block < shape.count; ++block) {
-          const auto by = static_cast<std::ptrdiff_t>(block);
-          std::memcpy(model.data() + static_cast<std::ptrdiff_t>(first) + by * shape.stride,
-                      origin.data() + static_cast<std::ptrdiff_t>(origin_first) + by * shape.origin_stride,
-                      shape.bytes);
-        }
-        return std::equal(data.begin(), data.end(), model.begin());
-      };
-      for (const Shape& shape : kShapes) {
-        const auto what =
-            fmt::format("{} x {} B, {} and {} apart", shape.count, shape.bytes, shape.stride, shape.origin_stride);
-        std::fill_n(space->data(), 1 << 20, kFilling);
-        ranks.barrier();
-        const auto all_strides = [&](std::ptrdiff_t stride) {
-          return (shape.count - 1) * static_cast<std::size_t>(std::abs(stride));
-        };
-        const std::size_t first = 64 + (shape.stride < 0 ? all_strides(shape.stride) : 0);
-        const std::size_t origin_first = shape.origin_stride < 0 ? all_strides(shape.origin_stride) : 0;
-        std::vector<std::byte> origin(all_strides(shape.origin_stride) + shape.bytes), back(origin.size(), kFilling);
-        for (std::size_t i = 0; i < origin.size(); ++i) origin[i] = std::byte(i % 251);
-        const Blocks blocks{shape.count, shape.stride, shape.origin_stride};
-        if (ranks.rank() == 0) {
-          Space::Fragments put(*space, 1, nullptr, shape.count);
-          space.good(put.put(first, origin.data() + origin_first, shape.bytes, blocks), "put");
-          space.good(put.end(), "end");
-          space.good(space->flush(1), "flush");
-          Space::Fragments get(*space, 1, nullptr, shape.count);
-          space.good(get.get(first, back.data() + origin_first, shape.bytes, blocks), "get");
-          space.good(get.end(), "end");
-          space.good(space->flush(1), "flush");
-          bool same = true;
-          for (std::size_t block = 0; block < shape.count; ++block) {
-            const std::ptrdiff_t at =
-                static_cast<std::ptrdiff_t>(origin_first) + static_cast<std::ptrdiff_t>(block) * shape.origin_stride;
-            same = same && std::memcmp(back.data() + at, origin.data() + at, shape.bytes) == 0;
-          }
-          ranks.check(same, "what was put comes back: " + what);
-          const auto untouched = std::count(back.begin(), back.end(), kFilling);
-          ranks.check(origin.size() == shape.bytes * shape.count || untouched > 0, "and nothing between: " + what);
-        }
-        ranks.barrier();
-        if (ranks.rank() == 1) {
-          ranks.check(is(shape, {space->data(), 1 << 20}, first, origin, origin_first),
-                      "each block is in its place: " + what);
-        }
-        ranks.barrier();
+  constexpr std::size_t kEnd = (1 << 20) - 8;  // a word that ends the target's polls
+  expect_well(run_with_space(2, variant, 1 << 20, [&](Ranks& ranks, SpaceFixture& space) {
+    const auto is = [&](const Shape& shape, std::span<const std::byte> data, std::size_t first,
+                        std::span<const std::byte> origin, std::size_t origin_first) {
+      std::vector<std::byte> model(data.size(), kFilling);
+      for (std::size_t block = 0; block < shape.count; ++block) {
+        const auto by = static_cast<std::ptrdiff_t>(block);
+        std::memcpy(model.data() + static_cast<std::ptrdiff_t>(first) + by * shape.stride,
+                    origin.data() + static_cast<std::ptrdiff_t>(origin_first) + by * shape.origin_stride, shape.bytes);
       }
-    }));
+      return std::equal(data.begin(), data.end(), model.begin());
+    };
+    for (const Shape& shape : kShapes) {
+      const auto what =
+          fmt::format("{} x {} B, {} and {} apart", shape.count, shape.bytes, shape.stride, shape.origin_stride);
+      std::fill_n(space->data(), 1 << 20, kFilling);
+      ranks.barrier();
+      const auto all_strides = [&](std::ptrdiff_t stride) {
+        return (shape.count - 1) * static_cast<std::size_t>(std::abs(stride));
+      };
+      const std::size_t first = 64 + (shape.stride < 0 ? all_strides(shape.stride) : 0);
+      const std::size_t origin_first = shape.origin_stride < 0 ? all_strides(shape.origin_stride) : 0;
+      std::vector<std::byte> origin(all_strides(shape.origin_stride) + shape.bytes), back(origin.size(), kFilling);
+      for (std::size_t i = 0; i < origin.size(); ++i) origin[i] = std::byte(i % 251);
+      const Blocks blocks{shape.count, shape.stride, shape.origin_stride};
+      if (ranks.rank() == 0) {
+        Space::Fragments put(*space, 1, nullptr, shape.count + others);
+        space.good(put.put(first, origin.data() + origin_first, shape.bytes, blocks), "put");
+        space.good(put.end(), "end");
+        space.good(space->flush(1), "flush");
+        Space::Fragments get(*space, 1, nullptr, shape.count + others);
+        space.good(get.get(first, back.data() + origin_first, shape.bytes, blocks), "get");
+        space.good(get.end(), "end");
+        space.good(space->flush(1), "flush");
+        bool same = true;
+        for (std::size_t block = 0; block < shape.count; ++block) {
+          const std::ptrdiff_t at =
+              static_cast<std::ptrdiff_t>(origin_first) + static_cast<std::ptrdiff_t>(block) * shape.origin_stride;
+          same = same && std::memcmp(back.data() + at, origin.data() + at, shape.bytes) == 0;
+        }
+        ranks.check(same, "what was put comes back: " + what);
+        const auto untouched = std::count(back.begin(), back.end(), kFilling);
+        ranks.check(origin.size() == shape.bytes * shape.count || untouched > 0, "and nothing between: " + what);
+        const std::uint64_t end = 1;
+        if (polls) space.good(space->put(1, kEnd, &end, sizeof end), "the end");
+        space.good(space->flush(1), "flush");
+      } else if (polls) {
+        while (read_data<std::uint64_t>(space, kEnd) != 1) Process::instance().poll();
+        std::fill_n(space->data() + kEnd, 8, kFilling);
+      }
+      ranks.barrier();
+      if (ranks.rank() == 1) {
+        ranks.check(is(shape, {space->data(), 1 << 20}, first, origin, origin_first),
+                    "each block is in its place: " + what);
+      }
+      ranks.barrier();
+    }
+  }));
+}
+
+TEST_CASE("blocks at equal distances do on every route what they do one by one, whatever their shape") {
+  for (const Variant variant : kAllVariants) check_blocks(variant, false, 0);
+}
+
+TEST_CASE("blocks for a target that polls do what they do one by one, alone and among other fragments") {
+  for (const Variant variant : kAllVariants) {
+    check_blocks(variant, true, 0);
+    check_blocks(variant, true, 10);
   }
 }
 

@@ -133,6 +133,21 @@ std::size_t OperationList::add(const DataOperation& operation, const Blocks& blo
   return fit;
 }
 
+std::unique_ptr<OperationList>& OperationList::spare() {
+  thread_local std::unique_ptr<OperationList> of_thread;
+  return of_thread;
+}
+
+std::unique_ptr<OperationList> OperationList::take_spare() {
+  if (spare() == nullptr) return std::make_unique<OperationList>();
+  return std::move(spare());
+}
+
+void OperationList::keep_spare(std::unique_ptr<OperationList> list) {
+  list->clear();
+  spare() = std::move(list);
+}
+
 void OperationList::deliver(std::span<const std::byte> fetched) const {
   const std::byte* from = fetched.data();
   for (const Destination& to : destinations_) {

@@ -73,12 +73,10 @@ Status CmaRoute::by_system_calls(const NodeTarget& target, const NodeTargetExtra
 }
 
 // Sends messages for as long as the target polls its message queue, and transfers the rest by system calls. Up to
-// kSlots messages are under way at once. Each thread keeps the memory of one list, since the allocation takes a good
-// part of the time of a message.
+// kSlots messages are under way at once.
 Status CmaRoute::by_messages(const NodeTarget& target, const NodeTargetExtra& memory, const DataOperation& operation) {
-  thread_local std::unique_ptr<OperationList> spare;
   std::array<std::unique_ptr<OperationList>, MessageQueue::kSlots> lists;
-  lists.front() = std::move(spare);
+  lists.front() = OperationList::take_spare();
   DataOperation rest = operation;
   Status executed;
   while (executed && rest.count > 0 && memory.handler->is_polling()) {
@@ -93,7 +91,7 @@ Status CmaRoute::by_messages(const NodeTarget& target, const NodeTargetExtra& me
     }
     executed = execute(memory, std::span(lists.data(), count));
   }
-  spare = std::move(lists.front());
+  OperationList::keep_spare(std::move(lists.front()));
   if (!executed || rest.count == 0) return executed;
   return by_system_calls(target, memory, rest);
 }

@@ -34,6 +34,8 @@ class Space::Fragments {
 
  private:
   bool by_cma() const { return extra_ != nullptr && extra_->address != 0; }
+  bool handler_polls() const;
+  bool as_one(std::size_t bytes, const Blocks& blocks) const;
   bool in_lists(std::size_t few_for_process_memory) const;
   Status add(const DataOperation& operation, const Blocks& blocks);
   Status add_to_list(DataOperation operation, Blocks blocks);
