@@ -14,9 +14,9 @@ namespace farside {
 inline constexpr std::size_t kMostCoalesced = 2048;
 inline constexpr std::size_t kMostBeforeRelease = 4096;
 static_assert(kMostCoalesced <= OperationList::kMostInOne && kMostBeforeRelease <= OperationList::kMostInOne);
-// A message to a handler that polls moves so many bytes of a put or get in less time than a system call. Accumulates go
-// by messages whatever their size.
-inline constexpr std::size_t kMostByMessage = OperationList::kMostInOne;
+// Messages to a handler that polls, two of which are under way at once, move so many bytes of a put or get in less time
+// than a system call. Accumulates go by messages whatever their size.
+inline constexpr std::size_t kMostByMessage = 2 * OperationList::kMostInOne;
 // Up to so many blocks, one process_vm_writev(2) (2 us, and 0.4 us per block) is faster than a list to an on-node
 // peer's handler, whose thread takes 10 to 20 us to wake.
 inline constexpr std::size_t kFewForOneCall = 24;
