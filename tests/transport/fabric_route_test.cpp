@@ -16,6 +16,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/fabric_route_fixture.hpp"
+#include "transport/routes/coalescing_limits.hpp"
 
 namespace farside::fabric_route_test {
 
@@ -42,6 +43,34 @@ TEST_CASE("where all ranks are alike, no rank is asked for its description") {
   CHECK((own.bytes == on.data.size() && own.unit == RouteFixture::kUnit));
   CHECK(own.data_key.key != own.control_key.key);
   CHECK(calls[0].key == own.data_key.key);
+}
+
+TEST_CASE("a small put or get is a message where messages go through rings, also with a request") {
+  RouteFixture on;
+  on.agree();
+  on.endpoint.ring = true;
+  const auto calls = [&] {
+    CHECK(on.route->flush(7).ok());
+    return in_words(on.endpoint.take_calls());
+  };
+  CHECK(on.put(7).ok());
+  CHECK(calls() == "message 7 of 1");
+  CHECK(on.put(7, kMostPutInRing).ok());
+  CHECK(calls() == "message 7 of 1");
+  CHECK(on.put(7, kMostPutInRing + 1).ok());
+  CHECK(calls() == "write 7");
+  CHECK(on.get(7, kMostGetInRing).ok());
+  CHECK(calls() == "message 7 of 1");
+  CHECK(on.get(7, kMostGetInRing + 1).ok());
+  CHECK(calls() == "read 7");
+  const std::unique_ptr<Outstanding> own = std::move(on.route->own_outstanding(7).value());
+  CHECK(on.put(7, 8, own.get()).ok());
+  CHECK(own->done());
+  CHECK(calls() == "message 7 of 1");
+  on.endpoint.ring = false;
+  CHECK(on.put(7).ok());
+  CHECK(on.get(7).ok());
+  CHECK(calls() == "write 7, read 7");
 }
 
 TEST_CASE(

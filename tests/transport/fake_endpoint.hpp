@@ -63,6 +63,7 @@ class FakeEndpoint final : public Endpoint {
   bool runs = false;         // writes in runs stay under way until end_run() has been called
   int refused_ends = 0;      // so many calls of end_run() are refused, as too early
   bool lock_is_free = true;  // an acquire step does not stop the operations
+  bool ring = false;         // messages go through rings
   bool acknowledges = false;                       // notifications have replies
   std::uint32_t losses = 0;                        // how often notifications were lost
   int loses_to = 0;                                // to this rank
@@ -145,6 +146,7 @@ class FakeEndpoint final : public Endpoint {
     return issue(pending, place.peer, {CallKind::kControl, 0, place.key.key, place.offset});
   }
   bool orders_messages_behind_writes() const override { return ordered; }
+  bool has_message_ring(Peer) override { return ring; }
   Status execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list) override {
     return issue(pending, place.peer, message(list, 0));
   }

@@ -82,6 +82,9 @@ class Endpoint {
                          const std::uint64_t* compare, std::uint64_t* fetched) = 0;
   // Returns whether a handler executes a request behind the writes that were issued to its process before.
   virtual bool orders_messages_behind_writes() const = 0;
+  // Returns whether messages to the peer and their replies go through rings (message_ring.hpp). A small put or get then
+  // takes less time as a message than as write() or read(), whose completions the provider signals.
+  virtual bool has_message_ring(Peer /*peer*/) { return false; }
   // Sends one message to the handler of a peer. Fetched data go to the buffers of the list's operations.
   virtual Status execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list) = 0;
   // The same, with a step on a control word after the operations; `fetched` receives the word's previous value.

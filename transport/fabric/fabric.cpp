@@ -276,6 +276,14 @@ void Fabric::expect_transfer(std::size_t bytes) {
   transfers_until_.store(std::min(until, now + kLongest), std::memory_order_relaxed);
 }
 
+bool Fabric::has_message_ring(Peer peer) {
+  if (!domain_.by_sockets()) return false;
+  PeerState& peer_state = under_way_.peers().of(peer);
+  const std::scoped_lock held(peer_state.mutex);
+  return peer_state.ready() && MessageRing::of(peer_state.endpoint) != nullptr &&
+         !peer_state.has_unacknowledged_sends();
+}
+
 Status Fabric::execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list) {
   Request request;
   request.header.kind = MessageKind::kOperations;

@@ -125,6 +125,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   Status control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
                  const std::uint64_t* compare, std::uint64_t* fetched) override;
   bool orders_messages_behind_writes() const override { return domain_.orders_messages_behind_writes(); }
+  bool has_message_ring(Peer peer) override;
   Status execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list) override;
   Status execute_and_control(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                              const ControlStep& step, std::uint64_t* fetched) override;

@@ -94,7 +94,7 @@ class OperationPool {
     operation.sent_outside_ring = false;
     operation.run = false;
     operation.pending = nullptr;
-    operation.list.reset();
+    if (operation.list != nullptr) OperationList::keep_spare(std::move(operation.list));
     operation.locked_result = nullptr;
     operation.registered.reset();
     operation.into = nullptr;

@@ -293,14 +293,25 @@ Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperatio
   return issued;
 }
 
+bool FabricRoute::is_quicker_as_message(const BusyTarget& to, const DataOperation& operation) const {
+  if (operation.kind == OperationKind::kPut) {
+    if (operation.count > kMostPutInRing) return false;
+  } else if (operation.kind != OperationKind::kGet || operation.count > kMostGetInRing) {
+    return false;
+  }
+  return endpoint_.has_message_ring(to.target->peer);
+}
+
 // Accumulates towards one target take effect in the order in which they are issued (accumulate_ordering, MPI 4.0
 // section 12.7.2): requests are ordered among themselves, and so are atomics of an adapter. No element is combined by
-// both: type and address at the target decide, here and at the target. Puts and gets go by RDMA.
+// both: type and address at the target decide, here and at the target. Puts and gets go by RDMA, or over TCP, if they
+// are small, in messages.
 Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   const auto fragment = [](auto* buffer, std::size_t done) { return buffer + done; };
   if (to.target->unconfirmed.any() && !operation.atomic()) [[unlikely]] {
     if (Status confirmed = confirm(to); !confirmed) return confirmed;
   }
+  if (is_quicker_as_message(to, operation)) return issue_by_handler(to, among, operation);
   const bool transfers = operation.kind == OperationKind::kPut || operation.kind == OperationKind::kGet;
   std::size_t bytes = operation.count;  // of a put or get, by the first device
   if (rail_ != nullptr && transfers && bytes >= SecondRail::kSplitFrom) [[unlikely]] {
@@ -332,7 +343,7 @@ Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOp
 
 Status FabricRoute::issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   for (DataOperation rest = operation; rest.count > 0;) {
-    auto list = std::make_unique<OperationList>();
+    std::unique_ptr<OperationList> list = OperationList::take_spare();
     list->add(take_part(rest));
     if (Status status = send_list(to, among.requests, std::move(list)); !status) return status;
   }
