@@ -45,7 +45,7 @@ TEST_CASE("where all ranks are alike, no rank is asked for its description") {
   CHECK(calls[0].key == own.data_key.key);
 }
 
-TEST_CASE("a small put or get is a message where messages go through rings, also with a request") {
+TEST_CASE("a small put or get is a message where messages go through rings, unless it has a request") {
   RouteFixture on;
   on.agree();
   on.endpoint.ring = true;
@@ -66,7 +66,7 @@ TEST_CASE("a small put or get is a message where messages go through rings, also
   const std::unique_ptr<Outstanding> own = std::move(on.route->own_outstanding(7).value());
   CHECK(on.put(7, 8, own.get()).ok());
   CHECK(own->done());
-  CHECK(calls() == "message 7 of 1");
+  CHECK(calls() == "write 7");
   on.endpoint.ring = false;
   CHECK(on.put(7).ok());
   CHECK(on.get(7).ok());

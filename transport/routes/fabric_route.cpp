@@ -293,6 +293,8 @@ Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperatio
   return issued;
 }
 
+// The target's provider answers RDMA that is issued after a message before the handler executes the message. So an
+// operation with a request of its own, which may be awaited while a large transfer follows, stays RDMA.
 bool FabricRoute::is_quicker_as_message(const BusyTarget& to, const DataOperation& operation) const {
   if (operation.kind == OperationKind::kPut) {
     if (operation.count > kMostPutInRing) return false;
@@ -311,7 +313,7 @@ Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOp
   if (to.target->unconfirmed.any() && !operation.atomic()) [[unlikely]] {
     if (Status confirmed = confirm(to); !confirmed) return confirmed;
   }
-  if (is_quicker_as_message(to, operation)) return issue_by_handler(to, among, operation);
+  if (&among == &to && is_quicker_as_message(to, operation)) return issue_by_handler(to, among, operation);
   const bool transfers = operation.kind == OperationKind::kPut || operation.kind == OperationKind::kGet;
   std::size_t bytes = operation.count;  // of a put or get, by the first device
   if (rail_ != nullptr && transfers && bytes >= SecondRail::kSplitFrom) [[unlikely]] {
