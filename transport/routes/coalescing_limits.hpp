@@ -18,8 +18,8 @@ static_assert(kMostCoalesced <= OperationList::kMostInOne && kMostBeforeRelease 
 // than a system call. Accumulates go by messages whatever their size.
 inline constexpr std::size_t kMostByMessage = 2 * OperationList::kMostInOne;
 // The sizes up to which a put and a get take less time as a message through a ring (fabric/message_ring.hpp) than by
-// RDMA over TCP: 20.5 us in place of 21.9. Several larger puts in a row, which are not coalesced, are slower as messages.
-// The provider copies replies of up to 96 bytes of data, which then need no completion.
+// RDMA over TCP: 20.5 us in place of 21.9. Several larger puts in a row, which are not coalesced, are slower as
+// messages. The provider copies replies of up to 96 bytes of data, which then need no completion.
 inline constexpr std::size_t kMostPutInRing = kMostCoalesced;
 inline constexpr std::size_t kMostGetInRing = 96;
 static_assert(kMostPutInRing <= OperationList::kMostInOne && kMostGetInRing <= OperationList::kMostInOne);
