@@ -6,12 +6,17 @@
 namespace farside {
 
 // A thread may record meanwhile, and overwrite the oldest records while they are copied: these are dropped.
-[[gnu::no_sanitize_thread]] std::vector<TraceRecord> TraceRing::take() const {
+std::vector<TraceRecord> TraceRing::take() const {
   const std::uint64_t end = next_.load(std::memory_order_acquire);
   const std::uint64_t begin = end - std::min<std::uint64_t>(end, mask_ + 1);
   std::vector<TraceRecord> result;
   result.reserve(end - begin);
-  for (std::uint64_t i = begin; i < end; ++i) result.push_back(records_.get()[i & mask_]);
+  for (std::uint64_t i = begin; i < end; ++i) {
+    Words words;
+    Word* from = place(i);
+    for (Word& word : words) word = std::atomic_ref(*from++).load(std::memory_order_relaxed);
+    result.push_back(std::bit_cast<TraceRecord>(words));
+  }
   std::atomic_thread_fence(std::memory_order_acquire);
   const std::uint64_t begun = begun_.load(std::memory_order_relaxed);
   const std::uint64_t valid = begun - std::min<std::uint64_t>(begun, mask_ + 1);

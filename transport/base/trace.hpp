@@ -7,12 +7,15 @@
 // without a trace.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <tuple>
 #include <vector>
 
 #include "transport/base/relaxed_flag.hpp"
@@ -27,7 +30,7 @@ class TraceRing {
   explicit TraceRing(std::size_t capacity, bool threaded = false)
       : mask_(capacity - 1),
         threaded_(threaded),
-        records_(static_cast<TraceRecord*>(::operator new(capacity * sizeof(TraceRecord)))) {}
+        records_(static_cast<Word*>(::operator new(capacity * sizeof(TraceRecord)))) {}
 
   // From now on several threads may record at once.
   void expect_threads() { threaded_ = true; }
@@ -47,22 +50,26 @@ class TraceRing {
   std::vector<TraceRecord> take() const;
 
  private:
+  // A record may be overwritten while it is read, so its words are atomic.
+  using Word = std::uint64_t;
+  using Words = std::array<Word, sizeof(TraceRecord) / sizeof(Word)>;
   struct Free {
-    void operator()(TraceRecord* records) const { ::operator delete(records); }
+    void operator()(Word* records) const { ::operator delete(records); }
   };
+  Word* place(std::uint64_t number) const { return records_.get() + (number & mask_) * std::tuple_size_v<Words>; }
   // What take() reads below `next_` is complete, and it sees `begun_` of each record of which it has read something.
   void put(const TraceRecord& record) {
     const std::uint64_t next = next_.load(std::memory_order_relaxed);
     begun_.store(next + 1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);
-    new (records_.get() + (next & mask_)) TraceRecord(record);
+    Word* to = place(next);
+    for (const Word word : std::bit_cast<Words>(record)) std::atomic_ref(*to++).store(word, std::memory_order_relaxed);
     next_.store(next + 1, std::memory_order_release);
   }
 
   std::size_t mask_;
   RelaxedFlag threaded_;
-  std::unique_ptr<TraceRecord, Free>
-      records_;  // not initialized, so that only touched pages take memory
+  std::unique_ptr<Word, Free> records_;  // not initialized, so that only touched pages take memory
   std::atomic<std::uint64_t> next_{0};   // the number of complete records
   std::atomic<std::uint64_t> begun_{0};  // one more while a record is being written
   std::mutex mutex_;  // of add(), if there are threads
