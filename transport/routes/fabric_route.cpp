@@ -295,7 +295,9 @@ Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperatio
 
 // The target's provider answers RDMA that is issued after a message before the handler executes the message. So an
 // operation with a request of its own, which may be awaited while a large transfer follows, stays RDMA.
-bool FabricRoute::is_quicker_as_message(const BusyTarget& to, const DataOperation& operation) const {
+bool FabricRoute::is_quicker_as_message(const BusyTarget& to, const Outstanding& among,
+                                        const DataOperation& operation) const {
+  if (&among != &to) return false;
   if (operation.kind == OperationKind::kPut) {
     if (operation.count > kMostPutInRing) return false;
   } else if (operation.kind != OperationKind::kGet || operation.count > kMostGetInRing) {
@@ -313,7 +315,7 @@ Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOp
   if (to.target->unconfirmed.any() && !operation.atomic()) [[unlikely]] {
     if (Status confirmed = confirm(to); !confirmed) return confirmed;
   }
-  if (&among == &to && is_quicker_as_message(to, operation)) return issue_by_handler(to, among, operation);
+  if (is_quicker_as_message(to, among, operation)) return issue_by_handler(to, among, operation);
   const bool transfers = operation.kind == OperationKind::kPut || operation.kind == OperationKind::kGet;
   std::size_t bytes = operation.count;  // of a put or get, by the first device
   if (rail_ != nullptr && transfers && bytes >= SecondRail::kSplitFrom) [[unlikely]] {

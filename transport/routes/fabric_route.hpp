@@ -204,7 +204,7 @@ class FabricRoute {
   Status issue(BusyTarget& to, Outstanding& among, const DataOperation& operation);
   Status issue_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation);
   Status issue_by_second_rail(BusyTarget& to, Pending& among, const DataOperation& operation, std::size_t begin);
-  bool is_quicker_as_message(const BusyTarget& to, const DataOperation& operation) const;
+  bool is_quicker_as_message(const BusyTarget& to, const Outstanding& among, const DataOperation& operation) const;
   Status issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation);
   Status send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list);
   Status send_behind_kept(BusyTarget& to, Outstanding* own, std::unique_ptr<OperationList> list);

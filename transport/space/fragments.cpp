@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/space/fragments.hpp"
 
-#include <algorithm>
 #include <memory>
-#include <span>
 #include <utility>
 
 #include "transport/data/layout.hpp"
 #include "transport/handler/node_handler.hpp"
 #include "transport/node/process_memory.hpp"
+#include "transport/routes/coalescing_limits.hpp"
 
 namespace farside {
 namespace {
@@ -30,21 +29,6 @@ Status for_each(const Blocks& blocks, Work&& work) {
 }
 
 bool is_dense(std::size_t bytes, const Blocks& blocks) { return blocks.stride == static_cast<std::ptrdiff_t>(bytes); }
-
-// Calls work(buffer, first block, blocks) for stretches of blocks that fit into a buffer of 64 KiB, or for each block
-// that does not, until one fails.
-template <class Work>
-Status in_stretches(std::size_t bytes, const Blocks& blocks, Work&& work) {
-  constexpr std::size_t kStretch = 64 << 10;
-  const std::size_t most = std::min(blocks.count, std::max<std::size_t>(kStretch / bytes, 1));
-  const auto buffer = std::make_unique_for_overwrite<std::byte[]>(most * bytes);
-  Status status;
-  for (std::size_t first = 0; status && first < blocks.count; first += most) {
-    const std::size_t count = std::min(most, blocks.count - first);
-    status = work(std::span(buffer.get(), count * bytes), static_cast<std::ptrdiff_t>(first), count);
-  }
-  return status;
-}
 
 }  // namespace
 
@@ -68,24 +52,29 @@ bool Space::Fragments::in_lists(std::size_t few_for_process_memory) const {
   return !space_.immediate(rank_) && expected_ > kFewForFabric;
 }
 
-// Returns whether the blocks, which have no gaps at the target, move as one fragment. Blocks in attached memory may be
+// Returns whether the blocks, which have no gaps at the target, move through a buffer as one range, by messages to a
+// handler that polls. A small range among other fragments travels in a list with them. Blocks in attached memory may be
 // in several regions.
 bool Space::Fragments::as_one(std::size_t bytes, const Blocks& blocks) const {
-  return by_cma() && blocks.count > 1 && is_dense(bytes, blocks) && space_.regions_ == nullptr && handler_polls();
+  const std::size_t all = bytes * blocks.count;
+  const bool alone = blocks.count >= expected_ || all > kMostCoalesced;
+  return by_cma() && blocks.count > 1 && is_dense(bytes, blocks) && alone && all <= kMostByMessage &&
+         space_.regions_ == nullptr && handler_polls();
 }
 
 Status Space::Fragments::put(std::uint64_t offset, const void* origin, std::size_t bytes, const Blocks& blocks) {
-  const bool whole = blocks.count >= expected_;  // no other fragments would share a list with these
+  const std::size_t all = bytes * blocks.count;
   if (as_one(bytes, blocks)) {
-    return in_stretches(bytes, blocks, [&](std::span<std::byte> buffer, std::ptrdiff_t first, std::size_t count) {
-      copy_ranges(buffer.data(), blocks.stride, static_cast<const std::byte*>(origin) + first * blocks.origin_stride,
-                  blocks.origin_stride, bytes, count);
-      const std::uint64_t at = offset + static_cast<std::uint64_t>(first * blocks.stride);
-      return whole ? space_.put(rank_, at, buffer.data(), buffer.size(), own_) : put(at, buffer.data(), buffer.size());
-    });
+    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(all);
+    copy_ranges(buffer.get(), blocks.stride, static_cast<const std::byte*>(origin), blocks.origin_stride, bytes,
+                blocks.count);
+    return space_.put(rank_, offset, buffer.get(), all, own_);
   }
-  if (by_cma() && blocks.count > 1 && (is_dense(bytes, blocks) || !in_lists(kFewForOneCall))) {
-    space_.count(rank_, Counted::kPut, bytes * blocks.count);
+  const auto by_one_call = [&] {
+    return is_dense(bytes, blocks) ? all > kMostCoalesced || !handler_polls() : !in_lists(kFewForOneCall);
+  };
+  if (by_cma() && blocks.count > 1 && by_one_call()) {
+    space_.count(rank_, Counted::kPut, all);
     return write_process_memory(extra_->pid, extra_->address + offset, blocks.stride,
                                 static_cast<const std::byte*>(origin), blocks.origin_stride, bytes, blocks.count);
   }
@@ -100,25 +89,26 @@ Status Space::Fragments::put(std::uint64_t offset, const void* origin, std::size
 }
 
 Status Space::Fragments::get(std::uint64_t offset, void* origin, std::size_t bytes, const Blocks& blocks) {
-  const bool whole = blocks.count >= expected_;
-  // What is small travels in a list with other fragments.
-  if ((whole || bytes * blocks.count > kMostCoalesced) && as_one(bytes, blocks)) {
-    return in_stretches(bytes, blocks, [&](std::span<std::byte> buffer, std::ptrdiff_t first, std::size_t count) {
-      Status read = space_.get(rank_, offset + static_cast<std::uint64_t>(first * blocks.stride), buffer.data(),
-                               buffer.size(), own_);
-      if (!read) return read;
-      copy_ranges(static_cast<std::byte*>(origin) + first * blocks.origin_stride, blocks.origin_stride, buffer.data(),
-                  blocks.stride, bytes, count);
-      return read;
-    });
+  const std::size_t all = bytes * blocks.count;
+  if (as_one(bytes, blocks)) {
+    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(all);
+    Status read = space_.get(rank_, offset, buffer.get(), all, own_);
+    if (read) {
+      copy_ranges(static_cast<std::byte*>(origin), blocks.origin_stride, buffer.get(), blocks.stride, bytes,
+                  blocks.count);
+    }
+    return read;
   }
-  // Attached memory may have holes between the blocks.
-  if (by_cma() && space_.regions_ == nullptr && !handler_polls() &&
-      is_reading_gaps_faster(bytes, blocks.count, blocks.stride)) {
+  // A handler that polls is slower only with a large range without gaps. Attached memory may have holes between blocks.
+  const auto by_reading = [&] {
+    return is_reading_gaps_faster(bytes, blocks.count, blocks.stride) &&
+           ((is_dense(bytes, blocks) && all > kMostByMessage) || !handler_polls());
+  };
+  if (by_cma() && space_.regions_ == nullptr && by_reading()) {
     const Status read = read_process_memory(extra_->pid, extra_->address + offset, blocks.stride,
                                             static_cast<std::byte*>(origin), blocks.origin_stride, bytes, blocks.count);
     if (read) {
-      space_.count(rank_, Counted::kGet, bytes * blocks.count);
+      space_.count(rank_, Counted::kGet, all);
       return {};
     }
     // The memory between the blocks may not be mapped at the target.
