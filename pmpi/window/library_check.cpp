@@ -15,6 +15,7 @@
 #include "pmpi/runtime/node_ranks.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
+#include "transport/base/per_thread.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -58,7 +59,7 @@ std::vector<int> world_ranks(MPI_Comm communicator) {
 // The ranks of the node do not lose the library, so that a complete result stays. Per thread, so that no mutex is
 // needed.
 const NodeRanks& node_ranks(int rank) {
-  thread_local std::optional<NodeRanks> known;
+  std::optional<NodeRanks>& known = PerThread<std::optional<NodeRanks>>::here();
   if (!known || !known->complete || !known->without.empty()) known = find_node_ranks(NodeView::of_this_process(), rank);
   return *known;
 }

@@ -8,6 +8,7 @@
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/synchronization.hpp"
 #include "pmpi/window/window.hpp"
+#include "transport/base/per_thread.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
@@ -65,8 +66,7 @@ Requests::Place& Requests::find_or_make(MPI_Request request) {
 }
 
 std::vector<std::unique_ptr<Requests::Operation>>& Requests::freed_here() {
-  thread_local std::vector<std::unique_ptr<Operation>> freed;
-  return freed;
+  return PerThread<std::vector<std::unique_ptr<Operation>>>::here();
 }
 
 bool Requests::any_to_report() const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// late-main LIBRARY: opens a library (late_user.c) with RTLD_LOCAL, as Python opens mpi4py, and calls its run(). The
-// MPI library, which late_user.c needs, is then not in the global search order of the process.
+// late-main LIBRARY: opens a library (late_user.c) with RTLD_LOCAL, as Python opens mpi4py, calls its run(), and closes
+// it. The MPI library, which late_user.c needs, is then not in the global search order of the process.
 #include <dlfcn.h>
 #include <stdio.h>
 
@@ -9,5 +9,7 @@ int main(int argc, char** argv) {
   if (user == NULL) return fprintf(stderr, "%s\n", dlerror()), 2;
   int (*run)(void);
   *(void**)&run = dlsym(user, "run");
-  return run();
+  const int code = run();
+  dlclose(user);
+  return code;
 }

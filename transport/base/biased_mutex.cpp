@@ -8,8 +8,6 @@
 
 namespace farside {
 
-thread_local bool BiasedMutex::never_owns_ = false;
-
 bool BiasedMutex::may_own(int thread) { return !never_owns_ && thread < kOwnSlots && supports_process_membarrier(); }
 
 void BiasedMutex::lock_slow() {

@@ -94,7 +94,7 @@ class BiasedMutex {
   void wake_revoker(int thread);
   void take(int thread);
 
-  static thread_local bool never_owns_;
+  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit bool never_owns_ = false;
 
   std::array<std::atomic<bool>, kOwnSlots + 1> inside_{};  // by thread; the last one stays false
   std::atomic<std::uint8_t> state_{kNew};

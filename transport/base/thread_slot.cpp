@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "transport/base/per_thread.hpp"
+
 namespace farside {
 namespace {
 
@@ -14,7 +16,7 @@ constinit std::atomic<std::uint32_t> taken{0};  // a bit per number
 
 // Gives the number back when the thread ends.
 struct ThreadSlot::Owned {
-  int number;
+  int number = kOwnSlots;
   ~Owned() {
     if (number < kOwnSlots) taken.fetch_and(~(1U << number), std::memory_order_release);
     number_ = kOwnSlots;
@@ -32,8 +34,7 @@ int ThreadSlot::take() {
     }
   } while (!taken.compare_exchange_weak(before, before | 1U << number, std::memory_order_acquire,
                                         std::memory_order_relaxed));
-  thread_local const Owned owned{number};
-  number_ = owned.number;
+  number_ = PerThread<Owned>::here().number = number;
   return number_;
 }
 

@@ -36,24 +36,17 @@ class KeptHandlers {
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 
-struct Function {
-  const char* name;
-  const char* version;  // with which the linker would bind it; empty: any
-};
-constexpr Function kGetinfo{"fi_getinfo", FARSIDE_FI_GETINFO};
-constexpr Function kFreeinfo{"fi_freeinfo", FARSIDE_FI_FREEINFO};
-constexpr Function kDupinfo{"fi_dupinfo", FARSIDE_FI_DUPINFO};
-constexpr Function kFabric{"fi_fabric", FARSIDE_FI_FABRIC};
-constexpr Function kStrerror{"fi_strerror", FARSIDE_FI_STRERROR};
-constexpr Function kTostr{"fi_tostr", FARSIDE_FI_TOSTR};
-
-void* find_in(void* library, const Function& function) {
-  return *function.version == 0 ? ::dlsym(library, function.name) : ::dlvsym(library, function.name, function.version);
-}
-
+// All functions are found when it is loaded: later calls come from threads that must not take the dynamic linker's lock
+// (base/per_thread.hpp).
 struct Libfabric {
   void* handle = nullptr;
   std::string why_not;  // it is not loaded
+  decltype(&fi_getinfo) getinfo = nullptr;
+  decltype(&fi_freeinfo) freeinfo = nullptr;
+  decltype(&fi_dupinfo) dupinfo = nullptr;
+  decltype(&fi_fabric) fabric = nullptr;
+  decltype(&fi_strerror) strerror = nullptr;
+  decltype(&fi_tostr) tostr = nullptr;
 };
 
 // Loads it, with its names for all, as if this library were linked with it: the one that the process has, or that is
@@ -68,36 +61,40 @@ void* open_libfabric() {
   return ::dlopen(FARSIDE_LIBFABRIC, kHow);
 }
 
-const Libfabric& libfabric() {
-  static const Libfabric loaded = [] {
-    const KeptHandlers handlers;
-    Libfabric result;
-    result.handle = open_libfabric();
-    const char* const why = result.handle == nullptr ? ::dlerror() : nullptr;
-    if (result.handle == nullptr) result.why_not = why != nullptr ? why : FARSIDE_LIBFABRIC " cannot be loaded";
-    for (const Function& each : {kGetinfo, kFreeinfo, kDupinfo, kFabric, kStrerror, kTostr}) {
-      if (result.handle == nullptr || find_in(result.handle, each) != nullptr) continue;
-      result.why_not = std::string(FARSIDE_LIBFABRIC " has no ") + each.name + '@' + each.version;
-      result.handle = nullptr;
-    }
-    return result;
-  }();
-  return loaded;
-}
-
 const void* file_of(const void* address) {
   Dl_info info{};
   return ::dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
 }
 
-// Returns the function; null if libfabric cannot be loaded. As the dynamic linker does, takes one that is preloaded in
-// front of libfabric; such libraries have no versions.
-void* find(const Function& function) {
-  void* const handle = libfabric().handle;
-  if (handle == nullptr) return nullptr;
-  void* const own = find_in(handle, function);
-  void* const first = ::dlsym(RTLD_DEFAULT, function.name);
-  return first != nullptr && file_of(first) != file_of(own) ? first : own;
+// Finds a function by the version with which the linker would bind it; empty: any. As the dynamic linker does, takes
+// one that is preloaded in front of libfabric; such libraries have no versions.
+template <class Function>
+void find(Libfabric& library, Function& function, const char* name, const char* version) {
+  void* const own = *version == 0 ? ::dlsym(library.handle, name) : ::dlvsym(library.handle, name, version);
+  if (own == nullptr) library.why_not = std::string(FARSIDE_LIBFABRIC " has no ") + name + '@' + version;
+  void* const first = ::dlsym(RTLD_DEFAULT, name);
+  function = reinterpret_cast<Function>(first != nullptr && file_of(first) != file_of(own) ? first : own);
+}
+
+const Libfabric& libfabric() {
+  static const Libfabric loaded = [] {
+    const KeptHandlers handlers;
+    Libfabric result;
+    result.handle = open_libfabric();
+    if (result.handle == nullptr) {
+      const char* const why = ::dlerror();
+      result.why_not = why != nullptr ? why : FARSIDE_LIBFABRIC " cannot be loaded";
+      return result;
+    }
+    find(result, result.getinfo, "fi_getinfo", FARSIDE_FI_GETINFO);
+    find(result, result.freeinfo, "fi_freeinfo", FARSIDE_FI_FREEINFO);
+    find(result, result.dupinfo, "fi_dupinfo", FARSIDE_FI_DUPINFO);
+    find(result, result.fabric, "fi_fabric", FARSIDE_FI_FABRIC);
+    find(result, result.strerror, "fi_strerror", FARSIDE_FI_STRERROR);
+    find(result, result.tostr, "fi_tostr", FARSIDE_FI_TOSTR);
+    return result.why_not.empty() ? result : Libfabric{.why_not = result.why_not};
+  }();
+  return loaded;
 }
 
 int number_in(const char* variable) {
@@ -130,7 +127,7 @@ extern "C" {
 
 int fi_getinfo(std::uint32_t version, const char* node, const char* service, std::uint64_t flags, const fi_info* hints,
                fi_info** info) {
-  static auto* const call = reinterpret_cast<decltype(&fi_getinfo)>(find(kGetinfo));
+  const auto call = libfabric().getinfo;
   if (call == nullptr) return -FI_ENOSYS;
   // The first call may load providers, and these further libraries.
   static std::atomic_flag begun;
@@ -140,27 +137,27 @@ int fi_getinfo(std::uint32_t version, const char* node, const char* service, std
 }
 
 void fi_freeinfo(fi_info* info) {
-  static auto* const call = reinterpret_cast<decltype(&fi_freeinfo)>(find(kFreeinfo));
+  const auto call = libfabric().freeinfo;
   if (call != nullptr) call(info);
 }
 
 fi_info* fi_dupinfo(const fi_info* info) {
-  static auto* const call = reinterpret_cast<decltype(&fi_dupinfo)>(find(kDupinfo));
+  const auto call = libfabric().dupinfo;
   return call != nullptr ? call(info) : nullptr;
 }
 
 int fi_fabric(fi_fabric_attr* attributes, fid_fabric** fabric, void* context) {
-  static auto* const call = reinterpret_cast<decltype(&fi_fabric)>(find(kFabric));
+  const auto call = libfabric().fabric;
   return call != nullptr ? call(attributes, fabric, context) : -FI_ENOSYS;
 }
 
 const char* fi_strerror(int code) {
-  static auto* const call = reinterpret_cast<decltype(&fi_strerror)>(find(kStrerror));
+  const auto call = libfabric().strerror;
   return call != nullptr ? call(code) : libfabric().why_not.c_str();
 }
 
 char* fi_tostr(const void* data, fi_type type) {
-  static auto* const call = reinterpret_cast<decltype(&fi_tostr)>(find(kTostr));
+  const auto call = libfabric().tostr;
   static char unknown[] = "unknown";
   return call != nullptr ? call(data, type) : unknown;
 }

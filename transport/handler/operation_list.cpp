@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transport/base/per_thread.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/node/integer_method.hpp"
 
@@ -133,10 +134,7 @@ std::size_t OperationList::add(const DataOperation& operation, const Blocks& blo
   return fit;
 }
 
-std::unique_ptr<OperationList>& OperationList::spare() {
-  thread_local std::unique_ptr<OperationList> of_thread;
-  return of_thread;
-}
+std::unique_ptr<OperationList>& OperationList::spare() { return PerThread<std::unique_ptr<OperationList>>::here(); }
 
 std::unique_ptr<OperationList> OperationList::take_spare() {
   if (spare() == nullptr) return std::make_unique<OperationList>();
