@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "pmpi/runtime/runtime.hpp"
+#include "pmpi/window/handle_table.hpp"
 #include "pmpi/window/synchronization.hpp"
 #include "pmpi/window/window.hpp"
 #include "transport/base/per_thread.hpp"
@@ -33,7 +34,7 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
   Outcome ended = over && own != nullptr ? Outcome(own->take_error()) : Outcome();
   std::unique_ptr<Operation> operation;
   if (!over || (ended && watched != 0)) {
-    operation = std::make_unique<Operation>(Operation{&window, rank, call, over ? nullptr : std::move(own), watched});
+    operation = std::make_unique<Operation>(&window, rank, call, over ? nullptr : std::move(own), watched);
   }
   int code = runtime().Grequest_start(query, freed, cancel, operation.get(), request);
   if (code != MPI_SUCCESS) {
@@ -41,13 +42,19 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
     return Fault{code, "the runtime made no request"};
   }
   if (operation != nullptr) {
-    Place& place = find_or_make(*request);
     operation->request = *request;
-    operation->place = &place;
     if (over) to_report_.fetch_add(1, std::memory_order_relaxed);
     if (!any()) any_.store(true, std::memory_order_relaxed);
-    const std::scoped_lock held(place.mutex);
-    place.operation = std::move(operation);
+    Part& part = part_of(*request);
+    std::vector<MPI_Request> finished;
+    {
+      const std::scoped_lock held(part.mutex);
+      part.operations[key_of_handle(*request)] = operation.get();
+      (void)operation.release();
+      part.count.store(part.operations.size(), std::memory_order_relaxed);
+      if (part.operations.size() >= part.look_at) finished = end_finished(part);
+    }
+    for (const MPI_Request each : finished) runtime().Grequest_complete(each);
   }
   if (!over) return {};
   code = runtime().Grequest_complete(*request);
@@ -58,11 +65,56 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
   return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the runtime did not complete the request"});
 }
 
-Requests::Place& Requests::find_or_make(MPI_Request request) {
-  if (Place* const place = find(request)) return *place;
-  auto place = std::make_unique<Place>();
-  places_.insert(key_of_handle(request), place.get());
-  return *place.release();
+// The highest bits of the product spread numbers and addresses evenly.
+std::size_t Requests::part_index(MPI_Request request) {
+  static_assert(kParts == 64);
+  return key_of_handle(request) * 0x9E3779B97F4A7C15ULL >> 58;
+}
+
+Requests::Part& Requests::part_of(MPI_Request request) {
+  Part* parts = parts_.load(std::memory_order_acquire);
+  if (parts == nullptr) {
+    auto* const made = new Part[kParts];
+    if (parts_.compare_exchange_strong(parts, made, std::memory_order_acq_rel)) {
+      parts = made;
+    } else {
+      delete[] made;
+    }
+  }
+  return parts[part_index(request)];
+}
+
+// Relaxed: a thread that has the handle of a request sees that it was counted.
+Requests::Found Requests::find(MPI_Request request) const {
+  Part* const parts = parts_.load(std::memory_order_acquire);
+  if (request == MPI_REQUEST_NULL || parts == nullptr) return {};
+  Part& part = parts[part_index(request)];
+  if (part.count.load(std::memory_order_relaxed) == 0) return {};
+  Found found{std::unique_lock(part.mutex), &part, nullptr};
+  const auto place = part.operations.find(key_of_handle(request));
+  if (place != part.operations.end()) found.operation = place->second;
+  return found;
+}
+
+void Requests::drop(Part& part, const Operation& operation) {
+  const auto place = part.operations.find(key_of_handle(operation.request));
+  if (place == part.operations.end() || place->second != &operation) return;
+  part.operations.erase(place);
+  part.count.store(part.operations.size(), std::memory_order_relaxed);
+}
+
+std::vector<MPI_Request> Requests::end_finished(Part& part) {
+  std::vector<MPI_Request> finished;
+  std::vector<Operation*> over;
+  for (const auto& [_, operation] : part.operations) {
+    if (operation->own != nullptr && operation->own->done()) over.push_back(operation);
+  }
+  for (Operation* const operation : over) {
+    finished.push_back(operation->request);
+    end(part, *operation);
+  }
+  part.look_at = std::max(kFewInPart, 2 * part.operations.size());
+  return finished;
 }
 
 std::vector<std::unique_ptr<Requests::Operation>>& Requests::freed_here() {
@@ -83,18 +135,19 @@ void Requests::change(Operation& operation, Change&& change) {
   if (!before && operation.to_report()) to_report_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Requests::end(Operation& operation) {
+void Requests::end(Part& part, Operation& operation) {
   change(operation, [&] {
-    const Outcome outcome = operation.own->take_error();
-    if (!outcome) operation.fault = outcome.fault();
+    operation.result = operation.own->take_error();
     operation.own = nullptr;
   });
+  if (!operation.to_report()) drop(part, operation);
 }
 
 void Requests::freed(Operation& operation) {
-  Place& place = *operation.place;
-  const std::scoped_lock held(place.mutex);
-  std::unique_ptr<Operation> taken = std::move(place.operation);
+  std::unique_ptr<Operation> taken(&operation);
+  Part& part = part_of(operation.request);
+  const std::scoped_lock held(part.mutex);
+  drop(part, operation);
   if (!taken->to_report()) return;
   to_report_.fetch_sub(1, std::memory_order_relaxed);
   freed_here().push_back(std::move(taken));
@@ -110,17 +163,14 @@ int Requests::look(std::span<const MPI_Request> requests) {
 int Requests::complete_finished(std::span<const MPI_Request> requests) {
   int waiting = 0;
   for (const MPI_Request request : requests) {
-    Place* const place = find(request);
-    if (place == nullptr) continue;
     {
-      const std::scoped_lock held(place->mutex);
-      Operation* const operation = place->operation.get();
-      if (operation == nullptr || operation->own == nullptr) continue;
-      if (!operation->own->done()) {
+      const Found found = find(request);
+      if (found.operation == nullptr || found.operation->own == nullptr) continue;
+      if (!found.operation->own->done()) {
         ++waiting;
         continue;
       }
-      end(*operation);
+      end(*found.part, *found.operation);
     }
     // Outside the mutex, because the runtime may call freed().
     runtime().Grequest_complete(request);
@@ -139,15 +189,13 @@ void Requests::wait(std::span<const MPI_Request> requests) {
 
 std::string Requests::report_wait(std::span<const MPI_Request> requests, std::chrono::seconds waited) const {
   for (const MPI_Request request : requests) {
-    Place* const place = find(request);
-    if (place == nullptr) continue;
-    std::unique_lock held(place->mutex);
-    const Operation* const operation = place->operation.get();
+    Found found = find(request);
+    const Operation* const operation = found.operation;
     if (operation == nullptr || operation->own == nullptr || operation->window == nullptr) continue;
     Window& window = *operation->window;
     const int rank = operation->rank;
     const char* const call = operation->call;
-    held.unlock();
+    found.held.unlock();
     Window::Awaited awaited = window.awaited_by_operations(rank);
     awaited.what = fmt::format("for rank {} to acknowledge its {}", rank, call);
     return window.report_wait("a call that completes requests", waited, awaited);
@@ -163,7 +211,7 @@ int Requests::report(MPI_Request request) {
   freed.erase(found);
   // The mutex is not held here: these calls may wait, or run the user's error handler.
   Window* const window = operation->window;
-  Outcome outcome = operation->fault ? Outcome(std::move(*operation->fault)) : Outcome();
+  Outcome outcome = std::move(operation->result);
   if (window != nullptr) outcome = first_of(std::move(outcome), window->request_completed(operation->watched));
   if (outcome) return MPI_SUCCESS;
   return window != nullptr ? window->raise({operation->call, operation->rank}, outcome.fault())
@@ -171,28 +219,22 @@ int Requests::report(MPI_Request request) {
 }
 
 void Requests::show(MPI_Request request) {
-  Place* const place = find(request);
-  if (place == nullptr) return;
-  std::unique_lock held(place->mutex);
-  Operation* const operation = place->operation.get();
+  Found found = find(request);
+  Operation* const operation = found.operation;
   if (operation == nullptr || operation->own != nullptr || operation->watched == 0) return;
   std::uint64_t watched = 0;
   change(*operation, [&] { watched = std::exchange(operation->watched, 0); });
   // No other thread may complete the request meanwhile (MPI 4.0 section 11.6.2).
-  held.unlock();
-  const Outcome outcome = operation->window->request_completed(watched);
-  held.lock();
-  change(*operation, [&] {
-    if (!outcome && !operation->fault) operation->fault = outcome.fault();
-  });
+  found.held.unlock();
+  Outcome outcome = operation->window->request_completed(watched);
+  found.held.lock();
+  change(*operation, [&] { operation->result = first_of(std::move(operation->result), std::move(outcome)); });
 }
 
 void Requests::abandon(MPI_Request request) {
-  Place* const place = find(request);
-  if (place == nullptr) return;
   {
-    const std::scoped_lock held(place->mutex);
-    Operation* const operation = place->operation.get();
+    const Found found = find(request);
+    Operation* const operation = found.operation;
     if (operation == nullptr) return;
     const bool under_way = operation->own != nullptr;
     // From now on only a call that completes all operations of the target completes this one.
@@ -208,20 +250,26 @@ void Requests::abandon(MPI_Request request) {
 }
 
 void Requests::abandon(const Window& window) {
-  if (!any()) return;
+  Part* const parts = parts_.load(std::memory_order_acquire);
+  if (parts == nullptr) return;
   std::vector<MPI_Request> ended;
-  places_.each([&](Place& place) {
-    const std::scoped_lock held(place.mutex);
-    Operation* const operation = place.operation.get();
-    if (operation == nullptr || operation->window != &window) return;
-    if (operation->own != nullptr) {
-      end(*operation);
-      ended.push_back(operation->request);
+  for (Part& part : std::span(parts, kParts)) {
+    const std::scoped_lock held(part.mutex);
+    std::vector<Operation*> of_window;
+    for (const auto& [_, operation] : part.operations) {
+      if (operation->window == &window) of_window.push_back(operation);
     }
-    // The end of the window has completed the watched operations.
-    change(*operation, [&] { operation->watched = 0; });
-    operation->window = nullptr;
-  });
+    for (Operation* const operation : of_window) {
+      if (operation->own != nullptr) {
+        end(part, *operation);
+        ended.push_back(operation->request);
+      }
+      // The end of the window has completed the watched operations.
+      change(*operation, [&] { operation->watched = 0; });
+      operation->window = nullptr;
+      if (!operation->to_report()) drop(part, *operation);
+    }
+  }
   for (MPI_Request handle : ended) runtime().Grequest_complete(handle);
 }
 

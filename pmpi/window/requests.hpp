@@ -4,15 +4,15 @@
 // completion calls (entries_requests.cpp) therefore complete the requests of finished operations, and then ask the
 // runtime.
 //
-// Each handle that the runtime gives out for such a request leads to a place of its own, which stays until the process
-// exits and holds the operation while the request exists. Threads that complete different requests therefore share no
-// line that one of them writes.
+// A table leads from the handle of a request to its operation while the operation is under way, or while its request
+// has an error to report. It has parts, each with a mutex of its own, so that threads which complete different requests
+// seldom share a line. Requests whose operations are over are completed by calls that complete requests, and in between
+// when a part of the table has grown: the table grows with the operations that are under way, not with the requests
+// that the program keeps.
 //
-// Thread safety: any thread. A place is found without a lock. Its mutex is contended only if another thread frees the
-// window at the same time; it is not held across calls of the runtime that complete requests, nor across the user's
-// error handler. Cost: no remote operation of its own. Memory: some 200 bytes for each different handle that the
-// runtime has given out for such a request (MPICH gives a few again and again, Open MPI addresses of its heap), and the
-// operation while the request exists.
+// Thread safety: any thread. No mutex is held across calls of the runtime that complete requests, nor across the user's
+// error handler. Cost: no remote operation of its own. Memory: 64 bytes per request, and 220 more while its operation
+// is under way.
 #pragma once
 
 #include <atomic>
@@ -20,15 +20,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include <mpi.h>
 
 #include "pmpi/fault.hpp"
-#include "pmpi/window/handle_table.hpp"
 #include "transport/base/long_wait.hpp"
 #include "transport/base/small_mutex.hpp"
 #include "transport/routes/outstanding.hpp"
@@ -73,38 +73,49 @@ class Requests {
   void abandon(const Window& window);
 
  private:
-  struct Place;
-  // Exists from the start of the request until the runtime frees the request, whose extra state points to it.
+  // Exists from the start of the request until the runtime frees the request, whose extra state points to it. The mutex
+  // of its part of the table guards it.
   struct Operation {
     Window* window;                      // null once the window is freed
     int rank;
     const char* call;
     std::unique_ptr<Outstanding> own;    // null once the operation is over
     std::uint64_t watched;
-    std::optional<Fault> fault = {};
+    Outcome result = {};
     MPI_Request request = MPI_REQUEST_NULL;
-    Place* place = nullptr;
-    bool to_report() const { return own == nullptr && (watched != 0 || fault); }
+    bool to_report() const { return own == nullptr && (watched != 0 || !result); }
   };
-  // The place of the operation whose request has a certain handle.
-  struct alignas(64) Place {
-    SmallMutex mutex;  // guards the operation
-    std::unique_ptr<Operation> operation;
+  // A part of the table: the operations that are under way or have something to report, by the bits of their handles.
+  struct alignas(64) Part {
+    SmallMutex mutex;                    // guards the following members
+    std::atomic<std::size_t> count{0};   // size of `operations`, read without the mutex
+    std::size_t look_at = kFewInPart;    // the size at which those that are over are looked for
+    std::unordered_map<std::uintptr_t, Operation*> operations;
   };
+  static constexpr std::size_t kParts = 64;
+  static constexpr std::size_t kFewInPart = 16;
   constexpr Requests() = default;
-  // Returns the place of a handle, null if none of farside's requests ever had it.
-  Place* find(MPI_Request request) const {
-    return request != MPI_REQUEST_NULL ? places_.find(key_of_handle(request)) : nullptr;
-  }
-  Place& find_or_make(MPI_Request request);
-  // look() without polling. Completes what is over.
-  int complete_finished(std::span<const MPI_Request> requests);
-  // The next two functions require that the caller holds the mutex of the operation's place.
-  // Takes the result of an operation that is over. The caller completes its request.
-  void end(Operation& operation);
+  // The operation of a request, null if the table has none, with the mutex of its part if there may be one.
+  struct Found {
+    std::unique_lock<SmallMutex> held;
+    Part* part = nullptr;
+    Operation* operation = nullptr;
+  };
+  Found find(MPI_Request request) const;
+  static std::size_t part_index(MPI_Request request);
+  Part& part_of(MPI_Request request);
+  // The following functions require that the caller holds the mutex of the part.
+  static void drop(Part& part, const Operation& operation);
+  // Ends the operations of the part that are over, and returns their requests, which the caller completes.
+  std::vector<MPI_Request> end_finished(Part& part);
+  // Takes the result of an operation that is over, and drops it from the table if there is nothing to report. The
+  // caller completes its request.
+  void end(Part& part, Operation& operation);
   // Changes an operation, and keeps to_report_ right.
   template <class Change>
   void change(Operation& operation, Change&& change);
+  // look() without polling. Completes what is over.
+  int complete_finished(std::span<const MPI_Request> requests);
 
   // Called by the runtime when it frees the request, in the call that completes or frees it. Another thread may get the
   // same handle as soon as that call has returned, so the operation moves to a list of the calling thread.
@@ -114,7 +125,7 @@ class Requests {
 
   // Never destroyed, because threads may complete requests while the process exits.
   static Requests instance_;
-  HandleTable<Place> places_;
+  std::atomic<Part*> parts_{nullptr};  // kParts, made at the first request
   std::atomic<bool> any_{false};
   std::atomic<std::size_t> to_report_{0};  // changed for errors and with FARSIDE_CHECK=strict only
 };

@@ -6,9 +6,10 @@
 
 namespace farside {
 
-// Issues one operation. Repeats the call while the provider returns -FI_EAGAIN (queue full, connection being made, too
-// many requests under way to the peer) and the peer is not abandoned. Between two attempts this thread takes
-// completions itself, because its attempts count as polls, and the progress thread backs off while threads poll.
+// Issues one operation. Repeats the call while the provider returns -FI_EAGAIN (queue full, connection being made) or
+// too many operations or requests are under way to the peer, and the peer is not abandoned. Between two attempts this
+// thread takes completions itself, because its attempts count as polls, and the progress thread backs off while threads
+// poll.
 template <class Issue>
 Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call) {
   PeerState& peer_state = under_way_.peers().of(peer);
@@ -27,7 +28,10 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
       code = make_ready(peer_state);
       held.lock();
     }
-    if (code == 0) code = peer_state.ready() ? call(*operation, peer_state.endpoint) : -FI_EAGAIN;
+    const auto may_issue = [&] {
+      return peer_state.ready() && peer_state.under_way <= limits_.operations_per_peer;  // this one included
+    };
+    if (code == 0) code = may_issue() ? call(*operation, peer_state.endpoint) : -FI_EAGAIN;
     if (code == 0) {
       // No thread can complete it before the mutex is released.
       OperationsUnderWay::issued(*operation, peer_state, pending, peer_state.endpoint);

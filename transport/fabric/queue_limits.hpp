@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // QueueLimits: limits of what an endpoint has under way, so that its queues never overflow. An adapter's completion
 // queue is unusable after an overflow, and libfabric has had no credits for it since 1.19 (fi_verbs(7)). A message for
-// which the receiver has no buffer is refused (RNR) and repeated after a pause. Over TCP the provider's queues grow,
-// and the kernel's flow control holds messages back.
+// which the receiver has no buffer is refused (RNR) and repeated after a pause. Over TCP the provider's queues grow
+// with the operations towards a peer that takes no data: about 1 KiB for each. The kernel's flow control holds messages
+// back.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +22,7 @@ struct QueueLimits {
   std::size_t runs = 0;                   // runs of writes under way (operations_under_way.hpp)
   std::size_t answers = kNone;            // replies and probes that the provider has
   std::size_t requests_per_peer = kNone;  // messages to one peer that await a reply
+  std::size_t operations_per_peer = kNone;  // of this process, under way to one peer
   std::size_t first_receives = 32;        // buffers for messages of all peers
   std::size_t receives_per_peer = 0;      // as many more for each connection,
   std::size_t most_receives = 32;         // up to this number
@@ -37,7 +39,7 @@ struct QueueLimits {
 constexpr QueueLimits queue_limits(bool adapter) {
   // Over TCP most messages go through rings, and others wait in the socket for a buffer. More buffers at the beginning
   // would delay the first window, since each touches a page of memory.
-  if (!adapter) return {.first_receives = 4, .receives_per_peer = 4};
+  if (!adapter) return {.operations_per_peer = 2048, .first_receives = 4, .receives_per_peer = 4};
   constexpr QueueLimits limits{.completions = 8192,
                                .runs = 128,
                                .answers = 512,
