@@ -110,6 +110,7 @@ struct Network {
   std::map<std::uint16_t, Listener*> listeners;
   std::map<Channel*, Request*> requests;  // of endpoints that wait for an answer
   FakeQueues counted;
+  FakeAtomics atomics;
   std::size_t refuse = 0;      // writes
   std::size_t fail_after = 0;  // the last one of so many writes fails; 0: none
   Held held;

@@ -2,12 +2,14 @@
 #include "tests/transport/fake_provider.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <dlfcn.h>
 #include <string_view>
 #include <thread>
 #include <utility>
 
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 
 #include "tests/transport/fake_objects.hpp"
@@ -165,6 +167,30 @@ ssize_t inject(fid_ep* fid, const void* data, std::size_t bytes, fi_addr_t, std:
   return move<true>(fid, &message, FI_INJECT);
 }
 
+// Without `compare` a fetch-add, else a compare-and-swap.
+ssize_t atomic(fid_ep* fid, const void* operand, const void* compare, void* result, std::uint64_t address,
+               void* context) {
+  const std::scoped_lock held(network().mutex);
+  auto& channel = *reinterpret_cast<Channel*>(fid);
+  if (channel.peer == nullptr) return -FI_ENOTCONN;
+  const FakeAtomics& form = network().atomics;
+  const auto value = [&](const void* from) {
+    return form.by_value ? std::bit_cast<std::uint64_t>(from) : *static_cast<const std::uint64_t*>(from);
+  };
+  auto& there = *reinterpret_cast<std::uint64_t*>(address);  // NOLINT(performance-no-int-to-ptr)
+  const std::uint64_t before = there;
+  if (form.lose) {
+  } else if (compare == nullptr) {
+    there += value(operand);
+  } else if (before == value(compare)) {
+    there = value(operand);
+  }
+  *static_cast<std::uint64_t*>(result) = form.swaps_result ? __builtin_bswap64(before) : before;
+  post(*channel.queue);
+  complete(*channel.queue, context, FI_ATOMIC, sizeof before);
+  return 0;
+}
+
 int open_channel(bool shares, ::fid* request, fid_ep** out) {
   auto* const channel = new Channel;
   channel->request = request;
@@ -183,6 +209,16 @@ int open_channel(bool shares, ::fid* request, fid_ep** out) {
     ops.writemsg = move<true>;
     ops.inject = inject;
     ops.readmsg = move<false>;
+  });
+  channel->fid.atomic = operations<fi_ops_atomic>([](fi_ops_atomic& ops) {
+    ops.readwrite = [](fid_ep* fid, const void* operand, std::size_t, void*, void* result, void*, fi_addr_t,
+                       std::uint64_t address, std::uint64_t, fi_datatype, fi_op, void* context) {
+      return atomic(fid, operand, nullptr, result, address, context);
+    };
+    ops.compwrite = [](fid_ep* fid, const void* operand, std::size_t, void*, const void* compare, void*, void* result,
+                       void*, fi_addr_t, std::uint64_t address, std::uint64_t, fi_datatype, fi_op, void* context) {
+      return atomic(fid, operand, compare, result, address, context);
+    };
   });
   *out = &channel->fid;
   return 0;
@@ -228,6 +264,10 @@ int open_domain(fid_fabric*, fi_info*, fid_domain** out, void*) {
     ops.srx_ctx = [](fid_domain*, fi_rx_attr*, fid_ep** receives, void*) {
       return open_channel(true, nullptr, receives);
     };
+    ops.query_atomic = [](fid_domain*, fi_datatype, fi_op, fi_atomic_attr* attributes, std::uint64_t) {
+      attributes->count = 1;
+      return 0;
+    };
   });
   domain->mr = operations<fi_ops_mr>([](fi_ops_mr& ops) { ops.reg = register_memory; });
   *out = domain;
@@ -249,9 +289,13 @@ int may_wait(fid_fabric*, ::fid** fids, int count) {
 }  // namespace
 }  // namespace fake
 
-InfoHandle fake_provider(std::size_t largest) {
+InfoHandle fake_provider(std::size_t largest, const FakeAtomics* atomics) {
   InfoHandle info(fi_allocinfo());
-  info->caps = FI_MSG | FI_RMA;
+  info->caps = FI_MSG | FI_RMA | (atomics != nullptr ? FI_ATOMIC : 0);
+  if (atomics != nullptr) {
+    const std::scoped_lock held(fake::network().mutex);
+    fake::network().atomics = *atomics;
+  }
   info->addr_format = FI_SOCKADDR_IN;
   info->fabric_attr->prov_name = strdup("verbs");
   info->fabric_attr->name = strdup(fake::kName);

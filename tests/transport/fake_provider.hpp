@@ -12,9 +12,15 @@
 
 namespace farside::testing {
 
+// How the provider carries out 64-bit atomics, if it has some.
+struct FakeAtomics {
+  bool by_value = false;      // it takes the address of an operand for its value, as libfabric before 2.2
+  bool swaps_result = false;  // it returns fetched values in the other byte order
+  bool lose = false;          // they do not change the memory
+};
 // Returns the info with which Fabric::open opens the provider. `largest`: the limit of a message or operation, in
 // bytes.
-InfoHandle fake_provider(std::size_t largest = std::size_t{1} << 30);
+InfoHandle fake_provider(std::size_t largest = std::size_t{1} << 30, const FakeAtomics* atomics = nullptr);
 
 struct FakeQueues {
   // Operations and receives that were posted while a completion queue had no entry left for their completions.

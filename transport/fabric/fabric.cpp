@@ -58,8 +58,9 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve, std::size_t ope
   if (under_way_.memory().needed() && domain_.advertises_atomics()) {
     const std::string refused = settings.nic_atomics ? try_nic_atomics() : "FARSIDE_NIC_ATOMICS=off";
     log(LogLevel::kInfo, "libfabric {}: {}", provider(),
-        refused.empty() ? fmt::format("atomics by the adapter, operands by {}",
-                                      nic_form_ == NicForm::kByValue ? "value" : "address")
+        refused.empty() ? fmt::format("atomics by the adapter, operands by {}, results in {} byte order",
+                                      nic_form_->by_value ? "value" : "address",
+                                      nic_form_->swapped ? "the other" : "this processor's")
                         : fmt::format("no atomics by the adapter: {}", refused));
   }
   return {};

@@ -121,7 +121,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   Status read(Pending& pending, const Place& place, void* local, std::size_t bytes) override;
   Status write_in_run(Pending& pending, const Place& place, const void* local, std::size_t bytes) override;
   void end_run(Pending& pending, Peer peer) override;
-  bool nic_atomics() const override { return nic_form_ != NicForm::kNone; }
+  bool nic_atomics() const override { return nic_form_.has_value(); }
   Status control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
                  const std::uint64_t* compare, std::uint64_t* fetched) override;
   bool orders_messages_behind_writes() const override { return domain_.orders_messages_behind_writes(); }
@@ -173,9 +173,13 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
         health_(under_way_.peers(), *this, domain_.by_adapter(), std::chrono::seconds(settings.peer_timeout)),
         replies_(limits.answers, under_way_.memory()),
         receives_(limits, under_way_.memory()) {}
-  // How the provider takes the operands of 64-bit atomics. In libfabric before 2.2, verbs uses the address of an
-  // operand as its value (issue 10911), so the value must be given as the address.
-  enum class NicForm : std::uint8_t { kNone, kByAddress, kByValue };
+  // The form of 64-bit atomics. In libfabric before 2.2, verbs uses the address of an operand as its value (issue
+  // 10911), so the value must be given as the address. Some adapters return fetched values in the other byte order
+  // (fi_verbs(7)).
+  struct NicForm {
+    bool by_value = false;
+    bool swapped = false;
+  };
 
   Status set_up(const Settings& settings, Resolve resolve, std::size_t openers);
   std::string try_nic_atomics();
@@ -238,7 +242,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   Progress& progress_;
   Statistics& statistics_;
   std::unique_ptr<Connections> connections_;
-  NicForm nic_form_ = NicForm::kNone;
+  std::optional<NicForm> nic_form_;  // none: the provider has no atomics that work
   OperationsUnderWay under_way_;
 
   // Guards the members from health_ to handler_, connections_, and of the peer states what peer_states.hpp says. Held

@@ -19,9 +19,10 @@ Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint6
                  FabricHandle<fid_mr> none;  // a word goes through a slot
                  const int code = incoming(under_way_.memory(), operation, fetched, sizeof *fetched, none, result);
                  if (code != 0) return code;
+                 operation.swapped = nic_form_->swapped;
                  void* descriptor = nullptr;
                  const auto give = [&](const std::uint64_t* from, std::size_t at) -> void* {
-                   if (nic_form_ == NicForm::kByValue)
+                   if (nic_form_->by_value)
                      return reinterpret_cast<void*>(*from);  // NOLINT(performance-no-int-to-ptr)
                    descriptor = operation.slot->descriptor;
                    return std::memcpy(operation.slot->bytes + at, from, sizeof *from);
@@ -77,16 +78,22 @@ std::string Fabric::try_nic_atomics() {
   };
   // Values that differ from every address, also if bytes are read in another order.
   constexpr std::uint64_t kFirst = 0x0102030405060708, kAdded = 0x1000000000000001, kOther = 0xF1E2D3C4B5A69788;
-  for (const NicForm form : {NicForm::kByAddress, NicForm::kByValue}) {
-    nic_form_ = form;
+  for (const bool by_value : {false, true}) {
+    nic_form_ = {by_value, false};
     word.store(kFirst);
-    bool right = take(kAdded, nullptr) == kFirst && word.load() == kFirst + kAdded;
+    const std::uint64_t fetched = take(kAdded, nullptr);
+    // Without any change, no other form is tried: a provider that is right would read a value as an address.
+    if (word.load() == kFirst) break;
+    if (word.load() != kFirst + kAdded) continue;
+    nic_form_->swapped = fetched == __builtin_bswap64(kFirst);
+    bool right = fetched == kFirst || nic_form_->swapped;
     const std::uint64_t expected = kFirst + kAdded, unexpected = kFirst;
     right = right && take(kOther, &unexpected) == expected && word.load() == expected;
     right = right && take(kOther, &expected) == expected && word.load() == kOther;
     if (right && status) return {};
+    break;
   }
-  nic_form_ = NicForm::kNone;
+  nic_form_.reset();
   return status ? "a fetch-add or a compare-and-swap on this process's own memory had a wrong result"
                 : status.error().text;
 }

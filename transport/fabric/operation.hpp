@@ -63,6 +63,7 @@ struct Operation : Context {
   FabricHandle<fid_mr> registered;      // registration of a large buffer
   void* into = nullptr;                 // where data from the slot are copied
   std::size_t into_bytes = 0;
+  bool swapped = false;                 // in the other byte order
   // Of a request:
   RequestHeader header{};
   std::unique_ptr<OperationList> list;  // null if there are no operations
@@ -98,6 +99,7 @@ class OperationPool {
     operation.locked_result = nullptr;
     operation.registered.reset();
     operation.into = nullptr;
+    operation.swapped = false;
     free_.push_back(&operation);
   }
   using Operations = std::vector<std::unique_ptr<Operation>>;

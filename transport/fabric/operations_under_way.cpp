@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/operations_under_way.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -50,6 +51,7 @@ void OperationsUnderWay::completed(Operation& operation) {
   PeerState& peer_state = peers_.of(operation.peer);
   const std::scoped_lock held(peer_state.mutex);
   if (operation.into != nullptr && operation.pending != nullptr) {
+    if (operation.swapped) std::reverse(operation.slot->bytes, operation.slot->bytes + operation.into_bytes);
     std::memcpy(operation.into, operation.slot->bytes, operation.into_bytes);
   }
   if (Operation* const run = std::exchange(operation.covers, nullptr)) finish(*run, peer_state);
