@@ -64,6 +64,38 @@ TEST_CASE("a peer that takes no answers delays no others, and gets its own in th
   CHECK(replies.idle());
 }
 
+TEST_CASE("peers that take no answers cost one try each, however many answers wait for them") {
+  LocalMemory memory;
+  Replies replies(10000, memory);
+  Provider provider;
+  provider.codes = {{1, -FI_EAGAIN}, {2, -FI_EAGAIN}};
+  std::size_t tries = 0;
+  const auto send = [&](Reply& reply) {
+    ++tries;
+    return provider.send()(reply);
+  };
+  constexpr std::uint64_t kAnswers = 100;
+  for (std::uint64_t i = 0; i < kAnswers; ++i) {
+    keep(replies, 1 + i % 2, i);
+    replies.send_unsent({}, send);
+  }
+  CHECK(tries <= 2 * kAnswers);
+  // Another one is not tried at all; one to another peer is sent.
+  tries = 0;
+  for (const Peer peer : {1, 3}) {
+    std::unique_ptr<Reply> reply = replies.take(peer);
+    reply->header.operation = 1000 + peer;
+    replies.answer(std::move(reply), send);
+  }
+  CHECK(tries == 1);
+  CHECK(provider.sent == Numbers{1003});
+  provider.codes.clear();
+  replies.send_unsent({}, send);
+  CHECK(provider.sent.size() == kAnswers + 2);
+  provider.complete(replies);
+  CHECK(replies.idle());
+}
+
 TEST_CASE("the provider never has more answers than the limit") {
   LocalMemory memory;
   Replies replies(3, memory);

@@ -47,8 +47,7 @@ void Fabric::receive(std::span<const std::byte> message) {
   std::unique_ptr<Reply> reply = replies_.take(*sender);
   reply->header = answer.header;
   reply->fetched = std::move(answer.fetched);
-  replies_.keep(std::move(reply));
-  send_replies();
+  replies_.answer(std::move(reply), [this](Reply& each) { return send(each); });
 }
 
 bool Fabric::take_from_rings() {

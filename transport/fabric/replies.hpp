@@ -4,13 +4,15 @@
 // at once, and reuses their buffers.
 //
 // Not thread-safe: Fabric's mutex guards it. Errors: an answer that cannot be sent is logged and dropped; its peer is
-// out of reach. Cost: a send, and one look at each unsent answer. Memory: nothing per peer; about 200 bytes for each
-// that was under way at once, and a slot, where local memory is registered, for each that is unsent or under way.
+// out of reach. Cost: a send, or a try for each peer with unsent answers. Memory: nothing per peer; about 200 bytes for
+// each that was under way at once, and a slot, where local memory is registered, for each that is unsent or under way.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <sys/types.h>
@@ -64,10 +66,18 @@ class Replies {
     sent(std::move(reply));
     return 0;
   }
+  // Sends an answer as send() does, unless earlier ones to the peer are unsent. Keeps it if the provider refuses it.
+  template <class Send>
+  void answer(std::unique_ptr<Reply> reply, Send&& send) {
+    if (!room() || unsent_.contains(reply->peer)) return keep(std::move(reply));
+    const ssize_t code = send(*reply);
+    if (code == -FI_EAGAIN) return keep(std::move(reply));
+    end(std::move(reply), code);
+  }
   // Keeps an answer until send_unsent().
-  void keep(std::unique_ptr<Reply> reply) { unsent_.push_back(std::move(reply)); }
-  // Sends the answers that were kept, in their order per peer. An answer that the provider refuses for longer than
-  // `timeout` is dropped; none: no limit.
+  void keep(std::unique_ptr<Reply> reply) { unsent_[reply->peer].push_back(std::move(reply)); }
+  // Sends the answers that were kept, in their order per peer, and tries one for each peer that takes none. An answer
+  // that the provider refuses for longer than `timeout` is dropped; none: no limit.
   template <class Send>
   void send_unsent(std::optional<Clock::duration> timeout, Send&& send);
   // Notes that the provider has completed it.
@@ -81,6 +91,12 @@ class Replies {
   bool idle() const { return unsent_.empty() && under_way_ == 0; }
 
  private:
+  // What send(Reply&) has returned for it, if it is not -FI_EAGAIN, or it was refused for too long.
+  void end(std::unique_ptr<Reply> reply, ssize_t code) {
+    if (code == 0) return sent(std::move(reply));
+    if (!reply->probe) log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
+    reuse(std::move(reply));
+  }
   // The provider has it until its completion, or has copied it.
   void sent(std::unique_ptr<Reply> reply) {
     if (reply->copied) return reuse(std::move(reply));
@@ -95,38 +111,30 @@ class Replies {
 
   const std::size_t most_;
   LocalMemory& memory_;
-  std::deque<std::unique_ptr<Reply>> unsent_;  // refused with EAGAIN, or behind a refused one
+  std::map<Peer, std::deque<std::unique_ptr<Reply>>> unsent_;  // refused with EAGAIN, or behind a refused one
+  Peer first_ = 0;                                             // whose answers are the first to be sent next
   std::size_t under_way_ = 0;                  // that the provider has
   std::vector<std::unique_ptr<Reply>> spare_;
 };
 
 template <class Send>
 void Replies::send_unsent(std::optional<Clock::duration> timeout, Send&& send) {
-  // A peer that takes no answers must not delay answers to other peers.
-  std::optional<Peer> refused;
-  for (auto next = unsent_.begin(); next != unsent_.end() && room();) {
-    Reply& reply = **next;
-    if (reply.peer == refused) {
-      ++next;
-      continue;
-    }
-    const ssize_t code = send(reply);
-    if (code == -FI_EAGAIN) {  // again at the next poll
-      refused = reply.peer;
-      const Clock::time_point now = Clock::now();
-      if (reply.refused_since == Clock::time_point{}) reply.refused_since = now;
-      if (!timeout || now - reply.refused_since < *timeout) {
-        ++next;
-        continue;
+  // Another peer is the first one in each pass, since the provider may have no room for all.
+  auto each = unsent_.lower_bound(first_);
+  for (std::size_t peers = unsent_.size(); peers > 0 && room(); --peers) {
+    if (each == unsent_.end()) each = unsent_.begin();
+    first_ = each->first + 1;
+    for (auto& answers = each->second; !answers.empty() && room(); answers.pop_front()) {
+      Reply& reply = *answers.front();
+      const ssize_t code = send(reply);
+      if (code == -FI_EAGAIN) {
+        const Clock::time_point now = Clock::now();
+        if (reply.refused_since == Clock::time_point{}) reply.refused_since = now;
+        if (!timeout || now - reply.refused_since < *timeout) break;
       }
+      end(std::move(answers.front()), code);
     }
-    if (code == 0) {
-      sent(std::move(*next));
-    } else {
-      if (!reply.probe) log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
-      reuse(std::move(*next));
-    }
-    next = unsent_.erase(next);
+    each = each->second.empty() ? unsent_.erase(each) : std::next(each);
   }
 }
 
