@@ -6,6 +6,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -63,6 +65,18 @@ bool is_f90(int combiner) {
          combiner == MPI_COMBINER_F90_INTEGER;
 }
 
+// ompi_datatype_get_args of Open MPI 1.3 to 5; null for other runtimes. It returns the inner types themselves, where
+// Open MPI's MPI_Type_get_contents makes a copy of each occurrence.
+#if defined(OPEN_MPI)
+using GetArguments = int(MPI_Datatype, int which, int* integers_room, int* integers, int* addresses_room,
+                         MPI_Aint* addresses, int* types_room, MPI_Datatype* types, int* combiner);
+GetArguments* open_mpi_arguments() {
+  static auto* const found = reinterpret_cast<GetArguments*>(
+      open_mpi_version() <= 5 ? find_behind_if_there("ompi_datatype_get_args") : nullptr);
+  return found;
+}
+#endif
+
 // The arguments of a type's constructor in one vector: integers, then addresses, then large counts. For most combiners
 // the vector is the same for the int and the large-count constructor. Owns the inner handles.
 class Contents {
@@ -72,6 +86,7 @@ class Contents {
     std::vector<int> integers(static_cast<std::size_t>(envelope.integers) + 1);
     std::vector<MPI_Aint> addresses(static_cast<std::size_t>(envelope.addresses) + 1);
     std::vector<MPI_Count> counts(static_cast<std::size_t>(envelope.counts) + 1);
+    values_.reserve(integers.size() + addresses.size() + counts.size());
     types_.resize(static_cast<std::size_t>(envelope.types) + 1, MPI_DATATYPE_NULL);
     take(handle, envelope, integers, addresses, counts);
     values_.assign(integers.begin(), integers.end() - 1);
@@ -83,6 +98,7 @@ class Contents {
   Contents& operator=(const Contents&) = delete;
   ~Contents() {
     for (MPI_Datatype& type : types_) {
+      if (borrowed_) break;
       const int combiner = envelope_of(type).combiner;
       if (combiner != MPI_COMBINER_NAMED && !is_f90(combiner)) runtime().Type_free(&type);
     }
@@ -93,6 +109,8 @@ class Contents {
   const std::vector<MPI_Datatype>& types() const { return types_; }
   std::ptrdiff_t value(std::size_t index) const { return static_cast<std::ptrdiff_t>(values_[index]); }
   std::size_t count(std::size_t index) const { return static_cast<std::size_t>(values_[index]); }
+  // Whether equal inner handles are one type as long as the outermost type exists. MPICH only counts references.
+  bool lasting_types() const { return borrowed_ || !is_open_mpi(); }
 
  private:
   void take(MPI_Datatype handle, const Envelope& envelope, std::vector<int>& integers, std::vector<MPI_Aint>& addresses,
@@ -104,12 +122,21 @@ class Contents {
       return;
     }
 #endif
-    runtime().Type_get_contents(handle, static_cast<int>(envelope.integers), static_cast<int>(envelope.addresses),
-                                static_cast<int>(envelope.types), integers.data(), addresses.data(), types_.data());
+    int integers_room = static_cast<int>(envelope.integers), addresses_room = static_cast<int>(envelope.addresses);
+    int types_room = static_cast<int>(envelope.types);
+#if defined(OPEN_MPI)
+    borrowed_ = open_mpi_arguments() != nullptr &&
+                open_mpi_arguments()(handle, 1, &integers_room, integers.data(), &addresses_room, addresses.data(),
+                                     &types_room, types_.data(), nullptr) == MPI_SUCCESS;
+    if (borrowed_) return;
+#endif
+    runtime().Type_get_contents(handle, integers_room, addresses_room, types_room, integers.data(), addresses.data(),
+                                types_.data());
   }
 
   int combiner_;
   bool large_;
+  bool borrowed_ = false;  // the inner handles are the outer type's
   std::vector<MPI_Count> values_;
   std::vector<MPI_Datatype> types_;
 };
@@ -290,9 +317,11 @@ Result<Datatype> flatten_f90(MPI_Datatype handle, const Envelope& envelope) {
   return unsupported(handle, "there is no Fortran kind of " + std::to_string(size) + " bytes");
 }
 
-}  // namespace
+// The layouts of the inner types of one translation. Each type is translated once: a tree of pairs has exponentially
+// many nodes.
+using Known = std::map<std::uintptr_t, LayoutPtr>;
 
-Result<Datatype> flatten(MPI_Datatype handle) {
+Result<Datatype> translate(MPI_Datatype handle, Known& known) {
   if (const Datatype* const predefined = predefined_table.find(handle)) return *predefined;
   const Envelope envelope = envelope_of(handle);
   if (is_f90(envelope.combiner)) return flatten_f90(handle, envelope);
@@ -307,16 +336,14 @@ Result<Datatype> flatten(MPI_Datatype handle) {
   }
   const Contents contents(handle, envelope);
   std::vector<LayoutPtr> children;
-  for (std::size_t index = 0; index < contents.types().size(); ++index) {
-    // MPICH returns the same handle for each occurrence of a child. Without this step a tree of pairs would take
-    // exponential time.
-    if (index > 0 && contents.types()[index] == contents.types()[index - 1]) {
-      children.push_back(children.back());
-      continue;
+  for (const MPI_Datatype type : contents.types()) {
+    LayoutPtr& layout = known[PredefinedTable::bits_of(type)];
+    if (layout == nullptr || !contents.lasting_types()) {
+      const Result<Datatype> child = translate(type, known);
+      if (!child.ok()) return child.error();
+      layout = child.value().layout;
     }
-    const Result<Datatype> child = flatten(contents.types()[index]);
-    if (!child.ok()) return child.error();
-    children.push_back(child.value().layout);
+    children.push_back(layout);
   }
   try {
     const LayoutPtr layout = compose(contents, children);
@@ -325,6 +352,13 @@ Result<Datatype> flatten(MPI_Datatype handle) {
   } catch (const std::overflow_error&) {
     return unsupported(handle, "its size or bounds are beyond 2^63 bytes");
   }
+}
+
+}  // namespace
+
+Result<Datatype> flatten(MPI_Datatype handle) {
+  Known known;
+  return translate(handle, known);
 }
 
 }  // namespace farside::pmpi

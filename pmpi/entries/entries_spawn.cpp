@@ -3,10 +3,8 @@
 // farside and its settings from the rank that starts them (spawned_variables.hpp). Cost: no communication.
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "pmpi/entries/entry.hpp"
@@ -66,20 +64,11 @@ class SpawnInfo {
   MPI_Info made_ = MPI_INFO_NULL;
 };
 
-// Whether the launcher gives started ranks no variables of its own: Open MPI 5 and later.
-bool launcher_gives_none() {
-  static const bool kNone = [] {
-    constexpr std::string_view kPrefix = "Open MPI ";
-    const std::string name = runtime_name();
-    return name.starts_with(kPrefix) && std::atoi(name.c_str() + kPrefix.size()) >= 5;
-  }();
-  return kNone;
-}
-
-// Whether variables are to be added to the call: at the root, since the info objects of the other ranks are ignored.
+// Whether variables are to be added to the call: under Open MPI 5 and later, whose launcher gives started ranks none of
+// its own, and at the root, since the info objects of the other ranks are ignored.
 bool adds_variables(int root, MPI_Comm communicator) {
   int rank = -1;
-  return launcher_gives_none() && runtime().Comm_rank(communicator, &rank) == MPI_SUCCESS && rank == root;
+  return open_mpi_version() >= 5 && runtime().Comm_rank(communicator, &rank) == MPI_SUCCESS && rank == root;
 }
 
 }  // namespace

@@ -92,6 +92,15 @@ bool is_open_mpi() {
   return is;
 }
 
+int open_mpi_version() {
+  static const int version = [] {
+    constexpr std::string_view kPrefix = "Open MPI ";
+    const std::string name = runtime_name();
+    return name.starts_with(kPrefix) ? std::atoi(name.c_str() + kPrefix.size()) : 0;
+  }();
+  return version;
+}
+
 void* find_behind_if_there(const char* name) { return find(RTLD_NEXT, name); }
 
 void* find_behind(const char* name) {

@@ -36,6 +36,8 @@ std::string runtime_name();
 
 // Returns whether the runtime is Open MPI; known at compile time, except for the library for the MPI ABI.
 bool is_open_mpi();
+// Returns the major version of Open MPI; 0 for other runtimes.
+int open_mpi_version();
 
 // Returns the function of this name that is next behind farside in the search order or, if there is none, in the MPI
 // library that the process has loaded by dlopen(3), as Python does. Aborts the process with a message if there is none.

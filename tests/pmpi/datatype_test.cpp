@@ -2,6 +2,7 @@
 // Translations of datatypes and operations by pmpi/, compared with the runtime's answers and packed bytes. One rank.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include <catch2/catch.hpp>
 
 #include "pmpi/datatypes/datatype.hpp"
+#include "pmpi/datatypes/flatten.hpp"
 #include "pmpi/datatypes/predefined_types.hpp"
 #include "pmpi/datatypes/reduce_op.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
@@ -34,7 +36,10 @@ class OwnedType {
  public:
   explicit OwnedType(MPI_Datatype handle) : handle_(handle) {}
   OwnedType(OwnedType&& other) noexcept : handle_(std::exchange(other.handle_, MPI_DATATYPE_NULL)) {}
-  OwnedType& operator=(OwnedType&&) = delete;
+  OwnedType& operator=(OwnedType&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
   ~OwnedType() { reset(); }
   MPI_Datatype get() const { return handle_; }
   void reset() {
@@ -382,6 +387,25 @@ TEST_CASE("a large vector of one type costs one node and is one run") {
   CHECK(found->contiguous);
   CHECK_FALSE(found->basic.has_value());
   CHECK(found->layout->uniform_type() == BasicType::kDouble);
+}
+
+TEST_CASE("a type that occurs twice in each type around it is translated once") {
+  OwnedType type = make(MPI_Type_contiguous, 1, MPI_INT);
+  MPI_Aint lower_bound = 0, extent = 0;
+  for (int level = 0; level < 20; ++level) {
+    MPI_Type_get_extent(type.get(), &lower_bound, &extent);
+    const std::array<int, 3> counts{1, 1, 1};
+    const std::array<MPI_Aint, 3> places{0, extent, extent + 4};
+    const std::array<MPI_Datatype, 3> members{type.get(), MPI_INT, type.get()};
+    type = make(MPI_Type_create_struct, 3, counts.data(), places.data(), members.data());
+  }
+  const auto begun = std::chrono::steady_clock::now();
+  const Result<Datatype> made = flatten(type.get());
+  // One by one, the 10^6 members would take more than a second.
+  CHECK(std::chrono::steady_clock::now() - begun < std::chrono::milliseconds(500));
+  REQUIRE(made);
+  CHECK(made.value().size == 2 * static_cast<std::size_t>(extent) + 4);
+  CHECK(made.value().contiguous);
 }
 
 TEST_CASE("types without data are translated and move nothing") {
