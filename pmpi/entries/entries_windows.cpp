@@ -101,18 +101,26 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win)) {
     return runtime().Win_free(win);
   }
   if (const Outcome outcome = window->check_free(); !outcome) return window->raise("MPI_Win_free", outcome.fault());
-  // Operations that failed at the end are reported, but the window is freed: the other ranks free it, too.
-  const CallSite call("MPI_Win_free");
-  const Outcome ended = [&] {
-    const CallReason reason(*window, call);
-    return window->end();
-  }();
-  Requests::instance().abandon(*window);
-  const int lost = ended ? MPI_SUCCESS : window->raise("MPI_Win_free", ended.fault());
-  // Delete callbacks of attributes run inside the runtime's call and may still query the window.
+  // Delete callbacks of attributes run inside the runtime's call and may still query the window. If one of them fails,
+  // MPICH keeps the handle. The window is then unchanged, so the other ranks must not have freed theirs before.
   const MPI_Win handle = *win;
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  (void)runtime().Win_get_errhandler(handle, &handler);
   const int code = runtime().Win_free(win);
-  WindowTable::instance().erase(handle, window);
+  const bool freed = code == MPI_SUCCESS || *win != handle;
+  int lost = MPI_SUCCESS;
+  if (freed) {
+    const CallSite call("MPI_Win_free");
+    const Outcome ended = [&] {
+      const CallReason reason(*window, call);
+      return window->end();
+    }();
+    Requests::instance().abandon(*window);
+    // Operations that failed at the end are reported, but the window is freed: the other ranks free it, too.
+    if (!ended) lost = window->raise_after_free(call, ended.fault(), handler);
+    WindowTable::instance().erase(handle, window);
+  }
+  if (handler != MPI_ERRHANDLER_NULL) (void)runtime().Errhandler_free(&handler);  // a failure only loses memory
   return lost != MPI_SUCCESS ? lost : code;
 }
 

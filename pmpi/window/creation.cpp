@@ -151,25 +151,6 @@ int global_lock_home(const MadeSpace& made, std::uint64_t id) {
   return ranks > most ? static_cast<int>(id % static_cast<std::uint64_t>(ranks)) : WindowLocks::kNoGlobalLock;
 }
 
-// Makes a handle of the runtime, which then keeps name, attributes and error handler. The call is local: the
-// communicator has one rank. Which kinds of window Open MPI can make depends on the selected components.
-Status make_handle(MPI_Info info, MPI_Win* handle) {
-  if (WindowTable::instance().size() >= kMostWindows) {
-    return Error{ErrorKind::kNoMemory,
-                 fmt::format("{} windows are in use, more than the runtime has handles for", kMostWindows)};
-  }
-  const MPI_Comm alone = RuntimeResources::instance().own_communicator();
-  const OtherHints hints(info);
-  void* nothing = nullptr;
-  if (runtime().Win_allocate_shared(0, 1, hints.get(), alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
-      runtime().Win_allocate(0, 1, hints.get(), alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
-      runtime().Win_create_dynamic(hints.get(), alone, handle) == MPI_SUCCESS) {
-    return {};
-  }
-  *handle = MPI_WIN_NULL;
-  return Error{ErrorKind::kNoRoute, "the runtime makes no handle for it (Open MPI: is osc/sm excluded?)"};
-}
-
 // The reason of a wait for the other ranks in the call.
 class CreationReason final : public LongWait::Reason {
  public:
@@ -186,6 +167,22 @@ class CreationReason final : public LongWait::Reason {
 };
 
 }  // namespace
+
+Status make_handle(MPI_Win* handle) {
+  if (WindowTable::instance().size() >= kMostWindows) {
+    return Error{ErrorKind::kNoMemory,
+                 fmt::format("{} windows are in use, more than the runtime has handles for", kMostWindows)};
+  }
+  const MPI_Comm alone = RuntimeResources::instance().own_communicator();
+  void* nothing = nullptr;
+  if (runtime().Win_allocate_shared(0, 1, MPI_INFO_NULL, alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
+      runtime().Win_allocate(0, 1, MPI_INFO_NULL, alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
+      runtime().Win_create_dynamic(MPI_INFO_NULL, alone, handle) == MPI_SUCCESS) {
+    return {};
+  }
+  *handle = MPI_WIN_NULL;
+  return Error{ErrorKind::kNoRoute, "the runtime makes no handle for it (Open MPI: is osc/sm excluded?)"};
+}
 
 Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, WindowOwner* owner) {
   *owner = WindowOwner::kFarside;
@@ -267,7 +264,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   MPI_Group group = MPI_GROUP_NULL;
   Result<MadeSpace> made = make_memory(request, id, ready, agreement, *peers, [&] {
     Status known = status_of(runtime().Comm_group(request.communicator, &group), "MPI_Comm_group");
-    return known ? make_handle(request.info, &handle) : std::move(known);
+    return known ? make_handle(&handle) : std::move(known);
   });
   if (!made) {
     // A failure only loses memory.

@@ -30,6 +30,10 @@ enum class WindowOwner { kFarside, kRuntime };
 // ranks do.
 Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, WindowOwner* owner);
 
+// Makes a handle of the runtime, which then keeps name, attributes and error handler. The call is local: the
+// communicator has one rank. Which kinds of window Open MPI can make depends on the selected components.
+Status make_handle(MPI_Win* handle);
+
 // Logs, once per reason, that a window stays with the runtime, and counts it. Any thread.
 void leave_to_runtime(const char* call, const char* reason);
 

@@ -9,6 +9,7 @@
 #include "pmpi/check/broken_rules.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
+#include "pmpi/window/creation.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/ticks.hpp"
 
@@ -126,6 +127,15 @@ int Window::raise(const CallSite& call, const Fault& fault) {
   log(LogLevel::kError, "{} on window '{}'{}: {}; here {}", call.name, name, where, fault.text, state);
   runtime().Win_call_errhandler(handle_, fault.error_class);
   return fault.error_class;
+}
+
+int Window::raise_after_free(const CallSite& call, const Fault& fault, MPI_Errhandler handler) {
+  MPI_Win stand_in = MPI_WIN_NULL;
+  if (make_handle(&stand_in) && handler != MPI_ERRHANDLER_NULL) (void)runtime().Win_set_errhandler(stand_in, handler);
+  handle_ = stand_in;
+  const int code = raise(call, fault);
+  if (stand_in != MPI_WIN_NULL) (void)runtime().Win_free(&stand_in);  // a failure only loses memory
+  return code;
 }
 
 std::string Window::name() const { return name_ != nullptr ? *name_ : "(unnamed)"; }

@@ -249,6 +249,8 @@ class Window {
 
   // Logs the fault in one line, calls the window's error handler, and returns the return code of the call.
   int raise(const CallSite& call, const Fault& fault);
+  // The same when the runtime has freed the handle: `handler` is called with another one.
+  int raise_after_free(const CallSite& call, const Fault& fault, MPI_Errhandler handler);
 
  private:
   bool try_combine(const void* origin, void* result, std::int64_t count, MPI_Datatype type, int rank,

@@ -192,6 +192,39 @@ void user_attributes() {
   CHECK_MPI(MPI_Win_free_keyval(&keyval));
 }
 
+// A delete callback that fails in MPI_Win_free. If the runtime then keeps the handle (MPICH), the window works, and the
+// other ranks still wait for this one.
+void failing_delete_callback() {
+  int failures = 0;
+  int keyval = MPI_KEYVAL_INVALID;
+  const auto fail_once = [](MPI_Win, int, void* left, void*) {
+    int& failures_left = *static_cast<int*>(left);
+    return failures_left > 0 && failures_left-- > 0 ? static_cast<int>(MPI_ERR_OTHER) : static_cast<int>(MPI_SUCCESS);
+  };
+  CHECK_MPI(MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, fail_once, &keyval, nullptr));
+  for (const bool on_all_ranks : {true, false}) {
+    void* base = nullptr;
+    MPI_Win window;
+    CHECK_MPI(MPI_Win_allocate(64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
+    CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+    failures = on_all_ranks || rank == 0 ? 1 : 0;
+    const bool fails = failures > 0;
+    CHECK_MPI(MPI_Win_set_attr(window, keyval, &failures));
+    if (MPI_Win_free(&window) != MPI_SUCCESS) {
+      CHECK(fails);
+      CHECK(window != MPI_WIN_NULL);
+      CHECK_EQ(attribute<MPI_Aint>(window, MPI_WIN_SIZE), MPI_Aint{64});
+      if (on_all_ranks) {
+        check_works(window, base, MPI_COMM_WORLD);
+        CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+      }
+      CHECK_MPI(MPI_Win_free(&window));
+    }
+    CHECK_EQ(window, MPI_WIN_NULL);
+  }
+  CHECK_MPI(MPI_Win_free_keyval(&keyval));
+}
+
 // Returns the window's value of a hint; "" if it reports none.
 std::string hint(MPI_Win window, const char* key) {
   MPI_Info info;
@@ -261,6 +294,19 @@ void hints() {
   CHECK_EQ(hint(window, "mpi_memory_alloc_kinds"), std::string("mpi,system"));
   CHECK_EQ(hint(window, "nobody_knows"), std::string());
   CHECK_EQ(hint(window, "alloc_shared_noncontig"), std::string());
+  // Nor do they at creation, where Open MPI refuses some.
+  info = make_info({{"no_locks", "perhaps"},
+                    {"accumulate_ordering", "rar,wow"},
+                    {"accumulate_ops", "any"},
+                    {"same_size", "maybe"},
+                    {"same_disp_unit", "yes"},
+                    {"alloc_shared_noncontig", "7"},
+                    {"mpi_accumulate_granularity", "-8"}});
+  MPI_Win other;
+  CHECK_MPI(MPI_Win_allocate(64, 1, info, MPI_COMM_WORLD, &base, &other));
+  CHECK_MPI(MPI_Info_free(&info));
+  for (const auto& [key, value] : defaults) CHECK_EQ(hint(other, key), std::string(value));
+  CHECK_MPI(MPI_Win_free(&other));
   info = make_info(defaults);
   CHECK_MPI(MPI_Win_set_info(window, info));
   CHECK_MPI(MPI_Info_free(&info));
@@ -555,6 +601,7 @@ int main(int argc, char** argv) {
       {"sizes and units", sizes_and_units},
       {"kinds of memory", kinds_of_memory},
       {"user attributes", user_attributes},
+      {"failing delete callback", failing_delete_callback},
       {"hints", hints},
       {"alignment", alignment},
       {"names", names},
