@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "tools/child.hpp"
+#include "tools/json.hpp"
 #include "tools/text.hpp"
 #include "transport/base/settings.hpp"
 
@@ -165,7 +165,7 @@ BenchOutcome run_benchmark(const BenchRequest& request) {
     child.silence_seconds = request.settings.timeout_seconds + request.settings.compute_seconds;
     child.on_tick = request.on_tick;
     child.on_line = [&](std::string_view text) {
-      const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
+      const nlohmann::json line = parse_json_line<nlohmann::json>(text);
       if (!line.is_object()) return;  // a runtime may print to stdout too
       if (line.contains("hello")) {
         hello = true;

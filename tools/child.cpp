@@ -23,6 +23,7 @@
 #include <fmt/ranges.h>
 
 #include "tools/text.hpp"
+#include "transport/base/log.hpp"
 #include "transport/base/unique_fd.hpp"
 
 namespace farside::tools {
@@ -258,7 +259,7 @@ std::string telling_lines(const std::string& errors) {
   std::vector<std::string> all;
   std::vector<std::string> ours;
   for (const std::string& whole : split(errors, "\n")) {
-    const std::string line = without_place(whole);
+    const std::string line = without_place(printable(whole));
     if (line.find_first_not_of("-=* \t") == std::string::npos || line.starts_with("reported by process") ||
         line.find("ORTE_ERROR_LOG") != std::string::npos)
       continue;

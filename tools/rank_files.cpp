@@ -2,12 +2,8 @@
 #include "tools/rank_files.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <stdexcept>
 #include <tuple>
@@ -85,13 +81,7 @@ void read_rank_files(const std::string& prefix, std::string_view extension, cons
     // Other files are of a longer prefix.
     if (!is_of_a_rank(std::string_view(name).substr(start.size(), name.size() - start.size() - extension.size())))
       continue;
-    errno = 0;
-    std::ifstream file(entry.path(), std::ios::binary);
-    const std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    if (!file.is_open() || file.bad()) {
-      throw std::runtime_error(fmt::format("{}: cannot be read ({})", entry.path().string(), std::strerror(errno)));
-    }
-    take(entry.path().string(), content);
+    take(entry.path().string(), read_file(entry.path().string(), Wait::kNo));
     any = true;
   }
   if (failed) throw std::runtime_error(fmt::format("{}.*{}: {}", prefix, extension, failed.message()));

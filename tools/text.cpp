@@ -6,12 +6,18 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <fstream>
 #include <functional>
+#include <stdexcept>
 #include <string_view>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <utility>
 
 #include <fmt/ranges.h>
+
+#include "transport/base/unique_fd.hpp"
 
 namespace farside::tools {
 namespace {
@@ -148,6 +154,26 @@ std::vector<std::string> nearest(std::string_view word, const std::vector<std::s
   std::vector<std::string> result;
   for (auto& [changes, name] : near) result.push_back(std::move(name));
   return result;
+}
+
+std::string read_file(const std::string& path, Wait wait) {
+  constexpr std::size_t kMost = std::size_t{128} << 20;
+  const auto fail = [&](const char* reason) {
+    throw std::runtime_error(fmt::format("{}: cannot be read ({})", path, reason));
+  };
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | (wait == Wait::kYes ? 0 : O_NONBLOCK)));
+  struct stat info {};
+  if (!file.valid() || fstat(file.get(), &info) != 0) fail(std::strerror(errno));
+  if (wait == Wait::kNo && !S_ISREG(info.st_mode)) fail("it is no regular file");
+  std::string text;
+  std::vector<char> part(std::size_t{1} << 20);
+  for (ssize_t count = 1; count != 0;) {
+    count = read(file.get(), part.data(), part.size());
+    if (count < 0 && errno != EINTR) fail(std::strerror(errno));
+    text.append(part.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    if (text.size() > kMost) fail("it has more than 128 MiB");
+  }
+  return text;
 }
 
 bool write_file(std::string_view command, const std::string& file, const std::string& text) {

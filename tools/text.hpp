@@ -45,6 +45,11 @@ std::vector<std::string> split(std::string_view text, std::string_view separator
 // that a few changes make of it (a byte more, less or other, two exchanged: one change per three bytes of the word).
 std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& names);
 
+// Reads a whole file. Throws std::runtime_error that names the file and the reason if it cannot be read or has more
+// than 128 MiB; with Wait::kNo also if it is a pipe or a device, whose data may never come.
+enum class Wait : bool { kNo, kYes };
+std::string read_file(const std::string& path, Wait wait);
+
 // Writes a file. On failure it prints the reason on stderr, as `farside COMMAND`, and returns false.
 bool write_file(std::string_view command, const std::string& file, const std::string& text);
 

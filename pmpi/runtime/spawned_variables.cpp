@@ -25,13 +25,13 @@ bool sets(std::string_view list, std::string_view name) {
 std::vector<std::pair<std::string, std::string>> variables_for_spawned() {
   std::vector<std::pair<std::string, std::string>> result;
   const auto add_if_set = [&](const char* name) {
-    const char* const value = std::getenv(name);
+    const char* const value = secure_getenv(name);
     // (A value of several lines does not fit into the list.)
     if (value != nullptr && std::string_view(value).find('\n') == std::string_view::npos) {
       result.emplace_back(name, value);
     }
   };
-  const char* const preloaded = std::getenv("LD_PRELOAD");
+  const char* const preloaded = secure_getenv("LD_PRELOAD");
   const std::string library = NodeView::of_this_process().library;
   if (preloaded != nullptr && !library.empty() && std::string_view(preloaded).find(library) != std::string_view::npos) {
     add_if_set("LD_PRELOAD");

@@ -3,6 +3,7 @@
 // there is no libFuzzer.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -26,6 +27,11 @@ inline void require(bool holds, std::string_view what) {
   if (holds) return;
   std::fprintf(stderr, "fuzz: this does not hold: %.*s\n", static_cast<int>(what.size()), what.data());
   std::abort();
+}
+
+// Whether a text can be shown on a terminal: it has no control characters but ends of lines.
+inline bool is_plain(std::string_view text) {
+  return std::ranges::none_of(text, [](unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f; });
 }
 
 template <class T>

@@ -6,6 +6,7 @@
 //   signals own|later            the program has a handler of its own, installed before its first window or after it:
 //                                it is called and stays, and the program ends normally
 //   signals waiting              rank 1 gets SIGTERM while it waits in MPI_Win_lock
+//   signals links                the names under which the files are begun are links to another file of this user
 //   signals forked               a child of fork(2) gets SIGTERM: the action that there was before the first window
 #include <atomic>
 #include <chrono>
@@ -95,6 +96,22 @@ void forked(bool by_library) {
   CHECK(by_library ? WIFEXITED(status) : WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 }
 
+std::string victim() { return std::string(std::getenv("FARSIDE_STATS")) + ".victim." + std::to_string(getpid()); }
+
+void lay_links() {
+  std::ofstream(victim()) << "precious";
+  const std::string file = std::string(std::getenv("FARSIDE_STATS")) + "." + std::to_string(check::rank()) + ".json";
+  const std::string part = file + "." + std::to_string(getpid()) + ".part";
+  CHECK_EQ(symlink(victim().c_str(), part.c_str()), 0);
+  std::atexit([] {
+    std::string text;
+    std::getline(std::ifstream(victim()), text);
+    if (text == "precious") return;
+    std::fprintf(stderr, "the file behind the link was overwritten\n");
+    _exit(1);
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -112,6 +129,10 @@ int main(int argc, char** argv) {
     work(window, 10);
     CHECK(action_of(SIGTERM).sa_handler == on_signal);
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  } else if (program.has("links")) {
+    check::section("links");
+    lay_links();
+    work(window, 10);
   } else if (program.has("forked")) {
     check::section("a child");
     work(window, 10);

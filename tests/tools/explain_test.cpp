@@ -230,4 +230,32 @@ TEST_CASE("what is no statistics file is refused, by its name") {
                     Contains("FARSIDE_STATS=/tmp/farside-no-such-statistics"));
 }
 
+TEST_CASE("values that are nested without end are refused") {
+  std::string text = file_of(0, "create cma", json::object()).dump();
+  text.pop_back();
+  constexpr std::size_t kLevels = 1'000'000;  // more than the stack has room for
+  for (const char* part : {"targets", "sites", "windows"}) {
+    Run run;
+    const std::string deep = fmt::format(",\"{}\":{:[>{}}{:]>{}}}}", part, "", kLevels, "", kLevels);
+    CHECK_THROWS_WITH(add(run, "s.0.json", text + deep),
+                      Contains("s.0.json: no statistics") && Contains("nested too deeply"));
+  }
+}
+
+TEST_CASE("what the program and its host are called reaches the terminal without commands to it") {
+  json sums = {{"routes", {{"cma", {{"put", operations(1000)}}}}}, {"names", {"grid\x1b]0;owned\x07\n! forged"}}};
+  json file = file_of(0, "create cma", sums);
+  file["host"] = "no\u009bde\x7f\r";
+  file["sites"] = {{{"site", "solve\x1b[2J"}, {"calls", {{"lock", {{"calls", 1}, {"count", 1}, {"seconds", 1}}}}}}};
+  Run run;
+  add(run, "s.0.json", file.dump());
+  for (const std::string& text : {in_words(run), figures_by(run, By::kRank), figures_by(run, By::kSite)}) {
+    CHECK(std::ranges::none_of(text, [](unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f || c == 0x9b; }));
+    CHECK_THAT(text, !Contains("\n! forged"));
+  }
+  CHECK_THAT(in_words(run), Contains("no?de?") && Contains("grid?]0;owned?") && Contains("?! forged"));
+  file["window_kinds"]["create\x1b[31m"] = sums;
+  CHECK_THROWS_WITH(add(run, "s.0.json", file.dump()), Contains("create?[31m: a name with control characters"));
+}
+
 }  // namespace farside::explain_test

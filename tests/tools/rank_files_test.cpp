@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 
@@ -108,6 +109,30 @@ TEST_CASE("a file that cannot be read is named, with the cause") {
   std::filesystem::create_symlink(folder + "/gone", folder + "/s.0.json");
   CHECK_THROWS_WITH(read_rank_files(folder + "/s", ".json", "FARSIDE_STATS", [](const auto&, const auto&) {}),
                     Contains("s.0.json: cannot be read (No such file or directory)"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("a pipe, a device and a file without end are refused, and nothing waits for them") {
+  std::string folder = (std::filesystem::temp_directory_path() / "farside-test.XXXXXX").string();
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  const std::string file = folder + "/s.0.json";
+  const auto reason = [&] {
+    try {
+      read_rank_files(folder + "/s", ".json", "FARSIDE_STATS", [](const auto&, const auto&) {});
+    } catch (const std::runtime_error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  REQUIRE(mkfifo(file.c_str(), 0600) == 0);
+  CHECK_THAT(reason(), Contains("s.0.json: cannot be read (it is no regular file)"));
+  std::filesystem::remove(file);
+  std::filesystem::create_symlink("/dev/zero", file);
+  CHECK_THAT(reason(), Contains("s.0.json: cannot be read (it is no regular file)"));
+  std::filesystem::remove(file);
+  std::ofstream(file).close();
+  std::filesystem::resize_file(file, (std::uintmax_t{128} << 20) + 1);
+  CHECK_THAT(reason(), Contains("s.0.json: cannot be read (it has more than 128 MiB)"));
   std::filesystem::remove_all(folder);
 }
 

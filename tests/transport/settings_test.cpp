@@ -2,18 +2,25 @@
 // Every FARSIDE_* variable: its default, what is documented, what is refused and how; unknown ones are warned about.
 #include "transport/base/settings.hpp"
 
+#include <array>
 #include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <functional>
 #include <map>
+#include <spawn.h>
 #include <string>
 #include <string_view>
+#include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
+#include "transport/base/job.hpp"
 #include "transport/base/unique_fd.hpp"
 
 namespace farside::settings_test {
@@ -253,6 +260,43 @@ TEST_CASE("FARSIDE_LOG decides what is said from then on, warnings of unknown va
   Log::set_rank(3);
   CHECK(on_stderr([] { log(LogLevel::kError, "so"); }) == "farside[3]: error: so\n");
   Log::set_rank(-1);
+}
+
+TEST_CASE("a line of the log is one line, without commands to the terminal, whatever names it has") {
+  const std::string text =
+      on_stderr([] { log(LogLevel::kError, "{}", "a\x1b]0;b\x07\nfarside: c\xc2\x9bx\x7f\xc3\xa4"); });
+  CHECK(text == "farside: error: a?]0;b?" "?farside: c?x?\xc3\xa4\n");
+}
+
+// The program that the next test starts.
+TEST_CASE("as another user", "[.]") {
+  if (getauxval(AT_SECURE) == 0) return;  // a folder without such programs (mount option nosuid)
+  CHECK(read_settings().ok());
+  CHECK(launch_id(3, 4) == 0);
+}
+
+TEST_CASE("a program with raised privileges takes nothing from the environment") {
+  if (geteuid() != 0) return;
+  std::string folder = (std::filesystem::temp_directory_path() / "farside-test.XXXXXX").string();
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  std::string program = folder + "/program";
+  std::filesystem::copy_file("/proc/self/exe", program);
+  constexpr uid_t kNobody = 65534;
+  REQUIRE(chown(program.c_str(), kNobody, kNobody) == 0);
+  REQUIRE(chmod(program.c_str(), 04755) == 0);
+  Environment environment;
+  environment.set("FARSIDE_LOG", "a bad value");
+  environment.set("PMIX_NAMESPACE", "job");
+  environment.set("PMIX_RANK", "3");
+  std::string name = "as another user";
+  const std::array<char*, 3> words = {program.data(), name.data(), nullptr};
+  pid_t child = 0;
+  REQUIRE(posix_spawn(&child, program.c_str(), nullptr, nullptr, words.data(), environ) == 0);
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  for (const char* variable : {"PMIX_NAMESPACE", "PMIX_RANK"}) unsetenv(variable);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace farside::settings_test

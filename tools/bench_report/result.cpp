@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/bench_report/result.hpp"
 
-#include <cerrno>
-#include <cstring>
 #include <ctime>
-#include <fstream>
 #include <stdexcept>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
@@ -176,9 +173,7 @@ std::string to_csv(const Json& result) {
 }
 
 Json read_result(const std::string& file) {
-  std::ifstream in(file);
-  if (!in) throw std::runtime_error(fmt::format("cannot read {}: {}", file, std::strerror(errno)));
-  const Json result = Json::parse(in, nullptr, false);
+  const Json result = parse_json_line(read_file(file, Wait::kYes));
   if (!result.is_object() || !result.contains("farside_bench"))
     throw std::runtime_error(fmt::format("{} is not what farside bench --json writes", file));
   if (result["farside_bench"] != kVersion) {

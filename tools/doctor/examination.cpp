@@ -13,7 +13,7 @@ bool take_line(Json& examination, std::string_view line) {
   // Some launchers print the number of the rank before each line.
   const std::size_t begin = line.find('{');
   if (begin == std::string_view::npos) return false;
-  const Json part = Json::parse(line.substr(begin), nullptr, false);
+  const Json part = parse_json_line(line.substr(begin));
   if (!part.is_object()) return false;
   examination.update(part);
   return true;

@@ -124,7 +124,7 @@ class Examiner {
     for (const Json& entry : own) entries.push_back(entry);
     Json& found = found_[part];
     for (const std::string& text : collector_.collect(json_text(entries)))
-      for (const Json& entry : Json::parse(text)) found.push_back(entry);
+      for (const Json& entry : parse_json(text)) found.push_back(entry);
     print_found(part);
   }
   void print_found(const char* part) const {

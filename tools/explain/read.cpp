@@ -4,9 +4,9 @@
 #include <stdexcept>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "tools/explain/explain.hpp"
+#include "tools/json.hpp"
 #include "tools/rank_files.hpp"
 
 namespace farside::tools::explain {
@@ -16,8 +16,13 @@ using nlohmann::json;
 
 constexpr std::size_t kMostNames = 8;
 
+std::string shown(const json& value) {
+  constexpr std::size_t kMost = 60;
+  return value.dump(-1, ' ', true, json::error_handler_t::replace).substr(0, kMost);
+}
+
 std::uint64_t whole(const json& number) {
-  if (!number.is_number_unsigned()) throw std::runtime_error(fmt::format("{} is no count", number.dump()));
+  if (!number.is_number_unsigned()) throw std::runtime_error(fmt::format("{} is no count", shown(number)));
   return number.get<std::uint64_t>();
 }
 
@@ -31,7 +36,7 @@ const json& part(const json& from, const char* name) {
   static const json nothing = json::object();
   const auto found = from.find(name);
   if (found == from.end()) return nothing;
-  if (!found->is_object()) throw std::runtime_error(fmt::format("{} is {}, and no object", name, found->dump()));
+  if (!found->is_object()) throw std::runtime_error(fmt::format("{} is {}, and no object", name, shown(*found)));
   return *found;
 }
 
@@ -39,7 +44,7 @@ const json& list(const json& from, const char* name) {
   static const json nothing = json::array();
   const auto found = from.find(name);
   if (found == from.end()) return nothing;
-  if (!found->is_array()) throw std::runtime_error(fmt::format("{} is {}, and no array", name, found->dump()));
+  if (!found->is_array()) throw std::runtime_error(fmt::format("{} is {}, and no array", name, shown(*found)));
   return *found;
 }
 
@@ -114,7 +119,7 @@ RankFile rank_file(const std::string& path, const json& all) {
 
 void add(Run& run, const std::string& file, const std::string& text) {
   try {
-    const json all = json::parse(text);
+    const json all = parse_json<json>(text);
     if (!all.contains("window_kinds") || !all.contains("job"))
       throw std::runtime_error("written by another version of farside");
     run.files.push_back(rank_file(file, all));

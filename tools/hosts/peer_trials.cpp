@@ -110,7 +110,7 @@ ProviderTrials try_provider(const std::string& provider, const Settings& setting
   ProviderTrials trials;
   trials.provider = provider;
   for (const std::string& text : gather_texts(json_text(mine), comm)) {
-    const auto offer = nlohmann::json::parse(text);
+    const auto offer = parse_json(text);
     trials.offers.push_back({offer.at("device"), offer.at("trouble")});
   }
   const Addresses addresses = gather_addresses(endpoint.get(), hosts, comm);
@@ -122,7 +122,7 @@ ProviderTrials try_provider(const std::string& provider, const Settings& setting
     failures.push_back(run_round(endpoint, trials, addresses, step, id, comm));
   }
   for (const std::string& text : gather_texts(json_text(failures), comm)) {
-    const auto of_host = nlohmann::json::parse(text);
+    const auto of_host = parse_json(text);
     const std::size_t from = trials.trouble.size();
     std::vector<std::string> row(static_cast<std::size_t>(hosts));
     for (std::size_t i = 0; i < of_host.size(); ++i) row[(from + i + 1) % row.size()] = of_host[i];
@@ -133,7 +133,7 @@ ProviderTrials try_provider(const std::string& provider, const Settings& setting
 
 Json try_hosts(const Settings& settings, MPI_Comm comm) {
   std::vector<Json> hosts;
-  for (const std::string& text : gather_texts(json_text(own_facts()), comm)) hosts.push_back(Json::parse(text));
+  for (const std::string& text : gather_texts(json_text(own_facts()), comm)) hosts.push_back(parse_json(text));
   std::vector<ProviderTrials> trials;
   for (const std::string& provider : providers_to_try(settings))
     trials.push_back(try_provider(provider, settings, comm));

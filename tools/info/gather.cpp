@@ -78,7 +78,7 @@ Json described(const ProviderProbe& probe) {
 
 Json provider(const std::string& name, const Settings& settings) {
   const Attempt tried = attempt([&] { return described(probe_provider(name, settings)).dump(); });
-  if (tried.answered) return Json::parse(tried.answer);
+  if (tried.answered) return parse_json(tried.answer);
   ProviderProbe none;
   none.name = name;
   none.why = fmt::format("refused: opening it in a process of its own {}",
@@ -95,7 +95,7 @@ Json libfabric(const Settings& settings) {
   Json all{{"version", fabric_version()}, {"library", fabric_library()}, {"problem", ""}, {"providers", Json::array()}};
   std::vector<std::string> offered;
   if (listed.answered) {
-    const Json list = Json::parse(listed.answer);
+    const Json list = parse_json(listed.answer);
     offered = list["offered"].get<std::vector<std::string>>();
     all["problem"] = list["no_choice"];
     all["registered"] = list["registered"];

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/log.hpp"
+
 namespace farside::tools::trace {
 namespace {
 
@@ -65,9 +67,7 @@ void add_text(const TraceText& record, std::size_t number, RankTrace& trace) {
   std::string& text = record.of == TraceText::Of::kCpus     ? trace.cpus
                       : record.of == TraceText::Of::kWindow ? trace.window_names[record.number]
                                                             : trace.sites[record.number];
-  for (const char c : std::string_view(record.text.data(), record.bytes)) {
-    if (text.size() < TraceText::kMost) text += static_cast<unsigned char>(c) < ' ' || c == 127 ? '?' : c;
-  }
+  text.append(record.text.data(), std::min<std::size_t>(record.bytes, TraceText::kMost - text.size()));
 }
 
 void check(const std::string& file, const TraceRecord& record, std::size_t number) {
@@ -119,10 +119,7 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
                  .launcher = header.launcher,
                  .started = header.process_started,
                  .written = header.written}};
-  const auto end = std::ranges::find(header.host, '\0');
-  for (const char c : std::string_view(header.host.data(), static_cast<std::size_t>(end - header.host.begin()))) {
-    trace.host += c > ' ' && c < 127 ? c : '?';
-  }
+  trace.host = printable({header.host.data(), strnlen(header.host.data(), header.host.size())});
   const Clock clock(file, header);
   trace.records.resize(room);  // texts stay in it, and are skipped by their kind
   for (std::size_t i = 0; i < room; ++i) {
@@ -156,6 +153,9 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
       if (!ordered) refuse(file, "record {} ends before it begins; the file is damaged", i);
     }
   }
+  trace.cpus = printable(trace.cpus);
+  for (auto* texts : {&trace.window_names, &trace.sites})
+    for (auto& [number, text] : *texts) text = printable(text);
   return trace;
 }
 

@@ -25,7 +25,7 @@ std::int64_t now(clockid_t clock) {
 }
 
 std::string_view variable(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = secure_getenv(name);
   return value == nullptr ? std::string_view() : std::string_view(value);
 }
 

@@ -4,12 +4,17 @@
 #pragma once
 
 #include <atomic>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 namespace farside {
+
+// Returns the text with '?' for each control character (C0, DEL, and C1 in UTF-8): names from a program or a file must
+// neither command a terminal nor look like further lines.
+std::string printable(std::string_view text);
 
 enum class LogLevel : int { kError, kWarn, kInfo, kDebug };
 

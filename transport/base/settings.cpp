@@ -192,7 +192,7 @@ void warn_of_unknown_settings() {
 Result<Settings> read_settings() {
   Settings settings;
   for (const Setting& setting : kSettings) {
-    const char* value = std::getenv(setting.name);
+    const char* value = secure_getenv(setting.name);
     if (value == nullptr) continue;
     if (!setting.parse(value, settings)) {
       return Error{ErrorKind::kBadSetting, fmt::format("{}='{}' is not allowed; allowed: {} (default: {})",

@@ -98,7 +98,7 @@ const Libfabric& libfabric() {
 }
 
 int number_in(const char* variable) {
-  const char* const text = std::getenv(variable);
+  const char* const text = secure_getenv(variable);
   return text != nullptr ? std::atoi(text) : 0;
 }
 

@@ -138,7 +138,7 @@ std::size_t spread_over(std::size_t devices, std::size_t process) {
 std::size_t process_of_node() {
   for (const char* const name :
        {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "FLUX_TASK_LOCAL_ID", "PALS_LOCAL_RANKID"}) {
-    const char* const text = std::getenv(name);
+    const char* const text = secure_getenv(name);
     std::size_t number = 0;
     if (text == nullptr) continue;
     const auto [behind, error] = std::from_chars(text, text + std::strlen(text), number);
