@@ -191,7 +191,7 @@ int run(const RunOptions& options, const std::vector<std::string>& launcher_opti
   const Environment environment = current_environment();
   if (Status status = take_settings(options.set); !status) return refuse("{}", status.error().text);
 
-  const Linkage unknown{program[0], program[0], {}, {}};
+  const Linkage unknown{program[0], program[0], {}, {}, {}};
   const Result<Linkage> found = options.unexamined ? unknown : find_linkage(program[0]);
   const Result<std::string> name = runtime_for(options, found);
   if (!name) return refuse("{}", name.error().text);
@@ -208,7 +208,7 @@ int run(const RunOptions& options, const std::vector<std::string>& launcher_opti
   std::string preload = old_preload;
   if (linkage.farside.empty()) {
     if (Status status = check_library_for(linkage, runtime, options); !status) return refuse("{}", status.error().text);
-    preload = preload_list(old_preload, runtime.library);
+    preload = preload_list(old_preload, runtime.library, linkage.first);
   }
   const auto sets_preload = [](const std::string& word) { return word.find("LD_PRELOAD=") != std::string::npos; };
   if (set_by_user(launcher_options, "LD_PRELOAD") ||

@@ -2,6 +2,7 @@
 #include "tools/launch.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tools/linkage.hpp"
 #include "tools/text.hpp"
@@ -71,12 +72,22 @@ Status check_library(const Runtime& runtime, const std::string& library_folder) 
   return {};
 }
 
-std::string preload_list(const std::string& old, const std::string& library) {
-  std::string list = library;
+std::string preload_list(const std::string& old, const std::string& library, const std::string& needed) {
+  const auto stem = [](const std::string& path) {
+    const std::string_view name = std::string_view(path).substr(path.rfind('/') + 1);
+    return name.substr(0, name.find(".so"));
+  };
+  std::vector<std::string> first, others;
+  if (!library.empty()) others.push_back(library);
+  bool named = needed.empty();
   for (const std::string& entry : split(old, ": ")) {
-    if (!entry.empty() && entry.find("libfarside-") == std::string::npos) list += (list.empty() ? "" : ":") + entry;
+    if (entry.empty() || entry.find("libfarside-") != std::string::npos) continue;
+    (comes_first(entry) ? first : others).push_back(entry);
+    named = named || stem(entry) == stem(needed);
   }
-  return list;
+  if (!named) first.insert(first.begin(), needed);
+  append(first, others);
+  return fmt::format("{}", fmt::join(first, ":"));
 }
 
 }  // namespace farside::tools

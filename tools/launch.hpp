@@ -38,7 +38,8 @@ std::vector<std::string> words_for_ranks(const Runtime& runtime, const Variables
 // Returns an error, with a remedy, if there is no library to preload, or its path cannot stand in LD_PRELOAD.
 Status check_library(const Runtime& runtime, const std::string& library_folder);
 
-// Returns a value for LD_PRELOAD: `old` with farside's library first, or (empty library) without farside's libraries.
-std::string preload_list(const std::string& old, const std::string& library);
+// Returns a value for LD_PRELOAD: `old` with farside's library in front of all but what comes_first(), or (empty
+// library) without farside's libraries. `needed` is first, if it is not empty and `old` names no version of it.
+std::string preload_list(const std::string& old, const std::string& library, const std::string& needed = {});
 
 }  // namespace farside::tools

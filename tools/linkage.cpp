@@ -161,6 +161,14 @@ std::vector<LoadedLibrary> loaded_libraries(const std::string& file) {
   return result;
 }
 
+bool comes_first(const std::string& library) {
+  static constexpr std::array<std::string_view, 11> kNames = {
+      "libasan.", "libhwasan.", "libtsan.", "liblsan.", "libubsan.", "libclang_rt.",
+      "libjemalloc", "libmimalloc", "librpmalloc", "libtbbmalloc", "libtcmalloc"};
+  const std::string name = fs::path(library).filename().string();
+  return std::ranges::any_of(kNames, [&](std::string_view one) { return name.starts_with(one); });
+}
+
 std::vector<MpiLibrary> mpi_libraries(const std::vector<LoadedLibrary>& loaded) {
   std::vector<MpiLibrary> result;
   for (const LoadedLibrary& library : loaded) {
@@ -193,6 +201,7 @@ Result<Linkage> find_linkage(const std::string& word) {
   }
   result.mpi = mpi_libraries(loaded);
   for (const LoadedLibrary& library : loaded) {
+    if (result.first.empty() && comes_first(library.name)) result.first = library.path;
     static constexpr std::string_view kBegin = "libfarside-", kEnd = ".so";
     const std::size_t end = library.name.find(kEnd);
     if (library.name.starts_with(kBegin) && end != std::string::npos) {

@@ -28,6 +28,10 @@ struct LoadedLibrary {
 // Empty if the file is linked statically or is no program for this machine.
 std::vector<LoadedLibrary> loaded_libraries(const std::string& file);
 
+// Whether a library, by its name or path, is a runtime that replaces malloc: a sanitizer's, which ends a program in
+// which another library comes before it, or an allocator.
+bool comes_first(const std::string& library);
+
 struct MpiLibrary {
   std::string runtime;  // openmpi, mpich
   std::string name;     // libmpi.so.40
@@ -38,6 +42,7 @@ struct Linkage {
   std::string program;          // the path of the program in question
   std::string examined;         // the file whose libraries these are: the program, its interpreter, or Python's mpi4py
   std::vector<MpiLibrary> mpi;  // none, one, or (ambiguous) several
+  std::string first;            // the library among them that comes_first(); empty if there is none
   std::string farside;          // the runtime whose libfarside-RUNTIME.so is linked in; empty if none is
 };
 

@@ -196,6 +196,12 @@ TEST_CASE("an LD_PRELOAD of the user's is kept behind farside's library, older o
   CHECK(preload_list("/a.so /b.so:/c.so", "/f.so") == "/f.so:/a.so:/b.so:/c.so");
   CHECK(preload_list("/a.so:/old/libfarside-openmpi.so", "/f.so") == "/f.so:/a.so");
   CHECK(preload_list("/old/libfarside-openmpi.so", "").empty());
+  CHECK(preload_list("/a.so:/usr/lib/libasan.so.8 libjemalloc.so", "/f.so") ==
+        "/usr/lib/libasan.so.8:libjemalloc.so:/f.so:/a.so");
+  CHECK(preload_list("/libasan-tools/a.so", "/f.so") == "/f.so:/libasan-tools/a.so");
+  CHECK(preload_list("/a.so:libjemalloc.so.2", "/f.so", "/l/libasan.so.8") ==
+        "/l/libasan.so.8:libjemalloc.so.2:/f.so:/a.so");
+  CHECK(preload_list("/mine/libasan.so.6", "/f.so", "/l/libasan.so.8") == "/mine/libasan.so.6:/f.so");
 }
 
 }  // namespace farside::linkage_test

@@ -50,7 +50,8 @@ set_target_properties(${for_doctor} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJEC
 foreach(runtime IN LISTS FARSIDE_RUNTIMES)
   if(TARGET farside-${runtime})
     farside_tool_test(doctor.${runtime} 400 ${CMAKE_CURRENT_SOURCE_DIR}/tools/doctor ${runtime})
-    farside_tool_test(run.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/run ${runtime})
+    farside_tool_test(run.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/run ${runtime}
+                      ${FARSIDE_MPICC_${runtime}})
     farside_tool_test(installed.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/installed ${CMAKE_COMMAND} ${runtime}
                       ${FARSIDE_MPICC_${runtime}})
     farside_tool_test(wrappers.${runtime} 60 ${CMAKE_CURRENT_SOURCE_DIR}/tools/wrappers ${CMAKE_COMMAND} ${runtime}
