@@ -29,7 +29,7 @@ enum Flags : std::uint8_t {
 constexpr std::size_t kAlignment = 128, kBytesAt = 4, kTextAt = 16,
                       kHolderAt = (kTextAt + MessageQueue::kMostBytes + kAlignment - 1) / kAlignment * kAlignment,
                       kSlot = kHolderAt + kAlignment, kFirst = sizeof(MessageQueue) - MessageQueue::kSlots * kSlot;
-enum State : std::uint32_t { kIdle, kSent, kAnswered };
+enum State : std::uint32_t { kIdle, kAnswered, kSent };
 
 struct alignas(kAlignment) Memory {
   std::array<std::byte, kGuard> before;
@@ -176,13 +176,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     // If the on-node peer leaves no slot free, or removes a message, the sender treats it as dead.
     const auto is_alive = [] { return false; };
     static const ProcessIdentity sender = ProcessIdentity::own();
-    const Result<MessageQueue::Message> left = message_queue.enqueue(hostile, sender, parts, is_alive);
+    const auto left = message_queue.enqueue(hostile, sender, parts, {is_alive});
     const std::optional<MessageQueue::Message> another = message_queue.enqueue(sender, parts);
-    for (const MessageQueue::Message* sent : {left ? &left.value() : nullptr, another ? &*another : nullptr}) {
+    for (const MessageQueue::Message* sent : {left ? &*left.value() : nullptr, another ? &*another : nullptr}) {
       if (sent == nullptr) continue;
-      const Result<MessageQueue::Answer> answer = message_queue.wait_for_answer(hostile, *sent, is_alive);
+      const auto answer = message_queue.wait_for_answer(hostile, *sent, {is_alive});
       if (!answer) continue;
-      const std::span<const std::byte> bytes = answer.value().bytes();
+      const std::span<const std::byte> bytes = answer.value()->bytes();
       require(bytes.data() >= begin && bytes.data() + bytes.size() <= end && bytes.size() <= MessageQueue::kMostBytes,
               "an answer is no longer than an answer");
     }

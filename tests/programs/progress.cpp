@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Progress in both directions:
 //
-//   progress [messages | computing | waiting] [allocate | create]     (messages and computing unless one is named)
+//   progress [messages | computing | waiting] [allocate | create] [stopped]     (messages and computing unless one is
+//                                                                               named)
 //
 // messages: a rank that waits in a one-sided call still moves its messages; otherwise these cases never end. computing:
 // a rank that computes and calls nothing still serves its window; the origin must finish long before the target does.
-// waiting: a rank that waits in MPI_Barrier serves its window meanwhile; only statistics tell whether the barrier did
-// that or a thread.
+// stopped: inside a node, so does a rank that a signal has stopped. waiting: a rank that waits in MPI_Barrier serves
+// its window meanwhile; only statistics tell whether the barrier did that or a thread.
 #include <complex>
+#include <filesystem>
+#include <sched.h>
 #include <time.h>
 
 #include "check.hpp"
+#include "stopped.hpp"
 
 namespace {
 
@@ -352,6 +356,119 @@ void target_is_busy(check::Memory memory, Busy busy) {
   }
 }
 
+// Binds all threads of this process to one of the processors that it may use, or to all of these again.
+class OneProcessor {
+ public:
+  explicit OneProcessor(int number) {
+    CHECK_EQ(sched_getaffinity(0, sizeof before_, &before_), 0);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int each = 0, left = number % CPU_COUNT(&before_); each < CPU_SETSIZE; ++each) {
+      if (CPU_ISSET(each, &before_) && left-- == 0) CPU_SET(each, &one);
+    }
+    bind(one);
+  }
+  ~OneProcessor() { bind(before_); }
+  OneProcessor(const OneProcessor&) = delete;
+  OneProcessor& operator=(const OneProcessor&) = delete;
+
+ private:
+  static void bind(const cpu_set_t& to) {
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
+      (void)sched_setaffinity(std::stoi(task.path().filename()), sizeof to, &to);
+  }
+  cpu_set_t before_;
+};
+
+// The target combines rows on its own window in a loop. Its main thread and its other threads share a processor. An
+// accumulate of the other rank waits for one row, and not until it happens to find the window unused.
+void target_accumulates(check::Memory memory) {
+  constexpr int kRow = 2048, kFew = 16;
+  check::Window window(memory, kRow * sizeof(double), 8);
+  if (size == 1) return;
+  const OneProcessor processor(rank);
+  const std::vector<double> ones(kRow, 1);
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  double mean[2] = {};  // without and with the target's accumulates
+  for (const bool busy : {false, true}) {
+    barrier();
+    const double begin = now();
+    if (rank == 1) {
+      while (now() - begin < 1) {
+        if (busy) CHECK_MPI(MPI_Accumulate(ones.data(), kRow, MPI_DOUBLE, 1, 0, kRow, MPI_DOUBLE, MPI_SUM, window));
+      }
+    } else if (rank == 0) {
+      int times = 0;
+      for (; now() - begin < 0.75; ++times) {
+        CHECK_MPI(MPI_Accumulate(ones.data(), kFew, MPI_DOUBLE, 1, 0, kFew, MPI_DOUBLE, MPI_SUM, window));
+        CHECK_MPI(MPI_Win_flush(1, window));
+      }
+      mean[busy ? 1 : 0] = (now() - begin) / times;
+    }
+  }
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  if (mean[1] > 20 * mean[0] && mean[1] > 1e-3) {
+    check::fail(__FILE__, __LINE__, "an accumulate takes " + check::show(mean[1] * 1e6) + " us beside a target that "
+                "accumulates, and else " + check::show(mean[0] * 1e6) + " us");
+  }
+}
+
+// Inside a node private memory is reached without the target's help. What was given to the target is not executed
+// again when it continues.
+void target_is_stopped(check::Memory memory) {
+  constexpr int kBlocks = 100, kApart = 700, kRounds = 3;
+  check::Window window(memory, kBlocks * kApart * sizeof(std::int64_t), 8);
+  if (size == 1) return;
+  const std::vector<int> pids = check::pids_here();
+  MPI_Datatype blocks = MPI_DATATYPE_NULL;
+  CHECK_MPI(MPI_Type_vector(kBlocks, 1, kApart, MPI_INT64_T, &blocks));
+  CHECK_MPI(MPI_Type_commit(&blocks));
+  if (rank == 0) {
+    std::vector<std::int64_t> ones(kBlocks, 1), got(kBlocks), before(kBlocks);
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window));
+    const check::Stopped stopped(pids[1]);
+    const auto timed = [&](const char* what, auto&& work) {
+      const double begin = now();
+      work();
+      CHECK_MPI(MPI_Win_flush(1, window));
+      if (now() - begin > kMargin)
+        check::fail(__FILE__, __LINE__, std::string(what) + " took " + check::show(now() - begin) + " s");
+    };
+    for (int round = 1; round <= kRounds; ++round) {
+      timed("put", [&] { CHECK_MPI(MPI_Put(ones.data(), kBlocks, MPI_INT64_T, 1, 1, 1, blocks, window)); });
+      timed("accumulate", [&] {
+        CHECK_MPI(MPI_Accumulate(ones.data(), kBlocks, MPI_INT64_T, 1, 1, 1, blocks, MPI_SUM, window));
+        CHECK_MPI(MPI_Accumulate(ones.data(), kBlocks, MPI_INT64_T, 1, 2, 1, blocks, MPI_SUM, window));
+      });
+      timed("get_accumulate", [&] {
+        CHECK_MPI(MPI_Get_accumulate(ones.data(), kBlocks, MPI_INT64_T, before.data(), kBlocks, MPI_INT64_T, 1, 1, 1,
+                                     blocks, MPI_SUM, window));
+      });
+      CHECK_EQ(before, std::vector<std::int64_t>(kBlocks, 2));
+      timed("get", [&] { CHECK_MPI(MPI_Get(got.data(), kBlocks, MPI_INT64_T, 1, 1, 1, blocks, window)); });
+      CHECK_EQ(got, std::vector<std::int64_t>(kBlocks, 3));
+      timed("a single word", [&] {
+        CHECK_MPI(MPI_Put(&ones[0], 1, MPI_INT64_T, 1, 1, 1, MPI_INT64_T, window));
+        CHECK_MPI(MPI_Win_flush(1, window));
+        CHECK_MPI(MPI_Fetch_and_op(&ones[0], &before[0], MPI_INT64_T, 1, 1, MPI_SUM, window));
+      });
+      CHECK_EQ(before[0], std::int64_t{1});
+    }
+    CHECK_MPI(MPI_Win_unlock(1, window));
+  }
+  barrier();
+  if (rank == 1) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window));
+    const auto* const words = window.as<std::int64_t>();
+    for (int block = 0; block < kBlocks; ++block) {
+      CHECK_EQ(words[block * kApart + 1], std::int64_t{block == 0 ? 2 : 3});
+      CHECK_EQ(words[block * kApart + 2], std::int64_t{kRounds});
+    }
+    CHECK_MPI(MPI_Win_unlock(1, window));
+  }
+  CHECK_MPI(MPI_Type_free(&blocks));
+}
+
 // ---- a rank that waits in MPI serves
 
 void target_is_in_barrier(check::Memory memory) {
@@ -429,8 +546,11 @@ int main(int argc, char** argv) {
     const check::Section<Memory> busy[] = {
         {"the target computes", [](Memory of) { target_is_busy(of, Busy::kComputing); }},
         {"the target sleeps", [](Memory of) { target_is_busy(of, Busy::kSleeping); }},
+        {"the target accumulates", target_accumulates},
     };
     check::run(busy, memory);
+    const check::Section<Memory> stopped[] = {{"the target is stopped", target_is_stopped}};
+    if (program.has("stopped")) check::run(stopped, memory);
   }
   return 0;
 }

@@ -130,7 +130,7 @@ inline void check_refused(HandlerFixture& on, const Bytes& message, bool known_s
   if (known_sender) CHECK(answer.header.status == ReplyStatus::kRefused);
   CHECK(std::equal(before.begin(), before.end(), on.base()));
   CHECK(on.guards_hold());
-  CHECK(on.lock.held.load() == 0);
+  CHECK(on.lock.state.load() == AccumulateLockWord::kFree);
 }
 
 }  // namespace farside::testing

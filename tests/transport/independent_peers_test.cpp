@@ -2,9 +2,11 @@
 // Threads that issue operations to different peers share no mutex: one that the provider delays delays no other.
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -70,6 +72,50 @@ TEST_CASE("a thread issues to its peer while the provider delays an operation of
   CHECK(good);
   CHECK((origin.complete(to_slow) && origin.complete(to_other)));
   CHECK((slow.words[0] == 2 && other.words[0] == kPuts && other.words[1] == 1));
+}
+
+TEST_CASE("a request that waits for an accumulate lock holds up later ones of its sender, and of nobody else") {
+  constexpr std::uint64_t kSpace = 0x5eed;
+  constexpr int kOthers = 50, kBehind = 3;
+  FakeProcess target;
+  std::array<std::int64_t, 2> words{};
+  AccumulateLockWord lock;
+  MessageHandler::ServedSpace space;
+  space.base = reinterpret_cast<std::byte*>(words.data());
+  space.bytes = sizeof words;
+  space.lock = &lock;
+  space.ranks = 2;
+  REQUIRE(target.fabric->publish(kSpace, space));
+  struct Origin {
+    FakeProcess process;
+    Pending pending;
+  };
+  std::array<Origin, 2> origins;
+  const auto add = [&](std::uint32_t rank, std::uint64_t offset, BasicType type, const void* operand) {
+    auto list = std::make_unique<OperationList>();
+    REQUIRE(list->add(DataOperation::accumulate(offset, ReduceOp::kSum, type, operand, nullptr, 1)));
+    const Peer peer = origins[rank].process.fabric->insert(target.fabric->address());
+    REQUIRE(origins[rank].process.fabric->execute(origins[rank].pending, {peer, kSpace, rank}, std::move(list)).ok());
+  };
+  const auto word = [&](std::size_t index) { return std::atomic_ref(words[index]).load(); };
+  const double half = 0.5;
+  const std::int64_t one = 1;
+  {
+    const AccumulateLock stopped(lock);  // of a process that is stopped
+    add(0, 0, BasicType::kDouble, &half);
+    for (int i = 0; i < kOthers; ++i) {
+      if (i < kBehind) add(0, 8, BasicType::kInt64, &one);
+      add(1, 8, BasicType::kInt64, &one);
+      CHECK(origins[1].process.complete(origins[1].pending));
+    }
+    CHECK(word(0) == 0);
+    CHECK(word(1) == kOthers);
+    CHECK_FALSE(origins[0].pending.done());
+  }
+  CHECK(origins[0].process.complete(origins[0].pending));
+  CHECK(word(0) == std::bit_cast<std::int64_t>(half));
+  CHECK(word(1) == kOthers + kBehind);
+  target.fabric->withdraw(kSpace);
 }
 
 }  // namespace farside::independent_peers_test

@@ -357,6 +357,18 @@ TEST_CASE("stores under the accumulate lock are visible to its next holder, and 
     return before;
   };
   CHECK(Execution::all({add, add}) == std::set<Results>{{0, 1}, {1, 0}});
+  const auto claim = [&] {
+    const real::AccumulateLock held(lock, std::chrono::seconds(1));
+    const Word before = get(data);
+    put(data, before + 1);
+    return before;
+  };
+  CHECK(Execution::all({add, claim}) == std::set<Results>{{0, 1}, {1, 0}});
+  // What is released while a thread claims the lock goes to such a thread.
+  lock.claimed.store(1);
+  CHECK(Execution::all({add, claim}) == std::set<Results>{{0, 1}, {1, 0}});
+  CHECK(Execution::all({add, add}).empty());
+  CHECK(Execution::all({add, add, claim}) == std::set<Results>{{0, 2, 1}, {2, 0, 1}, {1, 2, 0}, {2, 1, 0}});
 }
 
 // handler/region_words.hpp: an on-node peer reads the table of regions while the owner changes it.

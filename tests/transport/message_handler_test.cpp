@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,6 +14,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -19,6 +22,7 @@
 #include "tests/support/seeds.hpp"
 #include "tests/transport/elements.hpp"
 #include "tests/transport/handler_fixture.hpp"
+#include "transport/base/relax.hpp"
 #include "transport/handler/operation_list.hpp"
 
 namespace farside::message_handler_test {
@@ -60,7 +64,7 @@ TEST_CASE("the handler combines every type by every operation that MPI allows, a
               const auto end = static_cast<std::ptrdiff_t>(offset + count * extent);
               REQUIRE(std::equal(model.begin() + end, model.end(), on.base() + end));
               REQUIRE(on.guards_hold());
-              REQUIRE(on.lock.held.load() == 0);
+              REQUIRE(on.lock.state.load() == AccumulateLockWord::kFree);
             }
           }
         }
@@ -86,7 +90,7 @@ TEST_CASE("the handler combines integers by the method of its node, which a long
         message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, 0, count, false), sent)));
     REQUIRE(answer.refused == nullptr);
     REQUIRE(words[0].by_slot[kOwnSlots].announced == 0);
-    REQUIRE(on.lock.held.load() == 0);
+    REQUIRE(on.lock.state.load() == AccumulateLockWord::kFree);
   };
   const auto phase = [&] { return words[1].by_slot[0].by.load(); };
   add(1);
@@ -114,6 +118,70 @@ TEST_CASE("the handler combines integers by the method of its node, which a long
   CHECK(last == 2);
 }
 
+TEST_CASE("of a request that finds the accumulate lock held nothing is executed, and it is claimed") {
+  HandlerFixture on(false);
+  std::fill_n(on.base(), on.bytes, std::byte{0});
+  const double one = 1;
+  const std::uint8_t byte = 1;
+  OperationList list;
+  REQUIRE(list.add(DataOperation::put(64, &byte, 1)));
+  REQUIRE(list.add(DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kDouble, &one, nullptr, 1)));
+  const Bytes request = message_of(on.header(), Bytes(list.bytes().begin(), list.bytes().end()));
+  {
+    const AccumulateLock held(on.lock);
+    const MessageHandler::Answer answer = on.handler.execute(request);
+    CHECK((answer.deferred && answer.known_sender && answer.refused == nullptr));
+    CHECK(on.base()[64] == std::byte{0});
+    // Atomics need no lock, unless their address is odd.
+    const auto add = [&](std::uint64_t offset) {
+      const Bytes sent = elements(BasicType::kInt64, 1, 1);
+      return on.handler.execute(
+          message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, offset, 1), sent)));
+    };
+    CHECK_FALSE(add(8).deferred);
+    CHECK(add(17).deferred);
+  }
+  CHECK(on.lock.state.load() == AccumulateLockWord::kReserved);
+  const MessageHandler::Answer answer = on.handler.execute(request, {}, std::chrono::microseconds(0));
+  CHECK((!answer.deferred && answer.refused == nullptr));
+  CHECK(on.base()[64] == std::byte{1});
+  CHECK(std::memcmp(on.base(), &one, sizeof one) == 0);
+  CHECK(on.lock.state.load() == AccumulateLockWord::kFree);
+}
+
+TEST_CASE("beside a thread that takes the accumulate lock in a loop a handler waits for one holder") {
+  AccumulateLockWord lock;
+  std::uint64_t rows = 0;
+  std::atomic<std::uint64_t> begun{0};
+  std::atomic<bool> stop{false};
+  std::thread combines([&] {
+    while (!stop) {
+      const AccumulateLock held(lock);
+      begun = ++rows;
+      for (int i = 0; i < 1000; ++i) relax();
+    }
+  });
+  while (begun == 0) std::this_thread::yield();
+  // This thread may lose its core before it claims the lock.
+  std::uint64_t fewest = ~std::uint64_t{0};
+  for (int i = 0; i < 20; ++i) {
+    const std::uint64_t before = begun;
+    const AccumulateLock held(lock, std::chrono::seconds(20));
+    REQUIRE(held.held());
+    fewest = std::min(fewest, rows - before);
+  }
+  CHECK(fewest <= 1);
+  // One that claims the lock and never takes it, as its process has ended, costs the others one wait.
+  lock.claimed = 1;
+  const std::uint64_t before = begun;
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+       begun < before + 100 && std::chrono::steady_clock::now() < end;)
+    std::this_thread::yield();
+  CHECK(begun >= before + 100);
+  stop = true;
+  combines.join();
+}
+
 TEST_CASE("the handler compares and swaps, and answers with what was there") {
   for (const BasicType type : all_types()) {
     if (has_gap(type)) continue;
@@ -138,7 +206,7 @@ TEST_CASE("the handler compares and swaps, and answers with what was there") {
       CHECK(std::equal(desired.begin(), desired.end(), on.base() + offset));
       CHECK(on.base()[offset + extent] == kFilling);
       CHECK(on.base()[offset - 1] == kFilling);
-      CHECK(on.lock.held.load() == 0);
+      CHECK(on.lock.state.load() == AccumulateLockWord::kFree);
     }
   }
 }
@@ -516,7 +584,7 @@ TEST_CASE("no mutation of a request makes the handler touch memory outside the s
     message.shrink_to_fit();
     const Bytes before(on.base(), on.base() + on.bytes);
     const MessageHandler::Answer answer = on.handler.execute(message);
-    REQUIRE(on.lock.held.load() == 0);
+    REQUIRE(on.lock.state.load() == AccumulateLockWord::kFree);
     if (answer.refused != nullptr) {
       ++refused;
       REQUIRE(answer.fetched.empty());

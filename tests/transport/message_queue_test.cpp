@@ -61,12 +61,12 @@ class SharedMessageQueue {
     const std::array<std::span<const std::byte>, 1> parts{std::as_bytes(std::span(&value, 1))};
     const ProcessIdentity sender = message_queue_.sender();
     const char* wrong = nullptr;
-    const Result<MessageQueue::Message> message = message_queue_.enqueue(quiet, sender, parts, is_alive);
+    const auto message = message_queue_.enqueue(quiet, sender, parts, {is_alive});
     if (message) {
-      const Result<MessageQueue::Answer> answer = message_queue_.wait_for_answer(quiet, message.value(), is_alive);
+      const auto answer = message_queue_.wait_for_answer(quiet, *message.value(), {is_alive});
       int back = 0;
-      if (answer && answer.value().bytes().size() == sizeof back)
-        std::memcpy(&back, answer.value().bytes().data(), sizeof back);
+      if (answer && answer.value()->bytes().size() == sizeof back)
+        std::memcpy(&back, answer.value()->bytes().data(), sizeof back);
       if (back != value) wrong = "the answer is another";
     } else {
       wrong = "no message could be left";
@@ -148,20 +148,20 @@ TEST_CASE("a message of a sender that was killed is answered all the same, and a
     // Each of these messages takes over a slot of a dead sender, and keeps it.
     std::vector<MessageQueue::Message> messages;
     for (std::size_t i = 1; i < MessageQueue::kSlots; ++i) {
-      const auto message = message_queue->enqueue(quiet, own, parts, is_alive);
+      const auto message = message_queue->enqueue(quiet, own, parts, {is_alive});
       ranks.check(message.ok(), "a slot is taken over");
-      if (message) messages.push_back(message.value());
+      if (message) messages.push_back(*message.value());
     }
-    const auto none = message_queue->enqueue(quiet, own, parts, [] { return false; });
+    const auto none = message_queue->enqueue(quiet, own, parts, {[] { return false; }});
     ranks.check(!none.ok() && none.error().kind == ErrorKind::kPeer, "no slot of a living process is taken over");
     {
-      const auto answer = message_queue->wait_for_answer(quiet, *first, is_alive);
-      ranks.check(answer.ok() && answer.value().bytes().size() == sizeof value,
+      const auto answer = message_queue->wait_for_answer(quiet, *first, {is_alive});
+      ranks.check(answer.ok() && answer.value()->bytes().size() == sizeof value,
                   "the first message's answer is still there");
     }
     ranks.check(message_queue.answer() == static_cast<int>(messages.size()), "all messages are there");
     for (const MessageQueue::Message& message : messages)
-      ranks.check(message_queue->wait_for_answer(quiet, message, is_alive).ok(), "and answered");
+      ranks.check(message_queue->wait_for_answer(quiet, message, {is_alive}).ok(), "and answered");
     ranks.check(message_queue->enqueue(own, parts).has_value(), "and their slots are free");
   }));
 }
@@ -178,11 +178,11 @@ TEST_CASE("senders are killed at any time while others send") {
         text.fill(1000 * sender + i);
         const std::array<std::span<const std::byte>, 1> parts{std::as_bytes(std::span(text))};
         if (sender >= kSenders && i % 2 == 0) (void)message_queue->post(own, parts);
-        const auto message = message_queue->enqueue(quiet, own, parts, is_alive);
+        const auto message = message_queue->enqueue(quiet, own, parts, {is_alive});
         if (!message) _exit(1);
-        const auto answer = message_queue->wait_for_answer(quiet, message.value(), is_alive);
-        if (!answer || answer.value().bytes().size() != sizeof text) _exit(2);
-        if (std::memcmp(answer.value().bytes().data(), text.data(), sizeof text) != 0) _exit(3);
+        const auto answer = message_queue->wait_for_answer(quiet, *message.value(), {is_alive});
+        if (!answer || answer.value()->bytes().size() != sizeof text) _exit(2);
+        if (std::memcmp(answer.value()->bytes().data(), text.data(), sizeof text) != 0) _exit(3);
       }
       _exit(0);
     };

@@ -39,12 +39,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <rdma/fi_eq.h>
 
@@ -214,6 +216,8 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
 
   // Messages (fabric_messages.cpp).
   void receive(std::span<const std::byte> message);
+  bool execute_request(Peer sender, std::span<const std::byte> message);
+  void execute_deferred();
   bool take_from_rings();
   ssize_t send(Reply& reply);
   void send_replies();
@@ -245,7 +249,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   std::optional<NicForm> nic_form_;  // none: the provider has no atomics that work
   OperationsUnderWay under_way_;
 
-  // Guards the members from health_ to handler_, connections_, and of the peer states what peer_states.hpp says. Held
+  // Guards the members from health_ to deferred_, connections_, and of the peer states what peer_states.hpp says. Held
   // for microseconds (some milliseconds when a peer is abandoned), and never while waiting or calling out of
   // transport/.
   std::mutex mutex_;
@@ -257,6 +261,12 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   bool leaving_ = false;                        // the endpoint is being closed
   std::uint64_t read_events_at_ns_ = 0;         // when a poll is to do so next; of CLOCK_MONOTONIC
   MessageHandler handler_;
+  // Requests that wait for an accumulate lock, and later ones of their senders, which limit them.
+  struct Deferred {
+    Peer sender;
+    std::vector<std::byte> message;
+  };
+  std::deque<Deferred> deferred_;
 
   // Notes that a write or read of so many bytes was issued.
   void expect_transfer(std::size_t bytes);

@@ -17,6 +17,7 @@ bool Fabric::advance() {
     any = take_from_rings() || any;  // libfabric 1.18 and later poll the sockets there, too
   }
   if (receives_.any_refused()) receives_.post_refused();
+  if (!deferred_.empty()) execute_deferred();
   if (replies_.any_unsent()) send_replies();
   if (eviction_->any_disconnecting()) eviction_->disconnect_idle();
   if (eviction_->too_many()) eviction_->make_room();

@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "transport/base/log.hpp"
 #include "transport/base/trace.hpp"
@@ -40,14 +41,40 @@ void Fabric::receive(std::span<const std::byte> message) {
   const std::optional<Peer> sender = connections_->find_connected(request.identity);
   if (!sender) return log(LogLevel::kWarn, "a request of an unknown process was dropped");
   const TraceServed served(RouteKind::kFabric, message.size());
-  MessageHandler::Answer answer = handler_.execute(message);
+  const bool behind = std::ranges::find(deferred_, *sender, &Deferred::sender) != deferred_.end();
+  if (behind || !execute_request(*sender, message))
+    deferred_.push_back({*sender, std::vector(message.begin(), message.end())});
+}
+
+// Returns false if the request must be executed later. It waits for an accumulate lock only while no other one has to.
+bool Fabric::execute_request(Peer sender, std::span<const std::byte> message) {
+  RequestHeader request{};
+  std::memcpy(&request, message.data(), std::min(message.size(), sizeof request));
+  MessageHandler::Answer answer =
+      deferred_.empty() ? handler_.execute(message) : handler_.execute(message, {}, std::chrono::microseconds(0));
+  if (answer.deferred) return false;
   if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the handler was refused: {}", answer.refused);
-  if (!answer.known_sender || (request.flags & RequestHeader::kNoReply) != 0) return;
+  if (!answer.known_sender || (request.flags & RequestHeader::kNoReply) != 0) return true;
   statistics_.add(RouteKind::kFabric, Counted::kHandler, message.size());
-  std::unique_ptr<Reply> reply = replies_.take(*sender);
+  std::unique_ptr<Reply> reply = replies_.take(sender);
   reply->header = answer.header;
   reply->fetched = std::move(answer.fetched);
   replies_.answer(std::move(reply), [this](Reply& each) { return send(each); });
+  return true;
+}
+
+// Executes the requests that were deferred, in their order per peer.
+void Fabric::execute_deferred() {
+  std::vector<Peer> waiting;
+  for (auto next = deferred_.begin(); next != deferred_.end();) {
+    const bool behind = std::ranges::find(waiting, next->sender) != waiting.end();
+    if (!behind && execute_request(next->sender, next->message)) {
+      next = deferred_.erase(next);
+      continue;
+    }
+    if (!behind) waiting.push_back(next->sender);
+    ++next;
+  }
 }
 
 bool Fabric::take_from_rings() {
@@ -89,7 +116,7 @@ void Fabric::finish_answers() {
        std::this_thread::sleep_for(kLook)) {
     const std::scoped_lock held(mutex_);
     advance();
-    if (replies_.idle()) return;
+    if (replies_.idle() && deferred_.empty()) return;
   }
   log(LogLevel::kWarn, "answers to peers were not taken for {} s", kLastAnswers.count());
 }

@@ -14,7 +14,7 @@ namespace farside {
 namespace {
 
 constexpr std::chrono::milliseconds kIdle{10'000};  // the longest sleep while nothing is under way
-constexpr std::chrono::milliseconds kTryAgain{1};   // while answers are unsent or receives refused
+constexpr std::chrono::milliseconds kTryAgain{1};   // while answers are unsent, receives refused or requests deferred
 constexpr std::uint64_t kMovedData = 10'000;  // ns; a poll that takes so long has moved data (one without: 1 to 2 us)
 // ns; between two polls that look at connection events. A thread that polls without a pause keeps the mutex from the
 // progress thread, which would have to sleep until it is unlocked.
@@ -79,8 +79,9 @@ bool Fabric::poll_from_runtime() {
 
 // Returns whether the progress thread has nothing to do until something arrives.
 bool Fabric::idle() const {
-  return under_way_.peers().active().empty() && !replies_.any_unsent() && !receives_.any_refused() &&
-         !eviction_->any_disconnecting() && !connections_->connecting() && !connections_->any_lost();
+  return under_way_.peers().active().empty() && deferred_.empty() && !replies_.any_unsent() &&
+         !receives_.any_refused() && !eviction_->any_disconnecting() && !connections_->connecting() &&
+         !connections_->any_lost();
 }
 
 // Wakes the progress thread if it sleeps long and there is something to check. Called with the mutex held.
@@ -126,7 +127,7 @@ ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {
   Sleep sleep{sleeps_long_ ? kIdle : ProgressThread::kSafetyNet,
               connections_->shortage() ? -1 : connections_->events_fd()};
   // The answers, credits and receives that the provider has refused are soon given to it again.
-  if (replies_.any_unsent() || receives_.any_refused() || connections_->owes_credits()) {
+  if (replies_.any_unsent() || receives_.any_refused() || connections_->owes_credits() || !deferred_.empty()) {
     sleep.limit = kTryAgain;
   } else if (eviction_->too_many()) {
     sleep.limit = ConnectionEviction::kRoomAgain;

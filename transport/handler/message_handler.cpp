@@ -53,12 +53,29 @@ bool inside(const ListEntry& entry, const MessageHandler::ServedSpace& space) {
          std::max(one, other) + span_of(entry.type, entry.count) <= static_cast<Wide>(space.bytes);
 }
 
-// Returns null if the whole list is well formed and within the space.
-const char* find_fault(std::span<const std::byte> list, const MessageHandler::ServedSpace& space) {
+// Returns whether the entry needs the accumulate lock now. (Integers may need it only when they are executed, if
+// another thread changes their method meanwhile.)
+bool needs_lock(const ListEntry& entry, const MessageHandler::ServedSpace& space) {
+  if (entry.kind == OperationKind::kPut || entry.kind == OperationKind::kGet) return false;
+  if (space.always_locked || !has_cpu_atomics(entry.type)) return true;
+  const std::byte* const target = space.base + entry.offset;
+  if (atomic_method(entry.type, target) == AtomicMethod::kLocked ||
+      atomic_method(entry.type, target + entry.stride) == AtomicMethod::kLocked)
+    return true;
+  if (space.integers == nullptr) return false;
+  const std::size_t blocks = space.attached == nullptr ? entry.blocks : 1;
+  const IntegerPhase by = space.integers->begin_in_common(entry.count * blocks);
+  space.integers->end_in_common(by);
+  return by != IntegerPhase::kAtomics;
+}
+
+// Returns null if the whole list is well formed and within the space. Sets `locks` if it needs the accumulate lock.
+const char* find_fault(std::span<const std::byte> list, const MessageHandler::ServedSpace& space, bool& locks) {
   OperationListReader reader(list);
   ListEntry entry;
   for (std::span<const std::byte> data; reader.next(entry, data);) {
     if (!inside(entry, space)) return "beyond the space";
+    locks = locks || needs_lock(entry, space);
   }
   return reader.fault();
 }
@@ -71,9 +88,10 @@ const char* find_fault_of_regions(const RequestHeader& request, std::span<const 
              : "bad length";
 }
 
-// Executes `blocks` of the entry's blocks. `target`, `data` and `fetched` belong to the first of these blocks.
+// Executes `blocks` of the entry's blocks. `target`, `data` and `fetched` belong to the first of these blocks. All
+// blocks of a list share one acquisition of the lock: a message holds less than kLockedBytes (accumulate_rules.hpp).
 void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* target, const std::byte* data,
-                   std::byte* fetched, const MessageHandler::ServedSpace& space) {
+                   std::byte* fetched, const MessageHandler::ServedSpace& space, std::optional<AccumulateLock>& lock) {
   const std::size_t bytes = entry.block_bytes();
   const auto dense = static_cast<std::ptrdiff_t>(bytes);
   switch (entry.kind) {
@@ -82,15 +100,13 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
     case OperationKind::kAccumulate:
     case OperationKind::kCompareAndSwap: break;
   }
-  // All blocks share one acquisition: a message holds less than kLockedBytes (accumulate_rules.hpp).
-  std::optional<AccumulateLock> lock;
   IntegerPhase by = IntegerPhase::kLock;
   if (!space.always_locked && has_cpu_atomics(entry.type)) {
     by = space.integers == nullptr ? IntegerPhase::kAtomics
                                    : space.integers->begin_in_common(std::size_t{entry.count} * blocks);
   }
   if (by == IntegerPhase::kLock && entry.kind == OperationKind::kAccumulate) {
-    lock.emplace(*space.lock);
+    if (!lock) lock.emplace(*space.lock);
     return combine_rows(entry.op, entry.type, target, data, fetched, entry.count, blocks, {entry.stride, dense, dense});
   }
   for (std::uint32_t block = 0; block < blocks; ++block) {
@@ -112,7 +128,7 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
 // The list may be in a message ring or in a slot of a message queue, where a faulty peer could change it after
 // find_fault(), so each entry is checked again.
 const char* execute_list(std::span<const std::byte> list, MessageHandler::ServedSpace& space,
-                         std::vector<std::byte>& fetched) {
+                         std::vector<std::byte>& fetched, std::optional<AccumulateLock>& lock) {
   OperationListReader reader(list);
   ListEntry entry;
   for (std::span<const std::byte> data; reader.next(entry, data);) {
@@ -123,14 +139,14 @@ const char* execute_list(std::span<const std::byte> list, MessageHandler::Served
     const std::byte* const sent = data.empty() ? nullptr : data.data();
     std::byte* const back = entry.fetch != 0 ? fetched.data() + first : nullptr;
     if (space.attached == nullptr) {
-      execute_entry(entry, entry.blocks, space.base + entry.offset, sent, back, space);
+      execute_entry(entry, entry.blocks, space.base + entry.offset, sent, back, space, lock);
       continue;
     }
     for (std::uint32_t block = 0; block < entry.blocks; ++block) {
       std::byte* target = space.base + entry.offset + static_cast<std::int64_t>(block) * entry.stride;
       const auto work = [&] {
         execute_entry(entry, 1, target, sent != nullptr ? sent + block * bytes : nullptr,
-                      back != nullptr ? back + block * bytes : nullptr, space);
+                      back != nullptr ? back + block * bytes : nullptr, space, lock);
       };
       if (!space.attached->while_attached(reinterpret_cast<std::uint64_t>(target), span_of(entry.type, entry.count),
                                           work))
@@ -142,7 +158,8 @@ const char* execute_list(std::span<const std::byte> list, MessageHandler::Served
 
 }  // namespace
 
-MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> message, std::vector<std::byte> memory) {
+MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> message, std::vector<std::byte> memory,
+                                               std::chrono::microseconds timeout) {
   Answer answer;
   answer.fetched = std::move(memory);
   answer.fetched.clear();
@@ -196,9 +213,15 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   const bool opens = controls == kMostControls;
   const char* fault = opens ? find_fault_of_acquire_step(steps.front(), space) : nullptr;
   if (fault == nullptr && controls > 0) fault = find_fault(steps[controls - 1], space);
-  if (fault == nullptr) fault = find_fault(list, space);
+  bool locks = false;
+  if (fault == nullptr) fault = find_fault(list, space, locks);
   if (fault != nullptr) {
     refuse(fault);
+    return answer;
+  }
+  std::optional<AccumulateLock> lock;
+  if (locks && !lock.emplace(*space.lock, timeout).held()) {
+    answer.deferred = true;
     return answer;
   }
   const auto append = [&](std::uint64_t word) {
@@ -209,7 +232,7 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   if ((before & steps.front().compare) != 0 && opens) {
     answer.header.status = ReplyStatus::kStopped;
     append(before);
-  } else if (const char* skipped = execute_list(list, space, answer.fetched)) {
+  } else if (const char* skipped = execute_list(list, space, answer.fetched, lock)) {
     refuse(skipped);
   } else {
     if (opens) append(before);

@@ -2,14 +2,15 @@
 // The active-message handler. It executes requests of origins on this process's spaces: atomics that no adapter
 // executes, many small operations in one message, and the control steps before and after them. Over the fabric it runs
 // in the thread that polls the endpoint, usually the progress thread; for on-node peers, see node_handler.hpp. It never
-// calls MPI. It waits for an application thread only while that thread holds the accumulate lock or the mutex of the
-// attached regions.
+// calls MPI. It waits for an application thread only while that thread holds the mutex of the attached regions, and for
+// kLockTimeout while it holds the accumulate lock.
 //
 // Not thread-safe: the caller serializes all calls. Errors: a refused request is reported by Answer::refused and by
 // ReplyStatus::kRefused. Memory: some 200 bytes per space, for any number of peers.
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -48,14 +49,20 @@ class MessageHandler {
 
   struct Answer {
     bool known_sender = false;    // false: no answer is sent
+    bool deferred = false;        // nothing was executed: the accumulate lock was not free
     ReplyHeader header{};
     std::vector<std::byte> fetched;
     const char* refused = nullptr;  // the reason, if the request was not executed to its end
   };
   // Executes one request. `message` comes from another process, which may change it during the call: the handler checks
   // all of it before it executes any, and each operation again. `memory`: the memory of an earlier answer's `fetched`,
-  // for that of this one.
-  Answer execute(std::span<const std::byte> message, std::vector<std::byte> memory = {});
+  // for that of this one. `timeout`: for the accumulate lock, which is claimed. The caller executes a deferred request
+  // again, later.
+  Answer execute(std::span<const std::byte> message, std::vector<std::byte> memory = {},
+                 std::chrono::microseconds timeout = kLockTimeout);
+  // A holder needs a few microseconds, and more if it loses its core to this thread or another one. In this time the
+  // handler serves nobody else.
+  static constexpr std::chrono::microseconds kLockTimeout{100};
 
  private:
   std::unordered_map<std::uint64_t, ServedSpace> spaces_;

@@ -28,6 +28,7 @@ static_assert(MessageQueue::kMostBytes >= kMaxMessage && MessageQueue::kMostByte
 // bound to one core and its application spins in MPI, a thread that yields gets the core back after a time slice
 // (messages took 8 ms). A thread that sleeps gets it back when it is woken.
 constexpr int kSpins = 64;
+constexpr std::chrono::nanoseconds kTryAgain = std::chrono::milliseconds(1);  // while a message is deferred
 
 // The message queues of on-node peers that this process has mapped, by their nonces.
 struct OnNodePeers {
@@ -73,12 +74,18 @@ void NodeHandler::withdraw(std::uint64_t space) {
   handler_.withdraw(space);
 }
 
-std::size_t NodeHandler::answer(std::span<const std::byte> message, std::span<std::byte> room) {
+std::optional<std::size_t> NodeHandler::answer(std::span<const std::byte> message, std::span<std::byte> room) {
   const TraceServed served(RouteKind::kCma, message.size());
   MessageHandler::Answer answer = [&] {
     const std::scoped_lock held(mutex_);
-    return handler_.execute(message, std::move(fetched_));
+    return handler_.execute(message, std::move(fetched_), timeout_);
   }();
+  if (answer.deferred) {
+    fetched_ = std::move(answer.fetched);
+    timeout_ = {};
+    deferred_ = true;
+    return std::nullopt;
+  }
   if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the handler was refused: {}", answer.refused);
   statistics_.add(RouteKind::kCma, Counted::kHandler, message.size());
   ReplyHeader header = answer.header;
@@ -105,8 +112,11 @@ bool NodeHandler::poll() {
 
 // Called with answering_ held.
 bool NodeHandler::answer_all(bool polls) {
-  return message_queue_.answer_all(
+  deferred_ = false;
+  const bool any = message_queue_.answer_all(
       [this](std::span<const std::byte> message, std::span<std::byte> room) { return answer(message, room); }, polls);
+  if (!deferred_) timeout_ = MessageHandler::kLockTimeout;
+  return any;
 }
 
 // A thread that holds answering_ may have passed the slot already, so this one reads all of them itself.
@@ -118,9 +128,12 @@ void NodeHandler::finish_posted_now() {
 void NodeHandler::run() {
   // Waits for a poller that holds answering_: a message in a slot that the poller has already passed may cause no
   // second wake.
-  const auto look = [this] {
+  bool deferred = false;
+  const auto look = [this, &deferred] {
     const std::scoped_lock held(answering_);
-    return answer_all(false);
+    const bool any = answer_all(false);
+    deferred = deferred_;
+    return any;
   };
   for (int probes = 0; !stop_.load(std::memory_order_seq_cst);) {
     if (look()) {
@@ -130,7 +143,7 @@ void NodeHandler::run() {
     } else {
       const std::uint32_t seen = message_queue_.wake_event().arm();
       if (!look() && !stop_.load(std::memory_order_seq_cst)) {
-        message_queue_.wake_event().sleep(seen, std::chrono::hours(1));
+        message_queue_.wake_event().sleep(seen, deferred ? kTryAgain : std::chrono::hours(1));
       }
       message_queue_.wake_event().disarm();
       probes = 0;
@@ -177,7 +190,7 @@ bool PeerNodeHandler::post(std::uint32_t sender, const OperationList& list) {
 }
 
 Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
-                                std::span<const std::unique_ptr<OperationList>> lists) {
+                                std::span<const std::unique_ptr<OperationList>> lists, const Instead& instead) {
   MessageQueue& message_queue = MessageQueue::at(mapping_->base());
   const std::function<bool()> is_alive = [this] { return this->is_alive(); };
   const RequestHeader header = this->header(sender);
@@ -187,16 +200,23 @@ Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
   Status first;
   while (!lists.empty()) {
     // Fills all free slots, so that one wake serves all these lists.
-    const Result<MessageQueue::Message> one = message_queue.enqueue(progress, sender_, parts(*lists.front()), is_alive);
+    const auto one = message_queue.enqueue(progress, sender_, parts(*lists.front()), {is_alive, false, timeout()});
     if (!one) return first ? Status(one.error()) : std::move(first);
     std::array<std::optional<MessageQueue::Message>, MessageQueue::kSlots> messages{one.value()};
     std::size_t left = 1;
+    if (!messages.front()) {
+      unanswered_ = true;
+      Status done = instead(*lists.front());
+      if (first) first = std::move(done);
+      lists = lists.subspan(left);
+      continue;
+    }
     for (; left < std::min(lists.size(), messages.size()); ++left) {
       messages[left] = message_queue.enqueue(sender_, parts(*lists[left]));
       if (!messages[left]) break;
     }
     for (std::size_t message = 0; message < left; ++message) {
-      Status finished = finish(progress, *messages[message], *lists[message]);
+      Status finished = finish(progress, *messages[message], *lists[message], is_alive, instead);
       if (first) first = std::move(finished);
     }
     lists = lists.subspan(left);
@@ -204,14 +224,17 @@ Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
   return first;
 }
 
-Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message, const OperationList& list) {
-  const Result<MessageQueue::Answer> answer =
+Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message, const OperationList& list,
+                               const std::function<bool()>& is_alive, const Instead& instead) {
+  const Result<std::optional<MessageQueue::Answer>> waited =
       MessageQueue::at(mapping_->base())
-          .wait_for_answer(
-              progress, message, [this] { return is_alive(); }, has_just_polled());
-  if (!answer) return answer.error();
-  if (answer.value().by_poller()) poller_answered_at_.store(ticks(), std::memory_order_relaxed);
-  const std::span<const std::byte> bytes = answer.value().bytes();
+          .wait_for_answer(progress, message, {is_alive, has_just_polled(), timeout()});
+  if (!waited) return waited.error();
+  const std::optional<MessageQueue::Answer>& answer = waited.value();
+  if (unanswered_ != !answer) unanswered_ = !answer;
+  if (!answer) return instead(list);
+  if (answer->by_poller()) poller_answered_at_.store(ticks(), std::memory_order_relaxed);
+  const std::span<const std::byte> bytes = answer->bytes();
   ReplyHeader reply{};
   if (bytes.size() >= sizeof reply) std::memcpy(&reply, bytes.data(), sizeof reply);
   if (bytes.size() < sizeof reply || reply.status != ReplyStatus::kDone) {

@@ -12,13 +12,17 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
 
+#include "transport/base/relaxed_flag.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/handler/message_handler.hpp"
 #include "transport/handler/operation_list.hpp"
@@ -55,7 +59,7 @@ class NodeHandler {
   void run();
   bool answer_all(bool polls);
   void finish_posted_now();
-  std::size_t answer(std::span<const std::byte> message, std::span<std::byte> room);
+  std::optional<std::size_t> answer(std::span<const std::byte> message, std::span<std::byte> room);
 
   Segment segment_;
   MessageQueue& message_queue_;
@@ -63,6 +67,8 @@ class NodeHandler {
   std::atomic<std::uint32_t> seen_{0};  // the count of messages at the last poll that read the queue
   std::mutex answering_;                // held while a thread reads the message queue; acquired before mutex_
   std::vector<std::byte> fetched_;      // the memory of the last answer's data; guarded by answering_
+  bool deferred_ = false;               // a message waits for an accumulate lock; guarded by answering_
+  std::chrono::microseconds timeout_ = MessageHandler::kLockTimeout;  // none while one waits; guarded by answering_
   std::mutex mutex_;                    // guards handler_
   MessageHandler handler_;
   std::atomic<bool> stop_{false};
@@ -77,9 +83,12 @@ class PeerNodeHandler {
                                                        std::uint64_t nonce, const NodeHandlerPlace& place,
                                                        std::uint64_t space);
   // Executes lists, in any order, and returns when all are complete, with the first error. `sender`: this process's
-  // rank. The buffers of the operations receive the fetched data. Errors: kRange if the handler refuses a list; kPeer
-  // if the target's process has ended, or if its answer has a wrong length.
-  Status execute(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists);
+  // rank. The buffers of the operations receive the fetched data. Calls `instead` with each list that the target leaves
+  // in its queue for long, for instance because it is stopped; the list is no longer there then. Errors: kRange if the
+  // handler refuses a list; kPeer if the target's process has ended, or if its answer has a wrong length.
+  using Instead = std::function<Status(const OperationList& list)>;
+  Status execute(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists,
+                 const Instead& instead);
   // Posts a list of operations that fetch nothing. The target executes it at the latest in
   // NodeHandler::finish_posted(), when it has seen a change that this process makes after this call. Posted lists have
   // no order. Returns false, and does nothing, if the queue has no free slot.
@@ -104,7 +113,9 @@ class PeerNodeHandler {
     return MessageQueue::is_just_now(poller_answered_at_.load(std::memory_order_relaxed));
   }
   RequestHeader header(std::uint32_t sender) const;
-  Status finish(Progress& progress, MessageQueue::Message message, const OperationList& list);
+  Status finish(Progress& progress, MessageQueue::Message message, const OperationList& list,
+                const std::function<bool()>& is_alive, const Instead& instead);
+  std::chrono::milliseconds timeout() const { return unanswered_ ? kShortTimeout : kTimeout; }
 
   std::shared_ptr<Mapping> mapping_;   // shared by all spaces with this on-node peer
   ProcessIdentity sender_;             // this process
@@ -112,6 +123,10 @@ class PeerNodeHandler {
   std::uint64_t nonce_address_;        // in the peer's private memory
   std::uint64_t nonce_;
   std::uint64_t space_;
+  // To wake a thread takes some 10 us, and more time slices of 4 ms on a busy node. A target that has exceeded it
+  // gets less until it answers again.
+  static constexpr std::chrono::milliseconds kTimeout{50}, kShortTimeout{2};
+  RelaxedFlag unanswered_;
   // When a poller of the target has answered last. It is read in place of the target's own word, which is in the cache
   // of the target's core.
   std::atomic<Ticks> poller_answered_at_{0};

@@ -1,43 +1,109 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The accumulate lock of one region. A process of the target's node (or the target's handler) holds it while it
 // combines elements that no CPU atomic combines. The holder holds it for microseconds and never waits meanwhile.
+//
+//   free ----------------> held        by any thread
+//   held ----------------> free        no thread has claimed the lock
+//   held ----> reserved -> held        only a thread that claims the lock takes a reserved one
+//
+// A holder that combines in a loop would leave others no chance, least of all a thread of its own core, which finds the
+// lock held whenever it runs. A thread therefore claims the lock when it has waited for kClaimAfter, and a message
+// handler claims it immediately: its origin waits for one row. A claim is a flag that its thread sets again and again
+// while it waits, and that the next claimant to take the lock clears. After the end of a process that has claimed the
+// lock, others wait for kClaimAfter once. (After the end of one that holds it, they wait for ever.)
 #pragma once
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 #include "transport/base/relax.hpp"
+#include "transport/base/wake_event.hpp"
 
 namespace farside {
 
-// In shared memory: 0 free, 1 held.
+// In shared memory.
 struct AccumulateLockWord {
-  std::atomic<std::uint32_t> held{0};
+  enum State : std::uint32_t { kFree, kHeld, kReserved };
+  std::atomic<std::uint32_t> state{kFree};
+  std::atomic<std::uint32_t> claimed{0};
+  WakeEvent freed;  // of claimants
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 class AccumulateLock {
+  using Clock = std::chrono::steady_clock;
+
  public:
-  // The acquire of the next holder follows this holder's release, which orders the plain accesses of both.
   explicit AccumulateLock(AccumulateLockWord& word) : word_(word) {
-    while (word_.held.exchange(1, std::memory_order_acquire) != 0) {
-      // There may be more ranks than cores, so the holder may have lost its core.
-      for (int probes = 0; word_.held.load(std::memory_order_relaxed) != 0; ++probes) {
-        probes < kSpins ? relax() : static_cast<void>(sched_yield());
-      }
-    }
+    if (!take_from(AccumulateLockWord::kFree)) [[unlikely]]
+      held_ = wait(false, Clock::duration::max());
+  }
+  // For a message handler: claims the lock and waits for it for at most `limit`. The result is in held().
+  AccumulateLock(AccumulateLockWord& word, Clock::duration limit) : word_(word) {
+    if (!take_from(AccumulateLockWord::kFree)) held_ = take(true) || (limit > limit.zero() && wait(true, limit));
   }
   AccumulateLock(const AccumulateLock&) = delete;
   AccumulateLock& operator=(const AccumulateLock&) = delete;
-  ~AccumulateLock() { word_.held.store(0, std::memory_order_release); }
+  // A thread that claims the lock and goes to sleep between this load and this store is woken. If the processor delays
+  // the store beyond the load of the sleepers, the wake is lost: claimants spin before they sleep, for much longer than
+  // a store is delayed, and sleep for at most kSleep. An atomic in place of the store would cost 5 ns per row.
+  ~AccumulateLock() {
+    if (!held_) return;
+    const bool reserved = word_.claimed.load(std::memory_order_relaxed) != 0;
+    word_.state.store(reserved ? AccumulateLockWord::kReserved : AccumulateLockWord::kFree, std::memory_order_release);
+    word_.freed.wake_if_armed();
+  }
+
+  bool held() const { return held_; }
 
  private:
   // About the time that a holder needs for kLockedBytes (accumulate_rules.hpp).
   static constexpr int kSpins = 64;
+  static constexpr std::chrono::milliseconds kClaimAfter{1};
+  static constexpr std::chrono::milliseconds kSleep{1};
+
+  // The acquire follows the release of the last holder, which orders the plain accesses of both.
+  bool take_from(std::uint32_t state) {
+    return word_.state.compare_exchange_strong(state, AccumulateLockWord::kHeld, std::memory_order_acquire,
+                                               std::memory_order_relaxed);
+  }
+  bool take(bool claims) {
+    if (claims && word_.claimed.load(std::memory_order_relaxed) == 0)
+      word_.claimed.store(1, std::memory_order_relaxed);
+    const std::uint32_t state = word_.state.load(std::memory_order_relaxed);
+    if (state == AccumulateLockWord::kHeld || (state == AccumulateLockWord::kReserved && !claims)) return false;
+    if (!take_from(state)) return false;
+    // Others that claim the lock set it again when they wake.
+    if (claims) word_.claimed.store(0, std::memory_order_relaxed);
+    return true;
+  }
+  bool wait(bool claims, Clock::duration limit) {
+    for (int spins = 0; spins < kSpins; ++spins) {
+      if (take(claims)) return true;
+      relax();
+    }
+    const Clock::time_point begin = Clock::now();
+    // There may be more ranks than cores, so the holder may have lost its core.
+    for (; !claims; claims = Clock::now() - begin >= kClaimAfter) {
+      sched_yield();
+      if (take(false)) return true;
+    }
+    do {
+      const std::uint32_t seen = word_.freed.arm();
+      const bool taken = take(true);
+      if (!taken) word_.freed.sleep(seen, std::min<Clock::duration>(limit, kSleep));
+      word_.freed.disarm();
+      if (taken || take(true)) return true;
+    } while (Clock::now() - begin < limit);
+    return false;
+  }
 
   AccumulateLockWord& word_;
+  bool held_ = true;
 };
 
 }  // namespace farside

@@ -4,32 +4,41 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "transport/base/relax.hpp"
 
 namespace farside {
 namespace {
 
-// Limits how often a sender asks whether the owner lives: every 64th probe, and every 100 ms. The first 63 probes read
-// no clock.
+// Limits how often a sender asks whether the owner lives: every 100 ms. The clock is read once while the waiter spins,
+// once while it yields, and after each sleep.
 class OwnerCheck {
  public:
-  explicit OwnerCheck(const std::function<bool()>& is_alive) : is_alive_(is_alive) {}
-  bool is_due() {
-    if (++probes_ % 64 != 0) return false;
-    const Clock::time_point now = Clock::now();
-    const bool first = probes_ == 64;
-    if (!first && now < next_check_) return false;
-    next_check_ = now + std::chrono::milliseconds(100);
-    return !first;
+  explicit OwnerCheck(const MessageQueue::Owner& owner) : owner_(owner) {}
+  // To be called once per probe. Returns whether the owner is to be looked at: timed_out() or is_due().
+  bool look() {
+    if (++probes_ < 128 && probes_ != 64) return false;
+    now_ = Clock::now();
+    if (probes_ != 64) return timed_out() || now_ >= next_check_;
+    begin_ = now_;
+    next_check_ = now_ + kCheck;
+    return false;
   }
-  bool owner_has_ended() const { return !is_alive_(); }
+  bool timed_out() const { return now_ - begin_ >= owner_.timeout; }
+  bool is_due() {
+    if (now_ < next_check_) return false;
+    next_check_ = now_ + kCheck;
+    return true;
+  }
+  bool owner_has_ended() const { return !owner_.is_alive(); }
 
  private:
   using Clock = std::chrono::steady_clock;
-  const std::function<bool()>& is_alive_;
+  static constexpr std::chrono::milliseconds kCheck{100};
+  const MessageQueue::Owner& owner_;
   std::uint32_t probes_ = 0;
-  Clock::time_point next_check_;
+  Clock::time_point begin_, now_, next_check_;
 };
 
 // Fetches all cache lines of a message or an answer at once, from the core that has written them. A reader that takes
@@ -72,8 +81,8 @@ void MessageQueue::release(Slot& slot) {
 bool MessageQueue::become_holder(Slot& slot, std::uint64_t before, ProcessIdentity sender) {
   // Acquire: follows the last accesses of a holder that has released the slot.
   if (!slot.holder.compare_exchange_strong(before, holder(sender), std::memory_order_acquire)) return false;
-  // Only a holder sends, so a slot that is not sent now stays so. Acquire: follows the owner's accesses to it.
-  if (slot.state.load(std::memory_order_acquire) != kSent) return true;
+  // Only a holder sends, so a slot without a message stays so. Acquire: follows the owner's accesses to it.
+  if (slot.state.load(std::memory_order_acquire) < kSent) return true;
   release(slot);
   return false;
 }
@@ -82,7 +91,7 @@ bool MessageQueue::become_holder(Slot& slot, std::uint64_t before, ProcessIdenti
 MessageQueue::Slot* MessageQueue::take(ProcessIdentity sender) {
   for (Slot& slot : slots_) {
     if (slot.holder.load(std::memory_order_relaxed) != kNone) continue;
-    if (slot.state.load(std::memory_order_relaxed) == kSent) continue;  // it is posted
+    if (slot.state.load(std::memory_order_relaxed) >= kSent) continue;  // it is posted
     if (become_holder(slot, kNone, sender)) return &slot;
   }
   return nullptr;
@@ -110,29 +119,32 @@ MessageQueue::Slot* MessageQueue::take_over(ProcessIdentity sender) {
   for (Slot& slot : slots_) {
     const std::uint64_t found = slot.holder.load(std::memory_order_relaxed);
     // The state is read after the end of the holder, which orders the holder's last stores before this.
-    if (found == kNone || !process_of(found).is_dead() || slot.state.load(std::memory_order_acquire) == kSent) continue;
+    if (found == kNone || !process_of(found).is_dead() || slot.state.load(std::memory_order_acquire) >= kSent) continue;
     if (become_holder(slot, found, sender)) return &slot;
   }
   return nullptr;
 }
 
-Result<MessageQueue::Message> MessageQueue::enqueue(Progress& progress, ProcessIdentity sender,
-                                                    std::span<const std::span<const std::byte>> parts,
-                                                    const std::function<bool()>& is_alive) {
-  OwnerCheck owner_check(is_alive);
+Result<std::optional<MessageQueue::Message>> MessageQueue::enqueue(Progress& progress, ProcessIdentity sender,
+                                                                   std::span<const std::span<const std::byte>> parts,
+                                                                   const Owner& owner) {
+  OwnerCheck owner_check(owner);
   unsigned probes = 0;
   for (Waiter waiter(progress, freed_);; waiter.pause()) {
-    if (const std::optional<Message> left = enqueue(sender, parts)) return *left;
+    if (std::optional<Message> left = enqueue(sender, parts)) return left;
     // Posted messages may fill the queue, and a sender may have been killed before it woke the owner.
     if (probes++ % 64 == 0) wake_event_.wake_if_armed();
-    if (!owner_check.is_due()) continue;
-    if (Slot* slot = take_over(sender)) return fill(*slot, parts);
-    if (owner_check.owner_has_ended()) return dead();
+    if (!owner_check.look()) continue;
+    if (owner_check.is_due()) {
+      if (Slot* slot = take_over(sender)) return std::optional(fill(*slot, parts));
+      if (owner_check.owner_has_ended()) return dead();
+    }
+    if (owner_check.timed_out() && has_executed_posted()) return std::optional<Message>();
   }
 }
 
-Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, Message message,
-                                                           const std::function<bool()>& is_alive, bool polls) {
+Result<std::optional<MessageQueue::Answer>> MessageQueue::wait_for_answer(Progress& progress, Message message,
+                                                                          const Owner& owner) {
   Slot& slot = *message.slot_;
   // An owner that polls need not be woken, nor one that has lost its core to an interrupt: the thread would take the
   // core from the poller again. The spins are limited, because something may keep the poller from answering, for an
@@ -140,7 +152,7 @@ Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, M
   constexpr int kMostSpins = 4'096;
   constexpr int kSpinsPerLook = 64;
   const auto answered_yet = [&] { return slot.state.load(std::memory_order_acquire) == kAnswered; };
-  for (int spins = polls ? 1 : 0; !answered_yet() && spins < kMostSpins; ++spins) {
+  for (int spins = owner.polls ? 1 : 0; !answered_yet() && spins < kMostSpins; ++spins) {
     if (spins % kSpinsPerLook == 0) {
       if (!is_just_now(polled_at_.load(std::memory_order_relaxed), kInterrupt)) break;
       if (spins > 0) progress.poll();
@@ -148,15 +160,23 @@ Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, M
     relax();
   }
   if (!answered_yet()) wake_event_.wake_if_armed();
-  OwnerCheck owner_check(is_alive);
+  OwnerCheck owner_check(owner);
   for (Waiter waiter(progress, slot.wake_event); !answered_yet(); waiter.pause()) {
+    if (!owner_check.look()) continue;
     if (owner_check.is_due() && owner_check.owner_has_ended()) return dead();
+    // What is posted must take effect before what the sender does instead. Relaxed: the message is this sender's.
+    State sent = kSent;
+    if (owner_check.timed_out() && has_executed_posted() &&
+        slot.state.compare_exchange_strong(sent, kIdle, std::memory_order_relaxed)) {
+      release(slot);
+      return std::optional<Answer>();
+    }
   }
   const std::uint32_t length = slot.bytes.load(std::memory_order_relaxed);
   const std::size_t answered = std::min<std::size_t>(length & ~kByPoller, kMostBytes);
   const auto bytes = std::span<const std::byte>(slot.text).first(answered);
   prefetch(bytes);
-  return Answer(*this, slot, bytes, (length & kByPoller) != 0);
+  return std::optional<Answer>(std::in_place, *this, slot, bytes, (length & kByPoller) != 0);
 }
 
 bool MessageQueue::answer_all(const Handling& answer, bool polls) {
@@ -168,32 +188,39 @@ bool MessageQueue::answer_all(const Handling& answer, bool polls) {
   for (Slot& slot : slots_) {
     if (is_sent(slot) && !is_posted(slot)) enqueued[count++] = &slot;
   }
-  bool any = count > 0;
+  bool any = false;
   for (Slot& slot : slots_) {
-    if (!is_sent(slot) || !is_posted(slot)) continue;
-    any = true;
-    answer_one(slot, answer, polls);
-    executed_.fetch_add(1, std::memory_order_release);
+    if (is_sent(slot) && is_posted(slot)) any = answer_one(slot, answer, polls) || any;
   }
-  for (std::size_t i = 0; i < count; ++i) answer_one(*enqueued[i], answer, polls);
+  for (std::size_t i = 0; i < count; ++i) any = answer_one(*enqueued[i], answer, polls) || any;
   return any;
 }
 
-// Precondition: the slot is sent.
-void MessageQueue::answer_one(Slot& slot, const Handling& answer, bool polls) {
+// Returns false if the message was withdrawn, or stays in the queue.
+bool MessageQueue::answer_one(Slot& slot, const Handling& answer, bool polls) {
+  // Only the owner's thread that reads the queue and the sender that withdraws its message change a sent slot. Acquire:
+  // another message may be in the slot by now.
+  State sent = kSent;
+  if (!slot.state.compare_exchange_strong(sent, kTaken, std::memory_order_acquire)) return false;
   const std::uint32_t length = slot.bytes.load(std::memory_order_relaxed);
   const auto message =
       std::span<const std::byte>(slot.text).first(std::min<std::size_t>(length & ~kPosted, kMostBytes));
   prefetch(message);
-  const std::size_t answered = answer(message, slot.text);
+  const std::optional<std::size_t> answered = answer(message, slot.text);
+  if (!answered) {
+    slot.state.store(kSent, std::memory_order_release);
+    return false;
+  }
   if ((length & kPosted) != 0) {
     slot.state.exchange(kIdle, std::memory_order_seq_cst);
     freed_.wake_if_armed();
-    return;
+    executed_.fetch_add(1, std::memory_order_release);
+    return true;
   }
-  slot.bytes.store(static_cast<std::uint32_t>(answered) | (polls ? kByPoller : 0), std::memory_order_relaxed);
+  slot.bytes.store(static_cast<std::uint32_t>(*answered) | (polls ? kByPoller : 0), std::memory_order_relaxed);
   slot.state.exchange(kAnswered, std::memory_order_seq_cst);
   slot.wake_event.wake_if_armed();
+  return true;
 }
 
 }  // namespace farside

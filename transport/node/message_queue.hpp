@@ -2,10 +2,12 @@
 // A message queue: shared memory of one process, the owner, in which other processes of the node enqueue messages. The
 // owner writes each answer into the slot of its message. Each process has one queue, and on-node peers map it.
 //
-// A slot has a holder, the sender that uses it (process_identity.hpp), and a state: idle -> sent (the owner reads,
-// executes, writes) -> answered. A sender takes a slot that has no holder and is not sent, writes a message, sets the
-// state, reads the answer and releases the slot. The state is then still "answered". A message may also be posted: its
-// sender neither wakes the owner nor awaits an answer and releases the slot at once, and the owner makes it idle.
+// A slot has a holder, the sender that uses it (process_identity.hpp), and a state: idle -> sent -> taken (the owner
+// executes and writes) -> answered. A sender takes a slot that has no holder and is idle or answered, writes a message,
+// sets the state, reads the answer and releases the slot. The state is then still "answered". A message may also be
+// posted: its sender neither wakes the owner nor awaits an answer and releases the slot at once, and the owner makes it
+// idle. A sender whose message the owner has not taken for long (a stopped process) makes the slot idle itself, and is
+// sure that the message will not be executed. The owner makes a message "sent" again that it cannot execute yet.
 //
 // Holder and state are in different cache lines, because the owner reads the first slot's state at each poll. A sender
 // that takes this slot again and again changes the line of the state once per message, and the line of the holder stays
@@ -20,6 +22,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -92,14 +95,21 @@ class MessageQueue {
   // The same for a message that needs no answer. Returns false if no slot is free. The owner executes it when it next
   // reads the queue. This call does not wake the owner.
   bool post(ProcessIdentity sender, std::span<const std::span<const std::byte>> parts);
-  // Waits until a slot is free or can be taken over, and enqueues the message. `is_alive` says whether the owner lives;
-  // it is called every 100 ms. Errors: kPeer, if the owner has ended.
-  Result<Message> enqueue(Progress& progress, ProcessIdentity sender, std::span<const std::span<const std::byte>> parts,
-                          const std::function<bool()>& is_alive);
+  // The sender's view of the owner. `is_alive` says whether it lives; it is called every 100 ms. `polls`: it polls, or
+  // has polled a moment ago. `timeout`: how long it may leave the message in the queue.
+  struct Owner {
+    const std::function<bool()>& is_alive;
+    bool polls = false;
+    std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+  };
+  // Waits until a slot is free or can be taken over, and enqueues the message. Returns nothing at the timeout.
+  // Errors: kPeer, if the owner has ended.
+  Result<std::optional<Message>> enqueue(Progress& progress, ProcessIdentity sender,
+                                         std::span<const std::span<const std::byte>> parts, const Owner& owner);
   // Waits for the answer, and wakes the owner if it has not polled for kInterrupt ticks, or does not answer for long.
-  // `polls`: the caller knows that the owner polls, or has polled a moment ago. Errors: kPeer, if the owner has ended.
-  Result<Answer> wait_for_answer(Progress& progress, Message message, const std::function<bool()>& is_alive,
-                                 bool polls = false);
+  // Returns nothing if the owner has not taken the message at the timeout, and withdraws it, unless there are posted
+  // messages before it. Errors: kPeer, if the owner has ended.
+  Result<std::optional<Answer>> wait_for_answer(Progress& progress, Message message, const Owner& owner);
 
   // Returns whether an application thread of the owner has polled the queue within the last kJustNow ticks. The thread
   // then waits, will poll again soon, and answers a message in less than a microsecond. Cost: a transfer of a cache
@@ -122,9 +132,10 @@ class MessageQueue {
   }
   // For the owner: answers all messages in the queue, and returns whether there were any. Posted messages come first: a
   // message follows those that were posted before it was enqueued. answer(message, room) writes an answer into `room`
-  // and returns its bytes. `room` begins where `message` does. A faulty sender may change `message` meanwhile.
-  // `polls`: the calling thread polls the queue.
-  using Handling = std::function<std::size_t(std::span<const std::byte> message, std::span<std::byte> room)>;
+  // and returns its bytes, or nothing if the message stays in the queue. `room` begins where `message` does. A faulty
+  // sender may change `message` meanwhile. `polls`: the calling thread polls the queue.
+  using Handling =
+      std::function<std::optional<std::size_t>(std::span<const std::byte> message, std::span<std::byte> room)>;
   bool answer_all(const Handling& answer, bool polls = false);
   // For all processes: returns whether the owner has executed all messages that were posted before the call, including
   // those that the caller knows of only because their senders have changed another word since. False for ever if a
@@ -145,7 +156,7 @@ class MessageQueue {
   // beside a poller, and 5 % of the time of small operations was lost.
   static constexpr Ticks kInterrupt = 50'000;
 
-  enum State : std::uint32_t { kIdle, kSent, kAnswered };
+  enum State : std::uint32_t { kIdle, kAnswered, kSent, kTaken };
   // A holder: | 0 | sender (62 bits) | 1 |, or kNone.
   static constexpr std::uint64_t kNone = 0;
   static constexpr std::uint64_t holder(ProcessIdentity of) { return of.bits() << 1 | 1; }
@@ -165,10 +176,10 @@ class MessageQueue {
   static constexpr std::uint32_t kPosted = std::uint32_t{1} << 31;
   static constexpr std::uint32_t kByPoller = std::uint32_t{1} << 30;
 
-  void answer_one(Slot& slot, const Handling& answer, bool polls);
+  bool answer_one(Slot& slot, const Handling& answer, bool polls);
   Slot* take(ProcessIdentity sender);
   Slot* take_over(ProcessIdentity sender);
-  // Makes the sender the holder if the holder is `before` and the slot is not sent. Returns whether it has.
+  // Makes the sender the holder if the holder is `before` and no message is in the slot. Returns whether it has.
   bool become_holder(Slot& slot, std::uint64_t before, ProcessIdentity sender);
   void release(Slot& slot);
   Message fill(Slot& slot, std::span<const std::span<const std::byte>> parts, std::uint32_t posted = 0);

@@ -52,29 +52,61 @@ bool executes_soon(const PeerNodeHandler& handler) {
 
 }  // namespace
 
-Status CmaRoute::operate(const NodeTarget& target, NodeTargetExtra& memory, const DataOperation& operation) {
+Status CmaRoute::operate(NodeTargetExtra& memory, const DataOperation& operation) {
   if (Status status = before_access(memory); !status) return status;
   if (memory.handler != nullptr && (operation.atomic() || operation.bytes() <= kMostByMessage))
-    return by_messages(target, memory, operation);
-  return by_system_calls(target, memory, operation);
+    return by_messages(memory, operation);
+  return by_system_calls(memory, operation);
 }
 
-Status CmaRoute::by_system_calls(const NodeTarget& target, const NodeTargetExtra& memory,
-                                 const DataOperation& operation) {
+Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, const DataOperation& operation) {
   switch (operation.kind) {
     case OperationKind::kPut:
       return write_process_memory(memory.pid, memory.address + operation.offset, operation.origin, operation.count);
     case OperationKind::kGet:
       return read_process_memory(memory.pid, memory.address + operation.offset, operation.fetched, operation.count);
-    case OperationKind::kAccumulate: return accumulate(target, memory, operation);
+    case OperationKind::kAccumulate: return accumulate(memory, operation);
     case OperationKind::kCompareAndSwap: break;
   }
-  return compare_and_swap(target, memory, operation);
+  return compare_and_swap(memory, operation);
+}
+
+// What the target's handler does with a list.
+Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, const OperationList& list) {
+  std::vector<std::byte> fetched(list.fetched_bytes());
+  std::byte* to = fetched.data();
+  ListEntry entry;
+  std::span<const std::byte> data;
+  for (OperationListReader reader(list.bytes()); reader.next(entry, data);) {
+    const std::size_t bytes = entry.block_bytes();
+    for (std::uint32_t block = 0; block < entry.blocks; ++block) {
+      const std::byte* const operand = data.empty() ? nullptr : data.data() + block * bytes;
+      const bool swap = entry.kind == OperationKind::kCompareAndSwap;
+      const DataOperation operation{entry.kind,
+                                    entry.op,
+                                    entry.type,
+                                    entry.offset + block * static_cast<std::uint64_t>(entry.stride),
+                                    entry.count,
+                                    swap ? operand + bytes : operand,
+                                    entry.fetch != 0 ? std::exchange(to, to + bytes) : nullptr,
+                                    swap ? operand : nullptr};
+      if (Status status = by_system_calls(memory, operation); !status) return status;
+    }
+  }
+  list.deliver(fetched);
+  return {};
+}
+
+Status CmaRoute::execute(const NodeTargetExtra& memory, std::span<const std::unique_ptr<OperationList>> lists) {
+  const PeerNodeHandler::Instead instead = [this, &memory](const OperationList& list) {
+    return by_system_calls(memory, list);
+  };
+  return memory.handler->execute(progress_, static_cast<std::uint32_t>(rank_), lists, instead);
 }
 
 // Sends messages for as long as the target polls its message queue, and transfers the rest by system calls. Up to
 // kSlots messages are under way at once.
-Status CmaRoute::by_messages(const NodeTarget& target, const NodeTargetExtra& memory, const DataOperation& operation) {
+Status CmaRoute::by_messages(const NodeTargetExtra& memory, const DataOperation& operation) {
   std::array<std::unique_ptr<OperationList>, MessageQueue::kSlots> lists;
   lists.front() = OperationList::take_spare();
   DataOperation rest = operation;
@@ -93,7 +125,7 @@ Status CmaRoute::by_messages(const NodeTarget& target, const NodeTargetExtra& me
   }
   OperationList::keep_spare(std::move(lists.front()));
   if (!executed || rest.count == 0) return executed;
-  return by_system_calls(target, memory, rest);
+  return by_system_calls(memory, rest);
 }
 
 Status CmaRoute::before_access(NodeTargetExtra& memory) {
@@ -191,12 +223,11 @@ void CmaRoute::report_later(Status error) {
   keeping_.fetch_add(1, std::memory_order_relaxed);
 }
 
-Status CmaRoute::compare_and_swap(const NodeTarget& target, const NodeTargetExtra& memory,
-                                  const DataOperation& operation) {
+Status CmaRoute::compare_and_swap(const NodeTargetExtra& memory, const DataOperation& operation) {
   rules_.count_slow(counts_, operation.type, nullptr, false);
   std::array<std::byte, 64> copy;
   const std::size_t extent = traits(operation.type).extent;
-  const AccumulateLock held(target.accumulate_lock(lock_offset_));
+  const AccumulateLock held(*memory.lock);
   if (Status status = read_process_memory(memory.pid, memory.address + operation.offset, copy.data(), extent); !status)
     return status;
   farside::compare_and_swap(AtomicMethod::kLocked, operation.type, copy.data(), operation.origin, operation.compare,
@@ -205,7 +236,7 @@ Status CmaRoute::compare_and_swap(const NodeTarget& target, const NodeTargetExtr
 }
 
 // Reads, combines and writes back in parts, so that no other rank waits long for the lock.
-Status CmaRoute::accumulate(const NodeTarget& target, const NodeTargetExtra& memory, const DataOperation& operation) {
+Status CmaRoute::accumulate(const NodeTargetExtra& memory, const DataOperation& operation) {
   const BasicType type = operation.type;
   rules_.count_slow(counts_, type, nullptr, false);
   alignas(16) std::array<std::byte, kLockedBytes> copy;
@@ -213,7 +244,7 @@ Status CmaRoute::accumulate(const NodeTarget& target, const NodeTargetExtra& mem
     const DataOperation part = take_part(rest, kLockedBytes);
     const std::uint64_t at = memory.address + part.offset;
     const std::size_t span = span_of(type, part.count);
-    const AccumulateLock held(target.accumulate_lock(lock_offset_));
+    const AccumulateLock held(*memory.lock);
     if (Status status = read_process_memory(memory.pid, at, copy.data(), span); !status) return status;
     combine(AtomicMethod::kLocked, part.op, type, copy.data(), static_cast<const std::byte*>(part.origin),
             static_cast<std::byte*>(part.fetched), part.count);

@@ -36,9 +36,8 @@ namespace farside {
 
 class CmaRoute {
  public:
-  // `rank`: this process's. `lock_offset`: of the accumulate lock in each control block.
-  CmaRoute(Progress& progress, int rank, std::size_t lock_offset)
-      : progress_(progress), rank_(rank), lock_offset_(lock_offset) {}
+  // `rank`: this process's.
+  CmaRoute(Progress& progress, int rank) : progress_(progress), rank_(rank) {}
   // Precondition: no operation is under way.
   void set_rules(const AccumulateRules& rules) { rules_ = rules; }
   void count_in(OperationCounts* counts) { counts_ = counts; }
@@ -49,7 +48,7 @@ class CmaRoute {
   }
 
   // `memory`: of the target.
-  Status operate(const NodeTarget& target, NodeTargetExtra& memory, const DataOperation& operation);
+  Status operate(NodeTargetExtra& memory, const DataOperation& operation);
   // kUntilEnd: the target awaits the end of the epoch (active target synchronization).
   enum class Keep : std::uint8_t { kUntilFlush, kUntilEnd };
   // Keeps a copy of a put of at most kMostKept bytes. Returns false, and does nothing, for larger ones and for targets
@@ -72,16 +71,16 @@ class CmaRoute {
   void report_later(Status error);
   static constexpr std::size_t kMostKept = 1024;
 
-  // Executes lists by the target's handler, in any order. Precondition: the target has a handler.
-  Status execute(const NodeTargetExtra& memory, std::span<const std::unique_ptr<OperationList>> lists) {
-    return memory.handler->execute(progress_, static_cast<std::uint32_t>(rank_), lists);
-  }
+  // Executes lists by the target's handler, in any order, or by system calls if the target leaves them in its queue for
+  // long. Precondition: the target has a handler.
+  Status execute(const NodeTargetExtra& memory, std::span<const std::unique_ptr<OperationList>> lists);
 
  private:
-  Status by_system_calls(const NodeTarget& target, const NodeTargetExtra& memory, const DataOperation& operation);
-  Status by_messages(const NodeTarget& target, const NodeTargetExtra& memory, const DataOperation& operation);
-  Status accumulate(const NodeTarget& target, const NodeTargetExtra& memory, const DataOperation& operation);
-  Status compare_and_swap(const NodeTarget& target, const NodeTargetExtra& memory, const DataOperation& operation);
+  Status by_system_calls(const NodeTargetExtra& memory, const DataOperation& operation);
+  Status by_system_calls(const NodeTargetExtra& memory, const OperationList& list);
+  Status by_messages(const NodeTargetExtra& memory, const DataOperation& operation);
+  Status accumulate(const NodeTargetExtra& memory, const DataOperation& operation);
+  Status compare_and_swap(const NodeTargetExtra& memory, const DataOperation& operation);
   std::unique_lock<std::mutex> lock() const {
     return threaded_ ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
   }
@@ -95,7 +94,6 @@ class CmaRoute {
 
   Progress& progress_;
   const int rank_;
-  const std::size_t lock_offset_;
   AccumulateRules rules_;
   OperationCounts* counts_ = nullptr;
   RelaxedFlag threaded_;

@@ -4,7 +4,7 @@
 //
 // Thread safety: any for find(), once all targets are added. Cost of find(): a few instructions where the ranks of the
 // node are consecutive, or follow each other at a distance that is a power of two; else a hash. Memory: 32 bytes per
-// target, and 104 more for one whose data are private memory, or whose operations are counted; and up to 8.3 KiB for
+// target, and 112 more for one whose data are private memory, or whose operations are counted; and up to 8.3 KiB for
 // one for which puts were kept.
 #pragma once
 
@@ -32,6 +32,7 @@ struct NodeTargetExtra {
   std::int32_t rank = -1;
   std::int32_t pid = 0;                      // of the route cma: the process
   std::uint64_t address = 0;                 // of its private data there; 0: the route is not cma
+  AccumulateLockWord* lock = nullptr;        // of the route cma: of these data
   Mapping mapping;                           // of data in a file of ShareableMemory
   std::unique_ptr<PeerNodeHandler> handler;  // of the route cma, if the peer has one
   std::unique_ptr<OperationList> kept;       // of the route cma: puts that CmaRoute keeps
@@ -45,10 +46,6 @@ struct NodeTarget {
   std::byte* data = nullptr;     // where operations are loads and stores of this process
   std::byte* control = nullptr;  // the control block, where its words are mapped
   std::uint64_t bytes = 0;       // of data
-
-  AccumulateLockWord& accumulate_lock(std::size_t offset) const {
-    return *reinterpret_cast<AccumulateLockWord*>(control + offset);
-  }
 };
 static_assert(sizeof(NodeTarget) == 32);
 

@@ -54,7 +54,7 @@ Space::Space(const Request& request)
       unit_(request.unit),
       private_data_(request.private_data != nullptr || request.dynamic),
       shared_(request.shared),
-      cma_(process_, request.rank, offsetof(Header, accumulate_lock)) {
+      cma_(process_, request.rank) {
   region_words_ = (request.control_bytes + 63) / 64 * 64;
   const std::size_t control = region_words_ + (request.dynamic ? RegionWords::bytes(request.ranks) : 0);
   control_bytes_ = in_pages(control);
@@ -287,6 +287,7 @@ bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer
     NodeTargetExtra& extra = node_.make_extra(target);
     extra.pid = member.pid;
     extra.address = offer.data_place;
+    extra.lock = &accumulate_lock(target);
     if (!offer.handled) return true;
     auto handler = PeerNodeHandler::find(member.pid, member.nonce_address, member.nonce, member.handler, id_);
     // Without the peer's queue, this rank could not find out whether lists that other ranks have posted are executed.

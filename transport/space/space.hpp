@@ -461,12 +461,12 @@ class Space {
   // For a target that is not mapped; `here` is null for one of another node.
   Status operate(int target, NodeTarget* here, const DataOperation& operation, Outstanding* own) {
     NodeTargetExtra* const extra = here != nullptr ? node_.extra(*here) : nullptr;
-    return extra != nullptr && extra->address != 0 ? cma_.operate(*here, *extra, operation)
+    return extra != nullptr && extra->address != 0 ? cma_.operate(*extra, operation)
                                                    : fabric_->operate(target, operation, own);
   }
   void atomic_by_nic_at(const NodeTarget& target, const std::byte* at, DataOperation operation);
   AccumulateLockWord& accumulate_lock(const NodeTarget& target) const {
-    return target.accumulate_lock(offsetof(Header, accumulate_lock));
+    return reinterpret_cast<Header*>(target.control)->accumulate_lock;
   }
 
   Process& process_;
