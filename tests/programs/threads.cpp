@@ -540,6 +540,43 @@ void calls_beside_a_start_and_a_wait(check::Memory memory) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+// The accumulates that a thread's own object collects, and sends when the thread ends. It is made before farside's own
+// objects of the thread, so it is destroyed after them.
+struct Collected {
+  ~Collected() {
+    if (values.empty()) return;
+    const auto count = static_cast<int>(values.size());
+    CHECK_MPI(MPI_Accumulate(values.data(), count, MPI_INT64_T, target, 0, count, MPI_INT64_T, MPI_SUM, window));
+    CHECK_MPI(MPI_Win_flush(target, window));
+  }
+  std::vector<std::int64_t> values;
+  int target = 0;
+  MPI_Win window = MPI_WIN_NULL;
+};
+
+void operations_at_the_end_of_a_thread(check::Memory memory) {
+  constexpr int kEnding = 16, kWords = 500;
+  const check::Window window(memory, kWords * 8, 8);
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  for (int i = 0; i < kEnding; ++i) {
+    std::thread([&] {
+      thread_local Collected collected;
+      collected.target = (rank + 1) % size;
+      collected.window = window;
+      const std::int64_t one = 1;
+      CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, collected.target, 0, 1, MPI_INT64_T, MPI_SUM, window));
+      CHECK_MPI(MPI_Win_flush(collected.target, window));
+      collected.values.assign(kWords, 1);
+    }).join();
+  }
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));
+  CHECK_EQ(window.as<std::int64_t>()[0], std::int64_t{2 * kEnding});
+  CHECK_EQ(window.as<std::int64_t>()[kWords - 1], std::int64_t{kEnding});
+  CHECK_MPI(MPI_Win_unlock(rank, window));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -568,6 +605,7 @@ int main(int argc, char** argv) {
       {"locks by threads against lock_all", locks_against_lock_all},
       {"calls beside a lock that waits", calls_beside_a_lock_that_waits},
       {"calls beside a start and a wait that wait", calls_beside_a_start_and_a_wait},
+      {"operations at the end of a thread", operations_at_the_end_of_a_thread},
   };
   check::run(sections, program.memory());
   return 0;
