@@ -97,6 +97,31 @@ TEST_CASE("the end of a connection behind DISCONNECT interrupts neither side") {
   for (const Evictable* each : {&evicts, &used, &evicted}) CHECK(each->fabric->interruptions() == 0);
 }
 
+TEST_CASE("a connection that ends before the peer's DISCONNECT has come is interrupted, whatever was sent on it") {
+  Settings settings;
+  settings.connections = 1;
+  Evictable evicts(fake_provider(), settings);
+  auto one = std::make_unique<Evictable>(fake_provider());
+  auto other = std::make_unique<Evictable>(fake_provider());
+  CHECK(evicts.write_to(*one, 1));
+  CHECK(other->write_to(evicts, 1));
+  (void)fake_queues();
+  {
+    // The peers do not read the DISCONNECT that one of them gets, and end without one of their own.
+    const FakeReader reader(FakeReader::Of::kEverything);
+    std::size_t messages = 0;
+    CHECK(soon([&] {
+      evicts.fabric->poll();
+      return (messages += fake_queues().messages) >= 1;
+    }));
+    std::thread([&] {
+      one.reset();
+      other.reset();
+    }).join();
+  }
+  CHECK(soon([&] { return evicts.fabric->interruptions() >= 2; }));
+}
+
 // Both ends of each connection are sockets of this process.
 TEST_CASE("eviction over tcp interrupts nothing, and neither does a process that ends") {
   const auto tcp = [] { return std::move(find_provider("tcp").value()); };

@@ -84,7 +84,7 @@ struct End {
     return ring.write(&provider.endpoint, parts, context, cut % 2 == 0 ? kCompletion : kAnswer);
   }
   bool take() {
-    return ring.take(&provider.endpoint, [this](std::span<const std::byte> message) {
+    return ring.take(&provider.endpoint, true, [this](std::span<const std::byte> message) {
       REQUIRE(reinterpret_cast<std::uintptr_t>(message.data()) % 16 == 0);
       taken.emplace_back(message.begin(), message.end());
     });

@@ -87,17 +87,7 @@ void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage)
   const bool soon = connections_.age(peer) < kReopenedSoon * idle_limit(peer_state);
   peer_state.idle_limit =
       soon ? std::min<Clock::duration>(2 * idle_limit(peer_state), kLongestIdle) : Clock::duration(kShortestIdle);
-  // The peer ends the connection after it has received DISCONNECT, which follows all notifications.
-  close_gracefully(peer);
-}
-
-// From now on this process issues nothing on the connection, and its end is no interruption.
-void ConnectionEviction::close_gracefully(Peer peer) {
   connections_.begin_disconnect(peer);
-  connections_.present(peer)->in_order = true;
-  PeerState& peer_state = states_.of(peer);
-  const std::scoped_lock held(peer_state.mutex);
-  peer_state.confirmed = peer_state.handled = peer_state.notifications;
 }
 
 std::unique_ptr<Reply> ConnectionEviction::make_disconnect(Peer peer) {
@@ -109,17 +99,21 @@ std::unique_ptr<Reply> ConnectionEviction::make_disconnect(Peer peer) {
 }
 
 void ConnectionEviction::leave_all() {
-  connections_.for_each_peer([this](Peer peer) { replies_.keep(make_disconnect(peer)); });
+  connections_.for_each_peer([this](Peer peer) {
+    if (!connections_.present(peer)->disconnect_sent) replies_.keep(make_disconnect(peer));
+  });
 }
 
-// Ends the connection, when nothing of this process is under way on it. Returns whether it has ended.
+// When nothing of this process is under way on the connection, ends it if it has sent DISCONNECT before, else sends it
+// now. Returns whether it has done so.
 bool ConnectionEviction::ends(Peer peer) {
   Connection* const connection = connections_.present(peer);
   // The present connection may be a newer one.
   if (connection == nullptr || !connection->in_order) return true;
   end_open_run(states_.of(peer));
   if (states_.any_issued(peer)) return false;
-  return connections_.disconnect(peer);
+  if (connection->disconnect_sent) return connections_.disconnect(peer);
+  return replies_.send(make_disconnect(peer), send_) != -FI_EAGAIN;
 }
 
 void ConnectionEviction::receive(std::span<const std::byte> message) {
@@ -129,8 +123,14 @@ void ConnectionEviction::receive(std::span<const std::byte> message) {
   // The connection may have ended since.
   const std::optional<Peer> peer = connections_.peer_of(header.operation);
   if (!peer) return;
-  // The sender still receives the messages that this process has sent before the end, or does not need them any more.
-  close_gracefully(*peer);
+  connections_.begin_disconnect(*peer);
+  connections_.present(*peer)->in_order = true;
+  {
+    // Those of this process arrive, since the sender ends the connection behind the DISCONNECT of this process.
+    PeerState& peer_state = states_.of(*peer);
+    const std::scoped_lock held(peer_state.mutex);
+    peer_state.confirmed = peer_state.handled = peer_state.notifications;
+  }
   if (std::ranges::find(disconnecting_, *peer) == disconnecting_.end()) disconnecting_.push_back(*peer);
 }
 

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ConnectionEviction: closes idle connections. The limit is FARSIDE_CONNECTIONS, or the process's share of the node's
 // resources for connections if that is less. Beyond this limit the least recently used connections are closed, and
-// reopened on demand. An eviction must not lose operations, and a process does not see the operations that its peer has
-// under way. To evict an idle connection, a process therefore stops issuing on it and sends DISCONNECT. The peer stops
-// issuing as well, and ends the connection when nothing of its own is under way: its requests have been answered by
-// then. If both send DISCONNECT, both end it.
+// reopened on demand. An eviction must lose neither operations nor notifications, and a process does not see what its
+// peer has under way:
 //
-// DISCONNECT is the last message of its sender on the connection. Its receiver has therefore received all notifications
-// of the sender. A process that loses a connection without DISCONNECT may have lost notifications: this is an
+//   1. The process that evicts issues nothing more on the idle connection, and sends DISCONNECT.
+//   2. Its peer issues nothing more either. When its requests have been answered, it sends DISCONNECT as well.
+//   3. The process that has sent DISCONNECT before, and has received the peer's, ends the connection.
+//
+// Behind DISCONNECT a process sends only answers, for which the peer waits before it sends its own. So each side has
+// received all of the other's data when the connection ends. (Data that arrive at a closed socket reset the connection,
+// and the kernel then drops what it has not delivered.) If both send DISCONNECT at once, both end the connection. A
+// connection that ends before the peer's DISCONNECT has arrived may have lost notifications of the peer: this is an
 // interruption (operations_under_way.hpp).
 //
 // No completion is under way for an open run of writes (operations_under_way.hpp). An eviction therefore ends the run,
@@ -87,7 +91,6 @@ class ConnectionEviction {
   std::vector<Unused> unused(Clock::time_point now);
   void ask_to_disconnect(PeerState& peer_state, bool shortage);
   void end_open_run(PeerState& peer_state);
-  void close_gracefully(Peer peer);
   std::unique_ptr<Reply> make_disconnect(Peer peer);
   bool ends(Peer peer);
 

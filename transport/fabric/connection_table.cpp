@@ -88,6 +88,7 @@ void ConnectionTable::begin_disconnect(Connection& connection) {
   if (connection.state != State::kConnected) return;
   withdraw(connection);
   connection.state = State::kDisconnecting;
+  connection.since = Clock::now();
 }
 
 void ConnectionTable::forget(Connection& connection) {

@@ -37,13 +37,14 @@ struct Connection {
   Peer peer = 0;
   std::uint64_t number = 0;
   State state = State::kConnecting;
-  bool in_order = false;   // one side has sent DISCONNECT: its end is no interruption
-  bool initiated = false;  // by this process
+  bool in_order = false;         // the peer's DISCONNECT has arrived: its end is no interruption
+  bool disconnect_sent = false;  // this process sends nothing more, but answers
+  bool initiated = false;        // by this process
   bool to_disconnect = false;
   bool counted = false;       // in ConnectionTable::not_closing()
   int socket = -1;            // over TCP, once it was found
   std::uint32_t place = 0;    // among those that have ended
-  Clock::time_point since{};  // time of connecting
+  Clock::time_point since{};  // time of connecting; in kDisconnecting of its beginning
   bool carries() const { return state == State::kConnected || state == State::kDisconnecting; }
 };
 

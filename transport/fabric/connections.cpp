@@ -64,6 +64,10 @@ bool Connections::resolve_crossing_request(const Hello& hello, Peer peer) {
       table_.set_current(peer, nullptr);
     } else {
       if (hello.attempt <= table_.of(peer).attempt) return false;
+      // The peer may have closed this connection behind its DISCONNECT, which is still on its way.
+      constexpr std::chrono::seconds kForDisconnect{5};
+      if (mine->state == State::kDisconnecting && !mine->in_order && Clock::now() - mine->since < kForDisconnect)
+        return false;
       table_.begin_disconnect(*mine);
       shut_down(*mine);
       ended(*mine, "it has connected again");

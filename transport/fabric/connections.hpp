@@ -51,7 +51,7 @@ class Connections {
 
  public:
   // Called when the connection to a peer has ended: the provider fails the operations on it, and no reply arrives on it
-  // any more. `in_order`: one side had sent DISCONNECT before.
+  // any more. `in_order`: the peer's DISCONNECT had arrived before.
   using Lost = std::function<void(Peer, const std::string&, bool in_order)>;
   // Called before the endpoint that reach() gave for this process's own operations stops carrying them.
   using Withdraw = std::function<void(Peer)>;
@@ -101,7 +101,7 @@ class Connections {
     bool any = false;
     for (std::size_t i = 0; i < table_.with_ring().size(); ++i) {
       const Connection& connection = *table_.with_ring()[i];
-      any = connection.ring->take(connection.endpoint.get(), receive) || any;
+      any = connection.ring->take(connection.endpoint.get(), !connection.disconnect_sent, receive) || any;
     }
     return any;
   }
@@ -111,7 +111,9 @@ class Connections {
   }
   // Returns whether credits must still be sent to some peer. take_messages() tries again to send them.
   bool owes_credits() const {
-    return std::ranges::any_of(table_.with_ring(), [](const Connection* each) { return each->ring->owes_credits(); });
+    return std::ranges::any_of(table_.with_ring(), [](const Connection* each) {
+      return !each->disconnect_sent && each->ring->owes_credits();
+    });
   }
   // Returns whether some connection has ended and was not freed yet (clear_lost).
   bool any_lost() const { return table_.any_ended(); }

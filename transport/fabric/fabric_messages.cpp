@@ -101,7 +101,10 @@ ssize_t Fabric::send(Reply& reply) {
     reply.copied = code == 0 && copied;
     if (code != -FI_EAGAIN) return code;
   }
-  return send_message(under_way_.memory(), endpoint, parts, count, reply.slot, reply);
+  const ssize_t code = send_message(under_way_.memory(), endpoint, parts, count, reply.slot, reply);
+  if (code == 0 && reply.header.kind == MessageKind::kDisconnect)
+    connections_->present(reply.peer)->disconnect_sent = true;
+  return code;
 }
 
 void Fabric::send_replies() {

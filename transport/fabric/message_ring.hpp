@@ -101,9 +101,9 @@ class MessageRing {
   ssize_t write(fid_ep* endpoint, std::span<const iovec> parts, Context& context, Release release);
 
   // Calls receive(std::span<const std::byte>) with each message that is there, aligned to 16 bytes, and gives the peer
-  // credits. Returns whether there was one.
+  // credits, if it may need some. Returns whether there was one.
   template <class Receive>
-  bool take(fid_ep* endpoint, Receive&& receive) {
+  bool take(fid_ep* endpoint, bool needs_credits, Receive&& receive) {
     bool any = false;
     while (arrived()) {
       const std::span<const std::byte> message = next_message();
@@ -114,7 +114,7 @@ class MessageRing {
       taken_ = behind(taken_, frame);
       any = true;
     }
-    if (owes_credits()) give_credits(endpoint);
+    if (needs_credits && owes_credits()) give_credits(endpoint);
     return any;
   }
   // Returns whether there is a message to take.
