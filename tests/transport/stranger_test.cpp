@@ -11,6 +11,7 @@
 #include <fstream>
 #include <netinet/in.h>
 #include <new>
+#include <poll.h>
 #include <random>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -24,7 +25,9 @@
 
 #include "tests/support/seeds.hpp"
 #include "tests/transport/caller.hpp"
+#include "tests/transport/fake_process.hpp"
 #include "tests/transport/space_fixture.hpp"
+#include "transport/base/unique_fd.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/fabric/socket_address.hpp"
@@ -113,20 +116,25 @@ std::vector<std::byte> garbage(std::mt19937_64& random, std::size_t bytes) {
   return message;
 }
 
-// Sends bytes that are not libfabric's wire protocol, on a bare socket.
-void speak_nonsense(Ranks& ranks, const FabricAddress& victim, std::mt19937_64& random, std::size_t bytes) {
+// A bare socket, connected to a rank's listener; not valid if it could not be connected.
+UniqueFd connect_to(const FabricAddress& victim) {
   const Sockaddr there = to_sockaddr(victim.socket);
   sockaddr_in address{};
   std::memcpy(&address, &there.any, sizeof address);
   if (address.sin_addr.s_addr == 0) address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const bool connected = connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  ranks.check(connected, "the endpoint listens");
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return {};
+  return socket;
+}
+
+// Sends bytes that are not libfabric's wire protocol.
+void speak_nonsense(Ranks& ranks, const FabricAddress& victim, std::mt19937_64& random, std::size_t bytes) {
+  const UniqueFd socket = connect_to(victim);
+  ranks.check(socket.valid(), "the endpoint listens");
   if (bytes > 0) {
     const std::vector<std::byte> text = garbage(random, bytes);
-    [[maybe_unused]] const ssize_t sent = ::send(socket, text.data(), text.size(), MSG_NOSIGNAL);
+    [[maybe_unused]] const ssize_t sent = ::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
   }
-  close(socket);
 }
 
 // Sends answers to requests that were sent to other processes.
@@ -171,6 +179,37 @@ void do_harm(Ranks& ranks, const FabricAddress& victim, std::uint32_t seed) {
 }
 
 }  // namespace
+
+TEST_CASE("connections on which nothing comes are closed, and others stay") {
+  Settings settings;
+  settings.peer_timeout = 1;
+  const auto tcp = [] { return std::move(find_provider("tcp").value()); };
+  const FakeProcess listens(settings, tcp()), peer({}, tcp());
+  std::uint64_t word = 0;
+  const Endpoint::Registration registration =
+      std::move(listens.fabric->register_memory(&word, sizeof word, 1).value());
+  const Endpoint::Place place{peer.fabric->insert(listens.fabric->address()), registration.key, 0};
+  const auto write = [&](std::uint64_t value) {
+    Pending pending;
+    const bool issued = peer.fabric->write(pending, place, &value, sizeof value).ok();
+    return issued && peer.complete(pending) && word == value;
+  };
+  CHECK(write(1));
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 20; ++i) silent.push_back(connect_to(listens.fabric->address()));
+  std::uint64_t value = 1;
+  for (const UniqueFd& each : silent) {
+    REQUIRE(each.valid());
+    pollfd ended{each.get(), POLLIN, 0};
+    int polls = 0;
+    while (::poll(&ended, 1, 10) == 0 && ++polls < 2000) CHECK(write(++value));
+    char byte = 0;
+    CHECK(::recv(each.get(), &byte, 1, MSG_DONTWAIT) <= 0);
+    CHECK(polls < 2000);
+  }
+  CHECK(write(++value));
+  CHECK(listens.fabric->interruptions() == 0);
+}
 
 TEST_CASE("a stranger that knows a rank's address reads and changes nothing, and the job goes on") {
   const std::uint32_t seed = seeds({}).front();

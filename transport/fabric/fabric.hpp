@@ -228,6 +228,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   void end_long_sleep();
   bool advance_for(int thread, std::uint64_t begin_ns);
   void check() override;
+  void end_silent_connections();
   void read_connection_events() override;
   Sleep progress(bool connection_woke) override;
   bool endpoint_is_busy() override { return !std::unique_lock(mutex_, std::try_to_lock); }
@@ -260,6 +261,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   bool sleeps_long_ = false;                    // the progress thread sleeps, or is about to: no peer is active
   bool leaving_ = false;                        // the endpoint is being closed
   std::uint64_t read_events_at_ns_ = 0;         // when a poll is to do so next; of CLOCK_MONOTONIC
+  Clock::time_point look_for_silence_at_{};     // used by the progress thread only
   MessageHandler handler_;
   // Requests that wait for an accumulate lock, and later ones of their senders, which limit them.
   struct Deferred {

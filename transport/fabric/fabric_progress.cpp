@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The polls of application threads, and what the progress thread does (ProgressThread::Work). It checks the peers for
 // peer_health.hpp, and acts on those that are out of reach.
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include <rdma/fi_rma.h>
 
+#include "transport/base/log.hpp"
 #include "transport/base/thread_slot.hpp"
 #include "transport/base/ticks.hpp"
 #include "transport/fabric/fabric.hpp"
@@ -103,6 +105,7 @@ void Fabric::check() {
     health_.check(Clock::now());
   }
   if (!domain_.by_sockets()) return;
+  end_silent_connections();
   std::vector<PeerHealth::QuietPath> paths;
   {
     const std::scoped_lock held(mutex_);
@@ -112,6 +115,25 @@ void Fabric::check() {
   PeerHealth::read_states(paths);  // without the mutex, as a search may take a millisecond
   const std::scoped_lock held(mutex_);
   health_.abandon_silent(paths, Clock::now());
+}
+
+// Ends connections on which nothing has arrived for FARSIDE_PEER_TIMEOUT, or for a second if there are many. The
+// provider accepts each connection to its listener, and keeps it until the request of a peer has come.
+void Fabric::end_silent_connections() {
+  constexpr std::size_t kMany = 64;
+  constexpr std::chrono::seconds kLongest{60}, kShortest{1};
+  const Clock::duration longest = health_.timeout().count() > 0 ? std::min(health_.timeout(), kLongest) : kLongest;
+  const Clock::time_point now = Clock::now();
+  if (now < look_for_silence_at_) return;
+  look_for_silence_at_ = now + std::min<Clock::duration>(longest / 2, std::chrono::seconds(5));
+  std::vector<SilentSocket> silent = find_silent_sockets(address().socket);
+  const Clock::duration limit = silent.size() > kMany ? kShortest : longest;
+  std::erase_if(silent, [&](const SilentSocket& each) { return each.age < limit; });
+  if (silent.empty()) return;
+  log(LogLevel::kInfo, "{} connections on which nothing has come are closed", silent.size());
+  const std::scoped_lock held(mutex_);
+  connections_->progress();  // it may have arrived, after a stop of this process
+  for (const SilentSocket& each : silent) end_silent_socket(each);
 }
 
 void Fabric::read_connection_events() {

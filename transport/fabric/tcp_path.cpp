@@ -2,9 +2,11 @@
 #include "transport/fabric/tcp_path.hpp"
 
 #include <dirent.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <memory>
 
@@ -26,24 +28,54 @@ bool is_at(int socket, const TcpEnds& connection) {
   return name_of(socket, ::getpeername) == connection.there && name_of(socket, ::getsockname) == connection.here;
 }
 
-}  // namespace
-
-std::vector<int> find_tcp_sockets(std::span<const TcpEnds> connections) {
-  std::vector<int> found(connections.size(), -1);
+// Calls visit(descriptor, ends) for each connected socket of this process.
+template <class Visit>
+void for_each_socket(Visit&& visit) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
-  if (folder == nullptr) return found;
+  if (folder == nullptr) return;
   while (const dirent* entry = ::readdir(folder.get())) {
     char* end = nullptr;
     const auto socket = static_cast<int>(std::strtol(entry->d_name, &end, 10));
     if (end == entry->d_name || *end != '\0') continue;
     const std::optional<SocketAddress> there = name_of(socket, ::getpeername);
     if (!there) continue;
-    const std::optional<SocketAddress> here = name_of(socket, ::getsockname);
-    for (std::size_t i = 0; i < connections.size(); ++i) {
-      if (connections[i].there == there && connections[i].here == here) found[i] = socket;
-    }
+    if (const std::optional<SocketAddress> here = name_of(socket, ::getsockname)) visit(socket, TcpEnds{*here, *there});
   }
+}
+
+// How long the connection has existed if nothing has ever arrived on it; none if something has, or it is none of TCP.
+std::optional<std::chrono::milliseconds> silent_from_the_first(int socket) {
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
+  if (bytes < offsetof(tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received) return {};
+  if (info.tcpi_bytes_received > 0) return {};
+  return std::chrono::milliseconds(info.tcpi_last_data_recv);
+}
+
+}  // namespace
+
+std::vector<int> find_tcp_sockets(std::span<const TcpEnds> connections) {
+  std::vector<int> found(connections.size(), -1);
+  for_each_socket([&](int socket, const TcpEnds& ends) {
+    for (std::size_t i = 0; i < connections.size(); ++i) {
+      if (connections[i] == ends) found[i] = socket;
+    }
+  });
   return found;
+}
+
+std::vector<SilentSocket> find_silent_sockets(const SocketAddress& listener) {
+  std::vector<SilentSocket> found;
+  for_each_socket([&](int socket, const TcpEnds& ends) {
+    if (ends.here.port != listener.port || ends.here.family != listener.family) return;
+    if (const auto age = silent_from_the_first(socket)) found.push_back({socket, ends, *age});
+  });
+  return found;
+}
+
+void end_silent_socket(const SilentSocket& silent) {
+  if (is_at(silent.socket, silent.ends) && silent_from_the_first(silent.socket)) ::shutdown(silent.socket, SHUT_RDWR);
 }
 
 std::optional<TcpState> tcp_state(int socket, const TcpEnds& connection) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The kernel's state of TCP connections of this process. The kernel of a stopped process, or of one without buffer
 // space, still acknowledges data. Behind a cut cable nothing is acknowledged, although the socket's buffer takes data
-// and TCP retries for a quarter of an hour. These functions only read the state, except end_tcp_connection.
+// and TCP retries for a quarter of an hour. These functions only read the state, except those that
+// end a connection.
 //
 // libfabric does not say which descriptor an endpoint has, so a search among the process's descriptors finds it, once
 // per connection.
@@ -45,6 +46,16 @@ std::vector<int> find_tcp_sockets(std::span<const TcpEnds> connections);
 
 // Returns the state of the connection if `socket` is its descriptor. The descriptor may have been closed and reused.
 std::optional<TcpState> tcp_state(int socket, const TcpEnds& connection);
+
+// A connection to the listener on which its other end has sent nothing yet.
+struct SilentSocket {
+  int socket = -1;
+  TcpEnds ends;
+  std::chrono::milliseconds age{};
+};
+std::vector<SilentSocket> find_silent_sockets(const SocketAddress& listener);
+// Ends it, unless something has arrived since. With Fabric's mutex, under which the provider closes such sockets.
+void end_silent_socket(const SilentSocket& silent);
 
 // Ends the connection in both directions (shutdown(2)): only data that have arrived already can still be received on
 // it. Returns its descriptor, which stays open and belongs to the provider; -1 if this process has no such connection.
