@@ -26,7 +26,7 @@ Status allocate(MPI_Aint size, std::uint64_t alignment, void* base) {
 
 using namespace farside::pmpi;
 
-FARSIDE_ENTRY(Alloc_mem, (MPI_Aint size, MPI_Info info, void* base)) {
+FARSIDE_ENTRY(Alloc_mem, (MPI_Aint size, MPI_Info info, void* base), (size, info, base)) {
   // The first window reports a bad setting.
   const farside::Result<const farside::Settings*> settings = farside::Process::instance().settings();
   const std::uint64_t alignment = minimum_alignment(info);
@@ -43,7 +43,7 @@ FARSIDE_ENTRY(Alloc_mem, (MPI_Aint size, MPI_Info info, void* base)) {
   return MPI_SUCCESS;
 }
 
-FARSIDE_ENTRY(Free_mem, (void* base)) {
+FARSIDE_ENTRY(Free_mem, (void* base), (base)) {
   if (farside::Process::instance().shareable_memory().free(base)) return MPI_SUCCESS;
   return runtime().Free_mem(base);
 }

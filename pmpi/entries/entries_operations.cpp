@@ -159,22 +159,25 @@ using namespace farside::pmpi;
 
 // The entry points of one row of the list of calls.
 #define FARSIDE_OPERATION(name, request_based, Kind)                                                \
-  FARSIDE_ENTRY(name, (FARSIDE_PARAMETERS_##Kind(int))) {                                           \
+  FARSIDE_FAST_ENTRY(name, (FARSIDE_PARAMETERS_##Kind(int)), (FARSIDE_ARGUMENTS_##Kind),            \
+                     operate<Kind<int>>("MPI_" #name, &Runtime::name, FARSIDE_ARGUMENTS_##Kind)) {  \
     if (attempt<Kind<int>>(FARSIDE_ARGUMENTS_##Kind)) [[likely]]                                    \
       return MPI_SUCCESS;                                                                           \
     return operate<Kind<int>>("MPI_" #name, &Runtime::name, FARSIDE_ARGUMENTS_##Kind);              \
   }                                                                                                 \
-  FARSIDE_ENTRY(request_based, (FARSIDE_PARAMETERS_##Kind(int), MPI_Request * request)) {           \
+  FARSIDE_ENTRY(request_based, (FARSIDE_PARAMETERS_##Kind(int), MPI_Request * request),             \
+                (FARSIDE_ARGUMENTS_##Kind, request)) {                                              \
     return operate_with_request<Kind<int>>("MPI_" #request_based, &Runtime::request_based, request, \
                                            FARSIDE_ARGUMENTS_##Kind);                               \
   }                                                                                                 \
   FARSIDE_LARGE_OPERATION(name, request_based, Kind)
 #if MPI_VERSION >= 4
 #define FARSIDE_LARGE_OPERATION(name, request_based, Kind)                                                         \
-  FARSIDE_ENTRY(name##_c, (FARSIDE_PARAMETERS_##Kind(MPI_Count))) {                                                \
+  FARSIDE_ENTRY(name##_c, (FARSIDE_PARAMETERS_##Kind(MPI_Count)), (FARSIDE_ARGUMENTS_##Kind)) {                    \
     return operate<Kind<MPI_Count>>("MPI_" #name "_c", &Runtime::name##_c, FARSIDE_ARGUMENTS_##Kind);              \
   }                                                                                                                \
-  FARSIDE_ENTRY(request_based##_c, (FARSIDE_PARAMETERS_##Kind(MPI_Count), MPI_Request * request)) {                \
+  FARSIDE_ENTRY(request_based##_c, (FARSIDE_PARAMETERS_##Kind(MPI_Count), MPI_Request * request),                  \
+                (FARSIDE_ARGUMENTS_##Kind, request)) {                                                             \
     return operate_with_request<Kind<MPI_Count>>("MPI_" #request_based "_c", &Runtime::request_based##_c, request, \
                                                  FARSIDE_ARGUMENTS_##Kind);                                        \
   }
@@ -184,15 +187,21 @@ using namespace farside::pmpi;
 #define FARSIDE_CALL(name)
 #include "pmpi/runtime/calls.def"
 
-FARSIDE_ENTRY(Fetch_and_op, (const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
-                             MPI_Op op, MPI_Win win)) {
+FARSIDE_FAST_ENTRY(Fetch_and_op,
+                   (const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op,
+                    MPI_Win win),
+                   (origin, result, type, rank, displacement, op, win),
+                   fetch_and_op(origin, result, type, rank, displacement, op, win)) {
   const auto fast_path = [&](Window& w) { return w.try_fetch_and_op(origin, result, type, rank, displacement, op); };
   if (on_fast_path(win, fast_path)) [[likely]]
     return MPI_SUCCESS;
   return fetch_and_op(origin, result, type, rank, displacement, op, win);
 }
-FARSIDE_ENTRY(Compare_and_swap, (const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
-                                 MPI_Aint displacement, MPI_Win win)) {
+FARSIDE_FAST_ENTRY(Compare_and_swap,
+                   (const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
+                    MPI_Aint displacement, MPI_Win win),
+                   (origin, compare, result, type, rank, displacement, win),
+                   compare_and_swap(origin, compare, result, type, rank, displacement, win)) {
   const auto fast_path = [&](Window& w) {
     return w.try_compare_and_swap(origin, compare, result, type, rank, displacement);
   };

@@ -89,19 +89,19 @@ constexpr auto wait = [](Requests& pending, std::span<const MPI_Request> request
 
 using namespace farside::pmpi;
 
-FARSIDE_ENTRY(Wait, (MPI_Request * request, MPI_Status* status)) {
+FARSIDE_ENTRY(Wait, (MPI_Request * request, MPI_Status* status), (request, status)) {
   const auto code_of = [](const Handles& handles, int code) { return handles.of_one(0, code); };
   return complete(list(1, request), wait, code_of, &Runtime::Wait, request, status);
 }
 
-FARSIDE_ENTRY(Test, (MPI_Request * request, int* flag, MPI_Status* status)) {
+FARSIDE_ENTRY(Test, (MPI_Request * request, int* flag, MPI_Status* status), (request, flag, status)) {
   const auto code_of = [&](const Handles& handles, int code) {
     return handles.of_one(*flag != 0 ? 0 : MPI_UNDEFINED, code);
   };
   return complete(list(1, request), look, code_of, &Runtime::Test, request, flag, status);
 }
 
-FARSIDE_ENTRY(Request_get_status, (MPI_Request request, int* flag, MPI_Status* status)) {
+FARSIDE_ENTRY(Request_get_status, (MPI_Request request, int* flag, MPI_Status* status), (request, flag, status)) {
   return query_one(request, flag, [&] { return runtime().Request_get_status(request, flag, status); });
 }
 
@@ -111,25 +111,27 @@ template <class List, class... Others>
 List list_of(int (*query)(int, List, Others...));
 using QueriedRequests = decltype(list_of(&MPI_Request_get_status_any));
 
-FARSIDE_ENTRY(Request_get_status_any,
-              (int count, QueriedRequests requests, int* index, int* flag, MPI_Status* status)) {
+FARSIDE_ENTRY(Request_get_status_any, (int count, QueriedRequests requests, int* index, int* flag, MPI_Status* status),
+              (count, requests, index, flag, status)) {
   return query_any(list(count, requests), index, flag,
                    [&] { return runtime().Request_get_status_any(count, requests, index, flag, status); });
 }
 
-FARSIDE_ENTRY(Request_get_status_all, (int count, QueriedRequests requests, int* flag, MPI_Status statuses[])) {
+FARSIDE_ENTRY(Request_get_status_all, (int count, QueriedRequests requests, int* flag, MPI_Status statuses[]),
+              (count, requests, flag, statuses)) {
   return query_all(list(count, requests), flag,
                    [&] { return runtime().Request_get_status_all(count, requests, flag, statuses); });
 }
 
 FARSIDE_ENTRY(Request_get_status_some,
-              (int count, QueriedRequests requests, int* completed, int indices[], MPI_Status statuses[])) {
+              (int count, QueriedRequests requests, int* completed, int indices[], MPI_Status statuses[]),
+              (count, requests, completed, indices, statuses)) {
   return query_some(list(count, requests), completed, indices,
                     [&] { return runtime().Request_get_status_some(count, requests, completed, indices, statuses); });
 }
 #endif
 
-FARSIDE_ENTRY(Request_free, (MPI_Request * request)) {
+FARSIDE_ENTRY(Request_free, (MPI_Request * request), (request)) {
   Requests& pending = Requests::instance();
   if (!pending.any()) [[likely]]
     return runtime().Request_free(request);
@@ -138,28 +140,31 @@ FARSIDE_ENTRY(Request_free, (MPI_Request * request)) {
   return handles.of_one(0, runtime().Request_free(request));
 }
 
-FARSIDE_ENTRY(Waitall, (int count, MPI_Request* requests, MPI_Status* statuses)) {
+FARSIDE_ENTRY(Waitall, (int count, MPI_Request* requests, MPI_Status* statuses), (count, requests, statuses)) {
   const auto code_of = [&](const Handles& handles, int code) {
     return handles.of_many(count, nullptr, statuses, code);
   };
   return complete(list(count, requests), wait, code_of, &Runtime::Waitall, count, requests, statuses);
 }
 
-FARSIDE_ENTRY(Testall, (int count, MPI_Request* requests, int* flag, MPI_Status* statuses)) {
+FARSIDE_ENTRY(Testall, (int count, MPI_Request* requests, int* flag, MPI_Status* statuses),
+              (count, requests, flag, statuses)) {
   const auto code_of = [&](const Handles& handles, int code) {
     return handles.of_many(*flag != 0 ? count : 0, nullptr, statuses, code);
   };
   return complete(list(count, requests), look, code_of, &Runtime::Testall, count, requests, flag, statuses);
 }
 
-FARSIDE_ENTRY(Testany, (int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status)) {
+FARSIDE_ENTRY(Testany, (int count, MPI_Request* requests, int* index, int* flag, MPI_Status* status),
+              (count, requests, index, flag, status)) {
   const auto code_of = [&](const Handles& handles, int code) {
     return handles.of_one(*flag != 0 ? *index : MPI_UNDEFINED, code);
   };
   return complete(list(count, requests), look, code_of, &Runtime::Testany, count, requests, index, flag, status);
 }
 
-FARSIDE_ENTRY(Testsome, (int count, MPI_Request* requests, int* completed, int* indices, MPI_Status* statuses)) {
+FARSIDE_ENTRY(Testsome, (int count, MPI_Request* requests, int* completed, int* indices, MPI_Status* statuses),
+              (count, requests, completed, indices, statuses)) {
   const auto code_of = [&](const Handles& handles, int code) {
     return handles.of_many(*completed, indices, statuses, code);
   };
@@ -167,7 +172,8 @@ FARSIDE_ENTRY(Testsome, (int count, MPI_Request* requests, int* completed, int* 
                   statuses);
 }
 
-FARSIDE_ENTRY(Waitany, (int count, MPI_Request* requests, int* index, MPI_Status* status)) {
+FARSIDE_ENTRY(Waitany, (int count, MPI_Request* requests, int* index, MPI_Status* status),
+              (count, requests, index, status)) {
   if (!Requests::instance().any()) [[likely]]
     return runtime().Waitany(count, requests, index, status);
   const auto test = [&](bool& over) {
@@ -184,7 +190,8 @@ FARSIDE_ENTRY(Waitany, (int count, MPI_Request* requests, int* index, MPI_Status
   });
 }
 
-FARSIDE_ENTRY(Waitsome, (int count, MPI_Request* requests, int* completed, int* indices, MPI_Status* statuses)) {
+FARSIDE_ENTRY(Waitsome, (int count, MPI_Request* requests, int* completed, int* indices, MPI_Status* statuses),
+              (count, requests, completed, indices, statuses)) {
   if (!Requests::instance().any()) [[likely]]
     return runtime().Waitsome(count, requests, completed, indices, statuses);
   const auto test = [&](bool& over) {

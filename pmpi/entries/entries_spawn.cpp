@@ -76,16 +76,20 @@ bool adds_variables(int root, MPI_Comm communicator) {
 
 using namespace farside::pmpi;
 
-FARSIDE_ENTRY(Comm_spawn, (const char* command, char** words, int count, MPI_Info info, int root, MPI_Comm communicator,
-                           MPI_Comm* started, int* codes)) {
+FARSIDE_ENTRY(Comm_spawn,
+              (const char* command, char** words, int count, MPI_Info info, int root, MPI_Comm communicator,
+               MPI_Comm* started, int* codes),
+              (command, words, count, info, root, communicator, started, codes)) {
   if (!adds_variables(root, communicator))
     return runtime().Comm_spawn(command, words, count, info, root, communicator, started, codes);
   const SpawnInfo with_variables(info);
   return runtime().Comm_spawn(command, words, count, with_variables.get(), root, communicator, started, codes);
 }
 
-FARSIDE_ENTRY(Comm_spawn_multiple, (int commands, char** names, char*** words, const int* counts, const MPI_Info* infos,
-                                    int root, MPI_Comm communicator, MPI_Comm* started, int* codes)) {
+FARSIDE_ENTRY(Comm_spawn_multiple,
+              (int commands, char** names, char*** words, const int* counts, const MPI_Info* infos, int root,
+               MPI_Comm communicator, MPI_Comm* started, int* codes),
+              (commands, names, words, counts, infos, root, communicator, started, codes)) {
   if (!adds_variables(root, communicator) || commands < 1 || infos == nullptr) {
     return runtime().Comm_spawn_multiple(commands, names, words, counts, infos, root, communicator, started, codes);
   }

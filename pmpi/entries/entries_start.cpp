@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Entry points: the start of MPI (MPI 4.0 section 11.2). Each call checks the program's runtime again, because the
-// program may have loaded MPI after farside. It then calls the next MPI_Init in the search order. There is no alias
-// PMPI_Init, because many tools for MPI start in their own MPI_Init, wherever they are in the search order.
-#include <mpi.h>
-
+// Entry points: the start of MPI (MPI 4.0 section 11.2). Each call checks the program's runtime again, and looks again
+// for tools behind farside, because the program may have loaded them after farside.
+#include "pmpi/entries/entry.hpp"
 #include "pmpi/observe/files_on_signal.hpp"
 #include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/runtime/runtime.hpp"
@@ -22,19 +20,17 @@ int started(Start&& start) {
 
 }  // namespace
 
-extern "C" {
+using namespace farside::pmpi;
 
-[[gnu::visibility("default")]] int MPI_Init(int* count, char*** words) {
-  farside::pmpi::refuse_other_runtime();
-  static auto* const next = reinterpret_cast<decltype(&MPI_Init)>(farside::pmpi::find_behind("MPI_Init"));
-  return started([&] { return next(count, words); });
+FARSIDE_ENTRY(Init, (int* count, char*** words), (count, words)) {
+  refuse_other_runtime();
+  if (find_tools()) return farside_Init(count, words);
+  return started([&] { return runtime().Init(count, words); });
 }
 
-[[gnu::visibility("default")]] int MPI_Init_thread(int* count, char*** words, int required, int* provided) {
-  farside::pmpi::refuse_other_runtime();
-  static auto* const next =
-      reinterpret_cast<decltype(&MPI_Init_thread)>(farside::pmpi::find_behind("MPI_Init_thread"));
-  return started([&] { return next(count, words, required, provided); });
+FARSIDE_ENTRY(Init_thread, (int* count, char*** words, int required, int* provided),
+              (count, words, required, provided)) {
+  refuse_other_runtime();
+  if (find_tools()) return farside_Init_thread(count, words, required, provided);
+  return started([&] { return runtime().Init_thread(count, words, required, provided); });
 }
-
-}  // extern "C"

@@ -76,7 +76,7 @@ namespace {
 
 using namespace farside::pmpi;
 
-FARSIDE_ENTRY(Win_fence, (int assert, MPI_Win win)) {
+FARSIDE_FAST_ENTRY(Win_fence, (int assert, MPI_Win win), (assert, win), fence(assert, win)) {
   Window* window = WindowTable::instance().find(win);
   if (window != nullptr && window->has_fast_notifications()) [[likely]] {
     std::uint64_t word = 0;
@@ -87,31 +87,34 @@ FARSIDE_ENTRY(Win_fence, (int assert, MPI_Win win)) {
   }
   return fence(assert, win);
 }
-FARSIDE_ENTRY(Win_post, (MPI_Group group, int assert, MPI_Win win)) {
+FARSIDE_FAST_ENTRY(Win_post, (MPI_Group group, int assert, MPI_Win win), (group, assert, win),
+                   post(group, assert, win)) {
   if (on_fast_path(win, [&](Window& w) { return w.has_fast_notifications() && w.try_post(group, assert); })) [[likely]]
     return MPI_SUCCESS;
   return post(group, assert, win);
 }
-FARSIDE_ENTRY(Win_start, (MPI_Group group, int assert, MPI_Win win)) {
+FARSIDE_FAST_ENTRY(Win_start, (MPI_Group group, int assert, MPI_Win win), (group, assert, win),
+                   start(group, assert, win)) {
   if (on_fast_path(win, [&](Window& w) { return w.has_fast_notifications() && w.try_start(group, assert); })) [[likely]]
     return MPI_SUCCESS;
   return start(group, assert, win);
 }
-FARSIDE_ENTRY(Win_complete, (MPI_Win win)) {
+FARSIDE_FAST_ENTRY(Win_complete, (MPI_Win win), (win), complete_slowly(win)) {
   if (on_fast_path(win, [](Window& w) { return w.has_fast_notifications() && w.try_complete(); })) [[likely]]
     return MPI_SUCCESS;
   return complete_slowly(win);
 }
-FARSIDE_ENTRY(Win_wait, (MPI_Win win)) {
+FARSIDE_FAST_ENTRY(Win_wait, (MPI_Win win), (win), wait_slowly(win)) {
   if (on_fast_path(win, [](Window& w) { return w.has_fast_notifications() && w.try_wait(); })) [[likely]]
     return MPI_SUCCESS;
   return wait_slowly(win);
 }
-FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag)) {
+FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag), (win, flag)) {
   return on_window(
       win, "MPI_Win_test", [&](Window& w) { return w.test(flag); }, &Runtime::Win_test, win, flag);
 }
-FARSIDE_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win)) {
+FARSIDE_FAST_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win), (lock_type, rank, assert, win),
+                   lock(lock_type, rank, assert, win)) {
   Window* window = WindowTable::instance().find(win);
   if (window != nullptr && window->has_fast_locks()) [[likely]] {
     if (window->threaded()) [[unlikely]]
@@ -124,7 +127,7 @@ FARSIDE_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win)) {
   }
   return lock(lock_type, rank, assert, win);
 }
-FARSIDE_ENTRY(Win_unlock, (int rank, MPI_Win win)) {
+FARSIDE_FAST_ENTRY(Win_unlock, (int rank, MPI_Win win), (rank, win), unlock(rank, win)) {
   Window* window = WindowTable::instance().find(win);
   if (window != nullptr && window->has_fast_releases()) [[likely]] {
     if (window->threaded()) [[unlikely]]
@@ -140,34 +143,34 @@ FARSIDE_ENTRY(Win_unlock, (int rank, MPI_Win win)) {
   }
   return unlock(rank, win);
 }
-FARSIDE_ENTRY(Win_lock_all, (int assert, MPI_Win win)) {
+FARSIDE_ENTRY(Win_lock_all, (int assert, MPI_Win win), (assert, win)) {
   return on_window(
       win, "MPI_Win_lock_all", [&](Window& w) { return w.lock_all(assert); }, &Runtime::Win_lock_all, assert, win);
 }
-FARSIDE_ENTRY(Win_unlock_all, (MPI_Win win)) {
+FARSIDE_ENTRY(Win_unlock_all, (MPI_Win win), (win)) {
   return on_window(
       win, "MPI_Win_unlock_all", [](Window& w) { return w.unlock_all(); }, &Runtime::Win_unlock_all, win);
 }
-FARSIDE_ENTRY(Win_flush, (int rank, MPI_Win win)) {
+FARSIDE_FAST_ENTRY(Win_flush, (int rank, MPI_Win win), (rank, win), flush(rank, win)) {
   if (on_fast_path(win, [&](Window& w) { return w.try_flush(rank); })) [[likely]]
     return MPI_SUCCESS;
   return flush(rank, win);
 }
-FARSIDE_ENTRY(Win_flush_all, (MPI_Win win)) {
+FARSIDE_ENTRY(Win_flush_all, (MPI_Win win), (win)) {
   return on_window(
       win, "MPI_Win_flush_all", [](Window& w) { return w.flush_all(); }, &Runtime::Win_flush_all, win);
 }
-FARSIDE_ENTRY(Win_flush_local, (int rank, MPI_Win win)) {
+FARSIDE_FAST_ENTRY(Win_flush_local, (int rank, MPI_Win win), (rank, win), flush_local(rank, win)) {
   if (on_fast_path(win, [&](Window& w) { return w.try_flush(rank); })) [[likely]]
     return MPI_SUCCESS;
   return flush_local(rank, win);
 }
-FARSIDE_ENTRY(Win_flush_local_all, (MPI_Win win)) {
+FARSIDE_ENTRY(Win_flush_local_all, (MPI_Win win), (win)) {
   return on_window(
       win, "MPI_Win_flush_local_all", [](Window& w) { return w.flush_local_all(); }, &Runtime::Win_flush_local_all,
       win);
 }
-FARSIDE_ENTRY(Win_sync, (MPI_Win win)) {
+FARSIDE_ENTRY(Win_sync, (MPI_Win win), (win)) {
   return on_window(
       win, "MPI_Win_sync", [](Window& w) { return w.sync(); }, &Runtime::Win_sync, win);
 }

@@ -50,24 +50,28 @@ using namespace farside::pmpi;
 // The calls with a displacement unit, of int, or of MPI_Aint in the forms with the suffix _c.
 #define FARSIDE_UNIT_CALLS(suffix, Unit)                                                                       \
   FARSIDE_ENTRY(Win_create##suffix,                                                                            \
-                (void* base, MPI_Aint size, Unit unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {          \
+                (void* base, MPI_Aint size, Unit unit, MPI_Info info, MPI_Comm comm, MPI_Win* win),            \
+                (base, size, unit, info, comm, win)) {                                                         \
     void* same = nullptr;                                                                                      \
     return create({"MPI_Win_create" #suffix, MPI_WIN_FLAVOR_CREATE, base, size, unit, info, comm}, &same, win, \
                   [&] { return runtime().Win_create##suffix(base, size, unit, info, comm, win); });            \
   }                                                                                                            \
   FARSIDE_ENTRY(Win_allocate##suffix,                                                                          \
-                (MPI_Aint size, Unit unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {          \
+                (MPI_Aint size, Unit unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win),            \
+                (size, unit, info, comm, base, win)) {                                                         \
     return create({"MPI_Win_allocate" #suffix, MPI_WIN_FLAVOR_ALLOCATE, nullptr, size, unit, info, comm},      \
                   address_of(base), win,                                                                       \
                   [&] { return runtime().Win_allocate##suffix(size, unit, info, comm, base, win); });          \
   }                                                                                                            \
   FARSIDE_ENTRY(Win_allocate_shared##suffix,                                                                   \
-                (MPI_Aint size, Unit unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win)) {          \
+                (MPI_Aint size, Unit unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* win),            \
+                (size, unit, info, comm, base, win)) {                                                         \
     return create({"MPI_Win_allocate_shared" #suffix, MPI_WIN_FLAVOR_SHARED, nullptr, size, unit, info, comm}, \
                   address_of(base), win,                                                                       \
                   [&] { return runtime().Win_allocate_shared##suffix(size, unit, info, comm, base, win); });   \
   }                                                                                                            \
-  FARSIDE_ENTRY(Win_shared_query##suffix, (MPI_Win win, int rank, MPI_Aint* size, Unit* unit, void* base)) {   \
+  FARSIDE_ENTRY(Win_shared_query##suffix, (MPI_Win win, int rank, MPI_Aint* size, Unit* unit, void* base),     \
+                (win, rank, size, unit, base)) {                                                               \
     return on_window(                                                                                          \
         win, {"MPI_Win_shared_query" #suffix, rank},                                                           \
         [&](Window& w) { return w.shared_query(rank, size, unit, address_of(base)); },                         \
@@ -79,22 +83,22 @@ FARSIDE_UNIT_CALLS(, int)
 FARSIDE_UNIT_CALLS(_c, MPI_Aint)
 #endif
 
-FARSIDE_ENTRY(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
+FARSIDE_ENTRY(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win), (info, comm, win)) {
   void* bottom = nullptr;
   return create({"MPI_Win_create_dynamic", MPI_WIN_FLAVOR_DYNAMIC, MPI_BOTTOM, 0, 1, info, comm}, &bottom, win,
                 [&] { return runtime().Win_create_dynamic(info, comm, win); });
 }
 
-FARSIDE_ENTRY(Win_attach, (MPI_Win win, void* base, MPI_Aint size)) {
+FARSIDE_ENTRY(Win_attach, (MPI_Win win, void* base, MPI_Aint size), (win, base, size)) {
   return on_window(
       win, "MPI_Win_attach", [&](Window& w) { return w.attach(base, size); }, &Runtime::Win_attach, win, base, size);
 }
 
-FARSIDE_ENTRY(Win_detach, (MPI_Win win, const void* base)) {
+FARSIDE_ENTRY(Win_detach, (MPI_Win win, const void* base), (win, base)) {
   return on_window(win, "MPI_Win_detach", [&](Window& w) { return w.detach(base); }, &Runtime::Win_detach, win, base);
 }
 
-FARSIDE_ENTRY(Win_free, (MPI_Win * win)) {
+FARSIDE_ENTRY(Win_free, (MPI_Win * win), (win)) {
   Window* window = WindowTable::instance().find(*win);
   if (window == nullptr) {
     if (const char* why = WindowTable::instance().why_none(*win)) return raise_without_window("MPI_Win_free", why);
@@ -124,7 +128,7 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win)) {
   return lost != MPI_SUCCESS ? lost : code;
 }
 
-FARSIDE_ENTRY(Win_get_attr, (MPI_Win win, int key, void* value, int* flag)) {
+FARSIDE_ENTRY(Win_get_attr, (MPI_Win win, int key, void* value, int* flag), (win, key, value, flag)) {
   Window* window = WindowTable::instance().find(win);
   void* attribute = nullptr;
   const bool predefined = key == MPI_WIN_BASE || key == MPI_WIN_SIZE || key == MPI_WIN_DISP_UNIT ||
@@ -139,23 +143,23 @@ FARSIDE_ENTRY(Win_get_attr, (MPI_Win win, int key, void* value, int* flag)) {
   return MPI_SUCCESS;
 }
 
-FARSIDE_ENTRY(Win_get_group, (MPI_Win win, MPI_Group* group)) {
+FARSIDE_ENTRY(Win_get_group, (MPI_Win win, MPI_Group* group), (win, group)) {
   return on_window(win, "MPI_Win_get_group", [&](Window& w) { return w.group(group); }, &Runtime::Win_get_group, win,
                    group);
 }
 
-FARSIDE_ENTRY(Win_set_info, (MPI_Win win, MPI_Info info)) {
+FARSIDE_ENTRY(Win_set_info, (MPI_Win win, MPI_Info info), (win, info)) {
   return on_window(win, "MPI_Win_set_info", [&](Window& w) { return w.set_info(info); }, &Runtime::Win_set_info, win,
                    info);
 }
 
-FARSIDE_ENTRY(Win_get_info, (MPI_Win win, MPI_Info* info)) {
+FARSIDE_ENTRY(Win_get_info, (MPI_Win win, MPI_Info* info), (win, info)) {
   return on_window(win, "MPI_Win_get_info", [&](Window& w) { return w.get_info(info); }, &Runtime::Win_get_info, win,
                    info);
 }
 
 // The runtime keeps the name; statistics and traces have it, too.
-FARSIDE_ENTRY(Win_set_name, (MPI_Win win, const char* name)) {
+FARSIDE_ENTRY(Win_set_name, (MPI_Win win, const char* name), (win, name)) {
   const int code = runtime().Win_set_name(win, name);
   if (code != MPI_SUCCESS) return code;
   if (Window* window = WindowTable::instance().find(win); window != nullptr) window->named(name);
@@ -163,20 +167,21 @@ FARSIDE_ENTRY(Win_set_name, (MPI_Win win, const char* name)) {
 }
 
 // Interposed because windows cache groups (members.hpp).
-FARSIDE_ENTRY(Group_free, (MPI_Group * group)) {
+FARSIDE_ENTRY(Group_free, (MPI_Group * group), (group)) {
   groups_freed.fetch_add(1, std::memory_order_relaxed);
   return runtime().Group_free(group);
 }
 
-FARSIDE_ENTRY(Finalize, (void)) {
+FARSIDE_ENTRY(Finalize, (void), ()) {
   end_with_runtime();
   RuntimeResources::instance().world_ends();
   return runtime().Finalize();
 }
 
 #if FARSIDE_HAS_SESSIONS
-FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session* session)) {
+FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session* session), (info, handler, session)) {
   refuse_other_runtime();
+  if (find_tools()) return farside_Session_init(info, handler, session);
   const int code = runtime().Session_init(info, handler, session);
   if (code == MPI_SUCCESS && RuntimeResources::instance().session_begins(*session)) {
     for (Window* window : WindowTable::instance().all()) window->expect_threads();
@@ -185,7 +190,7 @@ FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session*
 }
 
 // A program that has only sessions does not call MPI_Finalize.
-FARSIDE_ENTRY(Session_finalize, (MPI_Session * session)) {
+FARSIDE_ENTRY(Session_finalize, (MPI_Session * session), (session)) {
   if (session != nullptr) {
     if (RuntimeResources::instance().begin_end(*session)) end_with_runtime();
     RuntimeResources::instance().session_ends(*session);

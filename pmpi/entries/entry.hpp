@@ -2,8 +2,8 @@
 // The common policy of the entry points: find the window, carry out the call, and turn a fault into a call of the
 // window's error handler and a return code. Thread safety: any thread.
 //
-// Both MPI_X and PMPI_X are defined, the second as an alias of the first: Open MPI's Fortran wrappers call PMPI_X,
-// MPICH's call either. runtime() has the runtime's own functions.
+// Both MPI_X and PMPI_X are defined: tools call the second, and so do the runtimes' Fortran wrappers. MPI_X first hands
+// the call on to a tool behind farside, if there is one. runtime() has the runtime's own functions.
 #pragma once
 
 #include <mpi.h>
@@ -15,9 +15,22 @@
 #include "pmpi/window/window.hpp"
 #include "pmpi/window/window_table.hpp"
 
-#define FARSIDE_ENTRY(name, parameters)                                                                         \
-  extern "C" [[gnu::visibility("default"), gnu::alias("MPI_" #name)]] decltype(MPI_##name) PMPI_##name;         \
-  extern "C" [[gnu::visibility("default")]] int MPI_##name parameters
+// The functions of a call, of which the body follows. `arguments`: the names of the parameters.
+#define FARSIDE_ENTRY(name, parameters, arguments) \
+  FARSIDE_FAST_ENTRY(name, parameters, arguments, carry_out_##name arguments)
+// The same with a fast path in the body. The last argument is the slow path, which serves tools behind farside.
+#define FARSIDE_FAST_ENTRY(name, parameters, arguments, ...)                                              \
+  static int carry_out_##name parameters;                                                                 \
+  extern "C" [[gnu::visibility("default")]] int MPI_##name parameters {                                   \
+    if (tools_behind.name != nullptr) [[unlikely]]                                                        \
+      return tools_behind.name arguments;                                                                 \
+    return carry_out_##name arguments;                                                                    \
+  }                                                                                                       \
+  extern "C" [[gnu::visibility("hidden"), gnu::alias("MPI_" #name)]] decltype(MPI_##name) farside_##name; \
+  extern "C" [[gnu::visibility("default")]] int PMPI_##name parameters {                                  \
+    return tools_behind.name != nullptr ? __VA_ARGS__ : farside_##name arguments;                         \
+  }                                                                                                       \
+  static int carry_out_##name parameters
 
 namespace farside::pmpi {
 

@@ -59,7 +59,10 @@ bool needs(const LoadedFile& file, std::string_view runtime) {
   return std::ranges::any_of(file.mpi_libraries, [&](const auto& each) { return runtime_of(each) == runtime; });
 }
 
-[[gnu::constructor]] void when_loaded() { refuse_other_runtime(); }
+[[gnu::constructor]] void when_loaded() {
+  refuse_other_runtime();
+  find_tools();
+}
 
 }  // namespace
 

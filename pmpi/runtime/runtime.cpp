@@ -8,7 +8,10 @@
 #include <link.h>
 #include <sstream>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
+#include "pmpi/runtime/imported_call.hpp"
 #include "pmpi/runtime/library_names.hpp"
 #include "transport/base/log.hpp"
 
@@ -55,6 +58,18 @@ void resolve(void* where, Result (*&function)(Args...)) {
   function = found != nullptr ? reinterpret_cast<Result (*)(Args...)>(found) : missing<kName, Result, Args...>;
 }
 
+// Says once that a tool is left out. `function` is the tool's.
+void say_left_out(const void* function, const void* of_runtime) {
+  Dl_info tool{}, own{};
+  if (dladdr(function, &tool) == 0 || dladdr(of_runtime, &own) == 0 || tool.dli_fbase == own.dli_fbase) return;
+  static bool said = false;
+  if (std::exchange(said, true)) return;
+  log(LogLevel::kWarn,
+      "{} is behind farside and calls the MPI library around it, so it sees none of farside's calls; name it before "
+      "farside in LD_PRELOAD, as `farside run` does",
+      tool.dli_fname);
+}
+
 Runtime load() {
   find_behind("PMPI_Initialized");
   Runtime loaded{};
@@ -62,6 +77,10 @@ Runtime load() {
 #include "pmpi/runtime/calls.def"
 #define FARSIDE_CALL(name) resolve<"PMPI_" #name>(RTLD_DEFAULT, loaded.name);
 #include "pmpi/runtime/used_calls.def"
+  // A tool that is left out gets these three in the runtime's place.
+  if (tools_behind.Init == nullptr) resolve<"MPI_Init">(RTLD_NEXT, loaded.Init);
+  if (tools_behind.Init_thread == nullptr) resolve<"MPI_Init_thread">(RTLD_NEXT, loaded.Init_thread);
+  if (tools_behind.Finalize == nullptr) resolve<"MPI_Finalize">(RTLD_NEXT, loaded.Finalize);
 #if MPI_VERSION >= 4
   loaded.large_datatypes = find_behind_if_there("PMPI_Type_get_envelope_c") != nullptr &&
                            find_behind_if_there("PMPI_Type_get_contents_c") != nullptr;
@@ -70,6 +89,33 @@ Runtime load() {
 }
 
 }  // namespace
+
+constinit Runtime tools_behind{};
+
+void* find_tool(const char* first, const char* original, std::initializer_list<const char*> called) {
+  void* const found = dlsym(RTLD_NEXT, first);
+  if (found == nullptr) return nullptr;
+  void* const of_runtime = dlsym(RTLD_NEXT, original);
+  if (found == of_runtime) return nullptr;
+  for (const char* name : called) {
+    void* const next = ImportedCall(found, name).original();
+    if (next != nullptr && next != dlsym(RTLD_NEXT, name)) return found;
+  }
+  if (of_runtime != nullptr) say_left_out(found, of_runtime);
+  return nullptr;
+}
+
+bool find_tools() {
+  bool any = false;
+  const auto look = [&any](const char* first, const char* original, auto& function) {
+    if (function != nullptr) return;
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(find_tool(first, original, {original}));
+    any = any || function != nullptr;
+  };
+#define FARSIDE_CALL(name) look("MPI_" #name, "PMPI_" #name, tools_behind.name);
+#include "pmpi/runtime/calls.def"
+  return any;
+}
 
 // MPI_Get_library_version says "Open MPI v4.1.4, package: Debian OpenMPI, ..." or "MPICH Version:\t4.0.2\nMPICH ...".
 std::string runtime_name() {

@@ -4,6 +4,7 @@
 // one binary interface, whatever their file is called and whichever calls they lack. Thread safety: any thread.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,17 @@ struct Runtime {
   // Whether the runtime has MPI_Type_get_envelope_c and MPI_Type_get_contents_c (MPI 4.0).
   bool large_datatypes;
 };
+
+// The functions of tools behind farside that get a call first; null for all other calls. A tool is a library with its
+// own MPI_X, which calls PMPI_X (MPI 4.0 section 15.2). The program's call reaches farside's MPI_X, which calls the
+// tool's; the PMPI_X that this one calls is farside's, which carries the call out. So the tool gets each call once.
+extern Runtime tools_behind;
+// Finds tools behind farside, and returns whether there are any that were not known. Other threads must not call MPI.
+bool find_tools();
+// Returns the function `first` of a tool behind farside; null if there is none. `original`: the runtime's second name
+// of the function; `called`: functions of farside, to one of which the tool passes the call. A tool that finds the
+// runtime's functions by dlsym(3) would go around farside, so it is left out, and the log says so once.
+void* find_tool(const char* first, const char* original, std::initializer_list<const char*> called);
 
 // Returns name and version of the runtime, such as "Open MPI 4.1.4" or "MPICH 4.0.2".
 std::string runtime_name();
