@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/launch.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "pmpi/runtime/library_names.hpp"
 #include "tools/linkage.hpp"
 #include "tools/text.hpp"
 
@@ -73,12 +76,9 @@ Status check_library(const Runtime& runtime, const std::string& library_folder) 
 }
 
 std::string preload_list(const std::string& old, const std::string& library, const std::string& needed) {
-  const auto stem = [](const std::string& path) {
-    const std::string_view name = std::string_view(path).substr(path.rfind('/') + 1);
-    return name.substr(0, name.find(".so"));
-  };
+  const auto name = [](const std::string& path) { return std::string_view(path).substr(path.rfind('/') + 1); };
+  const auto stem = [&](const std::string& path) { return name(path).substr(0, name(path).find(".so")); };
   std::vector<std::string> first, others;
-  if (!library.empty()) others.push_back(library);
   bool named = needed.empty();
   for (const std::string& entry : split(old, ": ")) {
     if (entry.empty() || entry.find("libfarside-") != std::string::npos) continue;
@@ -86,6 +86,8 @@ std::string preload_list(const std::string& old, const std::string& library, con
     named = named || stem(entry) == stem(needed);
   }
   if (!named) first.insert(first.begin(), needed);
+  const auto is_mpi = [&](const std::string& path) { return !pmpi::runtime_of(name(path)).empty(); };
+  if (!library.empty()) others.insert(std::ranges::find_if(others, is_mpi), library);
   append(first, others);
   return fmt::format("{}", fmt::join(first, ":"));
 }

@@ -38,8 +38,9 @@ std::vector<std::string> words_for_ranks(const Runtime& runtime, const Variables
 // Returns an error, with a remedy, if there is no library to preload, or its path cannot stand in LD_PRELOAD.
 Status check_library(const Runtime& runtime, const std::string& library_folder);
 
-// Returns a value for LD_PRELOAD: `old` with farside's library in front of all but what comes_first(), or (empty
-// library) without farside's libraries. `needed` is first, if it is not empty and `old` names no version of it.
+// Returns a value for LD_PRELOAD: `old` with farside's library behind the others, which may be tools for MPI, but in
+// front of an MPI library; or (empty library) without farside's libraries. In front is what comes_first(): `needed`, if
+// it is not empty and `old` names no version of it, then what `old` names.
 std::string preload_list(const std::string& old, const std::string& library, const std::string& needed = {});
 
 }  // namespace farside::tools

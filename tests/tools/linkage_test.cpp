@@ -191,16 +191,17 @@ TEST_CASE("a quoted line is the same words for a shell") {
   CHECK(text == expected);
 }
 
-TEST_CASE("an LD_PRELOAD of the user's is kept behind farside's library, older ones of farside's are not") {
+TEST_CASE("an LD_PRELOAD of the user's is kept in front of farside's library, older ones of farside's are not") {
   CHECK(preload_list("", "/l/libfarside-mpich.so") == "/l/libfarside-mpich.so");
-  CHECK(preload_list("/a.so /b.so:/c.so", "/f.so") == "/f.so:/a.so:/b.so:/c.so");
-  CHECK(preload_list("/a.so:/old/libfarside-openmpi.so", "/f.so") == "/f.so:/a.so");
+  CHECK(preload_list("/a.so /b.so:/c.so", "/f.so") == "/a.so:/b.so:/c.so:/f.so");
+  CHECK(preload_list("/old/libfarside-openmpi.so:/a.so", "/f.so") == "/a.so:/f.so");
+  CHECK(preload_list("/a.so:/l/libmpi.so.40:/b.so", "/f.so") == "/a.so:/f.so:/l/libmpi.so.40:/b.so");
   CHECK(preload_list("/old/libfarside-openmpi.so", "").empty());
   CHECK(preload_list("/a.so:/usr/lib/libasan.so.8 libjemalloc.so", "/f.so") ==
-        "/usr/lib/libasan.so.8:libjemalloc.so:/f.so:/a.so");
-  CHECK(preload_list("/libasan-tools/a.so", "/f.so") == "/f.so:/libasan-tools/a.so");
+        "/usr/lib/libasan.so.8:libjemalloc.so:/a.so:/f.so");
+  CHECK(preload_list("/libasan-tools/a.so", "/f.so") == "/libasan-tools/a.so:/f.so");
   CHECK(preload_list("/a.so:libjemalloc.so.2", "/f.so", "/l/libasan.so.8") ==
-        "/l/libasan.so.8:libjemalloc.so.2:/f.so:/a.so");
+        "/l/libasan.so.8:libjemalloc.so.2:/a.so:/f.so");
   CHECK(preload_list("/mine/libasan.so.6", "/f.so", "/l/libasan.so.8") == "/mine/libasan.so.6:/f.so");
 }
 
