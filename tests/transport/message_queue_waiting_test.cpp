@@ -29,6 +29,7 @@ using Clock = std::chrono::steady_clock;
 
 // Counts the threads that sleep or are about to.
 struct LongSleep : Progress {
+  virtual ~LongSleep() = default;
   void poll() override {}
   void poll_runtime() override {}
   void listen(WakeEvent&) override { ++asleep; }
