@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points: memory allocation (MPI 4.1 section 9.2). Programs allocate before they make their first window, so
-// farside always gives memory that on-node peers can map. This costs a few system calls per allocation and one file
-// descriptor per process, and starts no other part of farside. The hint mpi_minimum_memory_alignment is farside's.
-// Requests with other hints (kinds of memory) go to the runtime; if the runtime's memory is not aligned as the hint
-// says, farside gives its own instead.
+// farside always gives memory that on-node peers can map. This starts no other part of farside. The hint
+// mpi_minimum_memory_alignment is farside's. Requests with other hints (kinds of memory) go to the runtime; if the
+// runtime's memory is not aligned as the hint says, farside gives its own instead.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstdint>
+
+#include <fmt/format.h>
 
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/runtime/runtime.hpp"
@@ -21,21 +25,30 @@ Status allocate(MPI_Aint size, std::uint64_t alignment, void* base) {
   return made.status();
 }
 
+bool is_mapped(const void* base) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  unsigned char unused;
+  return mincore(reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(base) & -page), 1, &unused) == 0;
+}
+
 }  // namespace
 }  // namespace farside::pmpi
 
 using namespace farside::pmpi;
 
 FARSIDE_ENTRY(Alloc_mem, (MPI_Aint size, MPI_Info info, void* base), (size, info, base)) {
-  // The first window reports a bad setting.
-  const farside::Result<const farside::Settings*> settings = farside::Process::instance().settings();
   const std::uint64_t alignment = minimum_alignment(info);
   const OtherHints others(info);
-  const bool shareable = size > 0 && settings && settings.value()->mapped && !others.any();
-  if (shareable && allocate(size, alignment, base)) return MPI_SUCCESS;
+  if (size > 0 && !others.any() && allocate(size, alignment, base)) return MPI_SUCCESS;
   const int code = runtime().Alloc_mem(size, others.get(), base);
   if (code != MPI_SUCCESS || size <= 0) return code;
   void* const given = *static_cast<void**>(base);
+  // Without memory MPICH 4.0 returns the size of its header (16).
+  if (!is_mapped(given)) {
+    *static_cast<void**>(base) = nullptr;
+    return raise_without_object("MPI_Alloc_mem",
+                                {MPI_ERR_NO_MEM, fmt::format("neither farside nor the runtime has {} bytes", size)});
+  }
   if ((reinterpret_cast<std::uintptr_t>(given) & (alignment - 1)) == 0) return MPI_SUCCESS;
   (void)runtime().Free_mem(given);  // a failure only loses memory
   if (const farside::Status aligned = allocate(size, alignment, base); !aligned)
@@ -44,6 +57,11 @@ FARSIDE_ENTRY(Alloc_mem, (MPI_Aint size, MPI_Info info, void* base), (size, info
 }
 
 FARSIDE_ENTRY(Free_mem, (void* base), (base)) {
-  if (farside::Process::instance().shareable_memory().free(base)) return MPI_SUCCESS;
-  return runtime().Free_mem(base);
+  farside::ShareableMemory& own = farside::Process::instance().shareable_memory();
+  if (own.free(base)) return MPI_SUCCESS;
+  // The runtimes give the address to free(3), which ends the process if there is no memory.
+  if (base == nullptr || (!own.contains(base) && is_mapped(base))) return runtime().Free_mem(base);
+  return raise_without_object(
+      "MPI_Free_mem",
+      {MPI_ERR_BASE, fmt::format("MPI_Alloc_mem has not returned {}, or its memory is freed already", base)});
 }

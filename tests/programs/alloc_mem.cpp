@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // MPI_Alloc_mem: windows on such memory, on all of it or a part, made at any time, are reached like those of
-// MPI_Win_allocate. A forked process has a copy of the memory, as of all other memory.
+// MPI_Win_allocate. With the argument "forks": a forked process has a copy of the memory, as of all other memory; its
+// windows may then have another route.
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "check.hpp"
+#include <thread>
+
+#include "usage.hpp"
 
 namespace {
 
@@ -104,6 +107,52 @@ void plain_use() {
   CHECK_MPI(MPI_Free_mem(nothing));
 }
 
+// More pieces than a process may have mappings (vm.max_map_count, 65,530): threads, mappings and windows still work.
+// Windows on some of them lie in common pages.
+void many_pieces() {
+  std::vector<unsigned char*> all;
+  const check::Usage before = check::usage();
+  for (int i = 0; i < 66'000; ++i) {
+    all.push_back(allocate<unsigned char>(32));
+    std::memset(all.back(), i % 251, 32);
+  }
+  const check::Usage during = check::usage();
+  CHECK(during.mappings < before.mappings + 100);
+  CHECK(during.kilobytes < before.kilobytes + 30'000);
+  std::thread([] {}).join();
+  for (std::size_t i = 0; i < all.size(); i += 20'000) check_window(all[i] + i % 3, 29);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i % 20'000 == 0) continue;
+    CHECK_EQ(+all[i][0], static_cast<int>(i % 251));
+    CHECK_EQ(+all[i][31], static_cast<int>(i % 251));
+  }
+  for (unsigned char* each : all) CHECK_MPI(MPI_Free_mem(each));
+}
+
+// The handler of errors that belong to no communicator.
+const MPI_Comm kHandler = MPI_VERSION < 4 ? MPI_COMM_WORLD : MPI_COMM_SELF;
+
+// Addresses of which no memory begins, and more memory than there is.
+void errors() {
+  CHECK_MPI(MPI_Comm_set_errhandler(kHandler, MPI_ERRORS_RETURN));
+  for (const MPI_Aint bytes : {32, 5000, 1 << 24}) {
+    auto* const memory = allocate<unsigned char>(bytes);
+    auto* const another = allocate<unsigned char>(bytes);
+    for (const MPI_Aint inside : {MPI_Aint{1}, MPI_Aint{16}, bytes - 1})
+      CHECK_REFUSED(MPI_Free_mem(memory + inside), MPI_ERR_BASE);
+    CHECK_MPI(MPI_Free_mem(memory));
+    CHECK_REFUSED(MPI_Free_mem(memory), MPI_ERR_BASE);
+    std::memset(another, 1, static_cast<std::size_t>(bytes));
+    CHECK_MPI(MPI_Free_mem(another));
+    CHECK_REFUSED(MPI_Free_mem(another), MPI_ERR_BASE);
+  }
+  for (const int bits : {50, 60, 62}) {
+    void* memory = nullptr;
+    CHECK_REFUSED(MPI_Alloc_mem(MPI_Aint{1} << bits, MPI_INFO_NULL, &memory), MPI_ERR_NO_MEM);
+  }
+  CHECK_MPI(MPI_Comm_set_errhandler(kHandler, MPI_ERRORS_ARE_FATAL));
+}
+
 // Parent and child each store before the other one checks. Neither may see the other's stores, also if there is a
 // window on the memory.
 void check_fork(unsigned char* memory, std::size_t bytes) {
@@ -129,14 +178,37 @@ void check_fork(unsigned char* memory, std::size_t bytes) {
   close(go[1]);
 }
 
+// A fork copies nothing of memory that no window uses.
+void fork_without_a_copy() {
+  constexpr std::size_t kBytes = 32 << 20;
+  auto* memory = allocate<unsigned char>(kBytes);
+  std::memset(memory, 1, kBytes);
+  const std::int64_t before = check::usage().peak;
+  const pid_t child = fork();
+  if (child == 0) _exit(memory[kBytes - 1] == 1 ? 0 : 1);
+  int status = -1;
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  CHECK_EQ(status, 0);
+  CHECK(check::usage().peak < before + 8192);
+  CHECK_MPI(MPI_Free_mem(memory));
+}
+
 void forks() {
   constexpr std::size_t kBytes = 100'000;
   auto* memory = allocate<unsigned char>(kBytes);
-  check_fork(memory, kBytes);
+  // With a window, through which the peers still reach the parent's memory.
   MPI_Win window;
   CHECK_MPI(MPI_Win_create(memory, kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
   check_fork(memory, kBytes);
+  const unsigned char mark = 4;
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_MPI(MPI_Put(&mark, 1, MPI_UNSIGNED_CHAR, (rank + 1) % size, 0, 1, MPI_UNSIGNED_CHAR, window));
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+  CHECK_EQ(+memory[0], 4);
+  CHECK_EQ(+memory[1], 1);
   CHECK_MPI(MPI_Win_free(&window));
+  check_window(memory, kBytes);
+  check_fork(memory, kBytes);
   check_window(memory, kBytes);
   CHECK_MPI(MPI_Free_mem(memory));
 }
@@ -175,12 +247,11 @@ void alignment() {
     CHECK_MPI(MPI_Free_mem(each));
   }
   // More than an address space has. (The runtime may refuse it first.)
-  const MPI_Comm handler = MPI_VERSION < 4 ? MPI_COMM_WORLD : MPI_COMM_SELF;
-  CHECK_MPI(MPI_Comm_set_errhandler(handler, MPI_ERRORS_RETURN));
+  CHECK_MPI(MPI_Comm_set_errhandler(kHandler, MPI_ERRORS_RETURN));
   void* memory = nullptr;
   CHECK_MPI(MPI_Info_set(info, "mpi_minimum_memory_alignment", std::to_string(std::uint64_t{1} << 62).c_str()));
   CHECK_REFUSED(MPI_Alloc_mem(100, info, &memory), MPI_ERR_NO_MEM);
-  CHECK_MPI(MPI_Comm_set_errhandler(handler, MPI_ERRORS_ARE_FATAL));
+  CHECK_MPI(MPI_Comm_set_errhandler(kHandler, MPI_ERRORS_ARE_FATAL));
   CHECK_MPI(MPI_Info_free(&info));
 }
 
@@ -212,9 +283,18 @@ int main(int argc, char** argv) {
       {"plain use", plain_use},
       {"hints", hints},
       {"alignment", alignment},
-      {"fork", forks},
+      {"many pieces", many_pieces},
+      {"errors", errors},
   };
-  check::run(sections);
+  const check::Section<> with_forks[] = {
+      {"fork", forks},
+      {"fork without a copy", fork_without_a_copy},
+  };
+  if (program.has("forks")) {
+    check::run(with_forks);
+  } else {
+    check::run(sections);
+  }
   CHECK_MPI(MPI_Free_mem(early));
   return 0;
 }

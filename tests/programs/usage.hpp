@@ -19,6 +19,7 @@ struct Usage {
   std::int64_t mappings = 0;
   std::int64_t threads = 0;
   std::int64_t kilobytes = 0;  // resident
+  std::int64_t peak = 0;       // of kilobytes
   std::int64_t heap = 0;       // KiB allocated by malloc
 };
 
@@ -32,6 +33,7 @@ inline Usage usage() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("VmRSS:")) now.kilobytes = std::strtoll(line.c_str() + 6, nullptr, 10);
+    if (line.starts_with("VmHWM:")) now.peak = std::strtoll(line.c_str() + 6, nullptr, 10);
     if (line.starts_with("Threads:")) now.threads = std::strtoll(line.c_str() + 8, nullptr, 10);
   }
   if (thread_sanitizer) now.mappings = now.kilobytes = 0;  // most are its notes of the program's memory

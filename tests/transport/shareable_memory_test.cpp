@@ -2,6 +2,7 @@
 // Memory of MPI_Alloc_mem that peers map later: its places in the file, and that no descriptor or mapping is left.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -40,7 +42,7 @@ std::size_t mapped_allocations() {
 
 }  // namespace
 
-TEST_CASE("pieces are zeroed, on pages of their own, and found as a whole and in part") {
+TEST_CASE("pieces begin at a page or a cache line, and are found as a whole and in part") {
   ShareableMemory memory;
   std::vector<std::byte*> allocations;
   const std::vector<std::size_t> sizes = {1, 4096, 4097, 100'000, 8};
@@ -48,8 +50,7 @@ TEST_CASE("pieces are zeroed, on pages of their own, and found as a whole and in
     const Result<void*> made = memory.allocate(bytes);
     REQUIRE(made.ok());
     auto* allocation = static_cast<std::byte*>(made.value());
-    CHECK(reinterpret_cast<std::uintptr_t>(allocation) % 4096 == 0);
-    CHECK(std::all_of(allocation, allocation + bytes, [](std::byte b) { return b == std::byte{0}; }));
+    CHECK(reinterpret_cast<std::uintptr_t>(allocation) % (bytes < 4096 ? 64 : 4096) == 0);
     std::memset(allocation, static_cast<int>(bytes % 251), bytes);
     allocations.push_back(allocation);
   }
@@ -69,6 +70,8 @@ TEST_CASE("pieces are zeroed, on pages of their own, and found as a whole and in
   CHECK_FALSE(memory.find(&local, sizeof local).has_value());
   CHECK_FALSE(memory.find(nullptr, 1).has_value());
   CHECK_FALSE(memory.free(&local));
+  CHECK_FALSE(memory.contains(&local));
+  CHECK(memory.contains(allocations[3] + 4096));
   CHECK_FALSE(memory.free(allocations[3] + 4096));
   for (std::byte* allocation : allocations) {
     CHECK(memory.free(allocation));
@@ -120,6 +123,72 @@ TEST_CASE("what is freed gives back its pages, and the last one the descriptor")
   CHECK(mapped_allocations() == mappings);
 }
 
+TEST_CASE("many pieces have few mappings and share pages, and what is freed is used again") {
+  const std::size_t files = open_files();
+  const std::size_t mappings = mapped_allocations();
+  ShareableMemory memory;
+  // Sizes from 32 bytes to 1 MiB, each in the same order of magnitude of bytes.
+  std::vector<std::pair<std::byte*, std::size_t>> pieces;
+  const auto allocate = [&](std::size_t bytes) {
+    const Result<void*> made = memory.allocate(bytes);
+    REQUIRE(made.ok());
+    auto* const piece = static_cast<std::byte*>(made.value());
+    // A part, so that the test needs few pages.
+    std::memset(piece, static_cast<int>(pieces.size() % 251), std::min<std::size_t>(bytes, 100));
+    pieces.emplace_back(piece, bytes);
+  };
+  for (int i = 0; i < 66'000; ++i) allocate(32);
+  struct stat info {};
+  const int fd = memory.find(pieces[0].first, 1)->fd;
+  REQUIRE(fstat(fd, &info) == 0);
+  CHECK(info.st_blocks * 512 <= 66'000 * 64 + 4096);
+  for (int i = 0; i < 3000; ++i) allocate(1000 + static_cast<std::size_t>(i) * 97 % 60'000);
+  for (int i = 0; i < 300; ++i) allocate(1 << 20);
+  CHECK(mapped_allocations() <= mappings + 40);
+  CHECK(open_files() <= files + 40);
+  const auto intact = [&] {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const auto& [piece, bytes] = pieces[i];
+      if (piece == nullptr) continue;
+      const std::byte mark{static_cast<unsigned char>(i % 251)};
+      if (piece[0] != mark || piece[std::min<std::size_t>(bytes, 100) - 1] != mark) return false;
+    }
+    return true;
+  };
+  CHECK(intact());
+  // Every second one is freed, and others take their places.
+  const std::size_t count = pieces.size();
+  for (std::size_t i = 0; i < count; i += 2) {
+    REQUIRE(memory.free(pieces[i].first));
+    pieces[i].first = nullptr;
+  }
+  CHECK(intact());
+  const std::size_t before = mapped_allocations();
+  for (std::size_t i = 0; i < count; i += 2) allocate(pieces[i].second);
+  CHECK(mapped_allocations() <= before + 2);
+  CHECK(intact());
+  for (std::size_t i = pieces.size(); i-- > 0;) {
+    if (pieces[i].first != nullptr) REQUIRE(memory.free(pieces[i].first));
+  }
+  CHECK(open_files() == files);
+  CHECK(mapped_allocations() == mappings);
+}
+
+TEST_CASE("a limit of the file size is one of the memory in use") {
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    const rlimit limit{4 << 20, RLIM_INFINITY};
+    ranks.check(setrlimit(RLIMIT_FSIZE, &limit) == 0, "the limit is set");
+    ShareableMemory memory;
+    const Result<void*> kept = memory.allocate(100);
+    for (int i = 0; i < 20; ++i) {
+      const Result<void*> made = memory.allocate(3 << 20);
+      ranks.check(made.ok() && memory.free(made.value()), "memory below the limit is there again and again");
+    }
+    ranks.check(!memory.allocate(5 << 20).ok(), "more is not");
+    ranks.check(memory.free(kept.value()), "the first piece is as before");
+  }));
+}
+
 TEST_CASE("more memory than there is, is refused, and the rest goes on") {
   ShareableMemory memory;
   for (const std::size_t bytes : {std::size_t{1} << 46, SIZE_MAX / 2, SIZE_MAX}) {
@@ -163,13 +232,16 @@ TEST_CASE("a peer maps the part of the file that it was told of") {
 }
 
 TEST_CASE("a fork copies the memory: neither process sees what the other stores afterwards") {
-  expect_well(run_processes(1, [](Ranks& ranks) {
+  const bool exposed = GENERATE(false, true);
+  expect_well(run_processes(1, [exposed](Ranks& ranks) {
     constexpr std::size_t kBytes = std::size_t{1} << 30;
     constexpr std::size_t kFar = kBytes - 100;
     ShareableMemory memory;
     auto* first = static_cast<std::byte*>(memory.allocate(5000).value());
     auto* second = static_cast<std::byte*>(memory.allocate(kBytes).value());
     std::memset(first, 1, 5000);
+    const auto place = exposed ? memory.find(first, 5000) : std::nullopt;
+    const auto other_place = exposed ? memory.find(second, kBytes) : std::nullopt;
     second[0] = std::byte{2};
     second[kFar] = std::byte{3};
     int go[2], stored[2];
@@ -200,9 +272,70 @@ TEST_CASE("a fork copies the memory: neither process sees what the other stores 
                 "the child's stores are not here");
     ranks.check(second[0] == std::byte{22} && second[4096] == std::byte{0} && second[kFar] == std::byte{22},
                 "nor far from there");
-    ranks.check(memory.find(first, 5000).has_value(), "the parent's memory can still be mapped");
+    ranks.check(memory.find(first, 5000).has_value() == exposed, "the parent's memory is still mapped where it was");
+    if (exposed) {
+      std::byte found{};
+      ranks.check(pread(place->fd, &found, 1, static_cast<off_t>(place->offset)) == 1 && found == first[0],
+                  "and peers see its stores");
+    }
     for (const int end : {go[0], go[1], stored[0], stored[1]}) close(end);
     ranks.check(memory.free(first) && memory.free(second), "and freed");
+  }));
+}
+
+std::size_t kilobytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(key)) return std::stoul(line.substr(key.size()));
+  }
+  return 0;
+}
+
+TEST_CASE("a fork makes no second copy of memory that no window uses") {
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    constexpr std::size_t kBytes = 32 << 20;
+    ShareableMemory memory;
+    auto* const piece = static_cast<std::byte*>(memory.allocate(kBytes).value());
+    std::memset(piece, 1, kBytes);
+    const std::size_t before = kilobytes("VmHWM:");
+    for (int i = 0; i < 3; ++i) {
+      const pid_t child = fork();
+      if (child == 0) _exit(piece[kBytes - 1] == std::byte{1} ? 0 : 1);
+      int status = -1;
+      ranks.check(waitpid(child, &status, 0) == child && status == 0, "the child has the data");
+    }
+    ranks.check(kilobytes("VmHWM:") < before + (8 << 10), "the parent's peak stays as before");
+    ranks.check(memory.free(piece), "it is freed");
+  }));
+}
+
+TEST_CASE("no store of another thread is lost at a fork") {
+  expect_well(run_processes(1, [](Ranks& ranks) {
+    constexpr std::size_t kPages = 64;
+    ShareableMemory memory;
+    for (int round = 0; round < 100; ++round) {
+      auto* const words = static_cast<std::uint64_t*>(memory.allocate(kPages * 4096).value());
+      std::memset(words, 0, kPages * 4096);
+      std::atomic<bool> stop{false}, began{false}, lost{false};
+      std::thread other([&] {
+        for (std::uint64_t count = 1; !stop; ++count) {
+          for (std::size_t i = 0; i < kPages; ++i) {
+            std::atomic_ref<std::uint64_t> word(words[i * 512]);
+            if (word.load() != count - 1) lost = true;
+            word = count;
+          }
+          began = true;
+        }
+      });
+      while (!began) std::this_thread::yield();
+      const pid_t child = fork();
+      if (child == 0) _exit(0);
+      waitpid(child, nullptr, 0);
+      stop = true;
+      other.join();
+      ranks.check(!lost, "each word has what the thread stored last");
+      ranks.check(memory.free(words), "it is freed");
+    }
   }));
 }
 

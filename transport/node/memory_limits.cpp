@@ -59,13 +59,15 @@ class Table {
 
 std::uint64_t difference(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : 0; }
 
+bool commits_strictly() { return read_number("/proc/sys/vm/overcommit_memory") == std::uint64_t{2}; }
+
 // Returns the available memory of the node in bytes (proc(5)).
 std::uint64_t left_on_node() {
   const Table table("/proc/meminfo");
   const auto available = table.find("MemAvailable");
   std::uint64_t left = available ? *available * 1024 : kUnlimited;
   const auto most = table.find("CommitLimit"), committed = table.find("Committed_AS");
-  if (most && committed && read_number("/proc/sys/vm/overcommit_memory") == std::uint64_t{2}) {
+  if (most && committed && commits_strictly()) {
     left = std::min(left, difference(*most, *committed) * 1024);
   }
   return left;
@@ -152,6 +154,11 @@ AvailableMemory available_shared_memory() {
     if (group.left < least.bytes) least = {group.left, kGroup};
   }
   return least;
+}
+
+bool may_remap_pages() {
+  const Table status("/proc/self/status");
+  return status.find("VmLck") == std::uint64_t{0} && status.find("VmPin") == std::uint64_t{0} && !commits_strictly();
 }
 
 bool enough_memory_for(std::uint64_t bytes) { return bytes <= kSmall || bytes <= available_shared_memory().bytes; }

@@ -23,6 +23,9 @@ struct AvailableMemory {
 };
 // Reads /proc and /sys/fs/cgroup, which takes some 50 us.
 AvailableMemory available_shared_memory();
+// Whether this process may map its pages anew at their addresses: no page is locked, none is pinned by a device (which
+// would go on to use the old pages), and the mapping cannot fail for want of a commitment (vm.overcommit_memory is 2).
+bool may_remap_pages();
 // Returns whether `bytes` are available. At most 64 KiB are not checked.
 bool enough_memory_for(std::uint64_t bytes);
 

@@ -20,11 +20,11 @@ namespace farside {
 namespace {
 
 // Returns the need of a new segment, if it is within all limits.
-Result<MemoryNeed> check_limits(std::uint64_t offset, std::size_t bytes, std::size_t own) {
+Result<MemoryNeed> check_limits(std::size_t bytes, std::size_t own) {
   rlimit limit{};
   // Beyond RLIMIT_FSIZE ftruncate(2) raises SIGXFSZ; RLIMIT_AS makes mmap fail by itself.
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-      (bytes > limit.rlim_cur || offset > limit.rlim_cur - bytes)) {
+      bytes > limit.rlim_cur) {
     return Error{ErrorKind::kNoMemory,
                  fmt::format("shared memory of {} bytes is more than the file size limit of this process ({} bytes); "
                              "raise it with ulimit -f",
@@ -45,10 +45,6 @@ int allocate_pages(int fd, const Reserve& part) {
     if (fallocate(fd, 0, static_cast<off_t>(part.offset + done), bytes) != 0) return errno;
   }
   return 0;
-}
-
-Error failed(const char* call) {
-  return Error{ErrorKind::kNoMemory, fmt::format("shared memory: {}: {}", call, std::strerror(errno))};
 }
 
 Error failed(const char* call, std::size_t bytes) {
@@ -79,47 +75,30 @@ void* map_file(int fd, std::uint64_t offset, std::size_t bytes, std::size_t alig
   return base;
 }
 
-// Extends the file to offset + bytes by a hole, and maps the last `bytes`.
-Result<Mapping> map_more(int fd, std::uint64_t offset, std::size_t bytes, std::size_t alignment) {
-  if (ftruncate(fd, static_cast<off_t>(offset + bytes)) != 0) return failed("ftruncate", bytes);
-  void* base = map_file(fd, offset, bytes, alignment);
-  if (base == MAP_FAILED) return failed("mmap", bytes);
-  return Mapping(base, bytes);
-}
-
 }  // namespace
 
 Mapping::~Mapping() {
   if (base_ != nullptr) munmap(base_, bytes_);
 }
 
-Result<UniqueFd> make_memory_file() {
-  UniqueFd fd(memfd_create("farside", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.valid()) return failed("memfd_create");
-  // Only processes of this user may open it through /proc.
-  if (fchmod(fd.get(), 0600) != 0) return failed("fchmod");
-  return fd;
-}
-
-Result<Mapping> extend_memory_file(int fd, std::uint64_t offset, std::size_t bytes, std::size_t alignment) {
-  if (Result<MemoryNeed> need = check_limits(offset, bytes, bytes); !need) return need.error();
-  return map_more(fd, offset, bytes, alignment);
-}
-
 Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::size_t own, std::size_t alignment) {
-  Result<MemoryNeed> need = check_limits(0, bytes, own);
+  Result<MemoryNeed> need = check_limits(bytes, own);
   if (!need) return need.error();
-  Result<UniqueFd> file = make_memory_file();
-  if (!file) return file.error();
-  if (const int code = allocate_pages(file.value().get(), reserve); code != 0) {
+  UniqueFd file(memfd_create("farside", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.valid()) return failed("memfd_create", bytes);
+  // Only processes of this user may open it through /proc.
+  if (fchmod(file.get(), 0600) != 0) return failed("fchmod", bytes);
+  if (const int code = allocate_pages(file.get(), reserve); code != 0) {
     errno = code;
     return failed("fallocate", bytes);
   }
-  Result<Mapping> mapping = map_more(file.value().get(), 0, bytes, alignment);
-  if (!mapping) return mapping.error();
-  if (fcntl(file.value().get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+  if (ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) return failed("ftruncate", bytes);
+  void* const base = map_file(file.get(), 0, bytes, alignment);
+  if (base == MAP_FAILED) return failed("mmap", bytes);
+  Mapping mapping(base, bytes);
+  if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     return failed("sealing", bytes);
-  return Segment{std::move(mapping.value()), std::move(file.value()), need.value(), nullptr};
+  return Segment{std::move(mapping), std::move(file), need.value(), nullptr};
 }
 
 void Segment::published(std::size_t bytes, std::size_t processes) {

@@ -32,6 +32,7 @@ class Mapping {
   ~Mapping();
   std::byte* base() const { return base_; }
   std::size_t bytes() const { return bytes_; }
+  void release() { base_ = nullptr; }  // the memory stays mapped
 
  private:
   std::byte* base_ = nullptr;
@@ -67,11 +68,6 @@ inline Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve) {
   return make_segment(bytes, reserve, bytes);
 }
 inline Result<Segment> make_segment(std::size_t bytes) { return make_segment(bytes, {0, bytes}); }
-
-// The same in steps: an empty memory file, and its extension by a mapping of `bytes` from `offset` on. `offset` is a
-// multiple of the page size and not below the end of the file. No pages are reserved.
-Result<UniqueFd> make_memory_file();
-Result<Mapping> extend_memory_file(int fd, std::uint64_t offset, std::size_t bytes, std::size_t alignment = 0);
 
 // Maps `bytes` of the segment that process `pid` of this node has open as `fd`, from `offset` on, a multiple of the
 // page size, and reserves a part of it. The caller must verify the segment by a nonce in it, because process ids differ

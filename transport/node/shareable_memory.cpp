@@ -12,7 +12,11 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <fstream>
 #include <iterator>
+#include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -39,38 +43,65 @@ class Held {
 };
 
 // System calls without libc's functions, which libraries interpose: UCX's mremap drops the fifth argument, and locks.
-void* move_mapping(void* from, std::size_t bytes, void* to) {
-  return reinterpret_cast<void*>(
-      syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to));  // NOLINT(performance-no-int-to-ptr)
+void* move_mapping(void* from, std::size_t bytes, int flags, void* to) {
+  return reinterpret_cast<void*>(  // NOLINT(performance-no-int-to-ptr)
+      syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | flags, to));
 }
-void map_privately(int fd, std::uint64_t offset, std::size_t bytes, void* to) {
-  (void)syscall(SYS_mmap, to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, offset);
+bool map_file_privately(int fd, std::size_t bytes, void* to) {
+  return syscall(SYS_mmap, to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, 0) != -1;
 }
 
-// Copies a part of a file into private memory. Holes become memory without pages. Returns null if there is no memory,
-// or if the file cannot be read. The function reads the file, because the program may have protected the memory.
-void* copy_of_part(int fd, std::uint64_t offset, std::size_t bytes) {
+// Returns the arena that contains the address, or the end.
+template <class Arenas>
+auto arena_of(Arenas& arenas, const void* base) {
+  const auto* const at = static_cast<const std::byte*>(base);
+  auto arena = arenas.upper_bound(at);
+  if (arena == arenas.begin()) return arenas.end();
+  --arena;
+  return static_cast<std::size_t>(at - arena->first) < arena->second.mapping.bytes() ? arena : arenas.end();
+}
+
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kSmallestArena = std::size_t{1} << 20;
+// More only arise if the process forks so often between allocations.
+constexpr std::size_t kMostArenas = 1000;
+
+std::size_t page_size() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
+std::size_t round_down(std::size_t bytes, std::size_t unit) { return bytes / unit * unit; }
+std::size_t round_up(std::size_t bytes, std::size_t unit) { return round_down(bytes + unit - 1, unit); }
+
+// Copies a file into private memory. Holes become memory without pages. Returns null if there is no memory, or if the
+// file cannot be read. The function reads the file, because the program may have protected the memory.
+void* copy_of_file(int fd, std::size_t bytes) {
   void* const copy = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (copy == MAP_FAILED) return nullptr;
-  const auto end = static_cast<off_t>(offset + bytes);
-  for (auto at = static_cast<off_t>(offset); at < end;) {
+  for (off_t at = 0;;) {
     const off_t data = lseek(fd, at, SEEK_DATA);
     if (data < 0 && errno == ENXIO) return copy;  // holes up to the end of the file
-    if (data >= end) return copy;
     const off_t hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
-    at = data;
-    for (const off_t until = std::min(hole, end); at < until;) {
-      const auto into = static_cast<std::byte*>(copy) + (static_cast<std::uint64_t>(at) - offset);
-      const ssize_t got = pread(fd, into, static_cast<std::size_t>(until - at), at);
+    for (at = data; at < hole;) {
+      const ssize_t got = pread(fd, static_cast<std::byte*>(copy) + at, static_cast<std::size_t>(hole - at), at);
       if (got <= 0) break;
       at += got;
     }
-    if (hole < 0 || at < std::min(hole, end)) {
+    if (hole < 0 || at < hole) {
       munmap(copy, bytes);
       return nullptr;
     }
   }
-  return copy;
+}
+
+// Whether a shared mapping has exactly this place, with the rights that it was made with.
+bool is_as_mapped(const Mapping& mapping) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(mapping.base());
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t from = 0, to = 0;
+    char rights[5] = {};
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &from, &to, rights) == 3 && from == begin)
+      return to == begin + mapping.bytes() && std::string_view(rights) == "rw-s";
+  }
+  return false;
 }
 
 }  // namespace
@@ -98,7 +129,7 @@ void ShareableMemory::before_fork() {
   pthread_sigmask(SIG_SETMASK, &none, &before);
   all_mutex.lock();
   before_the_fork = before;
-  for (ShareableMemory* each = all_memory; each != nullptr; each = each->next_) each->make_copies();
+  for (ShareableMemory* each = all_memory; each != nullptr; each = each->next_) each->prepare_fork();
   UntouchedMemory::mutex().lock();
 }
 
@@ -120,16 +151,26 @@ void ShareableMemory::after_fork_in_child() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void ShareableMemory::make_copies() {
+// Decides for each arena how the child gets its copy (see the header).
+void ShareableMemory::prepare_fork() {
   mutex_.lock();
-  if (!fd_.valid()) return;
-  struct stat info {};
-  const std::uint64_t used = fstat(fd_.get(), &info) == 0 ? static_cast<std::uint64_t>(info.st_blocks) * 512 : 0;
+  unmap_moved_pages();
+  std::uint64_t used = 0;
+  std::optional<bool> remappable;
+  for (auto& [base, arena] : arenas_) {
+    if (!arena.fd.valid()) continue;
+    if (arena.users.use_count() == 1) {
+      if (!remappable) remappable = may_remap_pages();
+      if (*remappable && is_as_mapped(arena.mapping) && arena.map_privately()) continue;
+    }
+    struct stat info {};
+    if (fstat(arena.fd.get(), &info) == 0) used += static_cast<std::uint64_t>(info.st_blocks) * 512;
+  }
   bool all_copied = enough_memory_for(used);
-  for (auto& [base, allocation] : allocations_) {
-    if (!allocation.in_file) continue;
-    if (all_copied) allocation.copy = copy_of_part(fd_.get(), allocation.offset, allocation.mapping.bytes());
-    all_copied = all_copied && allocation.copy != nullptr;
+  for (auto& [base, arena] : arenas_) {
+    if (!arena.fd.valid()) continue;
+    if (all_copied) arena.copy = copy_of_file(arena.fd.get(), arena.mapping.bytes());
+    all_copied = all_copied && arena.copy != nullptr;
   }
   static std::atomic<bool> logged{false};
   if (!all_copied && !logged.exchange(true)) {
@@ -141,86 +182,168 @@ void ShareableMemory::make_copies() {
 }
 
 void ShareableMemory::drop_copies() {
-  for (auto& [base, allocation] : allocations_) {
-    if (allocation.copy != nullptr) munmap(allocation.copy, allocation.mapping.bytes());
-    allocation.copy = nullptr;
+  for (auto& [base, arena] : arenas_) {
+    if (arena.copy != nullptr) munmap(arena.copy, arena.mapping.bytes());
+    arena.copy = nullptr;
   }
   mutex_.unlock();
 }
 
 void ShareableMemory::move_to_copies() {
-  for (auto& [base, allocation] : allocations_) {
-    if (!allocation.in_file) continue;
-    const std::size_t bytes = allocation.mapping.bytes();
-    void* const at = allocation.mapping.base();
+  for (auto& [base, arena] : arenas_) {
+    arena.moved.release();  // is not inherited
+    if (!arena.fd.valid()) continue;
+    const std::size_t bytes = arena.mapping.bytes();
+    void* const at = arena.mapping.base();
     // Neither call allocates memory, so neither fails. If one failed, the memory would stay shared.
-    if (allocation.copy == nullptr || move_mapping(allocation.copy, bytes, at) == MAP_FAILED)
-      map_privately(fd_.get(), allocation.offset, bytes, at);
-    allocation.copy = nullptr;
-    allocation.in_file = false;
+    if (arena.copy == nullptr || move_mapping(arena.copy, bytes, MREMAP_FIXED, at) == MAP_FAILED)
+      (void)map_file_privately(arena.fd.get(), bytes, at);
+    arena.copy = nullptr;
+    arena.untouched.reset();
+    arena.fd.reset();
   }
-  untouched_.reset();
-  fd_.reset();
-  bytes_ = end_ = 0;
   mutex_.unlock();
 }
 
-Result<void*> ShareableMemory::allocate(std::size_t bytes, std::size_t alignment) {
-  const Held held(mutex_);
-  if (!fd_.valid()) {
-    Result<UniqueFd> made = make_memory_file();
-    if (!made) return made.error();
-    fd_ = std::move(made.value());
-    untouched_.emplace(fd_.get(), 0);
+// The pages move elsewhere first, because it takes some 10 ms per 256 MiB to unmap them, and the fork need not wait for
+// this. (Linux before 5.13 refuses.) The arena has the same pages at any time.
+bool ShareableMemory::Arena::map_privately() {
+  const std::size_t bytes = mapping.bytes();
+  void* const to = move_mapping(mapping.base(), bytes, MREMAP_DONTUNMAP, nullptr);
+  if (to != MAP_FAILED) {
+    moved = Mapping(to, bytes);
+    if (madvise(to, bytes, MADV_DONTFORK) != 0) moved = Mapping();
   }
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  if (!map_file_privately(fd.get(), bytes, mapping.base())) return false;
+  untouched.reset();
+  fd.reset();
+  return true;
+}
+
+void ShareableMemory::unmap_moved_pages() {
+  for (auto& [base, arena] : arenas_) arena.moved = Mapping();
+}
+
+void ShareableMemory::Arena::put(std::size_t offset, std::size_t bytes, bool used) {
+  if (bytes == 0) return;
+  blocks[offset] = {bytes, used};
+  if (!used) unused.insert({bytes, offset});
+}
+
+// Makes a piece; returns null if no unused block has room.
+std::byte* ShareableMemory::Arena::take(std::size_t bytes, std::size_t alignment) {
+  // The smallest block that may suffice, and the smallest one that suffices wherever it begins.
+  for (const std::size_t least : {bytes, bytes + alignment - 1}) {
+    const auto found = unused.lower_bound({least, 0});
+    if (found == unused.end()) return nullptr;
+    const auto [room, from] = *found;
+    const std::size_t gap = -reinterpret_cast<std::uintptr_t>(mapping.base() + from) & (alignment - 1);
+    if (gap > room || bytes > room - gap) continue;
+    unused.erase(found);
+    put(from, gap, false);
+    put(from + gap, bytes, true);
+    put(from + gap + bytes, room - gap - bytes, false);
+    used_bytes += bytes;
+    if (untouched) untouched->change_to(used_bytes);
+    return mapping.base() + from + gap;
+  }
+  return nullptr;
+}
+
+// Ends a piece, and returns the pages of which it was the last piece. Returns false if none begins at `offset`.
+bool ShareableMemory::Arena::give(std::size_t offset) {
+  const auto piece = blocks.find(offset);
+  if (piece == blocks.end() || !piece->second.used) return false;
+  const std::size_t bytes = piece->second.bytes;
+  std::size_t begin = offset, end = offset + bytes;
+  const auto join = [&](std::map<std::size_t, Block>::iterator block) {
+    begin = std::min(begin, block->first);
+    end = std::max(end, block->first + block->second.bytes);
+    unused.erase({block->second.bytes, block->first});
+    blocks.erase(block);
+  };
+  if (const auto next = std::next(piece); next != blocks.end() && !next->second.used) join(next);
+  if (piece != blocks.begin() && !std::prev(piece)->second.used) join(std::prev(piece));
+  blocks.erase(piece);
+  put(begin, end - begin, false);
+  used_bytes -= bytes;
+  if (untouched) untouched->change_to(used_bytes);
+  const std::size_t page = page_size();
+  const std::size_t from = std::max(round_up(begin, page), round_down(offset, page));
+  const std::size_t to = std::min(round_down(end, page), round_up(offset + bytes, page));
+  if (from >= to) return true;
+  if (!fd.valid()) {
+    (void)madvise(mapping.base() + from, to - from, MADV_DONTNEED);
+  } else {
+    (void)fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from),
+                    static_cast<off_t>(to - from));
+  }
+  return true;
+}
+
+Result<void*> ShareableMemory::allocate(std::size_t bytes, std::size_t alignment) {
   // No address space has as much, and below this limit the sums do not overflow.
   if (bytes > SIZE_MAX / 4 || alignment > SIZE_MAX / 4) {
     return Error{ErrorKind::kNoMemory,
                  fmt::format("{} bytes at a multiple of {} are more than an address space", bytes, alignment)};
   }
-  Result<Mapping> mapping = extend_memory_file(fd_.get(), end_, (bytes + page - 1) / page * page, alignment);
-  if (!mapping) return mapping.error();
-  std::byte* base = mapping.value().base();
-  const std::uint64_t offset = end_;
-  end_ += mapping.value().bytes();
-  bytes_ += mapping.value().bytes();
-  untouched_->change_to(bytes_);
-  allocations_.emplace(base, Allocation{std::move(mapping.value()), offset});
-  return static_cast<void*>(base);
+  const std::size_t page = page_size();
+  const std::size_t unit = bytes < page ? kLine : page;
+  bytes = round_up(bytes, unit);
+  alignment = std::max(alignment, unit);
+  const Held held(mutex_);
+  unmap_moved_pages();
+  if (Status enough = check_memory_need(find_memory_need(bytes)); !enough) return enough.error();
+  std::size_t all = 0;
+  for (auto& [base, arena] : arenas_) {
+    all += arena.mapping.bytes();
+    if (!arena.fd.valid()) continue;
+    if (std::byte* const piece = arena.take(bytes, alignment)) return static_cast<void*>(piece);
+  }
+  if (arenas_.size() >= kMostArenas)
+    return Error{ErrorKind::kNoMemory, fmt::format("this process has {} arenas, the most", kMostArenas)};
+  // Limits of the process (RLIMIT_FSIZE, RLIMIT_AS) may allow this piece and no more.
+  const std::size_t least = round_up(bytes, page);
+  const std::size_t size = std::max({least, kSmallestArena, round_up(all / 4, page)});
+  Result<Segment> made = make_segment(size, {}, 0, alignment);
+  if (!made && size > least) made = make_segment(least, {}, 0, alignment);
+  if (!made) return made.error();
+  std::byte* const base = made.value().mapping.base();
+  Arena& arena = arenas_[base];
+  arena.mapping = std::move(made.value().mapping);
+  arena.fd = std::move(made.value().fd);
+  arena.untouched.emplace(arena.fd.get(), 0);
+  arena.users = std::make_shared<char>();
+  arena.put(0, arena.mapping.bytes(), false);
+  return static_cast<void*>(arena.take(bytes, alignment));
 }
 
 bool ShareableMemory::free(const void* base) {
   const Held held(mutex_);
-  const auto found = allocations_.find(static_cast<const std::byte*>(base));
-  if (found == allocations_.end()) return false;
-  const Allocation& allocation = found->second;
-  // Returns the pages to the kernel while the file stays. (If this fails, they are returned with the last piece.)
-  if (allocation.in_file) {
-    (void)fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(allocation.offset),
-                    static_cast<off_t>(allocation.mapping.bytes()));
-    bytes_ -= allocation.mapping.bytes();
-    untouched_->change_to(bytes_);
-  }
-  allocations_.erase(found);
-  if (!allocations_.empty()) return true;
-  // After the last piece the state is that before the first one. The next piece gets a new file.
-  untouched_.reset();
-  fd_.reset();
-  end_ = 0;
+  unmap_moved_pages();
+  const auto found = arena_of(arenas_, base);
+  if (found == arenas_.end()) return false;
+  Arena& arena = found->second;
+  if (!arena.give(static_cast<std::size_t>(static_cast<const std::byte*>(base) - found->first))) return false;
+  if (arena.used_bytes == 0) arenas_.erase(found);
   return true;
 }
 
-std::optional<ShareableMemory::Place> ShareableMemory::find(const void* base, std::size_t bytes) const {
-  const auto* begin = static_cast<const std::byte*>(base);
+bool ShareableMemory::contains(const void* base) const {
   const Held held(mutex_);
-  auto behind = allocations_.upper_bound(begin);
-  if (behind == allocations_.begin()) return std::nullopt;
-  const auto& [start, allocation] = *std::prev(behind);
-  if (!allocation.in_file) return std::nullopt;
-  const auto before = static_cast<std::size_t>(begin - start);
-  if (before > allocation.mapping.bytes() || bytes > allocation.mapping.bytes() - before) return std::nullopt;
-  return Place{fd_.get(), allocation.offset + before};
+  return arena_of(arenas_, base) != arenas_.end();
+}
+
+std::optional<ShareableMemory::Place> ShareableMemory::find(const void* base, std::size_t bytes) const {
+  const Held held(mutex_);
+  const auto found = arena_of(arenas_, base);
+  if (found == arenas_.end() || !found->second.fd.valid()) return std::nullopt;
+  const Arena& arena = found->second;
+  const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(base) - found->first);
+  const auto& [begin, block] = *std::prev(arena.blocks.upper_bound(offset));
+  const std::size_t before = offset - begin;
+  if (!block.used || before > block.bytes || bytes > block.bytes - before) return std::nullopt;
+  return Place{arena.fd.get(), offset, arena.users};
 }
 
 }  // namespace farside

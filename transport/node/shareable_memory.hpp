@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The memory of MPI_Alloc_mem, on which the application may later make a window. The allocations are pieces of one
-// unnamed memfd per process, which on-node peers can map later. The process has one descriptor for all pieces, and none
-// without a piece. The file is sparse, and no offset is used twice, so only the pieces in use need management.
-//
-//   file   | piece | hole: was freed | piece | piece |
-//   memory   mmap                      mmap    mmap      each on pages of its own
+// The memory of MPI_Alloc_mem, on which the application may later make a window. Pieces are parts of arenas; an arena
+// is an unnamed memfd, mapped as a whole, so that on-node peers can map a piece later. Each arena has at least a
+// quarter of the bytes of all, so a process has a few dozen. Its file is sparse, and pages without a piece are returned
+// to the kernel. Pieces of a page or more have pages of their own.
 //
 // A forked process gets a copy, as of private memory: neither process sees later stores of the other one. Handlers of
-// pthread_atfork(3), registered when farside is loaded, make the copy:
-//   - before the fork, the forking thread copies the pages with data into private memory;
-//   - after the fork, the child moves the copy to the address of the memory (one mremap(2) per piece), and the parent
-//     unmaps its copy.
-// Neither process waits for the other, so a child may die at any time. A fork costs the time and memory of the copy,
-// some 1 ms per MiB of touched pages. (The kernel copies a private page only when one of the processes stores to it.)
-// The handlers registered first run last before the fork and first after it. So locks that the program's own handlers
-// hold over the fork are held during the copy, and the copy is consistent with all data that these locks guard. The
-// copy may or may not include concurrent stores of other threads without a lock, as in any fork. If there is not enough
-// memory for the copy, farside prints a warning, and the child maps the file privately: its stores remain its own, but
-// it may see later stores of the parent. vfork(2), posix_spawn(3) and a bare clone(2) run no handlers: their child
-// shares the memory until exec(3).
+// pthread_atfork(3), registered when farside is loaded, see to this in one of two ways:
+//   - Before the fork, the forking thread maps the arena privately (MAP_PRIVATE) at its address. The new mapping has
+//     the same pages, so no store of another thread is lost. From then on the kernel copies a page when one of the
+//     processes stores to it, so the fork costs no more than that of other memory. Peers cannot map the pieces of the
+//     arena any more, and reach windows on them by other routes; new pieces come from new arenas. A page that has been
+//     copied stays in the file, too, until the arena has no piece.
+//   - If stores could bypass the new mapping, the forking thread copies the pages with data: where peers have mapped a
+//     piece for a window, or where a device may have pinned pages. The child moves the copy to the arena's address.
+//     This takes some 1 ms and twice the memory per MiB in use. If there is not enough memory for the copy, farside
+//     prints a warning, and the child maps the file privately: its stores remain its own, but it may see later ones of
+//     the parent.
+// Neither process waits for the other, so a child may die at any time. The handlers registered first run last before
+// the fork and first after it. So locks that the program's own handlers hold over the fork are held during the copy,
+// and the copy is consistent with all data that these locks guard. The copy may or may not include concurrent stores of
+// other threads without a lock, as in any fork.
+//
+// vfork(2), posix_spawn(3) and a bare clone(2) run no handlers: their child shares the memory until exec(3). The kernel
+// copies at a clone only what is mapped privately, and pages stored to there can never be mapped by a peer. So memory
+// that has data before its window is made is either shared with such a child, or out of reach of the route mapped.
 //
 // Thread safety: any. Errors: kNoMemory. Cost: no communication; the pages are allocated at the first touch.
 #pragma once
@@ -26,8 +31,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "transport/base/result.hpp"
 #include "transport/base/unique_fd.hpp"
@@ -42,45 +50,60 @@ class ShareableMemory {
   ShareableMemory& operator=(const ShareableMemory&) = delete;
   ~ShareableMemory();
 
-  // Returns zeroed memory that begins at a page and at a multiple of `alignment`, a power of two. Precondition: `bytes`
-  // is not 0. Errors: kNoMemory, by this process's own check: the call is not collective, so the check does not include
-  // what other processes allocate at the same time.
+  // Returns memory that begins at a multiple of `alignment`, a power of two, and at a page or, if it is smaller than
+  // one, at a cache line. Precondition: `bytes` is not 0. Errors: kNoMemory, by this process's own check: the call is
+  // not collective, so the check does not include what other processes allocate at the same time.
   Result<void*> allocate(std::size_t bytes, std::size_t alignment = 1);
-  // Returns false if `base` is not the result of allocate().
+  // Returns false if no piece begins at `base`.
   bool free(const void* base);
+  // Whether the address lies in an arena.
+  bool contains(const void* base) const;
 
-  // The location of memory in the file.
+  // The location of memory in a file. Peers may have it mapped while a copy of `users` lives.
   struct Place {
     int fd;
     std::uint64_t offset;
+    std::shared_ptr<const void> users;
   };
-  // Returns nothing if the memory is not part of one piece, or if it is the private copy of a forked process.
+  // Returns nothing if the memory is not part of one piece, or if its arena is mapped privately.
   std::optional<Place> find(const void* base, std::size_t bytes) const;
 
  private:
-  struct Allocation {
+  struct Arena {
     Mapping mapping;
-    std::uint64_t offset;
-    bool in_file = true;        // false: private memory of a forked process
-    void* copy = nullptr;       // during a fork, for the child; null if there was no memory for it
+    UniqueFd fd;                               // none: mapped privately
+    std::optional<UntouchedMemory> untouched;  // of the file, while fd is open
+    std::shared_ptr<const void> users;
+    struct Block {
+      std::size_t bytes;
+      bool used;
+    };
+    std::map<std::size_t, Block> blocks;                   // by offset; without gaps
+    std::set<std::pair<std::size_t, std::size_t>> unused;  // size and offset
+    std::size_t used_bytes = 0;
+    void* copy = nullptr;   // during a fork, for the child; null if there was no memory for it
+    Mapping moved;          // the pages that the process had mapped when it mapped the arena privately
+
+    void put(std::size_t offset, std::size_t bytes, bool used);
+    std::byte* take(std::size_t bytes, std::size_t alignment);
+    bool give(std::size_t offset);
+    bool map_privately();
   };
+  using Arenas = std::map<const std::byte*, Arena>;
 
   // Handlers of pthread_atfork(3), for all objects of this class.
   static void before_fork();
   static void after_fork_in_parent();
   static void after_fork_in_child();
   static const bool handles_forks_;
-  void make_copies();
+  void prepare_fork();
   void drop_copies();
   void move_to_copies();
+  void unmap_moved_pages();
 
-  ShareableMemory* next_ = nullptr;   // in the list of all objects
-  mutable std::mutex mutex_;          // held over a fork; signals are blocked while it is held
-  UniqueFd fd_;
-  std::optional<UntouchedMemory> untouched_;      // of the file, while fd_ is open
-  std::uint64_t bytes_ = 0;                       // of the pieces in the file
-  std::uint64_t end_ = 0;                         // of the file
-  std::map<const std::byte*, Allocation> allocations_;
+  ShareableMemory* next_ = nullptr;  // in the list of all objects
+  mutable std::mutex mutex_;         // held over a fork; signals are blocked while it is held
+  Arenas arenas_;                    // by address
 };
 
 }  // namespace farside

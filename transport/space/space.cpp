@@ -140,14 +140,16 @@ Space::Offer Space::offer(const Request& request, NodeGroup& node, Status& faile
   data_ = request.dynamic ? reinterpret_cast<std::byte*>(Regions::kFirst)  // NOLINT(performance-no-int-to-ptr)
                           : static_cast<std::byte*>(request.private_data);
   own.data_place = reinterpret_cast<std::uint64_t>(data_);
+  if (node.members() == 1) return own;
   if (!request.dynamic) {
-    if (const auto place = process_.shareable_memory().find(data_, data_bytes_)) {
+    if (auto place = process_.shareable_memory().find(data_, data_bytes_)) {
       own.data_fd = place->fd;
       own.data_place = place->offset;
+      exposed_ = std::move(place->users);
       return own;
     }
   }
-  if (node.members() == 1 || !process_.settings().value()->cma) return own;
+  if (!process_.settings().value()->cma) return own;
   PeerPermission::instance().need();  // the peers try it before they choose a route
   // Without a handler on-node peers move fragments one by one.
   if (const Result<NodeHandler*> handler = process_.node_handler()) {

@@ -496,6 +496,7 @@ class Space {
   bool needs_fabric_ = false, some_unmapped_ = false, uses_cma_ = false, unshared_ = false;  // Reach
   std::unique_ptr<std::string> why_;                                 // Reach::why, until finish()
   NodeSegment segment_;
+  std::shared_ptr<const void> exposed_;                              // ShareableMemory::Place::users
   NodeTargets node_;
   CmaRoute cma_;
   NodeHandler* node_handler_ = nullptr;  // that serves this space to on-node peers
