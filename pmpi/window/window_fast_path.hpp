@@ -28,6 +28,11 @@ inline bool is_usable(const void* address) {
   return address != nullptr && (!DeviceMemory::possible() || DeviceMemory::is_known_host(address));
 }
 
+// Whether two buffers of so many bytes, at least one, have bytes in common.
+inline bool overlap(const void* one, const void* other, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(one) - reinterpret_cast<std::uintptr_t>(other) + (bytes - 1) < 2 * bytes - 1;
+}
+
 inline Window::FastPlace Window::fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const {
   if (bytes == 0 || !(epoch_.allows_fast_operation(rank) || holds_in_stripe(rank))) return {};
   const NodeTarget* target = nullptr;
@@ -79,8 +84,11 @@ inline bool Window::try_combine(const void* origin, void* result, std::int64_t c
   const std::optional<ReduceOp> reduce = find_reduce_op(op);
   if (found == nullptr || !found->basic || !reduce || !allowed(*reduce, *found->basic)) return false;
   if (result == nullptr && *reduce == ReduceOp::kNoOp) return false;
-  const FastPlace to = fast_place(rank, displacement, plain_bytes(type, count));
+  const std::size_t bytes = plain_bytes(type, count);
+  const FastPlace to = fast_place(rank, displacement, bytes);
   if (to.at == nullptr || (*reduce != ReduceOp::kNoOp && !is_usable(origin))) return false;
+  if (result != nullptr && overlap(origin, result, bytes)) [[unlikely]]
+    return false;
   const Space::Access among = access(rank);
   const auto elements = static_cast<std::size_t>(count);
   if (!space_->try_add_at(*to.target, to.at, *reduce, *found->basic, origin, result, elements, among))

@@ -392,6 +392,15 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   const void* from = reads_origin ? origin.address : nullptr;
   if (target_type.basic && origin_type.basic && result_type.basic) [[likely]] {
     const std::size_t count = reads_origin ? static_cast<std::size_t>(origin.count) : target_count;
+    std::vector<std::byte> operands;
+    if (result != nullptr && reads_origin && overlap(from, result->address, count * traits(element).extent))
+        [[unlikely]] {
+      // An error of the program (MPI 4.0 section 12.3.4) that the runtimes do not notice: they have read the operands
+      // before they write results. No route needs the operands of an accumulate after the call.
+      const auto* const first = static_cast<const std::byte*>(from);
+      operands.assign(first, first + span_of(element, count));
+      from = operands.data();
+    }
     return space_->accumulate(target.rank, static_cast<std::uint64_t>(at), op, element, from,
                               result != nullptr ? result->address : nullptr, count, access(target.rank), target.own);
   }

@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
       {"accumulates of one origin are ordered", ordered},
       {"strided accumulates", strided},
       {"an origin with less than the target describes", shorter_origin},
+      {"a result buffer that overlaps with the origin buffer", one_buffer},
   };
   if (program.has("measure")) {
     measure(memory);

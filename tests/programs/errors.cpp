@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A call that is not allowed is refused with the error class that the standard names and changes nothing, and the
 // window works afterwards. Every rank makes the mistake; no call is made that would wait forever.
+#include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "check.hpp"
 
@@ -408,6 +411,86 @@ void bad_creations() {
   CHECK_MPI(MPI_Win_free(&window));
 }
 
+// Memory of the target that has a hole, or ends with a file that was truncated: an error of the origin, and the target
+// goes on. The window is of private memory.
+void without_memory() {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  constexpr std::size_t kPages = 4, kHole = 1;  // the last page has no file behind it
+  std::FILE* const file = std::tmpfile();
+  CHECK(file != nullptr);
+  CHECK_EQ(ftruncate(fileno(file), static_cast<off_t>(kPages * page)), 0);
+  auto* const mine = static_cast<char*>(
+      mmap(nullptr, kPages * page, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0));
+  CHECK(mine != MAP_FAILED);
+  MPI_Win window = MPI_WIN_NULL;
+  CHECK_MPI(MPI_Win_create(mine, static_cast<MPI_Aint>(kPages * page), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  CHECK_EQ(munmap(mine + kHole * page, page), 0);
+  CHECK_EQ(ftruncate(fileno(file), static_cast<off_t>((kPages - 1) * page)), 0);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  MPI_Datatype blocks = MPI_DATATYPE_NULL;
+  constexpr int kBlocks = 30;
+  CHECK_MPI(MPI_Type_vector(kBlocks, 1, 3, MPI_DOUBLE, &blocks));
+  CHECK_MPI(MPI_Type_commit(&blocks));
+  const std::vector<double> ones(kBlocks, 1);
+  std::vector<double> seen(kBlocks);
+  const std::int64_t one = 1;
+  std::int64_t before = 0;
+  const auto refused = [&](const char* what, auto&& work) {
+    for (const std::size_t bad : {kHole, kPages - 1}) {
+      // Alone, the operation may travel with the lock and the unlock.
+      CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next, 0, window));
+      const int first = work(static_cast<MPI_Aint>(bad * page));
+      const int unlocked = MPI_Win_unlock(next, window);
+      CHECK_EQ(check::class_of(first == MPI_SUCCESS ? unlocked : first), MPI_ERR_RMA_RANGE);
+      CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next, 0, window));
+      CHECK_MPI(MPI_Get(&before, 1, MPI_INT64_T, next, 0, 1, MPI_INT64_T, window));
+      CHECK_MPI(MPI_Win_flush(next, window));
+      int code = work(static_cast<MPI_Aint>(bad * page));
+      if (code == MPI_SUCCESS) code = MPI_Win_flush(next, window);
+      const int error_class = check::class_of(code);
+      if (error_class != MPI_ERR_RMA_RANGE) check::fail(__FILE__, __LINE__, what + check::class_name(error_class));
+      CHECK_MPI(MPI_Win_unlock(next, window));
+      // The target is still there, and neither its window nor its accumulate lock is held.
+      CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next, 0, window));
+      CHECK_MPI(MPI_Accumulate(ones.data(), 1, MPI_DOUBLE, next, 8, 1, MPI_DOUBLE, MPI_SUM, window));
+      CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, next, 16, 1, MPI_INT64_T, MPI_SUM, window));
+      CHECK_MPI(MPI_Win_unlock(next, window));
+    }
+  };
+  constexpr int kRefusals = 8;
+  refused("accumulate: ", [&](MPI_Aint at) {
+    return MPI_Accumulate(ones.data(), kBlocks, MPI_DOUBLE, next, at, kBlocks, MPI_DOUBLE, MPI_SUM, window);
+  });
+  refused("strided accumulate: ", [&](MPI_Aint at) {
+    return MPI_Accumulate(ones.data(), kBlocks, MPI_DOUBLE, next, at, 1, blocks, MPI_SUM, window);
+  });
+  refused("fetch_and_op: ", [&](MPI_Aint at) {
+    return MPI_Fetch_and_op(&one, &before, MPI_INT64_T, next, at, MPI_SUM, window);
+  });
+  refused("compare_and_swap: ", [&](MPI_Aint at) {
+    return MPI_Compare_and_swap(&one, &one, &before, MPI_INT64_T, next, at, window);
+  });
+  refused("put: ", [&](MPI_Aint at) { return MPI_Put(&one, 1, MPI_INT64_T, next, at, 1, MPI_INT64_T, window); });
+  refused("strided put: ", [&](MPI_Aint at) {
+    return MPI_Put(ones.data(), kBlocks, MPI_DOUBLE, next, at, 1, blocks, window);
+  });
+  refused("get: ", [&](MPI_Aint at) { return MPI_Get(&before, 1, MPI_INT64_T, next, at, 1, MPI_INT64_T, window); });
+  refused("strided get: ", [&](MPI_Aint at) {
+    return MPI_Get(seen.data(), kBlocks, MPI_DOUBLE, next, at, 1, blocks, window);
+  });
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));
+  double sum = 0;
+  std::memcpy(&sum, mine + 8, sizeof sum);
+  CHECK_EQ(sum, 2.0 * kRefusals);
+  CHECK_MPI(MPI_Win_unlock(rank, window));
+  CHECK_MPI(MPI_Win_free(&window));
+  CHECK_MPI(MPI_Type_free(&blocks));
+  munmap(mine, kPages * page);
+  std::fclose(file);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -443,6 +526,10 @@ int main(int argc, char** argv) {
   check::section("bad creations");
   bad_creations();
   still_works(window);
+  if (program.memory() == check::Memory::kCreate && size > 1) {
+    check::section("memory that the target does not have");
+    without_memory();
+  }
   check::section("MPI_Win_free");
   return 0;
 }

@@ -14,6 +14,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <sys/mman.h>
 #include <thread>
 #include <vector>
 
@@ -180,6 +181,58 @@ TEST_CASE("beside a thread that takes the accumulate lock in a loop a handler wa
   CHECK(begun >= before + 100);
   stop = true;
   combines.join();
+}
+
+TEST_CASE("memory that cannot be accessed is an error of the request, whose last control step is executed") {
+  constexpr std::size_t kPage = 4096;
+  auto* const memory = static_cast<std::byte*>(
+      mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(munmap(memory + kPage, kPage) == 0);
+  IntegerWords words;
+  IntegerMethod integers;
+  integers.announce_in(words);
+  integers.allow_lock({reinterpret_cast<std::byte*>(&words), sizeof words, 1}, false);
+  AccumulateLockWord lock;
+  std::uint64_t control = 0;
+  MessageHandler::ServedSpace space;
+  space.base = memory;
+  space.bytes = 3 * kPage;
+  space.lock = &lock;
+  space.integers = &integers;
+  space.ranks = 3;
+  space.control = reinterpret_cast<std::byte*>(&control);
+  space.control_bytes = sizeof control;
+  MessageHandler handler;
+  REQUIRE(handler.publish(77, space));
+  const std::array<std::int64_t, 2> ones{1, 1};
+  std::array<std::int64_t, 2> fetched{};
+  const DataOperation operations[] = {
+      DataOperation::put(kPage - 8, ones.data(), 16), DataOperation::get(kPage - 8, fetched.data(), 16),
+      DataOperation::accumulate(kPage + 8, ReduceOp::kSum, BasicType::kInt64, ones.data(), nullptr, 1),
+      DataOperation::accumulate(kPage - 8, ReduceOp::kSum, BasicType::kDouble, ones.data(), fetched.data(), 2),
+      DataOperation::compare_and_swap(2 * kPage - 8, BasicType::kInt64, ones.data(), ones.data(), fetched.data())};
+  std::uint64_t steps = 0;
+  for (const DataOperation& operation : operations) {
+    OperationList list;
+    REQUIRE(list.add(DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, ones.data(), nullptr, 1)));
+    REQUIRE(list.add(operation));
+    Bytes payload(list.bytes().begin(), list.bytes().end());
+    append(payload, ControlStep{ControlCall::kFetchAdd, {}, 0, 1, 0});
+    RequestHeader header{MessageKind::kOperations, 1, 0, 1, kOrigin, 77, 0, 0, 5, 42};
+    const MessageHandler::Answer answer = handler.execute(message_of(header, payload));
+    CHECK(answer.refused != nullptr);
+    CHECK(answer.header.status == ReplyStatus::kInaccessible);
+    CHECK(answer.fault >= memory + kPage);
+    CHECK(answer.fault < memory + 2 * kPage);
+    CHECK(answer.fetched.empty());
+    CHECK(control == ++steps);
+    CHECK(lock.state.load() == AccumulateLockWord::kFree);
+    CHECK(words.by_slot[kOwnSlots].announced == 0);
+  }
+  std::int64_t first = 0;
+  std::memcpy(&first, memory, sizeof first);
+  CHECK(first == 5);
+  munmap(memory, 3 * kPage);
 }
 
 TEST_CASE("the handler compares and swaps, and answers with what was there") {

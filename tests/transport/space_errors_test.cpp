@@ -220,7 +220,7 @@ TEST_CASE("private memory that is gone is an error of the operation", "[native]"
     if (ranks.rank() == 0) {
       std::uint64_t word = 1, fetched = 0;
       const auto is_peer_error = [](const Status& status) {
-        return !status.ok() && status.error().kind == ErrorKind::kPeer;
+        return !status.ok() && status.error().kind == ErrorKind::kRange;
       };
       ranks.check(is_peer_error(space->put(1, 0, &word, 8)), "put");
       ranks.check(is_peer_error(space->get(1, 0, &word, 8)), "get");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The threads of farside. They block all signals, which belong to the application's threads.
+// The threads of farside. They block all signals, which belong to the application's threads, but not those of faults:
+// a fault whose signal is blocked ends the process, whatever its handler.
 #pragma once
 
 #include <pthread.h>
@@ -21,6 +22,7 @@ template <class Run>
 Status start_own_thread(std::thread& thread, const char* name, Run&& run) {
   sigset_t all, before;
   sigfillset(&all);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   std::string refused;
   try {

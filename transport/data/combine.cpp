@@ -270,9 +270,12 @@ void compare_and_swap(AtomicMethod method, BasicType type, void* target, const v
                       void* fetched) {
   const std::size_t size = traits(type).size;
   if (method == AtomicMethod::kLocked) {
+    // `fetched` is written last: programs give one buffer for the result and for what is compared.
     const auto swap = [&](std::size_t bytes) {
-      std::memcpy(fetched, target, bytes);
-      if (std::memcmp(fetched, compare, bytes) == 0) std::memcpy(target, origin, bytes);
+      std::array<std::byte, sizeof(Complex<long double>)> old;
+      std::memcpy(old.data(), target, bytes);
+      if (std::memcmp(old.data(), compare, bytes) == 0) std::memcpy(target, origin, bytes);
+      std::memcpy(fetched, old.data(), bytes);
     };
     // With a constant length memcpy and memcmp are no calls.
     size == sizeof(std::uint64_t)   ? swap(sizeof(std::uint64_t))

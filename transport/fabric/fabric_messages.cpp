@@ -53,7 +53,7 @@ bool Fabric::execute_request(Peer sender, std::span<const std::byte> message) {
   MessageHandler::Answer answer =
       deferred_.empty() ? handler_.execute(message) : handler_.execute(message, {}, std::chrono::microseconds(0));
   if (answer.deferred) return false;
-  if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the handler was refused: {}", answer.refused);
+  answer.log_refusal();
   if (!answer.known_sender || (request.flags & RequestHeader::kNoReply) != 0) return true;
   statistics_.add(RouteKind::kFabric, Counted::kHandler, message.size());
   std::unique_ptr<Reply> reply = replies_.take(sender);

@@ -43,7 +43,7 @@ Operation* OperationPool::take_reply(std::uint64_t index, const ReplyHeader& hea
   const bool stopped = header.status == ReplyStatus::kStopped && operation.locked_result != nullptr;
   const auto [listed, behind] = expected_of(operation, header.status);
   if (header.status != ReplyStatus::kDone && !stopped) {
-    operation.pending->failed(Error{ErrorKind::kRange, "the target's handler refused the request"});
+    operation.pending->failed(refusal(header.status));
   } else if (data.size() != listed + behind) {
     operation.pending->failed(Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"});
   } else {

@@ -9,6 +9,7 @@
 
 #include "transport/base/biased_mutex.hpp"
 #include "transport/base/own_thread.hpp"
+#include "transport/handler/memory_fault.hpp"
 
 namespace farside {
 
@@ -96,6 +97,7 @@ bool ProgressThread::back_off_for(AdaptivePolling& polling, Work& work) {
 void ProgressThread::run(Work& work, int queue_fd) {
   using Clock = AdaptivePolling::Clock;
   BiasedMutex::this_thread_never_owns();
+  MemoryFault::report_here();
   AdaptivePolling polling;
   bool something_came = false, connection_woke = false;
   Clock::time_point read_events_at{}, forgot_polls{};

@@ -10,7 +10,8 @@
 //                (AttachedRegions::Page).
 //   kDescribe    RequestHeader. It asks for `count` bytes, the description of the space (ServedSpace).
 //   kReply       ReplyHeader, the fetched data, the former values of the control words. If the acquire step stopped
-//                the list, only the former value of its word follows the header.
+//                the list, only the former value of its word follows the header; after a refusal, nothing does. If only
+//                the list ended early, the last step was executed all the same.
 //   kProbe       ReplyHeader. The receiver drops it: its only purpose is to test whether the provider can send it.
 //   kDisconnect  ReplyHeader; `operation` is the number of a connection (Connections::number). The sender has nothing
 //                under way on the connection and wants to close it.
@@ -18,6 +19,8 @@
 
 #include <cstddef>
 #include <cstdint>
+
+#include "transport/base/result.hpp"
 
 namespace farside {
 
@@ -57,7 +60,15 @@ struct RequestHeader {
 };
 static_assert(sizeof(RequestHeader) == 48);
 
-enum class ReplyStatus : std::uint8_t { kDone = 0, kRefused = 1, kStopped = 2 };  // kStopped: by the acquire step
+// kStopped: by the acquire step. kInaccessible: memory of the target that the application has unmapped or truncated.
+enum class ReplyStatus : std::uint8_t { kDone = 0, kRefused = 1, kStopped = 2, kInaccessible = 3 };
+// The error at the origin.
+inline Error refusal(ReplyStatus status) {
+  return {ErrorKind::kRange, status == ReplyStatus::kInaccessible
+                                 ? "the target cannot access its own memory there: it is not mapped, not writable, or "
+                                   "beyond the end of a file"
+                                 : "the target's handler refused the request"};
+}
 
 struct ReplyHeader {
   MessageKind kind;

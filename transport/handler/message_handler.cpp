@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "transport/base/log.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/handler/attached_regions.hpp"
 #include "transport/handler/operation_list.hpp"
@@ -16,6 +17,8 @@ namespace farside {
 namespace {
 
 __extension__ using Wide = __int128;
+
+constexpr const char* kInaccessible = "memory that cannot be accessed";
 
 const char* find_fault(const ControlStep& step, const MessageHandler::ServedSpace& space) {
   constexpr std::size_t kWord = sizeof(std::uint64_t);
@@ -88,10 +91,16 @@ const char* find_fault_of_regions(const RequestHeader& request, std::span<const 
              : "bad length";
 }
 
-// Executes `blocks` of the entry's blocks. `target`, `data` and `fetched` belong to the first of these blocks. All
-// blocks of a list share one acquisition of the lock: a message holds less than kLockedBytes (accumulate_rules.hpp).
+// To be released or ended after an access that has failed, too. All blocks of a list share one acquisition of the lock:
+// a message holds less than kLockedBytes (accumulate_rules.hpp).
+struct Begun {
+  std::optional<AccumulateLock> lock;
+  IntegerPhase by = IntegerPhase::kLock;
+};
+
+// Executes `blocks` of the entry's blocks. `target`, `data` and `fetched` belong to the first of these blocks.
 void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* target, const std::byte* data,
-                   std::byte* fetched, const MessageHandler::ServedSpace& space, std::optional<AccumulateLock>& lock) {
+                   std::byte* fetched, const MessageHandler::ServedSpace& space, Begun& begun) {
   const std::size_t bytes = entry.block_bytes();
   const auto dense = static_cast<std::ptrdiff_t>(bytes);
   switch (entry.kind) {
@@ -100,7 +109,8 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
     case OperationKind::kAccumulate:
     case OperationKind::kCompareAndSwap: break;
   }
-  IntegerPhase by = IntegerPhase::kLock;
+  auto& [lock, by] = begun;
+  by = IntegerPhase::kLock;
   if (!space.always_locked && has_cpu_atomics(entry.type)) {
     by = space.integers == nullptr ? IntegerPhase::kAtomics
                                    : space.integers->begin_in_common(std::size_t{entry.count} * blocks);
@@ -122,13 +132,14 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
     if (fetched != nullptr) fetched += dense;
   }
   if (space.integers != nullptr) space.integers->end_in_common(by);
+  by = IntegerPhase::kLock;
 }
 
 // Returns null, or why the rest of the list is skipped, for instance at the first block whose memory is not attached.
 // The list may be in a message ring or in a slot of a message queue, where a faulty peer could change it after
 // find_fault(), so each entry is checked again.
 const char* execute_list(std::span<const std::byte> list, MessageHandler::ServedSpace& space,
-                         std::vector<std::byte>& fetched, std::optional<AccumulateLock>& lock) {
+                         std::vector<std::byte>& fetched, Begun& begun, const void*& fault) {
   OperationListReader reader(list);
   ListEntry entry;
   for (std::span<const std::byte> data; reader.next(entry, data);) {
@@ -139,24 +150,36 @@ const char* execute_list(std::span<const std::byte> list, MessageHandler::Served
     const std::byte* const sent = data.empty() ? nullptr : data.data();
     std::byte* const back = entry.fetch != 0 ? fetched.data() + first : nullptr;
     if (space.attached == nullptr) {
-      execute_entry(entry, entry.blocks, space.base + entry.offset, sent, back, space, lock);
+      execute_entry(entry, entry.blocks, space.base + entry.offset, sent, back, space, begun);
       continue;
     }
     for (std::uint32_t block = 0; block < entry.blocks; ++block) {
       std::byte* target = space.base + entry.offset + static_cast<std::int64_t>(block) * entry.stride;
+      const std::size_t span = span_of(entry.type, entry.count);
       const auto work = [&] {
-        execute_entry(entry, 1, target, sent != nullptr ? sent + block * bytes : nullptr,
-                      back != nullptr ? back + block * bytes : nullptr, space, lock);
+        fault = MemoryFault::catch_in(target, span, [&] {
+          execute_entry(entry, 1, target, sent != nullptr ? sent + block * bytes : nullptr,
+                        back != nullptr ? back + block * bytes : nullptr, space, begun);
+        });
       };
-      if (!space.attached->while_attached(reinterpret_cast<std::uint64_t>(target), span_of(entry.type, entry.count),
-                                          work))
-        return "not attached";
+      if (!space.attached->while_attached(reinterpret_cast<std::uint64_t>(target), span, work)) return "not attached";
+      if (fault != nullptr) return kInaccessible;
     }
   }
   return reader.fault();
 }
 
 }  // namespace
+
+void MessageHandler::Answer::log_refusal() const {
+  if (fault != nullptr) {
+    log(LogLevel::kError,
+        "rank {} of a window accesses {} in this process, which is not mapped, not writable, or beyond the end of a "
+        "file", sender, fault);
+  } else if (refused != nullptr) {
+    log(LogLevel::kWarn, "a request to the handler was refused: {}", refused);
+  }
+}
 
 MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> message, std::vector<std::byte> memory,
                                                std::chrono::microseconds timeout) {
@@ -177,6 +200,7 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   ServedSpace& space = found->second;
   const std::span<const std::byte> payload = message.subspan(sizeof request);
   answer.known_sender = true;
+  answer.sender = request.sender;
   answer.header = {MessageKind::kReply, ReplyStatus::kDone, 0, request.generation, request.operation};
   const auto refuse = [&](const char* why) {
     answer.refused = why;
@@ -219,8 +243,8 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
     refuse(fault);
     return answer;
   }
-  std::optional<AccumulateLock> lock;
-  if (locks && !lock.emplace(*space.lock, timeout).held()) {
+  Begun begun;
+  if (locks && !begun.lock.emplace(*space.lock, timeout).held()) {
     answer.deferred = true;
     return answer;
   }
@@ -232,11 +256,23 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   if ((before & steps.front().compare) != 0 && opens) {
     answer.header.status = ReplyStatus::kStopped;
     append(before);
-  } else if (const char* skipped = execute_list(list, space, answer.fetched, lock)) {
-    refuse(skipped);
+    return answer;
+  }
+  const char* skipped = nullptr;
+  const auto execute = [&] { skipped = execute_list(list, space, answer.fetched, begun, answer.fault); };
+  if (space.attached != nullptr || list.empty()) {
+    execute();
   } else {
-    if (opens) append(before);
-    if (controls > 0) append(take(steps[controls - 1], space.control));
+    answer.fault = MemoryFault::catch_in(space.base, space.bytes, execute);
+    if (answer.fault != nullptr) skipped = kInaccessible;
+  }
+  if (answer.fault != nullptr && space.integers != nullptr) space.integers->end_in_common(begun.by);
+  // Also after a list that ended early: others wait for the release of a lock, or for a notification.
+  if (opens) append(before);
+  if (controls > 0) append(take(steps[controls - 1], space.control));
+  if (skipped != nullptr) {
+    refuse(skipped);
+    if (answer.fault != nullptr) answer.header.status = ReplyStatus::kInaccessible;
   }
   return answer;
 }

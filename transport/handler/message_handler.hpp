@@ -6,7 +6,7 @@
 // kLockTimeout while it holds the accumulate lock.
 //
 // Not thread-safe: the caller serializes all calls. Errors: a refused request is reported by Answer::refused and by
-// ReplyStatus::kRefused. Memory: some 200 bytes per space, for any number of peers.
+// ReplyStatus. Memory: some 200 bytes per space, for any number of peers.
 #pragma once
 
 #include <array>
@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/handler/memory_fault.hpp"
 #include "transport/handler/message.hpp"
 #include "transport/node/accumulate_lock.hpp"
 #include "transport/node/integer_method.hpp"
@@ -44,7 +45,10 @@ class MessageHandler {
 
   // Adds a space. `id` is random, so that only processes that have received it from the ranks of the space can name the
   // space. Returns false, and changes nothing, if there is such a space already.
-  bool publish(std::uint64_t id, const ServedSpace& space) { return spaces_.try_emplace(id, space).second; }
+  bool publish(std::uint64_t id, const ServedSpace& space) {
+    MemoryFault::expect();
+    return spaces_.try_emplace(id, space).second;
+  }
   void withdraw(std::uint64_t id) { spaces_.erase(id); }
 
   struct Answer {
@@ -53,6 +57,9 @@ class MessageHandler {
     ReplyHeader header{};
     std::vector<std::byte> fetched;
     const char* refused = nullptr;  // the reason, if the request was not executed to its end
+    const void* fault = nullptr;    // the address of an access that has failed (memory_fault.hpp)
+    std::uint32_t sender = 0;
+    void log_refusal() const;  // does nothing if the request was executed
   };
   // Executes one request. `message` comes from another process, which may change it during the call: the handler checks
   // all of it before it executes any, and each operation again. `memory`: the memory of an earlier answer's `fetched`,

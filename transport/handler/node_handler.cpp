@@ -86,7 +86,7 @@ std::optional<std::size_t> NodeHandler::answer(std::span<const std::byte> messag
     deferred_ = true;
     return std::nullopt;
   }
-  if (answer.refused != nullptr) log(LogLevel::kWarn, "a request to the handler was refused: {}", answer.refused);
+  answer.log_refusal();
   statistics_.add(RouteKind::kCma, Counted::kHandler, message.size());
   ReplyHeader header = answer.header;
   if (!answer.known_sender) header = {MessageKind::kReply, ReplyStatus::kRefused, 0, 0, 0};
@@ -237,9 +237,8 @@ Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message
   const std::span<const std::byte> bytes = answer->bytes();
   ReplyHeader reply{};
   if (bytes.size() >= sizeof reply) std::memcpy(&reply, bytes.data(), sizeof reply);
-  if (bytes.size() < sizeof reply || reply.status != ReplyStatus::kDone) {
-    return Error{ErrorKind::kRange, "the target's handler refused the request"};
-  }
+  if (bytes.size() < sizeof reply) reply.status = ReplyStatus::kRefused;
+  if (reply.status != ReplyStatus::kDone) return refusal(reply.status);
   const std::span<const std::byte> fetched = bytes.subspan(sizeof reply);
   if (fetched.size() != list.fetched_bytes())
     return Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"};

@@ -30,8 +30,10 @@ Status transfer(Transfer call, const char* name, pid_t pid, std::uint64_t remote
     const ssize_t moved = call(pid, &here, 1, &there, 1, 0);
     if (moved <= 0) {
       if (moved < 0 && errno == EINTR) continue;
-      return Error{ErrorKind::kPeer, fmt::format("{} of {} bytes at {:#x} of process {}: {}", name, bytes, remote, pid,
-                                                 moved == 0 ? "nothing moved" : std::strerror(errno))};
+      // EFAULT: a hole there, or memory beyond the end of a file (or the local buffer is bad).
+      return Error{moved < 0 && errno == EFAULT ? ErrorKind::kRange : ErrorKind::kPeer,
+                   fmt::format("{} of {} bytes at {:#x} of process {}: {}", name, bytes, remote, pid,
+                               moved == 0 ? "nothing moved" : std::strerror(errno))};
     }
     at += moved;
     remote += static_cast<std::uint64_t>(moved);

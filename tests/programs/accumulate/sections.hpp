@@ -39,5 +39,6 @@ void exclusive_locks(check::Memory memory);
 void ordered(check::Memory memory);
 void strided(check::Memory memory);
 void shorter_origin(check::Memory memory);
+void one_buffer(check::Memory memory);
 
 }  // namespace accumulate

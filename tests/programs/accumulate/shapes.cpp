@@ -256,4 +256,72 @@ void shorter_origin(check::Memory memory) {
   CHECK_MPI(MPI_Type_free(&every_second));
 }
 
+namespace {
+
+// The operands are those that were in the buffer at the call. `by`: from the origin buffer to the result buffer.
+template <class T>
+void fetch_into_operands(const Window& window, MPI_Datatype type, int count, int by) {
+  constexpr int kRoom = 5;
+  std::vector<T> both(static_cast<std::size_t>(count + 2 * kRoom));
+  T* const origin = both.data() + kRoom;
+  const int target = (rank + 1) % size;
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, window));
+  const std::vector<T> first(static_cast<std::size_t>(count), T{100});
+  CHECK_MPI(MPI_Accumulate(first.data(), count, type, target, 0, count, type, MPI_REPLACE, window));
+  CHECK_MPI(MPI_Win_flush(target, window));
+  for (int i = 0; i < count; ++i) origin[i] = static_cast<T>(1 + i % 10);
+  if (count == 1) {
+    CHECK_MPI(MPI_Fetch_and_op(origin, origin + by, type, target, 0, MPI_SUM, window));
+  } else {
+    CHECK_MPI(MPI_Get_accumulate(origin, count, type, origin + by, count, type, target, 0, count, type, MPI_SUM,
+                                 window));
+  }
+  CHECK_MPI(MPI_Win_flush(target, window));
+  for (int i = 0; i < count; ++i) CHECK_EQ(origin[by + i], T{100});
+  std::vector<T> sums(static_cast<std::size_t>(count));
+  CHECK_MPI(MPI_Get(sums.data(), count, type, target, 0, count, type, window));
+  CHECK_MPI(MPI_Win_unlock(target, window));
+  for (int i = 0; i < count; ++i) CHECK_EQ(sums[static_cast<std::size_t>(i)], static_cast<T>(101 + i % 10));
+}
+
+template <class T>
+void swap_into_operand(const Window& window, MPI_Datatype type) {
+  const int target = (rank + 1) % size;
+  const T first{100}, other{7};
+  T both{99}, result{0};
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, target, 0, window));
+  CHECK_MPI(MPI_Accumulate(&first, 1, type, target, 0, 1, type, MPI_REPLACE, window));
+  CHECK_MPI(MPI_Win_flush(target, window));
+  CHECK_MPI(MPI_Compare_and_swap(&other, &both, &both, type, target, 0, window));  // does not swap
+  CHECK_MPI(MPI_Win_flush(target, window));
+  CHECK_EQ(both, first);
+  both = other;
+  CHECK_MPI(MPI_Compare_and_swap(&both, &first, &both, type, target, 0, window));
+  CHECK_MPI(MPI_Win_flush(target, window));
+  CHECK_EQ(both, first);
+  CHECK_MPI(MPI_Fetch_and_op(nullptr, &result, type, target, 0, MPI_NO_OP, window));
+  CHECK_MPI(MPI_Win_unlock(target, window));
+  CHECK_EQ(result, other);
+}
+
+}  // namespace
+
+// An error of the program, which the runtimes carry out as it was meant.
+void one_buffer(check::Memory memory) {
+  constexpr int kCount = 20000;
+  const Window window(memory, kCount * sizeof(double), 1);
+  for (const int count : {1, 7, 100, kCount}) {
+    for (const int by : {0, 1, -1, 5}) {
+      if (count == 1 && by != 0) continue;
+      fetch_into_operands<double>(window, MPI_DOUBLE, count, by);
+      fetch_into_operands<std::int64_t>(window, MPI_INT64_T, count, by);
+      fetch_into_operands<signed char>(window, MPI_SIGNED_CHAR, count, by);
+    }
+  }
+  swap_into_operand<std::int64_t>(window, MPI_INT64_T);
+  swap_into_operand<signed char>(window, MPI_SIGNED_CHAR);
+}
+
 }  // namespace accumulate

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/handler/memory_fault.hpp"
+
+#include <array>
+#include <cstdio>
+#include <mutex>
+#include <unistd.h>
+
+namespace farside {
+namespace {
+
+struct sigaction before_segv, before_bus;
+
+}  // namespace
+
+void MemoryFault::expect() {
+  static std::mutex mutex;
+  static bool set = false;
+  const std::scoped_lock held(mutex);
+  for (const int signal : {SIGSEGV, SIGBUS}) {
+    struct sigaction now {};
+    if (sigaction(signal, nullptr, &now) != 0 || now.sa_sigaction == &MemoryFault::on_signal) continue;
+    // A handler that was set later may pass faults on to this one, which must not pass them back.
+    struct sigaction& before = signal == SIGBUS ? before_bus : before_segv;
+    if (set && now.sa_sigaction != before.sa_sigaction) continue;
+    before = now;
+    struct sigaction ours {};
+    ours.sa_sigaction = &MemoryFault::on_signal;
+    sigemptyset(&ours.sa_mask);
+    // SA_NODEFER: a handler that is left by siglongjmp() leaves no signal blocked.
+    ours.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+    (void)sigaction(signal, &ours, nullptr);
+  }
+  set = true;
+}
+
+void MemoryFault::on_signal(int signal, siginfo_t* information, void* context) {
+  const bool sent = information->si_code <= 0;  // by kill(2) and the like
+  MemoryFault* const fault = here_;
+  const auto* const at = static_cast<const std::byte*>(information->si_addr);
+  if (!sent && fault != nullptr && at >= fault->begin_ &&
+      static_cast<std::uint64_t>(at - fault->begin_) < fault->bytes_) {
+    fault->address_ = at;
+    siglongjmp(fault->resume_, 1);
+  }
+  if (!sent && reports_) {
+    std::array<char, 256> line{};
+    const int bytes = std::snprintf(line.data(), line.size(),
+                                    "farside: error: an access to %p for a peer, by RDMA over TCP, ends this process: "
+                                    "the memory is not mapped, not writable, or beyond the end of a file\n",
+                                    information->si_addr);
+    (void)!write(STDERR_FILENO, line.data(), static_cast<std::size_t>(bytes));
+  }
+  const struct sigaction& before = signal == SIGBUS ? before_bus : before_segv;
+  if (before.sa_handler == SIG_IGN && sent) return;
+  if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+    return (before.sa_flags & SA_SIGINFO) != 0 ? before.sa_sigaction(signal, information, context)
+                                               : before.sa_handler(signal);
+  }
+  // The access is repeated when this returns, and the default action follows.
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  (void)sigaction(signal, &standard, nullptr);
+  if (sent) (void)raise(signal);
+}
+
+}  // namespace farside
