@@ -69,15 +69,13 @@ bool AttachedRegions::while_attached(std::uint64_t address, std::uint64_t bytes,
   return true;
 }
 
-void AttachedRegions::read_page(int reader, std::uint64_t first, std::span<std::byte> page) const {
+void AttachedRegions::read_page(int reader, std::uint64_t address, std::span<std::byte> page) const {
   const std::scoped_lock held(mutex_);
   words_.note_reader(reader);
-  const std::vector<Region>& all = table_.all();
-  const Page head{words_.word(RegionWords::kVersion).load(std::memory_order_relaxed), all.size()};
+  const std::span<const Region> regions = table_.around(address, Page::regions_in(page.size()));
+  const Page head{regions.size()};
   std::memcpy(page.data(), &head, sizeof head);
-  if (first >= all.size()) return;
-  const std::size_t count = std::min<std::size_t>(all.size() - first, Page::regions_in(page.size()));
-  std::memcpy(page.data() + sizeof head, &all[first], count * sizeof(Region));
+  if (!regions.empty()) std::memcpy(page.data() + sizeof head, regions.data(), regions.size_bytes());
 }
 
 }  // namespace farside

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The table of the regions that this rank has attached to a dynamic space. On-node peers read the table by
-// process_vm_readv(2), guided by the RegionWords in this rank's segment. Other peers request pages of it from the
+// process_vm_readv(2), guided by the RegionWords in this rank's segment. Other peers request parts of it from the
 // handler. The table notes its readers, because a detach must notify them.
 //
 // Thread safety: any. No function issues a remote operation. Memory: 32 bytes per region, one bit per peer.
@@ -36,14 +36,13 @@ class AttachedRegions {
   // Calls work() if all of the memory is attached; returns false otherwise. A detach waits until work() has returned.
   bool while_attached(std::uint64_t address, std::uint64_t bytes, const std::function<void()>& work) const;
 
-  // A page of the table, the handler's answer to a peer: this header, then regions.
+  // A part of the table, the handler's answer to a peer: this header, then regions.
   struct Page {
-    std::uint64_t version;
-    std::uint64_t count;    // of the regions in the whole table
+    std::uint64_t count;  // of the regions in it
     static constexpr std::size_t regions_in(std::size_t bytes) { return (bytes - sizeof(Page)) / sizeof(Region); }
   };
-  // Notes `reader`, and writes the header and the regions from `first` on. Bytes of `page` behind them stay unchanged.
-  void read_page(int reader, std::uint64_t first, std::span<std::byte> page) const;
+  // Notes `reader`, and writes the header and the regions around `address`. Bytes of `page` behind them stay unchanged.
+  void read_page(int reader, std::uint64_t address, std::span<std::byte> page) const;
 
  private:
   template <class Change>

@@ -6,8 +6,8 @@
 //                the last step after the list. The first of two steps is the acquire step: the handler executes it, a
 //                fetch-add, before the list. If its word held one of the bits in `compare`, the handler executes
 //                neither the list nor the release step. With kNoReply it is a notification: there is no reply.
-//   kRegions     RequestHeader. It asks for `count` bytes of the table of attached regions, from region `offset` on
-//                (AttachedRegions::Page).
+//   kRegions     RequestHeader. It asks for `count` bytes of the table of attached regions, around address
+//                `offset` (AttachedRegions::Page).
 //   kDescribe    RequestHeader. It asks for `count` bytes, the description of the space (ServedSpace).
 //   kReply       ReplyHeader, the fetched data, the former values of the control words. If the acquire step stopped
 //                the list, only the former value of its word follows the header; after a refusal, nothing does. If only
@@ -53,7 +53,7 @@ struct RequestHeader {
   std::uint32_t sender;        // rank of the origin in the space
   std::uint64_t identity;      // of the origin's process (FabricAddress); 0 between on-node peers
   std::uint64_t space;         // its id at the target (MessageHandler::publish)
-  std::uint64_t offset;        // kRegions: index of the first region
+  std::uint64_t offset;        // kRegions: an address
   std::uint32_t count;         // kRegions, kDescribe: bytes of the answer
   std::uint32_t generation;    // of the origin's operation; copied into the reply
   std::uint64_t operation;     // the origin's operation; copied into the reply

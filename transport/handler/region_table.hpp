@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "transport/base/address.hpp"
@@ -25,7 +26,6 @@ static_assert(sizeof(Region) == 32);
 class RegionTable {
  public:
   RegionTable() = default;
-  explicit RegionTable(std::vector<Region> regions) : regions_(std::move(regions)) {}
   const std::vector<Region>& all() const { return regions_; }
 
   // Returns the region that holds the byte at `address`, or null.
@@ -34,6 +34,13 @@ class RegionTable {
     if (behind == regions_.begin()) return nullptr;
     const Region& last = *std::prev(behind);
     return address < last.end() ? &last : nullptr;
+  }
+  // Returns at most so many regions, with those around `address`.
+  std::span<const Region> around(std::uint64_t address, std::size_t most) const {
+    const auto behind = std::ranges::upper_bound(regions_, address, {}, &Region::address) - regions_.begin();
+    const auto at = static_cast<std::size_t>(behind);
+    const std::size_t count = std::min(most, regions_.size());
+    return std::span(regions_).subspan(std::min(at - std::min(at, most / 2), regions_.size() - count), count);
   }
   // Returns whether all bytes are in regions. An access may extend over regions that adjoin each other.
   bool covers(std::uint64_t address, std::uint64_t bytes) const {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/space/regions.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <sched.h>
 
 #include <fmt/format.h>
@@ -91,95 +93,101 @@ Status Regions::notify_readers(std::span<const int> readers) {
   return first;
 }
 
-Regions::Table Regions::known(int rank) {
-  const std::uint64_t stale = own_stale();
-  const std::scoped_lock held(mutex_);
-  if (stale != stale_) {
-    known_.clear();
-    stale_ = stale;
-  }
-  const auto found = known_.find(rank);
-  return found != known_.end() ? found->second : nullptr;
-}
-
-Result<Regions::Table> Regions::read(int rank) {
+Result<std::optional<Region>> Regions::look_up(int rank, std::uint64_t address) {
+  const auto holds = [&](const Region& region) { return address >= region.address && address < region.end(); };
   // Read before the peer notes this rank as a reader: any later detach there changes the word.
   const std::uint64_t stale = own_stale();
-  Result<Table> table = space_.mapped_control(rank) ? read_on_node(rank) : ask_handler(rank);
-  if (!table) return table;
+  {
+    const std::scoped_lock held(mutex_);
+    if (stale != stale_) {
+      known_.clear();
+      stale_ = stale;
+    }
+    const Known& known = known_[rank];
+    if (const auto behind = known.upper_bound(address); behind != known.begin()) {
+      if (const Region& last = std::prev(behind)->second; holds(last)) return std::optional(last);
+    }
+  }
+  // The memory may have been attached since.
+  const Result<std::vector<Region>> read =
+      space_.mapped_control(rank) ? read_on_node(rank, address) : ask_handler(rank, address);
+  if (!read) return read.error();
   const std::scoped_lock held(mutex_);
-  if (stale == stale_) known_[rank] = table.value();
-  return table;
+  std::optional<Region> found;
+  for (const Region& region : read.value()) {
+    if (stale == stale_) known_[rank].insert_or_assign(region.address, region);
+    if (holds(region)) found = region;
+  }
+  return found;
 }
 
-Result<Regions::Table> Regions::read_on_node(int rank) {
+Result<std::vector<Region>> Regions::read_on_node(int rank, std::uint64_t address) {
   const RegionWords words{reinterpret_cast<std::byte*>(&space_.mapped_control(rank).word(words_))};
   words.note_reader(space_.rank());
+  const std::int32_t pid = space_.node_.extra(*space_.node_.find(rank))->pid;
   while (true) {
     std::vector<Region> regions;
     Status status;
     const auto copy = [&](const RegionWords::Place& place) {
-      regions.resize(place.count);
-      if (place.count == 0) return;
-      const std::int32_t pid = space_.node_.extra(*space_.node_.find(rank))->pid;
-      status = read_process_memory(pid, place.address, regions.data(), place.count * sizeof(Region));
+      // The address is in none of the regions before `low` or from `high` on. Memory that was allocated last often has
+      // the highest address.
+      std::uint64_t low = 0, high = place.count;
+      std::uint64_t first = high - std::min<std::uint64_t>(high, kAtOnce);
+      while (low < high) {
+        regions.resize(std::min<std::uint64_t>(high - first, kAtOnce));
+        status = read_process_memory(pid, place.address + first * sizeof(Region), regions.data(),
+                                     regions.size() * sizeof(Region));
+        if (!status) return;
+        if (address < regions.front().address) {
+          high = first;
+        } else if (address >= regions.back().end()) {
+          low = first + regions.size();
+        } else {
+          return;
+        }
+        const std::uint64_t middle = low + (high - low) / 2;
+        first = middle - std::min<std::uint64_t>(middle - low, kAtOnce / 2);
+      }
     };
     if (words.read(copy)) {
       // The error counts only if the table has not moved: a table that has moved may be unmapped.
       if (!status) return status.error();
-      return std::make_shared<const RegionTable>(std::move(regions));
+      return regions;
     }
     sched_yield();
   }
 }
 
-Result<Regions::Table> Regions::ask_handler(int rank) {
+Result<std::vector<Region>> Regions::ask_handler(int rank, std::uint64_t address) {
   using Page = AttachedRegions::Page;
-  std::vector<Region> regions;
-  Page first{};
-  for (std::uint64_t known = 0; known == 0 || known < first.count;) {
-    alignas(Region) std::array<std::byte, kMaxPayload> answer;
-    if (Status asked = space_.fabric_->ask_for_regions(rank, known, answer); !asked) return asked.error();
-    Page page;
-    std::memcpy(&page, answer.data(), sizeof page);
-    if (known > 0 && page.version != first.version) {
-      // The table has changed since the first page.
-      regions.clear();
-      known = 0;
-      continue;
-    }
-    first = page;
-    const std::size_t count = std::min<std::size_t>(page.count - known, Page::regions_in(answer.size()));
-    regions.resize(known + count);
-    if (count > 0) std::memcpy(&regions[known], answer.data() + sizeof page, count * sizeof(Region));
-    known += count;
-    if (count == 0) break;
-  }
-  return std::make_shared<const RegionTable>(std::move(regions));
+  std::array<std::byte, sizeof(Page) + kAtOnce * sizeof(Region)> answer;
+  if (Status asked = space_.fabric_->ask_for_regions(rank, address, answer); !asked) return asked.error();
+  Page page;
+  std::memcpy(&page, answer.data(), sizeof page);
+  std::vector<Region> regions(std::min<std::size_t>(page.count, kAtOnce));
+  if (!regions.empty()) std::memcpy(regions.data(), answer.data() + sizeof page, regions.size() * sizeof(Region));
+  return regions;
 }
 
 Result<bool> Regions::covered(int rank, std::uint64_t address, std::uint64_t bytes) {
   if (rank == space_.rank()) return own_.covers(address, bytes);
-  if (const Table table = known(rank); table != nullptr && table->covers(address, bytes)) return true;
-  // The memory may have been attached since the table was read.
-  const Result<Table> table = read(rank);
-  if (!table) return table.error();
-  return table.value()->covers(address, bytes);
+  while (bytes > 0) {
+    const Result<std::optional<Region>> region = look_up(rank, address);
+    if (!region) return region.error();
+    if (!region.value()) return false;
+    const std::uint64_t part = std::min(bytes, region.value()->end() - address);
+    address += part;
+    bytes -= part;
+  }
+  return true;
 }
 
 Result<Region> Regions::find(int rank, std::uint64_t address) {
-  Table table = known(rank);
-  const Region* region = table != nullptr ? table->find(address) : nullptr;
-  if (region == nullptr) {
-    Result<Table> now = read(rank);
-    if (!now) return now.error();
-    table = now.value();
-    region = table->find(address);
-  }
-  if (region == nullptr) {
+  const Result<std::optional<Region>> region = look_up(rank, address);
+  if (!region) return region.error();
+  if (!region.value())
     return Error{ErrorKind::kRange, fmt::format("rank {} has attached no memory at {:#x}", rank, address)};
-  }
-  return *region;
+  return *region.value();
 }
 
 }  // namespace farside

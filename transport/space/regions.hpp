@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Regions: the data of a dynamic space, which each rank attaches and detaches at any time. An origin reads the table
-// of a target when it first needs it, and keeps it. A rank that detaches notifies the origins that have read its
-// table, and waits until the notifications have taken effect. An operation on a known region therefore costs no round
-// trip, and no detached region is used.
+// Regions: the data of a dynamic space, which each rank attaches and detaches at any time. An origin reads the part of
+// a target's table around an address when it first needs it, and keeps it. A rank that detaches notifies the origins
+// that have read its table, and waits until the notifications have taken effect. An operation on a known region
+// therefore costs no round trip, and no detached region is used.
 //
 //   target                                             origin
 //                                                      loads its own `stale`
-//                                         <----------  sets its bit in the target's `readers`, reads the table
+//                                         <----------  sets its bit in the target's `readers`, reads regions
 //   detach: removes the region
 //           clears the bits of `readers`
 //           adds 1 to `stale` of each     ---------->
@@ -17,7 +17,8 @@
 // below it, so no pointer to data is null.
 //
 // Thread safety: all members may be called from any thread. Cost of find and covered: a load, a mutex and a search,
-// or one read of the table (on-node) or one request per 263 regions. Memory: 32 bytes per region at the target and at
+// or, for memory that is not known, one request, or some reads of the
+// table (on-node: one for the highest regions, else a binary search). Memory: 32 bytes per region at the target and at
 // each origin that uses it.
 #pragma once
 
@@ -26,8 +27,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "transport/base/result.hpp"
 #include "transport/handler/attached_regions.hpp"
@@ -61,13 +64,15 @@ class Regions final : public RegionFinder {
 
  private:
   struct Registrations;                 // of regions with the endpoint, by address
-  using Table = std::shared_ptr<const RegionTable>;
+  // The regions of a rank that this one has read, by address.
+  using Known = std::map<std::uint64_t, Region>;
+  static constexpr std::size_t kAtOnce = 64;  // that are read together
   std::uint64_t own_stale() const { return own_words_.word(RegionWords::kStale).load(std::memory_order_acquire); }
-  // Returns the kept table of a rank, or null.
-  Table known(int rank);
-  Result<Table> read(int rank);
-  Result<Table> read_on_node(int rank);
-  Result<Table> ask_handler(int rank);
+  // Returns the region that holds the byte at `address`, if any.
+  Result<std::optional<Region>> look_up(int rank, std::uint64_t address);
+  // Read regions around `address`.
+  Result<std::vector<Region>> read_on_node(int rank, std::uint64_t address);
+  Result<std::vector<Region>> ask_handler(int rank, std::uint64_t address);
   Status notify_readers(std::span<const int> readers);
 
   Space& space_;
@@ -76,8 +81,8 @@ class Regions final : public RegionFinder {
   AttachedRegions own_;
   std::unique_ptr<Registrations> registrations_;
   std::mutex mutex_;                              // guards stale_ and known_; held for microseconds
-  std::uint64_t stale_ = 0;                       // own_stale() when the tables were read
-  std::unordered_map<int, Table> known_;
+  std::uint64_t stale_ = 0;                       // own_stale() when known_ was empty
+  std::unordered_map<int, Known> known_;
 };
 
 }  // namespace farside
