@@ -50,6 +50,7 @@ Fault fault_of(const Error& error) {
 Fault fault_of(const epochs::Violation& violation) {
   std::string text = fmt::format("{}; {}", violation.what, violation.advice);
   if (*violation.section != '\0') text += fmt::format(" ({})", violation.section);
+  if (violation.carried) text += kCarriedWithWarn;
   return {class_of(violation.error), std::move(text)};
 }
 

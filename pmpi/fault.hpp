@@ -49,6 +49,9 @@ class [[nodiscard]] Outcome {
 // Returns the first failure of two steps that were both carried out.
 inline Outcome first_of(Outcome one, Outcome other) { return one ? std::move(other) : std::move(one); }
 
+// Ends the text of a fault whose call FARSIDE_CHECK=warn carries out.
+inline constexpr const char* kCarriedWithWarn = "; FARSIDE_CHECK=warn carries the call out all the same";
+
 Fault fault_of(const Error& error);
 Fault fault_of(const epochs::Violation& violation);
 

@@ -133,6 +133,8 @@ class ExposureMark {
     clear(memory);
     return false;
   }
+  // The same beside such locks, which hold no less for it.
+  static void set_beside_locks(M& memory) { memory.own_fetch_add(ControlBlock::kLock, LockWord::kExposed); }
   static void clear(M& memory) { memory.own_fetch_add(ControlBlock::kLock, -LockWord::kExposed); }
 };
 

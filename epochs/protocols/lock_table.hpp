@@ -20,7 +20,7 @@
 //   5. Without a global lock a lock_all acquires every rank's lock in the order of ranks. A lock word counts at most
 //      one lock_all of each process (LockWord::kMostLockAlls), so the locks of the preceding lock_all are released
 //      before.
-//   6. A lock that saw an exposure (ExposureMark) is released and refused.
+//   6. A lock that saw an exposure (ExposureMark) is released and refused, or kept with FARSIDE_CHECK=warn.
 //   7. If an operation fails, the protocol releases exactly what it has acquired. A wake word that a peer may still
 //      write to after a failed acquisition stays in use.
 //

@@ -29,9 +29,10 @@ namespace farside::epochs {
 template <RemoteMemory M, class Table>
 class LockTarget {
  public:
-  // Precondition: no lock is deferred (rule 4).
-  LockTarget(M& memory, Table& table, int target, LockType type, const std::optional<TakenTicket>& taken = {})
-      : memory_(memory), table_(table), taken_(taken), target_(target), type_(type) {}
+  // Precondition: no lock is deferred (rule 4). `carried`: a lock that saw an exposure is kept (rule 6).
+  LockTarget(M& memory, Table& table, int target, LockType type, const std::optional<TakenTicket>& taken = {},
+             bool carried = false)
+      : memory_(memory), table_(table), taken_(taken), target_(target), type_(type), carried_(carried) {}
 
   bool advance() {
     for (;;) {
@@ -176,7 +177,7 @@ class LockTarget {
   void after(bool held, LockToken token, bool saw_exposure) {
     token_ = token;
     saw_exposure_ = saw_exposure && !failed_;
-    held_ = held && !failed_ && !saw_exposure;
+    held_ = held && !failed_ && (!saw_exposure || carried_);
     if (held_) {
       step_ = Step::kDone;
       return;
@@ -216,6 +217,7 @@ class LockTarget {
   bool held_ = false;
   bool saw_exposure_ = false;
   bool out_of_wake_words_ = false;
+  bool carried_;
 };
 
 // Releases a lock of a target that was taken out of the table. The release has two parts. Call advance() until it

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 namespace farside::epochs {
 
@@ -16,8 +17,8 @@ constexpr bool takes_target(Call call) {
          call == Call::kUnlock;
 }
 
-// Calls whose rules FARSIDE_CHECK=off skips, and warn reports only. The protocols rely on the rules of all others.
-bool may_go_unchecked(Call call) {
+// Operations and flushes; their rules never end a call that is to be carried out.
+bool changes_nothing(Call call) {
   return call == Call::kOperation || call == Call::kRequestOperation || call == Call::kFlush || call == Call::kFlushAll;
 }
 
@@ -62,7 +63,7 @@ FARSIDE_INLINE Rule EpochState::broken_rule(Call call, int target, FenceAssert a
   if (takes_target(call) && static_cast<unsigned>(target) >= ranks_) return Rule::kBadTarget;
   if (!awaited_.empty()) [[unlikely]] {
     if (takes_target(call) && awaits(target)) return Rule::kStillLocking;
-    if (call == Call::kFlushAll && locks_held() == 0) return Rule::kStillLocking;
+    if (call == Call::kFree || (call == Call::kFlushAll && locks_held() == 0)) return Rule::kStillLocking;
   }
   if (shape(call).access) {
     // member() does not see the group while an assertion of MPI_MODE_NOPUT is in force in this epoch.
@@ -76,7 +77,8 @@ FARSIDE_INLINE Rule EpochState::broken_rule(Call call, int target, FenceAssert a
 
 FARSIDE_INLINE Violation EpochState::apply_inline(Call call, int target, FenceAssert assert) {
   if (const Rule rule = broken_rule(call, target, assert); rule != Rule::kNone) [[unlikely]] {
-    return violation_or_report(call, rule, target);
+    if (const Violation refused = violation_or_report(call, rule, target)) return refused;
+    if (changes_nothing(call) || call == Call::kUnlock) return {};
   }
   change_state(call, target, assert);
   return {};
@@ -91,10 +93,11 @@ FARSIDE_INLINE void EpochState::change_state(Call call, int target, FenceAssert 
 
 FARSIDE_INLINE void EpochState::change_access(Call call, int target, FenceAssert assert, Access awaited) {
   const AccessCell& to = cell(call, access_);
+  if (to.kind == AccessCell::Kind::kRefuse && to.broken != AccessCell::Broken::kMoves) return;  // carried out
   Access next = awaited != Access::kNone ? awaited : to.next;
   if (to.kind == AccessCell::Kind::kLeave) {
     drop(target);
-    after_fence_ = false;
+    if (before_ == Access::kFenceOpen) before_ = Access::kNone;
     if (--locks_held_ == 0) next = Access::kNone;
   }
   if (to.kind == AccessCell::Kind::kFence) {
@@ -107,14 +110,18 @@ FARSIDE_INLINE void EpochState::change_access(Call call, int target, FenceAssert
     return;
   }
   if (next == access_) return;
-  if (next == Access::kNone) closed_by_ = call_name(call);
-  const bool opens = next != Access::kFenceActive;  // an operation continues the epoch of the fence
-  after_fence_ = access_ == Access::kFenceOpen;
-  enter(next, opens ? call_name(call) : opened_by_);
+  if (next == Access::kNone) {
+    closed_by_ = call_name(call);
+    return resume(false);
+  }
+  if (next == Access::kFenceActive) return enter(next, opened_by_);  // an operation continues the epoch of the fence
+  before_ = access_;
+  enter(next, call_name(call));
 }
 
 FARSIDE_INLINE void EpochState::change_exposure(Call call, FenceAssert assert) {
   const ExposureCell& to = cell(call, exposure_);
+  if (to.kind == ExposureCell::Kind::kRefuse) return;  // carried out
   const Exposure next = to.kind == ExposureCell::Kind::kFence && assert.no_succeed ? Exposure::kNone : to.next;
   if (to.kind != ExposureCell::Kind::kFence && next == exposure_) return;
   if (next != Exposure::kPosted && exposure_ != Exposure::kNone) exposure_closed_by_ = call_name(call);
@@ -137,11 +144,37 @@ void EpochState::enter(Access next, const char* by) {
     open_.open_members(passive);
 }
 
-// Undoes the opening of the access epoch: returns to the fence before it, or to none.
-void EpochState::back_to_before() { enter(after_fence_ ? Access::kFenceOpen : Access::kNone, call_name(Call::kFence)); }
+void EpochState::resume(bool refused) {
+  Access next = std::exchange(before_, Access::kNone);
+  if (next == Access::kFenceOpen && !refused) next = Access::kNone;
+  again_.clear();
+  locks_held_ = 0;
+  const bool started = next == Access::kStarting || next == Access::kStarted;
+  if (started) add_started();
+  enter(next, call_name(started ? Call::kStart : Call::kFence));
+  if (next == Access::kStarted) start_ready();
+}
 
-Violation EpochState::violation_or_report(Call call, Rule rule, int target) const {
-  if (report_ == nullptr || rule == Rule::kBadTarget || !may_go_unchecked(call)) return violation(rule);
+bool EpochState::ends(Call call, Rule rule) const {
+  if (rule == Rule::kBadTarget) return true;
+  if (changes_nothing(call)) return false;
+  const AccessCell& access = cell(call, access_);
+  const ExposureCell& exposure = cell(call, exposure_);
+  return rule == Rule::kStillLocking ||
+         (access.kind == AccessCell::Kind::kRefuse && access.broken == AccessCell::Broken::kEnds) ||
+         (exposure.kind == ExposureCell::Kind::kRefuse && exposure.broken == ExposureCell::Broken::kEnds);
+}
+
+Violation EpochState::violation_or_report(Call call, Rule rule, int target, bool ends) const {
+  ends = ends || this->ends(call, rule);
+  if (report_ == nullptr || ends) {
+    Violation refused = violation(rule);
+    refused.carried = !ends;
+    return refused;
+  }
+  if (call == Call::kOperation && access_ > Access::kStarted && started() &&
+      std::ranges::find(started_group_, target) != started_group_.end())
+    return {};  // allowed by the epoch of start below the locks
   if (*report_) (*report_)(violation(rule), target);
   return {};
 }
@@ -190,11 +223,17 @@ Violation EpochState::fence(FenceAssert assert) {
     }
   }
   const Violation refused = apply_inline(Call::kFence, kNoTarget, assert);
-  if (!refused) forget_assertions();
+  if (!refused && access_ <= Access::kFenceActive) forget_assertions();
   return refused;
 }
 
-Violation EpochState::wait() { return apply_inline(Call::kWait); }
+Violation EpochState::wait() {
+  return exposure_ < Exposure::kPosting && empty_post_ ? Violation() : apply_inline(Call::kWait);
+}
+
+Violation EpochState::test() {
+  return exposure_ < Exposure::kPosting && empty_post_ ? Violation() : apply_inline(Call::kTest);
+}
 
 bool EpochState::group_is_valid(std::span<const int> group) const {
   return std::all_of(group.begin(), group.end(), [&](int rank) { return static_cast<unsigned>(rank) < ranks_; });
@@ -212,7 +251,13 @@ bool EpochState::reserve(Bits& bits) const {
 
 Violation EpochState::post(std::span<const int> group) {
   if (!group_is_valid(group)) return violation(Rule::kBadGroup);
-  if (const Rule rule = broken_rule(Call::kPost, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
+  if (group.empty()) {
+    empty_post_ = true;
+    return {};
+  }
+  if (const Rule rule = broken_rule(Call::kPost, kNoTarget, {}); rule != Rule::kNone) {
+    if (const Violation refused = violation_or_report(Call::kPost, rule, kNoTarget)) return refused;
+  }
   if (!copy(group, posted_group_)) return violation(Rule::kNoMemory);
   change_state(Call::kPost);
   return {};
@@ -220,7 +265,7 @@ Violation EpochState::post(std::span<const int> group) {
 
 Violation EpochState::begin_post(std::span<const int> group) {
   const Violation refused = post(group);
-  if (!refused) exposure_ = Exposure::kPosting;
+  if (!refused && !group.empty()) exposure_ = Exposure::kPosting;
   return refused;
 }
 
@@ -228,30 +273,56 @@ void EpochState::post_notified() { exposure_ = Exposure::kPosted; }
 
 Violation EpochState::begin_wait() {
   const Violation refused = wait();
-  if (!refused) exposure_ = Exposure::kWaiting;
-  return refused;
+  if (refused) return refused;
+  if (exposure_ == Exposure::kPosted) {
+    exposure_ = Exposure::kWaiting;
+  } else {
+    empty_post_ = false;
+  }
+  return {};
 }
 
 Violation EpochState::start(std::span<const int> group) {
   const Violation refused = begin_start(group);
-  if (!refused) start_ready();
+  if (!refused && !group.empty()) start_ready();
   return refused;
 }
 
 Violation EpochState::begin_start(std::span<const int> group) {
   if (!group_is_valid(group)) return violation(Rule::kBadGroup);
-  if (const Rule rule = broken_rule(Call::kStart, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
+  if (group.empty()) {
+    empty_start_ = true;
+    return {};
+  }
+  const bool below = access_ > Access::kStarted;
+  if (const Rule rule = broken_rule(Call::kStart, kNoTarget, {}); rule != Rule::kNone) {
+    const bool twice = below && before_ >= Access::kStarting;
+    if (const Violation refused =
+            violation_or_report(Call::kStart, twice ? Rule::kStartTwice : rule, kNoTarget, twice))
+      return refused;
+  }
   if (group.size() > 1 && !open_.reserve_members()) return violation(Rule::kNoMemory);
   if (!copy(group, started_group_)) return violation(Rule::kNoMemory);
+  if (below) {
+    before_ = Access::kStarting;
+    return {};
+  }
   forget_assertions();  // of a fence that no operation followed
   change_state(Call::kStart, kNoTarget, {}, Access::kStarting);
-  if (group.size() > 1) {
-    for (const int rank : started_group_) open_.add(rank);
-  }
+  add_started();
   return {};
 }
 
+void EpochState::add_started() {
+  if (started_group_.size() == 1) return;  // start_ready() opens it
+  for (const int rank : started_group_) open_.add(rank);
+}
+
 void EpochState::start_ready() {
+  if (access_ > Access::kStarted) {
+    before_ = Access::kStarted;
+    return;
+  }
   enter(Access::kStarted, call_name(Call::kStart));
   if (started_group_.size() != 1) return;
   if (restricting_) {
@@ -262,11 +333,16 @@ void EpochState::start_ready() {
 }
 
 Violation EpochState::complete() {
+  if (access_ > Access::kStarted && started()) {
+    before_ = Access::kNone;
+    return {};
+  }
+  if (access_ != Access::kStarted && std::exchange(empty_start_, false)) return {};
+  const bool ends = started();
+  if (ends) clear_started();
   const Violation refused = apply_inline(Call::kComplete);
-  if (refused) return refused;
-  clear_started();
-  forget_assertions();
-  return {};
+  if (ends) forget_assertions();
+  return refused;
 }
 
 void EpochState::clear_started() {
@@ -277,12 +353,39 @@ void EpochState::clear_started() {
 
 Violation EpochState::lock(int target, LockType type) {
   const Violation refused = begin_lock(target, type);
-  if (!refused) lock_acquired(target);
+  if (!refused && awaits(target)) lock_acquired(target);
   return refused;
 }
 
+// A lock, or a lock_all, of what is locked already.
+Violation EpochState::lock_again(Call call, Rule rule, int target, bool ends) {
+  if (const Violation refused = violation_or_report(call, rule, target, ends)) return refused;
+  try {
+    again_.push_back(target);
+  } catch (const std::bad_alloc&) {
+    return violation(Rule::kNoMemory);
+  }
+  ++locks_held_;
+  return {};
+}
+
+// Ends a lock that was only counted; returns whether there is one.
+bool EpochState::ends_counted(int target) {
+  const auto counted = std::ranges::find(again_, target);
+  if (counted == again_.end()) return false;
+  again_.erase(counted);
+  --locks_held_;
+  return true;
+}
+
 Violation EpochState::begin_lock(int target, LockType type) {
-  if (const Rule rule = broken_rule(Call::kLock, target, {}); rule != Rule::kNone) return violation(rule);
+  if (const Rule rule = broken_rule(Call::kLock, target, {}); rule != Rule::kNone) {
+    if (rule == Rule::kLockTwice || rule == Rule::kLockInLockAll)
+      return lock_again(Call::kLock, rule, target,
+                        type == LockType::kExclusive && locked(target) != LockType::kExclusive);
+    if (const Violation refused = violation_or_report(Call::kLock, rule, target)) return refused;
+    clear_started();  // it goes on below
+  }
   // When lock_acquired() is called for an awaited target, another target may have become the single one.
   const bool alone = !open_.has_single() && awaited_.empty();
   if (!alone && !open_.reserve_members()) return violation(Rule::kNoMemory);
@@ -317,7 +420,9 @@ void EpochState::lock_acquired(int target) {
   if (type == LockType::kExclusive) set(exclusive_, target);
 }
 
-Violation EpochState::unlock(int target) { return apply(Call::kUnlock, target); }
+Violation EpochState::unlock(int target) {
+  return !again_.empty() && ends_counted(target) ? Violation() : apply(Call::kUnlock, target);
+}
 
 // Removes a target from the locked ones.
 void EpochState::drop(int target) {
@@ -334,22 +439,34 @@ std::optional<LockType> EpochState::locked(int target) const {
 
 void EpochState::lock_refused(int target) {
   if (std::erase_if(awaited_, [&](const Awaited& each) { return each.target == target; }) == 0) drop(target);
-  if (--locks_held_ == 0) back_to_before();
+  if (--locks_held_ == 0) resume(true);
 }
 
 Violation EpochState::begin_lock_all() {
-  if (const Rule rule = broken_rule(Call::kLockAll, kNoTarget, {}); rule != Rule::kNone) return violation(rule);
+  if (const Rule rule = broken_rule(Call::kLockAll, kNoTarget, {}); rule != Rule::kNone) {
+    if (rule == Rule::kLockAllTwice) return lock_again(Call::kLockAll, rule, kNoTarget, false);
+    if (const Violation refused = violation_or_report(Call::kLockAll, rule, kNoTarget)) return refused;
+    clear_started();
+  }
   change_state(Call::kLockAll, kNoTarget, {}, Access::kLockingAll);
   return {};
 }
 
 void EpochState::lock_all_acquired() { enter(Access::kLockedAll, call_name(Call::kLockAll)); }
 
-void EpochState::lock_all_refused() { back_to_before(); }
+void EpochState::lock_all_refused() { resume(true); }
+
+Violation EpochState::unlock_all() {
+  return !again_.empty() && ends_counted(kNoTarget) ? Violation() : apply(Call::kUnlockAll);
+}
 
 void EpochState::start_refused() {
+  if (access_ > Access::kStarted) {
+    before_ = Access::kNone;
+    return;
+  }
   clear_started();
-  back_to_before();
+  resume(true);
 }
 
 void EpochState::post_refused() {

@@ -69,8 +69,11 @@ class EpochState {
  public:
   // `ranks`: the size of the window, at least 1.
   explicit EpochState(int ranks) : open_(ranks), ranks_(static_cast<unsigned>(ranks)) { awaited_.reserve(1); }
-  // FARSIDE_CHECK=off: from now on operations and flushes are allowed in any state, and so is a fence with
-  // MPI_MODE_NOPRECEDE after operations. The rules of other calls stay in force.
+  // FARSIDE_CHECK=off: from now on a call that breaks a rule is carried out where the table says so (Cell::Broken).
+  //
+  // A call that closes an epoch that is not open then closes nothing. A lock of a target that this process holds at
+  // least as strongly is not acquired again: it is counted, and so is a second lock_all. An epoch of start goes on
+  // below locks, whichever came first.
   void disable_checks() { report_ = &kNoReport; }
   // The same (FARSIDE_CHECK=warn), but `report` is called for each rule that such a call breaks, in that call. It must
   // live as long as this object.
@@ -105,8 +108,8 @@ class EpochState {
 
   Violation fence(FenceAssert assert);
 
-  // Groups are ranks of the window, each at most once. They may be empty and may contain this process. They are
-  // copied.
+  // Groups are ranks of the window, each at most once. They may contain this process. They are copied. With an empty
+  // group the call "is a noop" (MPI 4.0 section 12.5.2): it opens nothing, and its complete or wait closes nothing.
   Violation post(std::span<const int> group);
   Violation start(std::span<const int> group);
   // The two steps of post() and start(), for a protocol that waits in between.
@@ -115,11 +118,16 @@ class EpochState {
   Violation begin_start(std::span<const int> group);
   void start_ready();
   Violation complete();
+  // Whether the next complete() ends an epoch. If not, it has nobody to notify.
+  bool started() const {
+    return access_ == Access::kStarted || (access_ > Access::kStarted && before_ == Access::kStarted);
+  }
   // Whether this process may wait for (test) the end of its exposure epoch. The epoch stays open until
   // exposure_ended().
   Violation wait();
-  Violation test() { return apply(Call::kTest); }
+  Violation test();
   // Claims the end of this exposure for the calling thread: until exposure_ended() all other claims are refused.
+  // exposure() is not kWaiting afterwards if there is no exposure to end.
   Violation begin_wait();
   // After a wait, or a test that returned true. Precondition: exposure() is kPosted or kWaiting.
   void exposure_ended(Call by = Call::kWait);
@@ -128,6 +136,10 @@ class EpochState {
   // The two steps of lock(), for a protocol that waits in between. Several targets may be awaited at once.
   Violation begin_lock(int target, LockType type);
   void lock_acquired(int target);
+  // Whether the target's lock is to be acquired, and lock_acquired() or lock_refused() to be called. Not after a lock
+  // that is only counted.
+  bool awaits(int target) const;
+  // Afterwards locked() says whether the target is still locked: the unlock was one of several.
   Violation unlock(int target);
   // For locks that the lock stripes hold and this object does not contain, while it has no open access epoch
   // (protocols/lock_stripes.hpp). reserve_locks() allocates the memory for locks of any targets, so that lock()
@@ -152,19 +164,23 @@ class EpochState {
   // The two steps of try_lock() and try_unlock(), for what lies in between.
   bool allows_fast_lock(int target) const { return allows_fast_lock() && static_cast<unsigned>(target) < ranks_; }
   // The target must be a rank of the window.
-  bool allows_fast_lock() const { return access_ == Access::kNone && !after_fence_; }
+  bool allows_fast_lock() const { return access_ == Access::kNone; }
   void fast_locked(int target, LockType type);
   // The lock has to be waited for, as after begin_lock().
   void fast_lock_awaited(int target, LockType type);
-  bool allows_fast_unlock(int target) const { return open_.is_single(target) && locks_held_ == 1 && !after_fence_; }
+  bool allows_fast_unlock(int target) const {
+    return open_.is_single(target) && locks_held_ == 1 && before_ == Access::kNone;
+  }
   void fast_unlocked();
   // Likewise for epochs with one peer, the same as in the last epoch of that kind.
   bool allows_fast_start(int target) const {
-    return access_ == Access::kNone && !after_fence_ && !restricting_ && started_group_.size() == 1 &&
+    return access_ == Access::kNone && !restricting_ && started_group_.size() == 1 &&
            started_group_[0] == target;
   }
   void fast_started(int target);
-  bool allows_fast_complete() const { return access_ == Access::kStarted && open_.has_single(); }
+  bool allows_fast_complete() const {
+    return access_ == Access::kStarted && before_ <= Access::kFenceOpen && open_.has_single();
+  }
   void fast_completed();
   bool allows_fast_post(int origin) const {
     return exposure_ == Exposure::kNone && access_ < Access::kLockingAll && posted_group_.size() == 1 &&
@@ -177,11 +193,16 @@ class EpochState {
   }
   void fast_fenced();
   bool allows_fast_wait() const { return exposure_ == Exposure::kPosted && posted_group_.size() == 1; }
-  Violation lock_all() { return apply(Call::kLockAll); }
-  // The two steps of lock_all(), for a protocol that waits in between.
+  Violation lock_all() {
+    const Violation refused = begin_lock_all();
+    if (!refused && access_ == Access::kLockingAll) lock_all_acquired();
+    return refused;
+  }
+  // The two steps of lock_all(), for a protocol that waits in between. access() is kLockingAll after the first unless
+  // the lock_all is only counted.
   Violation begin_lock_all();
   void lock_all_acquired();
-  Violation unlock_all() { return apply(Call::kUnlockAll); }
+  Violation unlock_all();
 
   // The last call on the object.
   Violation free() { return apply(Call::kFree); }
@@ -207,7 +228,7 @@ class EpochState {
   // The type of the lock that this process holds on the target now, by lock or lock_all.
   std::optional<LockType> locked(int target) const;
   // The number of targets locked by lock, without those that are awaited; 0 for lock_all.
-  int locks_held() const { return locks_held_ - static_cast<int>(awaited_.size()); }
+  int locks_held() const { return locks_held_ - static_cast<int>(awaited_.size() + again_.size()); }
 
   // For messages: the MPI call that opened the present access epoch, nullptr if none is open; the call that closed
   // the last one, nullptr if none has been closed. Likewise for the exposure side.
@@ -234,15 +255,17 @@ class EpochState {
     if (open_.is_single(target)) return true;
     return open_.members_open() && static_cast<unsigned>(target) < ranks_ && open_.member(target);
   }
-  bool awaits(int target) const;
   bool passive(int target) const {
     return access_ == Access::kLocked      ? member(target)
            : access_ == Access::kLockedAll ? static_cast<unsigned>(target) < ranks_
                                            : false;
   }
   Violation operate(int target, bool updates);
-  // Returns the violation, or none where the call is carried out all the same.
-  Violation violation_or_report(Call call, Rule rule, int target) const;
+  // Returns the violation, or none where the call is carried out all the same. `ends`: it is not.
+  Violation violation_or_report(Call call, Rule rule, int target, bool ends = false) const;
+  bool ends(Call call, Rule rule) const;
+  Violation lock_again(Call call, Rule rule, int target, bool ends);
+  bool ends_counted(int target);
   void forget_assertions();
   // Returns the rule that the call breaks in the present state, or kNone. broken_rule() to apply_inline() are inline:
   // with a constant call they are a few instructions.
@@ -256,9 +279,11 @@ class EpochState {
   inline Violation apply_inline(Call call, int target = kNoTarget, FenceAssert assert = {});
   Violation apply(Call call, int target = kNoTarget, FenceAssert assert = {});
   void enter(Access next, const char* by);
-  void back_to_before();
+  // Returns to the epoch below the present one, if there is one. `refused`: as if the present one had not been opened.
+  void resume(bool refused);
   bool group_is_valid(std::span<const int> group) const;
   bool reserve(Bits& bits) const;
+  void add_started();
   void clear_started();
 
   void drop(int target);
@@ -279,9 +304,12 @@ class EpochState {
   unsigned ranks_;
   Access access_ = Access::kNone;
   Exposure exposure_ = Exposure::kNone;
-  bool after_fence_ = false;           // kStarted, kLocked, kLockedAll: entered from kFenceOpen
-  bool exposure_after_fence_ = false;  // kPosted: entered from kFence
-  int locks_held_ = 0;                 // includes awaited ones
+  // In an epoch of start or locks: the state when it was opened, kNone or kFenceOpen. Where broken rules are carried
+  // out also kFenceActive, or the state of an epoch of start that goes on below locks.
+  Access before_ = Access::kNone;
+  bool exposure_after_fence_ = false;                // kPosted: entered from kFence
+  bool empty_start_ = false, empty_post_ = false;    // with an empty group, and not yet completed or waited for
+  int locks_held_ = 0;                               // includes awaited ones and those counted in again_
   LockType single_type_ = LockType::kShared;
   bool restricting_ = false;
   Bits no_put_;  // targets that have asserted MPI_MODE_NOPUT in this epoch; meaningful if restricting_
@@ -290,6 +318,7 @@ class EpochState {
   static const Report kNoReport;
   Bits exclusive_;                // locked targets that are held exclusively
   std::vector<Awaited> awaited_;  // kLocked: targets that a thread still waits for; one per thread
+  std::vector<int> again_;        // locks that are held already, each with an unlock of its own; kNoTarget: of all
   std::vector<int> started_group_;
   std::vector<int> posted_group_;
   const char* opened_by_ = nullptr;  // of the present access epoch, if one is open
@@ -346,8 +375,7 @@ inline void EpochState::fast_started(int target) {
 inline void EpochState::fast_completed() {
   open_.close_single();
   open_.close_members();
-  access_ = Access::kNone;
-  after_fence_ = false;
+  access_ = before_ = Access::kNone;
   closed_by_ = call_name(Call::kComplete);
 }
 

@@ -211,6 +211,25 @@ inline constexpr Violation kViolations[kRules] = {
 
 constexpr const Violation& violation(Rule rule) { return kViolations[static_cast<std::size_t>(rule)]; }
 
+// Why a call that breaks the rule ends with FARSIDE_CHECK=warn as well (in the cells that say so).
+constexpr const char* why_it_ends(Rule rule) {
+  switch (rule) {
+    case Rule::kPostTwice: return "the completes of two exposures cannot be told apart";
+    case Rule::kStartTwice: return "the first group would never be notified of its end";
+    case Rule::kLockTwice:
+    case Rule::kLockInLockAll: return "an exclusive lock where a shared one is held would wait for itself";
+    case Rule::kLockAllInLock: return "it may wait for a process that waits for one of these locks";
+    case Rule::kStillStarting:
+    case Rule::kStillLocking:
+    case Rule::kStillLockingAll:
+    case Rule::kStillPosting:
+    case Rule::kWaitTwice: return "that call needs its epoch";
+    case Rule::kBadTarget:
+    case Rule::kBadGroup: return "there is no such process";
+    default: return "";
+  }
+}
+
 // One entry of a table: the effect of a call in a state.
 template <class State>
 struct Cell {
@@ -222,9 +241,16 @@ struct Cell {
     kLeave,  // removes the member: moves to `next`, or to none after the last one; breaks `rule` if it is no member
     kFence,  // moves to `next`, or to none with MPI_MODE_NOSUCCEED; MPI_MODE_NOPRECEDE breaks `rule`, if any
   };
+  // The effect of a call that breaks `rule` with FARSIDE_CHECK=warn, or off.
+  enum class Broken : std::uint8_t {
+    kEnds,   // it is refused as well (why_it_ends)
+    kKeeps,  // it is carried out, and the state stays
+    kMoves,  // it is carried out, and moves to `next`; the state before is resumed at the end of that epoch
+  };
   Kind kind = Kind::kGo;
   State next = State::kNone;
   Rule rule = Rule::kNone;
+  Broken broken = Broken::kEnds;
 };
 
 using AccessCell = Cell<Access>;
@@ -238,15 +264,29 @@ constexpr Cell<State> go(State next) {
   return {Cell<State>::Kind::kGo, next, kNone};
 }
 template <class State = Access>
-constexpr Cell<State> no(Rule rule) {
+constexpr Cell<State> end(Rule rule) {
   return {Cell<State>::Kind::kRefuse, State::kNone, rule};
 }
-constexpr AccessCell member(Access next, Rule rule) { return {AccessCell::Kind::kIfMember, next, rule}; }
-constexpr AccessCell fresh(Access next, Rule rule) { return {AccessCell::Kind::kIfNotMember, next, rule}; }
-constexpr AccessCell leave(Access next, Rule rule) { return {AccessCell::Kind::kLeave, next, rule}; }
+// Not allowed, but carried out with FARSIDE_CHECK=warn.
+template <class State = Access>
+constexpr Cell<State> no(Rule rule) {
+  return {Cell<State>::Kind::kRefuse, State::kNone, rule, Cell<State>::Broken::kKeeps};
+}
+constexpr AccessCell no(Rule rule, Access next) {
+  return {AccessCell::Kind::kRefuse, next, rule, AccessCell::Broken::kMoves};
+}
+constexpr AccessCell member(Access next, Rule rule) {
+  return {AccessCell::Kind::kIfMember, next, rule, AccessCell::Broken::kKeeps};
+}
+constexpr AccessCell fresh(Access next, Rule rule) {
+  return {AccessCell::Kind::kIfNotMember, next, rule, AccessCell::Broken::kKeeps};
+}
+constexpr AccessCell leave(Access next, Rule rule) {
+  return {AccessCell::Kind::kLeave, next, rule, AccessCell::Broken::kKeeps};
+}
 template <class State>
 constexpr Cell<State> fence(State next, Rule broken = kNone) {
-  return {Cell<State>::Kind::kFence, next, broken};
+  return {Cell<State>::Kind::kFence, next, broken, Cell<State>::Broken::kKeeps};
 }
 
 inline constexpr AccessCell kToNone = go(Access::kNone);
@@ -271,6 +311,7 @@ inline constexpr ExposureCell kToPosted = go(Exposure::kPosted);
 inline constexpr ExposureCell kToWaiting = go(Exposure::kWaiting);
 inline constexpr ExposureCell kFenceExposes = fence(Exposure::kFence);
 constexpr ExposureCell refuse(Rule rule) { return no<Exposure>(rule); }
+constexpr ExposureCell stop(Rule rule) { return end<Exposure>(rule); }
 
 template <class State, std::size_t kStates>
 struct Row {
@@ -281,46 +322,43 @@ struct Row {
 // If a cell leads to the state of its own column, the call is allowed and changes nothing.
 // clang-format off
 inline constexpr Row<Access, kAccessStates> kAccess[kCalls] = {
-    // call                    none                     fence open               fence active             starting
-    //                                   started                  locked                   locking all
-    //                                                            locked all
-    {Call::kOperation,        {no(kNoEpoch),            kToActive,               kToActive,               no(kStillStarting),      kIfInGroup,              kIfLocked,               no(kStillLockingAll),    kToAll}},
-    {Call::kRequestOperation, {no(kRequestPassive),     no(kRequestPassive),     no(kRequestPassive),     no(kRequestPassive),     no(kRequestPassive),     kIfLocked,               no(kStillLockingAll),    kToAll}},
-    {Call::kFlush,            {no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       kIfLocked,               no(kStillLockingAll),    kToAll}},
-    {Call::kFlushAll,         {no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),       kToLocked,               no(kStillLockingAll),    kToAll}},
-    {Call::kSync,             {kToNone,                 kToOpen,                 kToActive,               kToStarting,             kToStarted,              kToLocked,               kToLockingAll,           kToAll}},
-    {Call::kFence,            {kFenceOpens,             kFenceOpens,             kFenceEnds,              no(kFenceInStart),       no(kFenceInStart),       no(kFenceInLock),        no(kFenceInLock),        no(kFenceInLock)}},
-    {Call::kPost,             {kToNone,                 kToOpen,                 kToActive,               kToStarting,             kToStarted,              kToLocked,               no(kLockedAllPost),      no(kLockedAllPost)}},
-    {Call::kStart,            {kToStarted,              kToStarted,              no(kStartInFence),       no(kStartTwice),         no(kStartTwice),         no(kStartInLock),        no(kStartInLock),        no(kStartInLock)}},
-    {Call::kComplete,         {no(kCompleteNotStarted), no(kCompleteNotStarted), no(kCompleteNotStarted), no(kStillStarting),      kToNone,                 no(kCompleteNotStarted), no(kCompleteNotStarted), no(kCompleteNotStarted)}},
-    {Call::kWait,             {kToNone,                 kToOpen,                 kToActive,               kToStarting,             kToStarted,              kToLocked,               kToLockingAll,           kToAll}},
-    {Call::kTest,             {kToNone,                 kToOpen,                 kToActive,               kToStarting,             kToStarted,              kToLocked,               kToLockingAll,           kToAll}},
-    {Call::kLock,             {kToLocked,               kToLocked,               no(kLockInFence),        no(kLockInStart),        no(kLockInStart),        kIfFresh,                no(kLockInLockAll),      no(kLockInLockAll)}},
-    {Call::kUnlock,           {no(kUnlockNotLocked),    no(kUnlockNotLocked),    no(kUnlockNotLocked),    no(kUnlockNotLocked),    no(kUnlockNotLocked),    kLeaves,                 no(kUnlockInLockAll),    no(kUnlockInLockAll)}},
-    {Call::kLockAll,          {kToAll,                  kToAll,                  no(kLockInFence),        no(kLockInStart),        no(kLockInStart),        no(kLockAllInLock),      no(kLockAllTwice),       no(kLockAllTwice)}},
-    {Call::kUnlockAll,        {no(kUnlockAllNotLocked), no(kUnlockAllNotLocked), no(kUnlockAllNotLocked), no(kUnlockAllNotLocked), no(kUnlockAllNotLocked), no(kUnlockAllInLock),    no(kStillLockingAll),    kToNone}},
-    {Call::kFree,             {kToNone,                 kToNone,                 no(kFreeInFence),        no(kFreeInStart),        no(kFreeInStart),        no(kFreeInLock),         no(kFreeInLock),         no(kFreeInLock)}},
+    // call                    none                     fence open               fence active                          starting                              started                               locked                   locking all              locked all
+    {Call::kOperation,        {no(kNoEpoch),            kToActive,               kToActive,                            no(kStillStarting),                   kIfInGroup,                           kIfLocked,               no(kStillLockingAll),    kToAll}},
+    {Call::kRequestOperation, {no(kRequestPassive),     no(kRequestPassive),     no(kRequestPassive),                  no(kRequestPassive),                  no(kRequestPassive),                  kIfLocked,               no(kStillLockingAll),    kToAll}},
+    {Call::kFlush,            {no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),                    no(kFlushPassive),                    no(kFlushPassive),                    kIfLocked,               no(kStillLockingAll),    kToAll}},
+    {Call::kFlushAll,         {no(kFlushPassive),       no(kFlushPassive),       no(kFlushPassive),                    no(kFlushPassive),                    no(kFlushPassive),                    kToLocked,               no(kStillLockingAll),    kToAll}},
+    {Call::kSync,             {kToNone,                 kToOpen,                 kToActive,                            kToStarting,                          kToStarted,                           kToLocked,               kToLockingAll,           kToAll}},
+    {Call::kFence,            {kFenceOpens,             kFenceOpens,             kFenceEnds,                           no(kFenceInStart),                    no(kFenceInStart),                    no(kFenceInLock),        no(kFenceInLock),        no(kFenceInLock)}},
+    {Call::kPost,             {kToNone,                 kToOpen,                 kToActive,                            kToStarting,                          kToStarted,                           kToLocked,               no(kLockedAllPost),      no(kLockedAllPost)}},
+    {Call::kStart,            {kToStarted,              kToStarted,              no(kStartInFence, Access::kStarted),  end(kStartTwice),                     end(kStartTwice),                     no(kStartInLock),        no(kStartInLock),        no(kStartInLock)}},
+    {Call::kComplete,         {no(kCompleteNotStarted), no(kCompleteNotStarted), no(kCompleteNotStarted),              end(kStillStarting),                  kToNone,                              no(kCompleteNotStarted), no(kCompleteNotStarted), no(kCompleteNotStarted)}},
+    {Call::kWait,             {kToNone,                 kToOpen,                 kToActive,                            kToStarting,                          kToStarted,                           kToLocked,               kToLockingAll,           kToAll}},
+    {Call::kTest,             {kToNone,                 kToOpen,                 kToActive,                            kToStarting,                          kToStarted,                           kToLocked,               kToLockingAll,           kToAll}},
+    {Call::kLock,             {kToLocked,               kToLocked,               no(kLockInFence, Access::kLocked),    no(kLockInStart, Access::kLocked),    no(kLockInStart, Access::kLocked),    kIfFresh,                end(kStillLockingAll),   no(kLockInLockAll)}},
+    {Call::kUnlock,           {no(kUnlockNotLocked),    no(kUnlockNotLocked),    no(kUnlockNotLocked),                 no(kUnlockNotLocked),                 no(kUnlockNotLocked),                 kLeaves,                 no(kUnlockInLockAll),    no(kUnlockInLockAll)}},
+    {Call::kLockAll,          {kToAll,                  kToAll,                  no(kLockInFence, Access::kLockedAll), no(kLockInStart, Access::kLockedAll), no(kLockInStart, Access::kLockedAll), end(kLockAllInLock),     end(kStillLockingAll),   no(kLockAllTwice)}},
+    {Call::kUnlockAll,        {no(kUnlockAllNotLocked), no(kUnlockAllNotLocked), no(kUnlockAllNotLocked),              no(kUnlockAllNotLocked),              no(kUnlockAllNotLocked),              no(kUnlockAllInLock),    end(kStillLockingAll),   kToNone}},
+    {Call::kFree,             {kToNone,                 kToNone,                 no(kFreeInFence),                     end(kStillStarting),                  no(kFreeInStart),                     no(kFreeInLock),         end(kStillLockingAll),   no(kFreeInLock)}},
 };
 
 inline constexpr Row<Exposure, kExposureStates> kExposure[kCalls] = {
-    // call                    none                    fence                   posting                  posted
-    //                                 waiting
+    // call                    none                    fence                   posting                  posted                   waiting
     {Call::kOperation,        {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
     {Call::kRequestOperation, {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
     {Call::kFlush,            {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
     {Call::kFlushAll,         {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
     {Call::kSync,             {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
     {Call::kFence,            {kFenceExposes,          kFenceExposes,          refuse(kFenceInPost),    refuse(kFenceInPost),    refuse(kFenceInPost)}},
-    {Call::kPost,             {kToPosted,              kToPosted,              refuse(kPostTwice),      refuse(kPostTwice),      refuse(kPostTwice)}},
+    {Call::kPost,             {kToPosted,              kToPosted,              stop(kPostTwice),        stop(kPostTwice),        stop(kPostTwice)}},
     {Call::kStart,            {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
     {Call::kComplete,         {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
-    {Call::kWait,             {refuse(kWaitNotPosted), refuse(kWaitNotPosted), refuse(kStillPosting),   kToPosted,               refuse(kWaitTwice)}},
-    {Call::kTest,             {refuse(kWaitNotPosted), refuse(kWaitNotPosted), refuse(kStillPosting),   kToPosted,               refuse(kWaitTwice)}},
+    {Call::kWait,             {refuse(kWaitNotPosted), refuse(kWaitNotPosted), stop(kStillPosting),     kToPosted,               stop(kWaitTwice)}},
+    {Call::kTest,             {refuse(kWaitNotPosted), refuse(kWaitNotPosted), stop(kStillPosting),     kToPosted,               stop(kWaitTwice)}},
     {Call::kLock,             {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
     {Call::kUnlock,           {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
     {Call::kLockAll,          {kToHidden,              kToFence,               refuse(kExposedLockAll), refuse(kExposedLockAll), refuse(kExposedLockAll)}},
     {Call::kUnlockAll,        {kToHidden,              kToFence,               kToPosting,              kToPosted,               kToWaiting}},
-    {Call::kFree,             {kToHidden,              kToHidden,              refuse(kFreeInPost),     refuse(kFreeInPost),     refuse(kFreeInPost)}},
+    {Call::kFree,             {kToHidden,              kToHidden,              stop(kStillPosting),     refuse(kFreeInPost),     stop(kWaitTwice)}},
 };
 // clang-format on
 }  // namespace table

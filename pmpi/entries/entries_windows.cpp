@@ -104,7 +104,8 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win), (win)) {
     if (const char* why = WindowTable::instance().why_none(*win)) return raise_without_window("MPI_Win_free", why);
     return runtime().Win_free(win);
   }
-  if (const Outcome outcome = window->check_free(); !outcome) return window->raise("MPI_Win_free", outcome.fault());
+  if (const int code = in_call(*window, "MPI_Win_free", [](Window& w) { return w.check_free(); }); code != MPI_SUCCESS)
+    return code;
   // Delete callbacks of attributes run inside the runtime's call and may still query the window. If one of them fails,
   // MPICH keeps the handle. The window is then unchanged, so the other ranks must not have freed theirs before.
   const MPI_Win handle = *win;

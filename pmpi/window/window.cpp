@@ -40,6 +40,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       fast_locks_(fast_path_),
       fast_releases_(fast_path_ && !space_->may_keep_puts()),
       fast_notifications_(fast_path_ && space_->all_immediate()),
+      trusts_locks_(!threaded && (check == Check::kOn || check == Check::kStrict)),
       fast_targets_(fast_path_ ? space_->consecutive_targets() : std::span<const NodeTarget>()),
       epoch_(space_->ranks()),
       locks_(space_->rank(), space_->ranks(), global_lock_home),
@@ -77,6 +78,7 @@ void Window::expect_threads() {
     if (Outcome taken = acquire_deferred_lock(); !taken) raise("MPI_Win_lock", taken.fault());
   }
   locks_.mutex().threaded = true;
+  trusts_locks_ = false;
   use_stripes();
   space_->expect_threads();
   if (statistics_ != nullptr) statistics_->expect_threads();
@@ -146,7 +148,8 @@ Outcome Window::check_assert(int assert, int allowed_bits, const char* allowed) 
   if ((assert & ~allowed_bits) == 0) return {};
   Fault fault{
       MPI_ERR_ASSERT,
-      fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5)", assert, allowed)};
+      fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5){}", assert, allowed,
+                  report_broken_ ? "" : kCarriedWithWarn)};
   if (!report_broken_) return fault;
   const auto held = guard();
   warn(fault);

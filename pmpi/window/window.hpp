@@ -312,7 +312,7 @@ class Window {
   // Sets the exposure mark of a post in the own lock word, which locks of this rank find. A fault if this rank is
   // locked.
   Outcome mark_exposed();
-  Outcome end_exposure(epochs::Call call, std::size_t origins);
+  Outcome end_exposure(epochs::Call call);
   Status complete_lost();
   // What synchronization calls wait for. `next`: the rank whose lock a lock_all acquires now, in a window without a
   // global lock.
@@ -349,6 +349,7 @@ class Window {
   Status hand_off(const epochs::HeldLock& lock, std::uint64_t before);
   Outcome lock_slow(int lock_type, int rank, int assert);
   Outcome unlock_slow(int rank, epochs::HeldLock& lock);
+  Outcome end_epochs();
   Outcome do_fence(int assert);
   Outcome do_post(MPI_Group group, int assert);
   Outcome do_start(MPI_Group group, int assert);
@@ -439,6 +440,7 @@ class Window {
   bool fast_locks_;                  // and no window statistics: locks may take the fast path
   bool fast_releases_;               // and the window never keeps puts: unlocks and flushes may take the fast path
   bool fast_notifications_;          // as fast_locks_, and all ranks on the node: fence, post, start, complete, wait
+  bool trusts_locks_;                // no threads, and no broken rule is carried out: an exclusive lock is held alone
   ConsecutiveTargets fast_targets_;  // with fast_path_: the targets of this node, if their ranks are consecutive
 
   epochs::EpochState epoch_;

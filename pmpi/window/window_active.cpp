@@ -16,13 +16,14 @@
 namespace farside::pmpi {
 namespace {
 
+using epochs::HeldLock;
 using What = epochs::Notify<ControlMemory>::What;
 using Mark = epochs::ExposureMark<ControlMemory>;
 
 // MPI 4.0 section 12.5.3: a window may not be locked and exposed at the same time.
 constexpr epochs::Violation kLockedWhilePosted{
     epochs::ErrorClass::kRmaConflict, "post while the own window is locked by some rank",
-    "post when all locks on this window were released", "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
+    "post when all locks on this window were released", "MPI 4.0 section 12.5.3 (3.1: 11.5.3)", true};
 
 Fault no_group() {
   return {MPI_ERR_GROUP, "the group is not valid, for instance because it was freed (MPI 4.0 section 12.5.2)"};
@@ -156,6 +157,7 @@ Outcome Window::do_fence(int assert) {
     if (const epochs::Violation v = epoch_.fence(given)) return v;
   }
   Outcome checked;
+  if (locks_.has_deferred()) checked = acquire_deferred_lock();  // FARSIDE_CHECK=warn: a fence beside locks
   if (strict_) [[unlikely]]
     checked = strict_->fence_reached();
   // The barrier is entered after a failed operation as well, because the other ranks wait in it.
@@ -195,12 +197,12 @@ Outcome Window::do_post(MPI_Group group, int assert) {
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.begin_post(origins)) return v;
+    if (origins.empty()) return {};
     // An origin completes after this post, also with MPI_MODE_NOCHECK.
     interruptions_at_post_ = space_->interruptions();
     wait_timeout_ = {};
   }
-  // With an empty group the window is exposed to no rank.
-  if (marks_exposure_ && !origins.empty()) {
+  if (marks_exposure_) {
     Outcome exposed = mark_exposed();
     if (!exposed) {
       // A rank may be about to release its lock, so a second attempt precedes the error.
@@ -210,8 +212,12 @@ Outcome Window::do_post(MPI_Group group, int assert) {
     }
     if (!exposed) {
       const auto held = guard();
-      epoch_.post_refused();
-      return exposed;
+      if (!report_broken_) {
+        epoch_.post_refused();
+        return exposed;
+      }
+      if (epoch_.access() < epochs::Access::kLockingAll) warn(exposed.fault());  // else reported already
+      Mark::set_beside_locks(control_);
     }
   }
   // With MPI_MODE_NOCHECK the origins do not wait for this post.
@@ -233,6 +239,10 @@ Outcome Window::do_start(MPI_Group group, int assert) {
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.begin_start(targets)) return v;
+    if (targets.empty()) return {};
+  }
+  if (locks_.has_deferred()) {  // FARSIDE_CHECK=warn: a start beside locks
+    if (Outcome o = acquire_deferred_lock(); !o) return o;
   }
   for (const int target : targets) space_->expect_release(target);
   std::vector<int> no_put;
@@ -263,8 +273,10 @@ Outcome Window::do_start(MPI_Group group, int assert) {
 Outcome Window::do_complete() {
   std::span<const int> targets;
   Members own;
+  bool started = false;
   {
     const auto held = guard();
+    started = epoch_.started();
     if (const epochs::Violation v = epoch_.complete()) return v;
     targets = epoch_.started_group();
     if (threaded()) {
@@ -272,6 +284,7 @@ Outcome Window::do_complete() {
       targets = own.copy(targets);
     }
   }
+  if (!started) return space_->flush_all();  // no rank is to be notified
   Outcome checked;
   if (strict_) [[unlikely]]
     checked = strict_->start_completed();
@@ -298,6 +311,7 @@ Outcome Window::do_wait() {
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.begin_wait()) return v;
+    if (epoch_.exposure() != epochs::Exposure::kWaiting) return {};
     origins = epoch_.posted_group().size();
   }
   Status lost;
@@ -319,7 +333,7 @@ Outcome Window::do_wait() {
     return true;
   });
   if (!over) completions_.abandon();
-  Outcome ended = end_exposure(epochs::Call::kWait, origins);
+  Outcome ended = end_exposure(epochs::Call::kWait);
   return over ? std::move(ended) : first_of(std::move(lost), std::move(ended));
 }
 
@@ -336,12 +350,12 @@ Status Window::complete_lost() {
   return {};
 }
 
-Outcome Window::end_exposure(epochs::Call call, std::size_t origins) {
+Outcome Window::end_exposure(epochs::Call call) {
   space_->finish_puts();
   Outcome checked;
   if (strict_) [[unlikely]]
     checked = strict_->exposure_ended();
-  if (marks_exposure_ && origins > 0) Mark::clear(control_);
+  if (marks_exposure_) Mark::clear(control_);
   const auto held = guard();
   epoch_.exposure_ended(call);
   return checked;
@@ -357,6 +371,10 @@ Outcome Window::test(int* flag) {
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.test()) return v;
+    if (epoch_.exposure() != epochs::Exposure::kPosted) {
+      *flag = 1;
+      return epoch_.begin_wait();
+    }
     origins = epoch_.posted_group().size();
     completed = completions_.take(control_, origins);
     if (completed) {
@@ -369,7 +387,7 @@ Outcome Window::test(int* flag) {
     return completions_.arrived(control_, origins) ? Status() : std::move(lost);
   }
   *flag = 1;
-  return counted([&] { return end_exposure(epochs::Call::kTest, origins); },
+  return counted([&] { return end_exposure(epochs::Call::kTest); },
                  [&](const WindowStatistics::Moment& begun) { statistics_->exposure_ended(begun); });
 }
 
@@ -378,10 +396,23 @@ Outcome Window::check_free() {
   return epoch_.free();
 }
 
+// Ends the epochs that FARSIDE_CHECK=warn lets MPI_Win_free find open, because other ranks may wait for that.
+Outcome Window::end_epochs() {
+  Outcome first;
+  if (epoch_.started()) first = do_complete();
+  while (!locks_.locks().empty()) {
+    HeldLock lock;
+    first = first_of(std::move(first), unlock_slow(locks_.locks().back().target, lock));
+  }
+  while (epoch_.access() == epochs::Access::kLockedAll) first = first_of(std::move(first), do_unlock_all());
+  return first;
+}
+
 Outcome Window::end() {
+  Outcome ended = end_epochs();
   Status completed = space_->flush_all();
   Outcome agreed = barrier(epochs::BarrierWord::kFree);
-  return first_of(completed, std::move(agreed));
+  return first_of(first_of(std::move(ended), completed), std::move(agreed));
 }
 
 }  // namespace farside::pmpi

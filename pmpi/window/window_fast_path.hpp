@@ -70,10 +70,10 @@ inline Window::FastPlace Window::fast_place(int rank, MPI_Aint displacement, std
 }
 
 // An exclusive lock excludes all other processes, unless it was locked with MPI_MODE_NOCHECK. It does not exclude other
-// threads of this process.
+// threads of this process, nor operations without a lock that are carried out all the same.
 inline Space::Access Window::access(int rank) const {
   const auto& locks = locks_.locks();
-  const bool alone = !threaded() && !locks.empty() && locks.back().target == rank && locks.back().needs_release &&
+  const bool alone = trusts_locks_ && !locks.empty() && locks.back().target == rank && locks.back().needs_release &&
                      locks.back().type == epochs::LockType::kExclusive;
   return alone ? Space::Access::kAlone : Space::Access::kShared;
 }

@@ -24,11 +24,11 @@ using epochs::HeldLock, epochs::LockTarget, epochs::LockType, epochs::UnlockTarg
 // MPI 4.0 section 12.5.3: a window may not be locked and exposed at once.
 constexpr epochs::Violation kPostedWhileLocked{
     epochs::ErrorClass::kRmaConflict, "lock of a target whose window is exposed by its MPI_Win_post",
-    "lock it after the target's MPI_Win_wait", "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
+    "lock it after the target's MPI_Win_wait", "MPI 4.0 section 12.5.3 (3.1: 11.5.3)", true};
 constexpr epochs::Violation kOperationWhilePosted{
     epochs::ErrorClass::kRmaConflict,
     "operation under a lock_all on a target whose window is exposed by its MPI_Win_post",
-    "access it before that post or after the target's MPI_Win_wait", "MPI 4.0 section 12.5.3 (3.1: 11.5.3)"};
+    "access it before that post or after the target's MPI_Win_wait", "MPI 4.0 section 12.5.3 (3.1: 11.5.3)", true};
 
 Error out_of_wake_words() {
   return {ErrorKind::kPeer,
@@ -66,12 +66,17 @@ Status Window::run_to_end(auto& protocol, int peer) {
 }
 
 Outcome Window::acquire(HeldLock& lock, const std::optional<epochs::TakenTicket>& taken) {
-  LockTarget acquire(control_, locks_, lock.target, lock.type, taken);
+  const bool carried = report_broken_ != nullptr;
+  LockTarget acquire(control_, locks_, lock.target, lock.type, taken, carried);
   const WaitReason reason(*this, [&] { return awaited_lock(lock.target, lock.type); });
   Status status = run_to_end(acquire, lock.target);
   lock.token = acquire.token();
   if (acquire.out_of_wake_words()) return Outcome(Status(out_of_wake_words()));
-  return acquire.saw_exposure() && status ? Outcome(kPostedWhileLocked) : Outcome(status);
+  if (!acquire.saw_exposure() || !status) return status;
+  if (!carried) return kPostedWhileLocked;
+  const auto held = guard();
+  warn(fault_of(kPostedWhileLocked));
+  return {};
 }
 
 bool Window::may_defer(const HeldLock& lock) const {
@@ -296,6 +301,7 @@ Outcome Window::lock_slow(int lock_type, int rank, int assert) {
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.begin_lock(rank, type)) return v;
+    if (!epoch_.awaits(rank)) return {};
   }
   return acquire_or_defer({.target = rank, .type = type, .needs_release = (assert& MPI_MODE_NOCHECK) == 0}, {});
 }
@@ -303,13 +309,16 @@ Outcome Window::lock_slow(int lock_type, int rank, int assert) {
 Outcome Window::unlock_slow(int rank, HeldLock& lock) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = check_rank(rank); !o) return o;
-  bool deferred = false;
+  bool deferred = false, releases = false;
   {
     const auto held = guard();
+    const bool locked = epoch_.locked(rank).has_value();
     if (const epochs::Violation v = epoch_.unlock(rank)) return v;
+    releases = locked && !epoch_.locked(rank);
     deferred = locks_.has_deferred() && locks_.deferred().target == rank;
-    lock = locks_.take(rank);
+    if (releases) lock = locks_.take(rank);
   }
+  if (!releases) return space_->flush(rank);
   progress_runtime();
   Outcome checked;
   if (strict_) [[unlikely]]
@@ -342,6 +351,7 @@ Outcome Window::do_lock_all(int assert) {
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.begin_lock_all()) return v;
+    if (epoch_.access() != epochs::Access::kLockingAll) return {};
     lock_all_unchecked_ = unchecked;
   }
   Status acquired;
@@ -367,14 +377,17 @@ Outcome Window::check_not_exposed(int rank) {
 }
 
 Outcome Window::do_unlock_all() {
-  bool unchecked = false;
+  bool unchecked = false, releases = false;
   epochs::LockToken token;
   {
     const auto held = guard();
+    const bool locked = epoch_.access() == epochs::Access::kLockedAll;
     if (const epochs::Violation v = epoch_.unlock_all()) return v;
+    releases = locked && epoch_.access() != epochs::Access::kLockedAll;
     unchecked = lock_all_unchecked_;
     token = locks_.lock_all_token();
   }
+  if (!releases) return space_->flush_all();
   progress_runtime();
   Outcome checked;
   if (strict_) [[unlikely]]

@@ -33,6 +33,7 @@ struct PlainModel {
   std::map<int, LockType> locks;
   bool all = false;
   bool posted = false;
+  bool empty_start = false, empty_post = false;  // not yet completed, not yet waited for
 
   bool active_access() const { return started || !locks.empty() || all; }
   bool epoch_may_open() const { return !active_access() && !(fenced && issued > 0); }
@@ -52,19 +53,21 @@ struct PlainModel {
     issued = 0;
     return true;
   }
-  bool post() {
+  bool post(bool empty = false) {
+    if (empty) return empty_post = true;
     if (posted || all) return false;
     return posted = true;
   }
   bool start(const std::vector<int>& targets) {
+    if (targets.empty()) return empty_start = true;
     if (!epoch_may_open()) return false;
     fenced = false;
     group = {targets.begin(), targets.end()};
     return started = true;
   }
-  bool complete() { return std::exchange(started, false); }
+  bool complete() { return std::exchange(started ? started : empty_start, false); }
   bool wait(bool ends) {
-    if (!posted) return false;
+    if (!posted) return ends ? std::exchange(empty_post, false) : empty_post;
     posted = !ends;
     return true;
   }
@@ -156,7 +159,7 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
             check("post-fast", {}, model.post());
             break;
           }
-          check("post", state.post(group), model.post());
+          check("post", state.post(group), model.post(group.empty()));
           break;
         case 10:
           if (fast && group.size() == 1 && state.allows_fast_start(group[0])) {
@@ -176,21 +179,26 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
           check("complete", state.complete(), model.complete());
           break;
         case 13: {
-          const bool legal = model.wait(true);
+          const bool posted = model.posted, legal = model.wait(true);
           if (fast && state.allows_fast_wait()) {
             check("wait-fast", {}, legal);
             state.exposure_ended();
             break;
           }
-          check("wait", state.wait(), legal);
-          if (legal) state.exposure_ended();
+          check("wait", posted ? state.wait() : state.begin_wait(), legal);
+          if (posted) state.exposure_ended();
           break;
         }
         case 14: {
           const bool answer = below(2) == 0;
-          const bool legal = model.wait(answer);
+          const bool posted = model.posted, legal = model.wait(answer);
           check("test", state.test(), legal);
-          if (legal && answer) state.exposure_ended(Call::kTest);
+          if (!legal || !answer) break;
+          if (posted) {
+            state.exposure_ended(Call::kTest);
+          } else {
+            CHECK(!state.begin_wait());
+          }
           break;
         }
         case 15: {

@@ -164,15 +164,87 @@ TEST_CASE("a posted process may lock another target", "[epochs]") {
   state.exposure_ended();
 }
 
-TEST_CASE("an epoch with an empty group permits no target and must be closed", "[epochs]") {
+// MPI 4.0 section 12.5.2: "A call is a noop, if the group argument is empty."
+TEST_CASE("start and post with an empty group open nothing, and may be closed once", "[epochs]") {
+  for (const std::string& access : kAccessNames) {
+    for (const std::string& exposure : kExposureNames) {
+      if (locks_all(access) && is_posted(exposure)) continue;
+      INFO(access << ", " << exposure);
+      EpochState state = make(access, exposure);
+      const std::string before = seen(state);
+      CHECK(!state.start({}));
+      CHECK(!state.post({}));
+      CHECK(seen(state) == before);
+      if (access != "starting" && access != "started") {
+        CHECK(!state.complete());
+        CHECK(state.complete());
+      }
+      if (!is_posted(exposure)) {
+        CHECK(!state.test());
+        CHECK(!state.begin_wait());
+        CHECK(state.wait());
+      }
+      CHECK(seen(state) == before);
+    }
+  }
+}
+
+TEST_CASE("with reports only, locks of what is locked are counted, and an epoch of start or fence goes on below locks",
+          "[epochs]") {
   EpochState state(kRanks);
-  CHECK(!state.start({}));
-  for (int target = 0; target < kRanks; ++target) CHECK(state.operation(target));
-  CHECK(state.start({}));
+  state.disable_checks();
+  CHECK(!state.lock(1, LockType::kShared));
+  CHECK(state.lock(1, LockType::kExclusive));
+  CHECK(!state.lock(1, LockType::kShared));
+  CHECK(state.locks_held() == 1);
+  CHECK(!state.allows_fast_unlock(1));
+  CHECK(!state.unlock(1));
+  CHECK(state.locked(1) == LockType::kShared);
+  CHECK(!state.unlock(1));
+  CHECK(state.access() == Access::kNone);
+
+  CHECK(!state.lock_all());
+  CHECK(!state.lock_all());
+  CHECK(!state.lock(2, LockType::kShared));
+  CHECK(!state.unlock(2));
+  CHECK(!state.unlock_all());
+  CHECK(state.access() == Access::kLockedAll);
+  CHECK(!state.unlock_all());
+  CHECK(state.access() == Access::kNone);
+
+  const std::vector<int> single = {kMember};
+  for (const std::vector<int>& group : {kGroup, single}) {
+    for (const bool all : {false, true}) {
+      CHECK(!state.start(group));
+      CHECK(!(all ? state.lock_all() : state.lock(3, LockType::kExclusive)));
+      CHECK(state.started());
+      CHECK(!(all ? state.unlock_all() : state.unlock(3)));
+      CHECK(state.access() == Access::kStarted);
+      CHECK(state.allows_fast_operation(kMember));
+      CHECK(!state.allows_fast_operation(3));
+      CHECK(!state.complete());
+      // The other way round, and the epochs overlap.
+      CHECK(!(all ? state.lock_all() : state.lock(3, LockType::kExclusive)));
+      CHECK(!state.start(group));
+      CHECK(state.start(group));
+      CHECK(!(all ? state.unlock_all() : state.unlock(3)));
+      CHECK(state.access() == Access::kStarted);
+      CHECK(state.allows_fast_operation(kMember));
+      CHECK(!state.lock(3, LockType::kShared));
+      CHECK(!state.complete());
+      CHECK(!state.started());
+      CHECK(!state.unlock(3));
+      CHECK(state.access() == Access::kNone);
+    }
+  }
+  CHECK(!state.fence({}));
+  CHECK(!state.operation(0));
+  CHECK(!state.lock(3, LockType::kShared));
+  CHECK(!state.unlock(3));
+  CHECK(state.access() == Access::kFenceActive);
+  CHECK(!state.start(single));
   CHECK(!state.complete());
-  CHECK(!state.post({}));
-  CHECK(state.post({}));
-  CHECK(!state.wait());
+  CHECK(state.access() == Access::kFenceActive);
 }
 
 TEST_CASE("a start group leaves nothing behind for the next epoch", "[epochs]") {
@@ -202,9 +274,10 @@ TEST_CASE("what a protocol finds refused was never open", "[epochs]") {
       REQUIRE(!state.lock_all());
       state.lock_all_refused();
       CHECK(seen(state) == before);
-      REQUIRE(!state.start({}));
+      REQUIRE(!state.start(kGroup));
       state.start_refused();
-      CHECK(seen(state) == before);
+      CHECK(name(state.access()) == access);
+      CHECK(!state.started());
       const char* const opened_by = state.exposure_opened_by();
       REQUIRE(!state.post(kGroup));
       state.post_refused();
@@ -293,7 +366,7 @@ TEST_CASE("locks that are waited for together keep their types, in whatever orde
 
 TEST_CASE("a start, a lock_all and a post that a thread is still in open nothing for another", "[epochs]") {
   for (const std::string access : {"none", "open"}) {
-    for (const std::vector<int>& group : {std::vector<int>{kMember}, kGroup, std::vector<int>{}}) {
+    for (const std::vector<int>& group : {std::vector<int>{kMember}, kGroup}) {
       EpochState state = make(access, "none");
       const std::string before = seen(state);
       REQUIRE(!state.begin_start(group));
@@ -307,7 +380,7 @@ TEST_CASE("a start, a lock_all and a post that a thread is still in open nothing
       CHECK(refused.access() == make(access, "none").access());
       CHECK(refused.allows_fast_operation(kMember) == make(access, "none").allows_fast_operation(kMember));
       state.start_ready();
-      CHECK(!state.operation(kMember) == !group.empty());
+      CHECK(!state.operation(kMember));
       CHECK(!state.complete());
     }
     EpochState state = make(access, "none");
@@ -428,10 +501,12 @@ TEST_CASE("a broken rule is reported where the call is carried out all the same"
   CHECK(reports.size() == 2);
   CHECK(reports.front() == std::to_string(kOther) + ": the target is not locked");
   CHECK(state.operation(kRanks).error == ErrorClass::kRank);
-  CHECK(state.fence({}).error == ErrorClass::kRmaSync);
-  CHECK(state.unlock(kOther).error == ErrorClass::kRmaSync);
+  CHECK(state.lock_all().error == ErrorClass::kRmaSync);
   CHECK(reports.size() == 2);
-  CHECK(seen(state) == before);
+  CHECK(!state.fence({}));
+  CHECK(!state.unlock(kOther));
+  CHECK(reports.size() == 4);
+  CHECK(name(state.access()) == "locked");
 }
 
 TEST_CASE("a fence that asserts MPI_MODE_NOPRECEDE after operations is carried out if rules are only reported",

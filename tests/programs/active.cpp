@@ -94,6 +94,45 @@ void everybody(check::Memory memory) {
   }
 }
 
+// A start or post with an empty group is a noop (12.5.2), so that any epoch may follow it, and go on around it.
+void noops(check::Memory memory) {
+  check::Window window(memory, static_cast<MPI_Aint>(4 * sizeof(int)), sizeof(int));
+  const auto nobody = [&] {
+    CHECK_MPI(MPI_Win_post(MPI_GROUP_EMPTY, 0, window));
+    CHECK_MPI(MPI_Win_start(MPI_GROUP_EMPTY, 0, window));
+  };
+  nobody();
+  CHECK_MPI(MPI_Win_fence(0, window));
+  put(window, rank, next(), 0);
+  nobody();
+  CHECK_MPI(MPI_Win_complete(window));
+  CHECK_MPI(MPI_Win_wait(window));
+  put(window, rank, next(), 1);
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+  for (int i = 0; i < 2; ++i) CHECK_EQ(window.as<int>()[i], previous());
+  // One colour after the other: a rank without a partner has empty groups, and does not wait for the end.
+  for (int colour = 0; colour < size; ++colour) {
+    const check::Group origins(rank == colour ? std::vector<int>{previous()} : std::vector<int>{});
+    const check::Group targets(next() == colour ? std::vector<int>{next()} : std::vector<int>{});
+    CHECK_MPI(MPI_Win_post(origins, 0, window));
+    CHECK_MPI(MPI_Win_start(targets, 0, window));
+    if (next() == colour) put(window, 10 + colour, next(), 2);
+    if (next() == colour) CHECK_MPI(MPI_Win_complete(window));
+    if (rank == colour) CHECK_MPI(MPI_Win_wait(window));
+  }
+  CHECK_EQ(window.as<int>()[2], 10 + rank);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  nobody();
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  put(window, rank, next(), 3);
+  nobody();
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_MPI(MPI_Win_complete(window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_EQ(window.as<int>()[3], previous());
+  nobody();  // and MPI_Win_free
+}
+
 // Epochs with empty groups, which wait for nothing, between other epochs.
 void empty_groups(check::Memory memory) {
   check::Window window(memory, sizeof(int), sizeof(int));
@@ -381,6 +420,7 @@ int main(int argc, char** argv) {
       {"late fences", late_fences},
       {"a ring, a thousand times", ring},
       {"everybody to everybody", everybody},
+      {"noops", noops},
       {"empty groups", empty_groups},
       {"overlapping groups", overlapping_groups},
       {"one origin", one_origin},

@@ -436,10 +436,10 @@ void while_a_thread_waits(const std::function<int()>& acquire, const std::functi
 
 void await_rank_0() { CHECK_MPI(MPI_Recv(nullptr, 0, MPI_BYTE, 0, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE)); }
 
-// A start with an empty group. Returns false if another epoch is open or waited for.
-bool starts_nothing(MPI_Win window) {
-  if (MPI_Win_start(MPI_GROUP_EMPTY, MPI_MODE_NOCHECK, window) != MPI_SUCCESS) return false;
-  CHECK_MPI(MPI_Win_complete(window));
+// Opens an epoch that waits for nothing. Returns false if another epoch is open or waited for.
+bool opens_an_epoch(MPI_Win window) {
+  if (MPI_Win_lock_all(MPI_MODE_NOCHECK, window) != MPI_SUCCESS) return false;
+  CHECK_MPI(MPI_Win_unlock_all(window));
   return true;
 }
 
@@ -476,7 +476,7 @@ void calls_beside_a_lock_that_waits(check::Memory memory) {
     }
     if (rank == 0) {
       while_a_thread_waits([&] { return all ? MPI_Win_lock_all(0, window) : MPI_Win_lock(kind, 1, 0, window); },
-                           [&] { return starts_nothing(window); }, must_be_refused,
+                           [&] { return opens_an_epoch(window); }, must_be_refused,
                            [&] {
                              CHECK_MPI(add());
                              CHECK_MPI(MPI_Win_flush(1, window));

@@ -57,7 +57,7 @@ const Case kCasesOfStartAndPost[] = {
        CHECK_MPI(MPI_Win_wait(s.window));
      }},
     {"MPI_Put, with an empty start group", kNowhere, MPI_ERR_RMA_SYNC, 0,
-     "operation on a target that is not in the group given to MPI_Win_start; add the target to that group",
+     "operation outside any access epoch; open one first",
      [](Scene& s) {
        CHECK_MPI(MPI_Win_start(s.to_nobody, 0, s.window));
        MISTAKE_AT(s.next, s.put(s.next));

@@ -99,18 +99,19 @@ Classes expected_errors(Model& model, const Step& step, int rank) {
       if ((step.assert& MPI_MODE_NOPRECEDE) != 0) needs(!me.fence_epoch(), MPI_ERR_ASSERT);
       break;
     case Kind::kPost:
+      if (step.group.empty()) break;  // 12.5.2: "a noop"
       needs(!me.posted && !me.all);
-      needs(step.group.empty() || !model.locked(rank), MPI_ERR_RMA_CONFLICT);
+      needs(!model.locked(rank), MPI_ERR_RMA_CONFLICT);
       break;
     case Kind::kStart:
-      needs(!me.access_epoch());
+      needs(step.group.empty() || !me.access_epoch());
       break;
     case Kind::kComplete:
-      needs(me.started.has_value());
+      needs(me.started || me.empty_start);
       break;
     case Kind::kWait:
     case Kind::kTest:
-      needs(me.posted.has_value());
+      needs(me.posted || me.empty_post);
       break;
     case Kind::kLock:
       needs(!me.started && !me.all && !me.fence_epoch() && me.locks.count(step.target) == 0);
@@ -150,7 +151,7 @@ bool can_end(Model& model, const Step& step, int rank) {
       return std::includes(me.waiting_posts.begin(), me.waiting_posts.end(), step.group.begin(),
                            step.group.end());
     case Kind::kWait:
-      return me.completed == *me.posted;
+      return !me.posted || me.completed == *me.posted;
     case Kind::kLock:
       return model.lock_is_free(rank, step.target, step.lock_type);
     case Kind::kLockAll:
@@ -186,24 +187,38 @@ void update_model(Model& model, const Step& step, int rank) {
       me.issued = 0;
       break;
     case Kind::kPost:
+      if (step.group.empty()) {
+        me.empty_post = true;
+        break;
+      }
       me.posted = step.group;
       me.posted_no_put = (step.assert& MPI_MODE_NOPUT) != 0;
       for (int origin : step.group) model.of(origin).waiting_posts.insert(rank);
       break;
     case Kind::kStart:
+      if (step.group.empty()) {
+        me.empty_start = true;
+        break;
+      }
       me.started = step.group;
       me.fenced = false;
       for (int target : step.group) me.waiting_posts.erase(target);
       break;
     case Kind::kComplete:
+      if (!me.started) {
+        me.empty_start = false;
+        break;
+      }
       for (int target : *me.started) model.of(target).completed.insert(rank);
       me.started.reset();
       break;
     case Kind::kWait:
-      exposure_ends();
-      break;
     case Kind::kTest:
-      if (me.completed == *me.posted) exposure_ends();
+      if (!me.posted) {
+        me.empty_post = false;
+      } else if (me.completed == *me.posted) {
+        exposure_ends();
+      }
       break;
     case Kind::kLock:
       me.locks[step.target] = step.lock_type;

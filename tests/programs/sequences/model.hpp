@@ -26,6 +26,7 @@ struct Process {
   // Exposure side.
   std::optional<std::set<int>> posted;
   bool posted_no_put = false;
+  bool empty_start = false, empty_post = false;  // with an empty group; not yet completed, not yet waited for
   std::set<int> completed;  // members of the posted group
   bool fenced_no_put = false;
   // The ranks that have posted to this process and to which it has not started yet.
@@ -46,7 +47,7 @@ struct Model {
 
   // Whether the memory of this process is exposed by a post, or locked by MPI_Win_lock (12.5.3). MPI_Win_lock_all is
   // not refused because of exposures of other ranks, nor a post because of their MPI_Win_lock_all.
-  bool exposed(int rank) { return of(rank).posted && !of(rank).posted->empty(); }
+  bool exposed(int rank) { return of(rank).posted.has_value(); }
   bool locked(int rank) {
     for (const Process& each : processes)
       if (each.locks.count(rank) != 0) return true;
