@@ -297,8 +297,7 @@ Violation EpochState::begin_start(std::span<const int> group) {
   const bool below = access_ > Access::kStarted;
   if (const Rule rule = broken_rule(Call::kStart, kNoTarget, {}); rule != Rule::kNone) {
     const bool twice = below && before_ >= Access::kStarting;
-    if (const Violation refused =
-            violation_or_report(Call::kStart, twice ? Rule::kStartTwice : rule, kNoTarget, twice))
+    if (const Violation refused = violation_or_report(Call::kStart, twice ? Rule::kStartTwice : rule, kNoTarget, twice))
       return refused;
   }
   if (group.size() > 1 && !open_.reserve_members()) return violation(Rule::kNoMemory);

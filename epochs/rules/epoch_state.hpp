@@ -33,7 +33,7 @@
 // synchronization call sees the state before or after it.
 //
 // Errors: a Violation, of the classes in violation.hpp; kNoMemory if the bookkeeping cannot grow. No remote operations.
-// Memory: 224 bytes, and 8 on the heap; 4 bytes per member of the last groups of start and post. One bit per rank is
+// Memory: 256 bytes, and 8 on the heap; 4 bytes per member of the last groups of start and post. One bit per rank is
 // allocated for each of three sets when the set is first needed: the open targets (a start with two members, a lock of
 // a second target, or MPI_MODE_NOPUT in an epoch of start), the targets locked exclusively (an exclusive lock of a
 // second target), and the targets that have asserted MPI_MODE_NOPUT. reserve_locks() allocates the first two.
@@ -174,8 +174,7 @@ class EpochState {
   void fast_unlocked();
   // Likewise for epochs with one peer, the same as in the last epoch of that kind.
   bool allows_fast_start(int target) const {
-    return access_ == Access::kNone && !restricting_ && started_group_.size() == 1 &&
-           started_group_[0] == target;
+    return access_ == Access::kNone && !restricting_ && started_group_.size() == 1 && started_group_[0] == target;
   }
   void fast_started(int target);
   bool allows_fast_complete() const {
@@ -307,9 +306,9 @@ class EpochState {
   // In an epoch of start or locks: the state when it was opened, kNone or kFenceOpen. Where broken rules are carried
   // out also kFenceActive, or the state of an epoch of start that goes on below locks.
   Access before_ = Access::kNone;
-  bool exposure_after_fence_ = false;                // kPosted: entered from kFence
-  bool empty_start_ = false, empty_post_ = false;    // with an empty group, and not yet completed or waited for
-  int locks_held_ = 0;                               // includes awaited ones and those counted in again_
+  bool exposure_after_fence_ = false;              // kPosted: entered from kFence
+  bool empty_start_ = false, empty_post_ = false;  // with an empty group, and not yet completed or waited for
+  int locks_held_ = 0;                             // includes awaited ones and those counted in again_
   LockType single_type_ = LockType::kShared;
   bool restricting_ = false;
   Bits no_put_;  // targets that have asserted MPI_MODE_NOPUT in this epoch; meaningful if restricting_

@@ -37,9 +37,6 @@
 namespace farside::pmpi {
 namespace {
 
-// MPICH 4.0 aborts when its context ids are exhausted, at some 2,000 live windows.
-constexpr std::size_t kMostWindows = 1900;
-
 Outcome check_arguments(const CreationRequest& request) {
   if (request.size < 0) {
     return Fault{MPI_ERR_SIZE, fmt::format("size is {}; it may not be negative (MPI 4.0 section 12.2)", request.size)};
@@ -73,6 +70,7 @@ constexpr std::uint64_t kUnknownClock = 1;  // the rank records a trace, and clo
 constexpr std::uint64_t kNoRecord = 2;      // the rank records no trace
 constexpr std::uint64_t kSameSize = 4;      // its info asserts same_size
 constexpr std::uint64_t kSameUnit = 8;      // its info asserts same_disp_unit
+constexpr std::uint64_t kContiguous = 16;   // its info wants shared memory that is contiguous in rank order
 
 // Like WindowLockTraits::kMostRanks, but for windows that need the fabric.
 constexpr int kMostRanksWithoutGlobalLockByFabric = 2;  // lock_all is one remote atomic either way
@@ -119,7 +117,8 @@ Result<MadeSpace> make_memory(const CreationRequest& request, std::uint64_t id, 
   making.request = space_request(request, group, id);
   if (!own) making.own = &own.error();
   const InfoAssertions asserted = info_assertions_in(request.info);
-  making.flags = (asserted.same_size ? kSameSize : 0) | (asserted.same_unit ? kSameUnit : 0);
+  making.flags = (asserted.same_size ? kSameSize : 0) | (asserted.same_unit ? kSameUnit : 0) |
+                 (making.request.contiguous ? kContiguous : 0);
   if (Trace::active() == nullptr) {
     making.flags |= kNoRecord;
   } else if (!clock_is_known()) {
@@ -151,6 +150,19 @@ int global_lock_home(const MadeSpace& made, std::uint64_t id) {
   return ranks > most ? static_cast<int>(id % static_cast<std::uint64_t>(ranks)) : WindowLocks::kNoGlobalLock;
 }
 
+// MPICH 4.0.2 over UCX 1.13 rounds the base of a window down to a multiple of 16 bytes.
+void warn_of_base(const CreationRequest& request) {
+  static std::once_flag warned;
+  if (is_open_mpi() || request.flavor != MPI_WIN_FLAVOR_CREATE || request.size == 0) return;
+  if (reinterpret_cast<std::uintptr_t>(request.base) % 16 == 0) return;
+  std::call_once(warned, [&] {
+    log(LogLevel::kWarn,
+        "{}: the base {} is no multiple of 16 bytes: MPICH 4.0.2 over UCX 1.13 rounds it down in silence, and "
+        "operations then reach wrong addresses; align the memory of windows that stay with the runtime",
+        request.call, request.base);
+  });
+}
+
 // The reason of a wait for the other ranks in the call.
 class CreationReason final : public LongWait::Reason {
  public:
@@ -169,11 +181,17 @@ class CreationReason final : public LongWait::Reason {
 }  // namespace
 
 Status make_handle(MPI_Win* handle) {
-  if (WindowTable::instance().size() >= kMostWindows) {
-    return Error{ErrorKind::kNoMemory,
-                 fmt::format("{} windows are in use, more than the runtime has handles for", kMostWindows)};
-  }
   const MPI_Comm alone = RuntimeResources::instance().own_communicator();
+  if (!is_open_mpi()) {
+    // Without a context id MPICH aborts in the creation of a window, where that of a communicator returns an error.
+    MPI_Comm probe = MPI_COMM_NULL;
+    if (runtime().Comm_dup(alone, &probe) != MPI_SUCCESS) {
+      return Error{
+          ErrorKind::kNoMemory,
+          "the runtime has no context id left, of which each communicator and each window needs one; free some"};
+    }
+    (void)runtime().Comm_free(&probe);
+  }
   void* nothing = nullptr;
   if (runtime().Win_allocate_shared(0, 1, MPI_INFO_NULL, alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
       runtime().Win_allocate(0, 1, MPI_INFO_NULL, alone, static_cast<void*>(&nothing), handle) == MPI_SUCCESS ||
@@ -184,15 +202,16 @@ Status make_handle(MPI_Win* handle) {
   return Error{ErrorKind::kNoRoute, "the runtime makes no handle for it (Open MPI: is osc/sm excluded?)"};
 }
 
-Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, WindowOwner* owner) {
+Outcome create_window(const CreationRequest& given, void** base, MPI_Win* win, WindowOwner* owner) {
+  CreationRequest request = given;
   *owner = WindowOwner::kFarside;
   if (request.communicator == MPI_COMM_NULL) {
     return Fault{MPI_ERR_COMM, "the communicator is MPI_COMM_NULL; give one (MPI 4.0 section 12.2)"};
   }
   int inter = 0;
-  if (Status asked = status_of(runtime().Comm_test_inter(request.communicator, &inter), "MPI_Comm_test_inter");
-      !asked) {
-    return Fault{MPI_ERR_COMM, asked.error().text};
+  if (runtime().Comm_test_inter(request.communicator, &inter) != MPI_SUCCESS) {
+    return Fault{MPI_ERR_COMM,
+                 "the communicator is not valid, for instance because it was freed (MPI 4.0 section 12.2)"};
   }
   if (inter != 0) {
     return Fault{MPI_ERR_COMM, "a window needs an intracommunicator; merge this one first (MPI 4.0 section 12.2)"};
@@ -202,6 +221,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   const auto decide = [&](const Error& failed) -> Outcome {
     if (failed.kind != ErrorKind::kNoRoute) return fault_of(failed);
     leave_to_runtime(request.call, failed.text.c_str());
+    warn_of_base(request);
     *owner = WindowOwner::kRuntime;
     return {};
   };
@@ -219,6 +239,10 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   }
   // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.
   Outcome arguments = check_arguments(request);
+  if (Outcome valid = check_info(request.info); !valid) {
+    arguments = first_of(std::move(arguments), std::move(valid));
+    request.info = MPI_INFO_NULL;
+  }
   if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
   const auto refuse = [&](const Error& failed) { return arguments ? decide(failed) : std::move(arguments); };
   // At the first window of a communicator. Later ones contain this step in the making of their memory.
@@ -283,9 +307,10 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   *win = handle;
   const int home = global_lock_home(made.value(), id);
   auto barriers = peers->barrier_schedule(made.value().space->words_mapped_in_nodes());
-  auto window = std::make_unique<Window>(handle, group, attributes, std::move(made.value().space), std::move(barriers),
-                                         home, Hints(request.flavor, request.info),
-                                         RuntimeResources::instance().is_threaded(), check, std::move(logs), id);
+  auto window =
+      std::make_unique<Window>(handle, group, attributes, std::move(made.value().space), std::move(barriers), home,
+                               Hints(request.flavor, request.info, (made.value().flags & kContiguous) != 0),
+                               RuntimeResources::instance().is_threaded(), check, std::move(logs), id);
   Window& made_window = *window;
   WindowTable::instance().insert(handle, std::move(window));
   // A session that has begun meanwhile may have raised the thread level before this window was in the table.

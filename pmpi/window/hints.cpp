@@ -52,26 +52,27 @@ struct Hint {
   const char* key;
   const char* standard;  // the default in the standard, or null
   bool (*good)(std::string_view value);
+  bool at_creation = false;  // it has its effect there
 };
 constexpr std::array<Hint, 11> kHints = {{
     {"no_locks", "false", is_boolean},
     {"accumulate_ordering", "rar,raw,war,waw", is_ordering},
     {"accumulate_ops", "same_op_no_op", is_accumulate_ops},
-    {kGranularity, "0", is_size},
-    {"same_size", "false", is_boolean},
-    {"same_disp_unit", "false", is_boolean},
+    {kGranularity, "0", is_size, true},
+    {"same_size", "false", is_boolean, true},
+    {"same_disp_unit", "false", is_boolean, true},
     {"mpi_memory_alloc_kinds", "mpi,system", is_never},  // farside copies by the CPU: no memory of devices
-    {kNoncontiguous, nullptr, is_boolean},
-    {kWhichOps, nullptr, is_anything},
+    {kNoncontiguous, nullptr, is_never},                 // reported as it is
+    {kWhichOps, nullptr, is_anything, true},
     {"epochs_used", nullptr, is_anything},
     {"alloc_shm", nullptr, is_boolean},
 }};
 constexpr std::string_view kAssertions = "mpi_assert_";  // prefix of the assertions of any version of the standard
 
-bool good(std::string_view key, std::string_view value) {
+bool good(std::string_view key, std::string_view value, bool at_creation) {
   if (key.starts_with(kAssertions)) return true;
   const auto* found = std::ranges::find(kHints, key, &Hint::key);
-  return found != kHints.end() && found->good(value);
+  return found != kHints.end() && found->good(value) && (at_creation || !found->at_creation);
 }
 
 }  // namespace
@@ -85,6 +86,12 @@ std::string value_of(MPI_Info info, const char* key) {
   std::vector<char> value(static_cast<std::size_t>(length) + 1);
   runtime().Info_get(info, key, length, value.data(), &found);
   return found != 0 ? std::string(value.data()) : std::string();
+}
+
+Outcome check_info(MPI_Info info) {
+  int keys = 0;
+  if (info == MPI_INFO_NULL || runtime().Info_get_nkeys(info, &keys) == MPI_SUCCESS) return {};
+  return Fault{MPI_ERR_INFO, "the info object is not valid, for instance because it was freed (MPI 4.0 section 10)"};
 }
 
 bool is_true(MPI_Info info, const char* key) { return value_of(info, key) == "true"; }
@@ -125,18 +132,18 @@ bool OtherHints::any() const {
 
 bool allocates_memory(int flavor) { return flavor == MPI_WIN_FLAVOR_ALLOCATE || flavor == MPI_WIN_FLAVOR_SHARED; }
 
-Hints::Hints(int flavor, MPI_Info info) {
+Hints::Hints(int flavor, MPI_Info info, bool contiguous) {
   for (const Hint& hint : kHints) {
     if (hint.standard != nullptr) values_[hint.key] = hint.standard;
   }
-  if (flavor == MPI_WIN_FLAVOR_SHARED) values_[kNoncontiguous] = "false";
+  if (flavor == MPI_WIN_FLAVOR_SHARED) values_[kNoncontiguous] = contiguous ? "false" : "true";
   if (const std::uint64_t alignment = minimum_alignment(info); alignment > 1 && allocates_memory(flavor)) {
     values_[kMinimumAlignment] = std::to_string(alignment);
   }
-  take(info);
+  take(info, true);
 }
 
-void Hints::take(MPI_Info info) {
+void Hints::take(MPI_Info info, bool at_creation) {
   if (info == MPI_INFO_NULL) return;
   int keys = 0;
   runtime().Info_get_nkeys(info, &keys);
@@ -144,8 +151,7 @@ void Hints::take(MPI_Info info) {
     std::array<char, MPI_MAX_INFO_KEY + 1> key{};
     runtime().Info_get_nthkey(info, i, key.data());
     std::string value = value_of(info, key.data());
-    const bool meant = key.data() != std::string_view(kNoncontiguous) || values_.contains(kNoncontiguous);
-    if (meant && good(key.data(), value)) values_[key.data()] = std::move(value);
+    if (good(key.data(), value, at_creation)) values_[key.data()] = std::move(value);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The hints of a window (MPI 4.1 section 12.2.1 and 12.2.7). farside stores and reports them; none changes a result.
+// The hints of a window (MPI 4.1 section 12.2.1 and 12.2.7). farside reports those in effect; none changes a result.
 // Three have an effect at creation (creation.cpp): alloc_shared_noncontig and mpi_minimum_memory_alignment on where
 // memory lies, and mpi_accumulate_granularity, with MPICH's which_accumulate_ops, on what combines 64-bit integers.
 //
@@ -18,6 +18,9 @@ namespace farside::pmpi {
 
 // Returns the value of a key; an empty string if the key is missing, or `info` is MPI_INFO_NULL.
 std::string value_of(MPI_Info info, const char* key);
+
+// MPI_ERR_INFO if the runtime knows no such info object. `info` may be MPI_INFO_NULL.
+Outcome check_info(MPI_Info info);
 
 // Whether an info object, which may be MPI_INFO_NULL, has the value "true" for the key.
 bool is_true(MPI_Info info, const char* key);
@@ -54,15 +57,16 @@ bool allocates_memory(int flavor);
 class Hints {
  public:
   // Starts with the defaults of a window of this flavor, and takes the info object that was given at creation.
-  Hints(int flavor, MPI_Info info);
-  // Replaces earlier hints. Unknown keys and invalid values are ignored (MPI 4.0 section 10). If a hint has an effect
-  // at creation, a later value is reported, as in both runtimes, but does not change the window. A later value of
-  // mpi_minimum_memory_alignment is not reported, because programs rely on the reported alignment.
-  void take(MPI_Info info);
+  // `contiguous`: shared memory is, whatever this rank has asked for.
+  Hints(int flavor, MPI_Info info, bool contiguous);
+  // Replaces earlier hints, but for those that have their effect at creation. Unknown keys and invalid values are
+  // ignored (MPI 4.0 section 10).
+  void take(MPI_Info info) { take(info, false); }
   // Makes a new info object with all current hints. The caller frees it.
   Outcome report(MPI_Info* info) const;
 
  private:
+  void take(MPI_Info info, bool at_creation);
   std::map<std::string, std::string> values_;
 };
 

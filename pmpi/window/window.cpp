@@ -25,6 +25,24 @@ TraceFlavor flavor_of(int flavor) {
   }
 }
 
+constexpr const char* kWorldHandler =
+    "; MPI_ERRORS_RETURN of MPI_COMM_WORLD does not apply to windows (but in MPICH alone): call MPI_Win_set_errhandler";
+
+// Whether an error ends the program, because only MPI_COMM_WORLD has MPI_ERRORS_RETURN. MPICH returns errors of windows
+// then.
+bool relies_on_world_handler(MPI_Win window) {
+  int initialized = 0;
+  if (is_open_mpi() || runtime().Initialized(&initialized) != MPI_SUCCESS || initialized == 0) return false;
+  MPI_Errhandler own = MPI_ERRHANDLER_NULL, world = MPI_ERRHANDLER_NULL;
+  (void)runtime().Win_get_errhandler(window, &own);
+  (void)runtime().Comm_get_errhandler(MPI_COMM_WORLD, &world);
+  const bool relies = own == MPI_ERRORS_ARE_FATAL && world == MPI_ERRORS_RETURN;
+  for (MPI_Errhandler* each : {&own, &world}) {
+    if (*each != MPI_ERRHANDLER_NULL) (void)runtime().Errhandler_free(each);
+  }
+  return relies;
+}
+
 }  // namespace
 
 Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::unique_ptr<Space> space,
@@ -111,11 +129,13 @@ void Window::named(const char* name) {
 
 int Window::raise(const CallSite& call, const Fault& fault) {
   std::string state, name;
+  const bool of_epochs = fault.error_class == MPI_ERR_RMA_SYNC || fault.error_class == MPI_ERR_RMA_CONFLICT ||
+                         fault.error_class == MPI_ERR_ASSERT;
   {
     const auto held = guard();
     name = this->name();
-    state = epoch_.describe_access();
-    if (epoch_.exposure() >= epochs::Exposure::kPosting) state += "; " + epoch_.describe_exposure();
+    if (of_epochs) state = "; here " + epoch_.describe_access();
+    if (of_epochs && epoch_.exposure() >= epochs::Exposure::kPosting) state += "; " + epoch_.describe_exposure();
   }
   std::string where;
   if (call.target == MPI_PROC_NULL) {
@@ -126,7 +146,8 @@ int Window::raise(const CallSite& call, const Fault& fault) {
     // A lock also depends on other ranks than its target: the home of the global lock, a rank to be woken.
     if (fault.target != Fault::kNoTarget && fault.target != target) where += fmt::format(", at rank {}", fault.target);
   }
-  log(LogLevel::kError, "{} on window '{}'{}: {}; here {}", call.name, name, where, fault.text, state);
+  log(LogLevel::kError, "{} on window '{}'{}: {}{}{}", call.name, name, where, fault.text, state,
+      relies_on_world_handler(handle_) ? kWorldHandler : "");
   runtime().Win_call_errhandler(handle_, fault.error_class);
   return fault.error_class;
 }
@@ -146,10 +167,9 @@ void Window::warn(const Fault& fault) { BrokenRules::instance().note(name(), fau
 
 Outcome Window::check_assert(int assert, int allowed_bits, const char* allowed) {
   if ((assert & ~allowed_bits) == 0) return {};
-  Fault fault{
-      MPI_ERR_ASSERT,
-      fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5){}", assert, allowed,
-                  report_broken_ ? "" : kCarriedWithWarn)};
+  Fault fault{MPI_ERR_ASSERT,
+              fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5){}", assert,
+                          allowed, report_broken_ ? "" : kCarriedWithWarn)};
   if (!report_broken_) return fault;
   const auto held = guard();
   warn(fault);

@@ -89,6 +89,10 @@ Outcome Window::find_mapped(int rank, Space::MappedData& found) const {
 }
 
 Outcome Window::set_info(MPI_Info info) {
+  if (info == MPI_INFO_NULL) {
+    return Fault{MPI_ERR_INFO, "the info object is MPI_INFO_NULL, which has no hints (MPI 4.0 section 12.2.7)"};
+  }
+  if (Outcome o = check_info(info); !o) return o;
   const auto held = guard();
   hints_.take(info);
   return {};

@@ -395,6 +395,13 @@ void bad_creations() {
   CHECK_REFUSED(MPI_Win_create(own, sizeof own, 1, MPI_INFO_NULL, MPI_COMM_NULL, &window), MPI_ERR_COMM);
   if (rank == 0)
     CHECK_REFUSED(MPI_Win_allocate(16, 1, MPI_INFO_NULL, MPI_COMM_NULL, &base, &window), MPI_ERR_COMM);
+#if defined(MPICH_VERSION)  // whose handles are numbers, so that it recognizes that of a freed communicator
+  MPI_Comm freed;
+  CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &freed));
+  const MPI_Comm stale = freed;
+  CHECK_MPI(MPI_Comm_free(&freed));
+  CHECK_REFUSED(MPI_Win_create(own, sizeof own, 1, MPI_INFO_NULL, stale, &window), MPI_ERR_COMM);
+#endif
   // Each rank makes a different mistake, and gets the error for its own.
   switch (rank % 3) {
     case 0:
@@ -406,6 +413,15 @@ void bad_creations() {
     default:
       CHECK_REFUSED(MPI_Win_create(own, 16, 0, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_DISP);
   }
+#if defined(MPICH_VERSION)  // which has a context id for some 2,000 communicators and windows together
+  if (rank == 0) {
+    std::vector<MPI_Comm> many(1, MPI_COMM_NULL);
+    while (MPI_Comm_dup(MPI_COMM_SELF, &many.back()) == MPI_SUCCESS) many.push_back(MPI_COMM_NULL);
+    CHECK_REFUSED(MPI_Win_allocate(16, 1, MPI_INFO_NULL, MPI_COMM_SELF, &base, &window), MPI_ERR_NO_MEM);
+    many.pop_back();
+    for (MPI_Comm& each : many) CHECK_MPI(MPI_Comm_free(&each));
+  }
+#endif
   // A null base is valid for 0 bytes.
   CHECK_MPI(MPI_Win_create(nullptr, 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
   CHECK_MPI(MPI_Win_free(&window));

@@ -239,8 +239,13 @@ std::string hint(MPI_Win window, const char* key) {
 void hints() {
   const std::vector<std::pair<const char*, const char*>> given = {
       {"no_locks", "true"},        {"accumulate_ordering", "rar,waw"}, {"accumulate_ops", "same_op"},
-      {"same_size", "true"},       {"same_disp_unit", "true"},         {"which_accumulate_ops", "sum,no_op"},
-      {"epochs_used", "lock_all"}, {"mpi_assert_something", "true"},   {"mpi_accumulate_granularity", "16"},
+      {"epochs_used", "lock_all"}, {"mpi_assert_something", "true"},
+  };
+  const std::vector<std::pair<const char*, const char*>> of_creation = {
+      {"same_size", "true"},
+      {"same_disp_unit", "true"},
+      {"which_accumulate_ops", "sum,no_op"},
+      {"mpi_accumulate_granularity", "16"},
   };
   const std::vector<std::pair<const char*, const char*>> defaults = {
       {"no_locks", "false"},
@@ -278,6 +283,13 @@ void hints() {
   CHECK_MPI(MPI_Win_set_info(window, info));
   CHECK_MPI(MPI_Info_free(&info));
   for (const auto& [key, value] : given) CHECK_EQ(hint(window, key), std::string(value));
+  // Hints of the creation have no effect later, and are not reported.
+  info = make_info(of_creation);
+  CHECK_MPI(MPI_Win_set_info(window, info));
+  CHECK_MPI(MPI_Info_free(&info));
+  for (const auto& [key, value] : of_creation) {
+    if (given_route != nullptr && std::string(given_route) != "native") CHECK(hint(window, key) != value);
+  }
   check_works(window, base, MPI_COMM_WORLD);
   CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
   // Invalid values change nothing; unknown keys are not reported.
@@ -311,7 +323,23 @@ void hints() {
   CHECK_MPI(MPI_Win_set_info(window, info));
   CHECK_MPI(MPI_Info_free(&info));
   for (const auto& [key, value] : defaults) CHECK_EQ(hint(window, key), std::string(value));
+  if (given_route != nullptr && std::string(given_route) != "native") {
+    CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+    CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    MPI_Info none;  // no handle of either runtime
+    std::memset(static_cast<void*>(&none), sizeof none == sizeof(int) ? 0x5a : 0, sizeof none);
+    for (MPI_Info bad : {none, MPI_INFO_NULL}) CHECK_EQ(check::class_of(MPI_Win_set_info(window, bad)), MPI_ERR_INFO);
+    MPI_Win refused = MPI_WIN_NULL;
+    CHECK_EQ(check::class_of(MPI_Win_allocate(64, 1, none, MPI_COMM_WORLD, &base, &refused)), MPI_ERR_INFO);
+    CHECK_EQ(check::class_of(MPI_Win_create_dynamic(none, MPI_COMM_WORLD, &refused)), MPI_ERR_INFO);
+    CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
+  }
   // Locks work, although the info ruled them out.
+  CHECK_MPI(MPI_Win_free(&window));
+  info = make_info(of_creation);
+  CHECK_MPI(MPI_Win_allocate(64, 1, info, MPI_COMM_WORLD, &base, &window));
+  CHECK_MPI(MPI_Info_free(&info));
+  for (const auto& [key, value] : of_creation) CHECK_EQ(hint(window, key), std::string(value));
   CHECK_MPI(MPI_Win_free(&window));
   info = make_info({{"no_locks", "true"}, {"accumulate_ordering", "none"}, {"mpi_accumulate_granularity", "8"}});
   CHECK_MPI(MPI_Win_allocate(64, 1, info, MPI_COMM_WORLD, &base, &window));

@@ -116,7 +116,9 @@ class Scene {
     says(case_->words);
     if (with_window_) {
       says("on window 'misused'");
-      says("; here ");
+      const bool of_epochs = case_->right == MPI_ERR_RMA_SYNC || case_->right == MPI_ERR_RMA_CONFLICT ||
+                             case_->right == MPI_ERR_ASSERT;
+      if (of_epochs != (text.find("; here ") != std::string::npos)) wrong(of_epochs ? "no state" : "a state");
     }
     says("(MPI 4.");
     if (where != kNoTarget) says(", target " + std::to_string(where) + ":");
