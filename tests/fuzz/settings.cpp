@@ -75,6 +75,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(value == (settings.sites ? "on" : "off"), "one of two words");
   } else if (name == "FARSIDE_NIC_ATOMICS") {
     require(value == (settings.nic_atomics ? "on" : "off"), "one of two words");
+  } else if (name == "FARSIDE_OVERCOMMIT") {
+    require(value == (settings.overcommit ? "on" : "off"), "one of two words");
   } else if (name == "FARSIDE_HUGE_PAGES") {
     require(value == (settings.huge_pages ? "transparent" : "off"), "one of two words");
   } else {

@@ -7,6 +7,7 @@
 //   limits locked          RLIMIT_MEMLOCK is 0: farside needs locked memory only with adapters
 //   limits operands        operands of 32 MiB, more than a rank may lock (tests/verbs sets RLIMIT_MEMLOCK)
 //   limits shm             /dev/shm is full (a small one is needed: support/small_shm): farside keeps nothing there
+//   limits sparse          a window larger than the memory (FARSIDE_OVERCOMMIT)
 //   limits works           windows work under the restrictions that the runner has set (tests/support/forbid.c,
 //          [within N]      tests/verbs); the first one is made within N seconds
 //   limits twice           MPI_Init again: an error (or the end of the program, if the runtime chooses that), and
@@ -195,8 +196,8 @@ void together() {
   check::section("too much together");
   constexpr MPI_Aint kMost = MPI_Aint{1} << 30;
   CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-  const auto make = [](MPI_Aint bytes, char** base, MPI_Win* window) {
-    const int code = MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, base, window);
+  const auto make = [](MPI_Aint bytes, char** base, MPI_Win* window, MPI_Info info = MPI_INFO_NULL) {
+    const int code = MPI_Win_allocate(bytes, 1, info, MPI_COMM_WORLD, base, window);
     int error_class = 0;
     CHECK_MPI(MPI_Error_class(code, &error_class));
     return error_class;
@@ -219,7 +220,33 @@ void together() {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   CHECK_EQ(make(half, &base, &window), MPI_SUCCESS);
   CHECK_MPI(MPI_Win_free(&window));
+  // A sparse window that may be larger; it does not count for later ones.
+  MPI_Info info;
+  CHECK_MPI(MPI_Info_create(&info));
+  CHECK_MPI(MPI_Info_set(info, "farside_overcommit", "true"));
+  CHECK_EQ(make(kMost * 4, &base, &window, info), MPI_SUCCESS);
+  base[kMost * 4 - 1] = base[0] = 1;
+  CHECK_EQ(make(half, &other, &another), MPI_SUCCESS);
+  CHECK_MPI(MPI_Win_free(&another));
+  CHECK_MPI(MPI_Win_free(&window));
+  CHECK_MPI(MPI_Info_free(&info));
   use(check::Window(check::Memory::kAllocate, kBytes, 8));
+}
+
+// A window larger than the memory, of which the ends are touched.
+void sparse() {
+  constexpr MPI_Aint kSparse = MPI_Aint{1} << 40;
+  char* base = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  CHECK_MPI(MPI_Win_allocate(kSparse, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
+  const char mark = 'a';
+  const int next = (check::rank() + 1) % check::size();
+  CHECK_MPI(MPI_Win_fence(0, window));
+  for (const MPI_Aint at : {MPI_Aint{0}, kSparse - 1})
+    CHECK_MPI(MPI_Put(&mark, 1, MPI_CHAR, next, at, 1, MPI_CHAR, window));
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+  CHECK(base[0] == mark && base[kSparse - 1] == mark);
+  CHECK_MPI(MPI_Win_free(&window));
 }
 
 // The runtime may return an error or end the program; in the latter case there is nothing more to check.
@@ -273,6 +300,7 @@ int main(int argc, char** argv) {
   if (program.has("shm")) shm(program);
   if (program.has("first_touch")) first_touch();
   if (program.has("together")) together();
+  if (program.has("sparse")) sparse();
   if (program.has("works")) works(program);
   if (program.has("operands")) large_operands(program);
   if (program.has("twice")) return twice(program);

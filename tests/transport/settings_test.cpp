@@ -77,8 +77,8 @@ bool same(const Settings& a, const Settings& b) {
   return a.mapped == b.mapped && a.cma == b.cma && a.fabric == b.fabric && a.provider == b.provider &&
          a.device == b.device && a.second_device == b.second_device && a.log == b.log && a.stats == b.stats &&
          a.trace == b.trace && a.sites == b.sites && a.check == b.check && a.nic_atomics == b.nic_atomics &&
-         a.huge_pages == b.huge_pages && a.connections == b.connections && a.peer_timeout == b.peer_timeout &&
-         a.hang == b.hang;
+         a.huge_pages == b.huge_pages && a.overcommit == b.overcommit && a.connections == b.connections &&
+         a.peer_timeout == b.peer_timeout && a.hang == b.hang;
 }
 
 struct Documented {
@@ -112,6 +112,8 @@ const std::map<std::string, std::vector<Documented>>& documented() {
        {{"on", [](Settings& s) { s.nic_atomics = true; }}, {"off", [](Settings& s) { s.nic_atomics = false; }}}},
       {"FARSIDE_HUGE_PAGES",
        {{"off", [](Settings& s) { s.huge_pages = false; }}, {"transparent", [](Settings& s) { s.huge_pages = true; }}}},
+      {"FARSIDE_OVERCOMMIT",
+       {{"on", [](Settings& s) { s.overcommit = true; }}, {"off", [](Settings& s) { s.overcommit = false; }}}},
       {"FARSIDE_CHECK",
        {{"off", [](Settings& s) { s.check = Check::kOff; }},
         {"warn", [](Settings& s) { s.check = Check::kWarn; }},
@@ -199,6 +201,7 @@ TEST_CASE("a bad value is an error that names the variable, the value and what i
       {"FARSIDE_CHECK", "paranoid"},
       {"FARSIDE_HUGE_PAGES", ""},
       {"FARSIDE_HUGE_PAGES", "on"},
+      {"FARSIDE_OVERCOMMIT", "1"},
       {"FARSIDE_HANG", ""},
       {"FARSIDE_HANG", "86401"},
       {"FARSIDE_HANG", "60 s"},

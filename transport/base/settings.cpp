@@ -59,6 +59,11 @@ bool parse_huge_pages(std::string_view value, Settings& settings) {
   return value == "transparent" || value == "off";
 }
 
+bool parse_overcommit(std::string_view value, Settings& settings) {
+  settings.overcommit = value == "on";
+  return value == "on" || value == "off";
+}
+
 bool parse_number(std::string_view value, std::uint32_t most, std::uint32_t& into) {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), into);
   return error == std::errc() && end == value.data() + value.size() && into <= most;
@@ -126,6 +131,8 @@ constexpr Setting kSettings[] = {
      "transparent: huge pages, where the kernel gives them to shared memory "
      "(/sys/kernel/mm/transparent_hugepage/shmem_enabled: advise or more)",
      parse_huge_pages},
+    {"FARSIDE_OVERCOMMIT", "off", "on or off",
+     "windows larger than the free memory, of which the program touches a part; on: they are made", parse_overcommit},
     {"FARSIDE_CONNECTIONS", "1024", "0 to 1000000",
      "connections that a process keeps to its peers by each of its devices (providers verbs and tcp), fewer if its "
      "share of what the node has for them is smaller (descriptors: ulimit -Hn, fs.file-max; queue pairs of the "

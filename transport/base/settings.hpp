@@ -33,6 +33,8 @@ struct Settings {
   bool nic_atomics = true;
   // FARSIDE_HUGE_PAGES: whether large segments ask for transparent huge pages.
   bool huge_pages = false;
+  // FARSIDE_OVERCOMMIT: whether windows may be larger than the free memory.
+  bool overcommit = false;
   // FARSIDE_CONNECTIONS: the limit, where the share of what the node has is not smaller; 0: no limit.
   std::uint32_t connections = 1024;
   // FARSIDE_PEER_TIMEOUT, in seconds; 0: none.

@@ -195,8 +195,9 @@ Status check_memory_needs(const MemoryNeed& own, std::span<const MemoryShare> al
     }
     if (sum <= limit.left) continue;
     return Error{ErrorKind::kNoMemory,
-                 fmt::format("shared memory of {} bytes{} is more than {} left ({} bytes)", sum,
-                             processes > 1 ? fmt::format(" for {} processes", processes) : "",
+                 fmt::format("shared memory of {} bytes{} is more than {} left ({} bytes); for windows that are "
+                             "touched in part FARSIDE_OVERCOMMIT=on or the info key farside_overcommit=true allows it",
+                             sum, processes > 1 ? fmt::format(" for {} processes", processes) : "",
                              i == 0 ? "this node has" : "their control group has", limit.left)};
   }
   return {};

@@ -78,8 +78,8 @@ Result<NodeSegment> NodeSegment::lead(const NodeGroup& group, const Layout& layo
   };
   const Result<Plan> plan = segment.arrange(group, layout, layout.huge);
   if (!plan) return failed(plan.error());
-  Result<Segment> made = make_segment(plan.value().bytes, reserve_of(group, layout),
-                                      layout.control_bytes + layout.data.front(), plan.value().alignment);
+  const std::size_t own = layout.control_bytes + (layout.overcommit ? 0 : layout.data.front());
+  Result<Segment> made = make_segment(plan.value().bytes, reserve_of(group, layout), own, plan.value().alignment);
   if (!made) return failed(made.error());
   if (!plan.value().huge.empty()) HugePages::warn_if_refused();
   segment.made_ = std::make_unique<Segment>(std::move(made.value()));

@@ -41,6 +41,7 @@ class NodeSegment {
     // the first ones. Pages (and huge pages) are aligned anyway.
     std::uint64_t alignment = 1;
     HugePages huge;                   // of large data, if this member leads
+    bool overcommit = false;          // the data may be larger than the free memory
   };
   // What the leader tells the others. Plain bytes.
   struct Announcement {

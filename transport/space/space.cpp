@@ -43,6 +43,7 @@ struct Space::Offer {
   std::uint32_t unit = 0;
   std::int32_t failed = 0;       // 0, or 1 + ErrorKind
   bool contiguous = false;
+  bool overcommit = false;
   bool handled = false;  // the rank's node handler serves it
 };
 
@@ -130,12 +131,13 @@ Space::Offer Space::offer(const Request& request, NodeGroup& node, Status& faile
   own.unit = unit_;
   own.contiguous = request.contiguous;
   own.alignment = request.alignment;
+  own.overcommit = request.overcommit;
   if (own.allocated > SIZE_MAX / 2 - control_bytes_) {
     failed = Error{ErrorKind::kNoMemory, fmt::format("{} bytes are more than an address space", own.allocated)};
     own.failed = 1 + static_cast<std::int32_t>(ErrorKind::kNoMemory);
     return own;
   }
-  own.need = find_memory_need(control_bytes_ + huge_pages().whole(own.allocated)).bytes;
+  own.need = find_memory_need(control_bytes_ + (own.overcommit ? 0 : huge_pages().whole(own.allocated))).bytes;
   if (!private_data_) return own;
   data_ = request.dynamic ? reinterpret_cast<std::byte*>(Regions::kFirst)  // NOLINT(performance-no-int-to-ptr)
                           : static_cast<std::byte*>(request.private_data);
@@ -184,6 +186,7 @@ NodeSegment::Layout Space::layout(std::span<const Offer> offers) const {
   for (const Offer& each : offers) {
     layout.data.push_back(each.allocated);
     layout.alignment = std::max(layout.alignment, each.alignment);
+    layout.overcommit = layout.overcommit || each.overcommit;
   }
   layout.huge = huge_pages();
   return layout;

@@ -84,6 +84,8 @@ class Space {
     // Allocated data begin at multiples of this power of two in all mappings. The largest alignment that a rank of the
     // node wants applies to all ranks of the node. Of contiguous data, only the data of the first rank are aligned.
     std::uint64_t alignment = 1;
+    // The data of this rank may be larger than the free memory.
+    bool overcommit = false;
     // The only data are the regions that ranks attach later (space/regions.hpp).
     bool dynamic = false;
     // Several threads of this process may be in operations at once.
