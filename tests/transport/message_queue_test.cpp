@@ -166,6 +166,22 @@ TEST_CASE("a message of a sender that was killed is answered all the same, and a
   }));
 }
 
+TEST_CASE("the slot of a message whose owner seemed to be dead is free again when it is answered") {
+  SharedMessageQueue message_queue;
+  NoProgress quiet;
+  const int value = 5;
+  const std::array<std::span<const std::byte>, 1> parts{std::as_bytes(std::span(&value, 1))};
+  for (std::size_t i = 0; i < MessageQueue::kSlots; ++i) {
+    const auto message = message_queue->enqueue(message_queue->sender(), parts);
+    REQUIRE(message.has_value());
+    CHECK_FALSE(message_queue->wait_for_answer(quiet, *message, {[] { return false; }}).ok());
+  }
+  CHECK_FALSE(message_queue->enqueue(message_queue->sender(), parts).has_value());
+  CHECK(message_queue.answer() == MessageQueue::kSlots);
+  for (std::size_t i = 0; i < MessageQueue::kSlots; ++i)
+    CHECK(message_queue->enqueue(message_queue->sender(), parts).has_value());
+}
+
 TEST_CASE("senders are killed at any time while others send") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     SharedMessageQueue message_queue;

@@ -163,7 +163,11 @@ Result<std::optional<MessageQueue::Answer>> MessageQueue::wait_for_answer(Progre
   OwnerCheck owner_check(owner);
   for (Waiter waiter(progress, slot.wake_event); !answered_yet(); waiter.pause()) {
     if (!owner_check.look()) continue;
-    if (owner_check.is_due() && owner_check.owner_has_ended()) return dead();
+    if (owner_check.is_due() && owner_check.owner_has_ended()) {
+      // The owner may live, and answer later. Until then the slot is like that of a posted message.
+      release(slot);
+      return dead();
+    }
     // What is posted must take effect before what the sender does instead. Relaxed: the message is this sender's.
     State sent = kSent;
     if (owner_check.timed_out() && has_executed_posted() &&
