@@ -65,7 +65,7 @@ Status status_of(int code, const char* call) {
 }
 
 int raise_on(MPI_Comm communicator, const char* call, const Fault& fault) {
-  log(LogLevel::kError, "{}: {}", call, fault.text);
+  log_error(call, fault, [&] { log(LogLevel::kError, "{}: {}", call, fault.text); });
   // If the handler cannot be called, the return code carries the same information.
   (void)runtime().Comm_call_errhandler(communicator, fault.error_class);
   return fault.error_class;

@@ -12,6 +12,7 @@
 #include <mpi.h>
 
 #include "epochs/rules/violation.hpp"
+#include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
 
 namespace farside::pmpi {
@@ -31,19 +32,21 @@ struct CallSite {
   int target;
 };
 
+inline Fault fault_without_memory{MPI_ERR_NO_MEM, "out of memory"};
+
 // Success, or a Fault. One pointer wide.
 class [[nodiscard]] Outcome {
  public:
   Outcome() = default;
-  Outcome(Fault fault) : fault_(std::make_unique<Fault>(std::move(fault))) {}  // NOLINT(google-explicit-constructor)
-  Outcome(const epochs::Violation& violation);                                 // NOLINT(google-explicit-constructor)
-  Outcome(const Status& status);                                               // NOLINT(google-explicit-constructor)
+  Outcome(Fault fault) : fault_(std::move(fault)) {}  // NOLINT(google-explicit-constructor)
+  Outcome(const epochs::Violation& violation);  // NOLINT(google-explicit-constructor)
+  Outcome(const Status& status);                // NOLINT(google-explicit-constructor)
   bool ok() const { return fault_ == nullptr; }
   explicit operator bool() const { return ok(); }
   const Fault& fault() const { return *fault_; }
 
  private:
-  std::unique_ptr<Fault> fault_;
+  Kept<Fault, fault_without_memory> fault_;
 };
 
 // Returns the first failure of two steps that were both carried out.
@@ -55,10 +58,12 @@ inline constexpr const char* kCarriedWithWarn = "; FARSIDE_CHECK=warn carries th
 Fault fault_of(const Error& error);
 Fault fault_of(const epochs::Violation& violation);
 
-inline Outcome::Outcome(const epochs::Violation& violation)
-    : fault_(violation ? std::make_unique<Fault>(fault_of(violation)) : nullptr) {}
-inline Outcome::Outcome(const Status& status)
-    : fault_(status ? nullptr : std::make_unique<Fault>(fault_of(status.error()))) {}
+inline Outcome::Outcome(const epochs::Violation& violation) {
+  if (violation) *this = fault_of(violation);
+}
+inline Outcome::Outcome(const Status& status) {
+  if (!status) *this = fault_of(status.error());
+}
 
 // Reports the failure of a call without a communicator or window, on MPI_COMM_WORLD (MPI 3.1) or MPI_COMM_SELF (MPI
 // 4.0). Returns the return code of the call.
@@ -69,6 +74,16 @@ int raise_without_window(const CallSite& call, const char* why);
 // Returns success, or an error of kind kPeer with the runtime's text for `code`. If the communicator's error handler is
 // fatal, which is the default, a failing call of the runtime does not return.
 Status status_of(int code, const char* call);
+
+// Logs the error of a call; without memory for the line, only its text.
+template <class Line>
+void log_error(const char* call, const Fault& fault, Line&& line) {
+  try {
+    line();
+  } catch (const std::bad_alloc&) {
+    Log::write_parts({"farside: error: ", call, ": ", fault.text, "\n"});
+  }
+}
 
 // Reports on stderr and through the error handler of the communicator. Returns the return code of the call.
 int raise_on(MPI_Comm communicator, const char* call, const Fault& fault);

@@ -228,6 +228,8 @@ class EpochState {
   std::optional<LockType> locked(int target) const;
   // The number of targets locked by lock, without those that are awaited; 0 for lock_all.
   int locks_held() const { return locks_held_ - static_cast<int>(awaited_.size() + again_.size()); }
+  // The locks that are held or awaited.
+  std::size_t locks_begun() const { return static_cast<std::size_t>(locks_held_); }
 
   // For messages: the MPI call that opened the present access epoch, nullptr if none is open; the call that closed
   // the last one, nullptr if none has been closed. Likewise for the exposure side.

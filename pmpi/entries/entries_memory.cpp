@@ -31,12 +31,7 @@ bool is_mapped(const void* base) {
   return mincore(reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(base) & -page), 1, &unused) == 0;
 }
 
-}  // namespace
-}  // namespace farside::pmpi
-
-using namespace farside::pmpi;
-
-FARSIDE_ENTRY(Alloc_mem, (MPI_Aint size, MPI_Info info, void* base), (size, info, base)) {
+int allocate(MPI_Aint size, MPI_Info info, void* base) {
   const std::uint64_t alignment = minimum_alignment(info);
   const OtherHints others(info);
   if (size > 0 && !others.any() && allocate(size, alignment, base)) return MPI_SUCCESS;
@@ -54,6 +49,15 @@ FARSIDE_ENTRY(Alloc_mem, (MPI_Aint size, MPI_Info info, void* base), (size, info
   if (const farside::Status aligned = allocate(size, alignment, base); !aligned)
     return raise_without_object("MPI_Alloc_mem", fault_of(aligned.error()));
   return MPI_SUCCESS;
+}
+
+}  // namespace
+}  // namespace farside::pmpi
+
+using namespace farside::pmpi;
+
+FARSIDE_ENTRY(Alloc_mem, (MPI_Aint size, MPI_Info info, void* base), (size, info, base)) {
+  return without_window("MPI_Alloc_mem", [&] { return allocate(size, info, base); });
 }
 
 FARSIDE_ENTRY(Free_mem, (void* base), (base)) {

@@ -22,8 +22,13 @@ std::span<const MPI_Request> list(int count, const MPI_Request* requests) {
 class Handles {
  public:
   explicit Handles(std::span<const MPI_Request> requests) {
-    if (Requests::instance().any_to_report()) handles_.assign(requests.begin(), requests.end());
+    if (!Requests::instance().any_to_report(requests.size())) return;
+    handles_.assign(requests.begin(), requests.end());
+    codes_.resize(requests.size());
   }
+  Handles(const Handles&) = delete;
+  Handles& operator=(const Handles&) = delete;
+  ~Handles() { Requests::drop_unreported(); }
   // Returns the error of a completed request, once; else MPI_SUCCESS.
   int report(int index) const {
     if (index < 0 || static_cast<std::size_t>(index) >= handles_.size()) return MPI_SUCCESS;
@@ -38,7 +43,7 @@ class Handles {
   // section 3.7.5). `indices`: the completed requests, null for all.
   int of_many(int completed, const int* indices, MPI_Status* statuses, int code) const {
     if (handles_.empty()) return code;
-    std::vector<int> codes(static_cast<std::size_t>(std::max(completed, 0)));
+    const std::span<int> codes = std::span(codes_).first(static_cast<std::size_t>(std::max(completed, 0)));
     for (int i = 0; i < completed; ++i) {
       codes[static_cast<std::size_t>(i)] = report(indices != nullptr ? indices[i] : i);
     }
@@ -52,33 +57,44 @@ class Handles {
 
  private:
   std::vector<MPI_Request> handles_;
+  mutable std::vector<int> codes_;  // of the requests that a call has completed
 };
+
+constexpr const char* kCompletion = "a call that completes requests";
 
 // Waits for any of several requests. Tests repeatedly while some of them are farside's and under way.
 template <class Test, class Wait>
 int wait_for_some(std::span<const MPI_Request> requests, Test&& test, Wait&& wait) {
-  const RequestsReason reason(requests);
-  for (Waiter waiter(Process::instance(), Process::instance().own_wake_event());;) {
-    if (Requests::instance().look(requests) == 0) return wait();
-    bool over = false;
-    const int code = test(over);
-    if (code != MPI_SUCCESS || over) return code;
-    waiter.pause();
-  }
+  return without_window(kCompletion, [&] {
+    const RequestsReason reason(requests);
+    for (Waiter waiter(Process::instance(), Process::instance().own_wake_event());;) {
+      if (Requests::instance().look(requests) == 0) return wait();
+      bool over = false;
+      const int code = test(over);
+      if (code != MPI_SUCCESS || over) return code;
+      waiter.pause();
+    }
+  });
 }
 
 // A call that completes requests. While no operation with a request is under way, it is the runtime's. Otherwise
 // `prepare` completes farside's requests whose operations are over, and `code_of(handles, code)` returns what the call
 // returns after the runtime has returned `code`.
 template <class Prepare, class CodeOf, class Function, class... Args>
+[[gnu::noinline]] int complete_own(std::span<const MPI_Request> requests, Prepare&& prepare, CodeOf&& code_of,
+                                   Function Runtime::*original, Args... arguments) {
+  return without_window(kCompletion, [&] {
+    prepare(Requests::instance(), requests);
+    const Handles handles(requests);
+    return code_of(handles, (runtime().*original)(arguments...));
+  });
+}
+template <class Prepare, class CodeOf, class Function, class... Args>
 int complete(std::span<const MPI_Request> requests, Prepare&& prepare, CodeOf&& code_of, Function Runtime::*original,
              Args... arguments) {
-  Requests& pending = Requests::instance();
-  if (!pending.any()) [[likely]]
+  if (!Requests::instance().any()) [[likely]]
     return (runtime().*original)(arguments...);
-  prepare(pending, requests);
-  const Handles handles(requests);
-  return code_of(handles, (runtime().*original)(arguments...));
+  return complete_own(requests, prepare, code_of, original, arguments...);
 }
 
 constexpr auto look = [](Requests& pending, std::span<const MPI_Request> requests) { pending.look(requests); };
@@ -135,9 +151,11 @@ FARSIDE_ENTRY(Request_free, (MPI_Request * request), (request)) {
   Requests& pending = Requests::instance();
   if (!pending.any()) [[likely]]
     return runtime().Request_free(request);
-  const Handles handles(list(1, request));
-  if (request != nullptr) pending.abandon(*request);
-  return handles.of_one(0, runtime().Request_free(request));
+  return without_window("MPI_Request_free", [&] {
+    const Handles handles(list(1, request));
+    if (request != nullptr) pending.abandon(*request);
+    return handles.of_one(0, runtime().Request_free(request));
+  });
 }
 
 FARSIDE_ENTRY(Waitall, (int count, MPI_Request* requests, MPI_Status* statuses), (count, requests, statuses)) {

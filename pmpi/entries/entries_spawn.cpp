@@ -82,8 +82,10 @@ FARSIDE_ENTRY(Comm_spawn,
               (command, words, count, info, root, communicator, started, codes)) {
   if (!adds_variables(root, communicator))
     return runtime().Comm_spawn(command, words, count, info, root, communicator, started, codes);
-  const SpawnInfo with_variables(info);
-  return runtime().Comm_spawn(command, words, count, with_variables.get(), root, communicator, started, codes);
+  return without_window("MPI_Comm_spawn", [&] {
+    const SpawnInfo with_variables(info);
+    return runtime().Comm_spawn(command, words, count, with_variables.get(), root, communicator, started, codes);
+  });
 }
 
 FARSIDE_ENTRY(Comm_spawn_multiple,
@@ -93,12 +95,14 @@ FARSIDE_ENTRY(Comm_spawn_multiple,
   if (!adds_variables(root, communicator) || commands < 1 || infos == nullptr) {
     return runtime().Comm_spawn_multiple(commands, names, words, counts, infos, root, communicator, started, codes);
   }
-  std::vector<std::unique_ptr<SpawnInfo>> owners;
-  std::vector<MPI_Info> with_variables;
-  for (int i = 0; i < commands; ++i) {
-    owners.push_back(std::make_unique<SpawnInfo>(infos[i]));
-    with_variables.push_back(owners.back()->get());
-  }
-  return runtime().Comm_spawn_multiple(commands, names, words, counts, with_variables.data(), root, communicator,
-                                       started, codes);
+  return without_window("MPI_Comm_spawn_multiple", [&] {
+    std::vector<std::unique_ptr<SpawnInfo>> owners;
+    std::vector<MPI_Info> with_variables;
+    for (int i = 0; i < commands; ++i) {
+      owners.push_back(std::make_unique<SpawnInfo>(infos[i]));
+      with_variables.push_back(owners.back()->get());
+    }
+    return runtime().Comm_spawn_multiple(commands, names, words, counts, with_variables.data(), root, communicator,
+                                         started, codes);
+  });
 }

@@ -5,6 +5,7 @@
 #include "pmpi/observe/files_on_signal.hpp"
 #include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/runtime/runtime.hpp"
+#include "transport/base/result.hpp"
 #include "transport/fabric/libfabric_on_demand.hpp"
 
 namespace {
@@ -14,7 +15,12 @@ template <class Start>
 int started(Start&& start) {
   const farside::pmpi::HandlersOfLibraries handlers;
   const int code = start();
-  if (code == MPI_SUCCESS) farside::start_libfabric_between_nodes();
+  if (code != MPI_SUCCESS) return code;
+  // The first window tries again, and reports the error.
+  (void)farside::without_bad_alloc([]() -> farside::Status {
+    farside::start_libfabric_between_nodes();
+    return {};
+  });
   return code;
 }
 

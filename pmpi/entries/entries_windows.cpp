@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points: creation, freeing and queries of windows (MPI 4.0 section 12.2), and the end of MPI.
+#include <thread>
+
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/observe/files_on_signal.hpp"
 #include "pmpi/observe/statistics_file.hpp"
@@ -10,6 +12,7 @@
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/creation.hpp"
 #include "pmpi/window/requests.hpp"
+#include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
@@ -24,17 +27,20 @@ int by_runtime(MPI_Win* win, int code) {
 template <class Original>
 int create(const CreationRequest& request, void** base, MPI_Win* win, Original&& original) {
   WindowOwner owner = WindowOwner::kRuntime;
-  const Outcome outcome = create_window(request, base, win, &owner);
+  const Outcome outcome = without_bad_alloc([&] { return create_window(request, base, win, &owner); });
   if (!outcome) return raise_on(request.communicator, request.call, outcome.fault());
   return owner == WindowOwner::kFarside ? MPI_SUCCESS : by_runtime(win, original());
 }
 
 void end_with_runtime() {
-  end_files_on_signal();
-  query_launch();
-  AllWindowStatistics::instance().complete_targets();
-  write_statistics();
-  write_trace();
+  for (void (*step)() : {end_files_on_signal, query_launch, +[] { AllWindowStatistics::instance().complete_targets(); },
+                         write_statistics, write_trace}) {
+    try {
+      step();
+    } catch (const std::bad_alloc&) {
+      Log::write_parts({"farside: error: out of memory at the end of MPI; a file may be missing\n"});
+    }
+  }
   // Windows that were not freed keep the endpoint until the process exits.
   if (WindowTable::instance().size() == 0) farside::Process::instance().shut_down();
 }
@@ -116,11 +122,16 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win), (win)) {
   int lost = MPI_SUCCESS;
   if (freed) {
     const CallSite call("MPI_Win_free");
-    const Outcome ended = [&] {
+    const Outcome ended = farside::without_bad_alloc([&] {
       const CallReason reason(*window, call);
       return window->end();
-    }();
-    Requests::instance().abandon(*window);
+    });
+    // Until there is memory for it: requests of this window must not outlive it.
+    const auto abandon = [&]() -> farside::Status {
+      Requests::instance().abandon(*window);
+      return {};
+    };
+    while (!farside::without_bad_alloc(abandon)) std::this_thread::yield();
     // Operations that failed at the end are reported, but the window is freed: the other ranks free it, too.
     if (!ended) lost = window->raise_after_free(call, ended.fault(), handler);
     WindowTable::instance().erase(handle, window);
@@ -161,10 +172,13 @@ FARSIDE_ENTRY(Win_get_info, (MPI_Win win, MPI_Info* info), (win, info)) {
 
 // The runtime keeps the name; statistics and traces have it, too.
 FARSIDE_ENTRY(Win_set_name, (MPI_Win win, const char* name), (win, name)) {
-  const int code = runtime().Win_set_name(win, name);
-  if (code != MPI_SUCCESS) return code;
-  if (Window* window = WindowTable::instance().find(win); window != nullptr) window->named(name);
-  return code;
+  Window* const window = WindowTable::instance().find(win);
+  if (window == nullptr) return runtime().Win_set_name(win, name);
+  const Outcome named = farside::without_bad_alloc([&]() -> Outcome {
+    window->named(name);
+    return {};
+  });
+  return named ? runtime().Win_set_name(win, name) : window->raise("MPI_Win_set_name", named.fault());
 }
 
 // Interposed because windows cache groups (members.hpp).
@@ -183,18 +197,24 @@ FARSIDE_ENTRY(Finalize, (void), ()) {
 FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session* session), (info, handler, session)) {
   refuse_other_runtime();
   if (find_tools()) return farside_Session_init(info, handler, session);
-  const int code = runtime().Session_init(info, handler, session);
-  if (code == MPI_SUCCESS && RuntimeResources::instance().session_begins(*session)) {
-    for (Window* window : WindowTable::instance().all()) window->expect_threads();
-  }
-  return code;
+  return without_window("MPI_Session_init", [&] {
+    const int code = runtime().Session_init(info, handler, session);
+    if (code == MPI_SUCCESS && RuntimeResources::instance().session_begins(*session)) {
+      for (Window* window : WindowTable::instance().all()) window->expect_threads();
+    }
+    return code;
+  });
 }
 
 // A program that has only sessions does not call MPI_Finalize.
 FARSIDE_ENTRY(Session_finalize, (MPI_Session * session), (session)) {
   if (session != nullptr) {
-    if (RuntimeResources::instance().begin_end(*session)) end_with_runtime();
-    RuntimeResources::instance().session_ends(*session);
+    const int code = without_window("MPI_Session_finalize", [&] {
+      if (RuntimeResources::instance().begin_end(*session)) end_with_runtime();
+      RuntimeResources::instance().session_ends(*session);
+      return static_cast<int>(MPI_SUCCESS);
+    });
+    if (code != MPI_SUCCESS) return code;
   }
   return runtime().Session_finalize(session);
 }

@@ -37,12 +37,13 @@ namespace farside::pmpi {
 // Carries out the call, and returns its return code, after the error handler if it failed.
 template <class Body>
 int in_call(Window& window, const CallSite& call, Body&& body) {
-  const Outcome outcome = [&]() -> Outcome {
+  const Outcome outcome = without_bad_alloc([&]() -> Outcome {
     const CallReason reason(window, call);
-    return body(window);
-  }();
-  if (BrokenRules::any()) [[unlikely]]
-    BrokenRules::instance().report(call);
+    Outcome carried = body(window);
+    if (BrokenRules::any()) [[unlikely]]
+      BrokenRules::instance().report(call);
+    return carried;
+  });
   if (outcome) [[likely]] return MPI_SUCCESS;
   return window.raise(call, outcome.fault());
 }
@@ -56,6 +57,17 @@ int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::
     return (runtime().*original)(args...);
   }
   return in_call(*window, call, body);
+}
+
+// The same for a call without a window: `body` returns the return code. Without memory it has changed nothing.
+template <class Body>
+int without_window(const char* call, Body&& body) {
+  int code = MPI_SUCCESS;
+  const Outcome outcome = without_bad_alloc([&]() -> Outcome {
+    code = body();
+    return {};
+  });
+  return outcome ? code : raise_without_object(call, outcome.fault());
 }
 
 // Tries the fast path of a call (window_fast_path.hpp). On false the entry point calls a function that is not inlined

@@ -22,7 +22,7 @@ namespace {
 constexpr std::chrono::seconds kWarnAfter{10};
 
 int delete_peers(MPI_Comm, int, void* value, void*) {
-  delete static_cast<CommunicatorPeers*>(value);
+  delete static_cast<CommunicatorPeers::Place*>(value);
   return MPI_SUCCESS;
 }
 
@@ -122,7 +122,7 @@ CommunicatorPeers::CommunicatorPeers(MPI_Comm communicator, Nodes nodes, const G
   if (nodes_ > 1 && node().leads()) leaders_ = std::move(nodes.leaders);
 }
 
-Result<CommunicatorPeers*> CommunicatorPeers::find(MPI_Comm communicator) {
+Result<CommunicatorPeers::Place*> CommunicatorPeers::find_place(MPI_Comm communicator) {
   const int key = RuntimeResources::instance().communicator_key(delete_peers);
   if (key == MPI_KEYVAL_INVALID)
     return Error{ErrorKind::kNoMemory, "the runtime made no key for an attribute of communicators"};
@@ -130,17 +130,17 @@ Result<CommunicatorPeers*> CommunicatorPeers::find(MPI_Comm communicator) {
   int found = 0;
   const int code = runtime().Comm_get_attr(communicator, key, static_cast<void*>(&known), &found);
   if (Status status = status_of(code, "MPI_Comm_get_attr"); !status) return status.error();
-  return found != 0 ? static_cast<CommunicatorPeers*>(known) : nullptr;
+  if (found != 0) return static_cast<Place*>(known);
+  auto place = std::make_unique<Place>();
+  if (Status set = status_of(runtime().Comm_set_attr(communicator, key, place.get()), "MPI_Comm_set_attr"); !set)
+    return set.error();
+  return place.release();
 }
 
-Result<CommunicatorPeers*> CommunicatorPeers::make(MPI_Comm communicator, Group& group, std::uint64_t id) {
+Result<CommunicatorPeers::Place> CommunicatorPeers::make(MPI_Comm communicator, Group& group, std::uint64_t id) {
   Result<Nodes> nodes = find_nodes(group, Process::instance());
   if (!nodes) return nodes.error();
-  std::unique_ptr<CommunicatorPeers> peers(new CommunicatorPeers(communicator, std::move(nodes.value()), group, id));
-  const int key = RuntimeResources::instance().communicator_key(delete_peers);
-  if (Status status = status_of(runtime().Comm_set_attr(communicator, key, peers.get()), "MPI_Comm_set_attr"); !status)
-    return status.error();
-  return peers.release();
+  return Place(new CommunicatorPeers(communicator, std::move(nodes.value()), group, id));
 }
 
 CommunicatorPeers::~CommunicatorPeers() {

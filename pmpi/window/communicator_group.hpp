@@ -44,11 +44,13 @@ class CommunicatorGroup final : public Group {
 
 class CommunicatorPeers final : public GroupPeers {
  public:
-  // Returns what is known of the communicator; null before make().
-  static Result<CommunicatorPeers*> find(MPI_Comm communicator);
+  // Returns the place of what is known of the communicator, an attribute of it; null before make(). Makes it at the
+  // first call, so that nothing on one rank alone can fail behind the collective make().
+  using Place = std::unique_ptr<CommunicatorPeers>;
+  static Result<Place*> find_place(MPI_Comm communicator);
   // Collective: finds the peers of a new communicator, of which `group` has the ranks. `id`: random bits, the same on
   // all ranks. They are valid as long as the communicator.
-  static Result<CommunicatorPeers*> make(MPI_Comm communicator, Group& group, std::uint64_t id);
+  static Result<Place> make(MPI_Comm communicator, Group& group, std::uint64_t id);
   ~CommunicatorPeers() override;
 
   std::size_t node_count() const { return node_count_; }

@@ -227,43 +227,49 @@ Outcome create_window(const CreationRequest& given, void** base, MPI_Win* win, W
     *owner = WindowOwner::kRuntime;
     return {};
   };
-  const Result<std::unique_ptr<CommunicatorGroup>> group_of_ranks = CommunicatorGroup::of(request.communicator);
+  // The other ranks wait for this one. So it repeats what lacks memory, until it can tell them.
+  const Result<std::unique_ptr<CommunicatorGroup>> group_of_ranks =
+      patiently([&] { return CommunicatorGroup::of(request.communicator); });
   if (!group_of_ranks) return fault_of(group_of_ranks.error());
   const CreationReason reason(request.call, *group_of_ranks.value());
   Agreement agreement(*group_of_ranks.value());
-  Status ready = RuntimeResources::instance().start();
-  if (ready) {
+  Status ready = without_bad_alloc([&] {
+    Status started = RuntimeResources::instance().start();
+    if (!started) return started;
     prepare_datatypes();
     begin_statistics();
     query_launch();
     begin_files_on_signal();
     CallSites::instance().begin();
-  }
+    return started;
+  });
   // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.
-  Outcome arguments = check_arguments(request);
-  if (Outcome valid = check_info(request.info); !valid) {
+  Outcome arguments = without_bad_alloc([&] { return check_arguments(request); });
+  if (Outcome valid = without_bad_alloc([&] { return check_info(request.info); }); !valid) {
     arguments = first_of(std::move(arguments), std::move(valid));
     request.info = MPI_INFO_NULL;
   }
   if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
   const auto refuse = [&](const Error& failed) { return arguments ? decide(failed) : std::move(arguments); };
   // At the first window of a communicator. Later ones contain this step in the making of their memory.
-  const Result<CommunicatorPeers*> earlier = CommunicatorPeers::find(request.communicator);
-  if (!earlier) return fault_of(earlier.error());
-  CommunicatorPeers* peers = earlier.value();
+  const Result<CommunicatorPeers::Place*> place =
+      patiently([&] { return CommunicatorPeers::find_place(request.communicator); });
+  if (ready && !place) ready = place.error();
+  CommunicatorPeers* peers = place ? place.value()->get() : nullptr;
   if (peers == nullptr) {
     // A setting that cannot be met is an error also where no rank will need the fabric.
-    if (ready) ready = Process::instance().find_named_provider();
+    if (ready) ready = without_bad_alloc([] { return Process::instance().find_named_provider(); });
     const LibraryCheck library = check_library_loaded(request.communicator, *group_of_ranks.value(), request.call);
     if (!library.status) return fault_of(library.status.error());
     const Result<std::uint64_t> agreed = agreement.handshake(ready, library.late_warning);
     if (!agreed) return arguments ? fault_of(agreed.error()) : std::move(arguments);
     note_agreement(request.communicator, agreed.value());
     if (Status possible = check_ranks(agreement.ranks()); !possible) return decide(possible.error());
-    const Result<CommunicatorPeers*> made =
+    Result<CommunicatorPeers::Place> made =
         CommunicatorPeers::make(request.communicator, agreement.group(), agreed.value());
     if (!made) return decide(made.error());
-    peers = made.value();
+    peers = made.value().get();
+    *place.value() = std::move(made.value());
   }
   const std::uint64_t id = peers->next_id();
   DeviceMemory::instance().look_for_drivers();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "pmpi/runtime/runtime.hpp"
@@ -15,6 +16,36 @@
 namespace farside::pmpi {
 
 constinit Requests Requests::instance_;
+
+namespace {
+
+// The windows that this thread holds. A window may be freed in an error handler that a report calls.
+[[gnu::tls_model("initial-exec")]] constinit thread_local int held_here = 0;
+
+class WindowHold {
+ public:
+  explicit WindowHold(Window& window) : window_(window) {
+    window_.hold();
+    ++held_here;
+  }
+  WindowHold(const WindowHold&) = delete;
+  WindowHold& operator=(const WindowHold&) = delete;
+  ~WindowHold() {
+    --held_here;
+    window_.let_go();
+  }
+
+ private:
+  Window& window_;
+};
+
+}  // namespace
+
+Requests::Operation::~Operation() {
+  if (!holds_window) return;
+  --held_here;
+  window->let_go();
+}
 
 Outcome Requests::start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own,
                         std::uint64_t watched, MPI_Request* request) {
@@ -30,30 +61,47 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
     return static_cast<int>(MPI_SUCCESS);
   };
   const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
-  const bool over = own == nullptr || own->done();
+  bool over = own == nullptr || own->done();
   Outcome ended = over && own != nullptr ? Outcome(own->take_error()) : Outcome();
+  // Without memory for the state of the request, the operation is over when this call returns.
+  const auto end_now = [&] {
+    wait_until(Process::instance().own_wake_event(), [&] { return own->done(); });
+    ended = own->take_error();
+    over = true;
+  };
   std::unique_ptr<Operation> operation;
   if (!over || (ended && watched != 0)) {
-    operation = std::make_unique<Operation>(&window, rank, call, over ? nullptr : std::move(own), watched);
+    operation.reset(new (std::nothrow) Operation{&window, rank, call, nullptr, watched});
+    if (operation == nullptr && !over) end_now();
   }
   int code = runtime().Grequest_start(query, freed, cancel, operation.get(), request);
   if (code != MPI_SUCCESS) {
-    window.abandon_request(rank, operation != nullptr && !over ? std::move(operation->own) : std::move(own));
+    window.abandon_request(rank, std::move(own));
     return Fault{code, "the runtime made no request"};
   }
   if (operation != nullptr) {
     operation->request = *request;
-    if (over) to_report_.fetch_add(1, std::memory_order_relaxed);
-    if (!any()) any_.store(true, std::memory_order_relaxed);
-    Part& part = part_of(*request);
     std::vector<MPI_Request> finished;
-    {
+    bool entered = false;
+    (void)without_bad_alloc([&]() -> Status {
+      Part& part = part_of(*request);
       const std::scoped_lock held(part.mutex);
       part.operations[key_of_handle(*request)] = operation.get();
-      (void)operation.release();
+      entered = true;
+      if (over) {
+        to_report_.fetch_add(1, std::memory_order_relaxed);
+      } else {
+        operation->own = std::move(own);
+      }
+      if (!any()) any_.store(true, std::memory_order_relaxed);
       part.count.store(part.operations.size(), std::memory_order_relaxed);
-      if (part.operations.size() >= part.look_at) finished = end_finished(part);
-    }
+      if (part.operations.size() < part.look_at) return {};
+      finished = end_finished(part);
+      return {};
+    });
+    if (!entered) operation->watched = 0;
+    if (!entered && !over) end_now();
+    (void)operation.release();  // freed() deletes it
     for (const MPI_Request each : finished) runtime().Grequest_complete(each);
   }
   if (!over) return {};
@@ -109,6 +157,7 @@ std::vector<MPI_Request> Requests::end_finished(Part& part) {
   for (const auto& [_, operation] : part.operations) {
     if (operation->own != nullptr && operation->own->done()) over.push_back(operation);
   }
+  finished.reserve(over.size());
   for (Operation* const operation : over) {
     finished.push_back(operation->request);
     end(part, *operation);
@@ -121,10 +170,15 @@ std::vector<std::unique_ptr<Requests::Operation>>& Requests::freed_here() {
   return PerThread<std::vector<std::unique_ptr<Operation>>>::here();
 }
 
-bool Requests::any_to_report() const {
+bool Requests::any_to_report(std::size_t requests) const {
   if (to_report_.load(std::memory_order_relaxed) == 0) return false;
   freed_here().clear();
+  freed_here().reserve(requests);
   return true;
+}
+
+void Requests::drop_unreported() {
+  if (held_here > 0) freed_here().clear();
 }
 
 template <class Change>
@@ -145,12 +199,24 @@ void Requests::end(Part& part, Operation& operation) {
 
 void Requests::freed(Operation& operation) {
   std::unique_ptr<Operation> taken(&operation);
-  Part& part = part_of(operation.request);
+  Part* const parts = parts_.load(std::memory_order_acquire);
+  if (parts == nullptr) return;
+  Part& part = parts[part_index(operation.request)];
   const std::scoped_lock held(part.mutex);
   drop(part, operation);
   if (!taken->to_report()) return;
+  if (taken->window != nullptr) {
+    taken->window->hold();
+    ++held_here;
+    taken->holds_window = true;
+  }
   to_report_.fetch_sub(1, std::memory_order_relaxed);
-  freed_here().push_back(std::move(taken));
+  // The runtime calls this function. The call that completes the request has reserved the place (any_to_report), unless
+  // the error came after that; without a place it is lost.
+  (void)without_bad_alloc([&]() -> Status {
+    freed_here().push_back(std::move(taken));
+    return {};
+  });
 }
 
 int Requests::look(std::span<const MPI_Request> requests) {
@@ -193,6 +259,7 @@ std::string Requests::report_wait(std::span<const MPI_Request> requests, std::ch
     const Operation* const operation = found.operation;
     if (operation == nullptr || operation->own == nullptr || operation->window == nullptr) continue;
     Window& window = *operation->window;
+    const WindowHold hold(window);
     const int rank = operation->rank;
     const char* const call = operation->call;
     found.held.unlock();
@@ -225,8 +292,10 @@ void Requests::show(MPI_Request request) {
   std::uint64_t watched = 0;
   change(*operation, [&] { watched = std::exchange(operation->watched, 0); });
   // No other thread may complete the request meanwhile (MPI 4.0 section 11.6.2).
+  const WindowHold hold(*operation->window);
+  Window& window = *operation->window;
   found.held.unlock();
-  Outcome outcome = operation->window->request_completed(watched);
+  Outcome outcome = window.request_completed(watched);
   found.held.lock();
   change(*operation, [&] { operation->result = first_of(std::move(operation->result), std::move(outcome)); });
 }
@@ -252,25 +321,29 @@ void Requests::abandon(MPI_Request request) {
 void Requests::abandon(const Window& window) {
   Part* const parts = parts_.load(std::memory_order_acquire);
   if (parts == nullptr) return;
-  std::vector<MPI_Request> ended;
   for (Part& part : std::span(parts, kParts)) {
-    const std::scoped_lock held(part.mutex);
     std::vector<Operation*> of_window;
-    for (const auto& [_, operation] : part.operations) {
-      if (operation->window == &window) of_window.push_back(operation);
-    }
-    for (Operation* const operation : of_window) {
-      if (operation->own != nullptr) {
-        end(part, *operation);
-        ended.push_back(operation->request);
+    std::vector<MPI_Request> ended;
+    {
+      const std::scoped_lock held(part.mutex);
+      for (const auto& [_, operation] : part.operations) {
+        if (operation->window == &window) of_window.push_back(operation);
       }
-      // The end of the window has completed the watched operations.
-      change(*operation, [&] { operation->watched = 0; });
-      operation->window = nullptr;
-      if (!operation->to_report()) drop(part, *operation);
+      ended.reserve(of_window.size());
+      for (Operation* const operation : of_window) {
+        operation->window = nullptr;
+        if (operation->own != nullptr) {
+          ended.push_back(operation->request);
+          end(part, *operation);
+        }
+        // The end of the window has completed the watched operations.
+        change(*operation, [&] { operation->watched = 0; });
+        if (!operation->to_report()) drop(part, *operation);
+      }
     }
+    for (MPI_Request handle : ended) runtime().Grequest_complete(handle);
   }
-  for (MPI_Request handle : ended) runtime().Grequest_complete(handle);
+  while (window.is_held() && held_here == 0) std::this_thread::yield();
 }
 
 }  // namespace farside::pmpi

@@ -46,8 +46,8 @@ class Requests {
   // call. Costs one load.
   bool any() const { return any_.load(std::memory_order_relaxed); }
   // Whether a call of the runtime that completes or frees requests may leave something for report(). Drops earlier
-  // entries of this thread for which report() was not called.
-  bool any_to_report() const;
+  // entries of this thread for which report() was not called. `requests`: the number that the call may free.
+  bool any_to_report(std::size_t requests) const;
 
   // Makes the request of an operation that was issued to `rank`. `own`: the operation's counters, null if it is over.
   // `watched`: its number for FARSIDE_CHECK=strict, 0 if none. Errors: the operation's, if it is over; the runtime's
@@ -65,6 +65,8 @@ class Requests {
   // Returns the error of the operation of a request that a call of the runtime has just completed or freed in this
   // thread, or MPI_SUCCESS. Calls the window's error handler. For FARSIDE_CHECK=strict the operation is complete now.
   int report(MPI_Request request);
+  // Called at the end of such a call: drops the errors of this thread that it has not reported.
+  static void drop_unreported();
   // MPI_Request_get_status has reported the request complete, and the user keeps the request.
   void show(MPI_Request request);
   // Completes the request although its operation may be under way; a flush will report the operation's error.
@@ -83,6 +85,8 @@ class Requests {
     std::uint64_t watched;
     Outcome result = {};
     MPI_Request request = MPI_REQUEST_NULL;
+    bool holds_window = false;           // from freed() to the end of report()
+    ~Operation();
     bool to_report() const { return own == nullptr && (watched != 0 || !result); }
   };
   // A part of the table: the operations that are under way or have something to report, by the bits of their handles.

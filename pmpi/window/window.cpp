@@ -128,6 +128,12 @@ void Window::named(const char* name) {
 }
 
 int Window::raise(const CallSite& call, const Fault& fault) {
+  log_error(call.name, fault, [&] { log_fault(call, fault); });
+  runtime().Win_call_errhandler(handle_, fault.error_class);
+  return fault.error_class;
+}
+
+void Window::log_fault(const CallSite& call, const Fault& fault) {
   std::string state, name;
   const bool of_epochs = fault.error_class == MPI_ERR_RMA_SYNC || fault.error_class == MPI_ERR_RMA_CONFLICT ||
                          fault.error_class == MPI_ERR_ASSERT;
@@ -148,8 +154,6 @@ int Window::raise(const CallSite& call, const Fault& fault) {
   }
   log(LogLevel::kError, "{} on window '{}'{}: {}{}{}", call.name, name, where, fault.text, state,
       relies_on_world_handler(handle_) ? kWorldHandler : "");
-  runtime().Win_call_errhandler(handle_, fault.error_class);
-  return fault.error_class;
 }
 
 int Window::raise_after_free(const CallSite& call, const Fault& fault, MPI_Errhandler handler) {

@@ -171,6 +171,11 @@ class Window {
   Outcome request_completed(std::uint64_t watched) {
     return strict_ == nullptr || watched == 0 ? Outcome() : strict_->request_completed(watched);
   }
+  // Another thread may report a request that it has completed while this one frees the window: MPI_Win_free waits until
+  // none holds the window.
+  void hold() { holds_.fetch_add(1, std::memory_order_relaxed); }
+  void let_go() { holds_.fetch_sub(1, std::memory_order_release); }
+  bool is_held() const { return holds_.load(std::memory_order_acquire) != 0; }
   void abandon_request(int rank, std::unique_ptr<Outstanding> own) { space_->abandon(rank, std::move(own)); }
 
   // Synchronization (MPI 4.0 section 12.5).
@@ -253,6 +258,7 @@ class Window {
   int raise_after_free(const CallSite& call, const Fault& fault, MPI_Errhandler handler);
 
  private:
+  void log_fault(const CallSite& call, const Fault& fault);
   bool try_combine(const void* origin, void* result, std::int64_t count, MPI_Datatype type, int rank,
                    MPI_Aint displacement, MPI_Op op);
   // `bytes` bytes at a displacement in a mapped target, or null if an operation may not access them on the fast path.
@@ -366,7 +372,7 @@ class Window {
       return call();
     const WindowStatistics::Moment begun = statistics_->begin();
     Outcome outcome = call();
-    if (outcome) enter(begun);
+    if (outcome) (void)without_bad_alloc([&] { return enter(begun), Status(); });  // the call itself has succeeded
     return outcome;
   }
   // The same for an operation that is no load or store.
@@ -376,7 +382,7 @@ class Window {
       return call();
     const WindowStatistics::Moment begun = WindowStatistics::begin_operation();
     Outcome outcome = call();
-    if (outcome) statistics_->operated(rank, what, bytes, begun);
+    if (outcome) (void)without_bad_alloc([&] { return statistics_->operated(rank, what, bytes, begun), Status(); });
     return outcome;
   }
   // Computes the offset `origin_at` of element 0 in the target's data, or a range fault if the `count` elements of
@@ -457,6 +463,7 @@ class Window {
   static inline Window* deferring_ = nullptr;  // the window of the process whose lock table has the deferred lock
   // Calls of progress_runtime() by this thread.
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit unsigned calls_ = 0;
+  std::atomic<std::uint32_t> holds_{0};
   bool lock_all_unchecked_ = false;               // MPI_MODE_NOCHECK
   bool marks_exposure_;                           // in the lock word; not with FARSIDE_CHECK=off
   epochs::EpochState::Report report_broken_;      // FARSIDE_CHECK=warn, else empty

@@ -2,6 +2,7 @@
 // Active target synchronization of a window (MPI 4.0 sections 12.5.1 and 12.5.2), and the barrier of fence and free.
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -75,8 +76,10 @@ Outcome Window::members_of(MPI_Group group, KnownGroup& known, Members& own, std
 Status Window::notify(What what, std::span<const int> members) {
   const int self = space_->rank();
   if (!space_->all_immediate()) {
-    epochs::Notify<ControlMemory> notification(control_, self, what, members);
-    return run(space_->wake_event(), notification);
+    // Some members cannot be left out. Without memory the constructor has notified none.
+    std::optional<epochs::Notify<ControlMemory>> notification;
+    patiently([&] { notification.emplace(control_, self, what, members); });
+    return run(space_->wake_event(), *notification);
   }
   const auto notification = epochs::Notify<ControlMemory>::notification_of(self, what);
   for (const int member : members) control_.notify_now(member, notification.word, notification.added);
@@ -159,7 +162,7 @@ Outcome Window::do_fence(int assert) {
   Outcome checked;
   if (locks_.has_deferred()) checked = acquire_deferred_lock();  // FARSIDE_CHECK=warn: a fence beside locks
   if (strict_) [[unlikely]]
-    checked = strict_->fence_reached();
+    checked = without_bad_alloc([&] { return strict_->fence_reached(); });
   // The barrier is entered after a failed operation as well, because the other ranks wait in it.
   Status completed = space_->release_puts();
   const auto keep = [&completed](Status status) {
@@ -222,7 +225,9 @@ Outcome Window::do_post(MPI_Group group, int assert) {
   }
   // With MPI_MODE_NOCHECK the origins do not wait for this post.
   const What notification = (assert& MPI_MODE_NOPUT) != 0 ? What::kPostedNoPut : What::kPosted;
-  Status notified = (assert& MPI_MODE_NOCHECK) != 0 ? Status() : notify(notification, origins);
+  Status notified;
+  if ((assert& MPI_MODE_NOCHECK) == 0)
+    notified = without_bad_alloc([&] { return notify(notification, origins); });
   const auto held = guard();
   // Some origins may have been notified, so the window is exposed. Those that were not send no complete. The cause may
   // be an interruption before this post, so MPI_Win_wait and MPI_Win_test consider all interruptions.
@@ -236,6 +241,8 @@ Outcome Window::do_start(MPI_Group group, int assert) {
   Members own;
   std::span<const int> targets;
   if (Outcome o = members_of(group, last_started_, own, targets); !o) return o;
+  std::vector<int> no_put;
+  if ((assert& MPI_MODE_NOCHECK) == 0) no_put.reserve(targets.size());
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.begin_start(targets)) return v;
@@ -245,7 +252,6 @@ Outcome Window::do_start(MPI_Group group, int assert) {
     if (Outcome o = acquire_deferred_lock(); !o) return o;
   }
   for (const int target : targets) space_->expect_release(target);
-  std::vector<int> no_put;
   if ((assert& MPI_MODE_NOCHECK) == 0) {
     epochs::AwaitPosts<ControlMemory> posts(control_, targets, &no_put);
     LossTimeout timeout;
@@ -277,17 +283,15 @@ Outcome Window::do_complete() {
   {
     const auto held = guard();
     started = epoch_.started();
-    if (const epochs::Violation v = epoch_.complete()) return v;
     targets = epoch_.started_group();
-    if (threaded()) {
-      // Another thread may start the next epoch before all targets are notified.
-      targets = own.copy(targets);
-    }
+    // Another thread may start the next epoch before all targets are notified.
+    if (threaded()) targets = own.copy(targets);
+    if (const epochs::Violation v = epoch_.complete()) return v;
   }
   if (!started) return space_->flush_all();  // no rank is to be notified
   Outcome checked;
   if (strict_) [[unlikely]]
-    checked = strict_->start_completed();
+    checked = without_bad_alloc([&] { return strict_->start_completed(); });
   // The data must take effect before the notification does. This waits for operations that the notification would
   // overtake.
   Status first;
@@ -299,7 +303,7 @@ Outcome Window::do_complete() {
   for (const int target : targets) {
     if (!immediate) keep(space_->order_before_release(target));
   }
-  keep(notify(What::kCompleted, targets));
+  keep(without_bad_alloc([&] { return notify(What::kCompleted, targets); }));
   for (const int target : targets) {
     if (!immediate) keep(space_->flush(target));
   }
@@ -354,7 +358,7 @@ Outcome Window::end_exposure(epochs::Call call) {
   space_->finish_puts();
   Outcome checked;
   if (strict_) [[unlikely]]
-    checked = strict_->exposure_ended();
+    checked = without_bad_alloc([&] { return strict_->exposure_ended(); });
   if (marks_exposure_) Mark::clear(control_);
   const auto held = guard();
   epoch_.exposure_ended(call);

@@ -76,13 +76,15 @@ std::byte* bytes_at(const void* address, std::ptrdiff_t offset) {
   return static_cast<std::byte*>(const_cast<void*>(address)) + offset;
 }
 
-// Copies between contiguous elements and a buffer with a layout; kOut copies into the buffer.
+// The fragments of a buffer with a layout, beside contiguous elements.
+ByteFragments beside_packed(const LocalBuffer& buffer, const Datatype& type, BasicType element, std::size_t elements) {
+  return {*type.layout, static_cast<std::size_t>(buffer.count), *Layout::basic(element), elements};
+}
+
+// Copies between contiguous elements and such a buffer; kOut copies into the buffer.
 enum class Direction : std::uint8_t { kIn, kOut };
-void copy_elements(Direction direction, std::vector<std::byte>& packed, const LocalBuffer& buffer, const Datatype& type,
-                   BasicType element) {
-  const auto flat = Layout::basic(element);
-  ByteFragments fragments(*type.layout, static_cast<std::size_t>(buffer.count), *flat,
-                          packed.size() / traits(element).extent);
+void copy_elements(Direction direction, std::vector<std::byte>& packed, const LocalBuffer& buffer,
+                   ByteFragments fragments) {
   for (ByteFragment fragment; fragments.next(fragment);) {
     std::byte* there = bytes_at(buffer.address, fragment.origin_offset);
     std::byte* here = packed.data() + fragment.target_offset;
@@ -429,12 +431,15 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   const std::size_t elements = target_type.layout->elements() * target_count;
   std::vector<std::byte> packed(reads_origin ? elements * traits(element).extent : 0);
   std::vector<std::byte> fetched(elements * traits(element).extent);
-  if (reads_origin) copy_elements(Direction::kIn, packed, origin, origin_type, element);
+  if (reads_origin)
+    copy_elements(Direction::kIn, packed, origin, beside_packed(origin, origin_type, element, elements));
+  // Made before the operation, since it may lack memory.
+  ByteFragments into = beside_packed(*result, result_type, element, elements);
   const Ranges contiguous{0, fetched.size(), 1, 0, 1, 0};
   if (std::optional<Outcome> issued = combine_ranges(reads_origin ? packed.data() : nullptr, fetched.data(), contiguous,
                                                      target, target_type, at, op, element)) {
     Outcome completed = first_of(std::move(*issued), space_->flush(target.rank));
-    if (completed) copy_elements(Direction::kOut, fetched, *result, result_type, element);
+    if (completed) copy_elements(Direction::kOut, fetched, *result, std::move(into));
     return completed;
   }
   const auto flat = Layout::basic(element);
@@ -453,7 +458,7 @@ Outcome Window::combine(const LocalBuffer& origin, const Datatype& origin_type, 
   for (Status* step : {&status, &issued, &completed}) {
     if (!*step) return std::move(*step);
   }
-  copy_elements(Direction::kOut, fetched, *result, result_type, element);
+  copy_elements(Direction::kOut, fetched, *result, std::move(into));
   return {};
 }
 

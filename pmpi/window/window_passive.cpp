@@ -132,7 +132,7 @@ Outcome Window::acquire_or_defer(HeldLock lock, const std::optional<epochs::Take
                    fault.target};
     };
     // The first contact with the target may fail.
-    if (Status deferred = space_->defer_lock(lock.target, take); !deferred) {
+    if (Status deferred = without_bad_alloc([&] { return space_->defer_lock(lock.target, take); }); !deferred) {
       epoch_.lock_refused(lock.target);
       return deferred;
     }
@@ -142,7 +142,7 @@ Outcome Window::acquire_or_defer(HeldLock lock, const std::optional<epochs::Take
     return {};
   }
   if (lock.needs_release) {
-    if (Outcome o = acquire(lock, taken); !o) {
+    if (Outcome o = without_bad_alloc([&] { return acquire(lock, taken); }); !o) {
       const auto held = guard();
       epoch_.lock_refused(lock.target);
       return o;
@@ -300,6 +300,9 @@ Outcome Window::lock_slow(int lock_type, int rank, int assert) {
   if (Outcome o = acquire_deferred(); !o) return o;
   {
     const auto held = guard();
+    // Room for this lock, before it is acquired.
+    auto& locks = locks_.locks();
+    if (epoch_.locks_begun() >= locks.capacity()) locks.reserve(2 * epoch_.locks_begun());
     if (const epochs::Violation v = epoch_.begin_lock(rank, type)) return v;
     if (!epoch_.awaits(rank)) return {};
   }
@@ -322,7 +325,7 @@ Outcome Window::unlock_slow(int rank, HeldLock& lock) {
   progress_runtime();
   Outcome checked;
   if (strict_) [[unlikely]]
-    checked = strict_->completed(rank, lock.type == LockType::kExclusive);
+    checked = without_bad_alloc([&] { return strict_->completed(rank, lock.type == LockType::kExclusive); });
   if (!lock.needs_release) return first_of(space_->flush(rank), std::move(checked));
   if (deferred) {
     deferring_ = nullptr;
@@ -391,7 +394,7 @@ Outcome Window::do_unlock_all() {
   progress_runtime();
   Outcome checked;
   if (strict_) [[unlikely]]
-    checked = strict_->completed_all();
+    checked = without_bad_alloc([&] { return strict_->completed_all(); });
   Status completed = space_->flush_all();
   if (unchecked) return first_of(completed, std::move(checked));
   epochs::UnlockAll all(control_, locks_, token);
@@ -414,7 +417,7 @@ Outcome Window::do_flush(int rank) {
   progress_runtime();
   Outcome checked;
   if (strict_) [[unlikely]]
-    checked = strict_->completed(rank, alone);
+    checked = without_bad_alloc([&] { return strict_->completed(rank, alone); });
   return first_of(space_->flush(rank), std::move(checked));
 }
 
@@ -426,7 +429,7 @@ Outcome Window::do_flush_all() {
   progress_runtime();
   Outcome checked;
   if (strict_) [[unlikely]]
-    checked = strict_->completed_all();
+    checked = without_bad_alloc([&] { return strict_->completed_all(); });
   return first_of(space_->flush_all(), std::move(checked));
 }
 
@@ -437,7 +440,7 @@ Outcome Window::flush_local_strictly(int rank) {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.flush(rank)) return v;
   }
-  Outcome checked = strict_->locally_completed(rank);
+  Outcome checked = without_bad_alloc([&] { return strict_->locally_completed(rank); });
   return first_of(space_->flush(rank), std::move(checked));
 }
 
@@ -446,7 +449,7 @@ Outcome Window::flush_local_all_strictly() {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.flush_all()) return v;
   }
-  Outcome checked = strict_->locally_completed_all();
+  Outcome checked = without_bad_alloc([&] { return strict_->locally_completed_all(); });
   return first_of(space_->flush_all(), std::move(checked));
 }
 

@@ -77,6 +77,23 @@ bool made_while_fails(const char* name, int nth, bool shared) {
   return failed;
 }
 
+// The same on one rank alone, before the ranks agree: each rank gets an error, and the next window of the communicator
+// works.
+void one_rank_fails(const char* name) {
+  check::section(name);
+  MPI_Comm comm = MPI_COMM_NULL;
+  CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  CHECK_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  char* base = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  failing = {name, check::rank() == 1 ? 1 : 0, false};
+  CHECK(MPI_Win_allocate(4096, 1, MPI_INFO_NULL, comm, &base, &window) != MPI_SUCCESS);
+  failing = {};
+  CHECK_MPI(MPI_Win_allocate(4096, 1, MPI_INFO_NULL, comm, &base, &window));
+  CHECK_MPI(MPI_Win_free(&window));
+  CHECK_MPI(MPI_Comm_free(&comm));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -97,6 +114,7 @@ int main(int argc, char** argv) {
       failures += nth - 1;
     }
   }
+  for (const char* name : {"Comm_get_attr", "Comm_set_attr"}) one_rank_fails(name);
   std::printf("%d calls failed\n", failures);
   CHECK(failures >= 16);
   // The window works.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/base/log.hpp"
 
+#include <array>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace farside {
@@ -23,6 +25,13 @@ void Log::write(LogLevel level, std::string_view text) {
   const std::string line = fmt::format("{}: {}: {}\n", who, kNames[static_cast<int>(level)], printable(text));
   // Ignores errors: there is no other place for the message.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+void Log::write_parts(std::initializer_list<std::string_view> parts) {
+  std::array<iovec, 8> pieces{};
+  std::size_t count = 0;
+  for (const std::string_view part : parts) pieces.at(count++) = {const_cast<char*>(part.data()), part.size()};
+  [[maybe_unused]] const ssize_t written = ::writev(STDERR_FILENO, pieces.data(), static_cast<int>(count));
 }
 
 }  // namespace farside

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,8 @@ class Log {
   static void set_rank(int rank) { rank_.store(rank, std::memory_order_relaxed); }
   static bool enabled(LogLevel level) { return level <= level_.load(std::memory_order_relaxed); }
   static void write(LogLevel level, std::string_view text);
+  // Writes the parts as they are. Allocates nothing.
+  static void write_parts(std::initializer_list<std::string_view> parts);
 
  private:
   static inline std::atomic<LogLevel> level_{LogLevel::kWarn};

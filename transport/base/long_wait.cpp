@@ -2,6 +2,7 @@
 #include "transport/base/long_wait.hpp"
 
 #include "transport/base/log.hpp"
+#include "transport/base/result.hpp"
 #include "transport/base/waited.hpp"
 
 namespace farside {
@@ -13,10 +14,13 @@ void LongWait::report(std::chrono::seconds waited) {
   if (innermost_ == nullptr || reporting_ || !Log::enabled(LogLevel::kWarn)) return;
   reporting_ = true;
   const Ticks waited_so_far = Waited::here().total;
-  const std::string text = innermost_->text(waited);
+  (void)without_bad_alloc([&]() -> Status {
+    const std::string text = innermost_->text(waited);
+    if (!text.empty()) log(LogLevel::kWarn, "{}", text);
+    return {};
+  });
   Waited::here().total = waited_so_far;  // waits of the report are a part of the one that it reports
   reporting_ = false;
-  if (!text.empty()) log(LogLevel::kWarn, "{}", text);
 }
 
 }  // namespace farside

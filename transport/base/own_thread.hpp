@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
 
 namespace farside {
@@ -25,12 +26,19 @@ Status start_own_thread(std::thread& thread, const char* name, Run&& run) {
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   std::string refused;
-  try {
-    thread = std::thread(std::forward<Run>(run));
-  } catch (const std::system_error& error) {
-    refused = error.what();
-  }
+  Status begun = without_bad_alloc([&]() -> Status {
+    try {
+      thread = std::thread([run = std::forward<Run>(run)]() mutable {
+        if (Status carried = without_bad_alloc([&]() -> Status { return run(), Status(); }); !carried)
+          Log::write_parts({"farside: error: a thread of farside has ended: out of memory\n"});
+      });
+    } catch (const std::system_error& error) {
+      refused = error.what();
+    }
+    return {};
+  });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!begun) return begun;
   if (!thread.joinable()) return Error{ErrorKind::kOther, fmt::format("no thread {}: {}", name, refused)};
   pthread_setname_np(thread.native_handle(), name);
   return {};

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The errors of the layers below pmpi/. An Error has a kind, which pmpi/ maps to an MPI error class, and one sentence
-// that says what was tried, on what, and the exact cause. These layers report no errors by exceptions.
+// that says what was tried, on what, and the exact cause. These layers report no errors by exceptions, except a lack of
+// memory (std::bad_alloc), which the callers that must not throw turn into an error (without_bad_alloc).
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
+#include <thread>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -30,19 +36,42 @@ struct [[nodiscard]] Error {
   std::string text;
   int rank =
       kNoRank;  // the peer, in the space's group: a call may reach several ranks, or other ranks than its target
+
+  // Needs no memory: the text lies in the string itself.
+  static Error out_of_memory() { return {ErrorKind::kNoMemory, "out of memory"}; }
 };
+
+// An owned T that may be a constant object instead, where there was no memory for another one. It has the size of a
+// pointer.
+template <class T, T& kWithoutMemory>
+struct DeleteUnless {
+  [[gnu::noinline, gnu::cold]] void operator()(T* object) const {
+    if (object != &kWithoutMemory) delete object;
+  }
+};
+template <class T, T& kWithoutMemory>
+class Kept : public std::unique_ptr<T, DeleteUnless<T, kWithoutMemory>> {
+ public:
+  Kept() = default;
+  explicit Kept(T object)
+      : std::unique_ptr<T, DeleteUnless<T, kWithoutMemory>>(new(std::nothrow) T(std::move(object))) {
+    if (this->get() == nullptr) this->reset(&kWithoutMemory);
+  }
+};
+
+inline Error error_without_memory = Error::out_of_memory();
 
 // Success, or the Error that prevented it. It has the size of a pointer, so success costs nothing on a fast path.
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Error error) : error_(std::make_unique<Error>(std::move(error))) {}  // NOLINT(google-explicit-constructor)
+  Status(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
   bool ok() const { return error_ == nullptr; }
   explicit operator bool() const { return ok(); }
   const Error& error() const { return *error_; }
 
  private:
-  std::unique_ptr<Error> error_;
+  Kept<Error, error_without_memory> error_;
 };
 
 // A T, or the Error that prevented it. Precondition of value(): ok(). Precondition of error(): !ok().
@@ -61,5 +90,31 @@ class [[nodiscard]] Result {
  private:
   std::variant<T, Error> held_;
 };
+
+// Calls work() again, for a second, if it lacks memory: where something has begun that must not stay half done.
+template <class Work>
+decltype(auto) patiently(Work&& work) {
+  for (int tries = 1;; ++tries) {
+    try {
+      return work();
+    } catch (const std::bad_alloc&) {
+      if (tries == 1000) throw;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// Calls work(), and returns a lack of memory as an error.
+template <class Work>
+auto without_bad_alloc(Work&& work) {
+  using Returned = decltype(work());
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+  } catch (const std::length_error&) {  // more elements than an address space has
+  }
+  if constexpr (std::is_constructible_v<Returned, Error>) return Returned(Error::out_of_memory());
+  else return Returned(Status(Error::out_of_memory()));
+}
 
 }  // namespace farside

@@ -38,6 +38,7 @@ void Layout::take_bounds(const Layout& child, std::ptrdiff_t first, std::ptrdiff
 }
 
 void Layout::take_data(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last, std::size_t count) {
+  depth_ = std::max(depth_, child.depth_ + 1);
   const std::ptrdiff_t lower = (Offset(std::min(first, last)) + child.true_lower_bound_).value();
   const std::ptrdiff_t upper = (Offset(std::max(first, last)) + child.true_upper_bound_).value();
   const bool empty = size_ == 0;
@@ -202,7 +203,9 @@ void copy_ranges(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from,
 }
 
 RunCursor::RunCursor(const Layout& layout, std::size_t count, Unit unit)
-    : root_(&layout), remaining_(layout.size() == 0 ? 0 : count), unit_(unit) {}
+    : root_(&layout), remaining_(layout.size() == 0 ? 0 : count), unit_(unit) {
+  if (layout.depth_ > kInlineFrames) deep_.reserve(layout.depth_ - kInlineFrames);
+}
 
 void RunCursor::push(const Frame& frame) {
   if (depth_ < kInlineFrames) inline_[depth_] = frame;

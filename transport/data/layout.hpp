@@ -84,6 +84,7 @@ class Layout {
 
   Kind kind_ = Kind::kPlaced;
   bool dense_ = false;                 // all bytes are one range in type-map order
+  std::uint32_t depth_ = 1;            // of the tree
   std::size_t count_ = 1;              // kRepeated
   std::ptrdiff_t stride_ = 0;          // kRepeated
   std::vector<Placed> children_;       // kPlaced: the children with data
@@ -97,7 +98,8 @@ class Layout {
 };
 
 // Walks `count` elements of a layout in type-map order, run by run. It merges adjacent runs if the tree shows them. The
-// layout must outlive the cursor. The cursor allocates memory only for layouts nested deeper than kInlineFrames.
+// layout must outlive the cursor. The cursor allocates memory only when it is made, for layouts nested deeper than
+// kInlineFrames.
 class RunCursor {
  public:
   enum class Unit : std::uint8_t {

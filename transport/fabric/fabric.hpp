@@ -227,6 +227,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   bool idle() const;
   void end_long_sleep();
   bool advance_for(int thread, std::uint64_t begin_ns);
+  bool advance_safely(int thread, std::uint64_t begin_ns);
   void check() override;
   void end_silent_connections();
   void read_connection_events() override;

@@ -43,20 +43,23 @@ void Fabric::receive(std::span<const std::byte> message) {
   const TraceServed served(RouteKind::kFabric, message.size());
   const bool behind = std::ranges::find(deferred_, *sender, &Deferred::sender) != deferred_.end();
   if (behind || !execute_request(*sender, message))
-    deferred_.push_back({*sender, std::vector(message.begin(), message.end())});
+    patiently([&] { deferred_.push_back({*sender, std::vector(message.begin(), message.end())}); });
 }
 
 // Returns false if the request must be executed later. It waits for an accumulate lock only while no other one has to.
 bool Fabric::execute_request(Peer sender, std::span<const std::byte> message) {
   RequestHeader request{};
   std::memcpy(&request, message.data(), std::min(message.size(), sizeof request));
+  // Before the message is executed, since there may be no memory.
+  std::unique_ptr<Reply> reply = patiently([&] { return replies_.take(sender); });
   MessageHandler::Answer answer =
       deferred_.empty() ? handler_.execute(message) : handler_.execute(message, {}, std::chrono::microseconds(0));
-  if (answer.deferred) return false;
-  answer.log_refusal();
-  if (!answer.known_sender || (request.flags & RequestHeader::kNoReply) != 0) return true;
+  if (!answer.deferred) answer.log_refusal();
+  if (answer.deferred || !answer.known_sender || (request.flags & RequestHeader::kNoReply) != 0) {
+    replies_.reuse(std::move(reply));
+    return !answer.deferred;
+  }
   statistics_.add(RouteKind::kFabric, Counted::kHandler, message.size());
-  std::unique_ptr<Reply> reply = replies_.take(sender);
   reply->header = answer.header;
   reply->fetched = std::move(answer.fetched);
   replies_.answer(std::move(reply), [this](Reply& each) { return send(each); });

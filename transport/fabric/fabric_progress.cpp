@@ -27,6 +27,16 @@ constexpr int kPollsFromRuntime = 2;
 
 }  // namespace
 
+// Polls; a lack of memory there is none of the caller's, and the next poll tries again.
+bool Fabric::advance_safely(int thread, std::uint64_t begin_ns) {
+  bool moved = false;
+  (void)without_bad_alloc([&]() -> Status {
+    moved = advance_for(thread, begin_ns);
+    return {};
+  });
+  return moved;
+}
+
 bool Fabric::poll() {
   const int thread = ThreadSlot::get();
   const std::uint64_t begin = monotonic_ns();
@@ -35,7 +45,7 @@ bool Fabric::poll() {
   // A thread that holds the mutex already makes progress, or holds it for a moment only to find out whether another
   // thread does (endpoint_is_busy).
   bool moved = false;
-  if (const std::unique_lock held(mutex_, std::try_to_lock); held) moved = advance_for(thread, begin);
+  if (const std::unique_lock held(mutex_, std::try_to_lock); held) moved = advance_safely(thread, begin);
   // Another thread may sleep until one of these completions.
   if (moved) thread_.wake_listeners();
   return moved;
@@ -46,7 +56,7 @@ void Fabric::poll_now() {
   bool moved = false;
   {
     const std::scoped_lock held(mutex_);
-    moved = advance_for(ThreadSlot::get(), monotonic_ns());
+    moved = advance_safely(ThreadSlot::get(), monotonic_ns());
   }
   if (moved) thread_.wake_listeners();
 }

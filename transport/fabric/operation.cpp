@@ -20,6 +20,16 @@ Expected expected_of(const Operation& operation, ReplyStatus status) {
           operation.locked_result != nullptr ? kMostControls * kWord : operation.fetched_bytes};
 }
 
+// Without memory for the text the reply counts all the same.
+template <class Make>
+Error error_with_text(Make&& make) {
+  try {
+    return make();
+  } catch (const std::bad_alloc&) {
+    return Error::out_of_memory();
+  }
+}
+
 // Fills in the result of a list between two steps. `words`: the previous value of the acquire step's word and, unless
 // the list was stopped, of the release step's.
 void fill_locked_result(Operation& operation, bool stopped, std::span<const std::byte> words) {
@@ -43,9 +53,10 @@ Operation* OperationPool::take_reply(std::uint64_t index, const ReplyHeader& hea
   const bool stopped = header.status == ReplyStatus::kStopped && operation.locked_result != nullptr;
   const auto [listed, behind] = expected_of(operation, header.status);
   if (header.status != ReplyStatus::kDone && !stopped) {
-    operation.pending->failed(refusal(header.status));
+    operation.pending->failed(error_with_text([&] { return refusal(header.status); }));
   } else if (data.size() != listed + behind) {
-    operation.pending->failed(Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"});
+    operation.pending->failed(
+        error_with_text([] { return Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"}; }));
   } else {
     if (listed > 0) operation.list->deliver(data);
     if (operation.locked_result != nullptr) {

@@ -80,6 +80,8 @@ class OperationPool {
   explicit OperationPool(Peer peer) : peer_(peer) {}
   Operation& take() {
     if (free_.empty()) {
+      // release() needs no memory.
+      if (free_.capacity() <= all_.size()) free_.reserve(2 * all_.size() + 1);
       all_.push_back(std::make_unique<Operation>(peer_, static_cast<std::uint32_t>(all_.size())));
       free_.push_back(all_.back().get());
     }

@@ -20,7 +20,7 @@ class Pending {
   explicit Pending(Pending* parent) : parent_(parent), rank_(parent->rank_) {}
   Pending(const Pending&) = delete;
   Pending& operator=(const Pending&) = delete;
-  ~Pending() { delete error_.load(std::memory_order_relaxed); }
+  ~Pending() { drop(error_.load(std::memory_order_relaxed)); }
 
   // Sets the target of the operations that follow, for error messages.
   void towards(int rank) { rank_ = rank; }
@@ -46,9 +46,10 @@ class Pending {
     if (other != nullptr) other->completed();
   }
   void failed(Error error) {
-    auto* mine = new Error(named(std::move(error)));
+    Error* mine = new (std::nothrow) Error(named(std::move(error)));
+    if (mine == nullptr) mine = &error_without_memory;
     Error* none = nullptr;
-    if (!error_.compare_exchange_strong(none, mine, std::memory_order_acq_rel)) delete mine;
+    if (!error_.compare_exchange_strong(none, mine, std::memory_order_acq_rel)) drop(mine);
   }
   std::uint32_t count() const { return outstanding_.load(std::memory_order_relaxed); }
   bool done() const { return outstanding_.load(std::memory_order_acquire) == 0; }
@@ -57,11 +58,18 @@ class Pending {
   Status take_error() {
     if (error_.load(std::memory_order_relaxed) == nullptr) [[likely]]
       return {};
-    std::unique_ptr<Error> error(error_.exchange(nullptr, std::memory_order_acq_rel));
-    return error ? Status(std::move(*error)) : Status();
+    Error* const error = error_.exchange(nullptr, std::memory_order_acq_rel);
+    if (error == nullptr) return {};
+    Status taken(error != &error_without_memory ? std::move(*error) : Error::out_of_memory());
+    drop(error);
+    return taken;
   }
 
  private:
+  static void drop(Error* error) {
+    if (error != &error_without_memory) delete error;
+  }
+
   Pending* const parent_ = nullptr;
   Pending* other_ = nullptr;
   int rank_ = Error::kNoRank;

@@ -94,10 +94,21 @@ bool ProgressThread::back_off_for(AdaptivePolling& polling, Work& work) {
   return back_off.has_value();
 }
 
+// Without memory the thread tries again.
 void ProgressThread::run(Work& work, int queue_fd) {
-  using Clock = AdaptivePolling::Clock;
   BiasedMutex::this_thread_never_owns();
   MemoryFault::report_here();
+  while (!stop_.load(std::memory_order_acquire)) {
+    const Status ended = without_bad_alloc([&]() -> Status {
+      work_until_stopped(work, queue_fd);
+      return {};
+    });
+    if (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void ProgressThread::work_until_stopped(Work& work, int queue_fd) {
+  using Clock = AdaptivePolling::Clock;
   AdaptivePolling polling;
   bool something_came = false, connection_woke = false;
   Clock::time_point read_events_at{}, forgot_polls{};

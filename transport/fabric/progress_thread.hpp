@@ -101,6 +101,7 @@ class ProgressThread {
   bool runtime_still_serves(Work& work);
   bool back_off_for(AdaptivePolling& polling, Work& work);
   void run(Work& work, int queue_fd);
+  void work_until_stopped(Work& work, int queue_fd);
 
   // A poller writes a flag only if the thread has cleared it. So many threads that poll share a cache line that seldom
   // changes.

@@ -75,7 +75,9 @@ class Replies {
     end(std::move(reply), code);
   }
   // Keeps an answer until send_unsent().
-  void keep(std::unique_ptr<Reply> reply) { unsent_[reply->peer].push_back(std::move(reply)); }
+  void keep(std::unique_ptr<Reply> reply) {
+    patiently([&] { unsent_[reply->peer].push_back(std::move(reply)); });
+  }
   // Sends the answers that were kept, in their order per peer, and tries one for each peer that takes none. An answer
   // that the provider refuses for longer than `timeout` is dropped; none: no limit.
   template <class Send>
@@ -84,6 +86,16 @@ class Replies {
   void completed(Reply& reply) {
     --under_way_;
     reuse(std::unique_ptr<Reply>(&reply));
+  }
+
+  // Keeps the buffer of a message that is sent, or is not sent after all; without its slot, which others may need where
+  // no more memory can be registered.
+  void reuse(std::unique_ptr<Reply> reply) {
+    if (reply->slot != nullptr) memory_.release(std::exchange(reply->slot, nullptr));
+    (void)without_bad_alloc([&]() -> Status {
+      spare_.push_back(std::move(reply));
+      return {};
+    });
   }
 
   bool any_unsent() const { return !unsent_.empty(); }
@@ -102,11 +114,6 @@ class Replies {
     if (reply->copied) return reuse(std::move(reply));
     reply.release();  // NOLINT(bugprone-unused-return-value)
     ++under_way_;
-  }
-  // Without its slot, which others may need where no more memory can be registered.
-  void reuse(std::unique_ptr<Reply> reply) {
-    if (reply->slot != nullptr) memory_.release(std::exchange(reply->slot, nullptr));
-    spare_.push_back(std::move(reply));
   }
 
   const std::size_t most_;

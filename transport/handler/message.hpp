@@ -61,9 +61,11 @@ struct RequestHeader {
 static_assert(sizeof(RequestHeader) == 48);
 
 // kStopped: by the acquire step. kInaccessible: memory of the target that the application has unmapped or truncated.
-enum class ReplyStatus : std::uint8_t { kDone = 0, kRefused = 1, kStopped = 2, kInaccessible = 3 };
+// kNoMemory: nothing was executed.
+enum class ReplyStatus : std::uint8_t { kDone = 0, kRefused = 1, kStopped = 2, kInaccessible = 3, kNoMemory = 4 };
 // The error at the origin.
 inline Error refusal(ReplyStatus status) {
+  if (status == ReplyStatus::kNoMemory) return {ErrorKind::kNoMemory, "the target's process lacks memory for it"};
   return {ErrorKind::kRange, status == ReplyStatus::kInaccessible
                                  ? "the target cannot access its own memory there: it is not mapped, not writable, or "
                                    "beyond the end of a file"

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "transport/base/log.hpp"
+#include "transport/base/result.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/handler/attached_regions.hpp"
 #include "transport/handler/operation_list.hpp"
@@ -72,13 +73,16 @@ bool needs_lock(const ListEntry& entry, const MessageHandler::ServedSpace& space
   return by != IntegerPhase::kAtomics;
 }
 
-// Returns null if the whole list is well formed and within the space. Sets `locks` if it needs the accumulate lock.
-const char* find_fault(std::span<const std::byte> list, const MessageHandler::ServedSpace& space, bool& locks) {
+// Returns null if the whole list is well formed and within the space. Sets `locks` if it needs the accumulate lock, and
+// adds the bytes that it fetches.
+const char* find_fault(std::span<const std::byte> list, const MessageHandler::ServedSpace& space, bool& locks,
+                       std::size_t& fetched_bytes) {
   OperationListReader reader(list);
   ListEntry entry;
   for (std::span<const std::byte> data; reader.next(entry, data);) {
     if (!inside(entry, space)) return "beyond the space";
     locks = locks || needs_lock(entry, space);
+    fetched_bytes += entry.fetched_bytes();
   }
   return reader.fault();
 }
@@ -146,7 +150,7 @@ const char* execute_list(std::span<const std::byte> list, MessageHandler::Served
     if (!inside(entry, space)) return "changed while it was executed";
     const std::size_t bytes = entry.block_bytes();
     const std::size_t first = fetched.size();
-    fetched.resize(first + entry.fetched_bytes());
+    fetched.resize(first + entry.fetched_bytes());  // within the capacity
     const std::byte* const sent = data.empty() ? nullptr : data.data();
     std::byte* const back = entry.fetch != 0 ? fetched.data() + first : nullptr;
     if (space.attached == nullptr) {
@@ -172,13 +176,16 @@ const char* execute_list(std::span<const std::byte> list, MessageHandler::Served
 }  // namespace
 
 void MessageHandler::Answer::log_refusal() const {
-  if (fault != nullptr) {
-    log(LogLevel::kError,
-        "rank {} of a window accesses {} in this process, which is not mapped, not writable, or beyond the end of a "
-        "file", sender, fault);
-  } else if (refused != nullptr) {
-    log(LogLevel::kWarn, "a request to the handler was refused: {}", refused);
-  }
+  (void)without_bad_alloc([&]() -> Status {
+    if (fault != nullptr) {
+      log(LogLevel::kError,
+          "rank {} of a window accesses {} in this process, which is not mapped, not writable, or beyond the end of a "
+          "file", sender, fault);
+    } else if (refused != nullptr) {
+      log(LogLevel::kWarn, "a request to the handler was refused: {}", refused);
+    }
+    return {};
+  });
 }
 
 MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> message, std::vector<std::byte> memory,
@@ -207,10 +214,21 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
     answer.header.status = ReplyStatus::kRefused;
     answer.fetched.clear();
   };
+  // From the first step on nothing needs memory.
+  const auto make_room = [&](std::size_t bytes) {
+    const Status made = without_bad_alloc([&]() -> Status {
+      patiently([&] { answer.fetched.reserve(bytes); });
+      return {};
+    });
+    if (made) return true;
+    refuse("out of memory");
+    answer.header.status = ReplyStatus::kNoMemory;
+    return false;
+  };
   if (request.kind == MessageKind::kRegions) {
     if (const char* fault = find_fault_of_regions(request, payload, space)) {
       refuse(fault);
-    } else {
+    } else if (make_room(request.count)) {
       answer.fetched.resize(request.count);
       space.attached->read_page(static_cast<int>(request.sender), request.offset, answer.fetched);
     }
@@ -220,7 +238,7 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
     const std::span<const std::byte> description(space.description.data(), space.description_bytes);
     if (!payload.empty() || request.count != description.size()) {
       refuse("bad length");
-    } else {
+    } else if (make_room(description.size())) {
       answer.fetched.assign(description.begin(), description.end());
     }
     return answer;
@@ -238,11 +256,13 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   const char* fault = opens ? find_fault_of_acquire_step(steps.front(), space) : nullptr;
   if (fault == nullptr && controls > 0) fault = find_fault(steps[controls - 1], space);
   bool locks = false;
-  if (fault == nullptr) fault = find_fault(list, space, locks);
+  std::size_t fetched_bytes = 2 * sizeof(std::uint64_t);  // of the control steps
+  if (fault == nullptr) fault = find_fault(list, space, locks, fetched_bytes);
   if (fault != nullptr) {
     refuse(fault);
     return answer;
   }
+  if (!make_room(fetched_bytes)) return answer;
   Begun begun;
   if (locks && !begun.lock.emplace(*space.lock, timeout).held()) {
     answer.deferred = true;

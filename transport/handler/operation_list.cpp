@@ -106,6 +106,12 @@ std::size_t OperationList::add(const DataOperation& operation, const Blocks& blo
   entry.blocks = static_cast<std::uint32_t>(fit);
   if (fit > 1) entry.stride = blocks.stride;
   const std::size_t sent = sent_by_one * fit;
+  // First the memory: without it the list stays as it is.
+  const auto make_room = [](auto& vector, std::size_t needed, std::size_t least) {
+    if (vector.capacity() < needed) vector.reserve(std::max({least, needed, 2 * vector.capacity()}));
+  };
+  make_room(bytes_, padded(taken + sent), kFirstBytes);
+  if (operation.fetched != nullptr) make_room(destinations_, destinations_.size() + 1, 1);
   std::size_t at = 0;
   if (extends_last(entry)) {
     at = last_at_ + sizeof entry + last_.data_bytes() - sent;
@@ -114,7 +120,6 @@ std::size_t OperationList::add(const DataOperation& operation, const Blocks& blo
     last_ = entry;
     at = last_at_ + sizeof entry;
   }
-  if (bytes_.capacity() == 0) bytes_.reserve(kFirstBytes);
   bytes_.resize(padded(at + sent));
   std::memcpy(bytes_.data() + last_at_, &last_, sizeof last_);
   if (operation.kind == OperationKind::kCompareAndSwap) {
@@ -143,7 +148,10 @@ std::unique_ptr<OperationList> OperationList::take_spare() {
 
 void OperationList::keep_spare(std::unique_ptr<OperationList> list) {
   list->clear();
-  spare() = std::move(list);
+  (void)without_bad_alloc([&]() -> Status {  // for the thread's first one
+    spare() = std::move(list);
+    return {};
+  });
 }
 
 void OperationList::deliver(std::span<const std::byte> fetched) const {

@@ -115,11 +115,12 @@ Status CmaRoute::by_messages(const NodeTargetExtra& memory, const DataOperation&
     std::size_t count = 0;
     for (; count < lists.size() && rest.count > 0; ++count) {
       std::unique_ptr<OperationList>& list = lists[count];
-      if (list == nullptr)
-        list = std::make_unique<OperationList>();
-      else
+      const DataOperation part = take_part(rest);
+      patiently([&] {
+        if (list == nullptr) list = std::make_unique<OperationList>();
         list->clear();
-      list->add(take_part(rest));
+        list->add(part);
+      });
     }
     executed = execute(memory, std::span(lists.data(), count));
   }
@@ -149,8 +150,9 @@ bool CmaRoute::keep(NodeTargetExtra& memory, const DataOperation& put, Keep unti
       keeping_.fetch_add(1, std::memory_order_relaxed);
     }
     if (memory.kept->add(put)) return true;
-    full = std::exchange(memory.kept, std::make_unique<OperationList>());
-    memory.kept->add(put);
+    auto next = std::make_unique<OperationList>();
+    next->add(put);
+    full = std::exchange(memory.kept, std::move(next));
   }
   if (Status sent = named(release_one(memory, full), memory.rank); !sent) report_later(std::move(sent));
   return true;
@@ -207,7 +209,9 @@ Status CmaRoute::send_kept(Send send, NodeTargetExtra* only) {
       keeping_.fetch_sub(1, std::memory_order_relaxed);
       list = std::move(memory->kept);
     }
-    Status sent = named((this->*send)(*memory, list), memory->rank);
+    Status sent = without_bad_alloc([&] {
+      return named(patiently([&] { return (this->*send)(*memory, list); }), memory->rank);
+    });
     memory->posted = false;
     if (first) first = std::move(sent);
     list->clear();
@@ -249,8 +253,10 @@ Status CmaRoute::accumulate(const NodeTargetExtra& memory, const DataOperation& 
     combine(AtomicMethod::kLocked, part.op, type, copy.data(), static_cast<const std::byte*>(part.origin),
             static_cast<std::byte*>(part.fetched), part.count);
     if (part.op == ReduceOp::kNoOp) continue;
-    Status status = has_gap(type) ? write_pairs(memory.pid, at, type, copy.data(), part.count)
-                                  : write_process_memory(memory.pid, at, copy.data(), span);
+    Status status = patiently([&] {
+      return has_gap(type) ? write_pairs(memory.pid, at, type, copy.data(), part.count)
+                           : write_process_memory(memory.pid, at, copy.data(), span);
+    });
     if (!status) return status;
   }
   return {};

@@ -250,11 +250,13 @@ Status FabricRoute::execute_locked(int rank, const ControlStep& acquire_step, co
   (void)use->order.end_deferral();
   statistics_.add(RouteKind::kFabric, Counted::kControl, 2 * sizeof acquire_step.operand, 2);
   KeptOperations taken = take_kept(*use, true);
-  if (!taken.empty()) taken.make_list();
   Pending pending;
   pending.towards(rank);
-  Status status = endpoint_.execute_locked(pending, handler_of(*use->target), std::move(taken.list), acquire_step,
-                                           release_step, result);
+  Status status = without_bad_alloc([&] {
+    if (!taken.empty()) taken.make_list();
+    return endpoint_.execute_locked(pending, handler_of(*use->target), std::move(taken.list), acquire_step,
+                                    release_step, result);
+  });
   kept_sent(*use, std::move(taken));
   return status ? wait_for(pending) : std::move(status);
 }
@@ -265,8 +267,9 @@ Status FabricRoute::issue_kept(BusyTarget& to) {
   }
   KeptOperations taken = take_kept(to, false);
   if (taken.empty()) return {};
-  Status status =
-      taken.list != nullptr ? send_list(to, to.requests, std::move(taken.list)) : issue(to, to, *taken.one());
+  Status status = without_bad_alloc([&] {
+    return taken.list != nullptr ? send_list(to, to.requests, std::move(taken.list)) : issue(to, to, *taken.one());
+  });
   kept_sent(to, std::move(taken));
   return status;
 }
@@ -284,7 +287,7 @@ Status FabricRoute::issue_before_flush(BusyTarget& to) {
 
 Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   if (Status status = acquire_first(to); !status) return status;
-  Status issued = issue_parts(to, among, operation);
+  Status issued = without_bad_alloc([&] { return issue_parts(to, among, operation); });
   if (issued) [[likely]] return issued;
   // An operation that is reported as failed must not touch its buffers any more, so this waits for the parts that
   // were issued. Their errors, and those of other operations, are left to the call that completes them.
@@ -347,8 +350,9 @@ Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOp
 
 Status FabricRoute::issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   for (DataOperation rest = operation; rest.count > 0;) {
-    std::unique_ptr<OperationList> list = OperationList::take_spare();
-    list->add(take_part(rest));
+    const DataOperation part = take_part(rest);
+    std::unique_ptr<OperationList> list = patiently([] { return OperationList::take_spare(); });
+    patiently([&] { list->add(part); });
     if (Status status = send_list(to, among.requests, std::move(list)); !status) return status;
   }
   return {};
@@ -475,11 +479,14 @@ Status FabricRoute::complete(BusyTarget& to) {
 
 // An error of reaching the rank is left to the operations that follow.
 void FabricRoute::expect_release(int rank) {
-  const Result<FabricTarget*> target = reach(rank);
-  if (!target) return;
-  const FabricTargets::Use use(targets_, *target.value(), rank);
-  const auto held = targets_.hold(*use->target);
-  use->order.expect_release();
+  (void)without_bad_alloc([&]() -> Status {
+    const Result<FabricTarget*> target = reach(rank);
+    if (!target) return {};
+    const FabricTargets::Use use(targets_, *target.value(), rank);
+    const auto held = targets_.hold(*use->target);
+    use->order.expect_release();
+    return {};
+  });
 }
 
 Status FabricRoute::order_before_release(int rank) {

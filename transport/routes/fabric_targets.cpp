@@ -8,6 +8,7 @@ namespace farside {
 FabricTarget& FabricTargets::add(int rank, Peer peer, const TargetDescription* common) {
   const std::scoped_lock held(adding_);
   if (FabricTarget* known = find(rank)) return *known;
+  index_.make_room(rank_of());
   FabricTarget& added = targets_.add();
   added.rank = static_cast<std::uint32_t>(rank);
   added.peer = static_cast<std::uint32_t>(peer);
@@ -49,6 +50,7 @@ BusyTarget& FabricTargets::attach(FabricTarget& target, int rank) {
     object = std::move(spare_.back());
     spare_.pop_back();
   }
+  if (busy_.size() == busy_.capacity()) busy_.reserve(2 * busy_.size() + 1);  // the rest needs no memory
   BusyTarget& busy = *object;
   busy.towards(rank);
   busy.target = &target;

@@ -112,7 +112,7 @@ class FabricTargets {
   // The most targets at rest that keep a BusyTarget.
   static constexpr std::size_t kMostResting = 8;
 
-  explicit FabricTargets(bool threaded = true) : threaded_(threaded) {}
+  explicit FabricTargets(bool threaded = true) : threaded_(threaded) { spare_.reserve(kMostSpare); }
   FabricTargets(const FabricTargets&) = delete;
   FabricTargets& operator=(const FabricTargets&) = delete;
 
@@ -170,7 +170,8 @@ class FabricTargets {
     std::vector<Use> uses;
     {
       const std::scoped_lock held(list_mutex_);
-      uses.reserve(busy_.size());
+      // A flush does not fail for want of this memory.
+      patiently([&] { uses.reserve(busy_.size()); });
       for (const std::unique_ptr<BusyTarget>& busy : busy_) {
         change_users(*busy, 1);
         uses.push_back(Use(*this, *busy));

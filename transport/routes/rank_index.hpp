@@ -27,10 +27,15 @@ class RankIndex {
   }
   // Adds the next element: its number is the number of calls before. Precondition: no element of the same rank was
   // added.
+  // The next add() then needs no memory.
   template <class RankOf>
-  void add(RankOf&& rank_of) {
+  void make_room(RankOf&& rank_of) {
     const std::size_t slots = std::max(short_.get().size(), long_.get().size());
     if (4 * (std::size_t{count_} + 1) > 3 * slots) grow(slots == 0 ? 8 : 2 * slots, rank_of);
+  }
+  template <class RankOf>
+  void add(RankOf&& rank_of) {
+    make_room(rank_of);
     const int rank = rank_of(static_cast<int>(count_));
     if (const auto newest = long_.get(); !newest.empty()) {
       insert(newest, count_, rank);

@@ -53,8 +53,11 @@ class KeptOperations {
   }
   // Precondition: a single operation fits into a list (OperationList::kMostInOne).
   void make_list() {
-    if (list == nullptr) list = std::make_unique<OperationList>();
-    if (alone_) list->add(kept_->get());
+    if (list == nullptr) {
+      auto made = std::make_unique<OperationList>();
+      if (alone_) made->add(kept_->get());
+      list = std::move(made);
+    }
     alone_ = false;
   }
   // Takes over the memory of operations that were issued.

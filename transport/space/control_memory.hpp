@@ -186,8 +186,10 @@ class ControlMemory {
     operation.notified_ = nullptr;
     Status status = usable();
     if (status)
-      status = space_.control(call, access, rank, word, operation.pending_, &operation.operand_, &operation.compare_,
+      status = without_bad_alloc([&] {
+        return space_.control(call, access, rank, word, operation.pending_, &operation.operand_, &operation.compare_,
                               &operation.value_);
+      });
     if (!status) operation.pending_.failed(status.error());
   }
 
@@ -200,7 +202,9 @@ class ControlMemory {
     operation.lost_before_ = space_.lost_notifications(rank);
     Status status = usable();
     if (status)
-      status = space_.notify(call, access, rank, word, operation.pending_, &operation.operand_, &operation.value_);
+      status = without_bad_alloc([&] {
+        return space_.notify(call, access, rank, word, operation.pending_, &operation.operand_, &operation.value_);
+      });
     if (!status) operation.pending_.failed(status.error());
   }
 

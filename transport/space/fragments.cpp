@@ -159,8 +159,8 @@ Status Space::Fragments::add(const DataOperation& operation, const Blocks& block
 
 Status Space::Fragments::add_to_list(DataOperation operation, Blocks blocks) {
   while (true) {
-    if (list_ == nullptr) list_ = OperationList::take_spare();
-    const std::size_t added = list_->add(operation, blocks);
+    if (list_ == nullptr) list_ = patiently([] { return OperationList::take_spare(); });
+    const std::size_t added = patiently([&] { return list_->add(operation, blocks); });
     if (added == blocks.count) return {};
     operation = blocks.on(operation, added);
     blocks.count -= added;
@@ -171,7 +171,7 @@ Status Space::Fragments::add_to_list(DataOperation operation, Blocks blocks) {
 Status Space::Fragments::issue() {
   if (list_ == nullptr) return {};
   if (handler_ == nullptr) return space_.fabric_->send_behind_kept(rank_, own_, std::move(list_));
-  full_.push_back(std::move(list_));
+  patiently([&] { full_.push_back(std::move(list_)); });
   return full_.size() < MessageQueue::kSlots ? Status() : execute_full();
 }
 
