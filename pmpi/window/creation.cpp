@@ -105,12 +105,29 @@ Space::Request space_request(const CreationRequest& request, const Group& group,
   return wanted;
 }
 
+// Collective. Returns whether the runtime takes the ranks of a communicator for one node.
+Result<bool> shares_memory_natively(MPI_Comm communicator, int ranks) {
+  MPI_Comm node = MPI_COMM_NULL;
+  const int code = runtime().Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  if (Status split = status_of(code, "MPI_Comm_split_type"); !split) return split.error();
+  int together = 0;
+  Status asked = status_of(runtime().Comm_size(node, &together), "MPI_Comm_size");
+  (void)runtime().Comm_free(&node);
+  if (!asked) return asked.error();
+  return together == ranks;
+}
+
 // Makes the memory of a window. `own`, `last`: as in SpaceMaking.
 Result<MadeSpace> make_memory(const CreationRequest& request, std::uint64_t id, const Status& own, Agreement& agreement,
                               CommunicatorPeers& peers, std::function<Status()> last) {
   const Group& group = agreement.group();
-  // The result is the same on all ranks: if one rank has all others on its node, each of them has, too.
+  // The result is the same on all ranks: if one rank maps the memory of all others, each of them does.
   if (request.flavor == MPI_WIN_FLAVOR_SHARED && peers.node().members() != group.ranks()) {
+    const Result<bool> shared = shares_memory_natively(request.communicator, group.ranks());
+    if (!shared) return shared.error();
+    if (shared.value()) {
+      return Error{ErrorKind::kNoRoute, "its ranks do not map each other's memory (are they in several containers?)"};
+    }
     return Error{ErrorKind::kNotOneNode,
                  "the ranks of the communicator are not all on one node; take one of "
                  "MPI_Comm_split_type with MPI_COMM_TYPE_SHARED"};

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Shared windows: loads and stores reach every rank's memory, which is contiguous in the order of ranks unless the
 // ranks allow otherwise. Operations and synchronization work as on any other window.
+//
+//   shared             the above
+//   shared renamed     the ranks have different host names, as in containers
+//   shared apart       the runtime shares memory among the ranks, and farside cannot (the caller sees to it)
 #include <atomic>
 #include <numeric>
 #include <sched.h>
@@ -341,7 +345,11 @@ void many_rounds() {
 
 int main(int argc, char** argv) {
   check::Program program(argc, argv);
-  node = check::node_communicator();
+  if (program.has("renamed") || program.has("apart")) {
+    CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
+  } else {
+    node = check::node_communicator();
+  }
   CHECK_MPI(MPI_Comm_rank(node, &rank));
   CHECK_MPI(MPI_Comm_size(node, &size));
   const check::Section<> sections[] = {
@@ -357,7 +365,15 @@ int main(int argc, char** argv) {
       {"many rounds", many_rounds},
       {"over nodes", over_nodes},
   };
-  check::run(sections);
+  if (program.has("renamed")) {
+    const std::string name = "container-" + std::to_string(rank);
+    if (unshare(CLONE_NEWUTS) != 0 || sethostname(name.data(), name.size()) != 0) return check::kSkipped;
+  }
+  if (program.has("renamed") || program.has("apart")) {
+    check::run(std::array{check::Section<>{"many rounds", many_rounds}});
+  } else {
+    check::run(sections);
+  }
   CHECK_MPI(MPI_Comm_free(&node));
   return 0;
 }
