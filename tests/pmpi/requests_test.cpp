@@ -28,7 +28,7 @@ TEST_CASE("a request is told of by the thread that completed it, even if its han
     REQUIRE(MPI_Rput(first, 2, MPI_INT, 0, 0, 2, MPI_INT, window, &one) == MPI_SUCCESS);
     const MPI_Request handle = one;
     // The two parts of one thread's MPI_Wait; another thread makes its request between them.
-    REQUIRE(Requests::instance().any_to_report());
+    REQUIRE(Requests::instance().any_to_report(1));
     REQUIRE(runtime().Wait(&one, MPI_STATUS_IGNORE) == MPI_SUCCESS);
     REQUIRE(MPI_Rput(second, 2, MPI_INT, 0, 2, 2, MPI_INT, window, &other) == MPI_SUCCESS);
     to_second[0] = to_second[0] + 1;
@@ -38,7 +38,7 @@ TEST_CASE("a request is told of by the thread that completed it, even if its han
     int error_class = MPI_SUCCESS;
     MPI_Error_class(MPI_Wait(&other, MPI_STATUS_IGNORE), &error_class);
     CHECK(error_class == MPI_ERR_RMA_CONFLICT);
-    CHECK_FALSE(Requests::instance().any_to_report());
+    CHECK_FALSE(Requests::instance().any_to_report(1));
     REQUIRE(MPI_Win_flush_all(window) == MPI_SUCCESS);
   }
 #ifndef __SANITIZE_ADDRESS__  // the sanitizer delays the reuse of freed memory

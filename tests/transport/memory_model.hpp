@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <map>
 #include <optional>
@@ -139,9 +140,10 @@ class Execution {
 
   explicit Execution(std::vector<Thread> threads) : threads_(std::move(threads)), of_thread_(threads_.size()) {}
 
-  // Stores do not throw, since they may occur in destructors.
+  // Stores do not throw, since they may occur in destructors, nor do loads in destructors that this exception runs.
   static std::uint64_t refuse(const Access& access) {
-    if (access.kind == Access::Kind::kRead || access.kind == Access::Kind::kChange) throw Stop();
+    const bool reads = access.kind == Access::Kind::kRead || access.kind == Access::Kind::kChange;
+    if (reads && std::uncaught_exceptions() == 0) throw Stop();
     return 0;
   }
 

@@ -19,6 +19,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 #include "transport/base/relax.hpp"
 #include "transport/base/wake_event.hpp"
@@ -44,14 +45,19 @@ class AccumulateLock {
   }
   // For a message handler: claims the lock and waits for it for at most `limit`. The result is in held().
   AccumulateLock(AccumulateLockWord& word, Clock::duration limit) : word_(word) {
-    if (!take_from(AccumulateLockWord::kFree)) held_ = take(true) || (limit > limit.zero() && wait(true, limit));
+    if (take_from(AccumulateLockWord::kFree)) {
+      end_claim();
+    } else {
+      held_ = take(true) || (limit > limit.zero() && wait(true, limit));
+    }
   }
   AccumulateLock(const AccumulateLock&) = delete;
   AccumulateLock& operator=(const AccumulateLock&) = delete;
   // A thread that claims the lock and goes to sleep between this load and this store is woken. If the processor delays
   // the store beyond the load of the sleepers, the wake is lost: claimants spin before they sleep, for much longer than
   // a store is delayed, and sleep for at most kSleep. An atomic in place of the store would cost 5 ns per row.
-  ~AccumulateLock() {
+  // (It throws only with the atomics of tests/transport/memory_model.hpp.)
+  ~AccumulateLock() noexcept(noexcept(std::declval<AccumulateLockWord&>().claimed.load(std::memory_order_relaxed))) {
     if (!held_) return;
     const bool reserved = word_.claimed.load(std::memory_order_relaxed) != 0;
     word_.state.store(reserved ? AccumulateLockWord::kReserved : AccumulateLockWord::kFree, std::memory_order_release);
@@ -77,9 +83,12 @@ class AccumulateLock {
     const std::uint32_t state = word_.state.load(std::memory_order_relaxed);
     if (state == AccumulateLockWord::kHeld || (state == AccumulateLockWord::kReserved && !claims)) return false;
     if (!take_from(state)) return false;
-    // Others that claim the lock set it again when they wake.
-    if (claims) word_.claimed.store(0, std::memory_order_relaxed);
+    if (claims) end_claim();
     return true;
+  }
+  // Others that claim the lock set the flag again when they wake.
+  void end_claim() {
+    if (word_.claimed.load(std::memory_order_relaxed) != 0) word_.claimed.store(0, std::memory_order_relaxed);
   }
   bool wait(bool claims, Clock::duration limit) {
     for (int spins = 0; spins < kSpins; ++spins) {
