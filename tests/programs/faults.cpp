@@ -22,6 +22,10 @@
 //                                                        fence are on their way: the rank that waits for them gets
 //                                                        an error after FARSIDE_PEER_TIMEOUT, which is SECONDS; two
 //                                                        ranks
+//   headless [create]                                    the main thread of each rank ends by pthread_exit(3), and
+//                                                        another thread goes on
+//   undumpable [create]                                  the ranks give up the access to each other (as by setuid(2))
+//                                                        between two windows; the runtime makes the second
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -29,10 +33,14 @@
 #include <dlfcn.h>
 #include <filesystem>
 #include <fstream>
+#include <linux/capability.h>
 #include <netinet/in.h>
 #include <numeric>
 #include <poll.h>
+#include <pthread.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
 
@@ -558,15 +566,91 @@ int errors(const check::Program& program) {
   return 0;
 }
 
+// Operations by system calls, messages, and both, to the next rank.
+void operate(const check::Window& window, std::int64_t rounds) {
+  constexpr int kMany = 2000;
+  const int target = (check::rank() + 1) % check::size();
+  const std::vector<std::int64_t> ones(kMany, 1);
+  std::vector<std::int64_t> got(2 * kMany);
+  MPI_Datatype strided;
+  CHECK_MPI(MPI_Type_vector(300, 1, 2, MPI_INT64_T, &strided));
+  CHECK_MPI(MPI_Type_commit(&strided));
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    std::int64_t before = -1;
+    CHECK_MPI(MPI_Fetch_and_op(ones.data(), &before, MPI_INT64_T, target, 0, MPI_SUM, window));
+    CHECK_MPI(MPI_Accumulate(ones.data(), kMany, MPI_INT64_T, target, 1, kMany, MPI_INT64_T, MPI_SUM, window));
+    CHECK_MPI(MPI_Put(ones.data(), 1, MPI_INT64_T, target, 2100, 1, MPI_INT64_T, window));
+    CHECK_MPI(MPI_Put(ones.data(), 1, strided, target, 2200, 1, strided, window));
+    CHECK_MPI(MPI_Put(ones.data(), kMany, MPI_INT64_T, target, 3000, kMany, MPI_INT64_T, window));
+    CHECK_MPI(MPI_Win_flush(target, window));
+    CHECK_EQ(before, round);
+    CHECK_MPI(MPI_Get(got.data(), kMany, MPI_INT64_T, target, 1, kMany, MPI_INT64_T, window));
+    CHECK_MPI(MPI_Get(got.data() + kMany, 1, strided, target, 2200, 1, strided, window));
+    CHECK_MPI(MPI_Win_flush(target, window));
+    CHECK_EQ(got[kMany - 1], round + 1);
+    CHECK_EQ(got[kMany + 598], std::int64_t{1});
+  }
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, check::rank(), 0, window));
+  for (const std::size_t at : {2100, 2200, 2798, 3000, 3000 + kMany - 1})
+    CHECK_EQ(window.as<std::int64_t>()[at], std::int64_t{1});
+  CHECK_EQ(window.as<std::int64_t>()[0], rounds);
+  CHECK_MPI(MPI_Win_unlock(check::rank(), window));
+}
+
+constexpr MPI_Aint kOperated = 8 * 6000;
+
+[[noreturn]] void headless(check::Program* program) {
+  static const pthread_t main_thread = pthread_self();
+  auto* const window = new check::Window(program->memory(), kOperated, 8);
+  std::thread([program, window] {
+    CHECK_EQ(pthread_join(main_thread, nullptr), 0);
+    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+    check::section("a window from before the main thread has ended");
+    operate(*window, 10);
+    check::section("a window from afterwards");
+    operate(check::Window(program->memory(), kOperated, 8), 10);
+    delete window;
+    delete program;
+    std::exit(0);
+  }).detach();
+  pthread_exit(nullptr);
+}
+
+int undumpable(const check::Program& program) {
+  const check::Window window(program.memory(), kOperated, 8);
+  // With CAP_SYS_PTRACE a process may access others that are not dumpable.
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct none[2] = {};
+  CHECK_EQ(syscall(SYS_capset, &header, none), 0L);
+  CHECK_EQ(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), 0);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  check::section("a window from before the process is not dumpable");
+  operate(window, 10);
+  check::section("a window from afterwards");
+  const check::Window other(check::Memory::kAllocate, 64, 8);
+  const std::int64_t one = 1;
+  CHECK_MPI(MPI_Win_fence(0, other));
+  CHECK_MPI(MPI_Put(&one, 1, MPI_INT64_T, (check::rank() + 1) % check::size(), 3, 1, MPI_INT64_T, other));
+  CHECK_MPI(MPI_Win_fence(0, other));
+  CHECK_EQ(other.as<std::int64_t>()[3], one);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (std::count(argv, argv + argc, std::string_view("headless")) != 0)
+    headless(new check::Program(argc, argv, MPI_THREAD_MULTIPLE));
   // The second thread only sends signals.
   check::Program program(argc, argv, MPI_THREAD_FUNNELED);
   if (program.has("gone")) gone(program);
   if (program.has("interrupted")) return interrupted(program);
   if (program.has("dead")) return dead(program);
   if (program.has("reused")) return reused(program);
+  if (program.has("undumpable")) return undumpable(program);
   if (program.has("errors")) return errors(program);
   return program.has("stopped") || program.has("cut") ? stopped(program) : killed(program);
 }

@@ -14,7 +14,7 @@ namespace farside {
 namespace {
 
 std::size_t open_descriptors() {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/thread-self/fd"), ::closedir);
   std::size_t count = 0;
   while (folder != nullptr && ::readdir(folder.get()) != nullptr) ++count;
   return count > 3 ? count - 3 : 0;  // ".", ".." and the folder itself

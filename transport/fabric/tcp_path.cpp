@@ -31,7 +31,7 @@ bool is_at(int socket, const TcpEnds& connection) {
 // Calls visit(descriptor, ends) for each connected socket of this process.
 template <class Visit>
 void for_each_socket(Visit&& visit) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/thread-self/fd"), ::closedir);
   if (folder == nullptr) return;
   while (const dirent* entry = ::readdir(folder.get())) {
     char* end = nullptr;

@@ -172,7 +172,9 @@ Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(std::int32_t pid,
 
 bool PeerNodeHandler::is_alive() const {
   std::uint64_t nonce = 0;
-  return read_process_memory(pid_, nonce_address_, &nonce, sizeof nonce).ok() && nonce == nonce_;
+  const Status read = read_process_memory(pid_, nonce_address_, &nonce, sizeof nonce);
+  // The kernel refuses access only to a process that has memory, so it has not ended.
+  return read ? nonce == nonce_ : read.error().kind == ErrorKind::kNoRoute;
 }
 
 RequestHeader PeerNodeHandler::header(std::uint32_t sender) const {

@@ -16,7 +16,7 @@ std::uint64_t node_identity() {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
   struct stat processes {};
-  if (stat("/proc/self/ns/pid", &processes) != 0) processes.st_ino = 0;
+  if (stat("/proc/thread-self/ns/pid", &processes) != 0) processes.st_ino = 0;
   const std::string all =
       boot + ' ' + host.data() + ' ' + std::to_string(processes.st_ino) + ' ' + std::to_string(geteuid());
   std::uint64_t value = 0xcbf29ce484222325;  // FNV-1a

@@ -101,7 +101,7 @@ Result<NodeSegment> NodeSegment::join(const NodeGroup& group, const Layout& layo
   Result<Mapping> mapped =
       map_peer_segment(pid, announcement.fd, plan.value().bytes, 0, reserve_of(group, layout), plan.value().alignment);
   if (!mapped) {
-    return Error{ErrorKind::kNoMemory, fmt::format("shared memory of {} bytes of the ranks of this node: {}",
+    return Error{mapped.error().kind, fmt::format("shared memory of {} bytes of the ranks of this node: {}",
                                                    plan.value().bytes, mapped.error().text)};
   }
   std::uint64_t nonce = 0;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/node/process_identity.hpp"
 
+#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -68,11 +71,21 @@ ProcessIdentity::State ProcessIdentity::state() const {
   return found->state == 'T' || found->state == 't' ? State::kStopped : State::kAlive;
 }
 
+std::int32_t next_thread(std::int32_t pid, std::int32_t after) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(fmt::format("/proc/{}/task", pid).c_str()), closedir);
+  std::int32_t next = 0;
+  while (const dirent* const entry = folder != nullptr ? readdir(folder.get()) : nullptr) {
+    const auto thread = static_cast<std::int32_t>(std::strtol(entry->d_name, nullptr, 10));
+    if (thread > after && thread != pid && (next == 0 || thread < next)) next = thread;
+  }
+  return next;
+}
+
 std::uint64_t process_namespaces() {
-  const std::uint64_t ids = inode("/proc/self/ns/pid");
+  const std::uint64_t ids = inode("/proc/thread-self/ns/pid");
   if (ids == 0) return 0;
   // Kernels before 5.6 have no namespaces of time.
-  return ids * 0x9e3779b97f4a7c15ULL ^ inode("/proc/self/ns/time");
+  return ids * 0x9e3779b97f4a7c15ULL ^ inode("/proc/thread-self/ns/time");
 }
 
 }  // namespace farside

@@ -2,8 +2,8 @@
 // Access to the private memory of another process of the node, by process_vm_readv(2) and process_vm_writev(2) (CMA).
 // With the Yama security module, that process must permit it (open_to_peers.hpp).
 //
-// Thread safety: any. Every function returns when all bytes have been copied. Errors: kPeer, and kRange for memory that
-// is not mapped, with the cause.
+// Thread safety: any. Every function returns when all bytes have been copied. Errors: kPeer, kRange for memory that is
+// not mapped, and kNoRoute if the kernel does not permit the access (any more: the process has become not dumpable).
 #pragma once
 
 #include <sys/types.h>

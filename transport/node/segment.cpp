@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "transport/base/signals_blocked.hpp"
+#include "transport/node/process_identity.hpp"
 
 namespace farside {
 namespace {
@@ -118,12 +119,21 @@ void Segment::published(std::size_t bytes, std::size_t processes) {
 
 Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint64_t offset, const Reserve& reserve,
                                  std::size_t alignment) {
-  const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
+  std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
   const auto failed_on = [&](const char* call) {
-    return Error{ErrorKind::kNoRoute, fmt::format("{} {}: {}", call, path, std::strerror(errno))};
+    const int code = errno;
+    const bool exhausted = code == ENOMEM || code == EMFILE || code == ENFILE || code == EAGAIN;
+    return Error{exhausted ? ErrorKind::kNoMemory : ErrorKind::kNoRoute,
+                 fmt::format("{} {}: {}{}", call, path, std::strerror(code),
+                             code == EACCES ? " (has the process become not dumpable, prctl(2)?)" : "")};
   };
   // With another pid namespace the path may lead to any file, hence O_NONBLOCK and the checks below.
-  const UniqueFd peer(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  UniqueFd peer(open(path.c_str(), kFlags));
+  for (std::int32_t thread = 0; !peer.valid() && errno == ENOENT && (thread = next_thread(pid, thread)) != 0;) {
+    path = fmt::format("/proc/{}/fd/{}", thread, fd);
+    peer = UniqueFd(open(path.c_str(), kFlags));
+  }
   if (!peer.valid()) return failed_on("open");
   struct stat info {};
   if (fstat(peer.get(), &info) != 0) return failed_on("fstat");

@@ -94,7 +94,7 @@ void* copy_of_file(int fd, std::size_t bytes) {
 // Whether a shared mapping has exactly this place, with the rights that it was made with.
 bool is_as_mapped(const Mapping& mapping) {
   const auto begin = reinterpret_cast<std::uintptr_t>(mapping.base());
-  std::ifstream maps("/proc/self/maps");
+  std::ifstream maps("/proc/thread-self/maps");
   for (std::string line; std::getline(maps, line);) {
     std::uintptr_t from = 0, to = 0;
     char rights[5] = {};

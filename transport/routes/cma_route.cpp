@@ -39,6 +39,17 @@ Status named(Status status, int rank) {
   return error;
 }
 
+// Whether the kernel has refused an access, which the target can do itself: the target has become not dumpable.
+bool is_refused(const NodeTargetExtra& memory, const Status& status) {
+  return !status && status.error().kind == ErrorKind::kNoRoute && memory.handler != nullptr;
+}
+
+// If a part of an operation has been done, the whole must not be repeated by message.
+Status failed_at(Status status, bool first) {
+  if (first || status.error().kind != ErrorKind::kNoRoute) return status;
+  return Error{ErrorKind::kPeer, status.error().text};
+}
+
 // The same as has_executed_posted(), with a short wait. A target that has not executed the posted lists usually is
 // about to do so, since it leaves the same fence as this rank.
 bool executes_soon(const PeerNodeHandler& handler) {
@@ -54,9 +65,12 @@ bool executes_soon(const PeerNodeHandler& handler) {
 
 Status CmaRoute::operate(NodeTargetExtra& memory, const DataOperation& operation) {
   if (Status status = before_access(memory); !status) return status;
-  if (memory.handler != nullptr && (operation.atomic() || operation.bytes() <= kMostByMessage))
-    return by_messages(memory, operation);
-  return by_system_calls(memory, operation);
+  DataOperation rest = operation;
+  if (memory.handler != nullptr && (operation.atomic() || operation.bytes() <= kMostByMessage)) {
+    if (Status sent = by_messages(memory, rest, false); !sent || rest.count == 0) return sent;
+  }
+  Status done = by_system_calls(memory, rest);
+  return is_refused(memory, done) ? by_messages(memory, rest, true) : std::move(done);
 }
 
 Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, const DataOperation& operation) {
@@ -75,6 +89,7 @@ Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, const DataOperat
 Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, const OperationList& list) {
   std::vector<std::byte> fetched(list.fetched_bytes());
   std::byte* to = fetched.data();
+  bool first = true;
   ListEntry entry;
   std::span<const std::byte> data;
   for (OperationListReader reader(list.bytes()); reader.next(entry, data);) {
@@ -90,7 +105,8 @@ Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, const OperationL
                                     swap ? operand + bytes : operand,
                                     entry.fetch != 0 ? std::exchange(to, to + bytes) : nullptr,
                                     swap ? operand : nullptr};
-      if (Status status = by_system_calls(memory, operation); !status) return status;
+      if (Status status = by_system_calls(memory, operation); !status) return failed_at(std::move(status), first);
+      first = false;
     }
   }
   list.deliver(fetched);
@@ -98,20 +114,30 @@ Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, const OperationL
 }
 
 Status CmaRoute::execute(const NodeTargetExtra& memory, std::span<const std::unique_ptr<OperationList>> lists) {
-  const PeerNodeHandler::Instead instead = [this, &memory](const OperationList& list) {
-    return by_system_calls(memory, list);
+  const auto rank = static_cast<std::uint32_t>(rank_);
+  const PeerNodeHandler::Instead instead = [&](const OperationList& list) {
+    Status done = by_system_calls(memory, list);
+    if (!is_refused(memory, done)) return done;
+    const auto one = std::ranges::find(lists, &list, &std::unique_ptr<OperationList>::get);
+    for (bool unanswered = true; unanswered;) {
+      unanswered = false;
+      done = memory.handler->execute(progress_, rank, std::span(&*one, 1), [&](const OperationList&) {
+        unanswered = true;
+        return Status();
+      });
+    }
+    return done;
   };
-  return memory.handler->execute(progress_, static_cast<std::uint32_t>(rank_), lists, instead);
+  return memory.handler->execute(progress_, rank, lists, instead);
 }
 
-// Sends messages for as long as the target polls its message queue, and transfers the rest by system calls. Up to
-// kSlots messages are under way at once.
-Status CmaRoute::by_messages(const NodeTargetExtra& memory, const DataOperation& operation) {
+// Sends messages for as long as the target polls its message queue, or until nothing is left. Up to kSlots messages
+// are under way at once.
+Status CmaRoute::by_messages(const NodeTargetExtra& memory, DataOperation& rest, bool all) {
   std::array<std::unique_ptr<OperationList>, MessageQueue::kSlots> lists;
   lists.front() = OperationList::take_spare();
-  DataOperation rest = operation;
   Status executed;
-  while (executed && rest.count > 0 && memory.handler->is_polling()) {
+  while (executed && rest.count > 0 && (all || memory.handler->is_polling())) {
     std::size_t count = 0;
     for (; count < lists.size() && rest.count > 0; ++count) {
       std::unique_ptr<OperationList>& list = lists[count];
@@ -125,8 +151,7 @@ Status CmaRoute::by_messages(const NodeTargetExtra& memory, const DataOperation&
     executed = execute(memory, std::span(lists.data(), count));
   }
   OperationList::keep_spare(std::move(lists.front()));
-  if (!executed || rest.count == 0) return executed;
-  return by_system_calls(memory, rest);
+  return executed;
 }
 
 Status CmaRoute::before_access(NodeTargetExtra& memory) {
@@ -186,7 +211,8 @@ Status CmaRoute::write(NodeTargetExtra& memory, std::unique_ptr<OperationList>& 
     }
     if (there.size() > kFewForOneCall) return execute(memory, std::span(&list, 1));
   }
-  return write_process_memory(memory.pid, here, there);
+  Status written = write_process_memory(memory.pid, here, there);
+  return is_refused(memory, written) ? execute(memory, std::span(&list, 1)) : std::move(written);
 }
 
 // Sends the lists of all targets, or of one. Returns the first error.
@@ -249,7 +275,9 @@ Status CmaRoute::accumulate(const NodeTargetExtra& memory, const DataOperation& 
     const std::uint64_t at = memory.address + part.offset;
     const std::size_t span = span_of(type, part.count);
     const AccumulateLock held(*memory.lock);
-    if (Status status = read_process_memory(memory.pid, at, copy.data(), span); !status) return status;
+    const bool first = rest.count + part.count == operation.count;
+    if (Status status = read_process_memory(memory.pid, at, copy.data(), span); !status)
+      return failed_at(std::move(status), first);
     combine(AtomicMethod::kLocked, part.op, type, copy.data(), static_cast<const std::byte*>(part.origin),
             static_cast<std::byte*>(part.fetched), part.count);
     if (part.op == ReduceOp::kNoOp) continue;
@@ -257,7 +285,7 @@ Status CmaRoute::accumulate(const NodeTargetExtra& memory, const DataOperation& 
       return has_gap(type) ? write_pairs(memory.pid, at, type, copy.data(), part.count)
                            : write_process_memory(memory.pid, at, copy.data(), span);
     });
-    if (!status) return status;
+    if (!status) return failed_at(std::move(status), first);
   }
   return {};
 }

@@ -78,7 +78,7 @@ class CmaRoute {
  private:
   Status by_system_calls(const NodeTargetExtra& memory, const DataOperation& operation);
   Status by_system_calls(const NodeTargetExtra& memory, const OperationList& list);
-  Status by_messages(const NodeTargetExtra& memory, const DataOperation& operation);
+  Status by_messages(const NodeTargetExtra& memory, DataOperation& rest, bool all);
   Status accumulate(const NodeTargetExtra& memory, const DataOperation& operation);
   Status compare_and_swap(const NodeTargetExtra& memory, const DataOperation& operation);
   std::unique_lock<std::mutex> lock() const {

@@ -74,9 +74,13 @@ Status Space::Fragments::put(std::uint64_t offset, const void* origin, std::size
     return is_dense(bytes, blocks) ? all > kMostCoalesced || !handler_polls() : !in_lists(kFewForOneCall);
   };
   if (by_cma() && blocks.count > 1 && by_one_call()) {
-    space_.count(rank_, Counted::kPut, all);
-    return write_process_memory(extra_->pid, extra_->address + offset, blocks.stride,
-                                static_cast<const std::byte*>(origin), blocks.origin_stride, bytes, blocks.count);
+    Status written =
+        write_process_memory(extra_->pid, extra_->address + offset, blocks.stride,
+                             static_cast<const std::byte*>(origin), blocks.origin_stride, bytes, blocks.count);
+    if (written || written.error().kind != ErrorKind::kNoRoute) {
+      space_.count(rank_, Counted::kPut, all);
+      return written;
+    }
   }
   if (in_lists(kFewToMove)) {
     space_.count(rank_, Counted::kPut, bytes * blocks.count);
