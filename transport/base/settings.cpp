@@ -147,9 +147,9 @@ constexpr Setting kSettings[] = {
      "doubling of the time; 0: never",
      parse_hang},
     {"FARSIDE_CHECK", "on", "off, warn, on or strict",
-     "checking of MPI's rules; off: only of what protects memory and locks; warn: what can be carried out without "
-     "harm (operations and flushes outside their epochs, false assertions) is carried out, and reported once per place "
-     "in the program; strict: also accesses that conflict, of one rank and of several (slow)",
+     "checking of MPI's rules; warn: what can be carried out without harm to memory and locks is, and is reported once "
+     "per place in the program; off: the same in silence; strict: also accesses that conflict, of one rank and of "
+     "several (slow)",
      parse_check},
     {"FARSIDE_LOG", "warn", "error, warn, info or debug", "verbosity of farside's messages on stderr", parse_log},
     {"FARSIDE_STATS", "", "a path prefix",

@@ -147,7 +147,7 @@ Space::Offer Space::offer(const Request& request, NodeGroup& node, Status& faile
     if (auto place = process_.shareable_memory().find(data_, data_bytes_)) {
       own.data_fd = place->fd;
       own.data_place = place->offset;
-      exposed_ = std::move(place->users);
+      exposed_ = std::make_unique<std::shared_ptr<const void>>(std::move(place->users));
       return own;
     }
   }

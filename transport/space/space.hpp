@@ -472,7 +472,6 @@ class Space {
   }
 
   Process& process_;
-  bool counting_ = false;
   std::unique_ptr<OperationCounts> counts_;
   const int rank_;
   const int ranks_;
@@ -493,12 +492,13 @@ class Space {
   bool may_keep_puts_ = false;
   RelaxedFlag threaded_;
   AccumulateRules rules_;
+  bool counting_ = false;
   IntegerMethod integers_;  // the method of other types where memory is mapped
   int node_members_ = 1;                                             // of the group, on this node
   bool needs_fabric_ = false, some_unmapped_ = false, uses_cma_ = false, unshared_ = false;  // Reach
   std::unique_ptr<std::string> why_;                                 // Reach::why, until finish()
   NodeSegment segment_;
-  std::shared_ptr<const void> exposed_;                              // ShareableMemory::Place::users
+  std::unique_ptr<std::shared_ptr<const void>> exposed_;             // ShareableMemory::Place::users
   NodeTargets node_;
   CmaRoute cma_;
   NodeHandler* node_handler_ = nullptr;  // that serves this space to on-node peers
