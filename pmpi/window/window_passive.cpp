@@ -357,13 +357,13 @@ Outcome Window::do_lock_all(int assert) {
     if (epoch_.access() != epochs::Access::kLockingAll) return {};
     lock_all_unchecked_ = unchecked;
   }
-  Status acquired;
-  if (!unchecked) {
+  const auto acquire = [&]() -> Status {
     epochs::LockAll all(control_, locks_);
     const WaitReason reason(*this, [&] { return awaited_lock_all(all.awaited_rank()); });
-    acquired = run_to_end(all);
-    if (all.out_of_wake_words()) acquired = out_of_wake_words();
-  }
+    Status ended = run_to_end(all);
+    return all.out_of_wake_words() ? Status(out_of_wake_words()) : std::move(ended);
+  };
+  const Status acquired = unchecked ? Status() : without_bad_alloc(acquire);
   const auto held = guard();
   if (acquired) {
     epoch_.lock_all_acquired();

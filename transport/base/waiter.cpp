@@ -3,6 +3,8 @@
 
 #include <sched.h>
 
+#include "transport/base/result.hpp"
+
 namespace farside {
 
 thread_local Waited Waited::here_;
@@ -13,8 +15,9 @@ void Waiter::note_end() const {
   here.total += here.last_end - begun_;
 }
 
+// A wait is part of a protocol, which must not end halfway.
 void Waiter::arm() {
-  progress_.listen(wake_event_);
+  patiently([&] { progress_.listen(wake_event_); });
   seen_ = wake_event_.arm();
   armed_ = true;
 }

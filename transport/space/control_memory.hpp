@@ -180,13 +180,19 @@ class ControlMemory {
   static constexpr std::int64_t kSlowest = 1'000'000'000;
   static constexpr std::chrono::seconds kLongestPause{10};
 
+  // Without memory nothing has been issued. The step is repeated: a protocol whose later step fails may keep a lock.
+  template <class Step>
+  static Status control_patiently(Step&& step) {
+    return without_bad_alloc([&] { return patiently(step); });
+  }
+
   void issue(Operation& operation, ControlCall call, int rank, std::uint32_t word,
              DataAccess access = DataAccess::kGoesOn) {
     operation.pending_.towards(rank);
     operation.notified_ = nullptr;
     Status status = usable();
     if (status)
-      status = without_bad_alloc([&] {
+      status = control_patiently([&] {
         return space_.control(call, access, rank, word, operation.pending_, &operation.operand_, &operation.compare_,
                               &operation.value_);
       });
@@ -202,7 +208,7 @@ class ControlMemory {
     operation.lost_before_ = space_.lost_notifications(rank);
     Status status = usable();
     if (status)
-      status = without_bad_alloc([&] {
+      status = control_patiently([&] {
         return space_.notify(call, access, rank, word, operation.pending_, &operation.operand_, &operation.value_);
       });
     if (!status) operation.pending_.failed(status.error());
