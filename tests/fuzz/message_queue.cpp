@@ -29,7 +29,7 @@ enum Flags : std::uint8_t {
 constexpr std::size_t kAlignment = 128, kBytesAt = 4, kTextAt = 16,
                       kHolderAt = (kTextAt + MessageQueue::kMostBytes + kAlignment - 1) / kAlignment * kAlignment,
                       kSlot = kHolderAt + kAlignment, kFirst = sizeof(MessageQueue) - MessageQueue::kSlots * kSlot;
-enum State : std::uint32_t { kIdle, kAnswered, kSent };
+enum State : std::uint32_t { kIdle, kSent, kAnswered };
 
 struct alignas(kAlignment) Memory {
   std::array<std::byte, kGuard> before;

@@ -343,4 +343,35 @@ TEST_CASE("a message that the owner leaves in the queue is withdrawn, and is not
   CHECK_FALSE(box->answer_all(execute));
 }
 
+TEST_CASE("a message that is withdrawn when the owner begins it is executed or withdrawn, never both or neither") {
+  constexpr int kMessages = 3'000;
+  const Box box;
+  std::atomic<int> executed{0};
+  std::atomic<bool> stop{false};
+  std::thread owner([&] {
+    for (std::uint32_t round = 0; !stop; ++round) {
+      box->answer_all([&](std::span<const std::byte> message, std::span<std::byte> room) {
+        executed.fetch_add(1);
+        return echo(message, room);
+      });
+      const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(round * 7 % 60);
+      while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    }
+  });
+  ShortSleep progress;
+  int answered = 0, withdrawn = 0;
+  for (int i = 0; i < kMessages; ++i) {
+    const auto message = box->enqueue(progress, ProcessIdentity::own(), kParts, {kLives});
+    const auto answer = box->wait_for_answer(progress, *message.value(), {kLives, false, 0ns});
+    ++(answer.value() ? answered : withdrawn);
+    if (executed != answered) break;
+  }
+  stop = true;
+  owner.join();
+  CHECK(executed == answered);
+  CHECK(answered + withdrawn == kMessages);
+  CHECK(withdrawn > 0);
+  CHECK(answered > 0);
+}
+
 }  // namespace farside::message_queue_waiting_test

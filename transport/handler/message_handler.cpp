@@ -66,11 +66,8 @@ bool needs_lock(const ListEntry& entry, const MessageHandler::ServedSpace& space
   if (atomic_method(entry.type, target) == AtomicMethod::kLocked ||
       atomic_method(entry.type, target + entry.stride) == AtomicMethod::kLocked)
     return true;
-  if (space.integers == nullptr) return false;
   const std::size_t blocks = space.attached == nullptr ? entry.blocks : 1;
-  const IntegerPhase by = space.integers->begin_in_common(entry.count * blocks);
-  space.integers->end_in_common(by);
-  return by != IntegerPhase::kAtomics;
+  return space.integers != nullptr && space.integers->locks_in_common(entry.count * blocks);
 }
 
 // Returns null if the whole list is well formed and within the space. Sets `locks` if it needs the accumulate lock, and
@@ -175,7 +172,7 @@ const char* execute_list(std::span<const std::byte> list, MessageHandler::Served
 
 }  // namespace
 
-void MessageHandler::Answer::log_refusal() const {
+void MessageHandler::Answer::log_its_refusal() const {
   (void)without_bad_alloc([&]() -> Status {
     if (fault != nullptr) {
       log(LogLevel::kError,
@@ -279,12 +276,13 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
     return answer;
   }
   const char* skipped = nullptr;
-  const auto execute = [&] { skipped = execute_list(list, space, answer.fetched, begun, answer.fault); };
-  if (space.attached != nullptr || list.empty()) {
-    execute();
-  } else {
-    answer.fault = MemoryFault::catch_in(space.base, space.bytes, execute);
-    if (answer.fault != nullptr) skipped = kInaccessible;
+  // Of a dynamic space, execute_list() catches the faults of each block.
+  const void* const fault_in_space =
+      MemoryFault::catch_in(space.base, space.attached == nullptr ? space.bytes : 0,
+                            [&] { skipped = execute_list(list, space, answer.fetched, begun, answer.fault); });
+  if (fault_in_space != nullptr) {
+    answer.fault = fault_in_space;
+    skipped = kInaccessible;
   }
   if (answer.fault != nullptr && space.integers != nullptr) space.integers->end_in_common(begun.by);
   // Also after a list that ended early: others wait for the release of a lock, or for a notification.

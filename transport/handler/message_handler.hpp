@@ -59,7 +59,11 @@ class MessageHandler {
     const char* refused = nullptr;  // the reason, if the request was not executed to its end
     const void* fault = nullptr;    // the address of an access that has failed (memory_fault.hpp)
     std::uint32_t sender = 0;
-    void log_refusal() const;  // nothing if the request was executed, or without memory
+    // Does nothing if the request was executed, or without memory.
+    void log_refusal() const {
+      if (refused != nullptr) [[unlikely]] log_its_refusal();
+    }
+    void log_its_refusal() const;
   };
   // Executes one request. `message` comes from another process, which may change it during the call: the handler checks
   // all of it before it executes any, and each operation again. `memory`: the memory of an earlier answer's `fetched`,

@@ -101,6 +101,11 @@ class IntegerMethod {
   void end_in_common(IntegerPhase begun) {
     if (begun == IntegerPhase::kAtomics) end_in(kOwnSlots);
   }
+  // Whether such an operation would need the lock now. Another thread may change the phase before it begins.
+  bool locks_in_common(std::size_t elements) const {
+    return elements >= long_row_.load(std::memory_order_relaxed) ||
+           own_->by_slot[kOwnSlots].by.load(std::memory_order_relaxed) != IntegerPhase::kAtomics;
+  }
 
  private:
   std::size_t own_slot() const { return threaded_ ? static_cast<std::size_t>(ThreadSlot::get()) : 0; }

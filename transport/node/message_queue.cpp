@@ -81,8 +81,8 @@ void MessageQueue::release(Slot& slot) {
 bool MessageQueue::become_holder(Slot& slot, std::uint64_t before, ProcessIdentity sender) {
   // Acquire: follows the last accesses of a holder that has released the slot.
   if (!slot.holder.compare_exchange_strong(before, holder(sender), std::memory_order_acquire)) return false;
-  // Only a holder sends, so a slot without a message stays so. Acquire: follows the owner's accesses to it.
-  if (slot.state.load(std::memory_order_acquire) < kSent) return true;
+  // Only a holder sends, so a slot that is not sent now stays so. Acquire: follows the owner's accesses to it.
+  if (slot.state.load(std::memory_order_acquire) != kSent) return true;
   release(slot);
   return false;
 }
@@ -91,7 +91,7 @@ bool MessageQueue::become_holder(Slot& slot, std::uint64_t before, ProcessIdenti
 MessageQueue::Slot* MessageQueue::take(ProcessIdentity sender) {
   for (Slot& slot : slots_) {
     if (slot.holder.load(std::memory_order_relaxed) != kNone) continue;
-    if (slot.state.load(std::memory_order_relaxed) >= kSent) continue;  // it is posted
+    if (slot.state.load(std::memory_order_relaxed) == kSent) continue;  // it is posted
     if (become_holder(slot, kNone, sender)) return &slot;
   }
   return nullptr;
@@ -118,8 +118,10 @@ MessageQueue::Slot* MessageQueue::take_over(ProcessIdentity sender) {
   if (!sender.known()) return nullptr;
   for (Slot& slot : slots_) {
     const std::uint64_t found = slot.holder.load(std::memory_order_relaxed);
-    // The state is read after the end of the holder, which orders the holder's last stores before this.
-    if (found == kNone || !process_of(found).is_dead() || slot.state.load(std::memory_order_acquire) >= kSent) continue;
+    // The state is read after the end of the holder, which orders the holder's last stores before this. A message that
+    // the holder was withdrawing may be in execution.
+    if (found == kNone || !process_of(found).is_dead() || slot.state.load() == kSent) continue;
+    if (in_execution_.load() == number(slot)) continue;
     if (become_holder(slot, found, sender)) return &slot;
   }
   return nullptr;
@@ -168,10 +170,8 @@ Result<std::optional<MessageQueue::Answer>> MessageQueue::wait_for_answer(Progre
       release(slot);
       return dead();
     }
-    // What is posted must take effect before what the sender does instead. Relaxed: the message is this sender's.
-    State sent = kSent;
-    if (owner_check.timed_out() && has_executed_posted() &&
-        slot.state.compare_exchange_strong(sent, kIdle, std::memory_order_relaxed)) {
+    // What is posted must take effect before what the sender does instead.
+    if (owner_check.timed_out() && has_executed_posted() && withdraw(slot)) {
       release(slot);
       return std::optional<Answer>();
     }
@@ -181,6 +181,17 @@ Result<std::optional<MessageQueue::Answer>> MessageQueue::wait_for_answer(Progre
   const auto bytes = std::span<const std::byte>(slot.text).first(answered);
   prefetch(bytes);
   return std::optional<Answer>(std::in_place, *this, slot, bytes, (length & kByPoller) != 0);
+}
+
+// Returns whether the owner will not execute the message of this slot.
+bool MessageQueue::withdraw(Slot& slot) {
+  State state = kSent;
+  if (!slot.state.compare_exchange_strong(state, kIdle)) return false;
+  if (in_execution_.load() != number(slot)) return true;
+  // The owner executes the message and will answer, or finds the slot idle, and the message at its next look.
+  state = kIdle;
+  slot.state.compare_exchange_strong(state, kSent);
+  return false;
 }
 
 bool MessageQueue::answer_all(const Handling& answer, bool polls) {
@@ -202,19 +213,19 @@ bool MessageQueue::answer_all(const Handling& answer, bool polls) {
 
 // Returns false if the message was withdrawn, or stays in the queue.
 bool MessageQueue::answer_one(Slot& slot, const Handling& answer, bool polls) {
-  // Only the owner's thread that reads the queue and the sender that withdraws its message change a sent slot. Acquire:
-  // another message may be in the slot by now.
-  State sent = kSent;
-  if (!slot.state.compare_exchange_strong(sent, kTaken, std::memory_order_acquire)) return false;
+  // Sequentially consistent, like the accesses of withdraw(). Another message may be in the slot by now.
+  in_execution_.exchange(number(slot));
+  struct End {
+    std::atomic<std::uint32_t>& in_execution;
+    ~End() { in_execution.store(kNoSlot, std::memory_order_release); }
+  } const end{in_execution_};
+  if (slot.state.load() != kSent) return false;
   const std::uint32_t length = slot.bytes.load(std::memory_order_relaxed);
   const auto message =
       std::span<const std::byte>(slot.text).first(std::min<std::size_t>(length & ~kPosted, kMostBytes));
   prefetch(message);
   const std::optional<std::size_t> answered = answer(message, slot.text);
-  if (!answered) {
-    slot.state.store(kSent, std::memory_order_release);
-    return false;
-  }
+  if (!answered) return false;
   if ((length & kPosted) != 0) {
     slot.state.exchange(kIdle, std::memory_order_seq_cst);
     freed_.wake_if_armed();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <sys/uio.h>
 #include <utility>
 #include <vector>
@@ -115,7 +116,7 @@ Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, const OperationL
 
 Status CmaRoute::execute(const NodeTargetExtra& memory, std::span<const std::unique_ptr<OperationList>> lists) {
   const auto rank = static_cast<std::uint32_t>(rank_);
-  const PeerNodeHandler::Instead instead = [&](const OperationList& list) {
+  const auto by_system_call = [&](const OperationList& list) {
     Status done = by_system_calls(memory, list);
     if (!is_refused(memory, done)) return done;
     const auto one = std::ranges::find(lists, &list, &std::unique_ptr<OperationList>::get);
@@ -128,7 +129,8 @@ Status CmaRoute::execute(const NodeTargetExtra& memory, std::span<const std::uni
     }
     return done;
   };
-  return memory.handler->execute(progress_, rank, lists, instead);
+  // By reference: a std::function allocates memory for what this lambda captures.
+  return memory.handler->execute(progress_, rank, lists, std::cref(by_system_call));
 }
 
 // Sends messages for as long as the target polls its message queue, or until nothing is left. Up to kSlots messages
