@@ -15,13 +15,7 @@ int main(int argc, char** argv) {
     int* base = nullptr;
     MPI_Win window;
     CHECK_MPI(MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, comm, &base, &window));
-    MPI_Info info;
-    CHECK_MPI(MPI_Win_get_info(window, &info));
-    std::array<char, 64> route{};
-    int found = 0;
-    CHECK_MPI(MPI_Info_get(info, "farside_route", static_cast<int>(route.size()) - 1, route.data(), &found));
-    CHECK_MPI(MPI_Info_free(&info));
-    CHECK(found != 0);
+    CHECK(!check::hint(window, "farside_route").empty());
     const int value = 70 + rank;
     CHECK_MPI(MPI_Win_fence(0, window));
     CHECK_MPI(MPI_Put(&value, 1, MPI_INT, (rank + 1) % ranks, 0, 1, MPI_INT, window));

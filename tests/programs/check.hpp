@@ -291,6 +291,17 @@ class Group {
   MPI_Group group_ = MPI_GROUP_EMPTY;
 };
 
+// Returns the window's value of a hint; "" if it reports none.
+inline std::string hint(MPI_Win window, const char* key) {
+  MPI_Info info;
+  CHECK_MPI(MPI_Win_get_info(window, &info));
+  char text[MPI_MAX_INFO_VAL + 1] = "";
+  int found = 0;
+  CHECK_MPI(MPI_Info_get(info, key, MPI_MAX_INFO_VAL, text, &found));
+  CHECK_MPI(MPI_Info_free(&info));
+  return found ? text : "";
+}
+
 // Windows of more than 16 ranks, or more than 2 if some rank is not mapped, have a global lock for lock_all
 // (epochs/README.md). run_program passes the route.
 inline bool lock_all_has_global_lock() {

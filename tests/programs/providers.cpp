@@ -57,15 +57,7 @@ class Counted {
     CHECK_MPI(MPI_Win_unlock(rank_, window_));
   }
 
-  std::string provider() {
-    MPI_Info info = MPI_INFO_NULL;
-    CHECK_MPI(MPI_Win_get_info(window_, &info));
-    char value[64] = "";
-    int found = 0;
-    CHECK_MPI(MPI_Info_get(info, "farside_provider", sizeof value - 1, value, &found));
-    CHECK_MPI(MPI_Info_free(&info));
-    return value;
-  }
+  std::string provider() { return check::hint(window_, "farside_provider"); }
 
  private:
   MPI_Comm communicator_;

@@ -206,14 +206,9 @@ double sent(const std::string& device) {
 
 // Returns whether this rank has two devices for the window, as its info says.
 bool has_two_devices(const check::Window& window) {
-  MPI_Info info = MPI_INFO_NULL;
-  CHECK_MPI(MPI_Win_get_info(window, &info));
-  std::array<char, MPI_MAX_INFO_VAL + 1> devices{};
-  int found = 0;
-  CHECK_MPI(MPI_Info_get(info, "farside_device", MPI_MAX_INFO_VAL, devices.data(), &found));
-  CHECK_MPI(MPI_Info_free(&info));
-  CHECK(found != 0);
-  return std::strchr(devices.data(), ',') != nullptr;
+  const std::string devices = check::hint(window, "farside_device");
+  CHECK(!devices.empty());
+  return devices.find(',') != std::string::npos;
 }
 
 // `carries`: whether the device carries half of what this rank puts.

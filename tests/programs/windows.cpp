@@ -225,17 +225,6 @@ void failing_delete_callback() {
   CHECK_MPI(MPI_Win_free_keyval(&keyval));
 }
 
-// Returns the window's value of a hint; "" if it reports none.
-std::string hint(MPI_Win window, const char* key) {
-  MPI_Info info;
-  CHECK_MPI(MPI_Win_get_info(window, &info));
-  char text[MPI_MAX_INFO_VAL + 1] = "";
-  int found = 0;
-  CHECK_MPI(MPI_Info_get(info, key, MPI_MAX_INFO_VAL, text, &found));
-  CHECK_MPI(MPI_Info_free(&info));
-  return found ? text : "";
-}
-
 void hints() {
   const std::vector<std::pair<const char*, const char*>> given = {
       {"no_locks", "true"},        {"accumulate_ordering", "rar,waw"}, {"accumulate_ops", "same_op"},
@@ -265,30 +254,30 @@ void hints() {
   void* base = nullptr;
   MPI_Win window;
   CHECK_MPI(MPI_Win_allocate(64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
-  for (const auto& [key, value] : defaults) CHECK_EQ(hint(window, key), std::string(value));
+  for (const auto& [key, value] : defaults) CHECK_EQ(check::hint(window, key), std::string(value));
   const char* const given_route = std::getenv("TEST_ROUTE");
   if (const std::string route = given_route != nullptr ? given_route : ""; route != "native" && route != "") {
     // The program's own memory is accessed with a thread of the target, for operations of many fragments at least.
     static char own[64];
     MPI_Win created;
     CHECK_MPI(MPI_Win_create(own, sizeof own, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &created));
-    CHECK_EQ(hint(created, "farside_progress"), std::string(check::size() > 1 ? "thread" : "origin"));
+    CHECK_EQ(check::hint(created, "farside_progress"), std::string(check::size() > 1 ? "thread" : "origin"));
     CHECK_MPI(MPI_Win_free(&created));
     const bool far = check::size() > 1 && (route == "fabric" || route == "hosts");
-    const std::string known = hint(window, "farside_route");
-    CHECK_EQ(hint(window, "farside_progress"), std::string(far ? "thread" : "origin"));
+    const std::string known = check::hint(window, "farside_route");
+    CHECK_EQ(check::hint(window, "farside_progress"), std::string(far ? "thread" : "origin"));
     CHECK_EQ(known.substr(known.rfind(',') + 1), std::string(far ? "fabric" : check::size() > 1 ? "mapped" : "self"));
   }
   MPI_Info info = make_info(given);
   CHECK_MPI(MPI_Win_set_info(window, info));
   CHECK_MPI(MPI_Info_free(&info));
-  for (const auto& [key, value] : given) CHECK_EQ(hint(window, key), std::string(value));
+  for (const auto& [key, value] : given) CHECK_EQ(check::hint(window, key), std::string(value));
   // Hints of the creation have no effect later, and are not reported.
   info = make_info(of_creation);
   CHECK_MPI(MPI_Win_set_info(window, info));
   CHECK_MPI(MPI_Info_free(&info));
   for (const auto& [key, value] : of_creation) {
-    if (given_route != nullptr && std::string(given_route) != "native") CHECK(hint(window, key) != value);
+    if (given_route != nullptr && std::string(given_route) != "native") CHECK(check::hint(window, key) != value);
   }
   check_works(window, base, MPI_COMM_WORLD);
   CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
@@ -302,10 +291,10 @@ void hints() {
                     {"alloc_shared_noncontig", "true"}});
   CHECK_MPI(MPI_Win_set_info(window, info));
   CHECK_MPI(MPI_Info_free(&info));
-  for (const auto& [key, value] : given) CHECK_EQ(hint(window, key), std::string(value));
-  CHECK_EQ(hint(window, "mpi_memory_alloc_kinds"), std::string("mpi,system"));
-  CHECK_EQ(hint(window, "nobody_knows"), std::string());
-  CHECK_EQ(hint(window, "alloc_shared_noncontig"), std::string());
+  for (const auto& [key, value] : given) CHECK_EQ(check::hint(window, key), std::string(value));
+  CHECK_EQ(check::hint(window, "mpi_memory_alloc_kinds"), std::string("mpi,system"));
+  CHECK_EQ(check::hint(window, "nobody_knows"), std::string());
+  CHECK_EQ(check::hint(window, "alloc_shared_noncontig"), std::string());
   // Nor do they at creation, where Open MPI refuses some.
   info = make_info({{"no_locks", "perhaps"},
                     {"accumulate_ordering", "rar,wow"},
@@ -317,12 +306,12 @@ void hints() {
   MPI_Win other;
   CHECK_MPI(MPI_Win_allocate(64, 1, info, MPI_COMM_WORLD, &base, &other));
   CHECK_MPI(MPI_Info_free(&info));
-  for (const auto& [key, value] : defaults) CHECK_EQ(hint(other, key), std::string(value));
+  for (const auto& [key, value] : defaults) CHECK_EQ(check::hint(other, key), std::string(value));
   CHECK_MPI(MPI_Win_free(&other));
   info = make_info(defaults);
   CHECK_MPI(MPI_Win_set_info(window, info));
   CHECK_MPI(MPI_Info_free(&info));
-  for (const auto& [key, value] : defaults) CHECK_EQ(hint(window, key), std::string(value));
+  for (const auto& [key, value] : defaults) CHECK_EQ(check::hint(window, key), std::string(value));
   if (given_route != nullptr && std::string(given_route) != "native") {
     CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
     CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -339,14 +328,14 @@ void hints() {
   info = make_info(of_creation);
   CHECK_MPI(MPI_Win_allocate(64, 1, info, MPI_COMM_WORLD, &base, &window));
   CHECK_MPI(MPI_Info_free(&info));
-  for (const auto& [key, value] : of_creation) CHECK_EQ(hint(window, key), std::string(value));
+  for (const auto& [key, value] : of_creation) CHECK_EQ(check::hint(window, key), std::string(value));
   CHECK_MPI(MPI_Win_free(&window));
   info = make_info({{"no_locks", "true"}, {"accumulate_ordering", "none"}, {"mpi_accumulate_granularity", "8"}});
   CHECK_MPI(MPI_Win_allocate(64, 1, info, MPI_COMM_WORLD, &base, &window));
   CHECK_MPI(MPI_Info_free(&info));
-  CHECK_EQ(hint(window, "no_locks"), std::string("true"));
-  CHECK_EQ(hint(window, "accumulate_ordering"), std::string("none"));
-  CHECK_EQ(hint(window, "mpi_accumulate_granularity"), std::string("8"));
+  CHECK_EQ(check::hint(window, "no_locks"), std::string("true"));
+  CHECK_EQ(check::hint(window, "accumulate_ordering"), std::string("none"));
+  CHECK_EQ(check::hint(window, "mpi_accumulate_granularity"), std::string("8"));
   CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
   CHECK_MPI(MPI_Win_unlock(0, window));
   CHECK_MPI(MPI_Win_free(&window));
@@ -377,14 +366,14 @@ void alignment() {
     MPI_Info info = info_of(std::to_string(own));
     CHECK_MPI(MPI_Win_allocate(rank == 1 ? 0 : 100 + rank, 1, info, MPI_COMM_WORLD, &base, &window));
     if (rank != 1) CHECK_EQ(offset(base, own), 0U);
-    CHECK_EQ(hint(window, kKey), own > 1 ? std::to_string(own) : std::string());
+    CHECK_EQ(check::hint(window, kKey), own > 1 ? std::to_string(own) : std::string());
     CHECK_MPI(MPI_Win_free(&window));
     // Later values are not reported, since the memory stays where it is.
     CHECK_MPI(MPI_Win_allocate(100, 1, info, MPI_COMM_WORLD, &base, &window));
     MPI_Info later = info_of("4");
     CHECK_MPI(MPI_Win_set_info(window, later));
     CHECK_MPI(MPI_Info_free(&later));
-    CHECK_EQ(hint(window, kKey), own > 1 ? std::to_string(own) : std::string());
+    CHECK_EQ(check::hint(window, kKey), own > 1 ? std::to_string(own) : std::string());
     CHECK_EQ(offset(base, own), 0U);
     check_works(window, base, MPI_COMM_WORLD);
     CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
@@ -404,16 +393,16 @@ void alignment() {
   MPI_Info info = info_of("8192");
   static int own = 0;
   CHECK_MPI(MPI_Win_create(&own, sizeof own, 1, info, MPI_COMM_WORLD, &window));
-  CHECK_EQ(hint(window, kKey), std::string());
+  CHECK_EQ(check::hint(window, kKey), std::string());
   CHECK_MPI(MPI_Win_free(&window));
   CHECK_MPI(MPI_Win_create_dynamic(info, MPI_COMM_WORLD, &window));
-  CHECK_EQ(hint(window, kKey), std::string());
+  CHECK_EQ(check::hint(window, kKey), std::string());
   CHECK_MPI(MPI_Win_free(&window));
   CHECK_MPI(MPI_Info_free(&info));
   for (const char* const bad : {"0", "-4096", "4095", "page", "99999999999999999999"}) {
     info = info_of(bad);
     CHECK_MPI(MPI_Win_allocate(8, 1, info, MPI_COMM_WORLD, &base, &window));
-    CHECK_EQ(hint(window, kKey), std::string());
+    CHECK_EQ(check::hint(window, kKey), std::string());
     CHECK_MPI(MPI_Win_free(&window));
     CHECK_MPI(MPI_Info_free(&info));
   }
