@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points: memory allocation (MPI 4.1 section 9.2). Programs allocate before they make their first window, so
-// farside always gives memory that on-node peers can map. This starts no other part of farside. The hint
-// mpi_minimum_memory_alignment is farside's. Requests with other hints (kinds of memory) go to the runtime; if the
-// runtime's memory is not aligned as the hint says, farside gives its own instead.
+// farside always gives memory that on-node peers can map. This starts no other part of farside. The hints
+// mpi_minimum_memory_alignment and farside_overcommit are farside's. Requests with other hints (kinds of memory) go to
+// the runtime, and so do those for more than the free memory without overcommitment; if the runtime's memory is not
+// aligned as the hint says, farside gives its own instead.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,8 +20,12 @@ namespace farside::pmpi {
 namespace {
 
 // Sets `base` to shareable memory.
-Status allocate(MPI_Aint size, std::uint64_t alignment, void* base) {
-  const Result<void*> made = Process::instance().shareable_memory().allocate(static_cast<std::size_t>(size), alignment);
+Status allocate_shareable(MPI_Aint size, MPI_Info info, void* base) {
+  ShareableMemory& memory = Process::instance().shareable_memory();
+  const auto bytes = static_cast<std::size_t>(size);
+  const std::uint64_t alignment = minimum_alignment(info);
+  Result<void*> made = memory.allocate(bytes, alignment);
+  if (!made && allows_overcommit(info)) made = memory.allocate(bytes, alignment, true);
   if (made) *static_cast<void**>(base) = made.value();
   return made.status();
 }
@@ -32,9 +37,8 @@ bool is_mapped(const void* base) {
 }
 
 int allocate(MPI_Aint size, MPI_Info info, void* base) {
-  const std::uint64_t alignment = minimum_alignment(info);
   const OtherHints others(info);
-  if (size > 0 && !others.any() && allocate(size, alignment, base)) return MPI_SUCCESS;
+  if (size > 0 && !others.any() && allocate_shareable(size, info, base)) return MPI_SUCCESS;
   const int code = runtime().Alloc_mem(size, others.get(), base);
   if (code != MPI_SUCCESS || size <= 0) return code;
   void* const given = *static_cast<void**>(base);
@@ -44,9 +48,9 @@ int allocate(MPI_Aint size, MPI_Info info, void* base) {
     return raise_without_object("MPI_Alloc_mem",
                                 {MPI_ERR_NO_MEM, fmt::format("neither farside nor the runtime has {} bytes", size)});
   }
-  if ((reinterpret_cast<std::uintptr_t>(given) & (alignment - 1)) == 0) return MPI_SUCCESS;
+  if ((reinterpret_cast<std::uintptr_t>(given) & (minimum_alignment(info) - 1)) == 0) return MPI_SUCCESS;
   (void)runtime().Free_mem(given);  // a failure only loses memory
-  if (const farside::Status aligned = allocate(size, alignment, base); !aligned)
+  if (const farside::Status aligned = allocate_shareable(size, info, base); !aligned)
     return raise_without_object("MPI_Alloc_mem", fault_of(aligned.error()));
   return MPI_SUCCESS;
 }

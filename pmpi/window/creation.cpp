@@ -98,8 +98,7 @@ Space::Request space_request(const CreationRequest& request, const Group& group,
   // The memory is contiguous unless all ranks allow otherwise (MPI 4.0 section 12.2.3).
   wanted.contiguous = wanted.shared && !is_true(request.info, "alloc_shared_noncontig");
   if (allocates_memory(request.flavor)) wanted.alignment = minimum_alignment(request.info);
-  wanted.overcommit =
-      Process::instance().settings().value()->overcommit || is_true(request.info, "farside_overcommit");
+  wanted.overcommit = allows_overcommit(request.info);
   wanted.single_elements = asserts_single_elements(request.info);
   wanted.threaded = RuntimeResources::instance().is_threaded();
   return wanted;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pmpi/runtime/runtime.hpp"
+#include "transport/process.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -44,6 +45,7 @@ bool is_ordering(std::string_view value) {
 }
 
 constexpr const char* kNoncontiguous = "alloc_shared_noncontig";
+constexpr const char* kOvercommit = "farside_overcommit";
 constexpr const char* kGranularity = "mpi_accumulate_granularity";
 constexpr const char* kWhichOps = "which_accumulate_ops";
 
@@ -113,12 +115,19 @@ std::uint64_t minimum_alignment(MPI_Info info) {
   return given && std::has_single_bit(alignment) ? alignment : 1;
 }
 
+bool allows_overcommit(MPI_Info info) {
+  const Result<const Settings*> settings = Process::instance().settings();
+  return (settings && settings.value()->overcommit) || is_true(info, kOvercommit);
+}
+
 OtherHints::OtherHints(MPI_Info info) {
   if (info == MPI_INFO_NULL || runtime().Info_dup(info, &info_) != MPI_SUCCESS) return;
-  int length = 0;
-  int found = 0;
-  (void)runtime().Info_get_valuelen(info_, kMinimumAlignment, &length, &found);
-  if (found != 0) (void)runtime().Info_delete(info_, kMinimumAlignment);
+  for (const char* const own : {kMinimumAlignment, kOvercommit}) {
+    int length = 0;
+    int found = 0;
+    (void)runtime().Info_get_valuelen(info_, own, &length, &found);
+    if (found != 0) (void)runtime().Info_delete(info_, own);
+  }
 }
 
 OtherHints::~OtherHints() {

@@ -35,7 +35,10 @@ inline constexpr const char* kMinimumAlignment = "mpi_minimum_memory_alignment";
 // Returns its value, in bytes; 1 if the key is missing or its value is no power of two. `info` may be MPI_INFO_NULL.
 std::uint64_t minimum_alignment(MPI_Info info);
 
-// All hints of an info object but the alignment, for the runtime's MPI_Alloc_mem. (With some alignments that are no
+// Whether memory may be larger than what is free: FARSIDE_OVERCOMMIT, or the key farside_overcommit.
+bool allows_overcommit(MPI_Info info);
+
+// All hints of an info object but those of farside's MPI_Alloc_mem, for the runtime's MPI_Alloc_mem. (With some alignments that are no
 // powers of two MPICH 4.0 crashes.)
 class OtherHints {
  public:

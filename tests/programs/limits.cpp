@@ -241,12 +241,22 @@ void sparse() {
   CHECK_MPI(MPI_Win_allocate(kSparse, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
   const char mark = 'a';
   const int next = (check::rank() + 1) % check::size();
-  CHECK_MPI(MPI_Win_fence(0, window));
-  for (const MPI_Aint at : {MPI_Aint{0}, kSparse - 1})
-    CHECK_MPI(MPI_Put(&mark, 1, MPI_CHAR, next, at, 1, MPI_CHAR, window));
-  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
-  CHECK(base[0] == mark && base[kSparse - 1] == mark);
+  const auto touch_ends = [&] {
+    CHECK_MPI(MPI_Win_fence(0, window));
+    for (const MPI_Aint at : {MPI_Aint{0}, kSparse - 1})
+      CHECK_MPI(MPI_Put(&mark, 1, MPI_CHAR, next, at, 1, MPI_CHAR, window));
+    CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+    CHECK(base[0] == mark && base[kSparse - 1] == mark);
+  };
+  touch_ends();
   CHECK_MPI(MPI_Win_free(&window));
+  // MPI_Alloc_mem gives memory of the runtime instead if farside's is refused; peers do not map that.
+  CHECK_MPI(MPI_Alloc_mem(kSparse, MPI_INFO_NULL, &base));
+  CHECK_MPI(MPI_Win_create(base, kSparse, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  CHECK(check::hint(window, "farside_route") != "cma");
+  touch_ends();
+  CHECK_MPI(MPI_Win_free(&window));
+  CHECK_MPI(MPI_Free_mem(base));
 }
 
 // The runtime may return an error or end the program; in the latter case there is nothing more to check.

@@ -281,7 +281,7 @@ bool ShareableMemory::Arena::give(std::size_t offset) {
   return true;
 }
 
-Result<void*> ShareableMemory::allocate(std::size_t bytes, std::size_t alignment) {
+Result<void*> ShareableMemory::allocate(std::size_t bytes, std::size_t alignment, bool overcommit) {
   // No address space has as much, and below this limit the sums do not overflow.
   if (bytes > SIZE_MAX / 4 || alignment > SIZE_MAX / 4) {
     return Error{ErrorKind::kNoMemory,
@@ -293,18 +293,19 @@ Result<void*> ShareableMemory::allocate(std::size_t bytes, std::size_t alignment
   alignment = std::max(alignment, unit);
   const Held held(mutex_);
   unmap_moved_pages();
-  if (Status enough = check_memory_need(find_memory_need(bytes)); !enough) return enough.error();
+  const Status enough = check_memory_need(find_memory_need(bytes));
+  if (!enough && !overcommit) return enough.error();
   std::size_t all = 0;
   for (auto& [base, arena] : arenas_) {
     all += arena.mapping.bytes();
-    if (!arena.fd.valid()) continue;
+    if (!arena.fd.valid() || !enough) continue;
     if (std::byte* const piece = arena.take(bytes, alignment)) return static_cast<void*>(piece);
   }
   if (arenas_.size() >= kMostArenas)
     return Error{ErrorKind::kNoMemory, fmt::format("this process has {} arenas, the most", kMostArenas)};
   // Limits of the process (RLIMIT_FSIZE, RLIMIT_AS) may allow this piece and no more.
   const std::size_t least = round_up(bytes, page);
-  const std::size_t size = std::max({least, kSmallestArena, round_up(all / 4, page)});
+  const std::size_t size = enough ? std::max({least, kSmallestArena, round_up(all / 4, page)}) : least;
   Result<Segment> made = make_segment(size, {}, 0, alignment);
   if (!made && size > least) made = make_segment(least, {}, 0, alignment);
   if (!made) return made.error();
@@ -312,7 +313,7 @@ Result<void*> ShareableMemory::allocate(std::size_t bytes, std::size_t alignment
   Arena& arena = arenas_[base];
   arena.mapping = std::move(made.value().mapping);
   arena.fd = std::move(made.value().fd);
-  arena.untouched.emplace(arena.fd.get(), 0);
+  if (enough) arena.untouched.emplace(arena.fd.get(), 0);
   arena.users = std::make_shared<char>();
   arena.put(0, arena.mapping.bytes(), false);
   return static_cast<void*>(arena.take(bytes, alignment));

@@ -52,8 +52,9 @@ class ShareableMemory {
 
   // Returns memory that begins at a multiple of `alignment`, a power of two, and at a page or, if it is smaller than
   // one, at a cache line. Precondition: `bytes` is not 0. Errors: kNoMemory, by this process's own check: the call is
-  // not collective, so the check does not include what other processes allocate at the same time.
-  Result<void*> allocate(std::size_t bytes, std::size_t alignment = 1);
+  // not collective, so the check does not include what other processes allocate at the same time. `overcommit`: memory
+  // that the check refuses gets an arena of its own, and later checks do not count it.
+  Result<void*> allocate(std::size_t bytes, std::size_t alignment = 1, bool overcommit = false);
   // Returns false if no piece begins at `base`.
   bool free(const void* base);
   // Whether the address lies in an arena.
@@ -72,7 +73,7 @@ class ShareableMemory {
   struct Arena {
     Mapping mapping;
     UniqueFd fd;                               // none: mapped privately
-    std::optional<UntouchedMemory> untouched;  // of the file, while fd is open
+    std::optional<UntouchedMemory> untouched;  // of the file, while fd is open; none: overcommitted
     std::shared_ptr<const void> users;
     struct Block {
       std::size_t bytes;
