@@ -137,8 +137,10 @@ Result<CommunicatorPeers::Place*> CommunicatorPeers::find_place(MPI_Comm communi
   return place.release();
 }
 
-Result<CommunicatorPeers::Place> CommunicatorPeers::make(MPI_Comm communicator, Group& group, std::uint64_t id) {
-  Result<Nodes> nodes = find_nodes(group, Process::instance());
+Result<CommunicatorPeers::Place> CommunicatorPeers::make(MPI_Comm communicator, Group& group, std::uint64_t id,
+                                                         bool one_node) {
+  constexpr std::uint64_t kTheSame = 1;
+  Result<Nodes> nodes = find_nodes(group, Process::instance(), one_node ? kTheSame : node_identity());
   if (!nodes) return nodes.error();
   return Place(new CommunicatorPeers(communicator, std::move(nodes.value()), group, id));
 }

@@ -49,8 +49,9 @@ class CommunicatorPeers final : public GroupPeers {
   using Place = std::unique_ptr<CommunicatorPeers>;
   static Result<Place*> find_place(MPI_Comm communicator);
   // Collective: finds the peers of a new communicator, of which `group` has the ranks. `id`: random bits, the same on
-  // all ranks. They are valid as long as the communicator.
-  static Result<Place> make(MPI_Comm communicator, Group& group, std::uint64_t id);
+  // all ranks. `one_node`: all ranks try to map each other's memory, whatever their hosts are called. They are valid as
+  // long as the communicator.
+  static Result<Place> make(MPI_Comm communicator, Group& group, std::uint64_t id, bool one_node = false);
   ~CommunicatorPeers() override;
 
   std::size_t node_count() const { return node_count_; }

@@ -116,21 +116,29 @@ Result<bool> shares_memory_natively(MPI_Comm communicator, int ranks) {
   return together == ranks;
 }
 
-// Makes the memory of a window. `own`, `last`: as in SpaceMaking.
-Result<MadeSpace> make_memory(const CreationRequest& request, std::uint64_t id, const Status& own, Agreement& agreement,
-                              CommunicatorPeers& peers, std::function<Status()> last) {
-  const Group& group = agreement.group();
-  // The result is the same on all ranks: if one rank maps the memory of all others, each of them does.
-  if (request.flavor == MPI_WIN_FLAVOR_SHARED && peers.node().members() != group.ranks()) {
-    const Result<bool> shared = shares_memory_natively(request.communicator, group.ranks());
-    if (!shared) return shared.error();
-    if (shared.value()) {
-      return Error{ErrorKind::kNoRoute, "its ranks do not map each other's memory (are they in several containers?)"};
-    }
+// Collective: sees to it that the ranks of a shared window map each other's memory. Ranks in containers have host names
+// of their own, and may share memory all the same: where the runtime takes them for one node, they try.
+Status share_memory(MPI_Comm communicator, Group& group, CommunicatorPeers::Place& peers) {
+  const auto all_map = [&] { return peers->node().members() == group.ranks(); };  // the same on all ranks
+  if (all_map()) return {};
+  const Result<bool> shared = shares_memory_natively(communicator, group.ranks());
+  if (!shared) return shared.error();
+  if (!shared.value()) {
     return Error{ErrorKind::kNotOneNode,
                  "the ranks of the communicator are not all on one node; take one of "
                  "MPI_Comm_split_type with MPI_COMM_TYPE_SHARED"};
   }
+  Result<CommunicatorPeers::Place> made = CommunicatorPeers::make(communicator, group, peers->next_id(), true);
+  if (!made) return made.error();
+  if (made.value()->node().members() == group.ranks()) peers = std::move(made.value());
+  if (all_map()) return {};
+  return Error{ErrorKind::kNoRoute, "its ranks do not map each other's memory (are they in several containers?)"};
+}
+
+// Makes the memory of a window. `own`, `last`: as in SpaceMaking.
+Result<MadeSpace> make_memory(const CreationRequest& request, std::uint64_t id, const Status& own, Agreement& agreement,
+                              CommunicatorPeers& peers, std::function<Status()> last) {
+  const Group& group = agreement.group();
   SpaceMaking making;
   making.request = space_request(request, group, id);
   if (!own) making.own = &own.error();
@@ -286,6 +294,11 @@ Outcome create_window(const CreationRequest& given, void** base, MPI_Win* win, W
     if (!made) return decide(made.error());
     peers = made.value().get();
     *place.value() = std::move(made.value());
+  }
+  if (request.flavor == MPI_WIN_FLAVOR_SHARED) {
+    if (Status shared = share_memory(request.communicator, agreement.group(), *place.value()); !shared)
+      return refuse(shared.error());
+    peers = place.value()->get();
   }
   const std::uint64_t id = peers->next_id();
   DeviceMemory::instance().look_for_drivers();

@@ -359,7 +359,7 @@ int main(int argc, char** argv) {
     const std::string name = "container-" + std::to_string(rank);
     if (unshare(CLONE_NEWUTS) != 0 || sethostname(name.data(), name.size()) != 0) return check::kSkipped;
   }
-  if (program.has("renamed") || program.has("apart")) {
+  if (program.has("apart")) {
     check::run(std::array{check::Section<>{"many rounds", many_rounds}});
   } else {
     check::run(sections);

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "transport/base/log.hpp"
-#include "transport/node/node_identity.hpp"
 
 namespace farside {
 namespace {
@@ -27,8 +26,8 @@ Result<std::vector<T>> gather(Group& group, const T& own) {
 
 }  // namespace
 
-Result<Nodes> GroupPeers::find_nodes(Group& group, Progress& progress) {
-  const Result<std::vector<std::uint64_t>> identities = gather(group, node_identity());
+Result<Nodes> GroupPeers::find_nodes(Group& group, Progress& progress, std::uint64_t identity) {
+  const Result<std::vector<std::uint64_t>> identities = gather(group, identity);
   if (!identities) return identities.error();
   const std::vector<std::uint64_t>& all = identities.value();
   const std::uint64_t own = all[static_cast<std::size_t>(group.rank())];

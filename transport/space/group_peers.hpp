@@ -19,6 +19,7 @@
 #include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/peer_directory.hpp"
 #include "transport/node/node_group.hpp"
+#include "transport/node/node_identity.hpp"
 #include "transport/space/group.hpp"
 
 namespace farside {
@@ -36,9 +37,10 @@ struct Nodes {
 
 class GroupPeers {
  public:
-  // Collective: finds the processes of this node (node/node_identity.hpp). If one of them cannot map the board, each is
-  // alone, with a warning. Errors: kPeer. Cost: two gathers of at most 16 bytes per rank, and one reduction.
-  static Result<Nodes> find_nodes(Group& group, Progress& progress);
+  // Collective: finds the processes of this node, those of equal identities that can map each other's memory. If one of
+  // them cannot map the board, each is alone, with a warning. Errors: kPeer. Cost: two gathers of at most 16 bytes per
+  // rank, and one reduction.
+  static Result<Nodes> find_nodes(Group& group, Progress& progress, std::uint64_t identity = node_identity());
 
   // `id`: random bits, the same on all ranks (Agreement::handshake).
   GroupPeers(std::unique_ptr<NodeGroup> node, int trial_partner, std::uint64_t id)
