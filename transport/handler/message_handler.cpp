@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
 #include "transport/data/layout.hpp"
@@ -176,8 +178,9 @@ void MessageHandler::Answer::log_its_refusal() const {
   (void)without_bad_alloc([&]() -> Status {
     if (fault != nullptr) {
       log(LogLevel::kError,
-          "rank {} of a window accesses {} in this process, which is not mapped, not writable, or beyond the end of a "
-          "file", sender, fault);
+          "rank {} of the window {} accesses {} in this process, which is not mapped, not writable, or beyond the end "
+          "of a file", sender,
+          base == nullptr ? "that is dynamic" : fmt::format("of {} bytes at {}", bytes, fmt::ptr(base)), fault);
     } else if (refused != nullptr) {
       log(LogLevel::kWarn, "a request to the handler was refused: {}", refused);
     }
@@ -205,6 +208,8 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   const std::span<const std::byte> payload = message.subspan(sizeof request);
   answer.known_sender = true;
   answer.sender = request.sender;
+  answer.base = space.attached == nullptr ? space.base : nullptr;
+  answer.bytes = space.bytes;
   answer.header = {MessageKind::kReply, ReplyStatus::kDone, 0, request.generation, request.operation};
   const auto refuse = [&](const char* why) {
     answer.refused = why;
