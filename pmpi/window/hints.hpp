@@ -38,8 +38,8 @@ std::uint64_t minimum_alignment(MPI_Info info);
 // Whether memory may be larger than what is free: FARSIDE_OVERCOMMIT, or the key farside_overcommit.
 bool allows_overcommit(MPI_Info info);
 
-// All hints of an info object but those of farside's MPI_Alloc_mem, for the runtime's MPI_Alloc_mem. (With some alignments that are no
-// powers of two MPICH 4.0 crashes.)
+// All hints of an info object but those of farside's MPI_Alloc_mem, for the runtime's. (With some alignments that are
+// no powers of two MPICH 4.0 crashes.)
 class OtherHints {
  public:
   // `info` may be MPI_INFO_NULL; it is not changed.

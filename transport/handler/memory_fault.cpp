@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <mutex>
+#include <ucontext.h>
 #include <unistd.h>
 
 namespace farside {
@@ -27,8 +28,7 @@ void MemoryFault::expect() {
     struct sigaction ours {};
     ours.sa_sigaction = &MemoryFault::on_signal;
     sigemptyset(&ours.sa_mask);
-    // SA_NODEFER: a handler that is left by siglongjmp() leaves no signal blocked.
-    ours.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
     (void)sigaction(signal, &ours, nullptr);
   }
   set = true;
@@ -41,6 +41,8 @@ void MemoryFault::on_signal(int signal, siginfo_t* information, void* context) {
   if (!sent && fault != nullptr && at >= fault->begin_ &&
       static_cast<std::uint64_t>(at - fault->begin_) < fault->bytes_) {
     fault->address_ = at;
+    // siglongjmp() leaves blocked what is blocked during this handler.
+    (void)pthread_sigmask(SIG_SETMASK, &static_cast<ucontext_t*>(context)->uc_sigmask, nullptr);
     siglongjmp(fault->resume_, 1);
   }
   if (!sent && reports_) {

@@ -119,7 +119,8 @@ void Segment::published(std::size_t bytes, std::size_t processes) {
 
 Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint64_t offset, const Reserve& reserve,
                                  std::size_t alignment) {
-  std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
+  const auto path_of = [fd](std::int32_t thread) { return fmt::format("/proc/{}/fd/{}", thread, fd); };
+  const std::string path = path_of(pid);
   const auto failed_on = [&](const char* call) {
     const int code = errno;
     const bool exhausted = code == ENOMEM || code == EMFILE || code == ENFILE || code == EAGAIN;
@@ -130,9 +131,10 @@ Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint
   // With another pid namespace the path may lead to any file, hence O_NONBLOCK and the checks below.
   constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
   UniqueFd peer(open(path.c_str(), kFlags));
-  for (std::int32_t thread = 0; !peer.valid() && errno == ENOENT && (thread = next_thread(pid, thread)) != 0;) {
-    path = fmt::format("/proc/{}/fd/{}", thread, fd);
-    peer = UniqueFd(open(path.c_str(), kFlags));
+  if (!peer.valid() && errno == ENOENT) {
+    for (std::int32_t thread = 0; !peer.valid() && (thread = next_thread(pid, thread)) != 0;)
+      peer = UniqueFd(open(path_of(thread).c_str(), kFlags));
+    errno = ENOENT;
   }
   if (!peer.valid()) return failed_on("open");
   struct stat info {};
