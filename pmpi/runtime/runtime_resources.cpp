@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/runtime/runtime_resources.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -82,9 +83,6 @@ void RuntimeResources::release(bool others) {
     // A communicator that cannot be freed ends with the runtime.
     if (runtime().Comm_free(&communicator_) != MPI_SUCCESS) communicator_ = MPI_COMM_NULL;
   }
-  // A failure only loses memory.
-  for (KnownDirectory& known : directories_) (void)runtime().Group_free(&known.group);
-  for (FailedTrial& failed : failed_trials_) (void)runtime().Group_free(&failed.group);
   directories_.clear();
   failed_trials_.clear();
   if (!others) {
@@ -112,14 +110,28 @@ Status RuntimeResources::start() {
   return settings;
 }
 
+// A failure to free it only loses memory.
+KeptGroup::KeptGroup(MPI_Group group)
+    : group_(new MPI_Group(group), [](MPI_Group* kept) {
+        (void)runtime().Group_free(kept);
+        delete kept;
+      }) {}
+
 std::vector<KnownDirectory> RuntimeResources::directories() const {
   const std::scoped_lock held(mutex_);
   return {directories_.rbegin(), directories_.rend()};
 }
 
-void RuntimeResources::add_directory(const KnownDirectory& known) {
+void RuntimeResources::add_directory(KnownDirectory known) {
+  KnownDirectory dropped;  // freed without the mutex
   const std::scoped_lock held(mutex_);
-  directories_.push_back(known);
+  if (directories_.size() == kMostDirectories) {
+    const auto smallest = std::ranges::min_element(
+        directories_, {}, [](const KnownDirectory& each) { return each.directory->size(); });
+    dropped = std::move(*smallest);
+    directories_.erase(smallest);
+  }
+  directories_.push_back(std::move(known));
 }
 
 std::vector<FailedTrial> RuntimeResources::failed_trials() const {

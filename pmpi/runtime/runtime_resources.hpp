@@ -29,16 +29,26 @@
 
 namespace farside::pmpi {
 
+// A group of the runtime, which is freed with its last copy.
+class KeptGroup {
+ public:
+  KeptGroup() = default;
+  explicit KeptGroup(MPI_Group group);
+  MPI_Group get() const { return *group_; }
+
+ private:
+  std::shared_ptr<const MPI_Group> group_;
+};
 // The addresses of the processes of a group (transport/fabric/peer_directory.hpp), by their ranks in it. `best`: no
 // process of it could use a better provider.
 struct KnownDirectory {
-  MPI_Group group = MPI_GROUP_NULL;
+  KeptGroup group;
   std::shared_ptr<const PeerDirectory> directory;
   bool best = true;
 };
 // A trial of a provider that has failed between the two processes of a group.
 struct FailedTrial {
-  MPI_Group group = MPI_GROUP_NULL;
+  KeptGroup group;
   Providers provider = 0;
   std::string why;
 };
@@ -78,10 +88,12 @@ class RuntimeResources {
   int datatype_key(MPI_Type_delete_attr_function* delete_attribute, void* extra);
   int communicator_key(MPI_Comm_delete_attr_function* delete_attribute);
 
-  // The directories of this process, the newest first. The groups live until the resources are released.
+  // The directories of this process, the newest first, until the resources are released.
   std::vector<KnownDirectory> directories() const;
-  // Keeps the directory, and the group, which is freed when the resources are released.
-  void add_directory(const KnownDirectory& known);
+  // Keeps the directory; drops the smallest one if there are kMostDirectories. A group whose directory was dropped
+  // gathers the addresses again.
+  static constexpr std::size_t kMostDirectories = 16;
+  void add_directory(KnownDirectory known);
   // The same for failed trials.
   std::vector<FailedTrial> failed_trials() const;
   void add_failed_trial(const FailedTrial& failed);

@@ -185,7 +185,7 @@ PeerAddresses CommunicatorPeers::find_addresses(int rank, std::uint64_t identity
   std::vector<int> own(static_cast<std::size_t>(ranks)), there(own.size());
   std::iota(own.begin(), own.end(), 0);
   for (const KnownDirectory& known : RuntimeResources::instance().directories()) {
-    const int code = runtime().Group_translate_ranks(group.handle, ranks, own.data(), known.group, there.data());
+    const int code = runtime().Group_translate_ranks(group.handle, ranks, own.data(), known.group.get(), there.data());
     if (code != MPI_SUCCESS || std::ranges::find(there, MPI_UNDEFINED) != there.end()) continue;
     if (!known.best && known.directory->size() != own.size()) continue;
     const int self = there[static_cast<std::size_t>(rank)];
@@ -198,7 +198,7 @@ PeerAddresses CommunicatorPeers::find_addresses(int rank, std::uint64_t identity
 void CommunicatorPeers::keep(const std::shared_ptr<const PeerDirectory>& directory, bool best) {
   MPI_Group group = MPI_GROUP_NULL;
   if (runtime().Comm_group(communicator_, &group) == MPI_SUCCESS)
-    RuntimeResources::instance().add_directory({group, directory, best});
+    RuntimeResources::instance().add_directory({KeptGroup(group), directory, best});
 }
 
 bool CommunicatorPeers::shares_endpoint(int rank, int other, std::uint64_t identity) {
@@ -206,7 +206,7 @@ bool CommunicatorPeers::shares_endpoint(int rank, int other, std::uint64_t ident
   if (runtime().Comm_group(communicator_, &group.handle) != MPI_SUCCESS) return false;
   const std::array<int, 2> own{rank, other};
   return std::ranges::any_of(RuntimeResources::instance().directories(), [&](const KnownDirectory& known) {
-    const auto there = ranks_in(known.group, group.handle, own);
+    const auto there = ranks_in(known.group.get(), group.handle, own);
     return there && known.directory->at(static_cast<std::size_t>(there->front())).identity == identity;
   });
 }
@@ -217,7 +217,7 @@ void CommunicatorPeers::keep_failed_trial(Providers one, int rank, int other, co
   const std::array<int, 2> ranks{rank, other};
   if (runtime().Comm_group(communicator_, &group.handle) == MPI_SUCCESS &&
       runtime().Group_incl(group.handle, 2, ranks.data(), &pair) == MPI_SUCCESS)
-    RuntimeResources::instance().add_failed_trial({pair, one, why});
+    RuntimeResources::instance().add_failed_trial({KeptGroup(pair), one, why});
 }
 
 std::optional<std::string> CommunicatorPeers::failed_trial(Providers one) {
@@ -225,7 +225,7 @@ std::optional<std::string> CommunicatorPeers::failed_trial(Providers one) {
   TemporaryGroup group;
   if (failed.empty() || runtime().Comm_group(communicator_, &group.handle) != MPI_SUCCESS) return {};
   for (const FailedTrial& each : failed) {
-    if (each.provider == one && ranks_in(group.handle, each.group, std::array{0, 1})) return each.why;
+    if (each.provider == one && ranks_in(group.handle, each.group.get(), std::array{0, 1})) return each.why;
   }
   return {};
 }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Thousands of windows of every flavor are made, used and freed: descriptors, mappings and memory stay the same.
+//
+//   leaks [ROUNDS]
+//   leaks groups     windows on many groups of half of the ranks
 #include <algorithm>
+#include <bit>
 
 #include "usage.hpp"
 
@@ -52,12 +56,42 @@ void round_of_all(int round) {
   CHECK_MPI(MPI_Free_mem(base));
 }
 
+// None of the groups contains another one, so each gathers the addresses of its processes. A process keeps 16 of these
+// directories (pmpi/runtime/runtime_resources.hpp).
+void windows_of_groups() {
+  constexpr int kKept = 16;
+  int own = 0;
+  check::Usage before;
+  for (unsigned members = 0; members < 1U << size; ++members) {
+    if (std::popcount(members) != size / 2) continue;
+    MPI_Comm group = MPI_COMM_NULL;
+    const bool member = (members >> rank & 1) != 0;
+    CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, member ? 0 : MPI_UNDEFINED, 0, &group));
+    if (!member) continue;
+    void* base = nullptr;
+    MPI_Win window = MPI_WIN_NULL;
+    CHECK_MPI(MPI_Win_allocate(256, 4, MPI_INFO_NULL, group, &base, &window));
+    use(window, own % (size / 2), 5);
+    CHECK_MPI(MPI_Win_free(&window));
+    CHECK_MPI(MPI_Comm_free(&group));
+    if (++own == kKept) before = check::usage();
+  }
+  CHECK(own > 2 * kKept);
+  check::Usage after = check::usage();
+  after.descriptors = before.descriptors;  // of connections to further peers
+  check::same_usage(before, after, {.mappings = 8, .kilobytes = 4096, .heap = 2048});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   check::Program program(argc, argv);
   rank = check::rank();
   size = check::size();
+  if (program.has("groups")) {
+    windows_of_groups();
+    return 0;
+  }
   int rounds = 2500;  // each of four or five windows
   for (int i = 1; i < argc; ++i) rounds = std::max(1, std::atoi(argv[i]));
   // A first round makes what is made once, and fills the caches of the allocators.
