@@ -208,8 +208,6 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   const std::span<const std::byte> payload = message.subspan(sizeof request);
   answer.known_sender = true;
   answer.sender = request.sender;
-  answer.base = space.attached == nullptr ? space.base : nullptr;
-  answer.bytes = space.bytes;
   answer.header = {MessageKind::kReply, ReplyStatus::kDone, 0, request.generation, request.operation};
   const auto refuse = [&](const char* why) {
     answer.refused = why;
@@ -295,7 +293,11 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   if (controls > 0) append(take(steps[controls - 1], space.control));
   if (skipped != nullptr) {
     refuse(skipped);
-    if (answer.fault != nullptr) answer.header.status = ReplyStatus::kInaccessible;
+    if (answer.fault != nullptr) {
+      answer.header.status = ReplyStatus::kInaccessible;
+      answer.base = space.attached == nullptr ? space.base : nullptr;
+      answer.bytes = space.bytes;
+    }
   }
   return answer;
 }

@@ -59,7 +59,7 @@ class MessageHandler {
     const char* refused = nullptr;  // the reason, if the request was not executed to its end
     const void* fault = nullptr;    // the address of an access that has failed (memory_fault.hpp)
     std::uint32_t sender = 0;
-    // Of the space.
+    // Of the space, after a fault; null if it is dynamic.
     const std::byte* base = nullptr;
     std::uint64_t bytes = 0;
     // Does nothing if the request was executed, or without memory.

@@ -191,6 +191,7 @@ bool MessageQueue::withdraw(Slot& slot) {
   // The owner executes the message and will answer, or finds the slot idle, and the message at its next look.
   state = kIdle;
   slot.state.compare_exchange_strong(state, kSent);
+  wake_event_.wake_if_armed();
   return false;
 }
 
