@@ -163,7 +163,7 @@ using namespace farside::pmpi;
                      operate<Kind<int>>("MPI_" #name, &Runtime::name, FARSIDE_ARGUMENTS_##Kind)) {  \
     if (attempt<Kind<int>>(FARSIDE_ARGUMENTS_##Kind)) [[likely]]                                    \
       return MPI_SUCCESS;                                                                           \
-    return operate<Kind<int>>("MPI_" #name, &Runtime::name, FARSIDE_ARGUMENTS_##Kind);              \
+    return hand_on_##name(FARSIDE_ARGUMENTS_##Kind);                                                \
   }                                                                                                 \
   FARSIDE_ENTRY(request_based, (FARSIDE_PARAMETERS_##Kind(int), MPI_Request * request),             \
                 (FARSIDE_ARGUMENTS_##Kind, request)) {                                              \
@@ -195,7 +195,7 @@ FARSIDE_FAST_ENTRY(Fetch_and_op,
   const auto fast_path = [&](Window& w) { return w.try_fetch_and_op(origin, result, type, rank, displacement, op); };
   if (on_fast_path(win, fast_path)) [[likely]]
     return MPI_SUCCESS;
-  return fetch_and_op(origin, result, type, rank, displacement, op, win);
+  return hand_on_Fetch_and_op(origin, result, type, rank, displacement, op, win);
 }
 FARSIDE_FAST_ENTRY(Compare_and_swap,
                    (const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
@@ -207,5 +207,5 @@ FARSIDE_FAST_ENTRY(Compare_and_swap,
   };
   if (on_fast_path(win, fast_path)) [[likely]]
     return MPI_SUCCESS;
-  return compare_and_swap(origin, compare, result, type, rank, displacement, win);
+  return hand_on_Compare_and_swap(origin, compare, result, type, rank, displacement, win);
 }

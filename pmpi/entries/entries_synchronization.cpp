@@ -77,7 +77,7 @@ namespace {
 using namespace farside::pmpi;
 
 FARSIDE_FAST_ENTRY(Win_fence, (int assert, MPI_Win win), (assert, win), fence(assert, win)) {
-  Window* window = WindowTable::instance().find(win);
+  Window* window = WindowTable::instance().find_fast(win);
   if (window != nullptr && window->has_fast_notifications()) [[likely]] {
     std::uint64_t word = 0;
     const Window::FastPath fast_path = window->try_fence(assert, word);
@@ -85,29 +85,29 @@ FARSIDE_FAST_ENTRY(Win_fence, (int assert, MPI_Win win), (assert, win), fence(as
       return MPI_SUCCESS;
     if (fast_path == Window::FastPath::kContended) return continue_fence(*window, word);
   }
-  return fence(assert, win);
+  return hand_on_Win_fence(assert, win);
 }
 FARSIDE_FAST_ENTRY(Win_post, (MPI_Group group, int assert, MPI_Win win), (group, assert, win),
                    post(group, assert, win)) {
   if (on_fast_path(win, [&](Window& w) { return w.has_fast_notifications() && w.try_post(group, assert); })) [[likely]]
     return MPI_SUCCESS;
-  return post(group, assert, win);
+  return hand_on_Win_post(group, assert, win);
 }
 FARSIDE_FAST_ENTRY(Win_start, (MPI_Group group, int assert, MPI_Win win), (group, assert, win),
                    start(group, assert, win)) {
   if (on_fast_path(win, [&](Window& w) { return w.has_fast_notifications() && w.try_start(group, assert); })) [[likely]]
     return MPI_SUCCESS;
-  return start(group, assert, win);
+  return hand_on_Win_start(group, assert, win);
 }
 FARSIDE_FAST_ENTRY(Win_complete, (MPI_Win win), (win), complete_slowly(win)) {
   if (on_fast_path(win, [](Window& w) { return w.has_fast_notifications() && w.try_complete(); })) [[likely]]
     return MPI_SUCCESS;
-  return complete_slowly(win);
+  return hand_on_Win_complete(win);
 }
 FARSIDE_FAST_ENTRY(Win_wait, (MPI_Win win), (win), wait_slowly(win)) {
   if (on_fast_path(win, [](Window& w) { return w.has_fast_notifications() && w.try_wait(); })) [[likely]]
     return MPI_SUCCESS;
-  return wait_slowly(win);
+  return hand_on_Win_wait(win);
 }
 FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag), (win, flag)) {
   return on_window(
@@ -115,7 +115,7 @@ FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag), (win, flag)) {
 }
 FARSIDE_FAST_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win), (lock_type, rank, assert, win),
                    lock(lock_type, rank, assert, win)) {
-  Window* window = WindowTable::instance().find(win);
+  Window* window = WindowTable::instance().find_fast(win);
   if (window != nullptr && window->has_fast_locks()) [[likely]] {
     if (window->threaded()) [[unlikely]]
       return lock_among_threads(*window, lock_type, rank, assert);
@@ -125,10 +125,10 @@ FARSIDE_FAST_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win),
       return MPI_SUCCESS;
     if (fast_path == Window::FastPath::kContended) return lock_contended(*window, lock_type, rank, before);
   }
-  return lock(lock_type, rank, assert, win);
+  return hand_on_Win_lock(lock_type, rank, assert, win);
 }
 FARSIDE_FAST_ENTRY(Win_unlock, (int rank, MPI_Win win), (rank, win), unlock(rank, win)) {
-  Window* window = WindowTable::instance().find(win);
+  Window* window = WindowTable::instance().find_fast(win);
   if (window != nullptr && window->has_fast_releases()) [[likely]] {
     if (window->threaded()) [[unlikely]]
       return unlock_among_threads(*window, rank);
@@ -141,7 +141,7 @@ FARSIDE_FAST_ENTRY(Win_unlock, (int rank, MPI_Win win), (rank, win), unlock(rank
     }
     if (fast_path == Window::FastPath::kContended) return unlock_contended(*window, held, before);
   }
-  return unlock(rank, win);
+  return hand_on_Win_unlock(rank, win);
 }
 FARSIDE_ENTRY(Win_lock_all, (int assert, MPI_Win win), (assert, win)) {
   return on_window(
@@ -154,7 +154,7 @@ FARSIDE_ENTRY(Win_unlock_all, (MPI_Win win), (win)) {
 FARSIDE_FAST_ENTRY(Win_flush, (int rank, MPI_Win win), (rank, win), flush(rank, win)) {
   if (on_fast_path(win, [&](Window& w) { return w.try_flush(rank); })) [[likely]]
     return MPI_SUCCESS;
-  return flush(rank, win);
+  return hand_on_Win_flush(rank, win);
 }
 FARSIDE_ENTRY(Win_flush_all, (MPI_Win win), (win)) {
   return on_window(
@@ -163,7 +163,7 @@ FARSIDE_ENTRY(Win_flush_all, (MPI_Win win), (win)) {
 FARSIDE_FAST_ENTRY(Win_flush_local, (int rank, MPI_Win win), (rank, win), flush_local(rank, win)) {
   if (on_fast_path(win, [&](Window& w) { return w.try_flush(rank); })) [[likely]]
     return MPI_SUCCESS;
-  return flush_local(rank, win);
+  return hand_on_Win_flush_local(rank, win);
 }
 FARSIDE_ENTRY(Win_flush_local_all, (MPI_Win win), (win)) {
   return on_window(

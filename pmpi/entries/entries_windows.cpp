@@ -105,9 +105,9 @@ FARSIDE_ENTRY(Win_detach, (MPI_Win win, const void* base), (win, base)) {
 }
 
 FARSIDE_ENTRY(Win_free, (MPI_Win * win), (win)) {
-  Window* window = WindowTable::instance().find(*win);
+  const auto [window, why_none] = WindowTable::instance().look_up(*win);
   if (window == nullptr) {
-    if (const char* why = WindowTable::instance().why_none(*win)) return raise_without_window("MPI_Win_free", why);
+    if (why_none != nullptr) return raise_without_window("MPI_Win_free", why_none);
     return runtime().Win_free(win);
   }
   if (const int code = in_call(*window, "MPI_Win_free", [](Window& w) { return w.check_free(); }); code != MPI_SUCCESS)
@@ -141,13 +141,11 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win), (win)) {
 }
 
 FARSIDE_ENTRY(Win_get_attr, (MPI_Win win, int key, void* value, int* flag), (win, key, value, flag)) {
-  Window* window = WindowTable::instance().find(win);
+  const auto [window, why_none] = WindowTable::instance().look_up(win);
   void* attribute = nullptr;
   const bool predefined = key == MPI_WIN_BASE || key == MPI_WIN_SIZE || key == MPI_WIN_DISP_UNIT ||
                           key == MPI_WIN_CREATE_FLAVOR || key == MPI_WIN_MODEL;
-  if (const char* why = window != nullptr ? nullptr : WindowTable::instance().why_none(win)) {
-    return raise_without_window("MPI_Win_get_attr", why);
-  }
+  if (why_none != nullptr) return raise_without_window("MPI_Win_get_attr", why_none);
   if (window == nullptr || !predefined) return runtime().Win_get_attr(win, key, value, flag);
   attribute = window->predefined_attribute(key);
   *address_of(value) = attribute;
@@ -172,7 +170,7 @@ FARSIDE_ENTRY(Win_get_info, (MPI_Win win, MPI_Info* info), (win, info)) {
 
 // The runtime keeps the name; statistics and traces have it, too.
 FARSIDE_ENTRY(Win_set_name, (MPI_Win win, const char* name), (win, name)) {
-  Window* const window = WindowTable::instance().find(win);
+  Window* const window = WindowTable::instance().look_up(win).window;
   if (window == nullptr) return runtime().Win_set_name(win, name);
   const Outcome named = farside::without_bad_alloc([&]() -> Outcome {
     window->named(name);

@@ -2,8 +2,9 @@
 // The common policy of the entry points: find the window, carry out the call, and turn a fault into a call of the
 // window's error handler and a return code. Thread safety: any thread.
 //
-// Both MPI_X and PMPI_X are defined: tools call the second, and so do the runtimes' Fortran wrappers. MPI_X first hands
-// the call on to a tool behind farside, if there is one. runtime() has the runtime's own functions.
+// Both MPI_X and PMPI_X are defined: tools call the second, and so do the runtimes' Fortran wrappers. MPI_X hands the
+// call on to a tool behind farside, if there is one; fast paths are then off. runtime() has the runtime's own
+// functions.
 #pragma once
 
 #include <mpi.h>
@@ -16,21 +17,23 @@
 #include "pmpi/window/window_table.hpp"
 
 // The functions of a call, of which the body follows. `arguments`: the names of the parameters.
-#define FARSIDE_ENTRY(name, parameters, arguments) \
-  FARSIDE_FAST_ENTRY(name, parameters, arguments, carry_out_##name arguments)
-// The same with a fast path in the body. The last argument is the slow path, which serves tools behind farside.
+#define FARSIDE_ENTRY(name, parameters, arguments)                              \
+  static int carry_out_##name parameters;                                       \
+  FARSIDE_FAST_ENTRY(name, parameters, arguments, carry_out_##name arguments) { \
+    return hand_on_##name arguments;                                            \
+  }                                                                             \
+  static int carry_out_##name parameters
+// The same for a call with a fast path, which is the body and ends with hand_on_X(). The last argument carries the call
+// out slowly.
 #define FARSIDE_FAST_ENTRY(name, parameters, arguments, ...)                                              \
-  static int carry_out_##name parameters;                                                                 \
-  extern "C" [[gnu::visibility("default")]] int MPI_##name parameters {                                   \
-    if (tools_behind.name != nullptr) [[unlikely]]                                                        \
-      return tools_behind.name arguments;                                                                 \
-    return carry_out_##name arguments;                                                                    \
+  [[gnu::noinline]] static int hand_on_##name parameters {                                                \
+    return tools_behind.name != nullptr ? tools_behind.name arguments : __VA_ARGS__;                      \
   }                                                                                                       \
   extern "C" [[gnu::visibility("hidden"), gnu::alias("MPI_" #name)]] decltype(MPI_##name) farside_##name; \
   extern "C" [[gnu::visibility("default")]] int PMPI_##name parameters {                                  \
     return tools_behind.name != nullptr ? __VA_ARGS__ : farside_##name arguments;                         \
   }                                                                                                       \
-  static int carry_out_##name parameters
+  extern "C" [[gnu::visibility("default")]] int MPI_##name parameters
 
 namespace farside::pmpi {
 
@@ -70,11 +73,11 @@ int without_window(const char* call, Body&& body) {
   return outcome ? code : raise_without_object(call, outcome.fault());
 }
 
-// Tries the fast path of a call (window_fast_path.hpp). On false the entry point calls a function that is not inlined
-// and starts the call anew. The fast path then needs no frame and saves no registers for the slow path.
+// Tries the fast path of a call (window_fast_path.hpp). On false the entry point calls hand_on_X(), which is not
+// inlined and starts the call anew. The fast path then needs no frame and saves no registers for the slow path.
 template <class FastPath>
 bool on_fast_path(MPI_Win win, FastPath&& fast_path) {
-  Window* window = WindowTable::instance().find(win);
+  Window* window = WindowTable::instance().find_fast(win);
   return window != nullptr && fast_path(*window);
 }
 

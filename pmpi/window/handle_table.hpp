@@ -33,17 +33,17 @@ class HandleTable {
  public:
   using Key = std::uintptr_t;  // not 0
 
-  constexpr HandleTable() : newest_(&none_.entry), table_(&none_.table) {}
+  constexpr HandleTable() : newest_(&none_.entry), visible_(&none_.table), table_(&none_.table) {}
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
 
-  // Returns the object of the handle, null if there is none. Checks the newest entry first, because most programs use
-  // their newest window most often.
+  // Returns the object of the handle; null if there is none, or after hide(). Checks the newest entry first, because
+  // most programs use their newest window most often.
   Value* find(Key key) const {
     const Entry* const newest = newest_.load(std::memory_order_acquire);
     if (newest->key.load(std::memory_order_acquire) == key) [[likely]]
       return newest->value.load(std::memory_order_acquire);
-    const Entry* const entry = look(key);
+    const Entry* const entry = look(visible_, key);
     return entry != nullptr ? entry->value.load(std::memory_order_acquire) : nullptr;
   }
   // The result of one look-up.
@@ -52,7 +52,7 @@ class HandleTable {
     bool taken_out = false;   // an object was taken out, and the handle has not been used since
   };
   Found look_up(Key key) const {
-    const Entry* const entry = look(key);
+    const Entry* const entry = look(table_, key);
     if (entry == nullptr) return {};
     return {entry->value.load(std::memory_order_acquire), entry->taken_out.load(std::memory_order_acquire)};
   }
@@ -60,7 +60,7 @@ class HandleTable {
   // Returns how many entries a look-up of the handle reads; for tests.
   std::size_t probes(Key key) const {
     std::size_t count = 0;
-    look(key, &count);
+    look(table_, key, &count);
     return count;
   }
 
@@ -73,7 +73,14 @@ class HandleTable {
     entry.taken_out.store(false, std::memory_order_relaxed);
     entry.value.store(value, std::memory_order_release);
     entry.key.store(key, std::memory_order_release);
-    newest_.store(&entry, std::memory_order_release);
+    if (!hidden_) newest_.store(&entry, std::memory_order_release);
+  }
+  // Hides all objects, present and future, from find().
+  void hide() {
+    const std::scoped_lock held(changing_);
+    hidden_ = true;
+    newest_.store(&none_.entry, std::memory_order_release);
+    visible_.store(&none_.table, std::memory_order_release);
   }
   // Removes the object, unless the handle maps to another object by now, or was forgotten.
   void take_out(Key key, const Value* value) {
@@ -126,8 +133,8 @@ class HandleTable {
   static std::size_t hash(Key key) { return (key * 0x9E3779B97F4A7C15ULL) >> 40; }
   // Returns null if the table has no entry for the handle. The acquire loads pair with the release stores in insert()
   // and with_room(), so a visible table or entry is complete.
-  const Entry* look(Key key, std::size_t* probes = nullptr) const {
-    const Table* table = table_.load(std::memory_order_acquire);
+  static const Entry* look(const std::atomic<Table*>& in, Key key, std::size_t* probes = nullptr) {
+    const Table* table = in.load(std::memory_order_acquire);
     for (std::size_t i = hash(key);; ++i) {
       if (probes != nullptr) ++*probes;
       const Entry& entry = table->entry(i);
@@ -164,12 +171,15 @@ class HandleTable {
       ++used_;
     }
     table_.store(larger, std::memory_order_release);
+    if (!hidden_) visible_.store(larger, std::memory_order_release);
     return larger;
   }
 
   OneEmpty none_;                     // the table before the first insert
   std::atomic<const Entry*> newest_;  // the entry of the handle inserted last, in the current table
+  std::atomic<Table*> visible_;       // the table that find() reads: the current one, or the empty one after hide()
   std::atomic<Table*> table_;
+  bool hidden_ = false;
   std::mutex changing_;
   std::size_t used_ = 0;              // entries with a key
 };

@@ -20,20 +20,17 @@ class WindowTable {
  public:
   static WindowTable& instance() { return instance_; }
 
-  // Returns null if the handle is not farside's. Reads one or two entries of the table.
-  Window* find(MPI_Win handle) const { return windows_.find(key_of_handle(handle)); }
+  // For fast paths: returns null if the handle is not farside's, or a tool behind farside gets such calls first. Reads
+  // one or two entries of the table.
+  Window* find_fast(MPI_Win handle) const { return windows_.find(key_of_handle(handle)); }
   void insert(MPI_Win handle, std::unique_ptr<Window> window);
   // Destroys the window. The handle counts as freed, unless it belongs to a newer window.
   void erase(MPI_Win handle, Window* window);
   // The handle is the runtime's now.
   void forget(MPI_Win handle) { windows_.forget(key_of_handle(handle)); }
-  // Returns, as a text for the user, why find() does not know the handle: it is MPI_WIN_NULL, or its farside window has
-  // been freed. Returns null if the handle may be the runtime's. Costs as much as find().
-  const char* why_none(MPI_Win handle) const { return look_up(handle).why_none; }
-  // Combines find() and why_none() in one look-up.
   struct Found {
-    Window* window;
-    const char* why_none;
+    Window* window;        // null if the handle is not farside's
+    const char* why_none;  // for the user: the handle is MPI_WIN_NULL or freed; null if it may be the runtime's
   };
   Found look_up(MPI_Win handle) const {
     if (handle == MPI_WIN_NULL) [[unlikely]] return {nullptr, kIsNull};

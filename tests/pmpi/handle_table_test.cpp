@@ -87,6 +87,18 @@ TEST_CASE("A handle leads to its object until that is taken out") {
   }
 }
 
+TEST_CASE("Hidden objects are looked up, but not found") {
+  Table& table = make_table();
+  static const int one = 1;
+  table.insert(7, &one);
+  table.hide();
+  for (Key key = 8; key < 200; ++key) table.insert(key, &one);  // the table grows
+  for (Key key = 7; key < 200; ++key) {
+    REQUIRE(table.find(key) == nullptr);
+    REQUIRE(table.look_up(key).value == &one);
+  }
+}
+
 TEST_CASE("A look-up reads few entries, known handle or not, whatever was inserted before") {
   static const int object = 0;
   for (const Pattern& pattern : kPatterns) {

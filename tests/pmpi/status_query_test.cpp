@@ -113,7 +113,7 @@ class SmallWindow {
     MPI_Win_unlock_all(handle);
     MPI_Win_free(&handle);
   }
-  Window& window() const { return *WindowTable::instance().find(handle); }
+  Window& window() const { return *WindowTable::instance().find_fast(handle); }
   MPI_Win handle = MPI_WIN_NULL;
 
  private:
