@@ -76,10 +76,7 @@ void NodeHandler::withdraw(std::uint64_t space) {
 
 std::optional<std::size_t> NodeHandler::answer(std::span<const std::byte> message, std::span<std::byte> room) {
   const TraceServed served(RouteKind::kCma, message.size());
-  MessageHandler::Answer answer = [&] {
-    const std::scoped_lock held(mutex_);
-    return handler_.execute(message, std::move(fetched_), timeout_);
-  }();
+  MessageHandler::Answer answer = handler_.execute(message, std::move(fetched_), timeout_);
   if (answer.deferred) {
     fetched_ = std::move(answer.fetched);
     timeout_ = {};
@@ -88,8 +85,9 @@ std::optional<std::size_t> NodeHandler::answer(std::span<const std::byte> messag
   }
   answer.log_refusal();
   statistics_.add(RouteKind::kCma, Counted::kHandler, message.size());
-  ReplyHeader header = answer.header;
-  if (!answer.known_sender) header = {MessageKind::kReply, ReplyStatus::kRefused, 0, 0, 0};
+  // An on-node peer knows which message is answered.
+  const ReplyStatus status = answer.known_sender ? answer.header.status : ReplyStatus::kRefused;
+  const ReplyHeader header{MessageKind::kReply, status, 0, 0, 0};
   std::memcpy(room.data(), &header, sizeof header);
   std::copy(answer.fetched.begin(), answer.fetched.end(), room.begin() + sizeof header);
   fetched_ = std::move(answer.fetched);
@@ -100,9 +98,9 @@ bool NodeHandler::poll() {
   const std::optional<std::uint32_t> sent = message_queue_.any_since(seen_.load(std::memory_order_relaxed));
   if (!sent) [[likely]]
     return false;
-  // A message in a slot that the holder of answering_ has already passed is not lost: the next poll reads the queue, or
+  // A message in a slot that the holder of mutex_ has already passed is not lost: the next poll reads the queue, or
   // the sender wakes the thread. The thread reads the queue again before it sleeps.
-  const std::unique_lock held(answering_, std::try_to_lock);
+  const std::unique_lock held(mutex_, std::try_to_lock);
   if (!held) return false;
   seen_.store(*sent, std::memory_order_relaxed);
   if (!answer_all(true)) return false;
@@ -110,7 +108,7 @@ bool NodeHandler::poll() {
   return true;
 }
 
-// Called with answering_ held.
+// Called with mutex_ held.
 bool NodeHandler::answer_all(bool polls) {
   deferred_ = false;
   const bool any = message_queue_.answer_all(
@@ -119,18 +117,18 @@ bool NodeHandler::answer_all(bool polls) {
   return any;
 }
 
-// A thread that holds answering_ may have passed the slot already, so this one reads all of them itself.
+// A thread that holds mutex_ may have passed the slot already, so this one reads all of them itself.
 void NodeHandler::finish_posted_now() {
-  const std::scoped_lock held(answering_);
+  const std::scoped_lock held(mutex_);
   answer_all(false);
 }
 
 void NodeHandler::run() {
-  // Waits for a poller that holds answering_: a message in a slot that the poller has already passed may cause no
+  // Waits for a poller that holds mutex_: a message in a slot that the poller has already passed may cause no
   // second wake.
   bool deferred = false;
   const auto look = [this, &deferred] {
-    const std::scoped_lock held(answering_);
+    const std::scoped_lock held(mutex_);
     const bool any = answer_all(false);
     deferred = deferred_;
     return any;
@@ -204,21 +202,23 @@ Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
     // Fills all free slots, so that one wake serves all these lists.
     const auto one = message_queue.enqueue(progress, sender_, parts(*lists.front()), {is_alive, false, timeout()});
     if (!one) return first ? Status(one.error()) : std::move(first);
-    std::array<std::optional<MessageQueue::Message>, MessageQueue::kSlots> messages{one.value()};
-    std::size_t left = 1;
-    if (!messages.front()) {
+    if (!one.value()) {
       unanswered_ = true;
       Status done = instead(*lists.front());
       if (first) first = std::move(done);
-      lists = lists.subspan(left);
+      lists = lists.subspan(1);
       continue;
     }
+    std::array<MessageQueue::Message, MessageQueue::kSlots> messages;
+    messages.front() = *one.value();
+    std::size_t left = 1;
     for (; left < std::min(lists.size(), messages.size()); ++left) {
-      messages[left] = message_queue.enqueue(sender_, parts(*lists[left]));
-      if (!messages[left]) break;
+      const std::optional<MessageQueue::Message> next = message_queue.enqueue(sender_, parts(*lists[left]));
+      if (!next) break;
+      messages[left] = *next;
     }
     for (std::size_t message = 0; message < left; ++message) {
-      Status finished = finish(progress, *messages[message], *lists[message], is_alive, instead);
+      Status finished = finish(progress, messages[message], *lists[message], is_alive, instead);
       if (first) first = std::move(finished);
     }
     lists = lists.subspan(left);

@@ -65,11 +65,10 @@ class NodeHandler {
   MessageQueue& message_queue_;
   Statistics& statistics_;
   std::atomic<std::uint32_t> seen_{0};  // the count of messages at the last poll that read the queue
-  std::mutex answering_;                // held while a thread reads the message queue; acquired before mutex_
-  std::vector<std::byte> fetched_;      // the memory of the last answer's data; guarded by answering_
-  bool deferred_ = false;               // a message waits for an accumulate lock; guarded by answering_
-  std::chrono::microseconds timeout_ = MessageHandler::kLockTimeout;  // none while one waits; guarded by answering_
-  std::mutex mutex_;                    // guards handler_
+  std::mutex mutex_;                    // held while a thread reads the message queue; guards what follows, to handler_
+  std::vector<std::byte> fetched_;      // the memory of the last answer's data
+  bool deferred_ = false;               // a message waits for an accumulate lock
+  std::chrono::microseconds timeout_ = MessageHandler::kLockTimeout;  // none while one waits
   MessageHandler handler_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
