@@ -29,6 +29,8 @@ class WakeEvent {
   void disarm() { sleepers_.fetch_sub(1, std::memory_order_relaxed); }
   void sleep(std::uint32_t armed, std::chrono::nanoseconds limit) { futex_wait(wakes_, armed, limit); }
 
+  // Returns the number of armed threads.
+  std::uint32_t sleepers() const { return sleepers_.load(std::memory_order_relaxed); }
   // To be called after a change of the condition. Precondition: the change was a sequentially consistent
   // read-modify-write or store.
   void wake_if_armed() {

@@ -41,9 +41,9 @@ void MemoryFault::on_signal(int signal, siginfo_t* information, void* context) {
   if (!sent && fault != nullptr && at >= fault->begin_ &&
       static_cast<std::uint64_t>(at - fault->begin_) < fault->bytes_) {
     fault->address_ = at;
-    // siglongjmp() leaves blocked what is blocked during this handler.
+    // Otherwise what is blocked during this handler stays blocked.
     (void)pthread_sigmask(SIG_SETMASK, &static_cast<ucontext_t*>(context)->uc_sigmask, nullptr);
-    siglongjmp(fault->resume_, 1);
+    __builtin_longjmp(fault->place_.data(), 1);
   }
   if (!sent && reports_) {
     std::array<char, 256> line{};

@@ -7,11 +7,11 @@
 // The signal handlers for SIGSEGV and SIGBUS pass all other faults on to the handlers that were set before. Where the
 // application sets others later, faults end the process.
 //
-// Thread safety: any. Cost of catch_in(): some 10 ns.
+// Thread safety: any. Cost of an object: some 3 ns.
 #pragma once
 
+#include <array>
 #include <atomic>
-#include <csetjmp>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -24,29 +24,27 @@ class MemoryFault {
   static void expect();
   // In this thread faults that nothing catches are reported: it accesses the application's memory for peers only.
   static void report_here() { reports_ = true; }
-  // Calls work(), which accesses `bytes` bytes from `begin` on. If an access to them fails, abandons work() without
-  // calling destructors, and returns the address; otherwise null.
-  template <class Work>
-  [[gnu::noinline]] static const void* catch_in(const std::byte* begin, std::uint64_t bytes, Work&& work) {
-    MemoryFault fault(begin, bytes);
-    if (sigsetjmp(fault.resume_, 0) == 0) {
-      here_ = &fault;
-      std::atomic_signal_fence(std::memory_order_seq_cst);
-      work();
-    }
+  // While the object lives, an access of this thread to the `bytes` bytes from `begin` on that fails returns to
+  //   if (__builtin_setjmp(fault.here()) == 0) { accesses }
+  // with another value than 0, without calling destructors. (setjmp(3) costs 20 ns more.)
+  MemoryFault(const std::byte* begin, std::uint64_t bytes) : begin_(begin), bytes_(bytes) { here_ = this; }
+  MemoryFault(const MemoryFault&) = delete;
+  MemoryFault& operator=(const MemoryFault&) = delete;
+  ~MemoryFault() {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     here_ = nullptr;
-    return fault.address_;
   }
+  [[gnu::always_inline]] void** here() { return place_.data(); }
+  // Returns the address of the access that failed, or null.
+  const void* address() const { return address_; }
 
  private:
-  MemoryFault(const std::byte* begin, std::uint64_t bytes) : begin_(begin), bytes_(bytes) {}
   static void on_signal(int signal, siginfo_t* information, void* context);
 
   const std::byte* const begin_;
   const std::uint64_t bytes_;
   const void* volatile address_ = nullptr;
-  sigjmp_buf resume_;
+  std::array<void*, 5> place_;
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit MemoryFault* here_ = nullptr;
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit bool reports_ = false;
 };

@@ -81,8 +81,8 @@ const char* find_fault(std::span<const std::byte> list, const MessageHandler::Se
   for (std::span<const std::byte> data; reader.next(entry, data);) {
     if (!inside(entry, space)) return "beyond the space";
     locks = locks || needs_lock(entry, space);
-    fetched_bytes += entry.fetched_bytes();
   }
+  fetched_bytes += reader.fetched_bytes();
   return reader.fault();
 }
 
@@ -97,6 +97,7 @@ const char* find_fault_of_regions(const RequestHeader& request, std::span<const 
 // To be released or ended after an access that has failed, too. All blocks of a list share one acquisition of the lock:
 // a message holds less than kLockedBytes (accumulate_rules.hpp).
 struct Begun {
+  Begun() {}
   std::optional<AccumulateLock> lock;
   IntegerPhase by = IntegerPhase::kLock;
 };
@@ -149,7 +150,7 @@ const char* execute_list(std::span<const std::byte> list, MessageHandler::Served
     if (!inside(entry, space)) return "changed while it was executed";
     const std::size_t bytes = entry.block_bytes();
     const std::size_t first = fetched.size();
-    fetched.resize(first + entry.fetched_bytes());  // within the capacity
+    if (entry.fetch != 0) fetched.resize(first + entry.fetched_bytes());  // within the capacity
     const std::byte* const sent = data.empty() ? nullptr : data.data();
     std::byte* const back = entry.fetch != 0 ? fetched.data() + first : nullptr;
     if (space.attached == nullptr) {
@@ -160,16 +161,27 @@ const char* execute_list(std::span<const std::byte> list, MessageHandler::Served
       std::byte* target = space.base + entry.offset + static_cast<std::int64_t>(block) * entry.stride;
       const std::size_t span = span_of(entry.type, entry.count);
       const auto work = [&] {
-        fault = MemoryFault::catch_in(target, span, [&] {
+        MemoryFault here(target, span);
+        if (__builtin_setjmp(here.here()) == 0) {
           execute_entry(entry, 1, target, sent != nullptr ? sent + block * bytes : nullptr,
                         back != nullptr ? back + block * bytes : nullptr, space, begun);
-        });
+        }
+        fault = here.address();
       };
       if (!space.attached->while_attached(reinterpret_cast<std::uint64_t>(target), span, work)) return "not attached";
       if (fault != nullptr) return kInaccessible;
     }
   }
   return reader.fault();
+}
+
+// The same, and catches faults. (Of a dynamic space, execute_list() catches those of each block.)
+[[gnu::noinline]] const char* execute_and_catch(std::span<const std::byte> list, MessageHandler::ServedSpace& space,
+                                                std::vector<std::byte>& fetched, Begun& begun, const void*& fault) {
+  MemoryFault in_space(space.base, space.attached == nullptr ? space.bytes : 0);
+  if (__builtin_setjmp(in_space.here()) == 0) return execute_list(list, space, fetched, begun, fault);
+  fault = in_space.address();
+  return kInaccessible;
 }
 
 }  // namespace
@@ -207,7 +219,6 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   ServedSpace& space = found->second;
   const std::span<const std::byte> payload = message.subspan(sizeof request);
   answer.known_sender = true;
-  answer.sender = request.sender;
   answer.header = {MessageKind::kReply, ReplyStatus::kDone, 0, request.generation, request.operation};
   const auto refuse = [&](const char* why) {
     answer.refused = why;
@@ -216,6 +227,7 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   };
   // From the first step on nothing needs memory.
   const auto make_room = [&](std::size_t bytes) {
+    if (bytes <= answer.fetched.capacity()) [[likely]] return true;
     const Status made = without_bad_alloc([&]() -> Status {
       patiently([&] { answer.fetched.reserve(bytes); });
       return {};
@@ -278,15 +290,7 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
     append(before);
     return answer;
   }
-  const char* skipped = nullptr;
-  // Of a dynamic space, execute_list() catches the faults of each block.
-  const void* const fault_in_space =
-      MemoryFault::catch_in(space.base, space.attached == nullptr ? space.bytes : 0,
-                            [&] { skipped = execute_list(list, space, answer.fetched, begun, answer.fault); });
-  if (fault_in_space != nullptr) {
-    answer.fault = fault_in_space;
-    skipped = kInaccessible;
-  }
+  const char* const skipped = execute_and_catch(list, space, answer.fetched, begun, answer.fault);
   if (answer.fault != nullptr && space.integers != nullptr) space.integers->end_in_common(begun.by);
   // Also after a list that ended early: others wait for the release of a lock, or for a notification.
   if (opens) append(before);
@@ -295,6 +299,7 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
     refuse(skipped);
     if (answer.fault != nullptr) {
       answer.header.status = ReplyStatus::kInaccessible;
+      answer.sender = request.sender;
       answer.base = space.attached == nullptr ? space.base : nullptr;
       answer.bytes = space.bytes;
     }

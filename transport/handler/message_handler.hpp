@@ -58,10 +58,10 @@ class MessageHandler {
     std::vector<std::byte> fetched;
     const char* refused = nullptr;  // the reason, if the request was not executed to its end
     const void* fault = nullptr;    // the address of an access that has failed (memory_fault.hpp)
-    std::uint32_t sender = 0;
-    // Of the space, after a fault; null if it is dynamic.
-    const std::byte* base = nullptr;
-    std::uint64_t bytes = 0;
+    // Set after a fault only. The base is null if the space is dynamic.
+    std::uint32_t sender;
+    const std::byte* base;
+    std::uint64_t bytes;
     // Does nothing if the request was executed, or without memory.
     void log_refusal() const {
       if (refused != nullptr) [[unlikely]] log_its_refusal();

@@ -172,8 +172,8 @@ void OperationList::deliver(std::span<const std::byte> fetched) const {
   }
 }
 
-bool OperationListReader::next(ListEntry& entry, std::span<const std::byte>& data) {
-  if (fault_ != nullptr || rest_.empty()) return false;
+bool OperationListReader::read(ListEntry& entry, std::span<const std::byte>& data) {
+  if (fault_ != nullptr) return false;
   if (rest_.size() < sizeof entry) {
     fault_ = "an operation is cut off";
     return false;

@@ -213,10 +213,14 @@ class OperationListReader {
  public:
   explicit OperationListReader(std::span<const std::byte> list) : rest_(list) {}
   // Returns the next entry and its data; false at the end of the list or at a fault.
-  bool next(ListEntry& entry, std::span<const std::byte>& data);
+  bool next(ListEntry& entry, std::span<const std::byte>& data) { return !rest_.empty() && read(entry, data); }
   const char* fault() const { return fault_; }
+  // Of the entries so far.
+  std::size_t fetched_bytes() const { return fetched_bytes_; }
 
  private:
+  bool read(ListEntry& entry, std::span<const std::byte>& data);
+
   std::span<const std::byte> rest_;
   std::size_t fetched_bytes_ = 0;
   const char* fault_ = nullptr;

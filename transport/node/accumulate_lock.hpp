@@ -53,15 +53,16 @@ class AccumulateLock {
   }
   AccumulateLock(const AccumulateLock&) = delete;
   AccumulateLock& operator=(const AccumulateLock&) = delete;
-  // A thread that claims the lock and goes to sleep between this load and this store is woken. If the processor delays
-  // the store beyond the load of the sleepers, the wake is lost: claimants spin before they sleep, for much longer than
-  // a store is delayed, and sleep for at most kSleep. An atomic in place of the store would cost 5 ns per row.
+  // A thread that claims the lock and goes to sleep between these loads and the store is not woken. It sleeps for at
+  // most kSleep. An atomic in place of the store would cost 5 ns per row.
   // (It throws only with the atomics of tests/transport/memory_model.hpp.)
   ~AccumulateLock() noexcept(noexcept(std::declval<AccumulateLockWord&>().claimed.load(std::memory_order_relaxed))) {
     if (!held_) return;
-    const bool reserved = word_.claimed.load(std::memory_order_relaxed) != 0;
-    word_.state.store(reserved ? AccumulateLockWord::kReserved : AccumulateLockWord::kFree, std::memory_order_release);
-    word_.freed.wake_if_armed();
+    const std::uint32_t claimed = word_.claimed.load(std::memory_order_relaxed);
+    const bool waits = (claimed | word_.freed.sleepers()) != 0;
+    word_.state.store(claimed != 0 ? AccumulateLockWord::kReserved : AccumulateLockWord::kFree,
+                      std::memory_order_release);
+    if (waits) [[unlikely]] word_.freed.wake();
   }
 
   bool held() const { return held_; }
