@@ -121,7 +121,7 @@ MessageQueue::Slot* MessageQueue::take_over(ProcessIdentity sender) {
     // The state is read after the end of the holder, which orders the holder's last stores before this. A message that
     // the holder was withdrawing may be in execution.
     if (found == kNone || !process_of(found).is_dead() || slot.state.load() == kSent) continue;
-    if (in_execution_.load() == number(slot)) continue;
+    if (in_execution(slot)) continue;
     if (become_holder(slot, found, sender)) return &slot;
   }
   return nullptr;
@@ -187,12 +187,16 @@ Result<std::optional<MessageQueue::Answer>> MessageQueue::wait_for_answer(Progre
 bool MessageQueue::withdraw(Slot& slot) {
   State state = kSent;
   if (!slot.state.compare_exchange_strong(state, kIdle)) return false;
-  if (in_execution_.load() != number(slot)) return true;
+  if (!in_execution(slot)) return true;
   // The owner executes the message and will answer, or finds the slot idle, and the message at its next look.
   state = kIdle;
   slot.state.compare_exchange_strong(state, kSent);
   wake_event_.wake_if_armed();
   return false;
+}
+
+bool MessageQueue::in_execution(const Slot& slot) const {
+  return (has_membarrier_ && !global_membarrier()) || in_execution_.load() == number(slot);
 }
 
 bool MessageQueue::answer_all(const Handling& answer, bool polls) {
@@ -205,8 +209,10 @@ bool MessageQueue::answer_all(const Handling& answer, bool polls) {
     if (is_sent(slot) && !is_posted(slot)) enqueued[count++] = &slot;
   }
   bool any = false;
-  for (Slot& slot : slots_) {
-    if (is_sent(slot) && is_posted(slot)) any = answer_one(slot, answer, polls) || any;
+  if (posted_.load(std::memory_order_relaxed) != executed_.load(std::memory_order_relaxed)) {
+    for (Slot& slot : slots_) {
+      if (is_sent(slot) && is_posted(slot)) any = answer_one(slot, answer, polls) || any;
+    }
   }
   for (std::size_t i = 0; i < count; ++i) any = answer_one(*enqueued[i], answer, polls) || any;
   return any;
@@ -214,13 +220,15 @@ bool MessageQueue::answer_all(const Handling& answer, bool polls) {
 
 // Returns false if the message was withdrawn, or stays in the queue.
 bool MessageQueue::answer_one(Slot& slot, const Handling& answer, bool polls) {
-  // Sequentially consistent, like the accesses of withdraw(). Another message may be in the slot by now.
-  in_execution_.exchange(number(slot));
+  in_execution_.store(number(slot), std::memory_order_relaxed);
+  // Before the load of the state; see in_execution().
+  has_membarrier_ ? std::atomic_signal_fence(std::memory_order_seq_cst)
+                  : std::atomic_thread_fence(std::memory_order_seq_cst);
   struct End {
     std::atomic<std::uint32_t>& in_execution;
     ~End() { in_execution.store(kNoSlot, std::memory_order_release); }
   } const end{in_execution_};
-  if (slot.state.load() != kSent) return false;
+  if (slot.state.load() != kSent) return false;  // another message may be in the slot by now
   const std::uint32_t length = slot.bytes.load(std::memory_order_relaxed);
   const auto message =
       std::span<const std::byte>(slot.text).first(std::min<std::size_t>(length & ~kPosted, kMostBytes));

@@ -9,7 +9,8 @@
 //
 // A sender whose message the owner does not begin (a stopped process) withdraws it: it makes the slot idle, and then
 // reads which slot is in execution. The owner sets this word and then reads the state again, so one of the two sees the
-// other. A message that the owner cannot execute yet stays sent.
+// other: the sender executes the memory barriers of both (base/global_membarrier.hpp). A message that the owner cannot
+// execute yet stays sent.
 //
 // Holder, state and the slot in execution are in different cache lines. The owner reads the first slot's state at each
 // poll, and the sender while it waits. A sender that takes this slot again and again changes the line of the state once
@@ -33,6 +34,7 @@
 #include <span>
 #include <utility>
 
+#include "transport/base/global_membarrier.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/ticks.hpp"
 #include "transport/base/waiter.hpp"
@@ -53,6 +55,7 @@ class MessageQueue {
   void open(std::uint64_t nonce) {
     nonce_ = nonce;
     namespaces_ = process_namespaces();
+    has_membarrier_ = supports_global_membarrier();
   }
   std::uint64_t nonce() const { return nonce_; }
 
@@ -65,6 +68,9 @@ class MessageQueue {
 
   // For senders: a message in the queue that awaits its answer.
   class Message {
+   public:
+    Message() = default;  // none
+
    private:
     friend class MessageQueue;
     explicit Message(Slot& slot) : slot_(&slot) {}
@@ -182,6 +188,8 @@ class MessageQueue {
 
   bool answer_one(Slot& slot, const Handling& answer, bool polls);
   bool withdraw(Slot& slot);
+  // Returns whether the owner executes the message of this slot, or may do so. The caller has just changed its state.
+  bool in_execution(const Slot& slot) const;
   std::uint32_t number(const Slot& slot) const { return static_cast<std::uint32_t>(&slot - slots_.data()) + 1; }
   Slot* take(ProcessIdentity sender);
   Slot* take_over(ProcessIdentity sender);
@@ -192,6 +200,7 @@ class MessageQueue {
 
   std::uint64_t nonce_;
   std::uint64_t namespaces_;       // of the owner
+  bool has_membarrier_;            // the owner takes part in global_membarrier()
   WakeEvent wake_event_;
   WakeEvent freed_;                              // of the senders that wait for a slot
   // Counts the messages once they are in their slots, except those that await an answer in the first slot. A poller
