@@ -13,6 +13,7 @@
 #include "pmpi/window/creation.hpp"
 #include "pmpi/window/requests.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/patient_allocation.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
@@ -197,6 +198,7 @@ FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session*
   if (find_tools()) return farside_Session_init(info, handler, session);
   return without_window("MPI_Session_init", [&] {
     const int code = runtime().Session_init(info, handler, session);
+    const farside::PatientAllocation has_begun;
     if (code == MPI_SUCCESS && RuntimeResources::instance().session_begins(*session)) {
       for (Window* window : WindowTable::instance().all()) window->expect_threads();
     }

@@ -30,6 +30,7 @@
 #include "transport/base/checked.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/long_wait.hpp"
+#include "transport/base/patient_allocation.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/node/device_memory.hpp"
 #include "transport/space/make_space.hpp"
@@ -251,9 +252,8 @@ Outcome create_window(const CreationRequest& given, void** base, MPI_Win* win, W
     *owner = WindowOwner::kRuntime;
     return {};
   };
-  // The other ranks wait for this one. So it repeats what lacks memory, until it can tell them.
-  const Result<std::unique_ptr<CommunicatorGroup>> group_of_ranks =
-      patiently([&] { return CommunicatorGroup::of(request.communicator); });
+  const PatientAllocation others_wait;
+  const Result<std::unique_ptr<CommunicatorGroup>> group_of_ranks = CommunicatorGroup::of(request.communicator);
   if (!group_of_ranks) return fault_of(group_of_ranks.error());
   const CreationReason reason(request.call, *group_of_ranks.value());
   Agreement agreement(*group_of_ranks.value());
@@ -276,8 +276,7 @@ Outcome create_window(const CreationRequest& given, void** base, MPI_Win* win, W
   if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
   const auto refuse = [&](const Error& failed) { return arguments ? decide(failed) : std::move(arguments); };
   // At the first window of a communicator. Later ones contain this step in the making of their memory.
-  const Result<CommunicatorPeers::Place*> place =
-      patiently([&] { return CommunicatorPeers::find_place(request.communicator); });
+  const Result<CommunicatorPeers::Place*> place = CommunicatorPeers::find_place(request.communicator);
   if (ready && !place) ready = place.error();
   CommunicatorPeers* peers = place ? place.value()->get() : nullptr;
   if (peers == nullptr) {

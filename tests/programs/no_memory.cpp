@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <functional>
 #include <new>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.hpp"
 
@@ -15,9 +17,10 @@ thread_local bool failed = false;
 int failures = 0;  // of all calls
 
 void* allocate(std::size_t bytes, std::size_t alignment) {
-  if (left > 0 && --left == 0) {
+  while (left > 0 && --left == 0) {
     failed = true;
-    throw std::bad_alloc();
+    const std::new_handler handler = std::get_new_handler();
+    handler != nullptr ? handler() : throw std::bad_alloc();
   }
   void* const memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment + alignment);
   if (memory == nullptr) throw std::bad_alloc();
@@ -221,6 +224,16 @@ void queries(MPI_Win window) {
   void* memory = nullptr;
   with_each_failing([&] { return MPI_Alloc_mem(100, MPI_INFO_NULL, &memory); }, {},
                     [&] { CHECK_MPI(MPI_Free_mem(memory)); });
+  CHECK_MPI(MPI_Alloc_mem(1 << 20, MPI_INFO_NULL, &memory));
+  with_each_failing([&] {
+    static_cast<char*>(memory)[0] = 1;
+    const pid_t child = fork();
+    if (child == 0) _exit(static_cast<char*>(memory)[0]);
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 1);
+    return static_cast<int>(MPI_SUCCESS);
+  });
+  CHECK_MPI(MPI_Free_mem(memory));
   MPI_Win dynamic;
   std::array<int, 100> attached{};
   CHECK_MPI(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &dynamic));
@@ -228,6 +241,60 @@ void queries(MPI_Win window) {
   with_each_failing([&] { return MPI_Win_attach(dynamic, attached.data(), sizeof attached); }, {},
                     [&] { CHECK_MPI(MPI_Win_detach(dynamic, attached.data())); });
   CHECK_MPI(MPI_Win_free(&dynamic));
+}
+
+// Rank 0 lacks memory. All ranks get the window, or none does.
+void creations() {
+  check::section("creation");
+  void* base = nullptr;
+  std::vector<int> memory(100);
+  const auto each = [&](const std::function<int(MPI_Win*)>& make) {
+    for (int n = 1;; ++n) {
+      CHECK(n <= kMost);
+      MPI_Win window = MPI_WIN_NULL;
+      failed = false;
+      left = rank == 0 ? n : 0;
+      const int code = make(&window);
+      left = 0;
+      if (failed) ++failures;
+      int made[2] = {code == MPI_SUCCESS, code != MPI_SUCCESS}, more = failed;
+      CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, made, 2, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+      CHECK_MPI(MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD));
+      CHECK(made[0] == size || made[1] == size);
+      if (code == MPI_SUCCESS) {
+        CHECK_MPI(MPI_Win_free(&window));
+      } else {
+        int error_class = MPI_SUCCESS;
+        CHECK_MPI(MPI_Error_class(code, &error_class));
+        CHECK_EQ(error_class, static_cast<int>(MPI_ERR_NO_MEM));
+      }
+      if (more == 0) return;
+    }
+  };
+  for (const bool first : {true, false}) {
+    MPI_Comm comm = MPI_COMM_WORLD;
+    const auto renew = [&] {
+      if (first) CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    };
+    const auto drop = [&] {
+      if (first) CHECK_MPI(MPI_Comm_free(&comm));
+    };
+    each([&](MPI_Win* window) {
+      const int before = left;
+      left = 0;
+      renew();
+      CHECK_MPI(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+      left = before;
+      const int code = MPI_Win_allocate(64, 1, MPI_INFO_NULL, comm, &base, window);
+      left = 0;
+      drop();
+      return code;
+    });
+    each([&](MPI_Win* window) {
+      return MPI_Win_create(memory.data(), 400, 1, MPI_INFO_NULL, MPI_COMM_WORLD, window);
+    });
+    each([&](MPI_Win* window) { return MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, window); });
+  }
 }
 
 }  // namespace
@@ -247,13 +314,7 @@ int main(int argc, char** argv) {
     operations(window, window.as<int>());
     collectives(window);
   }
-  if (size == 1) {
-    check::section("creation");
-    MPI_Win window = MPI_WIN_NULL;
-    void* base = nullptr;
-    with_each_failing([&] { return MPI_Win_allocate(64, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window); }, {},
-                      [&] { CHECK_MPI(MPI_Win_free(&window)); });
-  }
+  creations();
   std::printf("%d allocations failed\n", failures);
   CHECK(failures > 10);
   return 0;

@@ -21,6 +21,7 @@
 #include <fmt/format.h>
 
 #include "transport/base/log.hpp"
+#include "transport/base/patient_allocation.hpp"
 #include "transport/base/signals_blocked.hpp"
 #include "transport/node/memory_limits.hpp"
 
@@ -129,6 +130,7 @@ void ShareableMemory::before_fork() {
   pthread_sigmask(SIG_SETMASK, &none, &before);
   all_mutex.lock();
   before_the_fork = before;
+  const PatientAllocation must_not_throw;
   for (ShareableMemory* each = all_memory; each != nullptr; each = each->next_) each->prepare_fork();
   UntouchedMemory::mutex().lock();
 }

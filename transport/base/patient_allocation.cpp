@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/base/patient_allocation.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <new>
+#include <thread>
+
+namespace farside {
+namespace {
+
+constexpr int kTries = 1000;  // of a millisecond each
+
+[[gnu::tls_model("initial-exec")]] thread_local constinit int tries_left = 0;
+constinit std::atomic<std::new_handler> of_program{nullptr};
+
+}  // namespace
+
+PatientAllocation::PatientAllocation() : before_(tries_left) {
+  if (std::get_new_handler() != on_no_memory) {
+    // Another thread may do the same.
+    const std::new_handler before = std::set_new_handler(on_no_memory);
+    if (before != on_no_memory) of_program.store(before, std::memory_order_relaxed);
+  }
+  tries_left = kTries;
+}
+
+PatientAllocation::~PatientAllocation() { tries_left = before_; }
+
+// Returns if the allocation is to be tried again.
+void PatientAllocation::on_no_memory() {
+  if (tries_left > 0) {
+    --tries_left;
+    return std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const std::new_handler next = of_program.load(std::memory_order_relaxed);
+  if (next == nullptr) throw std::bad_alloc();
+  next();
+}
+
+}  // namespace farside
