@@ -87,12 +87,12 @@ inline bool Window::try_combine(const void* origin, void* result, std::int64_t c
   const std::size_t bytes = plain_bytes(type, count);
   const FastPlace to = fast_place(rank, displacement, bytes);
   if (to.at == nullptr || (*reduce != ReduceOp::kNoOp && !is_usable(origin))) return false;
-  if (result != nullptr && overlap(origin, result, bytes)) [[unlikely]]
-    return false;
   const Space::Access among = access(rank);
   const auto elements = static_cast<std::size_t>(count);
-  if (!space_->try_add_at(*to.target, to.at, *reduce, *found->basic, origin, result, elements, among))
-    space_->accumulate_at(*to.target, to.at, *reduce, *found->basic, origin, result, elements, among);
+  if (space_->try_add_at(*to.target, to.at, *reduce, *found->basic, origin, result, elements, among)) return true;
+  if (result != nullptr && overlap(origin, result, bytes)) [[unlikely]]
+    return false;
+  space_->accumulate_at(*to.target, to.at, *reduce, *found->basic, origin, result, elements, among);
   return true;
 }
 
