@@ -28,70 +28,30 @@ namespace farside {
 
 // In shared memory.
 struct AccumulateLockWord {
+  using Clock = std::chrono::steady_clock;
   enum State : std::uint32_t { kFree, kHeld, kReserved };
   std::atomic<std::uint32_t> state{kFree};
   std::atomic<std::uint32_t> claimed{0};
   WakeEvent freed;  // of claimants
-};
-static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
-
-class AccumulateLock {
-  using Clock = std::chrono::steady_clock;
-
- public:
-  explicit AccumulateLock(AccumulateLockWord& word) : word_(word) {
-    if (!take_from(AccumulateLockWord::kFree)) [[unlikely]]
-      held_ = wait(false, Clock::duration::max());
-  }
-  // For a message handler: claims the lock and waits for it for at most `limit`. The result is in held().
-  AccumulateLock(AccumulateLockWord& word, Clock::duration limit) : word_(word) {
-    if (take_from(AccumulateLockWord::kFree)) {
-      end_claim();
-    } else {
-      held_ = take(true) || (limit > limit.zero() && wait(true, limit));
-    }
-  }
-  AccumulateLock(const AccumulateLock&) = delete;
-  AccumulateLock& operator=(const AccumulateLock&) = delete;
-  // A thread that claims the lock and goes to sleep between these loads and the store is not woken. It sleeps for at
-  // most kSleep. An atomic in place of the store would cost 5 ns per row.
-  // (It throws only with the atomics of tests/transport/memory_model.hpp.)
-  ~AccumulateLock() noexcept(noexcept(std::declval<AccumulateLockWord&>().claimed.load(std::memory_order_relaxed))) {
-    if (!held_) return;
-    const std::uint32_t claimed = word_.claimed.load(std::memory_order_relaxed);
-    const bool waits = (claimed | word_.freed.sleepers()) != 0;
-    word_.state.store(claimed != 0 ? AccumulateLockWord::kReserved : AccumulateLockWord::kFree,
-                      std::memory_order_release);
-    if (waits) [[unlikely]] word_.freed.wake();
-  }
-
-  bool held() const { return held_; }
-
- private:
-  // About the time that a holder needs for kLockedBytes (accumulate_rules.hpp).
-  static constexpr int kSpins = 64;
-  static constexpr std::chrono::milliseconds kClaimAfter{1};
-  static constexpr std::chrono::milliseconds kSleep{1};
 
   // The acquire follows the release of the last holder, which orders the plain accesses of both.
-  bool take_from(std::uint32_t state) {
-    return word_.state.compare_exchange_strong(state, AccumulateLockWord::kHeld, std::memory_order_acquire,
-                                               std::memory_order_relaxed);
+  bool take_from(std::uint32_t before) {
+    return state.compare_exchange_strong(before, kHeld, std::memory_order_acquire, std::memory_order_relaxed);
   }
   bool take(bool claims) {
-    if (claims && word_.claimed.load(std::memory_order_relaxed) == 0)
-      word_.claimed.store(1, std::memory_order_relaxed);
-    const std::uint32_t state = word_.state.load(std::memory_order_relaxed);
-    if (state == AccumulateLockWord::kHeld || (state == AccumulateLockWord::kReserved && !claims)) return false;
-    if (!take_from(state)) return false;
+    if (claims && claimed.load(std::memory_order_relaxed) == 0) claimed.store(1, std::memory_order_relaxed);
+    const std::uint32_t before = state.load(std::memory_order_relaxed);
+    if (before == kHeld || (before == kReserved && !claims)) return false;
+    if (!take_from(before)) return false;
     if (claims) end_claim();
     return true;
   }
   // Others that claim the lock set the flag again when they wake.
   void end_claim() {
-    if (word_.claimed.load(std::memory_order_relaxed) != 0) word_.claimed.store(0, std::memory_order_relaxed);
+    if (claimed.load(std::memory_order_relaxed) != 0) claimed.store(0, std::memory_order_relaxed);
   }
-  bool wait(bool claims, Clock::duration limit) {
+  // Returns whether the lock was taken within `limit`.
+  [[gnu::noinline, gnu::cold]] bool wait(bool claims, Clock::duration limit) {
     for (int spins = 0; spins < kSpins; ++spins) {
       if (take(claims)) return true;
       relax();
@@ -103,15 +63,55 @@ class AccumulateLock {
       if (take(false)) return true;
     }
     do {
-      const std::uint32_t seen = word_.freed.arm();
+      const std::uint32_t seen = freed.arm();
       const bool taken = take(true);
-      if (!taken) word_.freed.sleep(seen, std::min<Clock::duration>(limit, kSleep));
-      word_.freed.disarm();
+      if (!taken) freed.sleep(seen, std::min<Clock::duration>(limit, kSleep));
+      freed.disarm();
       if (taken || take(true)) return true;
     } while (Clock::now() - begin < limit);
     return false;
   }
+  // A thread that claims the lock and goes to sleep between these loads and the store is not woken. It sleeps for at
+  // most kSleep. An atomic in place of the store would cost 5 ns per row.
+  void release() {
+    const std::uint32_t claims = claimed.load(std::memory_order_relaxed);
+    const bool waits = (claims | freed.sleepers()) != 0;
+    state.store(claims != 0 ? kReserved : kFree, std::memory_order_release);
+    if (waits) [[unlikely]] freed.wake();
+  }
 
+ private:
+  // About the time that a holder needs for kLockedBytes (accumulate_rules.hpp).
+  static constexpr int kSpins = 64;
+  static constexpr std::chrono::milliseconds kClaimAfter{1};
+  static constexpr std::chrono::milliseconds kSleep{1};
+};
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+class AccumulateLock {
+ public:
+  explicit AccumulateLock(AccumulateLockWord& word) : word_(word) {
+    if (!word.take_from(AccumulateLockWord::kFree)) [[unlikely]]
+      word.wait(false, AccumulateLockWord::Clock::duration::max());
+  }
+  // For a message handler: claims the lock and waits for it for at most `limit`. The result is in held().
+  AccumulateLock(AccumulateLockWord& word, AccumulateLockWord::Clock::duration limit) : word_(word) {
+    if (word.take_from(AccumulateLockWord::kFree)) {
+      word.end_claim();
+    } else {
+      held_ = word.take(true) || (limit > limit.zero() && word.wait(true, limit));
+    }
+  }
+  AccumulateLock(const AccumulateLock&) = delete;
+  AccumulateLock& operator=(const AccumulateLock&) = delete;
+  // (It throws only with the atomics of tests/transport/memory_model.hpp.)
+  ~AccumulateLock() noexcept(noexcept(std::declval<AccumulateLockWord&>().claimed.load(std::memory_order_relaxed))) {
+    if (held_) word_.release();
+  }
+
+  bool held() const { return held_; }
+
+ private:
   AccumulateLockWord& word_;
   bool held_ = true;
 };
