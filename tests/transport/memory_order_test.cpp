@@ -375,14 +375,16 @@ TEST_CASE("stores under the accumulate lock are visible to its next holder, and 
 TEST_CASE("where a table of regions is and how long it is are read as they were written together, or read again") {
   std::array<std::uint64_t, 32> memory{};
   const real::RegionWords words{reinterpret_cast<std::byte*>(memory.data())};
-  const auto change = [&](std::uint64_t to) { words.change([&] { return real::RegionWords::Place{to, to}; }); };
+  const auto change = [&](std::uint64_t to) {
+    words.change([&] { return real::RegionWords::Places{{{to, to}, {0, 0}}}; });
+  };
   const auto results = Execution::all({[&] {
                                          change(1);
                                          return 0;
                                        },
                                        [&] {
-                                         const auto read = words.read([](const real::RegionWords::Place&) {});
-                                         return read ? read->address * 10 + read->count : Word{77};
+                                         const auto read = words.read([](const real::RegionWords::Places&) {});
+                                         return read ? read->front().address * 10 + read->front().count : Word{77};
                                        }});
   CHECK(results == std::set<Results>{{0, 0}, {0, 11}, {0, 77}});
 }
@@ -392,13 +394,13 @@ TEST_CASE("the owner that changes a table of regions sees a reader's mark, or th
   std::array<std::uint64_t, 32> memory{};
   const real::RegionWords words{reinterpret_cast<std::byte*>(memory.data())};
   CHECK_FALSE(may_return({[&] {
-                            words.change([] { return real::RegionWords::Place{1, 1}; });
+                            words.change([] { return real::RegionWords::Places{{{1, 1}, {0, 0}}}; });
                             return words.take_readers(0);
                           },
                           [&] {
                             words.note_reader(0);
-                            const auto read = words.read([](const real::RegionWords::Place&) {});
-                            return read ? read->count : Word{77};
+                            const auto read = words.read([](const real::RegionWords::Places&) {});
+                            return read ? read->front().count : Word{77};
                           }},
                          {0, 0}));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/handler/attached_regions.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -12,7 +13,11 @@ template <class Change>
 void AttachedRegions::change(Change&& work) {
   words_.change([&] {
     work();
-    return RegionWords::Place{reinterpret_cast<std::uint64_t>(table_.all().data()), table_.all().size()};
+    RegionWords::Places places;
+    std::ranges::transform(table_.lists(), places.begin(), [](const RegionTable::List& list) {
+      return RegionWords::Place{reinterpret_cast<std::uint64_t>(list.data()), list.size()};
+    });
+    return places;
   });
 }
 
@@ -72,10 +77,13 @@ bool AttachedRegions::while_attached(std::uint64_t address, std::uint64_t bytes,
 void AttachedRegions::read_page(int reader, std::uint64_t address, std::span<std::byte> page) const {
   const std::scoped_lock held(mutex_);
   words_.note_reader(reader);
-  const std::span<const Region> regions = table_.around(address, Page::regions_in(page.size()));
-  const Page head{regions.size()};
+  Page head{0};
+  table_.around(address, Page::regions_in(page.size()), [&](std::span<const Region> regions) {
+    if (regions.empty()) return;
+    std::memcpy(page.data() + sizeof head + head.count * sizeof(Region), regions.data(), regions.size_bytes());
+    head.count += regions.size();
+  });
   std::memcpy(page.data(), &head, sizeof head);
-  if (!regions.empty()) std::memcpy(page.data() + sizeof head, regions.data(), regions.size_bytes());
 }
 
 }  // namespace farside

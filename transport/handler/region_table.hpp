@@ -4,8 +4,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -22,25 +24,37 @@ struct Region {
 };
 static_assert(sizeof(Region) == 32);
 
-// Sorted by address.
+// In two lists, each sorted by address: a region that would move more than kMostMoved others in the long list goes to
+// the short one, which is merged into the long one when it has as many. So an insertion costs about the same in a table
+// of any length and in any order.
 class RegionTable {
  public:
-  RegionTable() = default;
-  const std::vector<Region>& all() const { return regions_; }
+  static constexpr std::size_t kMostMoved = 1024;
+  using List = std::vector<Region>;
+  // Both lists, the long one first.
+  using Lists = std::array<List, 2>;
+
+  explicit RegionTable(std::size_t most_moved = kMostMoved) : most_moved_(most_moved) {}
+  const Lists& lists() const { return lists_; }
 
   // Returns the region that holds the byte at `address`, or null.
   const Region* find(std::uint64_t address) const {
-    const auto behind = std::ranges::upper_bound(regions_, address, {}, &Region::address);
-    if (behind == regions_.begin()) return nullptr;
-    const Region& last = *std::prev(behind);
-    return address < last.end() ? &last : nullptr;
+    for (const List& list : lists_) {
+      const auto behind = std::ranges::upper_bound(list, address, {}, &Region::address);
+      if (behind != list.begin() && address < std::prev(behind)->end()) return &*std::prev(behind);
+    }
+    return nullptr;
   }
-  // Returns at most so many regions, with those around `address`.
-  std::span<const Region> around(std::uint64_t address, std::size_t most) const {
-    const auto behind = std::ranges::upper_bound(regions_, address, {}, &Region::address) - regions_.begin();
-    const auto at = static_cast<std::size_t>(behind);
-    const std::size_t count = std::min(most, regions_.size());
-    return std::span(regions_).subspan(std::min(at - std::min(at, most / 2), regions_.size() - count), count);
+  // Calls visit(regions) for each list with at most so many regions, those around `address`.
+  template <class Visit>
+  void around(std::uint64_t address, std::size_t most, Visit&& visit) const {
+    for (const List& list : {std::cref(lists_[1]), std::cref(lists_[0])}) {
+      const auto at = static_cast<std::size_t>(std::ranges::upper_bound(list, address, {}, &Region::address) -
+                                               list.begin());
+      const std::size_t count = std::min(&list == &lists_[1] ? most / 2 : most, list.size());
+      visit(std::span(list).subspan(std::min(at - std::min(at, count / 2), list.size() - count), count));
+      most -= count;
+    }
   }
   // Returns whether all bytes are in regions. An access may extend over regions that adjoin each other.
   bool covers(std::uint64_t address, std::uint64_t bytes) const {
@@ -54,23 +68,40 @@ class RegionTable {
     return true;
   }
   bool overlaps(std::uint64_t address, std::uint64_t bytes) const {
-    const auto behind = std::ranges::lower_bound(regions_, address, {}, &Region::address);
-    if (behind != regions_.end() && behind->address - address < bytes) return true;
-    return behind != regions_.begin() && std::prev(behind)->end() > address;
+    return std::ranges::any_of(lists_, [&](const List& list) {
+      const auto behind = std::ranges::lower_bound(list, address, {}, &Region::address);
+      if (behind != list.end() && behind->address - address < bytes) return true;
+      return behind != list.begin() && std::prev(behind)->end() > address;
+    });
   }
   void insert(const Region& region) {
-    regions_.insert(std::ranges::upper_bound(regions_, region.address, {}, &Region::address), region);
+    auto& [all, recent] = lists_;
+    const auto place = [&](List& list) { return std::ranges::upper_bound(list, region.address, {}, &Region::address); };
+    if (const auto at = place(all); static_cast<std::size_t>(all.end() - at) <= most_moved_) {
+      all.insert(at, region);
+      return;
+    }
+    recent.insert(place(recent), region);
+    if (recent.size() < most_moved_) return;
+    const auto before = static_cast<std::ptrdiff_t>(all.size());
+    all.insert(all.end(), recent.begin(), recent.end());
+    recent.clear();
+    std::ranges::inplace_merge(all, all.begin() + before, {}, &Region::address);
   }
   // Returns false if no region begins at `address`.
   bool erase(std::uint64_t address) {
-    const auto found = std::ranges::lower_bound(regions_, address, {}, &Region::address);
-    if (found == regions_.end() || found->address != address) return false;
-    regions_.erase(found);
-    return true;
+    for (List& list : lists_) {
+      const auto found = std::ranges::lower_bound(list, address, {}, &Region::address);
+      if (found == list.end() || found->address != address) continue;
+      list.erase(found);
+      return true;
+    }
+    return false;
   }
 
  private:
-  std::vector<Region> regions_;
+  std::size_t most_moved_;
+  Lists lists_;
 };
 
 }  // namespace farside

@@ -128,20 +128,20 @@ Result<std::vector<Region>> Regions::read_on_node(int rank, std::uint64_t addres
   while (true) {
     std::vector<Region> regions;
     Status status;
-    const auto copy = [&](const RegionWords::Place& place) {
+    const auto copy_from = [&](const RegionWords::Place& place) {
+      const std::size_t before = regions.size();
       // The address is in none of the regions before `low` or from `high` on. Memory that was allocated last often has
       // the highest address.
       std::uint64_t low = 0, high = place.count;
       std::uint64_t first = high - std::min<std::uint64_t>(high, kAtOnce);
-      while (low < high) {
-        regions.resize(std::min<std::uint64_t>(high - first, kAtOnce));
-        status = read_process_memory(pid, place.address + first * sizeof(Region), regions.data(),
-                                     regions.size() * sizeof(Region));
-        if (!status) return;
-        if (address < regions.front().address) {
+      while (low < high && status) {
+        regions.resize(before + std::min<std::uint64_t>(high - first, kAtOnce));
+        const std::span<Region> part = std::span(regions).subspan(before);
+        status = read_process_memory(pid, place.address + first * sizeof(Region), part.data(), part.size_bytes());
+        if (address < part.front().address) {
           high = first;
-        } else if (address >= regions.back().end()) {
-          low = first + regions.size();
+        } else if (address >= part.back().end()) {
+          low = first + part.size();
         } else {
           return;
         }
@@ -149,6 +149,7 @@ Result<std::vector<Region>> Regions::read_on_node(int rank, std::uint64_t addres
         first = middle - std::min<std::uint64_t>(middle - low, kAtOnce / 2);
       }
     };
+    const auto copy = [&](const RegionWords::Places& places) { std::ranges::for_each(places, copy_from); };
     if (words.read(copy)) {
       // The error counts only if the table has not moved: a table that has moved may be unmapped.
       if (!status) return status.error();
