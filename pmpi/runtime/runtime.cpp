@@ -11,8 +11,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "pmpi/runtime/imported_call.hpp"
 #include "pmpi/runtime/library_names.hpp"
+#include "transport/base/imported_call.hpp"
 #include "transport/base/log.hpp"
 
 namespace farside::pmpi {

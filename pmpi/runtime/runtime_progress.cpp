@@ -5,8 +5,8 @@
 
 #include <mpi.h>
 
-#include "pmpi/runtime/imported_call.hpp"
 #include "pmpi/runtime/runtime.hpp"
+#include "transport/base/imported_call.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Redirecting the calls of one library (support/foreign_user.c, beside this program), and no other library's calls.
-#include "pmpi/runtime/imported_call.hpp"
+#include "transport/base/imported_call.hpp"
 
 #include <dlfcn.h>
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 #include <catch2/catch.hpp>
 
-using farside::pmpi::ImportedCall;
+using farside::ImportedCall;
 
 namespace {
 

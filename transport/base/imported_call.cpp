@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "pmpi/runtime/imported_call.hpp"
+#include "transport/base/imported_call.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-namespace farside::pmpi {
+namespace farside {
 namespace {
 
 using Address = std::uintptr_t;
@@ -145,4 +145,4 @@ bool ImportedCall::redirect(void* target) {
   return true;
 }
 
-}  // namespace farside::pmpi
+}  // namespace farside

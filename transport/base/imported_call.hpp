@@ -9,7 +9,7 @@
 #include <array>
 #include <cstddef>
 
-namespace farside::pmpi {
+namespace farside {
 
 class ImportedCall {
  public:
@@ -37,4 +37,4 @@ class ImportedCall {
   void* original_ = nullptr;
 };
 
-}  // namespace farside::pmpi
+}  // namespace farside
