@@ -205,11 +205,17 @@ bool MessageQueue::answer_all(const Handling& answer, bool polls) {
   // A message that was posted before one of these was enqueued is in its slot by now.
   std::array<Slot*, kSlots> enqueued;
   std::size_t count = 0;
+  bool posted = false;
   for (Slot& slot : slots_) {
-    if (is_sent(slot) && !is_posted(slot)) enqueued[count++] = &slot;
+    if (!is_sent(slot)) continue;
+    if (is_posted(slot)) {
+      posted = true;
+    } else {
+      enqueued[count++] = &slot;
+    }
   }
   bool any = false;
-  if (posted_.load(std::memory_order_relaxed) != executed_.load(std::memory_order_relaxed)) {
+  if (posted || posted_.load(std::memory_order_relaxed) != executed_.load(std::memory_order_relaxed)) {
     for (Slot& slot : slots_) {
       if (is_sent(slot) && is_posted(slot)) any = answer_one(slot, answer, polls) || any;
     }
