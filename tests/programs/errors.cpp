@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -509,6 +510,26 @@ void without_memory() {
 
 }  // namespace
 
+// By RDMA over TCP, libfabric accesses the memory at the target: the target ends.
+template <class Operation>
+int rdma_in_a_hole(Operation operation) {
+  constexpr int kBytes = 1 << 16;
+  void* const mine = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(mine != MAP_FAILED);
+  MPI_Win window = MPI_WIN_NULL;
+  CHECK_MPI(MPI_Win_create(mine, kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+  if (rank == 1) CHECK_EQ(munmap(mine, kBytes), 0);
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  std::vector<char> here(kBytes);
+  if (rank == 0) {
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window));
+    CHECK_MPI(operation(here.data(), kBytes, MPI_BYTE, 1, 0, kBytes, MPI_BYTE, window));
+    CHECK_MPI(MPI_Win_unlock(1, window));
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  return 0;
+}
+
 int main(int argc, char** argv) {
   check::Program program(argc, argv);
   rank = check::rank();
@@ -516,6 +537,8 @@ int main(int argc, char** argv) {
   next = (rank + 1) % size;
   CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
   CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
+  if (argc == 2 && argv[1] == std::string_view("get_hole")) return rdma_in_a_hole(MPI_Get);
+  if (argc == 2 && argv[1] == std::string_view("put_hole")) return rdma_in_a_hole(MPI_Put);
   check::Window window(program.memory(), kInts * sizeof(int), sizeof(int));
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
   const check::Section<const check::Window&> sections[] = {

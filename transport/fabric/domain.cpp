@@ -6,6 +6,7 @@
 #include <rdma/fi_atomic.h>
 
 #include "transport/fabric/provider.hpp"
+#include "transport/handler/memory_fault.hpp"
 
 namespace farside {
 
@@ -19,6 +20,7 @@ Result<FabricDomain> FabricDomain::open(InfoHandle info, std::size_t completions
   fid_domain* domain = nullptr;
   code = fi_domain(fabric, opened.info_.get(), &domain, nullptr);
   if (Status s = open_step("fi_domain", code, domain, opened.domain_); !s) return s.error();
+  if (opened.by_sockets()) MemoryFault::report_sends_of(reinterpret_cast<const void*>(domain->fid.ops->close));
 
   fi_cq_attr attributes{};
   attributes.format = FI_CQ_FORMAT_MSG;

@@ -5,6 +5,7 @@
 
 #include "transport/base/log.hpp"
 #include "transport/fabric/fabric.hpp"
+#include "transport/handler/memory_fault.hpp"
 
 namespace farside {
 
@@ -28,7 +29,10 @@ bool Fabric::take_completions() {
   std::array<fi_cq_msg_entry, 32> entries;
   bool any = false;
   while (true) {
-    const ssize_t count = fi_cq_read(domain_.queue(), entries.data(), entries.size());
+    const ssize_t count = [&] {
+      const MemoryFault::Reported reported;
+      return fi_cq_read(domain_.queue(), entries.data(), entries.size());
+    }();
     if (count == -FI_EAVAIL) {
       complete_with_error();
       any = true;

@@ -97,7 +97,7 @@ bool ProgressThread::back_off_for(AdaptivePolling& polling, Work& work) {
 // Without memory the thread tries again.
 void ProgressThread::run(Work& work, int queue_fd) {
   BiasedMutex::this_thread_never_owns();
-  MemoryFault::report_here();
+  const MemoryFault::Reported reported;
   while (!stop_.load(std::memory_order_acquire)) {
     const Status ended = without_bad_alloc([&]() -> Status {
       work_until_stopped(work, queue_fd);

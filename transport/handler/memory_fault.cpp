@@ -2,10 +2,18 @@
 #include "transport/handler/memory_fault.hpp"
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
+#include <set>
+#include <span>
+#include <sys/uio.h>
 #include <ucontext.h>
 #include <unistd.h>
+
+#include "transport/base/imported_call.hpp"
+#include "transport/base/log.hpp"
 
 namespace farside {
 namespace {
@@ -34,6 +42,47 @@ void MemoryFault::expect() {
   set = true;
 }
 
+void MemoryFault::report(const void* at) {
+  std::array<char, 256> line{};
+  const int bytes = std::snprintf(line.data(), line.size(),
+                                  "farside: error: an access to %p for a peer, by RDMA over TCP, ends this process: "
+                                  "the memory is not mapped, not writable, or beyond the end of a file\n",
+                                  at);
+  (void)!write(STDERR_FILENO, line.data(), static_cast<std::size_t>(bytes));
+}
+
+void MemoryFault::report_sends_of(const void* inside) {
+  static std::mutex mutex;
+  static std::set<const void*> known;
+  const std::scoped_lock held(mutex);
+  if (!known.insert(inside).second) return;
+  if (!ImportedCall(inside, "sendmsg").redirect(reinterpret_cast<void*>(&MemoryFault::send)))
+    log(LogLevel::kInfo, "a peer that reads memory with holes by RDMA over TCP may wait for ever");
+}
+
+ssize_t MemoryFault::send(int socket, const msghdr* message, int flags) {
+  const ssize_t sent = ::sendmsg(socket, message, flags);
+  if (sent >= 0 || errno != EFAULT) [[likely]]
+    return sent;
+  const auto is_unreadable = [](std::byte* at) {
+    std::byte copy{};
+    const iovec here{&copy, 1}, there{at, 1};
+    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1;
+  };
+  for (const iovec& part : std::span(message->msg_iov, message->msg_iovlen)) {
+    auto* const begin = static_cast<std::byte*>(part.iov_base);
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    // The first byte, and those where the next pages begin.
+    for (std::size_t at = 0; at < part.iov_len; at += page - reinterpret_cast<std::uintptr_t>(begin + at) % page) {
+      if (!is_unreadable(begin + at)) continue;
+      report(begin + at);
+      std::abort();
+    }
+  }
+  errno = EFAULT;
+  return sent;
+}
+
 void MemoryFault::on_signal(int signal, siginfo_t* information, void* context) {
   const bool sent = information->si_code <= 0;  // by kill(2) and the like
   MemoryFault* const fault = here_;
@@ -45,14 +94,7 @@ void MemoryFault::on_signal(int signal, siginfo_t* information, void* context) {
     (void)pthread_sigmask(SIG_SETMASK, &static_cast<ucontext_t*>(context)->uc_sigmask, nullptr);
     __builtin_longjmp(fault->place_.data(), 1);
   }
-  if (!sent && reports_) {
-    std::array<char, 256> line{};
-    const int bytes = std::snprintf(line.data(), line.size(),
-                                    "farside: error: an access to %p for a peer, by RDMA over TCP, ends this process: "
-                                    "the memory is not mapped, not writable, or beyond the end of a file\n",
-                                    information->si_addr);
-    (void)!write(STDERR_FILENO, line.data(), static_cast<std::size_t>(bytes));
-  }
+  if (!sent && reports_) report(information->si_addr);
   const struct sigaction& before = signal == SIGBUS ? before_bus : before_segv;
   if (before.sa_handler == SIG_IGN && sent) return;
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {

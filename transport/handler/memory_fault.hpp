@@ -3,6 +3,7 @@
 // lies beyond the end of a file that was truncated. Such an access must not end the process, since it is a peer's.
 //
 // libfabric's tcp provider makes such accesses, too, for RDMA: they end the process, after a line with the address.
+// (It drops the error of sendmsg(2) from such memory, and the peer that reads it would wait for ever.)
 //
 // The signal handlers for SIGSEGV and SIGBUS pass all other faults on to the handlers that were set before. Where the
 // application sets others later, faults end the process.
@@ -15,6 +16,8 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <sys/socket.h>
+#include <utility>
 
 namespace farside {
 
@@ -22,8 +25,20 @@ class MemoryFault {
  public:
   // Sets the signal handlers, also again after earlier ones were restored.
   static void expect();
-  // In this thread faults that nothing catches are reported: it accesses the application's memory for peers only.
-  static void report_here() { reports_ = true; }
+  // While an object of this class lives, faults of this thread that nothing catches are reported: it accesses the
+  // application's memory for peers only.
+  class Reported {
+   public:
+    Reported() : before_(std::exchange(reports_, true)) {}
+    Reported(const Reported&) = delete;
+    Reported& operator=(const Reported&) = delete;
+    ~Reported() { reports_ = before_; }
+
+   private:
+    const bool before_;
+  };
+  // Reports faults of sendmsg(2) in calls by a library. `inside`: an address in it.
+  static void report_sends_of(const void* inside);
   // While the object lives, an access of this thread to the `bytes` bytes from `begin` on that fails returns to
   //   if (__builtin_setjmp(fault.here()) == 0) { accesses }
   // with another value than 0, without calling destructors. (setjmp(3) costs 20 ns more.)
@@ -39,6 +54,8 @@ class MemoryFault {
   const void* address() const { return address_; }
 
  private:
+  static void report(const void* at);
+  static ssize_t send(int socket, const msghdr* message, int flags);
   static void on_signal(int signal, siginfo_t* information, void* context);
 
   const std::byte* const begin_;
