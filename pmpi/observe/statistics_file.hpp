@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FARSIDE_STATS: the statistics of this rank as one JSON file (pmpi/README.md has the format).
+// FARSIDE_STATS: the statistics of this rank as one JSON file (pmpi/observation.md has the format).
 #pragma once
 
 namespace farside::pmpi {

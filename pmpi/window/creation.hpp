@@ -3,7 +3,7 @@
 // runtime's on all, or an error on all.
 //
 // Thread safety: any thread; concurrent calls need different communicators. Cost: 3 reductions of at most 32 bytes, and
-// two exchanges inside the node; more at the first window of a communicator (pmpi/README.md). Memory: that of the
+// two exchanges inside the node; more at the first window of a communicator (pmpi/windows.md). Memory: that of the
 // space.
 #pragma once
 

@@ -5,7 +5,8 @@
 //
 // Thread safety: any thread, after expect_threads() or if the window was made with `threaded`. Operations and flushes
 // on the fast path read the epoch state without the guard; all other calls take it for a few instructions. Errors: the
-// MPI error class in the Fault. Cost in remote operations: transport/README.md, epochs/README.md.
+// MPI error class in the Fault. Cost in remote operations: epochs/lock.md,
+// epochs/synchronization.md.
 #pragma once
 
 #include <array>

@@ -224,7 +224,7 @@ class Program {
 
  private:
   // Open MPI 4.1 unloads its PMIx component before it ends the thread that may still have to run an event of MPI_Init
-  // there, and that thread then crashes (tests/README.md, "Errors of the runtimes"). A pause waits for its events.
+  // there, and that thread then crashes (tests/runtime-errors.md). A pause waits for its events.
   static void run_events_of_init() {
 #if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 5
     for (const char* name : {"opal_progress_thread_pause", "opal_progress_thread_resume"}) {
@@ -303,7 +303,7 @@ inline std::string hint(MPI_Win window, const char* key) {
 }
 
 // Windows of more than 16 ranks, or more than 2 if some rank is not mapped, have a global lock for lock_all
-// (epochs/README.md). run_program passes the route.
+// (epochs/lock.md). run_program passes the route.
 inline bool lock_all_has_global_lock() {
   const char* given = std::getenv("TEST_ROUTE");
   const std::string route = given != nullptr ? given : "";

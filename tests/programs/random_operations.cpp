@@ -37,7 +37,7 @@ struct Options {
 };
 
 #ifdef MPICH
-constexpr std::int64_t kLostPerType = 64;  // bytes that MPICH 4.0.2 leaks (tests/README.md)
+constexpr std::int64_t kLostPerType = 64;  // bytes that MPICH 4.0.2 leaks (tests/runtime-errors.md)
 #else
 constexpr std::int64_t kLostPerType = 0;
 #endif

@@ -77,7 +77,7 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys =
 
 // ---- the report ----
 
-// Collects it all as JSON (gather.cpp). tools/README.md describes the fields. Takes one or two seconds, since each
+// Collects it all as JSON (gather.cpp); tools/docs/commands.md describes the fields. Takes a second or two, since each
 // provider is tried in a process of its own.
 Json gather_info(const std::string& library_folder);
 

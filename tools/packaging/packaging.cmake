@@ -2,16 +2,15 @@
 # What else is installed (documents, an environment-module file), and the Debian packages that cpack makes of the
 # components (tools/package builds them as Debian would; README.md says what is in which).
 
-# The READMEs keep their folders, so that the links between them lead somewhere.
-foreach(folder epochs pmpi transport tools tests)
-  install(FILES ${PROJECT_SOURCE_DIR}/${folder}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder} COMPONENT tools)
+# The pages keep their folders, so that the links between them lead somewhere.
+set(patterns epochs findings pmpi tests tools transport)
+list(TRANSFORM patterns PREPEND ${PROJECT_SOURCE_DIR}/)
+list(TRANSFORM patterns APPEND /*.md)
+file(GLOB_RECURSE pages CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${patterns})
+foreach(page README.md LICENSE ${pages})
+  cmake_path(GET page PARENT_PATH folder)
+  install(FILES ${PROJECT_SOURCE_DIR}/${page} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder} COMPONENT tools)
 endforeach()
-install(FILES ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
-        COMPONENT tools)
-install(FILES ${PROJECT_SOURCE_DIR}/tools/FIGURES.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/tools COMPONENT tools)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/docs DESTINATION ${CMAKE_INSTALL_DOCDIR}/tools COMPONENT tools)
-install(FILES ${PROJECT_SOURCE_DIR}/epochs/misuse.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/epochs COMPONENT tools)
-install(FILES ${CMAKE_CURRENT_LIST_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/tools/packaging COMPONENT tools)
 
 # Made when it is installed: only then the prefix is known (cmake --install --prefix).
 install(CODE "set(source \"${CMAKE_CURRENT_LIST_DIR}/modulefile.in\")

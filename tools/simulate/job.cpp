@@ -439,7 +439,7 @@ std::string table(const JobSettings& settings, const JobFigures& figures) {
   row("messages to get to know a touched target", fmt::format("{:.1f}", figures.requests_at_first_touch));
   row("targets visited by flush_all", fmt::format("{}", figures.visited),
       fmt::format("{} if nothing is outstanding ({:.0f} ns)", figures.visited_when_idle, figures.idle_flush_ns));
-  // The sources of the formulas are in tools/README.md.
+  // The sources of the formulas are in tools/docs/commands.md.
   text += "\nother implementations, per node and window, from their sources:\n\n";
   row("osc/ucx (Open MPI): 2 addresses per rank and process", bytes(16 * ranks * processes),
       "16 B x ranks x processes");

@@ -30,7 +30,7 @@ inline constexpr std::array<const char*, 9> kCountedNames = {
     "put",     "get",     "accumulate", "get_accumulate", "compare_and_swap",
     "control", "handler", "nic_atomic", "from_runtime"};
 
-// The reasons for the slow path of an accumulate (transport/README.md). kType: elements of 1 or 2 bytes, or wider than
+// The reasons for the slow path of an accumulate (data/accumulates.md). kType: elements of 1 or 2 bytes, or wider than
 // the CPU's atomics. kUnaligned: no natural alignment. kFloatingPoint: floating-point, complex and pair types. kCma:
 // the space has a target on the route cma. kProvider: the adapter has no such atomic, or an element at the target
 // crosses from one attached region into the next.

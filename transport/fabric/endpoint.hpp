@@ -72,7 +72,7 @@ class Endpoint {
   // Makes the provider generate the completion of such writes. Never waits.
   virtual void end_run(Pending& /*pending*/, Peer /*peer*/) {}
   // Returns whether control words and 64-bit integers are changed by atomics of the target's adapter (the domain nic
-  // of transport/README.md), for which no thread there has to wake; otherwise the target's handler changes them.
+  // of data/accumulates.md), for which no thread there has to wake; otherwise the target's handler changes them.
   // Adapter atomics are atomic only among themselves. They take effect behind all operations that were issued to the
   // same peer before, and before all that are issued later.
   virtual bool nic_atomics() const = 0;

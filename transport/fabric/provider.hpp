@@ -19,7 +19,7 @@ namespace farside {
 // The version of libfabric's interface that farside requests.
 constexpr std::uint32_t kFabricApi = FI_VERSION(1, 15);
 
-// The providers that farside takes without FARSIDE_PROVIDER, the best first (transport/README.md, "Provider").
+// The providers that farside takes without FARSIDE_PROVIDER, the best first (providers.md).
 std::span<const char* const> preferred_providers();
 
 // Starts libfabric; otherwise the first call of libfabric starts it. During the start, version 1.17 reads the kernel's

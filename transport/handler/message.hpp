@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The messages between an origin and a target's active-message handler. Both ends run the same farside on the same
-// architecture (checked when windows are created), so the structs travel as they are in memory.
+// architecture, so the structs travel as they are in memory.
 //
 //   kOperations  RequestHeader, a list of operations (operation_list.hpp), up to two ControlSteps. The handler executes
 //                the last step after the list. The first of two steps is the acquire step: the handler executes it, a

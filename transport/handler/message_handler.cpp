@@ -33,7 +33,7 @@ const char* find_fault(const ControlStep& step, const MessageHandler::ServedSpac
 // Checks the first of two steps.
 const char* find_fault_of_acquire_step(const ControlStep& step, const MessageHandler::ServedSpace& space) {
   if (step.call != ControlCall::kFetchAdd) return "no acquire step";
-  // A list ends early at detached memory. The release step would then be missing, although the lock has been acquired.
+  // Deferred locks are for windows whose memory stays.
   return space.attached == nullptr ? find_fault(step, space) : "an acquire step before attached memory";
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// AccumulateRules: which method combines elements in one space (transport/README.md, "Methods of accumulates"). All
+// AccumulateRules: which method combines elements in one space (data/accumulates.md). All
 // ranks of the space have the same rules. Thread safety: any, once the rules are set.
 #pragma once
 

@@ -14,7 +14,7 @@
 // behind the posted ones.
 //
 // Thread safety: any, after expect_threads(). Errors: kPeer and kRange of the system calls and the handler. If a target
-// refuses a posted put, only the target's log says so. Cost: transport/README.md, "Routes and costs".
+// refuses a posted put, only the target's log says so. Cost: node/on-node.md.
 #pragma once
 
 #include <atomic>

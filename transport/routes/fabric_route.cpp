@@ -495,7 +495,7 @@ Status FabricRoute::order_before_release(int rank) {
   const FabricTargets::Use use(targets_, *target);
   if (!use) return {};
   BusyTarget& to = *use;
-  // A handler that finds memory detached would not execute the release.
+  // Errors of detached memory are to be known before the release.
   if (agreed_.regions != nullptr) return complete(to);
   Status first;
   const auto keep = [&](Status status) {

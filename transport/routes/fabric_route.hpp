@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // FabricRoute: operations on the data and control words of the ranks that a space reaches over the fabric, and their
-// order (transport/README.md, "Operations over the fabric"). In the atomicity domain nic it also carries out the
+// order (fabric/progress.md). In the atomicity domain nic it also carries out the
 // atomics on this rank and its on-node peers.
 //
 // The entry of a rank is made at the first operation on it, with the address from the directory. If keys, sizes or
 // units are not the same on all ranks, the rank's description is requested from its handler, in one round trip.
 //
 // Thread safety: as FabricTargets, except deferred locks, which are for processes with one thread. Errors: kPeer,
-// kRange, kNoMemory of the endpoint. Cost: transport/README.md, "Routes and costs"; of flush_all() what is busy, else
+// kRange, kNoMemory of the endpoint. Cost: node/on-node.md; of flush_all() what is busy, else
 // one load. Memory: fabric_targets.hpp.
 #pragma once
 

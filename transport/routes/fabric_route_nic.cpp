@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 // The most atomics that are under way towards one target. Adapters work on about 16 at a time, and more of them make
-// a stall of Soft-RoCE more likely (tests/README.md, verbs).
+// a stall of Soft-RoCE more likely (tests/running.md, "Soft-RoCE").
 constexpr std::size_t kCallsTogether = 32;
 
 std::uint64_t word_at(const void* address) {

@@ -2,8 +2,7 @@
 // Fragments: one operation of the application on a derived datatype. Where a route has a cost per operation, small
 // fragments travel together in lists to the target's message handler.
 //
-// Used by one thread, for one operation. Errors: those of Space's operations. Cost: transport/README.md, "Routes and
-// costs".
+// Used by one thread, for one operation. Errors: those of Space's operations. Cost: node/on-node.md.
 #pragma once
 
 #include <cstddef>

@@ -17,9 +17,8 @@
 // below it, so no pointer to data is null.
 //
 // Thread safety: all members may be called from any thread. Cost of find and covered: a load, a mutex and a search,
-// or, for memory that is not known, one request, or some reads of the
-// table (on-node: one for the highest regions, else a binary search). Memory: 32 bytes per region at the target and at
-// each origin that uses it.
+// or, for memory that is not known, one request, or some reads of the table's two lists (on-node: one for the highest
+// regions, else a binary search). Memory: 32 bytes per region at the target and at each origin that uses it.
 #pragma once
 
 #include <cstddef>

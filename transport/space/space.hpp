@@ -20,7 +20,7 @@
 // operation failed; kRange: the memory is not attached, or the target's handler refused; kNoMemory. Making a space
 // also returns kNoRoute and kBadSetting.
 //
-// Cost: transport/README.md, "Routes and costs". Memory: 32 bytes per rank of this node, and those of FabricTargets per
+// Cost: node/on-node.md. Memory: 32 bytes per rank of this node, and those of FabricTargets per
 // rank that was reached over the fabric.
 #pragma once
 

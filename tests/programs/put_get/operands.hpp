@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Small operands that the program changes as soon as the call has returned. MPI forbids this before the operation is
 // complete (MPI 4.0 section 12.3), but the runtimes copy small operands at the call, and programs rely on it. farside
-// copies operands of at most 256 bytes (transport/README.md).
+// copies operands of at most 256 bytes (transport/node/on-node.md).
 #pragma once
 
 #include "../check.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The settings as README.md shows them are the settings that there are.
+// The settings as tools/docs/settings.md shows them are the settings that there are.
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -9,10 +9,10 @@
 
 #include "transport/base/settings.hpp"
 
-namespace farside::readme_test {
+namespace farside::settings_page_test {
 
-TEST_CASE("README.md has the table of settings as the library has it") {
-  std::ifstream file(FARSIDE_SOURCE_DIR "/README.md");
+TEST_CASE("settings.md has the table of settings as the library has it") {
+  std::ifstream file(FARSIDE_SOURCE_DIR "/tools/docs/settings.md");
   std::stringstream text;
   text << file.rdbuf();
   REQUIRE(!text.str().empty());
@@ -26,4 +26,4 @@ TEST_CASE("README.md has the table of settings as the library has it") {
   }
 }
 
-}  // namespace farside::readme_test
+}  // namespace farside::settings_page_test

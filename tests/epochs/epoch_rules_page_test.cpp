@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The README of epochs shows the tables and the rules as they are in the code.
+// rules.md of epochs shows the tables and the rules as they are in the code.
 #include <cstddef>
 #include <fstream>
 #include <map>
@@ -10,7 +10,7 @@
 
 #include "tests/epochs/epoch_states.hpp"
 
-namespace farside::epoch_readme_test {
+namespace farside::epoch_rules_page_test {
 
 using namespace farside::epochs;
 using namespace farside::epochs::testing;
@@ -56,7 +56,7 @@ std::string shown_row(Call call, bool access, std::map<Rule, int>& numbers) {
 
 }  // namespace
 
-TEST_CASE("the README of epochs shows the table as it is", "[epochs]") {
+TEST_CASE("rules.md shows the tables and the rules as they are in the code", "[epochs]") {
   std::map<Rule, int> numbers;
   std::string expected =
       "| call | none | open | active | starting | started | locked | locking all | all "
@@ -86,11 +86,11 @@ TEST_CASE("the README of epochs shows the table as it is", "[epochs]") {
     if (const std::string why = why_it_ends(rule); !why.empty()) expected += "; *ends*: " + why;
     expected += "\n";
   }
-  std::ifstream file(FARSIDE_SOURCE_DIR "/epochs/README.md");
-  std::stringstream readme;
-  readme << file.rdbuf();
-  INFO("the README should contain:\n" << expected);
-  CHECK(readme.str().find(expected) != std::string::npos);
+  std::ifstream file(FARSIDE_SOURCE_DIR "/epochs/rules.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  INFO("rules.md should contain:\n" << expected);
+  CHECK(page.str().find(expected) != std::string::npos);
 }
 
-}  // namespace farside::epoch_readme_test
+}  // namespace farside::epoch_rules_page_test
