@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
-#include <set>
 #include <span>
 #include <sys/uio.h>
 #include <ucontext.h>
@@ -52,11 +51,10 @@ void MemoryFault::report(const void* at) {
 }
 
 void MemoryFault::report_sends_of(const void* inside) {
-  static std::mutex mutex;
-  static std::set<const void*> known;
-  const std::scoped_lock held(mutex);
-  if (!known.insert(inside).second) return;
-  if (!ImportedCall(inside, "sendmsg").redirect(reinterpret_cast<void*>(&MemoryFault::send)))
+  static std::mutex redirecting;  // it changes the protection of pages meanwhile
+  ImportedCall call(inside, "sendmsg");
+  const std::scoped_lock held(redirecting);
+  if (!call.redirect(reinterpret_cast<void*>(&MemoryFault::send)))
     log(LogLevel::kInfo, "a peer that reads memory with holes by RDMA over TCP may wait for ever");
 }
 
