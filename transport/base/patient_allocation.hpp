@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // While an object of this class lives, each allocation by operator new in its thread that lacks memory is tried again
-// for up to a second: where other ranks wait for this one in the middle of a protocol, which it can neither repeat nor
-// leave. (patiently(), in result.hpp, repeats work that can be repeated, and costs nothing until memory lacks.)
+// for up to a second: where something has begun that can neither be repeated nor be left, for instance a protocol in
+// which other ranks wait for this one. (patiently(), in result.hpp, repeats work that can be repeated, and costs
+// nothing until memory lacks.)
 //
 // It acts as the new handler of the process (std::set_new_handler), and calls the program's own handler elsewhere. An
 // operator new of the program that calls no new handler is not tried again.

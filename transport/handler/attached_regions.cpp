@@ -10,15 +10,17 @@
 namespace farside {
 
 template <class Change>
-void AttachedRegions::change(Change&& work) {
+Status AttachedRegions::change(Change&& work) {
+  Status changed;
   words_.change([&] {
-    work();
+    changed = without_bad_alloc([&] { return work(), Status(); });
     RegionWords::Places places;
     std::ranges::transform(table_.lists(), places.begin(), [](const RegionTable::List& list) {
       return RegionWords::Place{reinterpret_cast<std::uint64_t>(list.data()), list.size()};
     });
     return places;
   });
+  return changed;
 }
 
 Status AttachedRegions::attach(const Region& region) {
@@ -35,15 +37,14 @@ Status AttachedRegions::attach(const Region& region) {
     return Error{ErrorKind::kAttach, fmt::format("{} bytes at {:#x} overlap with memory that is attached already",
                                                  region.bytes, region.address)};
   }
-  change([&] { table_.insert(region); });
-  return {};
+  return change([&] { table_.insert(region); });
 }
 
 Result<std::vector<int>> AttachedRegions::detach(std::uint64_t address) {
   const std::scoped_lock held(mutex_);
   bool removed = false;
   if (const Region* region = table_.find(address); region != nullptr && region->address == address) {
-    change([&] { removed = table_.erase(address); });
+    if (Status changed = change([&] { removed = table_.erase(address); }); !changed) return changed.error();
   }
   if (!removed) {
     const auto found = empty_.find(address);

@@ -45,8 +45,9 @@ class AttachedRegions {
   void read_page(int reader, std::uint64_t address, std::span<std::byte> page) const;
 
  private:
+  // Errors: kNoMemory. The table is then as before.
   template <class Change>
-  void change(Change&& work);
+  Status change(Change&& work);
 
   RegionWords words_;
   int ranks_;

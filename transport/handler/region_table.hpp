@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -48,12 +47,13 @@ class RegionTable {
   // Calls visit(regions) for each list with at most so many regions, those around `address`.
   template <class Visit>
   void around(std::uint64_t address, std::size_t most, Visit&& visit) const {
-    for (const List& list : {std::cref(lists_[1]), std::cref(lists_[0])}) {
-      const auto at = static_cast<std::size_t>(std::ranges::upper_bound(list, address, {}, &Region::address) -
-                                               list.begin());
-      const std::size_t count = std::min(&list == &lists_[1] ? most / 2 : most, list.size());
+    const std::size_t recent = std::min(most / 2, lists_[1].size());
+    for (const std::size_t i : {0, 1}) {
+      const List& list = lists_[i];
+      const auto behind = std::ranges::upper_bound(list, address, {}, &Region::address) - list.begin();
+      const auto at = static_cast<std::size_t>(behind);
+      const std::size_t count = i == 1 ? recent : std::min(most - recent, list.size());
       visit(std::span(list).subspan(std::min(at - std::min(at, count / 2), list.size() - count), count));
-      most -= count;
     }
   }
   // Returns whether all bytes are in regions. An access may extend over regions that adjoin each other.
@@ -74,6 +74,7 @@ class RegionTable {
       return behind != list.begin() && std::prev(behind)->end() > address;
     });
   }
+  // If this throws std::bad_alloc, the table is unchanged.
   void insert(const Region& region) {
     auto& [all, recent] = lists_;
     const auto place = [&](List& list) { return std::ranges::upper_bound(list, region.address, {}, &Region::address); };
@@ -81,12 +82,14 @@ class RegionTable {
       all.insert(at, region);
       return;
     }
+    recent.reserve(most_moved_);
+    if (recent.size() == most_moved_) {
+      const auto before = static_cast<std::ptrdiff_t>(all.size());
+      all.insert(all.end(), recent.begin(), recent.end());
+      recent.clear();
+      std::ranges::inplace_merge(all, all.begin() + before, {}, &Region::address);
+    }
     recent.insert(place(recent), region);
-    if (recent.size() < most_moved_) return;
-    const auto before = static_cast<std::ptrdiff_t>(all.size());
-    all.insert(all.end(), recent.begin(), recent.end());
-    recent.clear();
-    std::ranges::inplace_merge(all, all.begin() + before, {}, &Region::address);
   }
   // Returns false if no region begins at `address`.
   bool erase(std::uint64_t address) {

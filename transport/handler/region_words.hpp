@@ -39,8 +39,8 @@ struct RegionWords {
     std::uint64_t count = 0;
   };
   using Places = std::array<Place, 2>;
-  // For the owner, one thread at a time. `work` changes the table and returns its new locations. An on-node peer that
-  // reads the table meanwhile finds an odd version or a changed one, and reads again.
+  // For the owner, one thread at a time. `work` changes the table, returns its new locations, and does not throw. An
+  // on-node peer that reads the table meanwhile finds an odd version or a changed one, and reads again.
   template <class Work>
   void change(Work&& work) const {
     word(kVersion).fetch_add(1, std::memory_order_seq_cst);

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/patient_allocation.hpp"
 #include "transport/base/random.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/endpoint.hpp"
@@ -38,6 +39,7 @@ Regions::Regions(Space& space, std::uint32_t words, std::byte* own_words, int ra
 Regions::~Regions() = default;
 
 Status Regions::attach(const void* base, std::uint64_t bytes) {
+  const PatientAllocation all_or_nothing;
   Region region;
   region.address = reinterpret_cast<std::uint64_t>(base);
   region.bytes = bytes;
@@ -67,6 +69,7 @@ Status Regions::attach(const void* base, std::uint64_t bytes) {
 }
 
 Status Regions::detach(const void* base) {
+  const PatientAllocation readers_must_know;
   const auto address = reinterpret_cast<std::uint64_t>(base);
   Result<std::vector<int>> readers = own_.detach(address);
   if (!readers) return readers.error();
