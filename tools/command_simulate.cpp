@@ -79,7 +79,7 @@ int run(const SimulateOptions& options) {
   simulate::Settings settings = options.settings;
   settings.network.latency = nanoseconds(options.latency_us);
   settings.network.service = nanoseconds(options.service_us);
-  settings.network.hand_off = nanoseconds(options.hand_off_us > 0 ? options.hand_off_us : 8 * options.latency_us);
+  settings.network.hand_off = nanoseconds(options.hand_off_us > 0 ? options.hand_off_us : 2.5 * options.latency_us);
   settings.network.busy_for = nanoseconds(options.busy_for_us);
   settings.section = nanoseconds(options.section_us);
   const bool on_terminal = isatty(STDERR_FILENO) != 0;
@@ -166,7 +166,8 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   command->add_option("--service", options->service_us, "us of the target's NIC per operation")
       ->check(CLI::Range(0.0, 1000.0));
   command
-      ->add_option("--hand-off", options->hand_off_us, "us, what pauses of far waiters count in (default: 8 latencies)")
+      ->add_option("--hand-off", options->hand_off_us,
+                   "us, what pauses of far waiters count in (default: 2.5 latencies)")
       ->check(CLI::Range(0.1, 1e6))
       ->default_str("");
   command

@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How the hand-off passes through the ring of a lock: part of AcquireLock and ReleaseLock (lock.hpp).
 //
-// Each step is one compare-and-swap on the slot of the next ticket. If the holder of the ticket waits there, the
-// process wakes it. If this holder is the next owner behind admitted members, the process announces it in their drain
-// word instead. If the slot is empty, the hand-off is put into the slot, where the holder of the ticket finds it. One
-// call admits at most kMost waiters; the last of these receives the rest of the hand-off, by its wake word or its slot,
-// and passes it on. The hand-off passes strictly in the order of tickets, so only one process passes it on at a time,
-// and a later ticket that waits in the slot of an earlier one has not been admitted yet.
+// The process reads the slots of the next tickets in one operation, which may leave together with its departure. Where
+// a slot names the waiter, the process wakes the waiter and empties the slot, and awaits neither. If the waiter is the
+// next owner behind admitted members, the process announces it in their drain word instead. If the slot was empty when
+// it was read, the process puts the hand-off into it by compare-and-swap and the waiter finds it there, unless the
+// waiter has come meanwhile. One call admits at most kMost waiters; the last of these receives the rest of the
+// hand-off, by its wake word or its slot, and passes it on. The hand-off passes strictly in the order of tickets, so
+// only one process passes it on at a time, and a later ticket that waits in the slot of an earlier one has not been
+// admitted yet. The entry of a waiter stays in its slot until the hand-off reaches its ticket, so an entry that was
+// read is still there.
 //
-// Cost in remote operations: two per admitted waiter, two more where a later ticket must give way, and one for the
-// announcement of a next owner.
+// A departing writer that also sees the writer behind the next owner names it to the next owner. When that one
+// releases the lock, it wakes the writer without a departure of its own, which the writer makes up for.
+//
+// Cost in remote operations: one for the slots; two per admitted waiter, one after another only for waiters that come
+// to their slots late; two more where a later ticket must give way; one for the announcement of a next owner.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/lock_words.hpp"
@@ -24,66 +33,87 @@ namespace farside::epochs {
 template <RemoteMemory M, class Lock>
 class PassHandOff {
  public:
-  static constexpr int kMost = std::min<int>(8, ControlBlock::kRingSlots);
+  static constexpr std::size_t kMost = std::min<std::size_t>(kMostWordsRead, ControlBlock::kRingSlots);
+
+  // Reads the slots of `ticket` and those behind it, up to the end of the ring.
+  PassHandOff(M& memory, int target, std::uint64_t ticket) : memory_(memory), ticket_(ticket), target_(target) {
+    known_ = std::min<std::size_t>(kMost, ControlBlock::kRingSlots - ticket % ControlBlock::kRingSlots);
+    memory_.read(operation_, target_, Lock::ring_word(ticket_), std::span(slots_).first(known_));
+  }
+  // `slot`: that of `ticket`, which is known already.
+  PassHandOff(M& memory, int target, std::uint64_t ticket, std::uint64_t slot)
+      : memory_(memory), ticket_(ticket), known_(1), target_(target) {
+    slots_[0] = slot;
+  }
 
   // Passes `hand_off` on, from `ticket`, to waiters of type `group` and, if `hand_off` says so, to the next owner of
-  // the other group. `holds`: the caller is a member of `group` and counted in the hand-off.
-  PassHandOff(M& memory, int target, std::uint64_t ticket, LockType group, HandOff hand_off, bool holds)
-      : memory_(memory), ticket_(ticket), hand_off_(hand_off), target_(target), group_(group), holds_(holds) {}
+  // the other group. `holds`: the caller is a member of `group` and counted in the hand-off. `departed`: the former
+  // owner has departed; else the next owner departs for it.
+  void begin(LockType group, HandOff hand_off, bool holds, bool departed = true) {
+    group_ = group;
+    hand_off_ = hand_off;
+    holds_ = holds;
+    departed_ = departed;
+    step_ = Step::kOffer;
+  }
 
+  // Returns true when it is over: no operation but those that it has posted is outstanding.
   bool advance() {
-    while (operation_.done()) {
-      // At most one wake-up is outstanding, next to the compare-and-swap on the next slot.
-      if (step_ != Step::kOffer && !wake_.done()) return false;
+    while (step_ != Step::kDone && operation_.done()) {
       switch (step_) {
-        case Step::kOffer:
-          if (hand_off_.is_nothing()) {
-            step_ = Step::kDone;
-            break;
-          }
-          memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), expected_,
-                                   RingSlot::make(RingSlot::kHandOff, ticket_, offer().bits(), group_));
-          step_ = Step::kOffered;
-          break;
+        case Step::kOffer: offer(); break;
         case Step::kOffered: take_answer(operation_.value()); break;
         case Step::kAnnounced: {
           const std::uint64_t drain = operation_.value();
           if (DrainWord::departed(drain) == static_cast<std::int64_t>(hand_off_.count)) {
-            wake(WakeValue::make(WakeValue::kDrained, HandOff::released_by_successor(hand_off_.count)));
+            wake(waiter_, WakeValue::make(WakeValue::kDrained, HandOff::released_by_successor(hand_off_.count)));
           }
           step_ = Step::kDone;
           break;
         }
-        case Step::kDone: return true;
+        case Step::kRead:
+        case Step::kDone: return false;
       }
     }
-    return false;
+    return step_ == Step::kDone && operation_.done();
   }
   // The waiter id of the next owner if it waits for the caller only, else 0. The caller must wake it at its departure.
   std::uint64_t successor() const { return successor_; }
   // The operation that failed, or null. A failed operation is never done.
-  typename M::Operation* failed_operation() {
-    return operation_.failed() ? &operation_ : wake_.failed() ? &wake_ : nullptr;
-  }
+  typename M::Operation* failed_operation() { return operation_.failed() ? &operation_ : nullptr; }
 
  private:
-  enum class Step : std::uint8_t { kOffer, kOffered, kAnnounced, kDone };
+  enum class Step : std::uint8_t { kRead, kOffer, kOffered, kAnnounced, kDone };
 
   // The hand-off that is stored in an empty slot. If it leads to a next owner, it is stored unchanged, because the
   // holder of the present ticket may be the next owner.
-  HandOff offer() const { return hand_off_.to_next ? hand_off_ : remainder(); }
+  HandOff stored() const { return hand_off_.to_next ? hand_off_ : remainder(); }
   // The hand-off that the holder of the present ticket passes on, if this holder is a member of the group.
   HandOff remainder() const {
     if (passed_ + 1 < kMost)
       return hand_off_.to_next && hand_off_.count < kMostReleasedBySuccessor ? HandOff::next_after(0) : HandOff{};
     return hand_off_.to_next ? HandOff::next_after(hand_off_.count + 1) : HandOff::members(hand_off_.count - 1);
   }
+  void offer() {
+    if (hand_off_.is_nothing()) {
+      step_ = Step::kDone;
+    } else if (is_known(passed_)) {
+      take_waiter(slots_[passed_]);
+    } else {
+      memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), expected_,
+                               RingSlot::make(RingSlot::kHandOff, ticket_, stored().bits(), group_));
+      step_ = Step::kOffered;
+    }
+  }
+  // Whether the waiter that many tickets behind the first one was in its slot when the slots were read.
+  bool is_known(std::size_t index) const {
+    return index < known_ && RingSlot::is_of(slots_[index], LockWord::after(ticket_, index - passed_));
+  }
   void take_answer(std::uint64_t slot) {
     step_ = Step::kOffer;
     if (slot == expected_) {
       if (expected_ != RingSlot::kEmpty) {
-        waiter_ = RingSlot::what(expected_);
-        wake(WakeValue::make(WakeValue::kAgain));
+        wake(RingSlot::what(expected_), WakeValue::make(WakeValue::kAgain));
         expected_ = RingSlot::kEmpty;
       }
       // The holder of the ticket will find the hand-off in the slot.
@@ -98,31 +128,40 @@ class PassHandOff {
       // The later ticket estimated the front too near and must give way.
       expected_ = slot;
     } else if (!RingSlot::is_of(slot, ticket_)) {
-      // The holder of an earlier ticket has the lock and is about to empty the slot.
+      // The slot of an earlier ticket, which had the lock, is about to be emptied.
       expected_ = RingSlot::kEmpty;
       memory_.pause(operation_, 1);
     } else {
-      waiter_ = RingSlot::what(slot);
-      expected_ = RingSlot::kEmpty;
-      if (RingSlot::type(slot) == group_) {
-        admit();
-      } else if (hand_off_.count == 0) {
-        wake(WakeValue::make(WakeValue::kHandOff));
-        step_ = Step::kDone;
-      } else if (holds_ && hand_off_.count == 1) {
-        successor_ = waiter_;
-        step_ = Step::kDone;
-      } else {
-        memory_.fetch_add(
-            operation_, target_, Lock::drain_word(group_),
-            DrainWord::announce(waiter_, hand_off_.count, HandOff::released_by_successor(hand_off_.count)));
-        step_ = Step::kAnnounced;
-      }
+      take_waiter(slot);
     }
   }
-  void admit() {
-    wake(WakeValue::make(WakeValue::kHandOff, remainder().bits()));
-    next();
+  // `slot`: that of the present ticket, with its waiter.
+  void take_waiter(std::uint64_t slot) {
+    expected_ = RingSlot::kEmpty;
+    // Not by a write: other processes may access the slot by compare-and-swap at the same time (remote_memory.hpp).
+    memory_.post_add(target_, Lock::ring_word(ticket_), RingSlot::kEmpty - slot);
+    waiter_ = RingSlot::what(slot);
+    step_ = Step::kDone;
+    if (RingSlot::type(slot) == group_) {
+      wake(waiter_, WakeValue::make(WakeValue::kHandOff, remainder().bits()));
+      step_ = Step::kOffer;
+      next();
+    } else if (hand_off_.count == 0) {
+      wake(waiter_, to_next_owner());
+    } else if (holds_ && hand_off_.count == 1) {
+      successor_ = waiter_;
+    } else {
+      memory_.fetch_add(operation_, target_, Lock::drain_word(group_),
+                        DrainWord::announce(waiter_, hand_off_.count, HandOff::released_by_successor(hand_off_.count)));
+      step_ = Step::kAnnounced;
+    }
+  }
+  std::uint64_t to_next_owner() const {
+    if (!departed_) return WakeValue::make(WakeValue::kOwed);
+    const bool names_next = !Lock::compatible(opposite(group_)) && is_known(passed_ + 1) &&
+                            RingSlot::type(slots_[passed_ + 1]) == opposite(group_);
+    return names_next ? WakeValue::make(WakeValue::kWithSuccessor, RingSlot::what(slots_[passed_ + 1]))
+                      : WakeValue::make(WakeValue::kHandOff);
   }
   // Proceeds to the next ticket.
   void next() {
@@ -130,21 +169,25 @@ class PassHandOff {
     ticket_ = LockWord::after(ticket_);
     if (++passed_ == kMost) step_ = Step::kDone;
   }
-  void wake(std::uint64_t how) { memory_.write(wake_, WaiterId::rank(waiter_), WaiterId::wake_word(waiter_), how); }
+  void wake(std::uint64_t waiter, std::uint64_t how) {
+    memory_.post_write(WaiterId::rank(waiter), WaiterId::wake_word(waiter), how);
+  }
 
   M& memory_;
   typename M::Operation operation_;
-  typename M::Operation wake_;
+  std::array<std::uint64_t, kMost> slots_{};
   std::uint64_t ticket_;
   std::uint64_t waiter_ = 0;
   std::uint64_t successor_ = 0;
   std::uint64_t expected_ = RingSlot::kEmpty;  // value of the slot: empty, or that of a later ticket that must give way
   HandOff hand_off_;
+  std::size_t known_;       // slots that were read
+  std::size_t passed_ = 0;  // tickets
   int target_;
-  int passed_ = 0;
-  LockType group_;
-  bool holds_;
-  Step step_ = Step::kOffer;
+  LockType group_ = LockType::kShared;
+  bool holds_ = false;
+  bool departed_ = true;
+  Step step_ = Step::kRead;
 };
 
 }  // namespace farside::epochs

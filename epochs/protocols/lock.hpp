@@ -109,9 +109,8 @@ class AcquireLock {
         case Step::kOffered: on_slot_answer(operation_.value()); break;
         case Step::kTakenOver:
           if (operation_.value() == later_slot_) {
-            in_ring_ = true;
-            memory_.write(operation_, WaiterId::rank(RingSlot::what(later_slot_)),
-                          WaiterId::wake_word(RingSlot::what(later_slot_)), WakeValue::make(WakeValue::kAgain));
+            memory_.post_write(WaiterId::rank(RingSlot::what(later_slot_)),
+                               WaiterId::wake_word(RingSlot::what(later_slot_)), WakeValue::make(WakeValue::kAgain));
             step_ = Step::kAsleep;
           } else {
             step_ = Step::kOffer;
@@ -146,11 +145,10 @@ class AcquireLock {
             break;
           }
           step_ = Step::kHeld;
-          if (drained_) {
-            memory_.fetch_add(operation_, target_, Lock::drain_word(opposite(type_)), DrainWord::withdraw(id_, end_));
-          }
+          if (drained_) memory_.post_add(target_, Lock::drain_word(opposite(type_)), DrainWord::withdraw(id_, end_));
           if (hand_off_.is_nothing()) break;
-          passing_.emplace(memory_, target_, LockWord::after(ticket_), type_, hand_off_, true);
+          passing_.emplace(memory_, target_, LockWord::after(ticket_));
+          passing_->begin(type_, hand_off_, true);
           return advance();
         case Step::kReleasedPredecessors: {
           const std::uint64_t before = operation_.value();
@@ -176,7 +174,8 @@ class AcquireLock {
   LockToken token() const {
     if (passing_ && passing_->successor() != 0) return LockToken(ticket_, LockToken::kSuccessor, passing_->successor());
     if (released_by_successor_) return LockToken(ticket_, LockToken::kReleasedBySuccessor);
-    return predecessors_ > 0 ? LockToken(ticket_, LockToken::kReleasesPredecessors, predecessors_) : LockToken(ticket_);
+    if (predecessors_ > 0) return LockToken(ticket_, LockToken::kReleasesPredecessors, predecessors_);
+    return LockToken(ticket_, how_, successor_);
   }
   typename M::Operation* failed_operation() {
     return operation_.failed() ? &operation_ : passing_ ? passing_->failed_operation() : nullptr;
@@ -205,7 +204,10 @@ class AcquireLock {
     const std::uint64_t others = LockWord::present(before, opposite(type_));
     if (Lock::holds_at_once(before, type_)) {
       step_ = Step::kHeld;
-    } else if (own == 0 && Lock::compatible(opposite(type_))) {
+      return;
+    }
+    how_ = LockToken::kQueued;
+    if (own == 0 && Lock::compatible(opposite(type_))) {
       first_ = true;
       announce(others);
     } else if (own + others < ControlBlock::kRingSlots) {
@@ -245,7 +247,6 @@ class AcquireLock {
   }
   void on_slot_answer(std::uint64_t slot) {
     if (slot == RingSlot::kEmpty) {
-      in_ring_ = true;
       step_ = Step::kAsleep;
       return;
     }
@@ -259,7 +260,7 @@ class AcquireLock {
         // An earlier ticket holds the slot and may wait for long.
         step_ = Step::kProbe;
       } else {
-        // The holder of an earlier ticket has the lock and is about to empty the slot.
+        // The slot of an earlier ticket, which had the lock, is about to be emptied.
         memory_.pause(operation_, 1);
         step_ = Step::kOffer;
       }
@@ -275,20 +276,25 @@ class AcquireLock {
     } else {
       to_announce_ = hand_off.count;
     }
-    empty_slot(slot);
+    // Not by a write: other processes may access the slot by compare-and-swap at the same time (remote_memory.hpp).
+    memory_.post_add(target_, Lock::ring_word(ticket_), RingSlot::kEmpty - slot);
+    step_ = Step::kHandOff;
   }
   void woken(std::uint64_t wake_value) {
     const std::uint64_t what = WakeValue::what(wake_value);
     switch (WakeValue::how(wake_value)) {
       case WakeValue::kAgain:
-        in_ring_ = false;
         pacing_.slept();
         step_ = Step::kProbe;
         return;
       case WakeValue::kDrained: drained(what); break;
       case WakeValue::kHandOff: take_hand_off(HandOff::of(what)); break;
+      case WakeValue::kWithSuccessor:
+        how_ = LockToken::kSuccessor;
+        successor_ = what;
+        break;
+      case WakeValue::kOwed: how_ = LockToken::kOwesDeparture; break;
     }
-    if (in_ring_) return empty_slot(entry());
     step_ = Step::kHandOff;
   }
   // The members that this waiter waited for have departed. `end`: what the last departure said (DrainWord::depart).
@@ -307,12 +313,6 @@ class AcquireLock {
   }
   // What the slot holds while this waiter waits.
   std::uint64_t entry() const { return RingSlot::make(RingSlot::kWaiting, ticket_, id_, type_); }
-  // Uses an atomic and not a write, because other processes may access the slot by compare-and-swap at the same time
-  // (remote_memory.hpp).
-  void empty_slot(std::uint64_t holds) {
-    memory_.fetch_add(operation_, target_, Lock::ring_word(ticket_), RingSlot::kEmpty - holds);
-    step_ = Step::kHandOff;
-  }
 
   M& memory_;
   typename M::Operation operation_;
@@ -324,11 +324,12 @@ class AcquireLock {
   std::uint64_t to_announce_ = 0;  // members of the other group that must depart first
   std::uint64_t end_ = 0;          // what the last departure said (DrainWord::depart)
   std::uint64_t predecessors_ = 0;  // members of the other group to be taken off the lock word
+  std::uint64_t successor_ = 0;     // the next owner, as the former one has named it
+  LockToken::How how_ = LockToken::kPlain;
   HandOff hand_off_;                // to be passed on before holding
   int target_;
   LockType type_;
   LockOf of_;
-  bool in_ring_ = false;
   bool unprobed_ = false;        // tries the slot without having read the lock word
   bool first_ = false;           // first of its group at its arrival
   bool drained_ = false;         // the members have departed; its id is still in the drain word
@@ -351,9 +352,19 @@ class ReleaseLock {
   ReleaseLock(M& memory, int target, LockType type, LockToken token, LockOf of = LockOf::kTarget,
               DataAccess access = DataAccess::kGoesOn)
       : memory_(memory), token_(token), target_(target), type_(type) {
-    if (token_.how() != LockToken::kReleasedBySuccessor) {
+    if (holds_alone() && token_.how() == LockToken::kSuccessor) {
+      const std::uint64_t next = LockWord::after(token_.ticket());
+      passing_.emplace(memory_, target_, next,
+                       RingSlot::make(RingSlot::kWaiting, next, token_.successor(), LockType::kExclusive));
+      passing_->begin(opposite(type_), HandOff::next_after(0), false, false);
+      step_ = Step::kDone;
+    } else if (token_.how() != LockToken::kReleasedBySuccessor) {
       memory_.fetch_add(operation_, target_, Lock::kWord,
-                        LockWord::depart(type_, of) + LockWord::depart(opposite(type_), token_.predecessors()), access);
+                        LockWord::depart(type_, of) + LockWord::depart(type_, token_.owed()) +
+                            LockWord::depart(opposite(type_), token_.predecessors()),
+                        access);
+      if (holds_alone() && token_.how() != LockToken::kPlain)
+        passing_.emplace(memory_, target_, LockWord::after(token_.ticket()));
     } else if (of == LockOf::kAll) {
       // The successor that takes this reader off the lock word does not know that it is a lock_all.
       memory_.fetch_add(operation_, target_, Lock::kWord, -LockWord::mark(of), access);
@@ -369,7 +380,7 @@ class ReleaseLock {
   }
 
   bool advance() {
-    while (!passing_ && operation_.done()) {
+    while (step_ != Step::kDone && operation_.done()) {
       switch (step_) {
         case Step::kDeparted: departed(operation_.value()); break;
         case Step::kUnmarked: count(0); break;
@@ -378,14 +389,14 @@ class ReleaseLock {
           const std::uint64_t waiter = DrainWord::waiter(now);
           step_ = Step::kDone;
           if (waiter == 0 || DrainWord::departed(now) != 0) break;
-          memory_.write(operation_, WaiterId::rank(waiter), WaiterId::wake_word(waiter),
-                        WakeValue::make(WakeValue::kDrained, DrainWord::end(now)));
+          memory_.post_write(WaiterId::rank(waiter), WaiterId::wake_word(waiter),
+                             WakeValue::make(WakeValue::kDrained, DrainWord::end(now)));
           break;
         }
-        case Step::kDone: return true;
+        case Step::kDone: break;
       }
     }
-    return passing_ && passing_->advance();
+    return step_ == Step::kDone && operation_.done() && (!passing_ || passing_->advance());
   }
   typename M::Operation* failed_operation() {
     return operation_.failed() ? &operation_ : passing_ ? passing_->failed_operation() : nullptr;
@@ -394,21 +405,26 @@ class ReleaseLock {
  private:
   enum class Step : std::uint8_t { kDeparted, kUnmarked, kDrained, kDone };
 
+  // Whether it is a writer that holds alone, and hands the lock off itself.
+  bool holds_alone() const { return !Lock::compatible(type_); }
   void departed(std::uint64_t before) {
-    const std::uint64_t own = LockWord::present(before, type_) - 1;
+    const std::uint64_t own = LockWord::present(before, type_) - 1 - token_.owed();
     const std::uint64_t others = LockWord::present(before, opposite(type_)) - token_.predecessors();
     if (const std::uint64_t successor = token_.successor(); successor != 0) {
       const HandOff hand_off = Lock::compatible(opposite(type_)) ? HandOff::behind(own, others) : HandOff{};
-      memory_.write(operation_, WaiterId::rank(successor), WaiterId::wake_word(successor),
-                    WakeValue::make(WakeValue::kHandOff, hand_off.bits()));
+      memory_.post_write(WaiterId::rank(successor), WaiterId::wake_word(successor),
+                         WakeValue::make(WakeValue::kHandOff, hand_off.bits()));
       step_ = Step::kDone;
-    } else if (others == 0 && (Lock::compatible(type_) || own == 0)) {
+    } else if (holds_alone()) {
       step_ = Step::kDone;
-    } else if (Lock::compatible(type_)) {
-      count(own == 0 && Lock::kWritersShare ? others : 0);
+      const bool waited_for = own + others > 0;
+      if (waited_for && !passing_) passing_.emplace(memory_, target_, LockWord::after(token_.ticket()));
+      if (!passing_) return;
+      passing_->begin(LockType::kShared, own > 0 ? HandOff::next_after(0) : HandOff::members(others), false);
+    } else if (others == 0) {
+      step_ = Step::kDone;
     } else {
-      passing_.emplace(memory_, target_, LockWord::after(token_.ticket()), LockType::kShared,
-                       own == 0 ? HandOff::members(others) : HandOff::next_after(0), false);
+      count(own == 0 && Lock::kWritersShare ? others : 0);
     }
   }
   void count(std::uint64_t end, DataAccess access = DataAccess::kGoesOn) {

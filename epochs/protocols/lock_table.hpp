@@ -55,13 +55,14 @@ struct HeldLock {
   LockToken token = {};  // for the release
 
   // Whether this is the exclusive lock of `rank` that is held now, given the rank's lock word: the holder has the
-  // earliest ticket of those that are present. The result is also correct for an entry whose lock was released long
-  // ago, unless the ticket counter has wrapped around since.
+  // earliest ticket of those that are present. The result is also correct for an entry whose lock was released by a
+  // departure long ago, unless the ticket counter has wrapped around since.
   bool holds_alone(int rank, std::uint64_t lock_word) const {
     if (target != rank || type != LockType::kExclusive || !needs_release) return false;
     const std::uint64_t present = LockWord::writers(lock_word) + LockWord::readers(lock_word);
     return LockWord::writers(lock_word) > 0 &&
-           LockWord::distance(LockWord::ticket(lock_word), token.ticket()) + token.predecessors() == present;
+           LockWord::distance(LockWord::ticket(lock_word), token.ticket()) + token.predecessors() + token.owed() ==
+               present;
   }
 };
 // Its two words are read by other ranks (ControlBlock::kHeld).
@@ -76,7 +77,7 @@ struct TakenTicket {
 };
 
 // Traits: what a process and the explorer of interleavings do differently.
-//   List<T>         push_back, back, pop_back, erase, empty, size, rbegin, rend
+//   List<T>         push_back, back, pop_back, end, empty, size, rbegin, rend
 //   Guard           what guard() returns: holds a mutex where there are threads
 //   Mutex           its argument
 //   kMostRanks      of a window without a global lock
@@ -110,8 +111,11 @@ class LockTable {
     // The last one acquired is mostly the first one released.
     const auto found =
         std::find_if(locks_.rbegin(), locks_.rend(), [&](const HeldLock& l) { return l.target == target; });
-    const HeldLock lock = *found;
-    locks_.erase(std::next(found).base());
+    std::rotate(std::next(found).base(), found.base(), locks_.end());
+    const HeldLock lock = locks_.back();
+    // Other ranks may still read the entry, whose lock they cannot tell from one that is held (LockToken::kSuccessor).
+    locks_.back().needs_release = false;
+    locks_.pop_back();
     return lock;
   }
 

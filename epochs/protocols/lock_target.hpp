@@ -234,7 +234,10 @@ class UnlockTarget {
   }
   // Whether the data of the epoch must be complete at the target before the first advance(). If not, it is enough that
   // the data are ordered before the release of the target's lock.
-  bool needs_complete_data() const { return with_global_lock() && table_.home() != lock_.target; }
+  bool needs_complete_data() const {
+    const bool departs = lock_.type == LockType::kShared || lock_.token.how() != LockToken::kSuccessor;
+    return !departs || (with_global_lock() && table_.home() != lock_.target);
+  }
 
   bool advance() {
     for (;;) {

@@ -91,10 +91,10 @@ struct WaiterId {
   static constexpr std::uint64_t kWakeIndexes = 8;
   static constexpr unsigned kBits = 23;
   // In a larger window two ranks could have the same id, or a count in a lock word could overflow into the next field.
-  // Besides one lock per rank, a lock word counts the members that are released by their successor and are not yet
-  // subtracted from it.
+  // Besides one lock per rank, a lock word counts the members that are released by their successor, and a writer that
+  // the next one departs for, and are not yet subtracted from it.
   static constexpr std::uint64_t kMostRanks =
-      std::min((std::uint64_t{1} << kBits) / kWakeIndexes - 1, LockWord::kMostPresent - kMostReleasedBySuccessor);
+      std::min((std::uint64_t{1} << kBits) / kWakeIndexes - 1, LockWord::kMostPresent - kMostReleasedBySuccessor - 1);
   static constexpr bool has_room_for(int ranks) { return static_cast<std::uint64_t>(ranks) <= kMostRanks; }
   static constexpr std::uint64_t make(int rank, std::uint32_t wake_index) {
     return (static_cast<std::uint64_t>(rank) + 1) * kWakeIndexes + wake_index;
@@ -185,25 +185,36 @@ struct HandOff {
 
 // Lock token: how a held lock is to be released. AcquireLock makes it, ReleaseLock uses it.
 //
-//    63    48 47  46 45         23 22          0
+//    63    49 48  46 45         23 22          0
 //   | unused |  how |  what       |   ticket    |
 //
 //   ticket                  of the lock; a writer of a target hands the lock off to the tickets that follow
 //   kPlain                  the release takes the lock off the lock word, and counts in the drain word if the other
 //                           group is present
+//   kQueued                 the same, and the lock was contended when it was acquired
+//   kOwesDeparture          the same, and the release takes the former owner off the lock word as well
 //   kReleasedBySuccessor    the release counts in the drain word; the next owner takes the lock off the lock word
 //   kReleasesPredecessors   what: how many members of the other group were released by this successor and are taken off
 //                           the lock word together with it
-//   kSuccessor              what: the waiter id of the next owner, which waits for this lock only
+//   kSuccessor              what: the waiter id of the next owner, which waits for this lock only. A writer of a target
+//                           wakes it without a departure
 class LockToken {
  public:
-  enum How : std::uint64_t { kPlain, kReleasedBySuccessor, kReleasesPredecessors, kSuccessor };
+  enum How : std::uint64_t {
+    kPlain,
+    kQueued,
+    kOwesDeparture,
+    kReleasedBySuccessor,
+    kReleasesPredecessors,
+    kSuccessor
+  };
   constexpr LockToken() = default;
   constexpr explicit LockToken(std::uint64_t ticket, How how = kPlain, std::uint64_t what = 0)
       : bits_(ticket | what << kWhatShift | how << kHowShift) {}
   constexpr How how() const { return static_cast<How>(bits_ >> kHowShift); }
   constexpr std::uint64_t ticket() const { return bits_ % (1ULL << kWhatShift); }
   constexpr std::uint64_t predecessors() const { return how() == kReleasesPredecessors ? what() : 0; }
+  constexpr std::uint64_t owed() const { return how() == kOwesDeparture ? 1 : 0; }
   constexpr std::uint64_t successor() const { return how() == kSuccessor ? what() : 0; }
   constexpr bool operator==(const LockToken&) const = default;
 
@@ -254,17 +265,22 @@ static_assert(HandOff::kBits <= RingSlot::kTicketShift - RingSlot::kWhatShift);
 
 // Wake word wake[i], at the waiter: 0 while it waits.
 //
-//    63      2   1   0
+//    63      3   2   0
 //   |   what    |  how  |
 struct WakeValue {
   enum How : std::uint64_t {
     kHandOff = 1,  // the hand-off has arrived; what: the HandOff to take over
     kDrained = 2,  // the members of the drain word have departed, and the waiter withdraws from it; what: its `end`
     kAgain = 3,    // the slot was taken for an earlier ticket, and the waiter must take a slot again
+    kWithSuccessor = 4,  // to a writer of a target: it is the owner; what: the waiter id of the next owner, a writer
+    kOwed = 5,           // likewise: it is the owner, and departs for the former owner as well
   };
-  static constexpr std::uint64_t make(How how, std::uint64_t what = 0) { return how | what << 2; }
-  static constexpr How how(std::uint64_t word) { return static_cast<How>(word % 4); }
-  static constexpr std::uint64_t what(std::uint64_t word) { return word >> 2; }
+  static constexpr std::uint64_t make(How how, std::uint64_t what = 0) { return how | what << kWhatShift; }
+  static constexpr How how(std::uint64_t word) { return static_cast<How>(word % (1U << kWhatShift)); }
+  static constexpr std::uint64_t what(std::uint64_t word) { return word >> kWhatShift; }
+
+ private:
+  static constexpr unsigned kWhatShift = 3;
 };
 
 // Which groups are compatible: readers with each other always, readers with writers never, writers with each other if

@@ -31,9 +31,10 @@ class ProbePacing {
   // The first pause, with so many processes present, at least the length of the ring.
   Pause begin(std::uint64_t writers, std::uint64_t readers, bool writers_share) {
     distance_ = writers + readers;
-    // A group that holds together takes about as long as one holder, and a fraction more per member for its wake-up.
+    // A group that holds together takes about as long as one holder, and a fraction more per member for its wake-up. At
+    // the global lock the groups alternate, and the next owner learns how the hand-off continues by two round trips.
     const std::uint64_t groups = writers * readers / distance_;
-    const std::uint64_t hand_offs = groups + readers / 4 + (writers_share ? groups + writers / 4 : writers);
+    const std::uint64_t hand_offs = readers / 8 + (writers_share ? 5 * groups + writers / 8 : groups + writers);
     expected_ = pace_ = std::max<std::uint64_t>(hand_offs * kOne / distance_, 1);
     return pause(true);
   }

@@ -415,6 +415,8 @@ Outcome Window::end_epochs() {
 Outcome Window::end() {
   Outcome ended = end_epochs();
   Status completed = space_->flush_all();
+  wait_until(space_->wake_event(), [&] { return control_.posts_done(); });
+  if (completed) completed = control_.take_post_error();
   Outcome agreed = barrier(epochs::BarrierWord::kFree);
   return first_of(first_of(std::move(ended), completed), std::move(agreed));
 }

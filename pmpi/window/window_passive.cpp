@@ -62,7 +62,8 @@ Status Window::run_to_end(auto& protocol, int peer) {
     }
     return false;
   });
-  return first;
+  Status posted = control_.take_post_error();
+  return first ? std::move(posted) : std::move(first);
 }
 
 Outcome Window::acquire(HeldLock& lock, const std::optional<epochs::TakenTicket>& taken) {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <functional>
 #include <new>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -22,7 +23,7 @@ namespace farside::explore {
 inline constexpr int kRanks = 4;
 inline constexpr int kActors = 6;
 inline constexpr int kSlots = 16;  // operations of one protocol object at most
-inline constexpr int kFlights = 8;  // notifications of one actor on their way at most
+inline constexpr int kFlights = 8;  // notifications and posts of one actor on their way at most
 // Words for the data that protocols protect, behind the control block of so few ranks.
 inline constexpr std::uint32_t kData = epochs::ControlBlock::kPosted + 8;
 inline constexpr std::uint32_t kWords = kData / 8 + 4;
@@ -70,8 +71,10 @@ struct Request {
   std::int8_t actor = 0;
   Kind kind = Kind::kRead;
   bool dropped = false;  // has no effect
-  bool torn = false;     // reads and writes in two effects instead of one
-  std::uint8_t unused[7] = {};
+  bool torn = false;     // reads and writes in two effects instead of one; or reads its words in two effects
+  std::uint8_t words = 1;  // kRead
+  std::uint8_t behind = 0;  // notifications and posts of the actor to the rank that take effect before it
+  std::uint8_t unused[5] = {};
 };
 static_assert(std::has_unique_object_representations_v<Request>);
 
@@ -83,6 +86,9 @@ class MemoryState {
     Request request;
     std::uint64_t value = 0;
     Phase phase = Phase::kFree;
+    std::uint64_t* into = nullptr;  // where the words that are read go when the operation is done
+    std::uint64_t count = 0;        // of these words
+    std::array<std::uint64_t, kMostWordsRead> words{};
   };
   struct Change {
     std::uint32_t word;
@@ -97,7 +103,7 @@ class MemoryState {
     std::uint8_t used = 0;
     std::uint8_t flying = 0;
     std::uint8_t unused[3] = {};
-    // Its notifications that have not taken effect, in their order.
+    // Its notifications and posts that have not taken effect, in the order of their issue.
     std::array<Request, kFlights> flights{};
 
     // A notification is not overtaken by a later one to the same rank.
@@ -107,10 +113,17 @@ class MemoryState {
       }
       return true;
     }
+    std::uint8_t flying_to(int to) const {
+      return static_cast<std::uint8_t>(
+          std::count_if(flights.begin(), flights.begin() + flying, [&](const Request& r) { return r.rank == to; }));
+    }
     Request land(std::size_t flight) {
       const Request request = flights[flight];
       for (std::size_t i = flight + 1; i < flying; ++i) flights[i - 1] = flights[i];
       flights[--flying] = {};
+      for (std::size_t s = 0; s < used; ++s) {
+        if (slots[s].request.rank == request.rank && slots[s].request.behind > 0) --slots[s].request.behind;
+      }
       return request;
     }
   };
@@ -241,6 +254,9 @@ class Memory {
     issue(operation, Kind::kCompareAndSwap, rank, word, desired, expected);
   }
   void read(Operation& operation, int rank, std::uint32_t word) { issue(operation, Kind::kRead, rank, word, 0, 0); }
+  void read(Operation& operation, int rank, std::uint32_t word, std::span<std::uint64_t> values) {
+    issue(operation, Kind::kRead, rank, word, 0, 0, 0, values);
+  }
   void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
     issue(operation, Kind::kWrite, rank, word, value, 0);
   }
@@ -253,6 +269,16 @@ class Memory {
   }
   void notify_write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value, DataAccess) {
     notify(operation, Kind::kWrite, rank, word, value);
+  }
+  void post_add(int rank, std::uint32_t word, std::uint64_t value) {
+    Operation unasked;
+    notify(unasked, Kind::kFetchAdd, rank, word, value);
+    release(unasked);
+  }
+  void post_write(int rank, std::uint32_t word, std::uint64_t value) {
+    Operation unasked;
+    notify(unasked, Kind::kWrite, rank, word, value);
+    release(unasked);
   }
   static bool interrupted_since(int, std::uint32_t) { return false; }
   void pause(Operation& operation, std::uint64_t) { issue(operation, Kind::kPause, rank_, 0, 0, 0); }
@@ -306,12 +332,17 @@ class Memory {
     issue(operation, kind, rank, word, operand, 0);
     if (actor().flying == kFlights) return broken("more notifications on their way than the explorer has room for");
     MemoryState::Slot& slot = actor().slots[operation.slot_];
+    slot.request.behind = 0;
     actor().flights[actor().flying++] = slot.request;
     slot.phase = MemoryState::Phase::kDone;
     slot.request = {};
   }
+  // The slot of an operation that ends with the call.
+  void release(const Operation& operation) {
+    if (operation.slot_ + 1 == actor().used) actor().slots[--actor().used] = {};
+  }
   void issue(Operation& operation, Kind kind, int rank, std::uint32_t word, std::uint64_t operand,
-             std::uint64_t compare, std::uint64_t release = 0) {
+             std::uint64_t compare, std::uint64_t release = 0, std::span<std::uint64_t> values = {}) {
     if (operation.memory_ == nullptr) {
       if (actor().used == kSlots) return broken("more operations in one protocol than the explorer has room for");
       operation.slot_ = actor().used++;
@@ -320,14 +351,18 @@ class Memory {
       return broken("an operation is used again before it is done");
     }
     MemoryState::Slot& slot = actor().slots[operation.slot_];
-    slot.value = 0;
+    slot = {};
+    slot.into = values.data();
+    slot.count = values.size();
     slot.request = {.operand = operand,
                     .compare = compare,
                     .release = release,
                     .word = word,
                     .rank = static_cast<std::int8_t>(rank),
                     .actor = static_cast<std::int8_t>(actor_),
-                    .kind = kind};
+                    .kind = kind,
+                    .words = static_cast<std::uint8_t>(std::max<std::size_t>(values.size(), 1)),
+                    .behind = actor().flying_to(rank)};
     if (sabotage_) sabotage_(slot.request);
     slot.phase = kind == Kind::kPause ? MemoryState::Phase::kEffected : MemoryState::Phase::kIssued;
   }

@@ -273,6 +273,7 @@ class Explorer {
       unsigned effected = 0;
       for (std::size_t s = 0; s < each.used; ++s) {
         const MemoryState::Phase phase = each.slots[s].phase;
+        if (each.slots[s].request.behind > 0) continue;
         if (phase == MemoryState::Phase::kIssued || phase == MemoryState::Phase::kHalf) {
           events.add(Event::What::kEffect, a, static_cast<unsigned>(s));
         } else if (phase == MemoryState::Phase::kEffected) {
@@ -335,7 +336,9 @@ class Explorer {
     if (options_.adapters && state_.memory_state.meets(request)) memory(who).broken(Memory::kMeets);
     const std::uint64_t before = state_.memory_state.at(request.rank, request.word);
     std::uint64_t after = before;
-    if (slot.phase == MemoryState::Phase::kHalf) {
+    if (slot.count > 0) {
+      read_words(slot);
+    } else if (slot.phase == MemoryState::Phase::kHalf) {
       after = changed(request, slot.value);
       slot.phase = MemoryState::Phase::kEffected;
     } else {
@@ -348,6 +351,15 @@ class Explorer {
       slot.request = {};
       program(who).effect(request, memory(who), state_.shared);
     }
+  }
+  // Reads all words, or half of them.
+  void read_words(MemoryState::Slot& slot) {
+    const Request& request = slot.request;
+    const bool second = slot.phase == MemoryState::Phase::kHalf;
+    const std::size_t half = request.torn ? slot.count / 2 : slot.count;
+    for (std::size_t i = second ? half : 0; i < (second ? slot.count : half); ++i)
+      slot.words[i] = state_.memory_state.at(request.rank, request.word + 8U * static_cast<std::uint32_t>(i));
+    slot.phase = request.torn && !second ? MemoryState::Phase::kHalf : MemoryState::Phase::kEffected;
   }
   // What arrives at a lost rank is lost.
   void arrive(int who, std::size_t flight) {
@@ -391,8 +403,13 @@ class Explorer {
     MemoryState::Actor& each = actor(who);
     for (std::size_t s = 0; s < each.used; ++s) {
       if ((set >> s & 1) != 0) {
-        each.slots[s].phase = MemoryState::Phase::kDone;
-        each.slots[s].request = {};
+        MemoryState::Slot& slot = each.slots[s];
+        slot.phase = MemoryState::Phase::kDone;
+        slot.request = {};
+        std::copy_n(slot.words.begin(), slot.count, slot.into);
+        slot.into = nullptr;
+        slot.count = 0;
+        slot.words = {};
       }
     }
     each.looked = false;

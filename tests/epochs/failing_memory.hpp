@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -57,8 +58,20 @@ class FailingMemory {
     if (begin(operation, rank, word) && operation.value_ == expected) words_.at(rank, word) = desired;
   }
   void read(Operation& operation, int rank, std::uint32_t word) { begin(operation, rank, word); }
-  void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
-    if (begin(operation, rank, word)) words_.at(rank, word) = value;
+  void read(Operation& operation, int rank, std::uint32_t word, std::span<std::uint64_t> values) {
+    for (std::uint64_t& value : values) {
+      if (!begin(operation, rank, word)) return;
+      value = operation.value_;
+      word += sizeof value;
+    }
+  }
+  void post_add(int rank, std::uint32_t word, std::uint64_t value) {
+    Operation unasked;
+    fetch_add(unasked, rank, word, value);
+  }
+  void post_write(int rank, std::uint32_t word, std::uint64_t value) {
+    Operation unasked;
+    write(unasked, rank, word, value);
   }
   void notify_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value, DataAccess access) {
     if (!loses(rank, word)) fetch_add(operation, rank, word, value, access);
@@ -76,6 +89,9 @@ class FailingMemory {
   }
 
  private:
+  void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    if (begin(operation, rank, word)) words_.at(rank, word) = value;
+  }
   bool begin(Operation& operation, int rank, std::uint32_t word) {
     reached.push_back(rank);
     operation.failed_ = fails(rank, word);

@@ -144,7 +144,7 @@ TEST_CASE("a global lock whose last leaver does not tell the end is caught") {
   // The waiter searches for a next owner that never comes.
   CHECK(fault({{"L", "E"}}, [](Request& r) {
           if (departs(r)) r.operand = DrainWord::kOne;
-        }) == kSlotLeft);
+        }) == kDrainLeft);
 }
 
 TEST_CASE("a global lock that tells an end while its own group waits is caught") {

@@ -107,7 +107,7 @@ class LockAllExposureProgram {
     if (step_ == Step::kAcquire && word && (request.operand & LockWord::kTicket) != 0) {
       present = 1;
       shared.met_exposure[self] = shared.exposed;
-    } else if (step_ == Step::kRelease && (word || request.word == ControlBlock::kDrain)) {
+    } else if (step_ == Step::kRelease && (word || epochs::DrainWord::departed(request.operand) > 0)) {
       present = 0;
     }
   }

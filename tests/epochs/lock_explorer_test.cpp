@@ -72,7 +72,7 @@ TEST_CASE("a lock that loses a wake-up is caught") {
 TEST_CASE("a lock that wakes the wrong waiter is caught") {
   CHECK(fault({{"X0", "X0", "X0"}}, [](Request& r) {
           if (wakes(r)) r.rank = static_cast<std::int8_t>((r.rank + 1) % 3);
-        }) == kDeadlock);
+        }) == kOvertaken);
 }
 
 TEST_CASE("a lock whose waiter does not take its wake-up off is caught") {
@@ -80,7 +80,7 @@ TEST_CASE("a lock whose waiter does not take its wake-up off is caught") {
               [](Request& r) { r.dropped = r.kind == Kind::kOwnAdd && is_wake_word(r.word); }) == kTogether);
 }
 
-TEST_CASE("a lock whose waiter does not empty its slot is caught") {
+TEST_CASE("a lock that leaves the entry of a waiter in its slot is caught") {
   CHECK(fault({{"X0", "X0"}}, [](Request& r) { r.dropped = r.kind == Kind::kFetchAdd && is_slot(r.word); }) ==
         kSlotLeft);
 }
@@ -94,7 +94,7 @@ TEST_CASE("a lock whose readers do not count in the drain word is caught") {
 TEST_CASE("a lock whose writer waits for one reader less than there are is caught") {
   CHECK(fault({{"S0", "S0", "X0"}}, [](Request& r) {
           if (announces(r)) ++r.operand;
-        }) == kDeadlock);
+        }) == kTogether);
 }
 
 TEST_CASE("a lock whose writer does not take itself out of the drain word is caught") {
@@ -134,6 +134,48 @@ TEST_CASE("a lock whose reader, alone in front of a writer, does not wake it is 
   CHECK(some_fault({{"X0", "S0", "X0"}}, [](Request& r) {
           r.dropped = wakes(r) && r.operand == WakeValue::kHandOff && r.actor == 1;
         }) == kDeadlock);
+}
+
+// A departing writer that sees two writers in their slots names the second to the first.
+TEST_CASE("a lock that reads the slots of the next tickets at different times holds") {
+  const Sabotage tear = [](Request& r) { r.torn = r.kind == Kind::kRead; };
+  must_hold({{"X0 X0", "X0 S0", "X0"}}, {.sabotage = tear});
+  must_hold({{"X0", "X0", "X0", "S0"}}, {.sabotage = tear});
+  must_hold({{"X0", "S0", "S0", "X0"}}, {.late = true, .sabotage = tear});
+}
+
+TEST_CASE("a lock whose writer departs although it wakes the next owner without a departure is caught") {
+  CHECK(some_fault({{"X0", "X0", "X0"}}, [](Request& r) {
+          if (wakes(r) && WakeValue::how(r.operand) == WakeValue::kWithSuccessor)
+            r.operand = WakeValue::make(WakeValue::kOwed);
+        }) != "");
+}
+
+TEST_CASE("a lock whose next owner does not depart for the former one is caught") {
+  CHECK(some_fault({{"X0", "X0", "X0"}}, [](Request& r) {
+          if (wakes(r) && r.operand == WakeValue::kOwed) r.operand = WakeValue::kHandOff;
+        }) != "");
+}
+
+TEST_CASE("a lock that names a waiter other than the next to the next owner is caught") {
+  CHECK(some_fault({{"X0", "X0", "X0", "X0"}}, [](Request& r) {
+          if (!wakes(r) || WakeValue::how(r.operand) != WakeValue::kWithSuccessor || r.actor != 0) return;
+          const int named = epochs::WaiterId::rank(WakeValue::what(r.operand));
+          r.operand = WakeValue::make(WakeValue::kWithSuccessor, epochs::WaiterId::make((named + 1) % 4, 0));
+        }) != "");
+}
+
+TEST_CASE("a lock whose named successor stays in its slot is caught") {
+  CHECK(some_fault({{"X0", "X0", "X0"}}, [](Request& r) {
+          r.dropped = r.kind == Kind::kFetchAdd && is_slot(r.word) && RingSlot::ticket(-r.operand) == 2;
+        }) == kSlotLeft);
+}
+
+TEST_CASE("a lock that names a reader to the next owner is caught") {
+  // The reader and the writers behind it would hold at once.
+  CHECK(some_fault({{"X0", "X0", "S0", "S0"}}, [](Request& r) {
+          if (r.kind == Kind::kCompareAndSwap && is_slot(r.word)) r.operand |= RingSlot::kExclusive;
+        }) != "");
 }
 
 TEST_CASE("a lock whose writer leaves as a reader is caught") {

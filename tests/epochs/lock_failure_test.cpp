@@ -296,8 +296,8 @@ TEST_CASE("a lock that is held, but cannot pass its hand-off on, is released, an
   CHECK(!run(writer));
   ReleaseLock<FailingMemory> release(other, kTarget, LockType::kExclusive, holder.token());
   CHECK(run(release));
-  // This rank finds the hand-off in its slot and passes it on.
-  memory.fails = [](int rank, std::uint32_t word) { return rank == kLost && is_wake_word(word); };
+  // This rank finds the hand-off in its slot, and cannot read the slots behind its own.
+  memory.fails = [](int rank, std::uint32_t word) { return rank == kTarget && word == ControlBlock::ring_word(2); };
   Table table(kSelf, 4, Table::kNoGlobalLock);
   LockTarget lock(memory, table, kTarget, LockType::kShared, TakenTicket{.before = before});
   CHECK(run(lock));
@@ -321,7 +321,9 @@ TEST_CASE("a lock_all that is held, but cannot pass its hand-off on, is released
   CHECK(!run(behind));
   ReleaseLock<FailingMemory, GlobalLock> release(other, kHome, LockType::kExclusive, holder.token());
   CHECK(run(release));
-  memory.fails = [](int rank, std::uint32_t word) { return rank == kLost && is_wake_word(word); };
+  memory.fails = [](int rank, std::uint32_t word) {
+    return rank == kHome && word == ControlBlock::global_lock_ring_word(2);
+  };
   CHECK(run(all));
   CHECK(!all.ok());
   CHECK(table.is_idle());

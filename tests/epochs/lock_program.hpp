@@ -50,7 +50,8 @@ class LockProgram {
       std::int8_t arrived[kActors] = {};  // 1 + actors that arrived and do not hold yet, in order
       std::int8_t arrived_type[kActors] = {};
       std::int8_t arrivals = 0;
-      std::int8_t unused[5] = {};
+      std::uint8_t leaving = 0;  // bits: actors that release the lock by a post
+      std::int8_t unused[4] = {};
     };
     Place places[kRanks + 1];
   };
@@ -69,7 +70,10 @@ class LockProgram {
 
   void step(Memory& memory, Shared& shared) {
     const LockAction action = (*script_)[position_];
-    if (!running_) begin(memory, action);
+    if (!running_) {
+      begin(memory, action);
+      if (leaves_by_post(action)) shared.places[action.place].leaving |= bit_of(memory);
+    }
     if (!advance(memory, shared, action)) return;
     running_.end();
     memory.retire_operations();
@@ -77,18 +81,21 @@ class LockProgram {
   }
 
   void effect(const Request& request, Memory& memory, Shared& shared) {
+    // A writer that wakes the next owner instead of a departure.
+    const bool owes = request.kind == Kind::kWrite && own_word(request.word) &&
+                      epochs::WakeValue::how(request.operand) == epochs::WakeValue::kOwed;
+    if (owes) return left_by_post(memory, shared);
     if (request.kind != Kind::kFetchAdd || in_ring(request.word)) return;
     const bool at_global_lock = request.word >= ControlBlock::kGlobalLock;
     const bool drain = request.word == ControlBlock::kDrain || request.word == ControlBlock::kGlobalLockDrain ||
                        request.word == ControlBlock::kGlobalLockDrain + 8;
+    if (drain && epochs::DrainWord::departed(request.operand) <= 0) return;  // an announcement or its end
     const LockAction action = (*script_)[position_];
     auto& place = shared.places[at_global_lock ? kGlobalLock : action.place];
     if (action.what == What::kRelease || action.what == What::kReleaseWithGlobalLock) {
       // The departure is in the lock word or, if the member is released by its successor, in the drain word. A member
       // that counts in both departs in the lock word first.
       place.inside[memory.index()] = 0;
-    } else if (drain) {
-      return;
     } else if (static_cast<std::int64_t>(request.operand) > 0) {
       place.arrived_type[place.arrivals] = static_cast<std::int8_t>(action.type);
       place.arrived[place.arrivals++] = static_cast<std::int8_t>(1 + memory.index());
@@ -148,6 +155,23 @@ class LockProgram {
   }
 
  private:
+  static std::uint8_t bit_of(const Memory& memory) { return static_cast<std::uint8_t>(1U << memory.index()); }
+  bool leaves_by_post(LockAction action) const {
+    return (action.what == What::kRelease || action.what == What::kReleaseWithGlobalLock) &&
+           action.place != kGlobalLock && action.type == LockType::kExclusive &&
+           tokens_[action.place].how() == epochs::LockToken::kSuccessor;
+  }
+  // The post of a release has taken effect, perhaps while the actor is elsewhere; or that of a lock which is held
+  // before the global lock.
+  void left_by_post(Memory& memory, Shared& shared) const {
+    for (auto& place : shared.places) {
+      if ((place.leaving & bit_of(memory)) == 0) continue;
+      place.leaving &= static_cast<std::uint8_t>(~bit_of(memory));
+      place.inside[memory.index()] = 0;
+      return;
+    }
+    forget_arrival(shared.places[(*script_)[position_].place], memory.index());
+  }
   void begin(Memory& memory, LockAction action) {
     if (action.what == What::kAcquireWithGlobalLock) {
       running_.begin<AcquireBoth>(memory, memory.rank(), action.place, kHome,

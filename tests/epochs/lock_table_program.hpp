@@ -37,12 +37,9 @@ class FewItems {
   const T& back() const { return items_[count_ - 1]; }
   void push_back(const T& item) { items_.at(count_++) = item; }
   void pop_back() { items_[--count_] = T{}; }
-  Backwards rbegin() { return Backwards(items_.data() + count_); }
+  Backwards rbegin() { return Backwards(end()); }
   Backwards rend() { return Backwards(items_.data()); }
-  void erase(T* item) {
-    for (; item + 1 != items_.data() + count_; ++item) *item = item[1];
-    pop_back();
-  }
+  T* end() { return items_.data() + count_; }
 
  private:
   std::array<T, 3> items_{};

@@ -83,7 +83,7 @@ TEST_CASE("the last rank that a window may have is told apart from the others, a
   // With one lock of each rank present, members that departed in the drain word may still be counted.
   CHECK(LockWord::present((WaiterId::kMostRanks + kMostReleasedBySuccessor) * LockWord::kReader,
                           LockType::kExclusive) == 0);
-  CHECK(!LockWord::exposed((WaiterId::kMostRanks + kMostReleasedBySuccessor) * LockWord::kWriter));
+  CHECK(!LockWord::exposed((WaiterId::kMostRanks + kMostReleasedBySuccessor + 1) * LockWord::kWriter));
 }
 
 TEST_CASE("the entry of an exclusive lock tells its holder from those that have released it or wait", "[epochs]") {
@@ -106,6 +106,10 @@ TEST_CASE("the entry of an exclusive lock tells its holder from those that have 
   // Two readers have departed, and are taken off the word together with the writer that follows them.
   std::uint64_t after_readers = 2 * LockWord::arrive(LockType::kShared) + LockWord::arrive(LockType::kExclusive);
   CHECK(held(2, LockToken::kReleasesPredecessors, 2).holds_alone(3, after_readers));
+  // A writer has woken the next one instead of a departure.
+  const std::uint64_t owed = 2 * LockWord::arrive(LockType::kExclusive);
+  CHECK(held(1, LockToken::kOwesDeparture).holds_alone(3, owed));
+  CHECK(!held(1).holds_alone(3, owed));
   // Of tickets that come around.
   CHECK(held(LockWord::kTickets - 1)
             .holds_alone(3, (LockWord::kTickets - 1) * LockWord::kTicket + LockWord::arrive(LockType::kExclusive)));

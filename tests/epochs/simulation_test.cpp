@@ -40,10 +40,10 @@ TEST_CASE("everyone gets the lock, in order of arrival, at a cost that does not 
   check_all_served(figures);
   CHECK(figures.overtaken == 0);
   CHECK(figures.contended > 0);
-  // 6 for a writer behind a writer, 6 for a reader, 8 for a writer behind readers, and one probe for most that are
-  // far from the front.
-  CHECK(figures.contended_mean <= 7.5);
-  CHECK(figures.probes.max <= 2);
+  // 5 for a writer behind a writer, 6 for a reader, 8 for a writer behind readers, and one or two probes for those that
+  // are far from the front.
+  CHECK(figures.contended_mean <= (ranks == 64 ? 6.2 : 7.8));
+  CHECK(figures.probes.max <= (ranks == 64 ? 1 : 3));
   // No call lets in more than 8.
   CHECK(figures.operations.max <= 40);
 }
@@ -57,7 +57,7 @@ TEST_CASE("waiters beyond the ring come in time: a queue of any length goes near
     return figures.seconds / static_cast<double>(figures.acquisitions);
   };
   // 200 ranks are never beyond the ring.
-  CHECK(time_per_lock(8192, 1) <= 1.3 * time_per_lock(200, 40));
+  CHECK(time_per_lock(8192, 1) <= 1.4 * time_per_lock(200, 40));
 }
 
 TEST_CASE("a hand-off that takes five times as long as assumed costs a waiter a few looks more, and no time") {
@@ -108,12 +108,13 @@ TEST_CASE(
   CHECK(figures.overtaken == 0);
   CHECK(figures.contended > 0);
   // Among exclusive locks alone none waits at the global lock. Otherwise 6 for a member of a group or a next owner
-  // behind a single member, 9 for a next owner behind several, and one probe for most that are far from the front.
+  // behind a single member, 9 for a next owner behind several, and one or two probes for those that are far from the
+  // front.
   CHECK(figures.contended_mean_at_global_lock <= (readers == 0 ? 0 : 7.8));
   // Includes the targets' locks. Asking for both locks at once means that some are acquired, released and acquired
   // again: 4.
   CHECK(figures.contended_mean <= 7.8);
-  CHECK(figures.probes.max <= 2);
+  CHECK(figures.probes.max <= 3);
   // 8 waiters let in, at two locks.
   CHECK(figures.operations.max <= 50);
 }
@@ -124,6 +125,17 @@ TEST_CASE("locks of several targets do not disturb one another") {
   const Figures figures = simulate<FarsideLock>(settings);
   check_all_served(figures);
   CHECK(figures.overtaken == 0);
+}
+
+TEST_CASE("from one writer to the next pass two latencies on average: one, and three, in turn") {
+  Settings settings = small(64, 20, Arrival::kOnce, 0);
+  settings.network.jitter = 0;
+  settings.network.service = 1;
+  settings.section = 0;
+  const Figures figures = simulate<FarsideLock>(settings);
+  check_all_served(figures);
+  const double hand_off = figures.seconds * 1e9 / static_cast<double>(figures.acquisitions);
+  CHECK(hand_off <= 2.1 * static_cast<double>(settings.network.latency));
 }
 
 TEST_CASE("where all lock all the time, the slowest rank takes not much longer than the fastest") {

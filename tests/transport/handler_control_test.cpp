@@ -13,6 +13,16 @@ namespace farside::handler_control_test {
 
 using namespace farside::testing;
 
+namespace {
+
+std::vector<std::uint64_t> words_of(const MessageHandler::Answer& answer) {
+  std::vector<std::uint64_t> words(answer.fetched.size() / 8);
+  std::memcpy(words.data(), answer.fetched.data(), words.size() * 8);
+  return words;
+}
+
+}  // namespace
+
 TEST_CASE("operations with a control step are carried out, then it is taken and fetches; or nothing is done") {
   HandlerFixture on;
   const auto message = [&](std::uint64_t offset, std::size_t bytes, const ControlStep& step) {
@@ -60,11 +70,6 @@ TEST_CASE("between two steps operations are carried out, unless the first one st
     RequestHeader header = on.header();
     header.controls = 2;
     return message_of(header, payload);
-  };
-  const auto words_of = [](const MessageHandler::Answer& answer) {
-    std::vector<std::uint64_t> words(answer.fetched.size() / 8);
-    std::memcpy(words.data(), answer.fetched.data(), words.size() * 8);
-    return words;
   };
   const ControlStep draws{ControlCall::kFetchAdd, {}, 24, 0x101, 0xF0};
   const ControlStep leaves{ControlCall::kFetchAdd, {}, 24, 0x10, 0};
@@ -116,7 +121,7 @@ TEST_CASE("steps on control words do what they say and fetch what was there") {
   CHECK(take(ControlCall::kFetchAdd, UINT64_MAX, 0) == 5);
   CHECK(take(ControlCall::kCompareAndSwap, 9, 5) == 4);
   CHECK(take(ControlCall::kCompareAndSwap, 9, 4) == 4);
-  CHECK(take(ControlCall::kRead, 77, 77) == 9);
+  CHECK(take(ControlCall::kRead, 1, 77) == 9);
   CHECK(on.words[3] == 9);
   RequestHeader header = on.header();
   header.controls = 1;
@@ -124,6 +129,24 @@ TEST_CASE("steps on control words do what they say and fetch what was there") {
   append(payload, ControlStep{static_cast<ControlCall>(4), {}, 24, 1, 0});
   check_refused(on, message_of(header, payload));
   CHECK(on.words[3] == 9);
+}
+
+TEST_CASE("consecutive control words are read in one step, and none outside the block") {
+  HandlerFixture on;
+  RequestHeader header = on.header();
+  header.controls = 1;
+  const auto read = [&](std::uint32_t word, std::uint64_t count) {
+    Bytes payload;
+    append(payload, ControlStep{ControlCall::kRead, {}, word, count, 0});
+    return message_of(header, payload);
+  };
+  constexpr std::size_t kLast = HandlerFixture::kWords - 1;
+  for (std::size_t i = 0; i <= kLast; ++i) on.words[i] = 100 + i;
+  CHECK(words_of(on.handler.execute(read(8, 3))) == std::vector<std::uint64_t>{101, 102, 103});
+  CHECK(words_of(on.handler.execute(read(8 * kLast, 1))) == std::vector<std::uint64_t>{100 + kLast});
+  check_refused(on, read(8 * kLast, 2));
+  for (const std::uint64_t count : {std::uint64_t{0}, std::uint64_t{kMostWordsRead + 1}, UINT64_MAX})
+    check_refused(on, read(0, count));
 }
 
 TEST_CASE("a space's description is answered to those who ask for its length, and for nothing else") {

@@ -31,7 +31,7 @@ TEST_CASE("atomics of an adapter are right, in whichever form it takes operands 
   CHECK(take(ControlCall::kCompareAndSwap, 7, 1) == 0x112233445566778d);
   CHECK(take(ControlCall::kCompareAndSwap, 7, 0x112233445566778d) == 0x112233445566778d);
   // A read is RDMA, in any case in the right order.
-  CHECK(take(ControlCall::kRead, 0, 0) == 7);
+  CHECK(take(ControlCall::kRead, 1, 0) == 7);
   CHECK(words[0] == 7);
 }
 

@@ -16,8 +16,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <queue>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -32,7 +34,7 @@ struct NetworkSettings {
   Time latency = 1000;      // one way
   double jitter = 0.2;      // latency is longer by up to this share
   Time service = 50;        // of the target's NIC, per operation
-  Time hand_off = 8000;     // unit of RemoteMemory::pause: 4 round trips
+  Time hand_off = 2500;     // unit of RemoteMemory::pause: a round trip and a quarter
   Time message_cpu = 300;   // of the target's CPU, per message
   double busy = 0.5;        // share of the time in which a target computes and handles no message
   Time busy_for = 100'000;  // length of one such interval
@@ -66,11 +68,13 @@ struct Operation {
   std::uint64_t operand = 0;
   std::uint64_t compare = 0;
   std::uint64_t result = 0;
+  std::span<std::uint64_t> values;  // kRead: of several words
   std::uint32_t word = 0;
   int target = 0;
   int handler = 0;
   Kind kind = Kind::kRead;
   bool is_done = true;
+  bool posted = false;  // no handler awaits it
 };
 
 // The program that runs on the network.
@@ -107,6 +111,16 @@ class Network {
     operation.is_done = false;
     if (operation.kind != Operation::Kind::kPause) actor_.issued(operation);
     schedule(now_ + travel(), What::kArrive, &operation, operation.handler);
+  }
+  // An operation that no handler awaits.
+  Operation& posted() {
+    if (free_.empty()) {
+      operations_posted_.emplace_back().posted = true;
+      return operations_posted_.back();
+    }
+    Operation& operation = *free_.back();
+    free_.pop_back();
+    return operation;
   }
   void pause(Operation& operation, Time duration) {
     operation.is_done = false;
@@ -198,11 +212,13 @@ class Network {
         if (place == operation.compare) place = operation.operand;
         break;
       case Operation::Kind::kWrite: place = operation.operand; break;
+      case Operation::Kind::kRead: std::copy_n(&place, operation.values.size(), operation.values.begin()); break;
       default: break;
     }
     const bool changed = place != operation.result;
-    schedule(now_ + travel(), What::kDone, &operation, operation.handler);
+    if (!operation.posted) schedule(now_ + travel(), What::kDone, &operation, operation.handler);
     actor_.took_effect(operation);
+    if (operation.posted) free_.push_back(&operation);
     if (changed && is_wake_word(operation.word)) actor_.advance(operation.target);
   }
   static bool is_wake_word(std::uint32_t word) {
@@ -215,6 +231,8 @@ class Network {
   Actor& actor_;
   std::vector<Rank> ranks_;
   std::vector<std::uint64_t> words_;
+  std::deque<Operation> operations_posted_;
+  std::vector<Operation*> free_;                                           // of these
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;  // the next one on top
   Time now_ = 0;
   std::uint64_t scheduled_ = 0;
@@ -238,11 +256,15 @@ class Memory {
     operation.compare = compare;
     issue(operation, Operation::Kind::kCompareAndSwap, rank, word, value);
   }
-  void read(Operation& operation, int rank, std::uint32_t word) {
+  void read(Operation& operation, int rank, std::uint32_t word, std::span<std::uint64_t> values = {}) {
+    operation.values = values;
     issue(operation, Operation::Kind::kRead, rank, word, 0);
   }
-  void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
-    issue(operation, Operation::Kind::kWrite, rank, word, value);
+  void post_add(int rank, std::uint32_t word, std::uint64_t value) {
+    issue(network_->posted(), Operation::Kind::kFetchAdd, rank, word, value);
+  }
+  void post_write(int rank, std::uint32_t word, std::uint64_t value) {
+    issue(network_->posted(), Operation::Kind::kWrite, rank, word, value);
   }
   void pause(Operation& operation, std::uint64_t hand_offs) {
     operation.handler = self_;

@@ -77,8 +77,11 @@ struct FarsideLock {
     return operation.word == ControlBlock::kLock || operation.word == ControlBlock::kGlobalLock;
   }
   static bool releases(const Operation& operation) {
+    using epochs::LockWord, epochs::WakeValue;
+    if (operation.kind == Operation::Kind::kWrite) return WakeValue::how(operation.operand) == WakeValue::kOwed;
     return operation.kind == Operation::Kind::kFetchAdd && operation.word == ControlBlock::kLock &&
-           operation.operand == epochs::LockWord::depart(LockType::kExclusive);
+           (operation.operand == LockWord::depart(LockType::kExclusive) ||
+            operation.operand == LockWord::depart(LockType::kExclusive, 2));
   }
   static constexpr std::uint64_t kBytesPerRank =
       8 * (2 + ControlBlock::kRingSlots + ControlBlock::kWakeWords + 3 + ControlBlock::kRingSlots);

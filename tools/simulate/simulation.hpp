@@ -62,7 +62,7 @@ struct Figures {
   std::uint64_t contended_at_global_lock = 0;
   double contended_mean_at_global_lock = 0;  // likewise, of the global lock alone
   Spread round_trips;                        // per acquisition: operations waited for one after another
-  Spread probes;                             // per acquisition: operations that only read
+  Spread probes;                             // per acquisition: reads of the lock word
   Spread waiting;  // microseconds from the request to holding the lock; to the end of the run if it was never held
   std::uint64_t overtaken = 0;    // maximum over waiters: overtaken by later incompatible ones
   double slowest_to_fastest = 0;  // rank, by its time in lock, section and unlock over all rounds
@@ -150,7 +150,7 @@ class Simulation final : public Actor {
     Rank& at = rank(operation.handler);
     const bool message = operation.kind == Operation::Kind::kMessage;
     part_of(at, operation).operations += message ? 2 : 1;  // includes the reply
-    if (operation.kind == Operation::Kind::kRead) ++at.probes;
+    if (operation.kind == Operation::Kind::kRead && operation.values.empty()) ++at.probes;
     // An operation that is issued later than the last one waited for it.
     if (at.last_issue != network_.now() || at.round_trips == 0) ++at.round_trips;
     at.last_issue = network_.now();

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace farside {
 
@@ -16,19 +18,27 @@ namespace farside {
 // belong to the access epoch of another thread, which completes them itself.
 enum class DataAccess : bool { kGoesOn, kEnds };
 
+inline constexpr std::size_t kMostWordsRead = 8;
+
 template <class M>
 concept RemoteMemory = requires(M memory, const M& const_memory, typename M::Operation operation, int rank,
-                                std::uint32_t word, std::uint64_t value, DataAccess access) {
+                                std::uint32_t word, std::uint64_t value, DataAccess access,
+                                std::span<std::uint64_t> values) {
   // One atomic step on the word; value() is the former value of the word.
   memory.fetch_add(operation, rank, word, value, access);
   memory.fetch_add(operation, rank, word, value);  // the access goes on
   memory.compare_and_swap(operation, rank, word, value, value);
   // value() is the value of the word.
   memory.read(operation, rank, word);
-  // Must not be concurrent with an atomic step of another rank on the same word, even if the step is a compare-and-swap
-  // that fails: an adapter may store back the value that it has read, over the written one (IBTA 9.4.5: atomic among
-  // atomics only).
-  memory.write(operation, rank, word, value);
+  // Reads consecutive words, at most kMostWordsRead of them, each at some time of its own. `values` has their values
+  // when the operation is done.
+  memory.read(operation, rank, word, values);
+  // An addition to a word, or a write of it, that no protocol awaits: behind the earlier ones of this rank to the same
+  // rank, and before operations that it issues later. The memory keeps its error. A write must not be concurrent with
+  // an atomic step of another rank on the same word, even if the step is a compare-and-swap that fails: an adapter may
+  // store back the value that it has read, over the written one (IBTA 9.4.5: atomic among atomics only).
+  memory.post_add(rank, word, value);
+  memory.post_write(rank, word, value);
   // No remote operation. It is done after `value` times the duration of a hand-off of a contended lock. The memory
   // estimates this duration (at first a few round trips) and may adapt the estimate. For waiters that probe rarely.
   memory.pause(operation, value);

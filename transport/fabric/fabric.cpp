@@ -297,7 +297,7 @@ Status Fabric::execute_and_control(Pending& pending, const HandlerPlace& place, 
   request.header.kind = MessageKind::kOperations;
   request.header.controls = 1;
   request.steps = {step};
-  request.fetched = std::as_writable_bytes(std::span(fetched, 1));
+  request.fetched = std::as_writable_bytes(std::span(fetched, step.words()));
   return send_request(pending, place, request, std::move(list));
 }
 

@@ -22,8 +22,7 @@ Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint6
                  operation.swapped = nic_form_->swapped;
                  void* descriptor = nullptr;
                  const auto give = [&](const std::uint64_t* from, std::size_t at) -> void* {
-                   if (nic_form_->by_value)
-                     return reinterpret_cast<void*>(*from);  // NOLINT(performance-no-int-to-ptr)
+                   if (nic_form_->by_value) return reinterpret_cast<void*>(*from);  // NOLINT(performance-no-int-to-ptr)
                    descriptor = operation.slot->descriptor;
                    return std::memcpy(operation.slot->bytes + at, from, sizeof *from);
                  };
@@ -47,7 +46,7 @@ Status Fabric::control(Pending& pending, const Place& place, ControlCall call, c
     case ControlCall::kCompareAndSwap: return nic_atomic(pending, place, operand, compare, fetched);
     // An adapter reads and writes aligned words whole. No protocol writes a word on which others may use atomics
     // meanwhile (remote_memory.hpp).
-    case ControlCall::kRead: return read(pending, place, fetched, sizeof *fetched);
+    case ControlCall::kRead: return read(pending, place, fetched, *operand * sizeof *fetched);
     case ControlCall::kWrite: return write(pending, place, operand, sizeof *operand);
   }
   return {};

@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "transport/base/remote_memory.hpp"
 #include "transport/base/result.hpp"
 
 namespace farside {
@@ -33,14 +34,17 @@ enum class MessageKind : std::uint8_t {
   kDescribe = 6
 };
 
-// One atomic step on a control word of 64 bits (remote_memory.hpp), in the control block of that space.
+// One atomic step on a control word of 64 bits (remote_memory.hpp), in the control block of that space; or a read of
+// consecutive words.
 enum class ControlCall : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite };
 struct ControlStep {
   ControlCall call;
   std::uint8_t unused[3];
   std::uint32_t word;    // bytes from the start of the control block
-  std::uint64_t operand; // the addend, or the value to write
+  std::uint64_t operand; // the addend, the value to write, or the number of words to read
   std::uint64_t compare;
+
+  std::size_t words() const { return call == ControlCall::kRead ? static_cast<std::size_t>(operand) : 1; }
 };
 static_assert(sizeof(ControlStep) == 24);
 inline constexpr std::size_t kMostControls = 2;

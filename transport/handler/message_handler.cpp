@@ -26,7 +26,9 @@ constexpr const char* kInaccessible = "memory that cannot be accessed";
 const char* find_fault(const ControlStep& step, const MessageHandler::ServedSpace& space) {
   constexpr std::size_t kWord = sizeof(std::uint64_t);
   if (step.call > ControlCall::kWrite) return "no control call";
-  const bool inside = space.control_bytes >= kWord && step.word <= space.control_bytes - kWord;
+  if (step.words() - 1 >= kMostWordsRead) return "no number of words";
+  const std::size_t bytes = step.words() * kWord;
+  const bool inside = space.control_bytes >= bytes && step.word <= space.control_bytes - bytes;
   return inside && step.word % kWord == 0 ? nullptr : "no control word";
 }
 
@@ -37,8 +39,8 @@ const char* find_fault_of_acquire_step(const ControlStep& step, const MessageHan
   return space.attached == nullptr ? find_fault(step, space) : "an acquire step before attached memory";
 }
 
-// Executes a control step and returns the word's former value. Sequentially consistent: the step publishes the puts
-// before it, as accesses of on-node peers to control words do.
+// Executes a step on one control word and returns its former value. Sequentially consistent: the step publishes the
+// puts before it, as accesses of on-node peers to control words do.
 std::uint64_t take(const ControlStep& step, std::byte* control) {
   const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(control + step.word));
   switch (step.call) {
@@ -268,7 +270,7 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   const char* fault = opens ? find_fault_of_acquire_step(steps.front(), space) : nullptr;
   if (fault == nullptr && controls > 0) fault = find_fault(steps[controls - 1], space);
   bool locks = false;
-  std::size_t fetched_bytes = 2 * sizeof(std::uint64_t);  // of the control steps
+  std::size_t fetched_bytes = (1 + kMostWordsRead) * sizeof(std::uint64_t);  // of the control steps
   if (fault == nullptr) fault = find_fault(list, space, locks, fetched_bytes);
   if (fault != nullptr) {
     refuse(fault);
@@ -294,7 +296,11 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   if (answer.fault != nullptr && space.integers != nullptr) space.integers->end_in_common(begun.by);
   // Also after a list that ended early: others wait for the release of a lock, or for a notification.
   if (opens) append(before);
-  if (controls > 0) append(take(steps[controls - 1], space.control));
+  if (controls > 0) {
+    ControlStep& last = steps[controls - 1];
+    for (std::size_t left = last.words(); left > 0; --left, last.word += sizeof(std::uint64_t))
+      append(take(last, space.control));
+  }
   if (skipped != nullptr) {
     refuse(skipped);
     if (answer.fault != nullptr) {

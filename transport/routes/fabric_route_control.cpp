@@ -107,7 +107,7 @@ Status FabricRoute::confirm(BusyTarget& to) {
   pending.towards(to.rank);
   const std::uint16_t latest = to.target->unconfirmed.last();
   Status asked = endpoint_.execute_and_control(pending, handler_of(*to.target), nullptr,
-                                               {ControlCall::kRead, {}, kAnyWord, 0, 0}, &fetched);
+                                               {ControlCall::kRead, {}, kAnyWord, 1, 0}, &fetched);
   if (asked) asked = wait_for(pending);
   if (!asked) return asked;
   const auto held = targets_.hold(*to.target);

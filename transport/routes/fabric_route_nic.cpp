@@ -46,12 +46,12 @@ Status FabricRoute::control_element(BusyTarget& to, Pending& among, ControlCall 
 Status FabricRoute::atomic_by_nic(BusyTarget& to, Pending& among, const DataOperation& operation) {
   const bool swap = operation.kind == OperationKind::kCompareAndSwap;
   if (!swap && operation.op != ReduceOp::kSum && operation.op != ReduceOp::kNoOp) return combine_by_nic(to, operation);
-  const ControlCall call = swap                                ? ControlCall::kCompareAndSwap
+  const ControlCall call = swap                             ? ControlCall::kCompareAndSwap
                            : operation.op == ReduceOp::kSum ? ControlCall::kFetchAdd
                                                             : ControlCall::kRead;
   for (std::size_t i = 0; i < operation.count; ++i) {
     for (Waiter waiter(waiting_, wake_event_); among.count() >= kCallsTogether;) waiter.pause();
-    const std::uint64_t operand = word_at(element(operation.origin, i));
+    const std::uint64_t operand = call == ControlCall::kRead ? 1 : word_at(element(operation.origin, i));
     const std::uint64_t compare = word_at(operation.compare);
     Status status = control_element(to, among, call, operation.offset + i * kWord, &operand, &compare,
                                     reinterpret_cast<std::uint64_t*>(element(operation.fetched, i)));
@@ -78,7 +78,8 @@ Status FabricRoute::combine_by_nic(BusyTarget& to, const DataOperation& operatio
       for (Element& each : left) {
         const std::uint64_t offset = operation.offset + each.index * kWord;
         if (read) {
-          status = control_element(to, own, ControlCall::kRead, offset, nullptr, nullptr, &each.before);
+          constexpr std::uint64_t kOneWord = 1;
+          status = control_element(to, own, ControlCall::kRead, offset, &kOneWord, nullptr, &each.before);
         } else {
           each.after = each.before;
           combine(AtomicMethod::kLocked, operation.op, operation.type, reinterpret_cast<std::byte*>(&each.after),

@@ -13,6 +13,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <list>
+#include <mutex>
+#include <span>
+#include <utility>
 
 #include "transport/base/control_word.hpp"
 #include "transport/base/log.hpp"
@@ -114,20 +118,46 @@ class ControlMemory {
     }
   }
   void read(Operation& operation, int rank, std::uint32_t word) {
+    read(operation, rank, word, std::span(&operation.value_, 1));
+  }
+  void read(Operation& operation, int rank, std::uint32_t word, std::span<std::uint64_t> values) {
     if (const Space::MappedControl block = space_.mapped_control(rank)) [[likely]] {
-      operation.value_ = ControlWord::read(block.word(word));
+      for (std::uint64_t& value : values) {
+        value = ControlWord::read(block.word(word));
+        word += sizeof value;
+      }
     } else {
-      issue(operation, ControlCall::kRead, rank, word);
+      operation.operand_ = values.size();
+      issue(operation, ControlCall::kRead, rank, word, DataAccess::kGoesOn, values);
     }
   }
-  void write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
-    if (const Space::MappedControl block = space_.mapped_control(rank)) [[likely]] {
-      ControlWord::write(block.word(word), value);
-      block.wake();
-    } else {
-      operation.operand_ = value;
-      issue(operation, ControlCall::kWrite, rank, word);
-    }
+  // Operations that no caller awaits. They take effect in the order of their issue: the messages of a connection do,
+  // and the atomics and writes of an adapter's connection.
+  void post_add(int rank, std::uint32_t word, std::uint64_t value) {
+    if (mapped(rank)) [[likely]]
+      return notify_now(rank, word, value);
+    post(ControlCall::kFetchAdd, rank, word, value);
+  }
+  void post_write(int rank, std::uint32_t word, std::uint64_t value) {
+    if (mapped(rank)) [[likely]]
+      return notify_by_write(rank, word, value);
+    post(ControlCall::kWrite, rank, word, value);
+  }
+  // Whether all posts have taken effect or failed. The window must not end before.
+  bool posts_done() {
+    if (!has_posted_.load(std::memory_order_relaxed)) [[likely]]
+      return true;
+    const std::scoped_lock held(posts_mutex_);
+    take_done_posts();
+    return posts_.empty();
+  }
+  // The error of the first post that has failed since the last call.
+  Status take_post_error() {
+    if (!has_posted_.load(std::memory_order_relaxed)) [[likely]]
+      return {};
+    const std::scoped_lock held(posts_mutex_);
+    take_done_posts();
+    return std::exchange(post_error_, {});
   }
   // See NotifyingMemory.
   void notify_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value, DataAccess access) {
@@ -137,7 +167,7 @@ class ControlMemory {
   }
   void notify_write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value, DataAccess access) {
     if (mapped(rank)) [[likely]]
-      return write(operation, rank, word, value);
+      return notify_by_write(rank, word, value);
     notify(operation, ControlCall::kWrite, rank, word, value, access);
   }
   bool interrupted_since(int rank, std::uint32_t interruptions) const {
@@ -173,13 +203,39 @@ class ControlMemory {
 
  private:
   // Nanoseconds per hand-off. The estimate begins with the time to wake a process where all ranks are mapped, else
-  // with four round trips of a fast network. From the first long wait on it is measured.
+  // with a round trip of a fast network. From the first long wait on it is measured.
   static constexpr std::int64_t kMappedHandOff = 5'000;
-  static constexpr std::int64_t kFabricHandOff = 20'000;
+  static constexpr std::int64_t kFabricHandOff = 5'000;
   static constexpr std::int64_t kFastest = 200;
   static constexpr std::int64_t kSlowest = 1'000'000'000;
   static constexpr std::chrono::seconds kLongestPause{10};
 
+  void post(ControlCall call, int rank, std::uint32_t word, std::uint64_t value) {
+    std::list<Operation> one;
+    {
+      const std::scoped_lock held(posts_mutex_);
+      take_done_posts();
+      if (!free_posts_.empty()) one.splice(one.begin(), free_posts_, free_posts_.begin());
+    }
+    if (one.empty()) patiently([&] { one.emplace_back(); });
+    one.front().operand_ = value;
+    issue(one.front(), call, rank, word);
+    const std::scoped_lock held(posts_mutex_);
+    posts_.splice(posts_.end(), one);
+    has_posted_.store(true, std::memory_order_relaxed);
+  }
+  // Called with the mutex of the posts held.
+  void take_done_posts() {
+    for (auto each = posts_.begin(); each != posts_.end();) {
+      const auto post = each++;
+      if (!post->pending_.done()) continue;
+      if (post->failed()) {
+        Status failed = post->take_error();
+        if (post_error_) post_error_ = std::move(failed);
+      }
+      free_posts_.splice(free_posts_.begin(), posts_, post);
+    }
+  }
   // Without memory nothing has been issued. The step is repeated: a protocol whose later step fails may keep a lock.
   template <class Step>
   static Status control_patiently(Step&& step) {
@@ -188,13 +244,17 @@ class ControlMemory {
 
   void issue(Operation& operation, ControlCall call, int rank, std::uint32_t word,
              DataAccess access = DataAccess::kGoesOn) {
+    issue(operation, call, rank, word, access, std::span(&operation.value_, 1));
+  }
+  void issue(Operation& operation, ControlCall call, int rank, std::uint32_t word, DataAccess access,
+             std::span<std::uint64_t> fetched) {
     operation.pending_.towards(rank);
     operation.notified_ = nullptr;
     Status status = usable();
     if (status)
       status = control_patiently([&] {
         return space_.control(call, access, rank, word, operation.pending_, &operation.operand_, &operation.compare_,
-                              &operation.value_);
+                              fetched.data());
       });
     if (!status) operation.pending_.failed(status.error());
   }
@@ -238,6 +298,11 @@ class ControlMemory {
   Space& space_;
   std::atomic<bool> own_word_unknown_{false};  // fetch_add_waiting() has failed
   std::atomic<std::int64_t> hand_off_time_{kMappedHandOff};
+  std::atomic<bool> has_posted_{false};  // to a word that is not mapped
+  std::mutex posts_mutex_;
+  std::list<Operation> posts_;       // not known to be done
+  std::list<Operation> free_posts_;  // as many as there were under way at a time
+  Status post_error_;
 };
 static_assert(NotifyingMemory<ControlMemory>);
 
