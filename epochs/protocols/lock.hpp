@@ -63,16 +63,31 @@
 #include "epochs/protocols/lock_words.hpp"
 #include "epochs/protocols/probe_pacing.hpp"
 #include "epochs/rules/epoch_state.hpp"
+#include "transport/base/control_word.hpp"
 #include "transport/base/remote_memory.hpp"
 
 namespace farside::epochs {
 
+// Acquires the lock of a mapped word that CPU atomics change, unless an incompatible process is present or a post
+// exposes the rank. `before`: the word without anybody present, with a guess of the ticket; then what the word held.
+// The arrival of an acquisition that succeeds is its compare-and-swap, so no ticket has to wait, and the release is as
+// of AcquireLock with the plain token of that ticket.
+template <class Lock = TargetLock>
+[[nodiscard]] [[gnu::always_inline]] inline bool try_acquire(std::uint64_t& word, LockType type,
+                                                             std::uint64_t& before) {
+  for (;;) {
+    const std::uint64_t found = ControlWord::compare_and_swap(word, before, before + LockWord::arrive(type));
+    if (found == before) [[likely]]
+      return true;
+    before = found;
+    if (!Lock::holds_at_once(before, type) || LockWord::exposed(before)) return false;
+  }
+}
+
 // Acquires the lock at `target` for rank `self`, which may wait on its wake word `wake_index`. Call advance() until it
 // returns true. The object must not move until then.
 //
-// Where the word is mapped (ControlMemory::fetch_add_now) an uncontended lock needs no object: add
-// LockWord::arrive(type) to the lock word. If Lock::holds_at_once() is false for the previous value, pass that value
-// to the second constructor.
+// Where the word is mapped, an uncontended lock needs no object (try_acquire).
 template <RemoteMemory M, class Lock = TargetLock>
 class AcquireLock {
  public:

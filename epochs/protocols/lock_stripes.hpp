@@ -65,13 +65,9 @@ class LockStripes {
       stripe.known = target;
       stripe.word = word;
     }
-    for (std::uint64_t before = ControlWord::look(*stripe.word), found = 0;; before = found) {
-      if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) return false;
-      found = ControlWord::compare_and_swap(*stripe.word, before, before + LockWord::arrive(type));
-      if (found != before) continue;
-      stripe.token = LockToken(LockWord::ticket(before));
-      break;
-    }
+    std::uint64_t before = LockWord::without_anybody(ControlWord::look(*stripe.word));
+    if (!try_acquire(*stripe.word, type, before)) return false;
+    stripe.token = LockToken(LockWord::ticket(before));
     stripe.type = type;
     stripe.taken = true;
     stripe.target = target;

@@ -68,14 +68,6 @@ struct HeldLock {
 // Its two words are read by other ranks (ControlBlock::kHeld).
 static_assert(sizeof(HeldLock) == 16 && std::is_trivially_copyable_v<HeldLock>);
 
-// The ticket of a lock of a target, if it was taken before the protocol of its acquisition begins.
-struct TakenTicket {
-  static constexpr std::uint32_t kNoWord = ~std::uint32_t{0};
-  std::uint64_t before = 0;           // what the lock word held
-  std::uint32_t wake_word = kNoWord;  // claimed with the ticket (rule 1), where other threads could claim all
-  std::uint32_t unused = 0;
-};
-
 // Traits: what a process and the explorer of interleavings do differently.
 //   List<T>         push_back, back, pop_back, end, empty, size, rbegin, rend
 //   Guard           what guard() returns: holds a mutex where there are threads

@@ -29,8 +29,9 @@ namespace farside::epochs {
 template <RemoteMemory M, class Table>
 class LockTarget {
  public:
-  // Precondition: no lock is deferred (rule 4). `carried`: a lock that saw an exposure is kept (rule 6).
-  LockTarget(M& memory, Table& table, int target, LockType type, const std::optional<TakenTicket>& taken = {},
+  // Precondition: no lock is deferred (rule 4). `taken`: what the lock word held when the ticket was taken, if it was
+  // taken before; the process has one thread then. `carried`: a lock that saw an exposure is kept (rule 6).
+  LockTarget(M& memory, Table& table, int target, LockType type, const std::optional<std::uint64_t>& taken = {},
              bool carried = false)
       : memory_(memory), table_(table), taken_(taken), target_(target), type_(type), carried_(carried) {}
 
@@ -115,7 +116,7 @@ class LockTarget {
       return true;
     }
     if (taken_) {
-      part_.template emplace<Acquire>(memory_, table_.self(), target_, type_, words_[0], taken_->before);
+      part_.template emplace<Acquire>(memory_, table_.self(), target_, type_, words_[0], *taken_);
     } else {
       part_.template emplace<Acquire>(memory_, table_.self(), target_, type_, words_[0]);
     }
@@ -123,10 +124,6 @@ class LockTarget {
     return true;
   }
   bool claim_words() {
-    if (taken_ && taken_->wake_word != TakenTicket::kNoWord) {
-      words_[0] = taken_->wake_word;
-      return true;
-    }
     const auto held = table_.guard();
     if (!table_.can_have_wake_words(first_ ? 2 : 1)) {
       out_of_wake_words_ = true;
@@ -204,7 +201,7 @@ class LockTarget {
   M& memory_;
   Table& table_;
   std::variant<std::monostate, Acquire, AcquireBoth, Release, ReleaseGlobal> part_;
-  std::optional<TakenTicket> taken_;
+  std::optional<std::uint64_t> taken_;
   LockToken token_;
   std::array<std::uint32_t, 2> words_{};
   int target_;

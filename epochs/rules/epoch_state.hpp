@@ -166,8 +166,6 @@ class EpochState {
   // The target must be a rank of the window.
   bool allows_fast_lock() const { return access_ == Access::kNone; }
   void fast_locked(int target, LockType type);
-  // The lock has to be waited for, as after begin_lock().
-  void fast_lock_awaited(int target, LockType type);
   bool allows_fast_unlock(int target) const {
     return open_.is_single(target) && locks_held_ == 1 && before_ == Access::kNone;
   }
@@ -350,13 +348,6 @@ inline void EpochState::fast_locked(int target, LockType type) {
   locks_held_ = 1;
   opened_by_ = call_name(Call::kLock);
   open_.open_single(target, true);
-}
-
-inline void EpochState::fast_lock_awaited(int target, LockType type) {
-  access_ = Access::kLocked;
-  locks_held_ = 1;
-  opened_by_ = call_name(Call::kLock);
-  awaited_.push_back({target, type});  // the only one, for which the constructor reserves memory
 }
 
 inline void EpochState::fast_unlocked() {

@@ -34,8 +34,8 @@ namespace {
       win, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock(lock_type, rank, assert); }, &Runtime::Win_lock,
       lock_type, rank, assert, win);
 }
-[[gnu::noinline]] int lock_contended(Window& window, int lock_type, int rank, std::uint64_t before) {
-  return in_call(window, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock_contended(lock_type, rank, before); });
+[[gnu::noinline]] int lock_contended(Window& window, int lock_type, int rank) {
+  return in_call(window, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock_contended(lock_type, rank); });
 }
 [[gnu::noinline]] int unlock(int rank, MPI_Win win) {
   return on_window(
@@ -119,11 +119,10 @@ FARSIDE_FAST_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win),
   if (window != nullptr && window->has_fast_locks()) [[likely]] {
     if (window->threaded()) [[unlikely]]
       return lock_among_threads(*window, lock_type, rank, assert);
-    std::uint64_t before = 0;
-    const Window::FastPath fast_path = window->try_lock(lock_type, rank, assert, before);
+    const Window::FastPath fast_path = window->try_lock(lock_type, rank, assert);
     if (fast_path == Window::FastPath::kDone) [[likely]]
       return MPI_SUCCESS;
-    if (fast_path == Window::FastPath::kContended) return lock_contended(*window, lock_type, rank, before);
+    if (fast_path == Window::FastPath::kContended) return lock_contended(*window, lock_type, rank);
   }
   return hand_on_Win_lock(lock_type, rank, assert, win);
 }

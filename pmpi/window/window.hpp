@@ -130,14 +130,14 @@ class Window {
   [[gnu::always_inline]] bool try_compare_and_swap(const void* origin, const void* compare, void* result,
                                                    MPI_Datatype type, int rank, MPI_Aint displacement);
   [[gnu::always_inline]] bool try_flush(int rank);
-  // kContended: the atomic of the lock or unlock has found other processes in the lock word. Its previous value is in
-  // `before`, and lock_contended() or, with the lock in `lock`, unlock_contended() completes the call.
+  // kContended: other processes are in the lock word. lock_contended() completes the call. An unlock has departed; the
+  // previous value of the word is in `before`, and unlock_contended() completes the call, with the lock in `lock`.
   enum class FastPath : std::uint8_t { kNotTaken, kDone, kContended };
   bool threaded() const { return locks_.mutex().threaded; }
   bool has_fast_locks() const { return fast_locks_; }
   bool has_fast_releases() const { return fast_releases_; }
   bool has_fast_notifications() const { return fast_notifications_; }
-  [[gnu::always_inline]] FastPath try_lock(int lock_type, int rank, int assert, std::uint64_t& before);
+  [[gnu::always_inline]] FastPath try_lock(int lock_type, int rank, int assert);
   [[gnu::always_inline]] FastPath try_unlock(int rank, epochs::HeldLock& lock, std::uint64_t& before);
   // The same for a lock that a stripe holds (epochs/protocols/lock_stripes.hpp), in programs with threads.
   [[gnu::always_inline]] bool lock_in_stripe(int lock_type, int rank, int assert);
@@ -152,7 +152,7 @@ class Window {
   // `word` waits for its end.
   FastPath try_fence(int assert, std::uint64_t& word);
   Outcome continue_fence(std::uint64_t word) { return run_barrier(word); }
-  Outcome lock_contended(int lock_type, int rank, std::uint64_t before);
+  Outcome lock_contended(int lock_type, int rank);
   Status unlock_contended(const epochs::HeldLock& lock, std::uint64_t before);
 
   // Communication (MPI 4.0 section 12.3).
@@ -305,10 +305,14 @@ class Window {
   // Runs a protocol of the lock table to its end, also after failures of its operations, and returns the first error.
   // `peer`: the target, for messages.
   Status run_to_end(auto& protocol, int peer = 0);
-  // Acquires a lock by the lock table, and waits until it is held. `taken`: the ticket of the lock, if the fast path
-  // has taken it.
-  Outcome acquire(epochs::HeldLock& lock, const std::optional<epochs::TakenTicket>& taken);
-  Outcome acquire_or_defer(epochs::HeldLock lock, const std::optional<epochs::TakenTicket>& taken);
+  // Acquires a lock by the lock table, and waits until it is held. `taken`: what the lock word held when a message took
+  // the ticket of the lock, if one did.
+  Outcome acquire(epochs::HeldLock& lock, const std::optional<std::uint64_t>& taken = {});
+  Outcome acquire_or_defer(epochs::HeldLock lock);
+  // Calls attempt() whenever the lock of the rank, whose word is mapped, is free, until attempt() does not return
+  // kContended or a limit is reached.
+  template <class Attempt>
+  FastPath acquire_without_ticket(int lock_type, int rank, Attempt&& attempt);
   // A lock may be deferred, to travel with its operations and its release in one message (MPI 4.0 section 12.5.3 lets
   // MPI_Win_lock return before the lock is held): one lock of the process, as the lock table says.
   bool may_defer(const epochs::HeldLock& lock) const;
@@ -461,6 +465,7 @@ class Window {
   std::uint64_t barriers_ = 0;
   int last_locked_ = -1;                       // target of the last lock on the fast path
   std::uint64_t* last_lock_word_ = nullptr;    // its lock word
+  std::uint64_t last_lock_value_ = 0;          // what it held then, without anybody present
   static inline Window* deferring_ = nullptr;  // the window of the process whose lock table has the deferred lock
   // Calls of progress_runtime() by this thread.
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit unsigned calls_ = 0;

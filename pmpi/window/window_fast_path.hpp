@@ -137,22 +137,22 @@ inline std::uint64_t* Window::fast_lock_word(int rank) {
   if (word == nullptr) return nullptr;
   last_locked_ = rank;
   last_lock_word_ = word;
+  last_lock_value_ = 0;
   return word;
 }
 
 // An uncontended lock or unlock is one atomic. Precondition of both functions: fast_path_, and the guard is held if
 // there are threads.
-[[gnu::always_inline]] inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert,
-                                                                std::uint64_t& before) {
-  using epochs::LockType, epochs::LockWord, epochs::TargetLock;
+[[gnu::always_inline]] inline Window::FastPath Window::try_lock(int lock_type, int rank, int assert) {
+  using epochs::LockType, epochs::LockWord;
   const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
   const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
   if (!plain || deferring_ != nullptr || locks_.needs_global_lock(type) || !epoch_.allows_fast_lock())
     return FastPath::kNotTaken;
   std::uint64_t* word = fast_lock_word(rank);
   if (word == nullptr) return FastPath::kNotTaken;
-  before = ControlMemory::fetch_add_now(*word, LockWord::arrive(type));
-  if (!TargetLock::holds_at_once(before, type) || LockWord::exposed(before)) [[unlikely]]
+  std::uint64_t before = last_lock_value_;
+  if (!epochs::try_acquire(*word, type, before)) [[unlikely]]
     return FastPath::kContended;
   epoch_.fast_locked(rank, type);
   // This lock is the only one, and the constructor has reserved memory for several. So the compiler may omit the code
@@ -175,6 +175,7 @@ inline std::uint64_t* Window::fast_lock_word(int rank) {
   lock = locks.back();
   // The data have arrived already. last_lock_word_ belongs to this lock, which is the last lock of the fast path.
   before = ControlMemory::fetch_add_now(*last_lock_word_, LockWord::depart(lock.type));
+  last_lock_value_ = LockWord::without_anybody(before);
   locks.pop_back();
   epoch_.fast_unlocked();
   space_->stores_drained_by_atomic();

@@ -66,7 +66,7 @@ Status Window::run_to_end(auto& protocol, int peer) {
   return first ? std::move(posted) : std::move(first);
 }
 
-Outcome Window::acquire(HeldLock& lock, const std::optional<epochs::TakenTicket>& taken) {
+Outcome Window::acquire(HeldLock& lock, const std::optional<std::uint64_t>& taken) {
   const bool carried = report_broken_ != nullptr;
   LockTarget acquire(control_, locks_, lock.target, lock.type, taken, carried);
   const WaitReason reason(*this, [&] { return awaited_lock(lock.target, lock.type); });
@@ -90,7 +90,7 @@ Outcome Window::acquire_deferred_lock() {
   deferring_ = nullptr;
   locks_.resume_deferred();
   HeldLock& lock = locks_.locks().back();
-  Outcome acquired = space_->acquire_deferred_lock(lock.target, [&] { return acquire(lock, {}); });
+  Outcome acquired = space_->acquire_deferred_lock(lock.target, [&] { return acquire(lock); });
   if (acquired) return acquired;
   // The call that reports the failure may be for another target or window.
   Fault fault = acquired.fault();
@@ -115,16 +115,15 @@ Outcome Window::unlock_deferred(HeldLock& lock, bool& over) {
     return TargetLock::nobody_waits(locked_result.release_step, lock.type) ? Status()
                                                                            : hand_off(lock, locked_result.release_step);
   }
-  if (Outcome o = acquire(lock, epochs::TakenTicket{.before = locked_result.acquire_step}); !o) return o;
+  if (Outcome o = acquire(lock, locked_result.acquire_step); !o) return o;
   space_->keep_again(lock.target, std::move(locked_result.list));
   over = false;
   return {};
 }
 
-// Completes MPI_Win_lock. Precondition: the lock is awaited in the epoch state. `taken`: the ticket of the lock, if the
-// fast path has taken it.
-Outcome Window::acquire_or_defer(HeldLock lock, const std::optional<epochs::TakenTicket>& taken) {
-  if (!taken && may_defer(lock)) {
+// Completes MPI_Win_lock. Precondition: the lock is awaited in the epoch state.
+Outcome Window::acquire_or_defer(HeldLock lock) {
+  if (may_defer(lock)) {
     const auto take = [this]() -> Status {
       Outcome acquired = acquire_deferred_lock();
       if (acquired) return {};
@@ -143,7 +142,7 @@ Outcome Window::acquire_or_defer(HeldLock lock, const std::optional<epochs::Take
     return {};
   }
   if (lock.needs_release) {
-    if (Outcome o = without_bad_alloc([&] { return acquire(lock, taken); }); !o) {
+    if (Outcome o = without_bad_alloc([&] { return acquire(lock); }); !o) {
       const auto held = guard();
       epoch_.lock_refused(lock.target);
       return o;
@@ -169,10 +168,39 @@ Status Window::unlock_contended(const HeldLock& lock, std::uint64_t before) {
   return hand_off(lock, before);
 }
 
-Outcome Window::lock_contended(int lock_type, int rank, std::uint64_t before) {
+// Where ranks outnumber the cores, a lock that passes in the order of tickets is mostly handed to a rank that sleeps,
+// which takes a switch of contexts. So a rank takes no ticket at first, and whoever runs while the lock is free takes
+// it. A rank with a ticket is never overtaken.
+template <class Attempt>
+Window::FastPath Window::acquire_without_ticket(int lock_type, int rank, Attempt&& attempt) {
+  using Clock = std::chrono::steady_clock;
+  using epochs::LockWord;
+  constexpr std::uint64_t kMostOvertakers = 1024;
+  // In this time 2 cores hand the lock to 16 ranks that sleep. So those with tickets are served before new ones are
+  // taken, and the queue empties.
+  constexpr std::chrono::microseconds kLongest{500};
   const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
-  epoch_.fast_lock_awaited(rank, type);
-  return acquire_or_defer({.target = rank, .type = type, .needs_release = true}, epochs::TakenTicket{.before = before});
+  std::uint64_t& word = *lock_word(rank);
+  const std::uint64_t first = LockWord::ticket(ControlWord::look(word));
+  Clock::time_point until{};
+  for (Waiter waiter(Process::instance(), space_->wake_event()); !waiter.may_sleep();) {
+    waiter.pause();
+    const std::uint64_t now = ControlWord::look(word);
+    if (epochs::TargetLock::holds_at_once(now, type)) {
+      if (const FastPath result = attempt(); result != FastPath::kContended) return result;
+    }
+    if (LockWord::exposed(now) || LockWord::distance(LockWord::ticket(now), first) > kMostOvertakers) break;
+    if (!waiter.has_yielded()) continue;
+    if (until == Clock::time_point{}) until = Clock::now() + kLongest;
+    if (Clock::now() >= until) break;
+  }
+  return FastPath::kContended;
+}
+
+Outcome Window::lock_contended(int lock_type, int rank) {
+  const auto attempt = [&] { return try_lock(lock_type, rank, 0); };
+  return acquire_without_ticket(lock_type, rank, attempt) == FastPath::kDone ? Outcome()
+                                                                             : lock_slow(lock_type, rank, 0);
 }
 
 Outcome Window::lock(int lock_type, int rank, int assert) {
@@ -185,30 +213,21 @@ Outcome Window::lock(int lock_type, int rank, int assert) {
 }
 
 Outcome Window::do_lock(int lock_type, int rank, int assert) {
-  std::uint64_t before = 0;
   const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
-  // Another thread may claim wake words as soon as the guard is released.
-  std::array<std::uint32_t, 1> wake_word{};
   const auto attempt = [&] {
-    const auto held = guard();
-    if (!locks_.claim_wake_words(wake_word)) return FastPath::kNotTaken;
-    const FastPath fast_path = try_lock(lock_type, rank, assert, before);
-    if (fast_path == FastPath::kContended) {
-      epoch_.fast_lock_awaited(rank, type);
-    } else {
-      locks_.end_wake_word(wake_word.front(), false);
+    if (lock_stripes_ != nullptr) {
+      if (lock_in_stripe(lock_type, rank, assert)) return FastPath::kDone;
+      // Otherwise the epoch or another thread is in the way, or the arguments are.
+      std::uint64_t* const word = assert == 0 && !locks_.needs_global_lock(type) ? lock_word(rank) : nullptr;
+      const bool free = word == nullptr || epochs::TargetLock::holds_at_once(ControlWord::look(*word), type);
+      return free ? FastPath::kNotTaken : FastPath::kContended;
     }
-    return fast_path;
+    const auto held = guard();
+    return try_lock(lock_type, rank, assert);
   };
-  // With fast_locks_ the entry point has tried the stripe already.
-  if (!fast_locks_ && lock_in_stripe(lock_type, rank, assert)) return {};
-  switch (fast_path_ ? attempt() : FastPath::kNotTaken) {
-    case FastPath::kDone: return {};
-    case FastPath::kContended:
-      return acquire_or_defer({.target = rank, .type = type, .needs_release = true},
-                              epochs::TakenTicket{.before = before, .wake_word = wake_word.front()});
-    case FastPath::kNotTaken: break;
-  }
+  FastPath taken = fast_path_ ? attempt() : FastPath::kNotTaken;
+  if (taken == FastPath::kContended) taken = acquire_without_ticket(lock_type, rank, attempt);
+  if (taken == FastPath::kDone) return {};
   return lock_slow(lock_type, rank, assert);
 }
 
@@ -307,7 +326,7 @@ Outcome Window::lock_slow(int lock_type, int rank, int assert) {
     if (const epochs::Violation v = epoch_.begin_lock(rank, type)) return v;
     if (!epoch_.awaits(rank)) return {};
   }
-  return acquire_or_defer({.target = rank, .type = type, .needs_release = (assert& MPI_MODE_NOCHECK) == 0}, {});
+  return acquire_or_defer({.target = rank, .type = type, .needs_release = (assert& MPI_MODE_NOCHECK) == 0});
 }
 
 Outcome Window::unlock_slow(int rank, HeldLock& lock) {

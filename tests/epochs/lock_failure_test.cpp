@@ -299,7 +299,7 @@ TEST_CASE("a lock that is held, but cannot pass its hand-off on, is released, an
   // This rank finds the hand-off in its slot, and cannot read the slots behind its own.
   memory.fails = [](int rank, std::uint32_t word) { return rank == kTarget && word == ControlBlock::ring_word(2); };
   Table table(kSelf, 4, Table::kNoGlobalLock);
-  LockTarget lock(memory, table, kTarget, LockType::kShared, TakenTicket{.before = before});
+  LockTarget lock(memory, table, kTarget, LockType::kShared, before);
   CHECK(run(lock));
   CHECK(!lock.ok());
   CHECK(table.is_idle());
@@ -375,30 +375,6 @@ TEST_CASE(
       CHECK(present(words, 0, TargetLock::kWord) == 0);
     }
   }
-}
-
-TEST_CASE("a wake word that was claimed with the ticket is the one that is waited on, and is free again then",
-          "[epochs]") {
-  Words words;
-  FailingMemory other(words, kOther), memory(words, kSelf);
-  AcquireLock<FailingMemory> holder(other, kOther, kTarget, LockType::kExclusive, 0);
-  REQUIRE(run(holder));
-  Table table(kSelf, 4, Table::kNoGlobalLock);
-  // The first one is that of another thread.
-  std::array<std::uint32_t, 1> of_other_thread{}, claimed{};
-  REQUIRE(table.claim_wake_words(of_other_thread));
-  REQUIRE(table.claim_wake_words(claimed));
-  const std::uint64_t before = words.at(kTarget, TargetLock::kWord);
-  words.at(kTarget, TargetLock::kWord) += LockWord::arrive(LockType::kExclusive);
-  LockTarget lock(memory, table, kTarget, LockType::kExclusive, TakenTicket{before, claimed[0]});
-  CHECK(!run(lock));
-  CHECK(LockWord::writers(words.at(kTarget, TargetLock::kWord)) == 2);
-  ReleaseLock<FailingMemory> release(other, kTarget, LockType::kExclusive, holder.token());
-  CHECK(run(release));
-  CHECK(woken(words) == 1U << claimed[0]);
-  CHECK(run(lock));
-  CHECK(lock.ok());
-  CHECK(table.wake_words_in_use() == 1U << of_other_thread[0]);
 }
 
 TEST_CASE("a release that fails ends: it wakes nobody, and the others go on", "[epochs]") {

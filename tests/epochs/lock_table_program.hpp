@@ -112,7 +112,7 @@ class UnlockDeferred {
       const std::uint64_t before = message_.value();
       const std::uint64_t present = before + LockWord::arrive(lock_.type);
       if ((before & LockWord::contenders(lock_.type)) != 0) {
-        lock_target_.emplace(memory_, table_, lock_.target, lock_.type, farside::epochs::TakenTicket{.before = before});
+        lock_target_.emplace(memory_, table_, lock_.target, lock_.type, std::optional(before));
       } else if (!TargetLock::nobody_waits(present, lock_.type)) {
         release_.emplace(memory_, lock_.target, lock_.type, LockToken(LockWord::ticket(before)), present);
       }

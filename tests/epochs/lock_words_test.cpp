@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "epochs/protocols/lock.hpp"
 #include "epochs/protocols/lock_table.hpp"
 
 namespace farside::lock_words_test {
@@ -84,6 +85,30 @@ TEST_CASE("the last rank that a window may have is told apart from the others, a
   CHECK(LockWord::present((WaiterId::kMostRanks + kMostReleasedBySuccessor) * LockWord::kReader,
                           LockType::kExclusive) == 0);
   CHECK(!LockWord::exposed((WaiterId::kMostRanks + kMostReleasedBySuccessor + 1) * LockWord::kWriter));
+}
+
+TEST_CASE("a lock of a mapped word is acquired by one compare-and-swap if it is free, whatever the guess", "[epochs]") {
+  std::uint64_t word = 7 * LockWord::kTicket;
+  const auto acquires = [&](LockType type, std::uint64_t guess) {
+    const std::uint64_t held = word;
+    CHECK(guess == LockWord::without_anybody(guess));
+    const bool acquired = try_acquire(word, type, guess);
+    CHECK(guess == held);
+    CHECK(word == held + (acquired ? LockWord::arrive(type) : 0));
+    return acquired;
+  };
+  for (const std::uint64_t guess : {word, std::uint64_t{0}, 3 * LockWord::kTicket}) {
+    CHECK(acquires(LockType::kExclusive, guess));
+    CHECK(!acquires(LockType::kExclusive, guess));
+    CHECK(!acquires(LockType::kShared, guess));
+    word = 7 * LockWord::kTicket;
+    CHECK(acquires(LockType::kShared, guess));
+    CHECK(acquires(LockType::kShared, guess));
+    CHECK(!acquires(LockType::kExclusive, guess));
+    word = 7 * LockWord::kTicket + LockWord::kExposed;
+    CHECK(!acquires(LockType::kShared, guess));
+    word = 7 * LockWord::kTicket;
+  }
 }
 
 TEST_CASE("the entry of an exclusive lock tells its holder from those that have released it or wait", "[epochs]") {

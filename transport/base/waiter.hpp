@@ -57,6 +57,9 @@ class Waiter {
     relax();
     if (rounds_ % 8 == 0) progress_.poll();
   }
+  // Whether the next step may sleep; and whether the last one has yielded.
+  bool may_sleep() const { return rounds_ >= kSpins + kYields; }
+  bool has_yielded() const { return rounds_ > kSpins; }
 
  private:
   // Measured on 2 cores with 2 to 8 ranks: a hand-off on a mapped target takes under 200 ns, a round trip over loopback
