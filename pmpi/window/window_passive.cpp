@@ -62,8 +62,7 @@ Status Window::run_to_end(auto& protocol, int peer) {
     }
     return false;
   });
-  Status posted = control_.take_post_error();
-  return first ? std::move(posted) : std::move(first);
+  return first;
 }
 
 Outcome Window::acquire(HeldLock& lock, const std::optional<std::uint64_t>& taken) {
@@ -160,7 +159,8 @@ Outcome Window::acquire_or_defer(HeldLock lock) {
 // Hands off a lock after its departure, which found `before` in the lock word, because others wait.
 Status Window::hand_off(const HeldLock& lock, std::uint64_t before) {
   epochs::ReleaseLock<ControlMemory> release(control_, lock.target, lock.type, lock.token, before);
-  return run(space_->wake_event(), release);
+  Status released = run(space_->wake_event(), release);
+  return released ? control_.take_post_error() : std::move(released);
 }
 
 Status Window::unlock_contended(const HeldLock& lock, std::uint64_t before) {
@@ -363,6 +363,7 @@ Outcome Window::unlock_slow(int rank, HeldLock& lock) {
   keep(space_->flush(rank));
   unlock.data_complete();
   keep(run_to_end(unlock, rank));
+  keep(control_.take_post_error());
   return first_of(first, std::move(checked));
 }
 
@@ -419,6 +420,7 @@ Outcome Window::do_unlock_all() {
   if (unchecked) return first_of(completed, std::move(checked));
   epochs::UnlockAll all(control_, locks_, token);
   Status released = run_to_end(all);
+  if (released) released = control_.take_post_error();
   return first_of(first_of(completed, released), std::move(checked));
 }
 
