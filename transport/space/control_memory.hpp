@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <utility>
@@ -73,6 +74,9 @@ class ControlMemory {
   explicit ControlMemory(Space& space) : space_(space) {
     if (!space.all_words_mapped()) hand_off_time_ = kFabricHandOff;
   }
+  ControlMemory(const ControlMemory&) = delete;
+  ControlMemory& operator=(const ControlMemory&) = delete;
+  ~ControlMemory() { delete posts_.load(std::memory_order_relaxed); }
 
   // control_word.hpp defines the memory orders on mapped words.
   void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value,
@@ -145,19 +149,21 @@ class ControlMemory {
   }
   // Whether all posts have taken effect or failed. The window must not end before.
   bool posts_done() {
-    if (!has_posted_.load(std::memory_order_relaxed)) [[likely]]
+    Posts* const posts = posts_.load(std::memory_order_acquire);
+    if (posts == nullptr) [[likely]]
       return true;
-    const std::scoped_lock held(posts_mutex_);
-    take_done_posts();
-    return posts_.empty();
+    const std::scoped_lock held(posts->mutex);
+    posts->take_done();
+    return posts->under_way.empty();
   }
   // The error of the first post that has failed since the last call.
   Status take_post_error() {
-    if (!has_posted_.load(std::memory_order_relaxed)) [[likely]]
+    Posts* const posts = posts_.load(std::memory_order_acquire);
+    if (posts == nullptr) [[likely]]
       return {};
-    const std::scoped_lock held(posts_mutex_);
-    take_done_posts();
-    return std::exchange(post_error_, {});
+    const std::scoped_lock held(posts->mutex);
+    posts->take_done();
+    return std::exchange(posts->error, {});
   }
   // See NotifyingMemory.
   void notify_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value, DataAccess access) {
@@ -210,31 +216,44 @@ class ControlMemory {
   static constexpr std::int64_t kSlowest = 1'000'000'000;
   static constexpr std::chrono::seconds kLongestPause{10};
 
+  // Posts to words that are not mapped.
+  struct Posts {
+    std::mutex mutex;
+    std::list<Operation> under_way;  // some may be done
+    std::list<Operation> free;       // as many as there were under way at a time
+    Status error;
+
+    void take_done() {
+      for (auto each = under_way.begin(); each != under_way.end();) {
+        const auto post = each++;
+        if (!post->pending_.done()) continue;
+        if (post->failed()) {
+          Status failed = post->take_error();
+          if (error) error = std::move(failed);
+        }
+        free.splice(free.begin(), under_way, post);
+      }
+    }
+  };
+  Posts& posts() {
+    Posts* posts = posts_.load(std::memory_order_acquire);
+    if (posts != nullptr) return *posts;
+    auto made = patiently([] { return std::make_unique<Posts>(); });
+    return posts_.compare_exchange_strong(posts, made.get(), std::memory_order_acq_rel) ? *made.release() : *posts;
+  }
   void post(ControlCall call, int rank, std::uint32_t word, std::uint64_t value) {
+    Posts& all = posts();
     std::list<Operation> one;
     {
-      const std::scoped_lock held(posts_mutex_);
-      take_done_posts();
-      if (!free_posts_.empty()) one.splice(one.begin(), free_posts_, free_posts_.begin());
+      const std::scoped_lock held(all.mutex);
+      all.take_done();
+      if (!all.free.empty()) one.splice(one.begin(), all.free, all.free.begin());
     }
     if (one.empty()) patiently([&] { one.emplace_back(); });
     one.front().operand_ = value;
     issue(one.front(), call, rank, word);
-    const std::scoped_lock held(posts_mutex_);
-    posts_.splice(posts_.end(), one);
-    has_posted_.store(true, std::memory_order_relaxed);
-  }
-  // Called with the mutex of the posts held.
-  void take_done_posts() {
-    for (auto each = posts_.begin(); each != posts_.end();) {
-      const auto post = each++;
-      if (!post->pending_.done()) continue;
-      if (post->failed()) {
-        Status failed = post->take_error();
-        if (post_error_) post_error_ = std::move(failed);
-      }
-      free_posts_.splice(free_posts_.begin(), posts_, post);
-    }
+    const std::scoped_lock held(all.mutex);
+    all.under_way.splice(all.under_way.end(), one);
   }
   // Without memory nothing has been issued. The step is repeated: a protocol whose later step fails may keep a lock.
   template <class Step>
@@ -298,11 +317,7 @@ class ControlMemory {
   Space& space_;
   std::atomic<bool> own_word_unknown_{false};  // fetch_add_waiting() has failed
   std::atomic<std::int64_t> hand_off_time_{kMappedHandOff};
-  std::atomic<bool> has_posted_{false};  // to a word that is not mapped
-  std::mutex posts_mutex_;
-  std::list<Operation> posts_;       // not known to be done
-  std::list<Operation> free_posts_;  // as many as there were under way at a time
-  Status post_error_;
+  std::atomic<Posts*> posts_{nullptr};  // after the first post
 };
 static_assert(NotifyingMemory<ControlMemory>);
 
