@@ -327,7 +327,9 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
       ->check(CLI::Range(0.05, 3600.0));
   command->add_option("--timeout", settings->timeout_seconds, "seconds after which a silent measure counts as hung")
       ->check(CLI::Range(1.0, 86400.0));
-  command->add_option("-n,--ranks", settings->ranks, "ranks to start; two measure, more in contention and rate")
+  command
+      ->add_option("-n,--ranks", settings->ranks,
+                   "ranks to start; two measure, more in contention and rate, all of them in contended")
       ->check(CLI::Range(2, 100000));
   command->add_option("--provider", settings->provider, "libfabric provider of the fabric variant");
   command->option_defaults()->always_capture_default(false);

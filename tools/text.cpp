@@ -62,7 +62,8 @@ std::string with_unit(double value, bench::Unit unit) {
     case bench::Unit::kPerSecond:
       if (value < 1000) return three_digits(value) + " /s";
       return value < 1e6 ? three_digits(value / 1e3) + " k/s" : three_digits(value / 1e6) + " M/s";
-    case bench::Unit::kCount: return three_digits(value);
+    case bench::Unit::kCount:
+    case bench::Unit::kRatio: return three_digits(value);
     case bench::Unit::kMicroseconds: break;
   }
   if (value < 1000) return three_digits(value) + " us";

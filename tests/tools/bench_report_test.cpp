@@ -197,12 +197,14 @@ TEST_CASE("figures have three digits and the unit that suits them") {
   CHECK(with_unit(46.8e6, bench::Unit::kPerSecond) == "46.8 M/s");
   CHECK(with_unit(0.0381, bench::Unit::kMicroseconds) == "0.0381 us");
   CHECK(with_unit(12400, bench::Unit::kMicroseconds) == "12.4 ms");
+  CHECK(with_unit(0.5, bench::Unit::kRatio) == "0.500");
 }
 
 TEST_CASE("a ratio has no more digits than it means, and an end") {
   constexpr auto us = bench::Unit::kMicroseconds;
   CHECK(ratio(1, 0.4, us) == "2.50x");
   CHECK(ratio(1, 0.4, bench::Unit::kPerSecond) == "0.40x");
+  CHECK(ratio(0.5, 1, bench::Unit::kRatio) == "2.00x");
   CHECK(ratio(480, 1, us) == "480x");
   CHECK(ratio(1, 47.6, us) == "0.0210x");
   CHECK(ratio(1, 1.9e-8, us) == ">1000x");
@@ -250,6 +252,8 @@ TEST_CASE("measures are chosen by name, by group, and never without the ranks th
   settings.ranks = 5;
   settings.skip = {"contention_1"};
   CHECK(names() == std::vector<std::string>{"get_flush", "contention_2", "contention_4"});
+  settings.measures = {"contended"};  // of any number of ranks
+  CHECK(names().size() == 18);
 }
 
 }  // namespace farside::bench_report_test

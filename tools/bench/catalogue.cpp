@@ -154,6 +154,21 @@ std::vector<MeasureInfo> make_catalogue() {
                    "fetch_and_op rate, " + number + (n == 1 ? " origin" : " origins") + ", one target", kPerSecond,
                    kTakesPart, kNamed, "fetch_rate", static_cast<double>(n), "", n + 1});
   }
+  const auto add_contended = [&](const std::string& row, const std::string& title) {
+    const auto add = [&](const std::string& suffix, const std::string& what, Unit unit) {
+      all.push_back(
+          {"contended_" + row + suffix, title + what, unit, kTakesPart, kNamed, "contended", 0, "", kAllRanks});
+    };
+    add("", "", kMicroseconds);
+    add("_fair", ": slowest to fastest rank", kRatio);
+    add("_wait", ": longest wait", kMicroseconds);
+  };
+  add_contended("exclusive", "contended lock-get-put-unlock");
+  add_contended("fetch_and_op", "contended lock-fetch_and_op-unlock");
+  add_contended("readers_50", "contended locks, 50 % readers");
+  add_contended("readers_95", "contended locks, 95 % readers");
+  add_contended("targets", "contended locks, random targets");
+  add_contended("lock_all", "contended locks, 50 % lock_all");
   const auto add_threads = [&](const std::string& group, const std::string& title) {
     const bool own_targets = group.starts_with("targets");
     for (const bool sleeps : {false, true}) {
@@ -206,7 +221,7 @@ bool known_word(const std::string& word) {
 }
 
 std::string_view unit_name(Unit unit) {
-  constexpr std::array<std::string_view, 4> kNames = {"us", "MB/s", "1/s", "count"};
+  constexpr std::array<std::string_view, 5> kNames = {"us", "MB/s", "1/s", "count", "ratio"};
   return kNames[static_cast<std::size_t>(unit)];
 }
 

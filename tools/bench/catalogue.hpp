@@ -15,6 +15,7 @@ enum class Unit {
   kMegabytes,     // 10^6 bytes per second, more is better
   kPerSecond,     // operations per second, more is better
   kCount,         // events in a second, less is better
+  kRatio,         // at most 1, more is better
 };
 
 enum class TargetState {  // what the target does while the origin measures
@@ -29,6 +30,8 @@ enum class TargetState {  // what the target does while the origin measures
   kServesBusy,
   kSpins,  // bare shared memory without MPI (bench/other_measures.hpp), beside the node variant
 };
+
+inline constexpr int kAllRanks = 0;
 
 enum class Selection {
   kDemo,
@@ -46,7 +49,7 @@ struct MeasureInfo {
   // The value that the group varies: bytes, ranks, threads, or seconds that the target computes. 0: none.
   double x = 0;
   std::string bare = "";  // the same over bare libfabric
-  int ranks = 2;          // number of ranks that take part
+  int ranks = 2;          // number of ranks that take part, or kAllRanks of the job
   bool threads = false;   // needs MPI_THREAD_MULTIPLE
 };
 
@@ -62,7 +65,7 @@ inline bool is_bare_fabric(const MeasureInfo& info) {
 // Whether the measure shows a physical limit: it uses neither MPI nor farside.
 inline bool is_bare(const MeasureInfo& info) { return is_bare_fabric(info) || info.target == TargetState::kSpins; }
 
-constexpr bool more_is_better(Unit unit) { return unit == Unit::kMegabytes || unit == Unit::kPerSecond; }
+constexpr bool more_is_better(Unit unit) { return unit != Unit::kMicroseconds && unit != Unit::kCount; }
 
 // Returns null if there is none.
 const MeasureInfo* find_measure(std::string_view name);

@@ -40,13 +40,15 @@ std::vector<std::string> facts_of_nodes(MPI_Comm comm) {
   return gather_texts(is_first_of_node(comm) ? json_text(host_facts()) : std::string(), comm);
 }
 
+int ranks_of(const MeasureInfo& info, int size) { return info.ranks == kAllRanks ? size : info.ranks; }
+
 // The communicators of the measuring ranks: the first two, and more for some measures.
 class Crowds {
  public:
   // Collective over all ranks.
-  Crowds(const std::vector<const MeasureInfo*>& measures, int rank) {
+  Crowds(const std::vector<const MeasureInfo*>& measures, int rank, int size) {
     comms_[2] = MPI_COMM_NULL;
-    for (const MeasureInfo* info : measures) comms_[info->ranks] = MPI_COMM_NULL;
+    for (const MeasureInfo* info : measures) comms_[ranks_of(*info, size)] = MPI_COMM_NULL;
     for (auto& [ranks, comm] : comms_) MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : MPI_UNDEFINED, rank, &comm);
   }
   Crowds(const Crowds&) = delete;
@@ -56,18 +58,19 @@ class Crowds {
       if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
     }
   }
-  MPI_Comm of(const MeasureInfo& info) const { return comms_.at(info.ranks); }
+  MPI_Comm of(int ranks) const { return comms_.at(ranks); }
 
  private:
   std::map<int, MPI_Comm> comms_;
 };
 
-void run_all(const Options& options, int rank) {
-  const Crowds crowds(options.measures, rank);
+void run_all(const Options& options, int rank, int size) {
+  const Crowds crowds(options.measures, rank, size);
   for (const MeasureInfo* info : options.measures) {
-    if (info->ranks > 2) sleeping_barrier(MPI_COMM_WORLD);  // the ranks from 2 on sleep until a measure needs them
-    if (rank >= info->ranks) continue;
-    const Pair pair{crowds.of(*info), rank == 0};
+    const int ranks = ranks_of(*info, size);
+    if (ranks > 2) sleeping_barrier(MPI_COMM_WORLD);  // the ranks from 2 on sleep until a measure needs them
+    if (rank >= ranks) continue;
+    const Pair pair{crowds.of(ranks), rank == 0};
     if (pair.origin) print_begin(info->name);
     Outcome outcome = run_measure(*info, pair, options);
     if (!pair.origin) continue;
@@ -108,7 +111,7 @@ int main(int argc, char** argv) {
     const std::vector<std::string> hosts = facts_of_nodes(MPI_COMM_WORLD);
     if (rank == 0) print_hello(library_version(), size, hosts, *options);
     std::erase_if(options->measures, [size](const MeasureInfo* info) { return info->ranks > size; });
-    run_all(*options, rank);
+    run_all(*options, rank, size);
     sleeping_barrier(MPI_COMM_WORLD);
     if (rank == 0) print_end();
   }

@@ -271,6 +271,7 @@ const std::map<std::string_view, Function> kFunctions = {
     {"created_put_4mib", created<LargePut, FlushEach>},
     {"created_get_4mib", created<LargeGet, FlushEach>},
     {"contention", measure_contention},
+    {"contended", measure_contended},
     {"rate", measure_rate},
     {"random_put", measure_random},
     {"random_rate", measure_random},

@@ -22,6 +22,14 @@ Outcome measure_random(const MeasureInfo& info, const Pair& crowd, const Options
 // number of operations per second of all ranks.
 Outcome measure_fetch_rate(const MeasureInfo& info, const Pair& crowd, const Options& options);
 
+// contended: all ranks of the job lock at the same time, in one period of 2.5 times `sample_seconds` (contended.cpp). A
+// round is: lock exclusively, get a counter, flush, put it incremented, unlock; or what the row of info.name has
+// instead. The figure is the time per round and rank, or by the end of info.name
+//   _fair: the rounds of the slowest rank, divided by those of the fastest
+//   _wait: the longest time from a lock until its first access is complete, since runtimes may lock only then
+// The first measure of a row runs, and the others show the same rounds.
+Outcome measure_contended(const MeasureInfo& info, const Pair& crowd, const Options& options);
+
 // Several threads of the origin work at the same time, each on its own word: put and flush, get and flush,
 // fetch_and_op and flush, accumulate and flush, or lock, put and unlock. As info.group selects, they share window
 // and target, or each has its own window or its own target. The targets wait in MPI_Barrier, or sleep outside MPI,

@@ -201,7 +201,8 @@ std::optional<double> median_in(const Json& figure) {
 }
 
 bench::Unit unit_of(const Json& measure) {
-  for (const bench::Unit unit : {bench::Unit::kMegabytes, bench::Unit::kPerSecond, bench::Unit::kCount}) {
+  for (const bench::Unit unit :
+       {bench::Unit::kMegabytes, bench::Unit::kPerSecond, bench::Unit::kCount, bench::Unit::kRatio}) {
     if (measure.at("unit") == bench::unit_name(unit)) return unit;
   }
   return bench::Unit::kMicroseconds;
