@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unistd.h>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct SimulateOptions {
   double section_us = 1;
   double hand_off_us = 0;
   double busy_for_us = 100;
+  double node_latency_us = 0.1;
   std::string json_file;
   std::string csv_file;
   std::string plot_file;
@@ -45,19 +47,26 @@ struct SimulateOptions {
 // The operations of polling grow with the square of the ranks, so a lock is not followed beyond this many operations.
 constexpr std::uint64_t kMostPerLock = 64;
 
+struct Protocol {
+  std::string_view name;
+  simulate::Figures (*run)(const simulate::Settings&);
+  bool has_lock_all;  // else it would lock every rank, which needs no simulation: MPICH sends 4 messages per rank
+};
+constexpr Protocol kProtocols[] = {{"farside", simulate::simulate<simulate::FarsideLock>, true},
+                                   {"polling", simulate::simulate<simulate::PollingLock>, true},
+                                   {"queue", simulate::simulate<simulate::QueueLock>, false},
+                                   {"mcs", simulate::simulate<simulate::McsLock>, false},
+                                   {"rma-rw", simulate::simulate<simulate::RmaRwLock>, false},
+                                   {"declock", simulate::simulate<simulate::DecLock>, false}};
+
 Time nanoseconds(double microseconds) { return static_cast<Time>(microseconds * 1000); }
 
-void run_protocol(const std::string& protocol, simulate::Settings settings, std::vector<Run>& runs) {
-  simulate::Figures figures;
-  if (protocol == "farside") {
-    figures = simulate::simulate<simulate::FarsideLock>(settings);
-  } else {
+void run_protocol(const Protocol& protocol, simulate::Settings settings, std::vector<Run>& runs) {
+  if (protocol.name != "farside") {
     const auto locks = static_cast<std::uint64_t>(settings.ranks) * static_cast<std::uint64_t>(settings.rounds);
     settings.most_operations = std::max<std::uint64_t>(2'000'000, kMostPerLock * locks);
-    figures = protocol == "polling" ? simulate::simulate<simulate::PollingLock>(settings)
-                                    : simulate::simulate<simulate::QueueLock>(settings);
   }
-  runs.push_back({protocol, settings, figures});
+  runs.push_back({std::string(protocol.name), settings, protocol.run(settings)});
 }
 
 int run_job(const SimulateOptions& options) {
@@ -81,6 +90,7 @@ int run(const SimulateOptions& options) {
   settings.network.service = nanoseconds(options.service_us);
   settings.network.hand_off = nanoseconds(options.hand_off_us > 0 ? options.hand_off_us : 2.5 * options.latency_us);
   settings.network.busy_for = nanoseconds(options.busy_for_us);
+  settings.network.node_latency = nanoseconds(options.node_latency_us);
   settings.section = nanoseconds(options.section_us);
   const bool on_terminal = isatty(STDERR_FILENO) != 0;
   std::vector<Run> runs;
@@ -88,10 +98,9 @@ int run(const SimulateOptions& options) {
     for (const Arrival arrival : {Arrival::kOnce, Arrival::kSteady}) {
       if (options.arrival != "both" && (options.arrival == "once") != (arrival == Arrival::kOnce)) continue;
       for (const int readers : options.readers) {
-        for (const char* protocol : {"farside", "polling", "queue"}) {
-          if (options.protocol != "all" && options.protocol != protocol) continue;
-          // MPICH's lock_all sends a message to every rank: 4 x ranks messages, which need no simulation.
-          if (settings.lock_all && protocol == std::string("queue")) continue;
+        for (const Protocol& protocol : kProtocols) {
+          if (options.protocol != "all" && options.protocol != protocol.name) continue;
+          if (settings.lock_all && !protocol.has_lock_all) continue;
           if (settings.targets > ranks) {
             fmt::print(stderr, "farside simulate: more targets than the {} ranks\n", ranks);
             return 2;
@@ -101,7 +110,7 @@ int run(const SimulateOptions& options) {
           settings.readers = readers;
           if (on_terminal) {
             fmt::print(stderr, "\r\033[K{} ranks, {}, {}% readers, {} ...", ranks,
-                       arrival == Arrival::kOnce ? "all at once" : "steady", readers, protocol);
+                       arrival == Arrival::kOnce ? "all at once" : "steady", readers, protocol.name);
           }
           run_protocol(protocol, settings, runs);
         }
@@ -121,7 +130,8 @@ int run(const SimulateOptions& options) {
   if (settings.lock_all) {
     fmt::print(
         "lock_all: contended is per word, as an exclusive lock of farside takes two, at global lock of the one that "
-        "lock_all takes;\nthe queue at the target would send 4 messages per rank and lock_all.\n");
+        "lock_all takes;\nthe queue at the target would send 4 messages per rank and lock_all, and the other locks "
+        "would take every rank's.\n");
   }
   bool good = std::ranges::all_of(runs, [](const Run& each) {
     const bool whole = each.figures.acquisitions == each.figures.asked && each.figures.violations == 0;
@@ -151,8 +161,9 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember({"once", "steady", "both"}));
   command
       ->add_option("--protocol", options->protocol,
-                   "farside; polling: foMPI's and osc/rdma's; queue: MPICH's, at the target")
-      ->check(CLI::IsMember({"all", "farside", "polling", "queue"}));
+                   "farside; polling: foMPI's and osc/rdma's; queue: MPICH's, at the target; mcs: a list by swap; "
+                   "rma-rw: counters and lists per node; declock: an array at the target")
+      ->check(CLI::IsMember({"all", "farside", "polling", "queue", "mcs", "rma-rw", "declock"}));
   command->add_option("--rounds", options->settings.rounds, "locks per rank")->check(CLI::Range(1, 10000));
   command->add_option("--targets", options->settings.targets, "lock words; each lock takes one of them")
       ->check(CLI::Range(1, 65536));
@@ -175,6 +186,11 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
                    "share of time in which a target handles no message (queue)")
       ->check(CLI::Range(0.0, 0.999));
   command->add_option("--busy-for", options->busy_for_us, "us at a stretch")->check(CLI::Range(0.1, 1e7));
+  command
+      ->add_option("--ranks-per-node", options->settings.network.ranks_per_node,
+                   "that reach each other in --node-latency; 1: all are --latency apart")
+      ->check(CLI::Range(1, 512));
+  command->add_option("--node-latency", options->node_latency_us, "us, one way")->check(CLI::Range(0.001, 1e5));
   command->add_option("--seed", options->settings.seed, "the same seed gives the same figures");
   command->add_flag("--job", options->is_job,
                     "not the lock, but what a job of --ranks needs: memory, collectives, visited targets");

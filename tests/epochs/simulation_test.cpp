@@ -164,4 +164,67 @@ TEST_CASE(
   CHECK(queue.operations.max == 4);
 }
 
+TEST_CASE("the models of published locks exclude and serve everyone, on nodes of any size") {
+  const int ranks = GENERATE(2, 64, 300);
+  const Arrival arrival = GENERATE(Arrival::kOnce, Arrival::kSteady);
+  const int readers = GENERATE(0, 50, 95, 100);
+  const int ranks_per_node = GENERATE(1, 3, 16, 64);
+  CAPTURE(ranks, static_cast<int>(arrival), readers, ranks_per_node);
+  Settings settings = small(ranks, 8, arrival, readers);
+  settings.network.ranks_per_node = ranks_per_node;
+  settings.targets = GENERATE(1, 2);
+
+  // In order of arrival, for a swap, a link and a flag.
+  const Figures mcs = simulate<McsLock>(settings);
+  check_all_served(mcs);
+  CHECK(mcs.overtaken == 0);
+  CHECK(mcs.operations.max <= 4);
+
+  check_all_served(simulate<RmaRwLock>(settings));
+
+  const Figures declock = simulate<DecLock>(settings);
+  check_all_served(declock);
+  CHECK(declock.overtaken == 0);
+}
+
+TEST_CASE("from one writer to the next pass one latency by the list, and three by DecLock's array") {
+  Settings settings = small(64, 20, Arrival::kOnce, 0);
+  settings.network.jitter = 0;
+  settings.network.service = 1;
+  settings.section = 0;
+  const auto latencies = [&](const Figures& figures) {
+    check_all_served(figures);
+    return figures.seconds * 1e9 / static_cast<double>(figures.acquisitions * settings.network.latency);
+  };
+  CHECK(latencies(simulate<McsLock>(settings)) == Approx(1).epsilon(0.05));
+  CHECK(latencies(simulate<DecLock>(settings)) == Approx(3).epsilon(0.05));
+}
+
+TEST_CASE("RMA-RW hands the lock on within a node; only the counters of nodes cost more for more ranks") {
+  Settings settings = small(1024, 4, Arrival::kOnce, 0);
+  settings.network.ranks_per_node = 64;
+  const Figures in_nodes = simulate<RmaRwLock>(settings);
+  check_all_served(in_nodes);
+  CHECK(in_nodes.overtaken > 0);
+  CHECK(in_nodes.contended_mean <= 3.5);
+  CHECK(in_nodes.seconds <= 0.7 * simulate<McsLock>(settings).seconds);
+  // An uncontended writer changes 16 counters, reads them, and sets them back by two operations each.
+  settings = small(1024, 1, Arrival::kSteady, 0);
+  settings.network.ranks_per_node = 64;
+  settings.load = 0.001;
+  CHECK(simulate<RmaRwLock>(settings).operations.mean == Approx(4 + 4 * 16).epsilon(0.02));
+  // A reader is two atomics within its node.
+  settings.readers = 100;
+  CHECK(simulate<RmaRwLock>(settings).operations.max == 2);
+}
+
+TEST_CASE("ranks of one node are near one another, and the figures of one rank per node do not depend on it") {
+  Settings settings = small(64, 4, Arrival::kOnce, 50);
+  const Figures far = simulate<FarsideLock>(settings);
+  settings.network.node_latency = 1;
+  CHECK(simulate<FarsideLock>(settings) == far);
+  settings.network.ranks_per_node = 64;
+  CHECK(simulate<FarsideLock>(settings).seconds < 0.5 * far.seconds);
+}
+
 }  // namespace farside::simulation_test

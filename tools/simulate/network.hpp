@@ -6,6 +6,8 @@
 //              travels back (latency), is done
 //   message    likewise, but waits for the CPU of the target, and is done only when the target replies
 //   handler    a rank; advanced when something that it can observe has changed
+//   node       so many ranks in a row (NetworkSettings::ranks_per_node). What travels between them takes the latency of
+//              the node; it passes the target's NIC all the same, as it is atomic with operations of other nodes
 //
 //     Network network(settings, seed, ranks, actor);
 //     Memory memory(network, rank);
@@ -20,6 +22,7 @@
 #include <functional>
 #include <queue>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -38,6 +41,8 @@ struct NetworkSettings {
   Time message_cpu = 300;   // of the target's CPU, per message
   double busy = 0.5;        // share of the time in which a target computes and handles no message
   Time busy_for = 100'000;  // length of one such interval
+  int ranks_per_node = 1;   // 1: no two ranks share a node, and a rank's own NIC is as far as others
+  Time node_latency = 100;  // one way, between ranks of one node
   bool operator==(const NetworkSettings&) const = default;
 };
 
@@ -60,7 +65,16 @@ class Random {
 };
 
 struct Operation {
-  enum class Kind : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrite, kPause, kMessage };
+  enum class Kind : std::uint8_t {
+    kFetchAdd,
+    kCompareAndSwap,
+    kRead,
+    kWrite,
+    kPause,
+    kMessage,
+    kSwap,  // of models only: libfabric has it (FI_ATOMIC_WRITE of fi_fetch_atomic), verbs have not
+    kAwait  // of models only: loads of a word of the node, until it is at least `operand` and less than `compare`
+  };
 
   bool done() const { return is_done; }
   std::uint64_t value() const { return result; }
@@ -101,6 +115,10 @@ class Network {
         words_(ranks_.size() * kWords) {}
 
   Time now() const { return now_; }
+  int ranks() const { return static_cast<int>(ranks_.size()); }
+  // The first rank of the rank's node.
+  int leader(int rank) const { return rank - rank % settings_.ranks_per_node; }
+  bool on_one_node(int one, int other) const { return leader(one) == leader(other); }
   const NetworkSettings& settings() const { return settings_; }
   Random& random() { return random_; }
   // All operations that took effect; those at the busiest rank.
@@ -110,7 +128,7 @@ class Network {
   void issue(Operation& operation) {
     operation.is_done = false;
     if (operation.kind != Operation::Kind::kPause) actor_.issued(operation);
-    schedule(now_ + travel(), What::kArrive, &operation, operation.handler);
+    schedule(now_ + travel(operation), What::kArrive, &operation, operation.handler);
   }
   // An operation that no handler awaits.
   Operation& posted() {
@@ -127,14 +145,19 @@ class Network {
     operation.kind = Operation::Kind::kPause;
     schedule(now_ + duration, What::kDone, &operation, operation.handler);
   }
+  // Spins on a word of the node (kAwait).
+  void await(Operation& operation) {
+    operation.is_done = false;
+    operation.kind = Operation::Kind::kAwait;
+    if (!end_load(operation)) awaiting_[key(operation.target, operation.word)].push_back(&operation);
+  }
   // Advances the handler after `duration`.
   void wake(int handler, Time duration) { schedule(now_ + duration, What::kAdvance, nullptr, handler); }
-  void reply(Operation& message) { schedule(now_ + travel(), What::kReplied, &message, message.handler); }
+  void reply(Operation& message) { schedule(now_ + travel(message), What::kReplied, &message, message.handler); }
 
+  // Models of other locks have words behind the control block, too.
   std::uint64_t& word(int rank, std::uint32_t offset) {
-    return words_[static_cast<std::size_t>(rank) * kWords + offset / 8];
-  }
-  std::uint64_t word(int rank, std::uint32_t offset) const {
+    if (offset >= ControlBlock::kPosted) return beyond_[key(rank, offset)];
     return words_[static_cast<std::size_t>(rank) * kWords + offset / 8];
   }
 
@@ -158,7 +181,8 @@ class Network {
   }
 
  private:
-  static constexpr std::uint32_t kWords = epochs::ControlBlock::kPosted / 8;
+  using ControlBlock = epochs::ControlBlock;
+  static constexpr std::uint32_t kWords = ControlBlock::kPosted / 8;
   enum class What : std::uint8_t { kArrive, kEffect, kHandle, kReplied, kDone, kAdvance };
   struct Event {
     Time time;
@@ -174,9 +198,11 @@ class Network {
     std::uint64_t operations = 0;
   };
 
-  Time travel() {
-    return settings_.latency +
-           static_cast<Time>(static_cast<double>(settings_.latency) * settings_.jitter * random_.fraction());
+  // To the operation's target, or back.
+  Time travel(const Operation& operation) {
+    const bool in_node = settings_.ranks_per_node > 1 && on_one_node(operation.handler, operation.target);
+    const Time latency = in_node ? settings_.node_latency : settings_.latency;
+    return latency + static_cast<Time>(static_cast<double>(latency) * settings_.jitter * random_.fraction());
   }
   void schedule(Time time, What what, Operation* operation, int handler) {
     events_.push({time, ++scheduled_, operation, handler, what});
@@ -211,18 +237,40 @@ class Network {
       case Operation::Kind::kCompareAndSwap:
         if (place == operation.compare) place = operation.operand;
         break;
+      case Operation::Kind::kSwap:
       case Operation::Kind::kWrite: place = operation.operand; break;
-      case Operation::Kind::kRead: std::copy_n(&place, operation.values.size(), operation.values.begin()); break;
+      case Operation::Kind::kRead: {
+        std::uint32_t offset = operation.word;
+        for (std::uint64_t& value : operation.values) {
+          value = word(operation.target, offset);
+          offset += 8;
+        }
+        break;
+      }
       default: break;
     }
     const bool changed = place != operation.result;
-    if (!operation.posted) schedule(now_ + travel(), What::kDone, &operation, operation.handler);
+    if (!operation.posted) schedule(now_ + travel(operation), What::kDone, &operation, operation.handler);
+    if (changed && !awaiting_.empty()) end_loads(operation.target, operation.word);
     actor_.took_effect(operation);
     if (operation.posted) free_.push_back(&operation);
     if (changed && is_wake_word(operation.word)) actor_.advance(operation.target);
   }
+  // The node sees a change of a word.
+  void end_loads(int rank, std::uint32_t word) {
+    const auto found = awaiting_.find(key(rank, word));
+    if (found == awaiting_.end()) return;
+    std::erase_if(found->second, [this](Operation* each) { return end_load(*each); });
+    if (found->second.empty()) awaiting_.erase(found);
+  }
+  bool end_load(Operation& operation) {
+    operation.result = word(operation.target, operation.word);
+    if (operation.result < operation.operand || operation.result >= operation.compare) return false;
+    schedule(now_ + settings_.node_latency, What::kDone, &operation, operation.handler);
+    return true;
+  }
+  static std::uint64_t key(int rank, std::uint32_t word) { return static_cast<std::uint64_t>(rank) << 32 | word; }
   static bool is_wake_word(std::uint32_t word) {
-    using epochs::ControlBlock;
     return word >= ControlBlock::kWake && word < ControlBlock::wake_word(ControlBlock::kWakeWords);
   }
 
@@ -231,6 +279,8 @@ class Network {
   Actor& actor_;
   std::vector<Rank> ranks_;
   std::vector<std::uint64_t> words_;
+  std::unordered_map<std::uint64_t, std::uint64_t> beyond_;              // by key()
+  std::unordered_map<std::uint64_t, std::vector<Operation*>> awaiting_;  // by key()
   std::deque<Operation> operations_posted_;
   std::vector<Operation*> free_;                                           // of these
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;  // the next one on top
@@ -280,6 +330,22 @@ class Memory {
   }
 
   // For the models of other locks.
+  Network& network() const { return *network_; }
+  int self() const { return self_; }
+  void swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t value) {
+    issue(operation, Operation::Kind::kSwap, rank, word, value);
+  }
+  // A word of the same node, by CPU: a load, a store that nobody awaits, and loads until it is in [least, below).
+  std::uint64_t load(int rank, std::uint32_t word) const { return network_->word(rank, word); }
+  void store(int rank, std::uint32_t word, std::uint64_t value) { network_->word(rank, word) = value; }
+  void await(Operation& operation, int rank, std::uint32_t word, std::uint64_t least, std::uint64_t below) {
+    operation.target = rank;
+    operation.word = word;
+    operation.operand = least;
+    operation.compare = below;
+    operation.handler = self_;
+    network_->await(operation);
+  }
   void message(Operation& operation, int rank, std::uint64_t what) {
     issue(operation, Operation::Kind::kMessage, rank, 0, what);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The locks that the simulation compares: farside's own code, and simple models of two others. Each is a Protocol
-// with
+// The locks that the simulation compares: farside's own code, and simple models of two others; published_locks.hpp has
+// more. Each is a Protocol with
 //
 //   Acquire(memory, self, target, type), Release(memory, target, type, token)
 //                                         with advance(), as in epochs/protocols/lock.hpp; target kAll: for a lock_all
@@ -10,8 +10,10 @@
 //   comes(operation)                      whether this operation of an acquisition may be the arrival in the queue
 //   releases(operation)                   whether the operation withdraws the arrival, to arrive again
 //   handle(network, message)              what the target's CPU does with a message
-//   uncontended(type)                     remote operations of an uncontended lock and unlock together
-//   kBytesPerRank, kBytesPerWaiter        memory; the second is that of the queue at the target
+//   uncontended(type, network)            remote operations of an uncontended lock and unlock together. Where waiting
+//                                         does not show in their number, Acquire::waited() tells
+//   bytes_per_rank(network), kBytesPerWaiter
+//                                         memory; the second is that of the queue at the target
 #pragma once
 
 #include <algorithm>
@@ -83,10 +85,11 @@ struct FarsideLock {
            (operation.operand == LockWord::depart(LockType::kExclusive) ||
             operation.operand == LockWord::depart(LockType::kExclusive, 2));
   }
-  static constexpr std::uint64_t kBytesPerRank =
-      8 * (2 + ControlBlock::kRingSlots + ControlBlock::kWakeWords + 3 + ControlBlock::kRingSlots);
+  static std::uint64_t bytes_per_rank(const Network&) {
+    return 8 * (2 + ControlBlock::kRingSlots + ControlBlock::kWakeWords + 3 + ControlBlock::kRingSlots);
+  }
   static constexpr std::uint64_t kBytesPerWaiter = 0;
-  static constexpr std::uint32_t uncontended(LockType) { return 2; }
+  static std::uint32_t uncontended(LockType, const Network&) { return 2; }
   void handle(Network&, Operation&) {}
 };
 
@@ -114,9 +117,9 @@ struct WithoutGlobalLock {
 // and reads until the writer is gone; a lock_all does the same in global. The originals retry at once; here all back
 // off exponentially up to kMostBackOff round trips, which reduces their operations.
 struct PollingLock : WithoutGlobalLock {
-  static constexpr std::uint64_t kBytesPerRank = 16;
+  static std::uint64_t bytes_per_rank(const Network&) { return 16; }
   static constexpr std::uint64_t kBytesPerWaiter = 0;
-  static constexpr std::uint32_t uncontended(LockType type) { return type == LockType::kExclusive ? 4 : 2; }
+  static std::uint32_t uncontended(LockType type, const Network&) { return type == LockType::kExclusive ? 4 : 2; }
   void handle(Network&, Operation&) {}
 
   static constexpr std::uint32_t kGlobal = ControlBlock::kCompleted;
@@ -221,9 +224,9 @@ struct PollingLock : WithoutGlobalLock {
 // target's CPU queues it and grants in order of arrival, consecutive readers together. A message releases the lock
 // and is acknowledged.
 struct QueueLock : WithoutGlobalLock {  // lock_all would be a message to every rank: not simulated
-  static constexpr std::uint64_t kBytesPerRank = 16;
+  static std::uint64_t bytes_per_rank(const Network&) { return 16; }
   static constexpr std::uint64_t kBytesPerWaiter = 32;
-  static constexpr std::uint32_t uncontended(LockType) { return 4; }
+  static std::uint32_t uncontended(LockType, const Network&) { return 4; }
 
   enum What : std::uint64_t { kLockShared, kLockExclusive, kUnlock };
 

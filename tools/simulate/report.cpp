@@ -62,8 +62,9 @@ constexpr Column kColumns[] = {
     {"violations", [](const Run& r) { return static_cast<double>(r.figures.violations); }},
 };
 
-const std::map<std::string_view, std::string_view> kColours = {
-    {"farside", "#0060ad"}, {"polling", "#d95f02"}, {"queue", "#606060"}};
+const std::map<std::string_view, std::string_view> kColours = {{"farside", "#0060ad"}, {"polling", "#d95f02"},
+                                                               {"queue", "#606060"},   {"mcs", "#1b9e77"},
+                                                               {"rma-rw", "#7570b3"},  {"declock", "#e7298a"}};
 
 }  // namespace
 
@@ -111,7 +112,9 @@ nlohmann::ordered_json to_json(const std::vector<Run>& runs) {
                                {"service_ns", s.network.service},
                                {"hand_off_ns", s.network.hand_off},
                                {"busy", s.network.busy},
-                               {"busy_for_ns", s.network.busy_for}};
+                               {"busy_for_ns", s.network.busy_for},
+                               {"ranks_per_node", s.network.ranks_per_node},
+                               {"node_latency_ns", s.network.node_latency}};
     for (const Column& column : kColumns) one[std::string(column.key)] = column.value(run);
     result.push_back(std::move(one));
   }

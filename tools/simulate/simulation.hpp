@@ -20,6 +20,7 @@
 
 #include "tools/simulate/network.hpp"
 #include "tools/simulate/protocols.hpp"
+#include "tools/simulate/published_locks.hpp"
 
 namespace farside::simulate {
 
@@ -312,7 +313,11 @@ class Simulation final : public Actor {
     for (Part& part : parts_of(at)) enter(at, part);
   }
   void enter(Rank& at, Part& part) {
-    part.contended = part.operations > Protocol::uncontended(at.type) / 2;
+    if constexpr (requires { at.acquire->waited(); }) {
+      part.contended = at.acquire->waited();
+    } else {
+      part.contended = part.operations > Protocol::uncontended(at.type, network_) / 2;
+    }
     Lock& of = lock(part.target);
     figures_.overtaken = std::max(figures_.overtaken, overtakers(part, at.type));
     of.order.serve(part.number, at.type);
@@ -338,7 +343,9 @@ class Simulation final : public Actor {
       operations += part.operations;
       ++figures_.locks;
       // What an uncontended lock costs beyond its own calls is a hand-off, and belongs to the locks that received it.
-      const std::uint32_t of_contended = part.operations - (part.contended ? 0 : Protocol::uncontended(at.type));
+      const std::uint32_t own =
+          part.contended ? 0 : std::min(part.operations, Protocol::uncontended(at.type, network_));
+      const std::uint32_t of_contended = part.operations - own;
       figures_.contended += part.contended ? 1 : 0;
       contended_operations_ += of_contended;
       if (settings_.lock_all && part.target == kAll) {
@@ -389,7 +396,7 @@ class Simulation final : public Actor {
       figures_.slowest_to_fastest = static_cast<double>(slowest) / static_cast<double>(fastest);
     }
     figures_.hot_spot = network_.busiest();
-    figures_.bytes_per_rank = Protocol::kBytesPerRank;
+    figures_.bytes_per_rank = Protocol::bytes_per_rank(network_);
     figures_.bytes_of_queue = Protocol::kBytesPerWaiter * most_waiting;
     figures_.seconds = static_cast<double>(network_.now()) / 1e9;
     return figures_;
