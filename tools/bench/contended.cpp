@@ -102,7 +102,7 @@ class Rounds {
 
   const Row& row_;
   MPI_Win win_;
-  std::minstd_rand random_;
+  std::mt19937 random_;  // streams of linear congruences depend on one another
   std::vector<std::uint64_t> added_, seen_;
   Clock::duration longest_wait_{};
   bool right_ = true;
