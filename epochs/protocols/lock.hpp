@@ -27,7 +27,8 @@
 // - Otherwise the hand-off admits the members before the first ticket of the other group. The holder of that ticket
 //   is the next owner after them.
 //
-// A writer of a target passes the hand-off on when it unlocks, since it holds alone. At the global lock the next owner
+// A writer of a target passes the hand-off on when it unlocks, since it holds alone; if it was contended when it was
+// acquired, the departure and the read of the next slots leave together. At the global lock the next owner
 // passes it on when it is woken. If the next owner arrived as the first of its group, the addend of the last departure
 // tells it which of the two ways applies (DrainWord: end).
 //
@@ -49,9 +50,10 @@
 // The objects below are not thread-safe, and none of their calls waits for another process. A failed operation ends the
 // protocol: failed_operation() returns it, with the error of the memory.
 //
-// Cost in remote operations: uncontended 1 to lock and 1 to unlock. Contended 6 to 9 for both together, including
-// those of other processes on behalf of the waiter; a waiter far from the front adds its probes. One call admits at
-// most PassHandOff::kMost waiters. Memory: 8 * (2 + 256 + 8) bytes per rank, and 8 * (3 + 256) for the global lock.
+// Cost in remote operations: uncontended 1 to lock and 1 to unlock. Contended 5 to 8 for both together, including
+// those of other processes on behalf of the waiter; a waiter far from the front adds its probes. From one writer to the
+// next pass three latencies, or one. One call admits at most PassHandOff::kMost waiters. Memory: 8 * (2 + 256 + 8)
+// bytes per rank, and 8 * (3 + 256) for the global lock.
 #pragma once
 
 #include <cstdint>
