@@ -12,8 +12,11 @@
 #include <fmt/format.h>
 
 #include "tools/commands.hpp"
+#include "tools/simulate/dec_lock.hpp"
 #include "tools/simulate/job.hpp"
+#include "tools/simulate/mcs_lock.hpp"
 #include "tools/simulate/report.hpp"
+#include "tools/simulate/rma_rw_lock.hpp"
 #include "tools/simulate/simulation.hpp"
 #include "tools/text.hpp"
 

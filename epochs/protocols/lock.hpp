@@ -71,7 +71,7 @@
 namespace farside::epochs {
 
 // Acquires the lock of a mapped word that CPU atomics change, unless an incompatible process is present or a post
-// exposes the rank. `before`: the word without anybody present, with a guess of the ticket; then what the word held.
+// exposes the rank. `before`: a guess of the word with nobody present; on return, what it held.
 // The arrival of an acquisition that succeeds is its compare-and-swap, so no ticket has to wait, and the release is as
 // of AcquireLock with the plain token of that ticket.
 template <class Lock = TargetLock>

@@ -65,7 +65,7 @@ class LockStripes {
       stripe.known = target;
       stripe.word = word;
     }
-    std::uint64_t before = LockWord::without_anybody(ControlWord::look(*stripe.word));
+    std::uint64_t before = LockWord::with_nobody_present(ControlWord::look(*stripe.word));
     if (!try_acquire(*stripe.word, type, before)) return false;
     stripe.token = LockToken(LockWord::ticket(before));
     stripe.type = type;

@@ -65,7 +65,7 @@ struct LockWord {
   }
   static constexpr bool exposed(std::uint64_t word) { return (word & kExposed) != 0; }
   static constexpr std::uint64_t ticket(std::uint64_t word) { return word / kTicket; }
-  static constexpr std::uint64_t without_anybody(std::uint64_t word) { return word & -kTicket; }
+  static constexpr std::uint64_t with_nobody_present(std::uint64_t word) { return word & -kTicket; }
   static constexpr std::uint64_t after(std::uint64_t ticket, std::uint64_t steps = 1) {
     return (ticket + steps) % kTickets;
   }

@@ -465,7 +465,7 @@ class Window {
   std::uint64_t barriers_ = 0;
   int last_locked_ = -1;                       // target of the last lock on the fast path
   std::uint64_t* last_lock_word_ = nullptr;    // its lock word
-  std::uint64_t last_lock_value_ = 0;          // what it held then, without anybody present
+  std::uint64_t last_lock_value_ = 0;          // what it held at the release, with nobody present
   static inline Window* deferring_ = nullptr;  // the window of the process whose lock table has the deferred lock
   // Calls of progress_runtime() by this thread.
   [[gnu::tls_model("initial-exec")]] static inline thread_local constinit unsigned calls_ = 0;

@@ -175,7 +175,7 @@ inline std::uint64_t* Window::fast_lock_word(int rank) {
   lock = locks.back();
   // The data have arrived already. last_lock_word_ belongs to this lock, which is the last lock of the fast path.
   before = ControlMemory::fetch_add_now(*last_lock_word_, LockWord::depart(lock.type));
-  last_lock_value_ = LockWord::without_anybody(before);
+  last_lock_value_ = LockWord::with_nobody_present(before);
   locks.pop_back();
   epoch_.fast_unlocked();
   space_->stores_drained_by_atomic();

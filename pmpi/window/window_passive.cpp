@@ -168,18 +168,16 @@ Status Window::unlock_contended(const HeldLock& lock, std::uint64_t before) {
   return hand_off(lock, before);
 }
 
-// Where ranks outnumber the cores, a lock that passes in the order of tickets is mostly handed to a rank that sleeps,
-// which takes a switch of contexts. So a rank takes no ticket at first, and whoever runs while the lock is free takes
-// it. A rank with a ticket is never overtaken.
+// If ranks outnumber cores, a lock that passes in ticket order mostly goes to a sleeping rank, at the cost of a context
+// switch. So a rank first tries to acquire the lock without a ticket. A rank with a ticket is never overtaken.
 template <class Attempt>
 Window::FastPath Window::acquire_without_ticket(int lock_type, int rank, Attempt&& attempt) {
   using Clock = std::chrono::steady_clock;
   using epochs::LockWord;
-  // Once this rank has yielded, which may cost it a time slice. With 8, 16 ranks on 2 cores take twice as long; with
-  // 1,024, a rank that often meets a lock whose holder was preempted gets a hundredth of the turns.
+  // Applies once this rank has yielded. Measured on 2 cores: with a limit of 8, 16 ranks take twice as long; with
+  // 1,024, a rank that often meets a preempted holder gets a hundredth of the turns.
   constexpr std::uint64_t kMostOvertakers = 64;
-  // In this time 2 cores hand the lock to 16 ranks that sleep. So those with tickets are served before new ones are
-  // taken, and the queue empties.
+  // Long enough for 2 cores to hand the lock to 16 sleeping ranks. So a queue empties before others join it.
   constexpr std::chrono::microseconds kLongest{500};
   const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
   std::uint64_t& word = *lock_word(rank);

@@ -91,7 +91,7 @@ TEST_CASE("a lock of a mapped word is acquired by one compare-and-swap if it is 
   std::uint64_t word = 7 * LockWord::kTicket;
   const auto acquires = [&](LockType type, std::uint64_t guess) {
     const std::uint64_t held = word;
-    CHECK(guess == LockWord::without_anybody(guess));
+    CHECK(guess == LockWord::with_nobody_present(guess));
     const bool acquired = try_acquire(word, type, guess);
     CHECK(guess == held);
     CHECK(word == held + (acquired ? LockWord::arrive(type) : 0));

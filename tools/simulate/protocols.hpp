@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The locks that the simulation compares: farside's own code, and simple models of two others; published_locks.hpp has
-// more. Each is a Protocol with
+// The locks that the simulation compares: farside's own code, and models of others, here and in mcs_lock.hpp,
+// rma_rw_lock.hpp and dec_lock.hpp. A model is simplified in its favour where it is simplified. There a rank holds one
+// lock at a time, and so needs one entry of a queue. Each lock is a Protocol with
 //
 //   Acquire(memory, self, target, type), Release(memory, target, type, token)
 //                                         with advance(), as in epochs/protocols/lock.hpp; target kAll: for a lock_all

@@ -20,7 +20,6 @@
 
 #include "tools/simulate/network.hpp"
 #include "tools/simulate/protocols.hpp"
-#include "tools/simulate/published_locks.hpp"
 
 namespace farside::simulate {
 

@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Models of queueing locks from the literature, for the simulation (protocols.hpp has what a Protocol is). Each is
-// simplified in its favour where it is simplified. A rank holds one lock at a time, so it needs one entry of a queue.
-// None has a lock_all: it would lock every rank.
-//
-//   McsLock    a list of waiters by swap; the hand-off is one latency, and needs nothing of the target
-//   RmaRwLock  counters of readers per node, and lists of writers per node and of nodes
-//   DecLock    an array of waiters at the target by fetch-add; the releasing rank reads it and notifies the next one
+// Counters of readers per node, and lists of writers per node and of nodes.
 #pragma once
 
 #include <algorithm>
@@ -13,86 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <span>
 #include <vector>
 
+#include "tools/simulate/mcs_lock.hpp"
 #include "tools/simulate/network.hpp"
 #include "tools/simulate/protocols.hpp"
 
 namespace farside::simulate {
-
-// The list lock of Mellor-Crummey and Scott (Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors,
-// TOCS 1991) over remote memory, as MPI-3 programs write it. All locks are exclusive, those of readers as well.
-//
-//   tail, at the target   | rank + 1 of the last waiter |
-//   next, at each rank    | rank + 1 of the one behind it |      flag, at each rank    | 1: it holds the lock |
-//
-// A rank swaps itself into the tail, and if another one was there, links itself behind it and waits for its own flag.
-// The releasing rank sets the flag of the next one, or takes itself out of the tail by compare-and-swap. If that fails,
-// it waits for its link. The swap is one operation of libfabric (FI_ATOMIC_WRITE), but plain verbs have only fetch-add
-// and compare-and-swap, by which a swap is a loop whose length grows with the contenders: not modelled.
-struct McsLock : WithoutGlobalLock {
-  static std::uint64_t bytes_per_rank(const Network&) { return 24; }
-  static constexpr std::uint64_t kBytesPerWaiter = 0;
-  static std::uint32_t uncontended(LockType, const Network&) { return 2; }
-  static bool comes(const Operation& operation) { return operation.kind == Operation::Kind::kSwap; }
-  void handle(Network&, Operation&) {}
-
-  static constexpr std::uint32_t kTail = ControlBlock::kLock;
-  static constexpr std::uint32_t kFlag = ControlBlock::wake_word(0);
-  static constexpr std::uint32_t kNext = ControlBlock::wake_word(1);
-  static std::uint64_t id(int rank) { return static_cast<std::uint64_t>(rank) + 1; }
-  static int rank(std::uint64_t id) { return static_cast<int>(id) - 1; }
-
-  class Acquire {
-   public:
-    Acquire(Memory& memory, int self, int target, LockType) : memory_(memory), self_(self) {
-      memory_.store(self_, kNext, 0);
-      memory_.swap(operation_, target, kTail, id(self_));
-    }
-    bool advance() {
-      if (!operation_.done()) return false;
-      if (operation_.value() == 0) return true;
-      if (!waited_) {
-        waited_ = true;
-        memory_.post_write(rank(operation_.value()), kNext, id(self_));
-      }
-      if (memory_.own(kFlag) == 0) return false;
-      memory_.store(self_, kFlag, 0);
-      return true;
-    }
-    LockToken token() const { return {}; }
-    bool waited() const { return waited_; }
-
-   private:
-    Memory& memory_;
-    Operation operation_;
-    int self_;
-    bool waited_ = false;
-  };
-
-  class Release {
-   public:
-    Release(Memory& memory, int target, LockType, LockToken) : memory_(memory), target_(target) {}
-    bool advance() {
-      if (!operation_.done()) return false;
-      if (const std::uint64_t next = memory_.own(kNext); next != 0) {
-        memory_.post_write(rank(next), kFlag, 1);
-        return true;
-      }
-      if (tried_) return operation_.value() == id(memory_.self());
-      tried_ = true;
-      memory_.compare_and_swap(operation_, target_, kTail, id(memory_.self()), 0);
-      return false;
-    }
-
-   private:
-    Memory& memory_;
-    Operation operation_;
-    int target_;
-    bool tried_ = false;
-  };
-};
 
 // RMA-RW (Schmid, Besta, Hoefler: High-Performance Distributed RMA Locks, HPDC'16), with two levels of the machine.
 //
@@ -477,160 +398,6 @@ struct RmaRwLock : WithoutGlobalLock {
     int target_;
     int leader_;
     Step step_ = Step::kPassInNode;
-  };
-};
-
-// Cooperative queue-notify locking of DecLock (Zhang and others: DecLock: A Case of Decoupled Locking for Disaggregated
-// Memory, arXiv 2505.17641).
-//
-//   header, at the target        | ticket 30 | readers present 17 | writers present 17 |
-//   queue[], at the target       | ticket + 1, 31 | writer 1 | rank 32 |
-//   flag, at each rank           | 1: it holds the lock |
-//
-// A rank comes by one fetch-add on the header: it takes a ticket and counts itself. A reader holds the lock if no
-// writer is present, a writer if nobody is. All others, and readers that hold it (since those that leave must find the
-// next writer), write themselves into the queue. A rank leaves by one fetch-add, and if it had waited it reads the
-// queue behind its ticket at the same time; what this read has not found it reads again. A writer notifies the next
-// writer, or all readers before it; the last reader before the next writer, as the header and the queue show, notifies
-// that writer. From a writer to the next one pass three latencies: leave and read, both answers, notification.
-//
-// Assumed, as the paper is about nodes of memory and this is about ranks: an entry for each rank at least, a read of
-// kPiece of them costs as much as one of a word, the layout of the words, that readers write themselves into the queue
-// even if they hold the lock, and that a notification is a write to the waiter, not a message that its CPU handles.
-// Left out: queues that are too short and their reset, failures and timeouts, and hand-offs within a node.
-struct DecLock : WithoutGlobalLock {
-  static constexpr std::uint64_t kPiece = 64;
-
-  static std::uint64_t bytes_per_rank(const Network& network) { return 16 + 8 * entries(network); }
-  static constexpr std::uint64_t kBytesPerWaiter = 0;
-  static std::uint32_t uncontended(LockType type, const Network&) { return type == LockType::kExclusive ? 2 : 3; }
-  static bool comes(const Operation& operation) { return operation.word == kHeader; }
-  void handle(Network&, Operation&) {}
-
-  static constexpr std::uint32_t kHeader = ControlBlock::kLock;
-  static constexpr std::uint32_t kFlag = ControlBlock::wake_word(0);
-  static constexpr std::uint32_t kOwn = ControlBlock::kDrain;  // the holder's ticket, and whether it waited
-  static constexpr std::uint64_t kWriter = 1;
-  static constexpr std::uint64_t kReader = 1ULL << 17;
-  static constexpr std::uint64_t kTicket = 1ULL << 34;
-
-  static std::uint64_t one(LockType type) { return type == LockType::kExclusive ? kWriter : kReader; }
-  static std::uint64_t writers(std::uint64_t header) { return header % kReader; }
-  static std::uint64_t present(std::uint64_t header) { return writers(header) + header % kTicket / kReader; }
-  static std::uint64_t ticket(std::uint64_t header) { return header / kTicket; }
-
-  static constexpr std::uint64_t kExclusive = 1ULL << 32;
-  static constexpr std::uint64_t kEntryTicket = 1ULL << 33;
-  // No waiter needs more than `ranks`. But others may come and go many times while a reader that holds the lock still
-  // writes its entry, which must not fall upon a later one.
-  static std::uint64_t entries(const Network& network) {
-    return static_cast<std::uint64_t>(std::max(network.ranks(), 1024));
-  }
-  static std::uint64_t slot(const Network& network, std::uint64_t ticket) { return ticket % entries(network); }
-  static std::uint32_t word(std::uint64_t slot) { return ControlBlock::kPosted + 8 * static_cast<std::uint32_t>(slot); }
-
-  class Acquire {
-   public:
-    Acquire(Memory& memory, int self, int target, LockType type)
-        : memory_(memory), self_(self), target_(target), type_(type) {
-      memory_.fetch_add(operation_, target_, kHeader, kTicket + one(type_));
-    }
-    bool advance() {
-      if (!operation_.done()) return false;
-      if (!came_) {
-        came_ = true;
-        const std::uint64_t before = operation_.value();
-        waited_ = type_ == LockType::kExclusive ? present(before) > 0 : writers(before) > 0;
-        memory_.store(self_, kOwn, 2 * ticket(before) + (waited_ ? 1 : 0));
-        if (waited_ || type_ == LockType::kShared) {
-          memory_.post_write(target_, word(slot(memory_.network(), ticket(before))),
-                             (ticket(before) + 1) * kEntryTicket + (type_ == LockType::kExclusive ? kExclusive : 0) +
-                                 static_cast<std::uint64_t>(self_));
-        }
-      }
-      if (!waited_) return true;
-      if (memory_.own(kFlag) == 0) return false;
-      memory_.store(self_, kFlag, 0);
-      return true;
-    }
-    LockToken token() const { return {}; }
-    bool waited() const { return waited_; }
-
-   private:
-    Memory& memory_;
-    Operation operation_;
-    int self_;
-    int target_;
-    LockType type_;
-    bool came_ = false;
-    bool waited_ = false;
-  };
-
-  class Release {
-   public:
-    Release(Memory& memory, int target, LockType type, LockToken)
-        : memory_(memory), ticket_(memory.own(kOwn) / 2), target_(target), exclusive_(type == LockType::kExclusive) {
-      memory_.fetch_add(operation_, target_, kHeader, -one(type));
-      if (memory_.own(kOwn) % 2 == 1) read(ticket_ + 1);
-    }
-    bool advance() {
-      while (operation_.done() && piece_.done()) {
-        if (!left_) {
-          if (!leave(operation_.value())) return true;
-          left_ = true;
-        }
-        if (at_ == end_) return true;
-        if (at_ < first_ || at_ >= first_ + size_) {
-          read(at_);
-          continue;
-        }
-        const std::uint64_t entry = entries_[at_ - first_];
-        if (entry / kEntryTicket < at_ + 1) {  // not written yet
-          read(at_);
-          continue;
-        }
-        // A reader before this one, whose entry is taken again.
-        if (entry / kEntryTicket > at_ + 1) return true;
-        const bool of_writer = entry % kEntryTicket >= kExclusive;
-        if (exclusive_ ? of_writer && at_ > ticket_ + 1 : !of_writer) return true;
-        memory_.post_write(static_cast<int>(entry % kExclusive), kFlag, 1);
-        if (of_writer) return true;
-        ++at_;
-      }
-      return false;
-    }
-
-   private:
-    // `before`: the header. False: there is nobody to notify.
-    bool leave(std::uint64_t before) {
-      end_ = ticket(before);
-      if (exclusive_) {
-        at_ = ticket_ + 1;
-        return true;
-      }
-      // So many have left, in any order. What is not behind this reader is of its own group.
-      at_ = end_ - (present(before) - 1);
-      return writers(before) > 0 && at_ > ticket_;
-    }
-    void read(std::uint64_t first) {
-      const std::uint64_t begin = slot(memory_.network(), first);
-      first_ = first;
-      size_ = std::min(kPiece, entries(memory_.network()) - begin);
-      memory_.read(piece_, target_, word(begin), std::span(entries_).first(size_));
-    }
-
-    Memory& memory_;
-    Operation operation_;
-    Operation piece_;
-    std::array<std::uint64_t, kPiece> entries_{};
-    std::uint64_t ticket_;
-    std::uint64_t at_ = 0;   // the entry to look at
-    std::uint64_t end_ = 0;  // tickets taken when this rank left
-    std::uint64_t first_ = 0;
-    std::uint64_t size_ = 0;  // of the piece that was read
-    int target_;
-    bool exclusive_;
-    bool left_ = false;
   };
 };
 
