@@ -183,6 +183,8 @@ class AcquireLock {
 
   // Whether the arrival has returned a ticket, so that it is known whether the lock is contended.
   bool has_ticket() const { return step_ > Step::kTicketTaken; }
+  // Whether it waits in the queue.
+  bool waits() const { return has_ticket() && step_ < Step::kHandOff; }
   // Whether the lock is held, so that it must be released even if the operations that remain have failed.
   bool held() const { return step_ == Step::kHeld; }
   // Whether a post exposed the target when the ticket was taken, which is against the rules (MPI 4.0 section 12.5.3).
@@ -337,19 +339,19 @@ class AcquireLock {
   std::uint64_t id_;
   std::uint64_t ticket_ = 0;
   ProbePacing pacing_;
-  std::uint64_t later_slot_ = 0;   // slot value of a later ticket that must give way
-  std::uint64_t to_announce_ = 0;  // members of the other group that must depart first
-  std::uint64_t end_ = 0;          // what the last departure said (DrainWord::depart)
+  std::uint64_t later_slot_ = 0;    // slot value of a later ticket that must give way
+  std::uint64_t to_announce_ = 0;   // members of the other group that must depart first
+  std::uint64_t end_ = 0;           // what the last departure said (DrainWord::depart)
   std::uint64_t predecessors_ = 0;  // members of the other group to be taken off the lock word
   std::uint64_t successor_ = 0;     // the next owner, as the former one has named it
   LockToken::How how_ = LockToken::kPlain;
-  HandOff hand_off_;                // to be passed on before holding
+  HandOff hand_off_;  // to be passed on before holding
   int target_;
   LockType type_;
   LockOf of_;
-  bool unprobed_ = false;        // tries the slot without having read the lock word
-  bool first_ = false;           // first of its group at its arrival
-  bool drained_ = false;         // the members have departed; its id is still in the drain word
+  bool unprobed_ = false;               // tries the slot without having read the lock word
+  bool first_ = false;                  // first of its group at its arrival
+  bool drained_ = false;                // the members have departed; its id is still in the drain word
   bool released_by_successor_ = false;  // a member of the other group takes it off the lock word
   bool saw_exposure_ = false;
   Step step_ = Step::kTakeTicket;

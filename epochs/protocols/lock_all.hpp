@@ -100,6 +100,22 @@ class LockAll {
   bool out_of_wake_words() const { return out_of_wake_words_; }
   // The rank whose lock it acquires now, in a window without a global lock.
   int awaited_rank() const { return std::min(next_, table_.ranks() - 1); }
+  static constexpr LockType type() { return LockType::kShared; }
+  // As LockTarget.
+  std::optional<AwaitedLock> awaited() const {
+    if (step_ != Step::kAcquire) return {};
+    if (const auto* global = std::get_if<AcquireGlobal>(&part_))
+      return global->waits() ? std::optional(AwaitedLock{table_.home(), GlobalLock::kWord}) : std::nullopt;
+    return std::get<Acquire>(part_).waits() ? std::optional(AwaitedLock{next_, TargetLock::kWord}) : std::nullopt;
+  }
+  void stop_waiting() {
+    failed_ = true;
+    {
+      const auto held = table_.guard();
+      table_.end_wake_word(word_[0], true);
+    }
+    release_taken();
+  }
   bool ok() const { return !failed_; }
 
  private:

@@ -23,6 +23,7 @@
 //   6. A lock that saw an exposure (ExposureMark) is released and refused, or kept with FARSIDE_CHECK=warn.
 //   7. If an operation fails, the protocol releases exactly what it has acquired. A wake word that a peer may still
 //      write to after a failed acquisition stays in use.
+//   8. If no lock_all can ever acquire the global lock again (LoseGlobalLock), exclusive locks do without it.
 //
 // Thread safety: the functions of LockTable are called with its guard held, but for the tokens of a lock_all, which
 // belong to the thread that is in that lock_all. The protocols take the guard themselves, and never keep it from one
@@ -93,7 +94,11 @@ class LockTable {
   int ranks() const { return ranks_; }
   int home() const { return home_; }
   bool has_global_lock() const { return home_ != kNoGlobalLock; }
-  bool needs_global_lock(LockType type) const { return has_global_lock() && type == LockType::kExclusive; }
+  bool needs_global_lock(LockType type) const {
+    return has_global_lock() && !global_lock_lost_ && type == LockType::kExclusive;
+  }
+  // Rule 8.
+  void lose_global_lock() { global_lock_lost_ = true; }
 
   // The locks of targets, in the order in which they were acquired; a deferred lock is the last one.
   Locks& locks() { return locks_; }
@@ -203,9 +208,15 @@ class LockTable {
   bool entering_ = false;              // a thread acquires the global lock, and the others wait for it
   bool deferred_ = false;              // the last lock in locks_ is
   bool lock_all_counted_ = false;      // in every rank's lock word
-  std::uint8_t unused_ = 0;
+  bool global_lock_lost_ = false;
   LockToken global_lock_token_;  // of the exclusive locks, or of a lock_all
   std::array<LockToken, kMostRanks> lock_all_tokens_{};
+};
+
+// The lock in whose queue a protocol waits: the rank and the offset of the lock word.
+struct AwaitedLock {
+  int rank;
+  std::uint32_t word;
 };
 
 // The failed operation of the present part of a protocol, or null. `part`: a variant of protocols.

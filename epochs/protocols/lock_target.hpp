@@ -4,7 +4,7 @@
 //
 // The caller calls advance() until it returns true. If failed_operation() is not null in between, the caller takes the
 // error of that operation and calls advance() again: the protocol releases what it has acquired. LockTarget may wait
-// for other processes even then, until it can leave a queue; stop_waiting() ends that wait.
+// for other processes even then, until it can leave a queue. stop_waiting() ends that wait, or that for a lost lock.
 //
 // Thread safety: an object belongs to one thread; it takes the guard of the table, and never keeps it from one
 // advance() to the next. Cost in remote operations: see lock.hpp.
@@ -70,13 +70,25 @@ class LockTarget {
     if (failed != nullptr) failed_ = failed_part_ = true;
     return failed;
   }
-  // After a failure, ends the wait in a queue. Returns true if there was such a wait. The place in the queue and its
-  // wake words then stay in use, and other locks of the target or of the window may wait for ever.
-  bool stop_waiting() {
-    if (!failed_ || step_ != Step::kBoth) return false;
-    leave_both(false);
+  LockType type() const { return type_; }
+  // The lock in whose queue it waits, or nothing. If it waits at both locks, the global lock.
+  std::optional<AwaitedLock> awaited() const {
+    if (step_ == Step::kBoth && !std::get<AcquireBoth>(part_).global_lock_held())
+      return AwaitedLock{table_.home(), GlobalLock::kWord};
+    const bool waits = step_ == Step::kBoth || (step_ == Step::kLock && std::get<Acquire>(part_).waits());
+    return waits ? std::optional(AwaitedLock{target_, TargetLock::kWord}) : std::nullopt;
+  }
+  // Ends the wait in a queue, without the lock. Precondition: awaited(). The place in the queue and its wake words stay
+  // in use, and other locks of the target or of the window may wait for ever.
+  void stop_waiting() {
+    failed_ = true;
+    if (step_ == Step::kBoth) {
+      leave_both(false);
+    } else {
+      const auto guard = table_.guard();
+      table_.end_wake_word(words_[0], true);
+    }
     leave_global_lock();
-    return true;
   }
 
   // The result, after advance() has returned true. A lock that is not held has met a failed operation, an exposure, or

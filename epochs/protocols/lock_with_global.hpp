@@ -81,9 +81,7 @@ class AcquireWithGlobalLock {
   }
   bool global_lock_held() const { return global_lock_.held(); }
   // Whether a peer may still write to the wake word of a part that has failed, which has left its place in a queue.
-  bool global_lock_may_wake() const {
-    return global_lock_failed_ && global_lock_.has_ticket() && !global_lock_.held();
-  }
+  bool global_lock_may_wake() const { return global_lock_failed_ && global_lock_.has_ticket() && !global_lock_.held(); }
   bool lock_may_wake() const { return lock_failed_ && lock_ && lock_->has_ticket() && !lock_->held(); }
 
  private:
@@ -96,6 +94,38 @@ class AcquireWithGlobalLock {
   std::optional<ReleaseLock<M, TargetLock>> release_;  // of a lock held before the global lock, or after a failure
   bool global_lock_failed_ = false;
   bool lock_failed_ = false;
+};
+
+// Keeps lock_alls from the global lock for ever, if one of them waits for exclusive locks. Exclusive locks then no
+// longer need the global lock (LockTable::lose_global_lock). For a window in which a holder of an exclusive lock has
+// ended.
+// Cost in remote operations: 2, more beside concurrent departures.
+template <RemoteMemory M>
+class LoseGlobalLock {
+ public:
+  LoseGlobalLock(M& memory, int home) : memory_(memory), home_(home) { memory_.read(operation_, home_, kWord); }
+  bool advance() {
+    while (!over_ && operation_.done()) {
+      const std::uint64_t found = operation_.value();
+      lost_ = DrainWord::is_lost(found) || (tried_ && found == expected_);
+      over_ = lost_ || !DrainWord::awaits_departures(found);
+      if (over_) break;
+      tried_ = true;
+      expected_ = found;
+      memory_.compare_and_swap(operation_, home_, kWord, found, found + DrainWord::lose());
+    }
+    return over_;
+  }
+  typename M::Operation* failed_operation() { return operation_.failed() ? &operation_ : nullptr; }
+  bool lost() const { return lost_; }
+
+ private:
+  static constexpr std::uint32_t kWord = GlobalLock::drain_word(LockType::kExclusive);
+  M& memory_;
+  typename M::Operation operation_;
+  std::uint64_t expected_ = 0;
+  int home_;
+  bool tried_ = false, over_ = false, lost_ = false;
 };
 
 // Releases an exclusive lock and the global lock, both at once. Precondition: no other exclusive lock of this process

@@ -62,6 +62,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       fast_targets_(fast_path_ ? space_->consecutive_targets() : std::span<const NodeTarget>()),
       epoch_(space_->ranks()),
       locks_(space_->rank(), space_->ranks(), global_lock_home),
+      dead_ranks_(*space_, control_),
       marks_exposure_(check != Check::kOff),
       barrier_schedule_(std::move(barriers)) {
   locks_.locks() =

@@ -31,6 +31,7 @@
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/fault.hpp"
 #include "pmpi/observe/window_statistics.hpp"
+#include "pmpi/window/dead_ranks.hpp"
 #include "pmpi/window/held_locks.hpp"
 #include "pmpi/window/hints.hpp"
 #include "pmpi/window/members.hpp"
@@ -305,6 +306,11 @@ class Window {
   // Runs a protocol of the lock table to its end, also after failures of its operations, and returns the first error.
   // `peer`: the target, for messages.
   Status run_to_end(auto& protocol, int peer = 0);
+  // Locks that ranks have died with (epochs/lock.md, Failures).
+  struct LockLook;
+  std::optional<Error> find_lost(const epochs::AwaitedLock& lock, LockLook& look);
+  Status declare_lost(const epochs::AwaitedLock& lock, epochs::LockType type, const Error& why);
+  Status check_not_lost(int rank, epochs::LockType type);
   // Acquires a lock by the lock table, and waits until it is held. `taken`: what the lock word held when a message took
   // the ticket of the lock, if one did.
   Outcome acquire(epochs::HeldLock& lock, const std::optional<std::uint64_t>& taken = {});
@@ -457,6 +463,13 @@ class Window {
   epochs::EpochState epoch_;
   WindowLocks locks_;
   std::unique_ptr<WindowLockStripes> lock_stripes_;  // null without threads
+  struct LostLock {
+    epochs::AwaitedLock lock;
+    epochs::LockType by;  // the lock that waited for it
+    Error why;
+  };
+  std::vector<LostLock> lost_locks_;  // guarded by guard()
+  DeadRanks dead_ranks_;
   epochs::CompletionCount completions_;
   KnownGroup last_posted_, last_started_;
   LossTimeout wait_timeout_;  // of the wait for the last post's completes

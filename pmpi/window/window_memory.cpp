@@ -135,6 +135,8 @@ Outcome Window::get_info(MPI_Info* info) {
   if (const Fabric* const endpoint = fabric(); endpoint != nullptr) {
     taken = set("farside_provider", endpoint->provider()) && set("farside_device", devices().c_str()) && taken;
   }
+  if (locks_.has_global_lock())
+    taken = set("farside_global_lock_home", std::to_string(locks_.home()).c_str()) && taken;
   return taken ? Outcome() : Outcome(Fault{MPI_ERR_NO_MEM, "the runtime took no more info"});
 }
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Passive target synchronization of a window (MPI 4.0 sections 12.5.3 and 12.5.4): locks, the global lock, flushes.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "epochs/protocols/exposure.hpp"
 #include "epochs/protocols/lock.hpp"
@@ -38,38 +41,122 @@ Error out_of_wake_words() {
 
 }  // namespace
 
+// What a wait for a lock has seen of the lock when it last looked for dead ranks.
+struct Window::LockLook {
+  LongWait::Clock::time_point next;
+  std::vector<std::optional<std::uint64_t>> seen = {};
+};
+
+// Whether an awaited lock is lost: a rank of the window has ended, no other rank is known to hold the lock alone, and
+// nobody has departed since the last look.
+std::optional<Error> Window::find_lost(const epochs::AwaitedLock& lock, LockLook& look) {
+  using epochs::GlobalLock, epochs::LockWord, epochs::TargetLock;
+  const bool global = lock.word == GlobalLock::kWord;
+  std::vector<WordOf> words{{lock.rank, lock.word}};
+  if (global) {
+    for (const LockType type : {LockType::kShared, LockType::kExclusive})
+      words.push_back({lock.rank, GlobalLock::drain_word(type)});
+  } else {
+    words.push_back({lock.rank, TargetLock::drain_word(LockType::kShared)});
+  }
+  auto now = read_words(words);
+  // Arrivals do not count.
+  if (now.front())
+    now.front() = LockWord::ticket(*now.front()) - LockWord::readers(*now.front()) - LockWord::writers(*now.front());
+  const std::vector<DeadRanks::Rank> dead = dead_ranks_.look(lock.rank);
+  const bool moved = std::exchange(look.seen, now) != now;
+  if (dead.empty() || moved) return {};
+  for (const int holder : exclusive_holders(global ? -1 : lock.rank)) {
+    if (std::ranges::find(dead, holder, &DeadRanks::Rank::rank) == dead.end()) return {};
+  }
+  std::string ended;
+  for (const DeadRanks::Rank& each : dead)
+    ended += fmt::format("{}rank {}{}", ended.empty() ? "" : ", ", each.rank, each.how);
+  return Error{ErrorKind::kPeer,
+               fmt::format("{} is lost: {} ended, and nobody has released the lock since; free the window",
+                           global ? "the lock of all ranks" : fmt::format("the lock of rank {}", lock.rank), ended)};
+}
+
+// Returns the error of a wait for a lost lock, which later attempts get immediately; or success, if the lock can be
+// acquired without the global lock now.
+Status Window::declare_lost(const epochs::AwaitedLock& lock, LockType type, const Error& why) {
+  bool dispensable = false;
+  if (lock.word == epochs::GlobalLock::kWord && type == LockType::kExclusive) {
+    epochs::LoseGlobalLock<ControlMemory> lose(control_, lock.rank);
+    if (Status tried = run(space_->wake_event(), lose); !tried) return tried;
+    dispensable = lose.lost();
+  }
+  const auto held = guard();
+  lost_locks_.push_back({lock, type, why});
+  if (!dispensable) return why;
+  locks_.lose_global_lock();
+  return {};
+}
+
+// `rank`: that of the lock, or -1 for a lock_all.
+Status Window::check_not_lost(int rank, LockType type) {
+  const auto held = guard();
+  const bool all = rank < 0;
+  for (const auto& [lock, by, why] : lost_locks_) {
+    // An exclusive lock may be possible where a lock_all is not (LoseGlobalLock).
+    const bool needed = lock.word == epochs::GlobalLock::kWord
+                            ? all || (by == type && locks_.needs_global_lock(type))
+                            : lock.rank == rank || (all && !locks_.has_global_lock());
+    if (needed) return why;
+  }
+  return {};
+}
+
 Status Window::run_to_end(auto& protocol, int peer) {
-  using Clock = std::chrono::steady_clock;
+  using Clock = LongWait::Clock;
+  constexpr bool kMayWait = requires { protocol.awaited(); };
+  const std::chrono::milliseconds timeout = std::chrono::seconds(Process::instance().settings().value()->peer_timeout);
+  // Two looks find the death of a rank of this node, and three that of another one.
+  const auto pause = timeout / 4;
   Status first;
   std::optional<Clock::time_point> until;  // after a failure: of waiting for others
-  wait_until(space_->wake_event(), [&] {
-    if (protocol.advance()) return true;
-    while (ControlMemory::Operation* failed = protocol.failed_operation()) {
-      Status status = failed->take_error();
-      if (!first) continue;
-      first = std::move(status);
-      const std::chrono::seconds timeout(Process::instance().settings().value()->peer_timeout);
-      if (timeout.count() > 0) until = Clock::now() + timeout;
+  LockLook look{Clock::now() + pause};
+  for (bool over = false;;) {
+    wait_until(space_->wake_event(), [&] {
+      over = protocol.advance();
+      while (ControlMemory::Operation* failed = over ? nullptr : protocol.failed_operation()) {
+        Status status = failed->take_error();
+        if (!first) continue;
+        first = std::move(status);
+        until = Clock::now() + timeout;
+      }
+      return over ||
+             (kMayWait && timeout.count() > 0 && Clock::now() >= std::min(until.value_or(look.next), look.next));
+    });
+    if (over) return first;
+    if constexpr (kMayWait) {
+      const bool expired = until && Clock::now() >= *until;
+      if (expired) until.reset();
+      look.next = Clock::now() + pause;
+      const std::optional<epochs::AwaitedLock> lock = protocol.awaited();
+      if (!lock) continue;
+      if (expired) {
+        log(LogLevel::kError,
+            "a lock of rank {} that failed cannot be taken out of its queue, or of that of the global lock at rank {}: "
+            "others hold theirs for more than FARSIDE_PEER_TIMEOUT; locks of this window may wait for ever",
+            peer, locks_.home());
+      } else if (std::optional<Error> lost = find_lost(*lock, look)) {
+        if (first) first = declare_lost(*lock, protocol.type(), *lost);
+      } else {
+        continue;
+      }
+      protocol.stop_waiting();
     }
-    if constexpr (requires { protocol.stop_waiting(); }) {
-      if (!until || Clock::now() < *until) return false;
-      until.reset();
-      if (!protocol.stop_waiting()) return false;
-      log(LogLevel::kError,
-          "a lock of rank {} that failed cannot be taken out of its queue, or of that of the global lock at rank {}: "
-          "others hold theirs for more than FARSIDE_PEER_TIMEOUT; locks of this window may wait for ever",
-          peer, locks_.home());
-    }
-    return false;
-  });
-  return first;
+  }
 }
 
 Outcome Window::acquire(HeldLock& lock, const std::optional<std::uint64_t>& taken) {
   const bool carried = report_broken_ != nullptr;
+  const bool with_global_lock = locks_.needs_global_lock(lock.type);
   LockTarget acquire(control_, locks_, lock.target, lock.type, taken, carried);
   const WaitReason reason(*this, [&] { return awaited_lock(lock.target, lock.type); });
   Status status = run_to_end(acquire, lock.target);
+  if (status && !acquire.ok() && with_global_lock && !locks_.needs_global_lock(lock.type)) return this->acquire(lock);
   lock.token = acquire.token();
   if (acquire.out_of_wake_words()) return Outcome(Status(out_of_wake_words()));
   if (!acquire.saw_exposure() || !status) return status;
@@ -319,6 +406,7 @@ Outcome Window::lock_slow(int lock_type, int rank, int assert) {
   if (Outcome o = check_rank(rank); !o) return o;
   const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
   if (Outcome o = acquire_deferred(); !o) return o;
+  if (Status lost = (assert& MPI_MODE_NOCHECK) != 0 ? Status() : check_not_lost(rank, type); !lost) return lost;
   {
     const auto held = guard();
     // Room for this lock, before it is acquired.
@@ -373,6 +461,7 @@ Outcome Window::do_lock_all(int assert) {
   if (Outcome o = check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   if (Outcome o = acquire_deferred(); !o) return o;
   const bool unchecked = (assert& MPI_MODE_NOCHECK) != 0;
+  if (Status lost = unchecked ? Status() : check_not_lost(-1, LockType::kShared); !lost) return lost;
   {
     const auto held = guard();
     if (const epochs::Violation v = epoch_.begin_lock_all()) return v;

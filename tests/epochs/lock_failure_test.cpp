@@ -145,7 +145,8 @@ TEST_CASE("a failed lock that stops waiting in a queue keeps its wake word, and 
   // It waits for the lock_all, to be taken out of the queue of the global lock.
   CHECK(!run(lock));
   REQUIRE(table.enter_global_lock() == Table::Entry::kWait);
-  CHECK(lock.stop_waiting());
+  REQUIRE(lock.awaited());
+  lock.stop_waiting();
   CHECK(run(lock));
   CHECK(!lock.ok());
   CHECK(table.is_idle());
@@ -162,7 +163,7 @@ TEST_CASE("a lock of a lost rank that failed in no queue keeps no wake word", "[
     LockTarget lock(memory, table, kTarget, LockType::kExclusive);
     CHECK(run(lock));
     CHECK(!lock.ok());
-    CHECK(!lock.stop_waiting());
+    CHECK(!lock.awaited());
     CHECK(table.is_idle());
     CHECK(table.wake_words_in_use() == 0);
   }
@@ -227,7 +228,8 @@ TEST_CASE("a lock that has stopped waiting keeps the wake word that a peer still
     memory.fails = [&](int rank, std::uint32_t) { return rank == (at_global_lock ? kTarget : kHome); };
     LockTarget lock(memory, table, kTarget, LockType::kExclusive);
     CHECK(!run(lock));
-    CHECK(lock.stop_waiting());
+    REQUIRE(lock.awaited());
+    lock.stop_waiting();
     CHECK(run(lock));
     CHECK(table.is_idle());
     if (at_global_lock) {
@@ -242,19 +244,71 @@ TEST_CASE("a lock that has stopped waiting keeps the wake word that a peer still
   }
 }
 
-TEST_CASE("a lock that waits in a queue and has not failed cannot stop waiting", "[epochs]") {
+TEST_CASE("a lock that stops waiting although nothing has failed is not held, and keeps its wake word", "[epochs]") {
+  for (const int home : {Table::kNoGlobalLock, kHome}) {
+    CAPTURE(home);
+    Words words;
+    FailingMemory other(words, kOther), memory(words, kSelf);
+    AcquireLock<FailingMemory> holder(other, kOther, kTarget, LockType::kExclusive, 0);
+    REQUIRE(run(holder));
+    Table table(kSelf, 4, home);
+    LockTarget lock(memory, table, kTarget, LockType::kExclusive);
+    CHECK(!run(lock));
+    REQUIRE(lock.awaited());
+    CHECK(lock.awaited()->rank == kTarget);
+    CHECK(lock.awaited()->word == TargetLock::kWord);
+    lock.stop_waiting();
+    CHECK(run(lock));
+    CHECK(!lock.ok());
+    CHECK(table.is_idle());
+    CHECK(table.kept_wake_words() == 1);
+    CHECK(present(words, kHome, GlobalLock::kWord) == 0);
+    LockAll all(memory, table);
+    const bool with_global_lock = home == kHome;
+    CHECK(run(all) == with_global_lock);
+    if (with_global_lock) continue;
+    REQUIRE(all.awaited());
+    CHECK(all.awaited()->rank == kTarget);
+    all.stop_waiting();
+    CHECK(run(all));
+    CHECK(!all.ok());
+    for (int rank = 0; rank < kTarget; ++rank) CHECK(present(words, rank, TargetLock::kWord) == 0);
+  }
+}
+
+TEST_CASE("exclusive locks do without the global lock when a lock_all waits for a dead one", "[epochs]") {
   Words words;
-  FailingMemory other(words, kOther), memory(words, kSelf);
-  AcquireLock<FailingMemory, GlobalLock> all(other, kOther, kHome, LockType::kShared, 0);
-  REQUIRE(run(all));
-  Table table(kSelf, 4, kHome);
-  LockTarget lock(memory, table, kTarget, LockType::kExclusive);
+  FailingMemory dead(words, kOther), all_memory(words, kTarget), memory(words, kSelf);
+  Table dead_table(kOther, 4, kHome), all_table(kTarget, 4, kHome), table(kSelf, 4, kHome);
+  farside::epochs::LoseGlobalLock<FailingMemory> too_early(memory, kHome);
+  REQUIRE(run(too_early));
+  CHECK(!too_early.lost());
+  LockTarget of_dead(dead, dead_table, kTarget, LockType::kExclusive);
+  REQUIRE(run(of_dead));
+  LockAll all(all_memory, all_table);
+  CHECK(!run(all));
+  LockTarget lock(memory, table, kHome, LockType::kExclusive);
   CHECK(!run(lock));
-  CHECK(!lock.stop_waiting());
-  ReleaseLock<FailingMemory, GlobalLock> release(other, kHome, LockType::kShared, all.token());
-  CHECK(run(release));
-  CHECK(run(lock));
-  CHECK(lock.ok());
+  REQUIRE(lock.awaited());
+  CHECK(lock.awaited()->word == GlobalLock::kWord);
+  for (int again = 0; again < 2; ++again) {
+    farside::epochs::LoseGlobalLock<FailingMemory> lose(memory, kHome);
+    REQUIRE(run(lose));
+    CHECK(lose.lost());
+  }
+  lock.stop_waiting();
+  REQUIRE(run(lock));
+  table.lose_global_lock();
+  LockTarget again(memory, table, kHome, LockType::kExclusive);
+  REQUIRE(run(again));
+  CHECK(again.ok());
+  // The lock_all never holds, even if the holder lives after all.
+  farside::epochs::UnlockTarget release(dead, dead_table,
+                                        {kTarget, LockType::kExclusive, true, false, 0, of_dead.token()});
+  REQUIRE(run(release));
+  release.data_complete();
+  REQUIRE(run(release));
+  CHECK(!run(all));
 }
 
 TEST_CASE("a lock without a wake word, within another exclusive lock, leaves the global lock to that one", "[epochs]") {

@@ -108,6 +108,13 @@ class Endpoint {
   // over all peers. The number of the last one, one load; and of the peer's last one. 0: there was none.
   virtual std::uint32_t interruptions() const = 0;
   virtual std::uint32_t last_interruption(Peer peer) const = 0;
+  // Requests a connection to the peer unless there is one, and does not wait for it. Returns whether there is one, or
+  // the error of the last attempt; empty: none has ended yet.
+  struct Reach {
+    bool connected = true;
+    std::string error = {};
+  };
+  virtual Reach reach(Peer /*peer*/) { return {}; }
   // As execute_and_control(), with an acquire step before the operations, which may stop them (message.hpp), and a
   // release step after them. `result` stays in use until `pending` is done.
   virtual Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,

@@ -409,6 +409,14 @@ ssize_t Fabric::make_ready(PeerState& peer_state) {
   return 0;
 }
 
+Endpoint::Reach Fabric::reach(Peer peer) {
+  const std::scoped_lock held(mutex_);
+  fid_ep* endpoint = nullptr;
+  (void)connections_->reach(peer, endpoint);
+  end_long_sleep();
+  return {connections_->connected(peer), connections_->connect_error(peer)};
+}
+
 // Returns the reason why an operation was never issued to a peer that is out of reach.
 Error Fabric::not_taken(Peer peer, const char* what) {
   const std::scoped_lock held(mutex_);

@@ -135,6 +135,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
                 const ControlStep& step, std::uint64_t* fetched) override;
   bool acknowledges_notifications() const override { return domain_.by_adapter(); }
   std::uint32_t lost_notifications(Peer peer) const override { return under_way_.lost_notifications(peer); }
+  Reach reach(Peer peer) override;
   bool has_loss_to_report(Peer peer) const override { return under_way_.has_loss_to_report(peer); }
   std::uint32_t interruptions() const override { return under_way_.interruptions(); }
   std::uint32_t last_interruption(Peer peer) const override { return under_way_.last_interruption(peer); }

@@ -449,10 +449,15 @@ std::vector<int> FabricRoute::unacknowledged() {
   return ranks;
 }
 
+Endpoint::Reach FabricRoute::reach_over_fabric(int rank) {
+  const Result<FabricTarget*> target = reach(rank);
+  return target ? endpoint_.reach(target.value()->peer) : Endpoint::Reach{false, target.error().text};
+}
+
 bool FabricRoute::may_read_control_word(int rank) {
   const FabricTarget* const target = targets_.find(rank);
   if (target == nullptr || (agreed_.rules.by_nic && target->description == 0)) return false;
-  if (endpoint_.has_loss_to_report(target->peer)) return false;
+  if (endpoint_.has_loss_to_report(target->peer) || !endpoint_.reach(target->peer).connected) return false;
   bool busy = false;
   targets_.for_each_busy([&](FabricTargets::Use& use) { busy = busy || (use->rank == rank && !use->done()); });
   return !busy;

@@ -165,9 +165,11 @@ class FabricRoute {
   const FabricTargets& targets() const { return targets_; }
   // The ranks that have not acknowledged all operations, in no order.
   std::vector<int> unacknowledged();
+  // See Endpoint.
+  Endpoint::Reach reach_over_fabric(int rank);
   // Returns whether a read of a rank's control word waits neither for an earlier operation nor for a description of the
-  // rank, and does not take the error of lost notifications from a later operation. False if the rank has no entry. The
-  // read may still have to open the connection.
+  // rank, and does not take the error of lost notifications from a later operation. False if the rank has no entry or
+  // no connection.
   bool may_read_control_word(int rank);
 
  private:

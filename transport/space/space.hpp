@@ -424,6 +424,10 @@ class Space {
   bool reached_by_fabric(int rank) const { return fabric_ != nullptr && fabric_->targets().find(rank) != nullptr; }
   // Whether a control word of the rank can be read over the fabric without a wait for earlier operations.
   bool may_read_by_fabric(int rank) { return fabric_ != nullptr && fabric_->may_read_control_word(rank); }
+  // Requests a connection to the rank, where it is reached over the fabric (Endpoint::reach).
+  Endpoint::Reach reach_over_fabric(int rank) {
+    return fabric_ != nullptr ? fabric_->reach_over_fabric(rank) : Endpoint::Reach();
+  }
   // Returns the ranks that have not acknowledged all operations over the fabric.
   std::vector<int> unacknowledged() { return fabric_ != nullptr ? fabric_->unacknowledged() : std::vector<int>(); }
 

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/window/dead_ranks.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "epochs/protocols/control_block.hpp"
+
+namespace farside::pmpi {
+
+std::vector<DeadRanks::Rank> DeadRanks::look(int awaited) {
+  const std::scoped_lock held(mutex_);
+  std::vector<Rank> dead;
+  for (int rank = 0; rank < space_.ranks(); ++rank) {
+    if (!control_.mapped(rank)) continue;
+    const ProcessIdentity process = space_.process_of(rank);
+    if (process.is_dead()) dead.push_back({rank, fmt::format(" (process {})", process.pid())});
+  }
+  reads_.remove_if([](const Read& read) { return read.operation.done(); });
+  std::set<int> ranks{awaited};
+  for (const auto& [rank, why] : suspects_) ranks.insert(rank);
+  for (int i = 0; i < space_.ranks() && ranks.size() < kMostReads; ++i) {
+    ranks.insert(next_);
+    next_ = (next_ + 1) % space_.ranks();
+  }
+  for (const int rank : ranks) {
+    if (!control_.mapped(rank)) look_over_fabric(rank, dead);
+  }
+  return dead;
+}
+
+void DeadRanks::look_over_fabric(int rank, std::vector<Rank>& dead) {
+  const auto read = std::ranges::find(reads_, rank, &Read::rank);
+  const bool failed = read != reads_.end() && read->operation.failed();
+  std::string why = failed ? read->operation.take_error().error().text : "";
+  if (failed) reads_.erase(read);
+  const Endpoint::Reach reach = space_.reach_over_fabric(rank);
+  if (!failed && !reach.connected) why = reach.error;
+  const bool suspected = suspects_.erase(rank) != 0;
+  if (!why.empty()) {
+    if (failed || suspected) dead.push_back({rank, fmt::format(" ({})", why)});
+    suspects_.emplace(rank, why);
+  } else if (read == reads_.end() && space_.may_read_by_fabric(rank)) {
+    control_.read(reads_.emplace_back(rank).operation, rank, epochs::ControlBlock::kLock);
+  }
+}
+
+}  // namespace farside::pmpi
