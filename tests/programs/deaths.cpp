@@ -115,7 +115,7 @@ class Deaths {
     std::fprintf(stderr, "deaths: rank %d: the lock is %s\n", check::rank(), code == MPI_SUCCESS ? "free" : "lost");
     await_death();
     // An unlock may still have to report that a wake-up of the victim has not arrived.
-    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, kOther, 0, window_));
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, kOther, 0, window_));
     MPI_Win_unlock(kOther, window_);
     survivors_meet();
     the_others_are_not();
