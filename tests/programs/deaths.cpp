@@ -105,8 +105,10 @@ class Deaths {
     for (Clock::time_point died{}; code == MPI_SUCCESS;) {
       const Clock::time_point begin = Clock::now();
       code = MPI_Win_lock(MPI_LOCK_EXCLUSIVE, kTarget, 0, window_);
-      CHECK(seconds_since(died != Clock::time_point{} ? std::max(begin, died) : begin) < timeout_ + 1);
-      if (code == MPI_SUCCESS) code = MPI_Win_unlock(kTarget, window_);
+      // The holder may first try for as long to connect to the victim, which waits for it.
+      CHECK(seconds_since(died != Clock::time_point{} ? std::max(begin, died) : begin) < 2 * timeout_ + 1);
+      // An unlock may report that a wake-up of the victim has not arrived.
+      if (code == MPI_SUCCESS) MPI_Win_unlock(kTarget, window_);
       if (died == Clock::time_point{} && !lives(victim_pid_)) died = Clock::now();
       if (died != Clock::time_point{} && seconds_since(died) > 2) break;
     }
@@ -114,7 +116,7 @@ class Deaths {
     std::fputs(text.c_str(), stderr);
     std::fprintf(stderr, "deaths: rank %d: the lock is %s\n", check::rank(), code == MPI_SUCCESS ? "free" : "lost");
     await_death();
-    // An unlock may still have to report that a wake-up of the victim has not arrived.
+    // So may this one.
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, kOther, 0, window_));
     MPI_Win_unlock(kOther, window_);
     survivors_meet();
