@@ -14,7 +14,8 @@ inline constexpr std::array<const char*, 4> kRouteNames = {"self", "mapped", "cm
 
 // kControl: operations of protocols on control words (locks, notifications, barriers). kHandler: requests that the
 // handler of this process executed. kNicAtomic: atomics on data or control words that an adapter executed.
-// kFromRuntime: successful polls of threads that waited in the MPI runtime.
+// kFromRuntime: successful polls of threads that waited in the MPI runtime. kNearHandOff: locks of ranks of other nodes
+// that a rank of this node has handed to this process (epochs/protocols/near_lock.hpp).
 enum class Counted : std::uint8_t {
   kPut,
   kGet,
@@ -24,11 +25,12 @@ enum class Counted : std::uint8_t {
   kControl,
   kHandler,
   kNicAtomic,
-  kFromRuntime
+  kFromRuntime,
+  kNearHandOff
 };
-inline constexpr std::array<const char*, 9> kCountedNames = {
+inline constexpr std::array<const char*, 10> kCountedNames = {
     "put",     "get",     "accumulate", "get_accumulate", "compare_and_swap",
-    "control", "handler", "nic_atomic", "from_runtime"};
+    "control", "handler", "nic_atomic", "from_runtime", "near_hand_off"};
 
 // The reasons for the slow path of an accumulate (data/accumulates.md). kType: elements of 1 or 2 bytes, or wider than
 // the CPU's atomics. kUnaligned: no natural alignment. kFloatingPoint: floating-point, complex and pair types. kCma:

@@ -71,13 +71,47 @@ class ControlMemory {
     Clock::time_point not_before_{};
   };
 
-  explicit ControlMemory(Space& space) : space_(space) {
+  // The words of the node that only its CPUs change, in either domain, as a RemoteMemory: what near locks need of one.
+  // Its operations take effect at once.
+  class Near {
+   public:
+    class Operation {
+     public:
+      bool done() const { return true; }
+      std::uint64_t value() const { return value_; }
+
+     private:
+      friend class Near;
+      std::uint64_t value_ = 0;
+    };
+    explicit Near(Space& space) : space_(space) {}
+    void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
+                          std::uint64_t desired) {
+      operation.value_ = ControlWord::compare_and_swap(space_.node_control(rank).word(word), expected, desired);
+    }
+    // Wakes the rank if it sleeps.
+    void post_write(int rank, std::uint32_t word, std::uint64_t value) {
+      const Space::MappedControl block = space_.node_control(rank);
+      ControlWord::write(block.word(word), value);
+      block.wake();
+    }
+    std::uint64_t own(std::uint32_t word) const { return ControlWord::look(*space_.own_control_word(word)); }
+    std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
+      return ControlWord::fetch_add(*space_.own_control_word(word), value);
+    }
+
+   private:
+    Space& space_;
+  };
+
+  explicit ControlMemory(Space& space) : space_(space), near_(space) {
     if (!space.all_words_mapped()) hand_off_time_ = kFabricHandOff;
   }
   ControlMemory(const ControlMemory&) = delete;
   ControlMemory& operator=(const ControlMemory&) = delete;
   ~ControlMemory() { delete posts_.load(std::memory_order_relaxed); }
 
+  Near& near() { return near_; }
   // control_word.hpp defines the memory orders on mapped words.
   void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value,
                  DataAccess access = DataAccess::kGoesOn) {
@@ -196,9 +230,7 @@ class ControlMemory {
   }
   // Nanoseconds per hand-off, by the present estimate.
   std::int64_t hand_off_time() const { return hand_off_time_.load(std::memory_order_relaxed); }
-  std::uint64_t own(std::uint32_t word) const {
-    return ControlWord::look(*space_.own_control_word(word));
-  }
+  std::uint64_t own(std::uint32_t word) const { return ControlWord::look(*space_.own_control_word(word)); }
   // In the domain nic the adapter executes this, and the caller waits for it: a few microseconds. If the adapter fails,
   // the word is unknown. This is logged, and all later operations over the fabric fail.
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
@@ -315,6 +347,7 @@ class ControlMemory {
   }
 
   Space& space_;
+  Near near_;
   std::atomic<bool> own_word_unknown_{false};  // fetch_add_waiting() has failed
   std::atomic<std::int64_t> hand_off_time_{kMappedHandOff};
   std::atomic<Posts*> posts_{nullptr};  // after the first post

@@ -329,6 +329,8 @@ void Space::finish(Agreed agreed) {
     fabric_->agree({std::move(agreed.addresses), rules_, agreed.same_bytes, agreed.same_units, agreed.use.second_rails,
                     regions_.get(), regions_ != nullptr ? Regions::kFirst : 0});
   }
+  node_mapped_ =
+      node_.size() > 1 && std::ranges::all_of(node_.all(), [](const NodeTarget& t) { return t.control != nullptr; });
   const auto all_here = [&](auto&& holds) {
     return static_cast<int>(node_.size()) == ranks_ && std::ranges::all_of(node_.all(), holds);
   };

@@ -105,11 +105,11 @@ class Space {
 
   // The result of make() on this rank; the ranks combine their results by "or".
   struct Reach {
-    bool needs_fabric = false;  // some peer has no route inside the node
+    bool needs_fabric = false;   // some peer has no route inside the node
     bool some_unmapped = false;  // some on-node peer has the route fabric
-    bool uses_cma = false;      // some peer has the route cma
-    std::string why;            // the reason of needs_fabric or unshared, for a message; empty after finish()
-    bool unshared = false;      // the space is shared, and some peer's data could not be mapped
+    bool uses_cma = false;       // some peer has the route cma
+    std::string why;             // the reason of needs_fabric or unshared, for a message; empty after finish()
+    bool unshared = false;       // the space is shared, and some peer's data could not be mapped
   };
   Reach reach() const {
     return {needs_fabric_, some_unmapped_, uses_cma_, why_ != nullptr ? *why_ : std::string(), unshared_};
@@ -363,8 +363,19 @@ class Space {
     const NodeTarget* const here = node_.find(target);
     return MappedControl(here != nullptr && !rules_.by_nic ? here->control : nullptr);
   }
-  // The same for the fast path: null also where operations towards the target are not complete when they return, and
-  // for some placements of ranks (NodeTargets::find_regular).
+  // The same for words that CPU atomics change in either domain.
+  MappedControl node_control(int rank) const {
+    const NodeTarget* const here = node_.find(rank);
+    return MappedControl(here != nullptr ? here->control : nullptr);
+  }
+  // The rank of this node that a target, whose control words are not mapped, selects: the same on all ranks of the
+  // node. -1 if there is no other rank, or if some control block of the node is not mapped.
+  int near_home(int target) const {
+    if (!node_mapped_ || mapped_control(target)) return -1;
+    return node_.all()[static_cast<std::size_t>(target) % node_.size()].rank;
+  }
+  // The same as mapped_control() for the fast path: null also where operations towards the target are not complete when
+  // they return, and for some placements of ranks (NodeTargets::find_regular).
   std::uint64_t* fast_control_word(int target, std::uint32_t word) const {
     const NodeTarget* const here = node_.find_regular(target);
     if (here == nullptr || here->control == nullptr || rules_.by_nic) return nullptr;
@@ -493,16 +504,17 @@ class Space {
   bool all_support_membarrier_ = true;  // all ranks of the node take part in global_membarrier()
   bool all_immediate_ = false;
   bool all_words_mapped_ = false;
+  bool node_mapped_ = false;  // this rank maps the control blocks of all ranks of its node, which are several
   bool may_keep_puts_ = false;
   RelaxedFlag threaded_;
   AccumulateRules rules_;
   bool counting_ = false;
   IntegerMethod integers_;  // the method of other types where memory is mapped
-  int node_members_ = 1;                                             // of the group, on this node
+  int node_members_ = 1;    // of the group, on this node
   bool needs_fabric_ = false, some_unmapped_ = false, uses_cma_ = false, unshared_ = false;  // Reach
-  std::unique_ptr<std::string> why_;                                 // Reach::why, until finish()
+  std::unique_ptr<std::string> why_;  // Reach::why, until finish()
   NodeSegment segment_;
-  std::unique_ptr<std::shared_ptr<const void>> exposed_;             // ShareableMemory::Place::users
+  std::unique_ptr<std::shared_ptr<const void>> exposed_;  // ShareableMemory::Place::users
   NodeTargets node_;
   CmaRoute cma_;
   NodeHandler* node_handler_ = nullptr;  // that serves this space to on-node peers
