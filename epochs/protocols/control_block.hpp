@@ -15,6 +15,8 @@
 //  1024  ring[256]              waiters for this rank's lock
 //  3072  global lock            of the window, at its home rank: lock_alls and exclusive locks (lock.hpp)
 //  3080  global_lock_drain[2]   its lock_alls, and its exclusive locks, that a waiter of the other group waits for
+//  3096  near                   the near lock of some targets (near_lock.hpp), changed by the CPUs of the node only
+//  3104  near_next, near_wake, near_token   what the next rank in a near lock and the one before it tell this rank
 //  3136  global_lock_ring[256]  waiters for the global lock
 //  5184  posted[]               two bits per peer: the peer has posted to this rank, which has not started yet; that
 //                               post has MPI_MODE_NOPUT
@@ -43,6 +45,10 @@ struct ControlBlockOf {
   static constexpr std::uint32_t kRingSlots = kSlots;
   static constexpr std::uint32_t kGlobalLock = kRing + 8 * kRingSlots;
   static constexpr std::uint32_t kGlobalLockDrain = kGlobalLock + 8;
+  static constexpr std::uint32_t kNear = kGlobalLockDrain + 16;
+  static constexpr std::uint32_t kNearNext = kNear + 8;
+  static constexpr std::uint32_t kNearWake = kNear + 16;
+  static constexpr std::uint32_t kNearToken = kNear + 24;
   static constexpr std::uint32_t kGlobalLockRing = kGlobalLock + 64;
   static constexpr std::uint32_t kPosted = kGlobalLockRing + 8 * kRingSlots;
 

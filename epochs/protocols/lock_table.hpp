@@ -23,7 +23,10 @@
 //   6. A lock that saw an exposure (ExposureMark) is released and refused, or kept with FARSIDE_CHECK=warn.
 //   7. If an operation fails, the protocol releases exactly what it has acquired. A wake word that a peer may still
 //      write to after a failed acquisition stays in use.
-//   8. If no lock_all can ever acquire the global lock again (LoseGlobalLock), exclusive locks do without it.
+//   8. An exclusive lock that acquires the global lock for its process may use a near lock (near_lock.hpp). It is handed
+//      to the next rank of the node only with the global lock, by the last exclusive lock of the process, once its data
+//      are complete at the target. One thread of a process uses the near words at a time.
+//   9. If no lock_all can ever acquire the global lock again (LoseGlobalLock), exclusive locks do without it.
 //
 // Thread safety: the functions of LockTable are called with its guard held, but for the tokens of a lock_all, which
 // belong to the thread that is in that lock_all. The protocols take the guard themselves, and never keep it from one
@@ -39,6 +42,7 @@
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <variant>
 
 #include "epochs/protocols/control_block.hpp"
@@ -52,8 +56,8 @@ struct HeldLock {
   LockType type = LockType::kShared;
   bool needs_release = false;  // false with MPI_MODE_NOCHECK
   bool fast = false;           // taken by one atomic, on the fast path
-  std::uint8_t unused = 0;
-  LockToken token = {};  // for the release
+  std::uint8_t near = 0;  // in a near lock (near_lock.hpp): 1 + the hand-offs in a row; else 0
+  LockToken token = {};   // for the release
 
   // Whether this is the exclusive lock of `rank` that is held now, given the rank's lock word: the holder has the
   // earliest ticket of those that are present. The result is also correct for an entry whose lock was released by a
@@ -177,6 +181,10 @@ class LockTable {
     return global_lock_token_;
   }
 
+  // Rule 8. Returns false if the near words of this rank are in use.
+  bool begin_near() { return !std::exchange(near_, true); }
+  void end_near() { near_ = false; }
+
   // Of lock_all: the token of the global lock, or the locks of all ranks (rule 5).
   LockToken& lock_all_token() { return global_lock_token_; }
   std::span<LockToken> lock_all_tokens() {
@@ -194,7 +202,7 @@ class LockTable {
   LockOf by_lock_all(int rank) const { return rank == self_ ? LockOf::kTarget : LockOf::kAll; }
 
   // Whether nothing is held or waited for.
-  bool is_idle() const { return locks_.empty() && !deferred_ && users_ == 0 && !entering_ && !lock_all_counted_; }
+  bool is_idle() const { return locks_.empty() && !deferred_ && users_ == 0 && !entering_ && !lock_all_counted_ && !near_; }
 
  private:
   typename Traits::Mutex mutex_;
@@ -209,6 +217,7 @@ class LockTable {
   bool deferred_ = false;              // the last lock in locks_ is
   bool lock_all_counted_ = false;      // in every rank's lock word
   bool global_lock_lost_ = false;
+  bool near_ = false;             // a thread uses the near words of this rank
   LockToken global_lock_token_;  // of the exclusive locks, or of a lock_all
   std::array<LockToken, kMostRanks> lock_all_tokens_{};
 };

@@ -20,6 +20,7 @@
 #include "epochs/protocols/lock_table.hpp"
 #include "epochs/protocols/lock_with_global.hpp"
 #include "epochs/protocols/lock_words.hpp"
+#include "epochs/protocols/near_lock.hpp"
 #include "transport/base/remote_memory.hpp"
 
 namespace farside::epochs {
@@ -30,10 +31,11 @@ template <RemoteMemory M, class Table>
 class LockTarget {
  public:
   // Precondition: no lock is deferred (rule 4). `taken`: what the lock word held when the ticket was taken, if it was
-  // taken before; the process has one thread then. `carried`: a lock that saw an exposure is kept (rule 6).
+  // taken before; the process has one thread then. `carried`: a lock that saw an exposure is kept (rule 6). `near`: of
+  // the target, if it may be used (rule 8).
   LockTarget(M& memory, Table& table, int target, LockType type, const std::optional<std::uint64_t>& taken = {},
-             bool carried = false)
-      : memory_(memory), table_(table), taken_(taken), target_(target), type_(type), carried_(carried) {}
+             bool carried = false, const NearPlace& near = {})
+      : memory_(memory), table_(table), taken_(taken), target_(target), type_(type), carried_(carried), place_(near) {}
 
   bool advance() {
     for (;;) {
@@ -43,6 +45,9 @@ class LockTarget {
           break;
         case Step::kClaim:
           if (!claim()) return false;
+          break;
+        case Step::kNear:
+          if (!advance_near()) return false;
           break;
         case Step::kLock:
           if (!advance_lock()) return false;
@@ -58,6 +63,11 @@ class LockTarget {
         case Step::kLeave: leave_global_lock(); break;
         case Step::kLeaveGlobalLock:
           if (!failed_part_ && !std::get<ReleaseGlobal>(part_).advance()) return false;
+          leave_near();
+          break;
+        case Step::kLeaveNear:
+          if (!std::get<LeaveNear<Near>>(part_).advance()) return false;
+          end_near();
           step_ = Step::kDone;
           break;
         case Step::kDone: return true;
@@ -99,13 +109,26 @@ class LockTarget {
   // any more.
   bool out_of_wake_words() const { return out_of_wake_words_; }
   LockToken token() const { return token_; }
+  std::uint8_t near() const { return near_; }  // HeldLock::near
 
  private:
+  using Near = typename M::Near;
   using Acquire = AcquireLock<M, TargetLock>;
   using AcquireBoth = AcquireWithGlobalLock<M>;
   using Release = ReleaseLock<M, TargetLock>;
   using ReleaseGlobal = ReleaseLock<M, GlobalLock>;
-  enum class Step : std::uint8_t { kEnter, kClaim, kLock, kBoth, kRefuse, kLeave, kLeaveGlobalLock, kDone };
+  enum class Step : std::uint8_t {
+    kEnter,
+    kClaim,
+    kNear,
+    kLock,
+    kBoth,
+    kRefuse,
+    kLeave,
+    kLeaveGlobalLock,
+    kLeaveNear,
+    kDone
+  };
 
   bool enter() {
     if (!table_.needs_global_lock(type_)) {
@@ -122,18 +145,23 @@ class LockTarget {
   }
   bool claim() {
     if (!claim_words()) return out_of_wake_words_;
+    if (begin_near()) {
+      part_.template emplace<AcquireNear<Near>>(memory_.near(), table_.self(), target_, place_.home);
+      step_ = Step::kNear;
+    } else {
+      begin_lock();
+    }
+    return true;
+  }
+  void begin_lock() {
+    step_ = first_ ? Step::kBoth : Step::kLock;
     if (first_) {
       part_.template emplace<AcquireBoth>(memory_, table_.self(), target_, table_.home(), words_[0], words_[1]);
-      step_ = Step::kBoth;
-      return true;
-    }
-    if (taken_) {
+    } else if (taken_) {
       part_.template emplace<Acquire>(memory_, table_.self(), target_, type_, words_[0], *taken_);
     } else {
       part_.template emplace<Acquire>(memory_, table_.self(), target_, type_, words_[0]);
     }
-    step_ = Step::kLock;
-    return true;
   }
   bool claim_words() {
     const auto held = table_.guard();
@@ -149,6 +177,43 @@ class LockTarget {
     if (!table_.claim_wake_words(word)) return false;
     words_[0] = word[0];
     return true;
+  }
+  bool begin_near() {
+    if (place_.most == 0 || type_ != LockType::kExclusive || taken_ || uses_global_lock_ != first_) return false;
+    const auto held = table_.guard();
+    if (!table_.begin_near()) return false;
+    const bool gone = memory_.near().own(ControlBlock::kNearNext) != 0;
+    if (gone) table_.end_near();
+    return !gone;
+  }
+  void end_near() {
+    const auto held = table_.guard();
+    table_.end_near();
+    near_ = 0;
+  }
+  bool advance_near() {
+    auto& near = std::get<AcquireNear<Near>>(part_);
+    if (!near.advance()) return false;
+    near_ = near.near();
+    if (near.holds()) {
+      const auto guard = table_.guard();
+      table_.end_wake_word(words_[0], false);
+      if (first_) table_.end_wake_word(words_[1], false);
+      if (first_) table_.entered(near.global_lock_token());
+      token_ = near.token();
+      held_ = true;
+      step_ = Step::kDone;
+    } else {
+      if (near_ == 0) end_near();
+      begin_lock();
+    }
+    return true;
+  }
+  void leave_near() {
+    step_ = Step::kDone;
+    if (near_ == 0) return;
+    part_.template emplace<LeaveNear<Near>>(memory_.near(), table_.self(), target_, place_.home);
+    step_ = Step::kLeaveNear;
   }
   bool advance_lock() {
     auto& acquire = std::get<Acquire>(part_);
@@ -197,22 +262,20 @@ class LockTarget {
     step_ = Step::kRefuse;
   }
   void leave_global_lock() {
-    step_ = Step::kDone;
     failed_part_ = false;
-    if (!uses_global_lock_) return;
     std::optional<LockToken> token;
-    {
+    if (uses_global_lock_) {
       const auto held = table_.guard();
       token = table_.leave_global_lock();
     }
-    if (!token) return;
+    if (!token) return leave_near();
     part_.template emplace<ReleaseGlobal>(memory_, table_.home(), LockType::kExclusive, *token);
     step_ = Step::kLeaveGlobalLock;
   }
 
   M& memory_;
   Table& table_;
-  std::variant<std::monostate, Acquire, AcquireBoth, Release, ReleaseGlobal> part_;
+  std::variant<std::monostate, AcquireNear<Near>, Acquire, AcquireBoth, Release, ReleaseGlobal, LeaveNear<Near>> part_;
   std::optional<std::uint64_t> taken_;
   LockToken token_;
   std::array<std::uint32_t, 2> words_{};
@@ -227,6 +290,8 @@ class LockTarget {
   bool saw_exposure_ = false;
   bool out_of_wake_words_ = false;
   bool carried_;
+  std::uint8_t near_ = 0;
+  NearPlace place_;
 };
 
 // Releases a lock of a target that was taken out of the table. The release has two parts. Call advance() until it
@@ -234,16 +299,24 @@ class LockTarget {
 template <RemoteMemory M, class Table>
 class UnlockTarget {
  public:
-  UnlockTarget(M& memory, Table& table, const HeldLock& lock)
-      : memory_(memory), table_(table), lock_(lock), uses_global_lock_(table.needs_global_lock(lock.type)) {
-    if (!uses_global_lock_) return;
-    const auto held = table_.guard();
-    global_lock_ = table_.leave_global_lock_if_alone();
-    uses_global_lock_ = !global_lock_;
+  // `near`: as given to LockTarget.
+  UnlockTarget(M& memory, Table& table, const HeldLock& lock, const NearPlace& near = {})
+      : memory_(memory),
+        table_(table),
+        lock_(lock),
+        place_(near),
+        uses_global_lock_(table.needs_global_lock(lock.type)) {
+    if (uses_global_lock_) {
+      const auto held = table_.guard();
+      global_lock_ = table_.leave_global_lock_if_alone();
+      uses_global_lock_ = !global_lock_;
+    }
+    passes_near_ = !uses_global_lock_ && may_pass_near(memory_.near(), lock_.near, place_);
   }
   // Whether the data of the epoch must be complete at the target before the first advance(). If not, it is enough that
   // the data are ordered before the release of the target's lock.
   bool needs_complete_data() const {
+    if (passes_near_) return true;
     const bool departs = lock_.type == LockType::kShared || lock_.token.how() != LockToken::kSuccessor;
     return !departs || (with_global_lock() && table_.home() != lock_.target);
   }
@@ -252,6 +325,13 @@ class UnlockTarget {
     for (;;) {
       switch (step_) {
         case Step::kBegin:
+          if (passes_near_) {
+            pass_near(memory_.near(), lock_.near, lock_.token, global_lock_.value_or(LockToken()));
+            global_lock_.reset();
+            end_near();
+            step_ = Step::kBetween;
+            break;
+          }
           if (with_global_lock()) {
             part_.template emplace<ReleaseBoth>(memory_, lock_.target, lock_.token, table_.home(), *global_lock_);
             global_lock_.reset();
@@ -259,10 +339,12 @@ class UnlockTarget {
             part_.template emplace<Release>(memory_, lock_.target, lock_.type, lock_.token, LockOf::kTarget,
                                             DataAccess::kEnds);
           }
+          if (lock_.near != 0) leave_near_.emplace(memory_.near(), table_.self(), lock_.target, place_.home);
           step_ = Step::kFirst;
           break;
         case Step::kFirst:
-          if (!advance_part()) return false;
+          if (leave_near_ && leave_near_->advance()) end_near();
+          if (!advance_part() || leave_near_) return false;
           step_ = Step::kBetween;
           break;
         case Step::kBetween: return true;
@@ -301,6 +383,11 @@ class UnlockTarget {
   using ReleaseBoth = ReleaseWithGlobalLock<M>;
   enum class Step : std::uint8_t { kBegin, kFirst, kBetween, kSecond, kDone };
 
+  void end_near() {
+    leave_near_.reset();
+    const auto held = table_.guard();
+    table_.end_near();
+  }
   bool with_global_lock() const { return global_lock_ && table_.home() != table_.self(); }
   bool advance_part() {
     // After a failure of one release it continues the other one.
@@ -313,10 +400,13 @@ class UnlockTarget {
   M& memory_;
   Table& table_;
   HeldLock lock_;
+  NearPlace place_;
   std::variant<std::monostate, Release, ReleaseBoth, ReleaseGlobal> part_;
+  std::optional<LeaveNear<typename M::Near>> leave_near_;
   std::optional<LockToken> global_lock_;  // to be released
   bool uses_global_lock_;                 // it counts among the table's users still
   bool failed_part_ = false;              // an operation of the present part has failed
+  bool passes_near_ = false;              // hands both locks to a rank of this node
   Step step_ = Step::kBegin;
 };
 

@@ -220,6 +220,14 @@ class LockToken {
   constexpr std::uint64_t owed() const { return how() == kOwesDeparture ? 1 : 0; }
   constexpr std::uint64_t successor() const { return how() == kSuccessor ? what() : 0; }
   constexpr bool operator==(const LockToken&) const = default;
+  // For near_lock.hpp: less than 2^kBits.
+  static constexpr unsigned kBits = 49;
+  static constexpr LockToken of(std::uint64_t bits) {
+    LockToken token;
+    token.bits_ = bits;
+    return token;
+  }
+  constexpr std::uint64_t bits() const { return bits_; }
 
  private:
   static constexpr unsigned kWhatShift = 23;

@@ -216,6 +216,8 @@ using Sabotage = std::function<void(Request&)>;
 // The RemoteMemory of one actor.
 class Memory {
  public:
+  using Near = Memory;  // of the words of near locks
+  Near& near() { return *this; }
   static constexpr const char* kMeets = "a write meets an atomic on the same word";
 
   // Copyable as bytes: names its slot in the memory state, which holds the operation.

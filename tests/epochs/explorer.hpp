@@ -78,6 +78,8 @@ struct Report {
 //   void effect(const Request&, Memory&, Shared&)   one of its operations has just taken effect
 //   std::uint64_t hash(std::uint64_t seed) const
 //   static bool own_word(std::uint32_t word)        whether own() is ever called for the word
+//   static bool at_once(std::uint32_t word)         optional: whether operations on the word take effect within the step
+//                                                   that issues them (atomics of the CPU); they are done in a later one
 //   static void check_end(const MemoryState&, const Shared&, std::string& failure)
 template <class Program>
 class Explorer {
@@ -415,6 +417,23 @@ class Explorer {
     each.looked = false;
     each.stirred = false;
     program(who).step(memory(who), state_.shared);
+    if constexpr (requires { Program::at_once(std::uint32_t{}); }) take_effects_at_once(who);
+  }
+  void take_effects_at_once(int who) {
+    MemoryState::Actor& each = actor(who);
+    for (std::size_t s = 0; s < each.used; ++s) {
+      if (each.slots[s].phase != MemoryState::Phase::kIssued || !Program::at_once(each.slots[s].request.word)) continue;
+      take_effect(who, each.slots[s]);
+      each.looked = true;
+    }
+    for (std::size_t i = 0; i < each.flying;) {
+      if (Program::at_once(each.flights[i].word)) {
+        arrive(who, i);
+        each.looked = true;
+      } else {
+        ++i;
+      }
+    }
   }
 
   // Finds states from which events are always possible but the end cannot be reached.

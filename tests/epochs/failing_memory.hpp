@@ -39,6 +39,8 @@ class FailingMemory {
     std::uint64_t value_ = 0;
   };
 
+  using Near = FailingMemory;
+  Near& near() { return *this; }
   FailingMemory(Words& words, int rank) : words_(words), rank_(rank) {}
   std::function<bool(int, std::uint32_t)> fails = [](int, std::uint32_t) { return false; };
   // Selects notifications that have no effect, and no error either.

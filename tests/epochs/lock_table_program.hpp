@@ -4,6 +4,7 @@
 // the data of the lock's last epoch are complete. At the end neither the table nor a control word holds a trace.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -24,6 +25,7 @@ using epochs::HeldLock;
 using epochs::LockToken;
 using epochs::LockType;
 using epochs::LockWord;
+using epochs::NearPlace;
 using epochs::TargetLock;
 
 // A vector of bytes that can be copied.
@@ -71,10 +73,10 @@ using TableScript = std::vector<TableAction>;
 template <class Table>
 class Unlock {
  public:
-  // `overtakes`: a defect: the unlock does not wait for the data when the table requires it.
-  Unlock(Memory& memory, Table& table, const HeldLock& lock, bool overtakes)
-      : unlock_(memory, table, lock), target_(lock.target), begun_(overtakes) {
-    memory.fetch_add(data_, target_, kData, 1);
+  // `overtakes`: a defect: the unlock does not wait for the data when the table requires it. `data`: there are any.
+  Unlock(Memory& memory, Table& table, const HeldLock& lock, const NearPlace& near, bool overtakes, bool data)
+      : unlock_(memory, table, lock, near), target_(lock.target), begun_(overtakes) {
+    if (data) memory.fetch_add(data_, target_, kData, 1);
   }
   bool advance() {
     if (data_.failed()) (void)data_.take_error();
@@ -139,10 +141,16 @@ class UnlockDeferred {
   bool answered_ = false;
 };
 
+// With near locks these ranks share a node, and the others are far from it and from one another.
+constexpr int kFirstNear = 2;
+constexpr int kNearHome = 3;
+
 // The defect of a case, which the explorer must find.
 struct TableMistakes {
   bool forgets_deferred = false;  // another lock is acquired first, and then the deferred one
   bool overtakes_data = false;    // a global lock elsewhere is released before the data are complete
+  int too_many_near = 0;          // more near hand-offs in a row than the bound
+  bool no_data = false;           // no defect: the epochs have no data, for fewer states
 };
 
 template <class Table = RightTable>
@@ -158,18 +166,27 @@ class LockTableProgram {
       std::int8_t inside[kActors] = {};   // 0, or 1 + the type of the lock that the actor holds
       std::int8_t pending[kActors] = {};  // the same, while data of that epoch are outstanding
     };
+    // Of near locks: the ranks in the queue, and what each ticket that waits may be overtaken by.
+    struct Waiting {
+      std::int8_t in_front = -1;  // places in front when the ticket was taken; -1: no ticket
+      std::int8_t entered = 0;    // locks held since that exclude this one
+      std::int8_t target = 0;     // -1: of a lock_all
+    };
     Target targets[kRanks];
-    std::int8_t all[kActors] = {};       // actors in a lock_all
-    std::int8_t epoch_all[kRanks] = {};  // ranks in a lock_all epoch: MPI allows one
+    Waiting waiting[kActors];
+    std::int8_t near_queue[kActors] = {};  // 1 + actors
+    std::int8_t all[kActors] = {};         // actors in a lock_all
+    std::int8_t epoch_all[kRanks] = {};    // ranks in a lock_all epoch: MPI allows one
     Table tables[kRanks];
   };
   struct Seen {
     int refused = 0, failed = 0, one_message = 0, stopped = 0, both_threads = 0;
+    int near = 0, led = 0, direct = 0, in_a_row = 0;  // exclusive locks by and without the near lock; maximum in a row
   };
 
   LockTableProgram() = default;
-  LockTableProgram(const TableScript* script, const TableMistakes* mistakes, Seen* seen)
-      : script_(script), mistakes_(mistakes), seen_(seen) {}
+  LockTableProgram(const TableScript* script, const TableMistakes* mistakes, Seen* seen, const NearPlace& near)
+      : script_(script), mistakes_(mistakes), seen_(seen), near_(near) {}
 
   bool over() const { return position_ == script_->size(); }
   bool begins() const { return !running_; }
@@ -181,14 +198,17 @@ class LockTableProgram {
     for (MemoryState::Actor& each : memory_state.actors) each.stirred = each.stirred || each.rank == memory.rank();
     MemoryState::Actor& own = memory_state.actors[static_cast<std::size_t>(memory.index())];
     own.stirred = false;
-    own.looked = true;
+    // With near locks the explorer relies on the argument for local steps where a rank has one thread.
+    own.looked = near_.most == 0 || std::ranges::count(memory_state.actors, own.rank, &MemoryState::Actor::rank) > 1;
     if (!running_ && !begin(memory, shared, table)) return;
     if (!advance()) return;
     finish(memory, shared, table);
   }
 
   void effect(const Request& request, Memory& memory, Shared& shared) {
+    if (over()) return;  // the post of a near lock
     const TableAction action = (*script_)[position_];
+    if (near_.most > 0) note_arrival(request, memory, shared, action);
     const auto others = static_cast<std::uint64_t>(shared.tables[memory.rank()].ranks() - 1);
     if (request.word == ControlBlock::kLock &&
         LockWord::lock_alls(memory.memory_state().at(request.rank, request.word)) > others) {
@@ -210,8 +230,11 @@ class LockTableProgram {
     return mix(mix(running_.hash(mix(seed, position_)), running_what_), not_held_ + (forgotten_ << 32));
   }
   static bool own_word(std::uint32_t word) {
-    return word >= ControlBlock::kWake && word < ControlBlock::kWake + 8 * ControlBlock::kWakeWords;
+    return (word >= ControlBlock::kWake && word < ControlBlock::kWake + 8 * ControlBlock::kWakeWords) ||
+           (word >= ControlBlock::kNearNext && word <= ControlBlock::kNearToken);
   }
+
+  static bool at_once(std::uint32_t word) { return word >= ControlBlock::kNear && word <= ControlBlock::kNearToken; }
 
   static void check_end(const MemoryState& memory_state, const Shared& shared, std::string& failure) {
     for (int rank = 0; rank < kRanks; ++rank) {
@@ -263,7 +286,8 @@ class LockTableProgram {
     }
     switch (action.what) {
       case What::kLock:
-        running_.template begin<LockTarget>(memory, table, action.target, action.type);
+        running_.template begin<LockTarget>(memory, table, action.target, action.type, std::optional<std::uint64_t>(),
+                                            false, memory.rank() < kFirstNear ? NearPlace{} : near_);
         running_what_ = kLockTarget;
         return true;
       case What::kDefer:
@@ -308,10 +332,12 @@ class LockTableProgram {
   void begin_unlock(Memory& memory, Shared& shared, Table& table, const HeldLock& lock) {
     auto& target = shared.targets[lock.target];
     target.inside[memory.index()] = 0;
-    if (!memory.memory_state().is_lost(lock.target)) {
+    if (!memory.memory_state().is_lost(lock.target) && !mistakes_->no_data) {
       target.pending[memory.index()] = static_cast<std::int8_t>(1 + static_cast<int>(lock.type));
     }
-    running_.template begin<Unlock<Table>>(memory, table, lock, mistakes_->overtakes_data);
+    NearPlace near = near_;
+    near.most += static_cast<std::uint32_t>(mistakes_->too_many_near);
+    running_.template begin<Unlock<Table>>(memory, table, lock, near, mistakes_->overtakes_data, !mistakes_->no_data);
     running_what_ = kUnlock;
   }
 
@@ -346,8 +372,9 @@ class LockTableProgram {
       case kLockTarget: {
         auto& lock = running_.template get<LockTarget>();
         if (lock.ok()) {
-          const HeldLock held{action.target, action.type, true, false, 0, lock.token()};
+          const HeldLock held{action.target, action.type, true, false, lock.near(), lock.token()};
           enter(memory, shared, action.target, action.type);
+          if (near_.most > 0) count_entry(memory, shared, action, lock.near());
           if (table.has_deferred()) {
             // The defect forgets_deferred: the deferred lock stays the last lock of the table, and is acquired next.
             const HeldLock deferred = table.locks().back();
@@ -361,6 +388,8 @@ class LockTableProgram {
         } else {
           ++(lock.saw_exposure() ? seen_->refused : seen_->failed);
           not_held_ |= 1U << position_;
+          shared.waiting[memory.index()] = {};
+          (void)leave_near_queue(shared, memory.index());
         }
         break;
       }
@@ -400,6 +429,7 @@ class LockTableProgram {
         if (running_.template get<LockAll>().ok()) {
           for (int target = 0; target < kRanks; ++target) meets_none(memory, shared, target, LockType::kShared);
           check_counted_apart(memory, table);
+          if (near_.most > 0) count_entry(memory, shared, action, 0);
           shared.all[memory.index()] = 1;
         } else {
           ++seen_->failed;
@@ -447,6 +477,48 @@ class LockTableProgram {
       if (type == LockType::kExclusive && shared.all[other] != 0) memory.broken("an exclusive lock meets a lock_all");
     }
   }
+  // Of near locks.
+  void note_arrival(const Request& request, Memory& memory, Shared& shared, const TableAction& action) {
+    auto& own = shared.waiting[memory.index()];
+    const std::uint64_t now = memory.memory_state().at(request.rank, request.word);
+    if (request.kind == Kind::kCompareAndSwap && request.word == ControlBlock::kNear) {
+      std::int8_t* const end = std::find(std::begin(shared.near_queue), std::end(shared.near_queue), 0);
+      if (request.operand != 0 && now == request.operand) *end = static_cast<std::int8_t>(1 + memory.index());
+    }
+    if (request.kind != Kind::kFetchAdd || static_cast<std::int64_t>(request.operand << 1) < 0) return;
+    const std::uint64_t before = now - request.operand;
+    if (action.what == What::kLock && request.word == ControlBlock::kLock) {
+      own = {static_cast<std::int8_t>(LockWord::writers(before) + LockWord::readers(before)), 0,
+             static_cast<std::int8_t>(action.target)};
+    } else if (action.what == What::kLockAll && request.word == ControlBlock::kGlobalLock) {
+      own = {static_cast<std::int8_t>(LockWord::writers(before)), 0, -1};
+    }
+  }
+  static bool leave_near_queue(Shared& shared, int actor) {
+    std::int8_t* const end = std::end(shared.near_queue);
+    std::int8_t* const own = std::find(std::begin(shared.near_queue), end, 1 + actor);
+    if (own == end) return false;
+    std::rotate(own, own + 1, end);
+    end[-1] = 0;
+    return true;
+  }
+  void count_entry(Memory& memory, Shared& shared, const TableAction& action, std::uint8_t near) {
+    const int self = memory.index();
+    if (near != 0) {
+      if (shared.near_queue[0] != 1 + self) memory.broken("a rank overtook an earlier one in the near lock");
+      seen_->in_a_row = std::max(seen_->in_a_row, near - 1);
+    }
+    (void)leave_near_queue(shared, self);
+    ++(near > 1 ? seen_->near : near == 1 ? seen_->led : seen_->direct);
+    const auto most = static_cast<int>(near_.most);
+    if (near <= 1 && shared.waiting[self].entered > shared.waiting[self].in_front * (1 + most))
+      memory.broken("a ticket was overtaken more often than the bound allows");
+    shared.waiting[self] = {};
+    for (int other = 0; other < kActors && action.type == LockType::kExclusive; ++other) {
+      auto& waits = shared.waiting[other];
+      if (waits.in_front >= 0 && (waits.target < 0 || waits.target == action.target)) ++waits.entered;
+    }
+  }
   void enter(Memory& memory, Shared& shared, int target, LockType type) {
     excludes_none(memory, shared, target, type);
     if (LockWord::exposed(memory.memory_state().at(target, ControlBlock::kLock)))
@@ -461,6 +533,7 @@ class LockTableProgram {
   std::uint64_t running_what_ = kNothing;
   std::uint64_t forgotten_ = 0;  // of TableMistakes::forgets_deferred: the deferred lock is to be acquired now
   std::uint64_t not_held_ = 0;   // bits: locks of the script that failed
+  NearPlace near_;
   Running<LockTarget, Unlock<Table>, UnlockDeferred<Table>, LockAll, UnlockAll> running_;
 };
 
@@ -497,8 +570,9 @@ struct LockTableCase {
   std::vector<std::string> scripts;  // one per actor
   std::vector<int> ranks = {};       // of the actors; none: actor i is rank i
   int home = RightTable::kNoGlobalLock;
-  int job = 2;       // ranks of the window
-  int exposed = -1;  // a rank that is exposed by a post
+  int job = 2;             // ranks of the window
+  int exposed = -1;        // a rank that is exposed by a post
+  std::uint32_t near = 0;  // hand-offs in a row of the near lock that all targets share
   TableMistakes mistakes = {};
 };
 
@@ -510,7 +584,7 @@ Report explore_lock_table(const LockTableCase& each, const Options& options,
   for (const std::string& text : each.scripts) scripts.push_back(parse_table_script(text));
   std::vector<LockTableProgram<Table>> programs;
   for (const TableScript& script : scripts) {
-    programs.emplace_back(&script, &each.mistakes, seen != nullptr ? seen : &unasked);
+    programs.emplace_back(&script, &each.mistakes, seen != nullptr ? seen : &unasked, NearPlace{kNearHome, each.near});
   }
   auto explorer = std::make_unique<Explorer<LockTableProgram<Table>>>(programs, options, each.ranks);
   for (int rank = 0; rank < kRanks; ++rank) explorer->shared().tables[rank] = Table(rank, each.job, each.home);
