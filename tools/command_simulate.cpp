@@ -193,6 +193,10 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
       ->add_option("--ranks-per-node", options->settings.network.ranks_per_node,
                    "that reach each other in --node-latency; 1: all are --latency apart")
       ->check(CLI::Range(1, 512));
+  command
+      ->add_option("--near-hand-offs", options->settings.network.near_hand_offs,
+                   "farside's, in a row, within a node: a place in the queue stands for at most 1 more locks")
+      ->check(CLI::Range(0, 254));
   command->add_option("--node-latency", options->node_latency_us, "us, one way")->check(CLI::Range(0.001, 1e5));
   command->add_option("--seed", options->settings.seed, "the same seed gives the same figures");
   command->add_flag("--job", options->is_job,

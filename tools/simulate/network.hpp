@@ -43,6 +43,7 @@ struct NetworkSettings {
   Time busy_for = 100'000;  // length of one such interval
   int ranks_per_node = 1;   // 1: no two ranks share a node, and a rank's own NIC is as far as others
   Time node_latency = 100;  // one way, between ranks of one node
+  int near_hand_offs = 31;  // farside's near lock: in a row; none without nodes
   bool operator==(const NetworkSettings&) const = default;
 };
 
@@ -271,7 +272,8 @@ class Network {
   }
   static std::uint64_t key(int rank, std::uint32_t word) { return static_cast<std::uint64_t>(rank) << 32 | word; }
   static bool is_wake_word(std::uint32_t word) {
-    return word >= ControlBlock::kWake && word < ControlBlock::wake_word(ControlBlock::kWakeWords);
+    return (word >= ControlBlock::kWake && word < ControlBlock::wake_word(ControlBlock::kWakeWords)) ||
+           word == ControlBlock::kNearWake;
   }
 
   NetworkSettings settings_;
@@ -293,7 +295,9 @@ class Network {
 class Memory {
  public:
   using Operation = simulate::Operation;
+  using Near = Memory;
 
+  Near& near() { return *this; }
   Memory() = default;
   Memory(Network& network, int self) : network_(&network), self_(self) {}
 

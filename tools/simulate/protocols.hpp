@@ -25,6 +25,7 @@
 
 #include "epochs/protocols/lock.hpp"
 #include "epochs/protocols/lock_with_global.hpp"
+#include "epochs/protocols/near_lock.hpp"
 #include "tools/simulate/network.hpp"
 
 namespace farside::simulate {
@@ -64,8 +65,75 @@ struct FarsideLock {
     std::optional<OfTarget> lock_;
     std::optional<OfGlobalLock> global_lock_;
   };
-  using Acquire = Either<epochs::AcquireLock<Memory>, epochs::AcquireLock<Memory, epochs::GlobalLock>>;
-  using Release = Either<epochs::ReleaseLock<Memory>, epochs::ReleaseLock<Memory, epochs::GlobalLock>>;
+  using AcquireFar = Either<epochs::AcquireLock<Memory>, epochs::AcquireLock<Memory, epochs::GlobalLock>>;
+  using ReleaseFar = Either<epochs::ReleaseLock<Memory>, epochs::ReleaseLock<Memory, epochs::GlobalLock>>;
+  static epochs::NearPlace near_place(const Memory& memory, int self, int target, LockType type) {
+    const Network& network = memory.network();
+    const NetworkSettings& settings = network.settings();
+    if (settings.ranks_per_node == 1 || target == kAll || type == LockType::kShared) return {};
+    if (network.on_one_node(self, target)) return {};
+    return {network.leader(self) + target % settings.ranks_per_node,
+            static_cast<std::uint32_t>(settings.near_hand_offs)};
+  }
+  // As epochs::LockTarget and UnlockTarget, without the global lock.
+  class Acquire {
+   public:
+    Acquire(Memory& memory, int self, int target, LockType type)
+        : memory_(memory), self_(self), target_(target), type_(type) {
+      const epochs::NearPlace place = near_place(memory, self, target, type);
+      memory_.store(self_, kNear, 0);
+      if (place.most > 0 && memory.own(ControlBlock::kNearNext) == 0) {
+        near_.emplace(memory, self, target, place.home);
+      } else {
+        far_.emplace(memory, self, target, type);
+      }
+    }
+    bool advance() {
+      if (!far_) {
+        if (!near_->advance()) return false;
+        memory_.store(self_, kNear, near_->near());
+        if (near_->holds()) return true;
+        far_.emplace(memory_, self_, target_, type_);
+      }
+      return far_->advance();
+    }
+    LockToken token() const { return far_ ? far_->token() : near_->token(); }
+
+   private:
+    Memory& memory_;
+    std::optional<epochs::AcquireNear<Memory>> near_;
+    std::optional<AcquireFar> far_;
+    int self_;
+    int target_;
+    LockType type_;
+  };
+  class Release {
+   public:
+    Release(Memory& memory, int target, LockType type, LockToken token) {
+      const int self = memory.self();
+      const auto near = static_cast<std::uint32_t>(memory.own(kNear));
+      const epochs::NearPlace place = near_place(memory, self, target, type);
+      if (may_pass_near(memory, near, place)) {
+        pass_near(memory, near, token, LockToken());
+        return;
+      }
+      far_.emplace(memory, target, type, token);
+      if (near != 0) leave_.emplace(memory, self, target, place.home);
+    }
+    bool advance() {
+      const bool left = !leave_ || leave_->advance();
+      return (!far_ || far_->advance()) && left;
+    }
+
+   private:
+    std::optional<ReleaseFar> far_;
+    std::optional<epochs::LeaveNear<Memory>> leave_;
+  };
+  static constexpr std::uint32_t kNear = ControlBlock::kHeld;  // HeldLock::near
+  // Whether the operation stays within the node.
+  static bool in_node(const Operation& operation) {
+    return operation.word >= ControlBlock::kNear && operation.word <= ControlBlock::kNearToken;
+  }
   class AcquireBoth : public epochs::AcquireWithGlobalLock<Memory> {
    public:
     AcquireBoth(Memory& memory, int self, int target)
@@ -77,6 +145,7 @@ struct FarsideLock {
            operation.word == ControlBlock::wake_word(kGlobalLockWakeIndex);
   }
   static bool comes(const Operation& operation) {
+    if (operation.word == ControlBlock::kNear) return operation.result == operation.compare && operation.operand != 0;
     return operation.word == ControlBlock::kLock || operation.word == ControlBlock::kGlobalLock;
   }
   static bool releases(const Operation& operation) {

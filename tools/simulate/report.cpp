@@ -114,6 +114,7 @@ nlohmann::ordered_json to_json(const std::vector<Run>& runs) {
                                {"busy", s.network.busy},
                                {"busy_for_ns", s.network.busy_for},
                                {"ranks_per_node", s.network.ranks_per_node},
+                               {"near_hand_offs", s.network.near_hand_offs},
                                {"node_latency_ns", s.network.node_latency}};
     for (const Column& column : kColumns) one[std::string(column.key)] = column.value(run);
     result.push_back(std::move(one));

@@ -147,6 +147,9 @@ class Simulation final : public Actor {
     }
   }
   void issued(const Operation& operation) override {
+    if constexpr (requires { Protocol::in_node(operation); }) {
+      if (Protocol::in_node(operation)) return;
+    }
     Rank& at = rank(operation.handler);
     const bool message = operation.kind == Operation::Kind::kMessage;
     part_of(at, operation).operations += message ? 2 : 1;  // includes the reply
