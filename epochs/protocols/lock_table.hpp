@@ -23,9 +23,9 @@
 //   6. A lock that saw an exposure (ExposureMark) is released and refused, or kept with FARSIDE_CHECK=warn.
 //   7. If an operation fails, the protocol releases exactly what it has acquired. A wake word that a peer may still
 //      write to after a failed acquisition stays in use.
-//   8. An exclusive lock that acquires the global lock for its process may use a near lock (near_lock.hpp). It is handed
-//      to the next rank of the node only with the global lock, by the last exclusive lock of the process, once its data
-//      are complete at the target. One thread of a process uses the near words at a time.
+//   8. An exclusive lock that acquires the global lock for its process may use a near lock (near_lock.hpp). It passes
+//      to the next rank of the node together with the global lock, which no other exclusive lock of the process may
+//      need, once its data are complete at the target. One thread of a process uses the near words at a time.
 //   9. If no lock_all can ever acquire the global lock again (LoseGlobalLock), exclusive locks do without it.
 //
 // Thread safety: the functions of LockTable are called with its guard held, but for the tokens of a lock_all, which
@@ -101,7 +101,7 @@ class LockTable {
   bool needs_global_lock(LockType type) const {
     return has_global_lock() && !global_lock_lost_ && type == LockType::kExclusive;
   }
-  // Rule 8.
+  // Rule 9.
   void lose_global_lock() { global_lock_lost_ = true; }
 
   // The locks of targets, in the order in which they were acquired; a deferred lock is the last one.
@@ -202,7 +202,9 @@ class LockTable {
   LockOf by_lock_all(int rank) const { return rank == self_ ? LockOf::kTarget : LockOf::kAll; }
 
   // Whether nothing is held or waited for.
-  bool is_idle() const { return locks_.empty() && !deferred_ && users_ == 0 && !entering_ && !lock_all_counted_ && !near_; }
+  bool is_idle() const {
+    return locks_.empty() && !deferred_ && users_ == 0 && !entering_ && !lock_all_counted_ && !near_;
+  }
 
  private:
   typename Traits::Mutex mutex_;

@@ -78,8 +78,8 @@ struct Report {
 //   void effect(const Request&, Memory&, Shared&)   one of its operations has just taken effect
 //   std::uint64_t hash(std::uint64_t seed) const
 //   static bool own_word(std::uint32_t word)        whether own() is ever called for the word
-//   static bool at_once(std::uint32_t word)         optional: whether operations on the word take effect within the step
-//                                                   that issues them (atomics of the CPU); they are done in a later one
+//   static bool at_once(std::uint32_t word)         optional: whether operations on the word take effect in the step
+//                                                   that issues them (CPU atomics); they are done in a later one
 //   static void check_end(const MemoryState&, const Shared&, std::string& failure)
 template <class Program>
 class Explorer {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The near lock in all interleavings of a few ranks: the lock of a far target and the global lock pass from rank to rank
-// of a node, no ticket is overtaken more often than the bound allows, and a broken rule is caught.
+// The near lock in all interleavings of a few ranks: the lock of a far target and the global lock pass from rank to
+// rank of a node, no ticket is overtaken more often than the bound allows, and a broken rule is caught.
 #include <string>
 #include <utility>
 #include <vector>

@@ -43,7 +43,7 @@ struct NetworkSettings {
   Time busy_for = 100'000;  // length of one such interval
   int ranks_per_node = 1;   // 1: no two ranks share a node, and a rank's own NIC is as far as others
   Time node_latency = 100;  // one way, between ranks of one node
-  int near_hand_offs = 31;  // farside's near lock: in a row; none without nodes
+  int near_hand_offs = 7;   // farside's near lock: in a row; none without nodes
   bool operator==(const NetworkSettings&) const = default;
 };
 
