@@ -348,6 +348,7 @@ Outcome create_window(const CreationRequest& given, void** base, MPI_Win* win, W
                                Hints(request.flavor, request.info, (made.value().flags & kContiguous) != 0),
                                RuntimeResources::instance().is_threaded(), check, std::move(logs), id);
   Window& made_window = *window;
+  made_window.allow_near_hand_offs(near_hand_offs(request.info));
   WindowTable::instance().insert(handle, std::move(window));
   // A session that has begun meanwhile may have raised the thread level before this window was in the table.
   if (RuntimeResources::instance().is_threaded()) made_window.expect_threads();

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "epochs/protocols/near_lock.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/process.hpp"
 
@@ -37,6 +38,10 @@ bool is_size(std::string_view value) {
   std::uint64_t unused = 0;
   return parse_size(value, unused);
 }
+bool is_near_hand_offs(std::string_view value) {
+  std::uint64_t hand_offs = 0;
+  return parse_size(value, hand_offs) && hand_offs <= epochs::NearPlace::kMost;
+}
 bool is_accumulate_ops(std::string_view value) { return value == "same_op" || value == "same_op_no_op"; }
 bool is_ordering(std::string_view value) {
   return value == "none" || all_words(value, [](std::string_view order) {
@@ -46,6 +51,8 @@ bool is_ordering(std::string_view value) {
 
 constexpr const char* kNoncontiguous = "alloc_shared_noncontig";
 constexpr const char* kOvercommit = "farside_overcommit";
+constexpr const char* kNearHandOffs = "farside_near_hand_offs";
+constexpr const char* kDefaultNearHandOffs = "7";
 constexpr const char* kGranularity = "mpi_accumulate_granularity";
 constexpr const char* kWhichOps = "which_accumulate_ops";
 
@@ -56,7 +63,7 @@ struct Hint {
   bool (*good)(std::string_view value);
   bool at_creation = false;  // it has its effect there
 };
-constexpr std::array<Hint, 11> kHints = {{
+constexpr std::array<Hint, 12> kHints = {{
     {"no_locks", "false", is_boolean},
     {"accumulate_ordering", "rar,raw,war,waw", is_ordering},
     {"accumulate_ops", "same_op_no_op", is_accumulate_ops},
@@ -66,6 +73,7 @@ constexpr std::array<Hint, 11> kHints = {{
     {"mpi_memory_alloc_kinds", "mpi,system", is_never},  // farside copies by the CPU: no memory of devices
     {kNoncontiguous, nullptr, is_never},                 // reported as it is
     {kWhichOps, nullptr, is_anything, true},
+    {kNearHandOffs, kDefaultNearHandOffs, is_near_hand_offs, true},
     {"epochs_used", nullptr, is_anything},
     {"alloc_shm", nullptr, is_boolean},
 }};
@@ -120,9 +128,16 @@ bool allows_overcommit(MPI_Info info) {
   return (settings && settings.value()->overcommit) || is_true(info, kOvercommit);
 }
 
+std::uint32_t near_hand_offs(MPI_Info info) {
+  const std::string given = value_of(info, kNearHandOffs);
+  std::uint64_t hand_offs = 0;
+  (void)parse_size(is_near_hand_offs(given) ? given : kDefaultNearHandOffs, hand_offs);
+  return static_cast<std::uint32_t>(hand_offs);
+}
+
 OtherHints::OtherHints(MPI_Info info) {
   if (info == MPI_INFO_NULL || runtime().Info_dup(info, &info_) != MPI_SUCCESS) return;
-  for (const char* const own : {kMinimumAlignment, kOvercommit}) {
+  for (const char* const own : {kMinimumAlignment, kOvercommit, kNearHandOffs}) {
     int length = 0;
     int found = 0;
     (void)runtime().Info_get_valuelen(info_, own, &length, &found);

@@ -38,6 +38,10 @@ std::uint64_t minimum_alignment(MPI_Info info);
 // Whether memory may be larger than what is free: FARSIDE_OVERCOMMIT, or the key farside_overcommit.
 bool allows_overcommit(MPI_Info info);
 
+// How often in a row the exclusive lock of a rank of another node may pass from rank to rank of this one
+// (epochs/protocols/near_lock.hpp), by the key farside_near_hand_offs. `info` may be MPI_INFO_NULL.
+std::uint32_t near_hand_offs(MPI_Info info);
+
 // All hints of an info object but those of farside's MPI_Alloc_mem, for the runtime's. (With some alignments that are
 // no powers of two MPICH 4.0 crashes.)
 class OtherHints {

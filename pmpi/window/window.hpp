@@ -26,6 +26,7 @@
 #include "epochs/protocols/exposure.hpp"
 #include "epochs/protocols/lock_stripes.hpp"
 #include "epochs/protocols/lock_table.hpp"
+#include "epochs/protocols/near_lock.hpp"
 #include "epochs/rules/epoch_state.hpp"
 #include "pmpi/check/strict.hpp"
 #include "pmpi/datatypes/datatype.hpp"
@@ -241,6 +242,8 @@ class Window {
   // From now on several threads may use windows at once: with guards, and without deferred locks. Precondition: no
   // thread is in a call on this window.
   void expect_threads();
+  // How often in a row a lock may be handed off within the node (NearPlace). To be called before the first lock.
+  void allow_near_hand_offs(std::uint32_t most) { near_hand_offs_ = most; }
 
   // Reports of FARSIDE_HANG (wait_reasons.hpp). `what` says what a call waits for, and completes "has waited in
   // MPI_Win_lock". `more` says what is known of the ranks concerned, and begins with a space, comma or semicolon. The
@@ -315,6 +318,7 @@ class Window {
   // the ticket of the lock, if one did.
   Outcome acquire(epochs::HeldLock& lock, const std::optional<std::uint64_t>& taken = {});
   Outcome acquire_or_defer(epochs::HeldLock lock);
+  epochs::NearPlace near_place(const epochs::HeldLock& lock) const;
   // Calls attempt() whenever the lock of the rank, whose word is mapped, is free, until attempt() does not return
   // kContended or a limit is reached.
   template <class Attempt>
@@ -470,6 +474,7 @@ class Window {
   };
   std::vector<LostLock> lost_locks_;  // guarded by guard()
   DeadRanks dead_ranks_;
+  std::uint32_t near_hand_offs_ = 0;
   epochs::CompletionCount completions_;
   KnownGroup last_posted_, last_started_;
   LossTimeout wait_timeout_;  // of the wait for the last post's completes

@@ -14,6 +14,7 @@
 #include "epochs/protocols/lock_all.hpp"
 #include "epochs/protocols/lock_table.hpp"
 #include "epochs/protocols/lock_target.hpp"
+#include "epochs/protocols/near_lock.hpp"
 #include "pmpi/window/synchronization.hpp"
 #include "pmpi/window/wait_reasons.hpp"
 #include "pmpi/window/window.hpp"
@@ -153,17 +154,25 @@ Status Window::run_to_end(auto& protocol, int peer) {
 Outcome Window::acquire(HeldLock& lock, const std::optional<std::uint64_t>& taken) {
   const bool carried = report_broken_ != nullptr;
   const bool with_global_lock = locks_.needs_global_lock(lock.type);
-  LockTarget acquire(control_, locks_, lock.target, lock.type, taken, carried);
+  LockTarget acquire(control_, locks_, lock.target, lock.type, taken, carried, near_place(lock));
   const WaitReason reason(*this, [&] { return awaited_lock(lock.target, lock.type); });
   Status status = run_to_end(acquire, lock.target);
   if (status && !acquire.ok() && with_global_lock && !locks_.needs_global_lock(lock.type)) return this->acquire(lock);
   lock.token = acquire.token();
+  lock.near = acquire.near();
+  if (lock.near > 1) Process::instance().statistics().add(RouteKind::kMapped, Counted::kNearHandOff, 0);
   if (acquire.out_of_wake_words()) return Outcome(Status(out_of_wake_words()));
   if (!acquire.saw_exposure() || !status) return status;
   if (!carried) return kPostedWhileLocked;
   const auto held = guard();
   warn(fault_of(kPostedWhileLocked));
   return {};
+}
+
+epochs::NearPlace Window::near_place(const HeldLock& lock) const {
+  if (lock.type != LockType::kExclusive || near_hand_offs_ == 0) return {};
+  const int home = space_->near_home(lock.target);
+  return home < 0 ? epochs::NearPlace{} : epochs::NearPlace{home, near_hand_offs_};
 }
 
 bool Window::may_defer(const HeldLock& lock) const {
@@ -443,7 +452,7 @@ Outcome Window::unlock_slow(int rank, HeldLock& lock) {
     if (Outcome o = unlock_deferred(lock, over); over) return first_of(std::move(o), space_->flush(rank));
   }
   // The data must take effect before the releases, so this waits for operations that the releases would overtake.
-  UnlockTarget unlock(control_, locks_, lock);
+  UnlockTarget unlock(control_, locks_, lock, near_place(lock));
   Status first = unlock.needs_complete_data() ? space_->flush(rank) : space_->order_before_release(rank);
   const auto keep = [&first](Status status) {
     if (!status && first) first = std::move(status);
