@@ -85,7 +85,8 @@ class LockTarget {
   std::optional<AwaitedLock> awaited() const {
     if (step_ == Step::kBoth && !std::get<AcquireBoth>(part_).global_lock_held())
       return AwaitedLock{table_.home(), GlobalLock::kWord};
-    const bool waits = step_ == Step::kBoth || (step_ == Step::kLock && std::get<Acquire>(part_).waits());
+    const bool waits = step_ == Step::kNear || step_ == Step::kBoth ||
+                       (step_ == Step::kLock && std::get<Acquire>(part_).waits());
     return waits ? std::optional(AwaitedLock{target_, TargetLock::kWord}) : std::nullopt;
   }
   // Ends the wait in a queue, without the lock. Precondition: awaited(). The place in the queue and its wake words stay
@@ -95,8 +96,14 @@ class LockTarget {
     if (step_ == Step::kBoth) {
       leave_both(false);
     } else {
+      const bool near = step_ == Step::kNear;  // the near words of this rank stay in use, too
       const auto guard = table_.guard();
-      table_.end_wake_word(words_[0], true);
+      table_.end_wake_word(words_[0], !near);
+      if (near && first_) {
+        table_.end_wake_word(words_[1], false);
+        table_.entered({});
+        uses_global_lock_ = false;
+      }
     }
     leave_global_lock();
   }
