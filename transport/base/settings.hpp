@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The FARSIDE_* environment variables. One table (settings.cpp) has the name, default, allowed values, help and parser
-// of each. Parsing, error messages and the tables of tools/docs/settings.md and `farside` use this table.
+// of each. Parsing, error messages, `farside --help` and farside(7) use this table.
 #pragma once
 
 #include <cstdint>

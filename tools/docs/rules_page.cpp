@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Prints the page of MPI's epoch rules, as epoch_table.hpp has them, in Markdown. The build writes it to doc/rules.md.
+#include <cstddef>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "epochs/rules/epoch_table.hpp"
+
+namespace {
+
+using namespace farside::epochs;
+
+// The states in the order of the enumerators; "open" is kFenceOpen, "all" is kLockedAll.
+const std::vector<std::string> kAccessNames = {"none",    "open",   "active",      "starting",
+                                               "started", "locked", "locking all", "all"};
+const std::vector<std::string> kExposureNames = {"none", "fence", "posting", "posted", "waiting"};
+std::string name(Access state) { return kAccessNames[static_cast<std::size_t>(state)]; }
+std::string name(Exposure state) { return kExposureNames[static_cast<std::size_t>(state)]; }
+
+// The number of each rule: the order in which the tables first mention it.
+std::map<Rule, int> numbers;
+
+std::string number_of(Rule rule) {
+  const auto next = static_cast<int>(numbers.size()) + 1;
+  return std::to_string(numbers.emplace(rule, next).first->second);
+}
+
+template <class State>
+std::string shown(const Cell<State>& cell, State column) {
+  using Kind = typename Cell<State>::Kind;
+  using Broken = typename Cell<State>::Broken;
+  const auto refers = [&] {
+    const std::string number = number_of(cell.rule);
+    if (cell.broken == Broken::kEnds) return "**" + number + "**";
+    return cell.broken == Broken::kKeeps ? number : number + ": " + name(cell.next);
+  };
+  const std::string to = cell.next == column ? "same" : name(cell.next);
+  switch (cell.kind) {
+    case Kind::kGo: return to;
+    case Kind::kRefuse: return refers();
+    case Kind::kIfMember:
+    case Kind::kIfNotMember: return to + " or " + refers();
+    case Kind::kLeave: return to + ", last: none, or " + refers();
+    case Kind::kFence: return to + (cell.rule == Rule::kNone ? "" : " or " + refers());
+  }
+  return "";
+}
+
+template <class State>
+void print_table(const std::vector<std::string>& columns, const std::vector<Call>& calls) {
+  std::string header = "\n| call |";
+  std::string line = "|---|";
+  for (const std::string& column : columns) {
+    header += " " + column + " |";
+    line += "---|";
+  }
+  std::printf("%s\n%s\n", header.c_str(), line.c_str());
+  for (const Call call : calls) {
+    std::string row = "| " + std::string(call_name(call)) + " |";
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const auto state = static_cast<State>(i);
+      row += " " + shown(cell(call, state), state) + " |";
+    }
+    std::printf("%s\n", row.c_str());
+  }
+}
+
+const char* error_name(ErrorClass error) {
+  switch (error) {
+    case ErrorClass::kAssert: return "MPI_ERR_ASSERT";
+    case ErrorClass::kRank: return "MPI_ERR_RANK";
+    case ErrorClass::kGroup: return "MPI_ERR_GROUP";
+    default: return "MPI_ERR_RMA_SYNC";
+  }
+}
+
+void print_rules() {
+  // Rules that no cell mentions.
+  for (const Rule rule : {Rule::kBadTarget, Rule::kBadGroup, Rule::kNoPut, Rule::kStillLocking}) number_of(rule);
+  std::map<int, Rule> by_number;
+  for (const auto& [rule, number] : numbers) by_number[number] = rule;
+  std::puts("");
+  for (const auto& [number, rule] : by_number) {
+    const Violation& v = violation(rule);
+    std::string text =
+        std::to_string(number) + ". " + v.what + ": " + v.advice + ". `" + error_name(v.error) + "`, " + v.section;
+    if (const std::string why = why_it_ends(rule); !why.empty()) text += "; *ends*: " + why;
+    std::printf("%s\n", text.c_str());
+  }
+}
+
+}  // namespace
+
+int main() {
+  std::puts(
+      "# MPI's epoch rules\n\n"
+      "A call is legal if both tables, that of the access side and that of the exposure side, allow it. A cell holds\n"
+      "the state after the call (\"same\": no change) or the number of the broken rule.\n\n"
+      "- \"same or 3\": same if the target is in the group or locked, else rule 3; for MPI_Win_lock, the reverse.\n"
+      "- \"last: none\": the unlock of the last locked target.\n"
+      "- With FARSIDE_CHECK=warn, a call with a **bold** number is refused as well, for the reason in the rule.\n"
+      "  \"12: started\" is carried out and changes the state; all others leave it.\n"
+      "- A fence with MPI_MODE_NOSUCCEED leads to none on both sides. Rule 8 needs MPI_MODE_NOPRECEDE.\n"
+      "- Left out: calls that do not concern a side, and start and post with an empty group.\n\n"
+      "*open*: a fence was called, and no operation issued since; another epoch may still replace the fence's.\n"
+      "*active*: operations were issued since; only a fence ends this state. *starting*, *locking all*, *posting* and\n"
+      "*waiting*: a thread is inside MPI_Win_start, MPI_Win_lock_all, MPI_Win_post, or MPI_Win_wait (or a test that\n"
+      "returns true). These states refuse the same calls as the open epoch, and any call that uses or closes it.");
+  std::vector<Call> access;
+  for (std::size_t i = 0; i < kCalls; ++i) {
+    const auto call = static_cast<Call>(i);
+    if (call != Call::kWait && call != Call::kTest) access.push_back(call);  // these concern the exposure side only
+  }
+  print_table<Access>(kAccessNames, access);
+  print_table<Exposure>(kExposureNames,
+                        {Call::kFence, Call::kPost, Call::kWait, Call::kTest, Call::kLockAll, Call::kFree});
+  print_rules();
+}
