@@ -14,7 +14,7 @@ namespace {
 
 using namespace misuse;  // NOLINT(google-build-using-namespace)
 
-// Returns all cases, numbered in this order, which is also that of the table in epochs/misuse.md.
+// Returns all cases, numbered in this order, which is also that of tools/figures/misuse.csv.
 std::vector<Case> all_cases() {
   std::vector<Case> all;
   for (const Cases& each : {outside_epochs(), fences(), locks(), start_and_post(), other_side(), arguments(), range(),
