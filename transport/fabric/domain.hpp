@@ -43,7 +43,7 @@ class FabricDomain {
   // Returns whether local buffers must be registered (FI_MR_LOCAL).
   bool registers_local() const { return (info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
   // The most bytes of one write or read of a transfer of so many bytes. Over TCP 4 MiB are 1.1 times as fast in parts
-  // of kTcpPart as whole, or in parts of 256 KiB (tools/FIGURES.md, "Parts of large transfers"). Each part takes memory
+  // of kTcpPart as whole, or in parts of 256 KiB (two hosts on one machine, libfabric 1.17). Each part takes memory
   // until it is complete, so there are at most kMostTcpParts, of whole multiples of kTcpPart: no word is divided.
   static constexpr std::size_t kTcpPart = std::size_t{1} << 20;
   static constexpr std::size_t kMostTcpParts = 64;
