@@ -106,7 +106,8 @@ FARSIDE_ENTRY(Win_detach, (MPI_Win win, const void* base), (win, base)) {
 }
 
 FARSIDE_ENTRY(Win_free, (MPI_Win * win), (win)) {
-  const auto [window, why_none] = WindowTable::instance().look_up(*win);
+  const auto [found, why_none] = WindowTable::instance().look_up(*win);
+  const auto window = found;  // lambdas of clang before 16 capture no structured binding
   if (window == nullptr) {
     if (why_none != nullptr) return raise_without_window("MPI_Win_free", why_none);
     return runtime().Win_free(win);
