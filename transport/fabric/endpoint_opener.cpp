@@ -90,7 +90,7 @@ void EndpointOpener::run() {
     if (wanted) {
       notify_();
     } else {
-      opened.endpoint.reset();  // without the mutex: closing calls the provider
+      opened.endpoint.reset();  // without the mutex: closing calls the provider; NOLINT(bugprone-use-after-move)
     }
     held.lock();
   }
