@@ -13,11 +13,13 @@
 namespace farside::pmpi {
 namespace {
 
+// clang-format off
 enum class Kind {
   kSigned, kUnsigned, kFloating, kQuad, kComplex, kComplexQuad, kCharacter, kCountingCharacter, kByte, kLogical,
   kFloatInt, kDoubleInt, kLongInt, kInts, kShortInt, kLongDoubleInt, kReals,
   kComplexes,  // two complex numbers (Open MPI's MPI_2COMPLEX), for put and get only
 };
+// clang-format on
 
 struct Entry {
   MPI_Datatype handle;

@@ -3,8 +3,11 @@
 // slot, and pass the hand-off on after letting in two.
 #include <catch2/catch.hpp>
 
+// clang-format off: it comes first
+// clang-format off
 #define FARSIDE_SMALL_RING 2
 #include "tests/epochs/small_ring.hpp"
+// clang-format on
 
 #include "tests/epochs/lock_cases.hpp"
 

@@ -3,8 +3,11 @@
 // slot.
 #include <catch2/catch.hpp>
 
+// clang-format off: it comes first
+// clang-format off
 #define FARSIDE_SMALL_RING 1
 #include "tests/epochs/small_ring.hpp"
+// clang-format on
 
 #include "tests/epochs/lock_cases.hpp"
 

@@ -10,6 +10,7 @@
 
 namespace farside {
 
+// clang-format off
 enum class BasicType : std::uint8_t {
   kInt8, kInt16, kInt32, kInt64,
   kUint8, kUint16, kUint32, kUint64,
@@ -23,6 +24,7 @@ enum class BasicType : std::uint8_t {
   kFloatFloat, kDoubleDouble,  // MPI_2REAL, MPI_2DOUBLE_PRECISION (Fortran; MPI_2INTEGER is kInt32Int32)
   kQuad, kComplexQuad,         // MPI_REAL16, MPI_COMPLEX32: IEEE binary128, which on x86-64 is not long double
 };
+// clang-format on
 inline constexpr std::size_t kBasicTypes = 31;
 
 // Types of 1 and 2 bytes have no CPU atomics, because programs copy structures as such elements. Under the accumulate

@@ -19,6 +19,9 @@ namespace {
 template <class T>
 using WordOf = std::conditional_t<sizeof(T) == sizeof(std::uint32_t), std::uint32_t, std::uint64_t>;
 
+// One line per case:
+// clang-format off
+
 // The type in which an operation is computed. If signedness and meaning do not matter, it is the unsigned integer of
 // the same size: its overflow wraps around, as users expect of MPI_SUM, and types share kernels.
 template <ReduceOp kOp, class T>
@@ -81,6 +84,7 @@ inline T apply(T target, [[maybe_unused]] T origin) {
   else if constexpr (kClassOf<T> == TypeClass::kComplex) return apply_complex<kOp>(target, origin);
   else return apply_arithmetic<kOp>(target, origin);
 }
+// clang-format on
 
 // `fetched` is null for kernels that do not fetch; `origin` may be null for those of kNoOp.
 using Kernel = void (*)(std::byte* target, const std::byte* origin, std::byte* fetched, std::size_t count);

@@ -17,9 +17,11 @@
 
 namespace farside {
 
+// clang-format off
 enum class ReduceOp : std::uint8_t {
   kSum, kProd, kMin, kMax, kLand, kLor, kLxor, kBand, kBor, kBxor, kMinloc, kMaxloc, kReplace, kNoOp,
 };
+// clang-format on
 inline constexpr std::size_t kReduceOps = 14;
 
 const char* name(ReduceOp op);
