@@ -3,7 +3,7 @@
 # components (tools/package builds them as Debian would; README.md says what is in which).
 
 # The pages keep their folders, so that the links between them lead somewhere.
-set(patterns .github epochs findings pmpi tests tools transport)
+set(patterns epochs findings pmpi tests tools transport)
 list(TRANSFORM patterns PREPEND ${PROJECT_SOURCE_DIR}/)
 list(TRANSFORM patterns APPEND /*.md)
 file(GLOB_RECURSE pages CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${patterns})
