@@ -3,7 +3,7 @@
 // slot.
 #include <catch2/catch.hpp>
 
-// clang-format off: it comes first
+// It comes first, since it changes the names in other headers.
 // clang-format off
 #define FARSIDE_SMALL_RING 1
 #include "tests/epochs/small_ring.hpp"
