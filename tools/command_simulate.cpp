@@ -11,13 +11,13 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "tests/epochs/simulate/dec_lock.hpp"
+#include "tests/epochs/simulate/job.hpp"
+#include "tests/epochs/simulate/mcs_lock.hpp"
+#include "tests/epochs/simulate/report.hpp"
+#include "tests/epochs/simulate/rma_rw_lock.hpp"
+#include "tests/epochs/simulate/simulation.hpp"
 #include "tools/commands.hpp"
-#include "tools/simulate/dec_lock.hpp"
-#include "tools/simulate/job.hpp"
-#include "tools/simulate/mcs_lock.hpp"
-#include "tools/simulate/report.hpp"
-#include "tools/simulate/rma_rw_lock.hpp"
-#include "tools/simulate/simulation.hpp"
 #include "tools/text.hpp"
 
 namespace farside::tools {

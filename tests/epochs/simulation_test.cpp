@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The lock among more ranks than the explorer can try, in simulated time: every rank is served, none is overtaken,
 // and the cost of a lock does not grow with the number of waiters. `farside simulate` runs the same on a large scale.
-#include "tools/simulate/simulation.hpp"
+#include "tests/epochs/simulate/simulation.hpp"
 
 #include <catch2/catch.hpp>
 
-#include "tools/simulate/dec_lock.hpp"
-#include "tools/simulate/mcs_lock.hpp"
-#include "tools/simulate/rma_rw_lock.hpp"
+#include "tests/epochs/simulate/dec_lock.hpp"
+#include "tests/epochs/simulate/mcs_lock.hpp"
+#include "tests/epochs/simulate/rma_rw_lock.hpp"
 
 namespace farside::simulation_test {
 

@@ -18,8 +18,8 @@
 #include <span>
 #include <vector>
 
-#include "tools/simulate/network.hpp"
-#include "tools/simulate/protocols.hpp"
+#include "tests/epochs/simulate/network.hpp"
+#include "tests/epochs/simulate/protocols.hpp"
 
 namespace farside::simulate {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <span>
 
-#include "tools/simulate/network.hpp"
-#include "tools/simulate/protocols.hpp"
+#include "tests/epochs/simulate/network.hpp"
+#include "tests/epochs/simulate/protocols.hpp"
 
 namespace farside::simulate {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/simulate/report.hpp"
+#include "tests/epochs/simulate/report.hpp"
 
 #include <algorithm>
 #include <array>

@@ -26,7 +26,7 @@
 #include "epochs/protocols/lock.hpp"
 #include "epochs/protocols/lock_with_global.hpp"
 #include "epochs/protocols/near_lock.hpp"
-#include "tools/simulate/network.hpp"
+#include "tests/epochs/simulate/network.hpp"
 
 namespace farside::simulate {
 

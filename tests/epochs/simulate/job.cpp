@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/simulate/job.hpp"
+#include "tests/epochs/simulate/job.hpp"
 
 #include <algorithm>
 #include <array>

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tools/simulate/simulation.hpp"
+#include "tests/epochs/simulate/simulation.hpp"
 
 namespace farside::simulate {
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "tools/simulate/network.hpp"
-#include "tools/simulate/protocols.hpp"
+#include "tests/epochs/simulate/network.hpp"
+#include "tests/epochs/simulate/protocols.hpp"
 
 namespace farside::simulate {
 

@@ -9,9 +9,9 @@
 #include <limits>
 #include <vector>
 
-#include "tools/simulate/mcs_lock.hpp"
-#include "tools/simulate/network.hpp"
-#include "tools/simulate/protocols.hpp"
+#include "tests/epochs/simulate/mcs_lock.hpp"
+#include "tests/epochs/simulate/network.hpp"
+#include "tests/epochs/simulate/protocols.hpp"
 
 namespace farside::simulate {
 
