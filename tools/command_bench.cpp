@@ -171,7 +171,7 @@ int bench(const BenchSettings& settings, const std::string& command) {
   bool written = true;
   const auto write = [&](const std::string& file, const char* what, const std::string& text) {
     if (file.empty()) return;
-    if (write_file("bench", file, text)) {
+    if (write_file("farside bench", file, text)) {
       fmt::print("{}: {}\n", what, file);
     } else {
       written = false;
@@ -268,8 +268,8 @@ void add_report_command(CLI::App& bench_command, int& exit_code) {
     if (files->html.empty() && files->csv.empty()) throw CLI::RequiredError("--html or --csv");
     exit_code = on_results([&] {
       const Json result = read_result(files->json);
-      const bool written = (files->html.empty() || write_file("bench", files->html, html_report(result))) &&
-                           (files->csv.empty() || write_file("bench", files->csv, to_csv(result)));
+      const bool written = (files->html.empty() || write_file("farside bench", files->html, html_report(result))) &&
+                           (files->csv.empty() || write_file("farside bench", files->csv, to_csv(result)));
       return written ? 0 : 2;
     });
   });

@@ -22,8 +22,8 @@ function(page name text program)
   set(pages ${pages} ${manual}/${name}.1 PARENT_SCOPE)
 endfunction()
 set(component tools)
-string(CONCAT also "farside-run(1), farside-info(1), farside-doctor(1), farside-bench(1), farside-simulate(1), "
-                   "farside-trace(1), farside-explain(1)")
+string(CONCAT also "farside-run(1), farside-info(1), farside-doctor(1), farside-bench(1), farside-trace(1), "
+                   "farside-explain(1)")
 page(farside "MPI one-sided communication over shared memory and libfabric" farside)
 set(also "farside(1), farside(7)")
 page(farside-run "start an MPI program with farside" farside run)
@@ -32,7 +32,6 @@ page(farside-doctor "what is wrong on the ranks of a launch, and what to do" far
 page(farside-bench "measure one-sided communication natively and with farside" farside bench)
 page(farside-bench-compare "compare two results of farside bench" farside bench compare)
 page(farside-bench-report "make the HTML report, or CSV, of a result of farside bench" farside bench report)
-page(farside-simulate "the lock among many ranks, in simulated time" farside simulate)
 page(farside-trace "which rank waited for which" farside trace)
 page(farside-explain "where the time of a run went, and what would help" farside explain)
 set(also "farside-bench(1), mpirun(1)")

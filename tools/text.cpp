@@ -177,11 +177,11 @@ std::string read_file(const std::string& path, Wait wait) {
   return text;
 }
 
-bool write_file(std::string_view command, const std::string& file, const std::string& text) {
+bool write_file(std::string_view program, const std::string& file, const std::string& text) {
   std::ofstream out(file, std::ios::binary);
   out << text;
   out.close();
-  if (!out) fmt::print(stderr, "farside {}: cannot write {}: {}\n", command, file, std::strerror(errno));
+  if (!out) fmt::print(stderr, "{}: cannot write {}: {}\n", program, file, std::strerror(errno));
   return static_cast<bool>(out);
 }
 

@@ -50,8 +50,8 @@ std::vector<std::string> nearest(std::string_view word, const std::vector<std::s
 enum class Wait : bool { kNo, kYes };
 std::string read_file(const std::string& path, Wait wait);
 
-// Writes a file. On failure it prints the reason on stderr, as `farside COMMAND`, and returns false.
-bool write_file(std::string_view command, const std::string& file, const std::string& text);
+// Writes a file. On failure it prints the reason on stderr, as `program`, and returns false.
+bool write_file(std::string_view program, const std::string& file, const std::string& text);
 
 // Returns an HTML page of pages.hpp with the JSON in its script element, which must not contain an end tag.
 std::string page_with(std::string_view page, std::string_view json);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The lock among more ranks than the explorer can try, in simulated time: every rank is served, none is overtaken,
-// and the cost of a lock does not grow with the number of waiters. `farside simulate` runs the same on a large scale.
+// and the cost of a lock does not grow with the number of waiters. simulate/main.cpp runs the same on a large scale.
 #include "tests/epochs/simulate/simulation.hpp"
 
 #include <catch2/catch.hpp>

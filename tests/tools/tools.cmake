@@ -36,7 +36,6 @@ farside_tool_test(modulefile 120 ${CMAKE_CURRENT_SOURCE_DIR}/tools/modulefile ${
 farside_tool_test(steps 60 ${CMAKE_CURRENT_SOURCE_DIR}/tools/steps ${PROJECT_SOURCE_DIR})
 farside_tool_test(commands 60 ${CMAKE_CURRENT_SOURCE_DIR}/tools/commands ${PROJECT_VERSION})
 farside_tool_test(completion 120 ${CMAKE_CURRENT_SOURCE_DIR}/tools/completion)
-farside_tool_test(simulate_job 120 ${CMAKE_CURRENT_SOURCE_DIR}/tools/simulate_job)
 farside_tool_test(info 300 ${CMAKE_CURRENT_SOURCE_DIR}/tools/info)
 # What stands in place of farside's library in the tests of `farside doctor`, and what makes ranks wait.
 add_library(other-version MODULE support/other_version.c)
