@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The `farside` command; its subcommands are in command_*.cpp.
+// The `farside` command; each of its subcommands has a folder.
 #include <algorithm>
 #include <exception>
 #include <string>
@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tools/commands.hpp"
-#include "tools/text.hpp"
+#include "tools/common/commands.hpp"
+#include "tools/common/text.hpp"
 #include "transport/base/settings.hpp"
 
 namespace farside::tools {

@@ -2,12 +2,13 @@
 // `farside trace` reads forged traces. It must refuse them with a reason, or show them in all its forms.
 //
 //   input:  odd: two traces, of half the bytes each; even: one
+#include "tools/trace/trace.hpp"
+
 #include <bit>
 #include <sstream>
 #include <stdexcept>
 
 #include "tests/fuzz/fuzz.hpp"
-#include "tools/trace/views.hpp"
 
 namespace farside::fuzz {
 namespace {

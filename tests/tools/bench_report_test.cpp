@@ -3,12 +3,9 @@
 
 #include <catch2/catch.hpp>
 
-#include "tools/bench_driver/session.hpp"
-#include "tools/bench_report/compare.hpp"
-#include "tools/bench_report/headline.hpp"
-#include "tools/bench_report/result.hpp"
-#include "tools/bench_report/table.hpp"
-#include "tools/text.hpp"
+#include "tools/bench/driver.hpp"
+#include "tools/bench/report.hpp"
+#include "tools/common/text.hpp"
 
 namespace farside::bench_report_test {
 

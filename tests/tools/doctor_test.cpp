@@ -7,13 +7,10 @@
 
 #include <catch2/catch.hpp>
 
-#include "tools/child.hpp"
-#include "tools/doctor/anonymizer.hpp"
-#include "tools/doctor/diagnosis.hpp"
+#include "tools/common/child.hpp"
 #include "tools/doctor/examination.hpp"
-#include "tools/doctor/rank_facts.hpp"
+#include "tools/doctor/rank.hpp"
 #include "tools/doctor/report.hpp"
-#include "tools/doctor/watchdog.hpp"
 
 namespace farside::doctor_test {
 

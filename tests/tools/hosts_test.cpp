@@ -10,11 +10,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "tools/bench_driver/series.hpp"
-#include "tools/child.hpp"
-#include "tools/hosts/host_facts.hpp"
-#include "tools/hosts/matrix.hpp"
-#include "tools/runtime.hpp"
+#include "tools/bench/driver.hpp"
+#include "tools/common/child.hpp"
+#include "tools/common/host.hpp"
+#include "tools/common/runtime.hpp"
+#include "tools/peers/matrix.hpp"
 
 namespace farside::hosts_test {
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `farside info` names the cause: verbs, CMA and limits in made-up surroundings, and what tries things out.
+#include "tools/info/info.hpp"
+
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -12,8 +14,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tools/child.hpp"
-#include "tools/info/info.hpp"
+#include "tools/common/child.hpp"
 #include "transport/fabric/provider_probe.hpp"
 
 namespace farside::info_test {

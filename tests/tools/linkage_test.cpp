@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which MPI runtime programs are for, read from their files; and the words of command lines.
-#include "tools/linkage.hpp"
+#include "tools/common/linkage.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,9 +13,8 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
-#include "tools/launch.hpp"
-#include "tools/runtime.hpp"
-#include "tools/text.hpp"
+#include "tools/common/runtime.hpp"
+#include "tools/common/text.hpp"
 
 namespace farside::linkage_test {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/placement.hpp"
-
 #include <catch2/catch.hpp>
+
+#include "tools/common/rank_files.hpp"
 
 namespace farside::placement_test {
 

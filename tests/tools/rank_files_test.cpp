@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which files of ranks are read, and which of them are of one launch.
-#include "tools/rank_files.hpp"
+#include "tools/common/rank_files.hpp"
 
 #include <cstdlib>
 #include <filesystem>

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The words of `farside run`, and the command lines of launchers.
-#include "tools/run_words.hpp"
-
 #include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
-#include "tools/launch.hpp"
-#include "tools/text.hpp"
+#include "tools/common/runtime.hpp"
+#include "tools/common/text.hpp"
+#include "tools/run/run.hpp"
 
 namespace farside::run_words_test {
 

@@ -26,7 +26,7 @@ endfunction()
 find_program(FARSIDE_NODE node)
 if(FARSIDE_NODE)
   farside_tool_test(report_script 60 ${CMAKE_CURRENT_SOURCE_DIR}/tools/report_script
-                    ${PROJECT_SOURCE_DIR}/tools/bench_report/report.html)
+                    ${PROJECT_SOURCE_DIR}/tools/bench/report.html)
 endif()
 
 if(FARSIDE_SANITIZE)

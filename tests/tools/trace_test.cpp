@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `farside trace` on traces that this test makes: what is told from them, and that no file, however damaged,
 // is believed.
+#include "tools/trace/trace.hpp"
+
 #include <bit>
 #include <cstdlib>
 #include <cstring>
@@ -15,8 +17,6 @@
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
-
-#include "tools/trace/views.hpp"
 
 namespace farside::trace_test {
 

@@ -23,12 +23,12 @@ enum class TargetState {  // what the target does while the origin measures
   kTakesPart,             // the measure is a call of both
   kSleeps,                // nanosleep in a loop, never enters MPI
   kComputes,              // arithmetic on its own memory, never enters MPI
-  // Measures of bare libfabric and of a bare TCP socket without MPI (bench/other_measures.hpp), beside the fabric
+  // Measures of bare libfabric and of a bare TCP socket without MPI (program/program.hpp), beside the fabric
   // variant and over its provider: the main thread polls; or it sleeps or computes while a sleeping thread serves.
   kServes,
   kServesAsleep,
   kServesBusy,
-  kSpins,  // bare shared memory without MPI (bench/other_measures.hpp), beside the node variant
+  kSpins,  // bare shared memory without MPI (program/program.hpp), beside the node variant
 };
 
 inline constexpr int kAllRanks = 0;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/doctor/diagnosis.hpp"
-
 #include <algorithm>
 #include <functional>
 #include <set>

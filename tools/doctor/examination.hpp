@@ -4,8 +4,8 @@
 //   farside_doctor   the version of the format
 //   farside          the version of the command
 //   runtime          openmpi, mpich
-//   ranks[]          rank, node (a number), and the facts of the rank (rank_facts.hpp)
-//   between          what farside takes between the hosts, by a trial (hosts/matrix.hpp); null: not tried
+//   ranks[]          rank, node (a number), and the facts of the rank (rank.hpp)
+//   between          what farside takes between the hosts, by a trial (peers/matrix.hpp); null: not tried
 //   windows[]        of each rank and window: rank, call, among (node, all), wanted (the route that it is made for),
 //                    routes (as farside_route of the window), provider, device, trouble (empty: right data, no errors)
 //   links[]          between each node and the next: from, to, latency_us (put of 8 bytes and flush),
@@ -20,10 +20,11 @@
 // Parts that the examination has not reached are missing.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "tools/json.hpp"
+#include "tools/common/text.hpp"
 
 namespace farside::tools {
 
@@ -51,8 +52,20 @@ std::string rank_list(const std::vector<int>& ascending);
 // "all ranks", "a (rank 1)", "a (ranks 0, 2), b (rank 1)"; after four nodes "and 12 more hosts".
 std::string places(const Json& examination, const std::vector<int>& ascending_ranks);
 
-// Formats an examination that has its causes (text.cpp): a line per cause, then a table of the nodes and one of their
+// Formats an examination that has its causes: a line per cause, then a table of the nodes and one of their
 // routes.
 std::string examination_text(const Json& examination);
+
+// Finds what is wrong from an examination (examination.hpp). Thread safety: any thread.
+
+// Returns causes[]. If an examination has ended early, judges the parts that exist.
+Json causes_of(const Json& examination);
+
+// Whether the ranks may make windows: they load the same farside, with settings that agree. Otherwise a rank would wait
+// for ranks that do not take part.
+bool allows_windows(const Json& causes);
+
+// Locked memory below this is too little for windows over an RDMA adapter.
+inline constexpr std::uint64_t kLittleLockedMemory = std::uint64_t{64} << 20;
 
 }  // namespace farside::tools

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Collects at rank 0 of `farside doctor` what the ranks have found. Waiting ranks sleep between tests, so that they
+// leave their cores to others, and rank 0 can list at any time which ranks have not answered. All functions are
+// collective; not thread-safe, except missing().
 #include "tools/doctor/examine.hpp"
 
 #include <array>
@@ -7,32 +10,115 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <mpi.h>
 
-#include "tools/child.hpp"
-#include "tools/doctor/between_nodes.hpp"
-#include "tools/doctor/diagnosis.hpp"
+#include "tools/common/child.hpp"
+#include "tools/common/text.hpp"
 #include "tools/doctor/examination.hpp"
-#include "tools/doctor/rank_collector.hpp"
-#include "tools/doctor/rank_facts.hpp"
-#include "tools/doctor/watchdog.hpp"
+#include "tools/doctor/rank.hpp"
 #include "tools/doctor/window_check.hpp"
-#include "tools/hosts/collectives.hpp"
-#include "tools/hosts/launch_peers.hpp"
-#include "tools/hosts/peer_trials.hpp"
-#include "tools/json.hpp"
+#include "tools/peers/collectives.hpp"
+#include "tools/peers/launch.hpp"
+#include "tools/peers/trials.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/base/unique_fd.hpp"
 #include "transport/space/provider_agreement.hpp"
 
 namespace farside::tools {
+
+class RankCollector {
+ public:
+  explicit RankCollector(MPI_Comm comm);
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+
+  // Returns the texts of all ranks at rank 0, in rank order; nothing at the others.
+  std::vector<std::string> collect(const std::string& mine);
+  // Returns the number of rank 0.
+  int share(int number);
+  // At rank 0 during collect(), returns the ranks that have not answered, in ascending order. Otherwise returns none.
+  std::vector<int> missing() const;
+
+ private:
+  const MPI_Comm comm_;
+  int rank_ = 0;
+  int ranks_ = 1;
+  int round_ = 0;  // of collect(): the tag of its messages
+  mutable std::mutex mutex_;
+  std::vector<bool> answered_;  // empty: no collect() is running
+};
+
+// ---- rank collector ----
+
+RankCollector::RankCollector(MPI_Comm comm) : comm_(comm) {
+  MPI_Comm_rank(comm, &rank_);
+  MPI_Comm_size(comm, &ranks_);
+}
+
+std::vector<std::string> RankCollector::collect(const std::string& mine) {
+  const int tag = round_++;
+  if (rank_ != 0) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Isend(mine.data(), static_cast<int>(mine.size()), MPI_CHAR, 0, tag, comm_, &request);
+    sleeping_wait(request);
+    return {};
+  }
+  std::vector<std::string> texts(static_cast<std::size_t>(ranks_));
+  texts[0] = mine;
+  {
+    const std::scoped_lock held(mutex_);
+    answered_.assign(texts.size(), false);
+    answered_[0] = true;
+  }
+  for (int left = ranks_ - 1; left > 0;) {
+    int there = 0;
+    MPI_Status status;
+    MPI_Iprobe(MPI_ANY_SOURCE, tag, comm_, &there, &status);
+    if (there == 0) {
+      sleep_between_tests();
+      continue;
+    }
+    int length = 0;
+    MPI_Get_count(&status, MPI_CHAR, &length);
+    const auto from = static_cast<std::size_t>(status.MPI_SOURCE);
+    texts[from].resize(static_cast<std::size_t>(length));
+    MPI_Recv(texts[from].data(), length, MPI_CHAR, status.MPI_SOURCE, tag, comm_, MPI_STATUS_IGNORE);
+    const std::scoped_lock held(mutex_);
+    answered_[from] = true;
+    --left;
+  }
+  const std::scoped_lock held(mutex_);
+  answered_.clear();
+  return texts;
+}
+
+int RankCollector::share(int number) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(&number, 1, MPI_INT, 0, comm_, &request);
+  sleeping_wait(request);
+  return number;
+}
+
+std::vector<int> RankCollector::missing() const {
+  const std::scoped_lock held(mutex_);
+  std::vector<int> all;
+  for (std::size_t i = 0; i < answered_.size(); ++i)
+    if (!answered_[i]) all.push_back(static_cast<int>(i));
+  return all;
+}
+
+// ---- examine ----
+
 namespace {
 
 using std::chrono::seconds;

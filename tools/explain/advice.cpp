@@ -7,10 +7,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tools/common/text.hpp"
 #include "tools/explain/explain.hpp"
-#include "tools/text.hpp"
 
 namespace farside::tools::explain {
+
 namespace {
 
 // A rule needs at least so many calls, or this share of the time.

@@ -9,9 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/by.hpp"
-#include "tools/placement.hpp"
-#include "tools/rank_files.hpp"
+#include "tools/common/rank_files.hpp"
 
 namespace farside::tools::explain {
 
@@ -34,7 +32,7 @@ struct WindowKind {
   std::map<std::string, std::map<std::string, std::uint64_t>> slow;  // accumulates: "lock" or "handler", why
   std::uint64_t flushes = 0;
   std::uint64_t flushes_all = 0;
-  Waits slow_operations;  // operations that are not loads or stores
+  Waits slow_operations;        // operations that are not loads or stores
   std::set<std::string> names;  // that the program has given to windows; not all if there are many
 
   Operations total(const std::string& route = {}) const;  // of all routes if empty
@@ -73,7 +71,7 @@ struct Run {
   std::vector<RankFile> files;       // one per process
   std::map<std::string, int> hosts;  // the number of processes on each
   double longest_seconds = 0;        // of one process
-  double seconds = 0;  // sum over the ranks, from the first window to the end
+  double seconds = 0;                // sum over the ranks, from the first window to the end
   std::uint64_t runtime_windows = 0;
   std::map<std::string, WindowKind> kinds;
   std::vector<Process> processes;                                 // as `files`

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "tools/common/rank_files.hpp"
+#include "tools/common/text.hpp"
 #include "tools/explain/explain.hpp"
-#include "tools/json.hpp"
-#include "tools/rank_files.hpp"
 
 namespace farside::tools::explain {
 namespace {

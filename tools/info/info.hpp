@@ -7,12 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "tools/json.hpp"
+#include "tools/common/text.hpp"
 
 namespace farside::tools {
 
-// ---- limits.cpp: the limits of this process that matter to windows ----
-
+// ---- the limits of this process that matter to windows ----
 inline constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
 
 struct Limit {
@@ -31,8 +30,7 @@ Json limit_facts();
 // 8 MiB, 20000, unlimited
 std::string limit_text(std::uint64_t value, bool bytes);
 
-// ---- routes.cpp: the routes to an on-node peer's memory, as found by trials between two processes ----
-
+// ---- the routes to an on-node peer's memory, as found by trials between two processes ----
 struct RouteReport {
   bool possible = false;
   std::string how;     // the mechanism
@@ -55,8 +53,7 @@ CmaLimits find_cma_limits(const std::string& proc = "/proc");
 // Returns cause and advice for the error text of an attempt.
 RouteReport explain_cma(const std::string& error, const CmaLimits& limits);
 
-// ---- verbs.cpp: whether InfiniBand verbs are available, and the first obstacle ----
-
+// ---- whether InfiniBand verbs are available, and the first obstacle ----
 struct VerbsReport {
   std::vector<std::string> devices;  // mlx5_0, rxe0
   bool available = false;            // libfabric offers the verbs provider here
@@ -77,11 +74,11 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys =
 
 // ---- the report ----
 
-// Collects it all as JSON (gather.cpp); tools/docs/commands.md describes the fields. Takes a second or two, since each
+// Collects it all as JSON; tools/docs/commands.md describes the fields. Takes a second or two, since each
 // provider is tried in a process of its own.
 Json gather_info(const std::string& library_folder);
 
-// Formats the same as text (text.cpp).
+// Formats the same as text.
 std::string info_text(const Json& info);
 
 }  // namespace farside::tools

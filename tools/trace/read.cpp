@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/trace/read.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -10,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/trace/trace.hpp"
 #include "transport/base/log.hpp"
 
 namespace farside::tools::trace {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/trace/timeline.hpp"
-
 #include <algorithm>
 #include <deque>
 #include <limits>
 
 #include <fmt/format.h>
 
-#include "tools/placement.hpp"
+#include "tools/common/rank_files.hpp"
+#include "tools/trace/trace.hpp"
 
 namespace farside::tools::trace {
 namespace {

@@ -16,7 +16,7 @@
 #include "tests/epochs/simulate/report.hpp"
 #include "tests/epochs/simulate/rma_rw_lock.hpp"
 #include "tests/epochs/simulate/simulation.hpp"
-#include "tools/text.hpp"
+#include "tools/common/text.hpp"
 
 namespace farside::simulate {
 namespace {

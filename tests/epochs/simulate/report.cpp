@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tools/text.hpp"
+#include "tools/common/text.hpp"
 
 namespace farside::simulate {
 namespace {

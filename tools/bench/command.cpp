@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `farside bench`: one-sided communication natively and with farside, in alternation, for each runtime found.
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "pages.hpp"
+#include "tools/bench/driver.hpp"
+#include "tools/bench/report.hpp"
+#include "tools/common/child.hpp"
+#include "tools/common/commands.hpp"
+#include "tools/common/host.hpp"
+#include "tools/common/runtime.hpp"
+#include "tools/common/text.hpp"
+
+namespace farside::tools {
+
+namespace {
+
+// The runtimes by themselves, which a cluster with adapters has, and farside.
+const std::vector<std::string> kClusterVariants{"native", "rdma", "ucx", "node"};
+
+void print_next_steps(const std::vector<RuntimeReport>& reports) {
+  std::string by_hand;
+  for (const RuntimeReport& report : reports) {
+    if (report.runtime.library.empty()) continue;
+    const bool as_root = report.runtime.launched_as == "openmpi" && geteuid() == 0;
+    by_hand += fmt::format("  {}LD_PRELOAD={} {} -n 2 ./your_program\n",
+                           as_root ? "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " : "",
+                           report.runtime.library, report.runtime.launcher);
+  }
+  const std::string own = own_folder();
+  if (!by_hand.empty()) {
+    fmt::print("\nNext, your own program, unchanged:\n  {}/farside run -n 2 -- ./your_program\nor by hand:\n{}", own,
+               by_hand);
+  }
+  fmt::print("More measures: {0}/farside bench; all options: {0}/farside bench --help\n", own);
+}
+
+void print_left_out(const std::vector<LeftOut>& all) {
+  for (const LeftOut& one : all)
+    fmt::print("{}{}{}: {}\n", one.runtime, one.variant.empty() ? "" : " ", one.variant, one.reason);
+}
+
+// The batch script, with the path of this command.
+std::string batch_script() {
+  std::string text(kBatchScript);
+  const std::string_view command = "\nfarside=farside\n";
+  return text.replace(text.find(command), command.size(),
+                      fmt::format("\nfarside={}\n", shell_line({own_folder() + "/farside"})));
+}
+
+int bench(const BenchSettings& settings, const std::string& command) {
+  prepare_for_children();
+  const std::vector<const bench::MeasureInfo*> measures = chosen_measures(settings);
+  const std::vector<const Variant*> wanted = variants_named(settings.variants);
+  if (measures.empty() || wanted.empty()) {
+    fmt::print(stderr, "farside bench: nothing to measure (with {} ranks)\n", settings.ranks);
+    return 2;
+  }
+  // Fails now rather than after an hour of measuring.
+  for (const std::string* file : {&settings.json_file, &settings.csv_file, &settings.html_file}) {
+    if (file->empty() || std::ofstream(*file, std::ios::app)) continue;
+    fmt::print(stderr, "farside bench: cannot write {}: {}\n", *file, std::strerror(errno));
+    return 2;
+  }
+  std::vector<LeftOut> left_out;
+  std::vector<Runtime> runtimes = find_runtimes(settings.library_folder, left_out);
+  if (!settings.runtimes.empty()) {
+    const auto unwanted = [&](const std::string& name) {
+      return std::ranges::find(settings.runtimes, name) == settings.runtimes.end();
+    };
+    std::erase_if(runtimes, [&](const Runtime& runtime) { return unwanted(runtime.name); });
+    std::erase_if(left_out, [&](const LeftOut& one) { return unwanted(one.runtime); });
+  }
+  bool good = true;
+  std::vector<RuntimeReport> reports;
+  std::size_t total = 0;
+  for (Runtime& runtime : runtimes) {
+    if (runtime.benchmark.empty()) {
+      left_out.push_back(
+          {runtime.name, "",
+           fmt::format("no {}/farside-bench-{} (not built for this runtime)", own_folder(), runtime.name)});
+      continue;
+    }
+    std::vector<const Variant*> variants = wanted;
+    std::erase_if(variants, [&](const Variant* variant) { return !variant->exists_in(runtime); });
+    std::erase_if(variants, [&](const Variant* variant) {
+      const std::string component(variant->component);
+      if (component.empty() || has_component(runtime, component)) return false;
+      left_out.push_back({runtime.name, std::string(variant->key),
+                          fmt::format("this {} has no osc/{} (ompi_info)", runtime.title, component)});
+      return true;
+    });
+    const auto of_farside = [](const Variant* variant) { return !variant->native(); };
+    if (runtime.library.empty() && std::erase_if(variants, of_farside) > 0) {
+      good = false;
+      left_out.push_back({runtime.name, "",
+                          fmt::format("FARSIDE ITSELF IS NOT MEASURED, there is no {}/libfarside-{}.so (--lib-dir)",
+                                      settings.library_folder, runtime.name)});
+    }
+    if (variants.empty()) continue;
+    total += variants.size() * measures.size() * static_cast<std::size_t>(settings.rounds);
+    reports.push_back({std::move(runtime), std::move(variants), {}, {}, {}, {}, {}});
+  }
+  print_left_out(left_out);
+  if (reports.empty()) {
+    fmt::print(stderr, "farside bench: no MPI runtime to measure\n");
+    return 1;
+  }
+  if (!settings.launcher.empty() && reports.size() > 1) {
+    fmt::print(stderr, "farside bench: --launcher starts programs of one runtime; say by --runtime of which\n");
+    return 2;
+  }
+  fmt::print("{} measures, {} each; {}, {} hardware threads\n", measures.size(), counted(settings.rounds, "run"),
+             processor_name(), std::thread::hardware_concurrency());
+  if (double load = 0; getloadavg(&load, 1) == 1 && load > 0.5) {
+    fmt::print("Note: this machine is busy (load {:.1f}); figures will suffer, most those of runtimes that spin.\n",
+               load);
+  }
+  std::fflush(stdout);
+
+  Progress progress(static_cast<int>(total), stdout_rewrites());
+  bool whole = true;
+  for (RuntimeReport& report : reports) {
+    whole = whole && measure_runtime(settings, measures, progress, report);
+  }
+  progress.clear();
+  if (settings.cluster) {
+    for (RuntimeReport& report : reports) leave_out_lacking(measures, report, left_out);
+  }
+  const Json result = to_json(settings, command, measures, reports, left_out);
+  fmt::print("\n{}\n", wrapped(result.at("headline").get<std::string>()));
+  for (const RuntimeReport& report : reports) {
+    fmt::print("{}", table_text(settings, measures, report));
+    good = good && report.warnings.empty();
+    for (const Variant* variant : report.variants) {
+      for (const auto* info : measures)
+        good = good && (variant->native() || bench::is_bare(*info) || !report.find(variant->key, info->name).broken());
+    }
+  }
+  if (wanted.size() > 1 && wanted.front()->key == "native") {
+    fmt::print("\nratio: how many times as fast as native; above 1x farside is faster.\n");
+    const bool one_node = std::ranges::all_of(reports, [](const auto& report) { return report.hosts.size() < 2; });
+    if (wanted.back()->kind == Variant::Kind::kFabric && one_node) {
+      fmt::print(
+          "Over {} the data takes the way to another node, here through this machine's own network stack, while\n"
+          "native stays in shared memory. So these figures have no ratio: what counts there is that a computing\n"
+          "target costs no more than an idle one.\n",
+          settings.provider);
+    }
+  }
+  print_left_out(left_out);
+  bool written = true;
+  const auto write = [&](const std::string& file, const char* what, const std::string& text) {
+    if (file.empty()) return;
+    if (write_file("farside bench", file, text)) {
+      fmt::print("{}: {}\n", what, file);
+    } else {
+      written = false;
+    }
+  };
+  write(settings.json_file, "Figures of all runs", json_text(result, 2) + '\n');
+  write(settings.csv_file, "Figures of all runs", to_csv(result));
+  write(settings.html_file, "Report", html_report(result));
+  if (!whole) {
+    fmt::print("Interrupted.\n");
+    return 130;
+  }
+  if (settings.demo) print_next_steps(reports);
+  return good && written ? 0 : 1;
+}
+
+struct CompareSettings {
+  std::string a, b;
+  double threshold = 0.1;
+  bool all = false;
+};
+
+int compare_results(const CompareSettings& settings) {
+  const Json a = read_result(settings.a);
+  const Json b = read_result(settings.b);
+  fmt::print("A: {}, {}\nB: {}, {}\n", settings.a, a.at("date").get<std::string>(), settings.b,
+             b.at("date").get<std::string>());
+  for (const std::string& line : differences(a, b)) fmt::print("NOT THE SAME in A and B: {}\n", line);
+  const std::vector<Comparison> comparisons = compare(a, b, settings.threshold);
+  const std::string text = comparison_text(comparisons, settings.all);
+  if (!text.empty()) fmt::print("\n{}\n", text);
+  const auto number = [&](const auto& condition) { return std::ranges::count_if(comparisons, condition); };
+  const auto compared = number([](const Comparison& one) { return one.a && one.b; });
+  const auto only = number([](const Comparison& one) { return one.only_in_one(); });
+  const auto native = number([](const Comparison& one) { return one.native && (one.worse() || one.better()); });
+  const auto regressions = number([](const Comparison& one) { return !one.native && one.worse(); });
+  const auto improvements = number([](const Comparison& one) { return !one.native && one.better(); });
+  if (compared == 0) {
+    fmt::print(stderr, "farside bench: {} and {} have no figure in common\n", settings.a, settings.b);
+    return 2;
+  }
+  fmt::print("{} figures compared: of farside's {} regressed, {} improved beyond noise.\n", compared, regressions,
+             improvements);
+  if (number([](const Comparison& one) { return one.doubtful_a || one.doubtful_b; }) > 0) {
+    fmt::print("{}: the runs of such a figure differ by more than a factor of two, or were time slices only.\n",
+               kNoiseMark);
+  }
+  if (only > 0) fmt::print("Only one of A and B has {} others (--all shows them).\n", only);
+  if (native > 0) {
+    fmt::print(
+        "Of native or bare figures {} changed too, which farside has no part in: compare the machine, or measure "
+        "again.\n",
+        native);
+  }
+  fmt::print(
+      "noise: what the runs of A and of B differ by, multiplied; a change counts beyond it, and beyond {:.0f}%.\n",
+      100 * settings.threshold);
+  return regressions > 0 ? 1 : 0;
+}
+
+// Runs a command on results. One that cannot be read is an error of the user.
+int on_results(const std::function<int()>& command) {
+  try {
+    return command();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "farside bench: {}\n", error.what());
+    return 2;
+  }
+}
+
+void add_compare_command(CLI::App& bench_command, int& exit_code) {
+  auto settings = std::make_shared<CompareSettings>();
+  CLI::App* command = bench_command.add_subcommand(
+      "compare", "mark what is slower or faster in B than in A, beyond noise; 1 if farside regressed");
+  command->add_option("A", settings->a, "what --json wrote")->required();
+  command->add_option("B", settings->b, "what --json wrote later")->required();
+  command->add_option("--threshold", settings->threshold, "a change of less than this share never counts")
+      ->check(CLI::Range(0.0, 10.0))
+      ->capture_default_str();
+  command->add_flag("--all", settings->all, "show also what has not changed, and what only one of them has");
+  command->callback([settings, &exit_code] { exit_code = on_results([&] { return compare_results(*settings); }); });
+}
+
+void add_report_command(CLI::App& bench_command, int& exit_code) {
+  struct Files {
+    std::string json, html, csv;
+  };
+  auto files = std::make_shared<Files>();
+  CLI::App* command = bench_command.add_subcommand("report", "make the HTML report, or CSV, of what --json wrote");
+  command->add_option("JSON", files->json, "what --json wrote")->required();
+  command->add_option("--html", files->html, "write the report to this file");
+  command->add_option("--csv", files->csv, "write the figures of all runs to this file");
+  command->callback([files, &exit_code] {
+    if (files->html.empty() && files->csv.empty()) throw CLI::RequiredError("--html or --csv");
+    exit_code = on_results([&] {
+      const Json result = read_result(files->json);
+      const bool written = (files->html.empty() || write_file("farside bench", files->html, html_report(result))) &&
+                           (files->csv.empty() || write_file("farside bench", files->csv, to_csv(result)));
+      return written ? 0 : 2;
+    });
+  });
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
+  auto settings = std::make_shared<BenchSettings>();
+  std::string list = "Measures (* in --demo; - only if named), or groups of them, or all:";
+  for (const bench::MeasureInfo& info : bench::catalogue()) {
+    const std::string_view sign = info.selection == bench::Selection::kDemo    ? " *"
+                                  : info.selection == bench::Selection::kNamed ? " -"
+                                                                               : "";
+    list += fmt::format("\n  {:<26} {:<16} {}{}", info.name, info.group, info.title, sign);
+  }
+  std::vector<std::string> keys;
+  std::string variants;
+  for (const Variant& variant : all_variants()) {
+    keys.emplace_back(variant.key);
+    variants += fmt::format("{}{} ({})", variants.empty() ? "" : ", ", variant.key, variant.explanation);
+  }
+  const CLI::Validator a_measure(
+      [](std::string& word) {
+        return bench::known_word(word) ? std::string()
+                                       : word + " is no measure or group (farside bench --help lists them)";
+      },
+      "NAME,...");
+  CLI::App* command = app.add_subcommand(
+      "bench", "measure one-sided communication natively and with farside, in alternation, and compare");
+  command->add_flag("--demo", settings->demo, "a short selection, and where to go from there");
+  command->add_flag("--cluster", settings->cluster,
+                    "measure passive target between nodes, against the runtimes by themselves: other default variants "
+                    "and measures, and the ranks in turn on the nodes (of --hosts, or of the batch job)");
+  auto prints_script = std::make_shared<bool>(false);
+  command->add_flag("--sbatch", *prints_script,
+                    "print a batch script of --cluster for Slurm: farside bench --sbatch | sbatch");
+  command->add_option("--runtime", settings->runtimes, "only these runtimes (default: all found)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"openmpi", "mpich"}));
+  command->add_option("--variants", settings->variants, variants)
+      ->delimiter(',')
+      ->check(CLI::IsMember(keys))
+      ->capture_default_str();
+  command->add_option("--measures", settings->measures, "only these, or groups, or all")
+      ->delimiter(',')
+      ->check(a_measure);
+  command->add_option("--skip", settings->skip, "but not these")->delimiter(',')->check(a_measure);
+  command->option_defaults()->always_capture_default();
+  command
+      ->add_option("--window", settings->window, "allocate: MPI_Win_allocate; create: MPI_Win_create on malloc memory")
+      ->check(CLI::IsMember({"allocate", "create"}));
+  command->add_option("--runs", settings->rounds, "runs of each variant")->check(CLI::Range(1, 1000));
+  command->add_option("--compute-seconds", settings->compute_seconds, "how long a computing target stays out of MPI")
+      ->check(CLI::Range(0.05, 3600.0));
+  command->add_option("--timeout", settings->timeout_seconds, "seconds after which a silent measure counts as hung")
+      ->check(CLI::Range(1.0, 86400.0));
+  command
+      ->add_option("-n,--ranks", settings->ranks,
+                   "ranks to start; two measure, more in contention and rate, all of them in contended")
+      ->check(CLI::Range(2, 100000));
+  command->add_option("--provider", settings->provider, "libfabric provider of the fabric variant");
+  command->option_defaults()->always_capture_default(false);
+  command->add_option("--lib-dir", settings->library_folder, kLibraryFolderHelp);
+  command->add_option("--launcher", settings->launcher, kLauncherHelp);
+  command->add_option("--hosts", settings->hosts, "start them on these hosts (mpirun's own form: a:1,b:1)");
+  command
+      ->add_option("--launcher-option", settings->launcher_options,
+                   "one more word for mpirun or the launcher (repeatable)")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--json", settings->json_file, "write the figures of all runs to this file");
+  command->add_option("--csv", settings->csv_file, "likewise, a line for each");
+  command->add_option(
+      "--html", settings->html_file,
+      "write a report with plots to this file (and measure what it plots, unless --measures says what)");
+  add_compare_command(*command, exit_code);
+  add_report_command(*command, exit_code);
+  command->footer(list);  // after the subcommands, which would inherit it
+  command->callback([settings, prints_script, command, line, &exit_code] {
+    if (!command->get_subcommands().empty()) return;  // the subcommand has run already
+    if (*prints_script) {
+      fmt::print("{}", batch_script());
+      return;
+    }
+    if (settings->cluster && command->count("--variants") == 0) settings->variants = kClusterVariants;
+    if (!settings->launcher.empty() && !settings->hosts.empty())
+      throw CLI::ValidationError("--hosts", "is for mpirun; with --launcher, say it in the launcher's own way");
+    exit_code = bench(*settings, line);
+  });
+}
+
+}  // namespace farside::tools

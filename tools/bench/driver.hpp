@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The driver of `farside bench`: its options, the runs, and their figures.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/bench/catalogue.hpp"
+#include "tools/common/runtime.hpp"
+#include "tools/common/text.hpp"
+
+namespace farside::tools {
+
+// The variants that are compared: the runtime by itself, in each of its implementations of windows, and farside on
+// each of its routes. A new variant is a line in kVariants.
+struct Variant {
+  enum class Kind {
+    kNative,     // no farside
+    kNode,       // farside with its defaults
+    kUnchecked,  // farside with FARSIDE_CHECK=off
+    kFabric,     // farside forced over libfabric
+  };
+  std::string_view key;
+  std::string_view title;        // "{}" in it stands for the libfabric provider
+  std::string_view explanation;  // for the help
+  Kind kind = Kind::kNative;
+  std::string_view component = "";  // component of Open MPI's framework osc; empty: its default
+
+  bool native() const { return kind == Kind::kNative; }
+  // Whether this runtime has the variant.
+  bool exists_in(const Runtime& runtime) const { return component.empty() || runtime.name == "openmpi"; }
+  std::string full_title(const std::string& provider) const;
+  // The variables that choose the component: OMPI_MCA_*.
+  Variables component_variables() const;
+};
+
+// Returns all variants, in the order in which they are measured and shown.
+std::span<const Variant> all_variants();
+
+// Returns the variants with these keys, in that order; unknown keys are skipped.
+std::vector<const Variant*> variants_named(const std::vector<std::string>& keys);
+
+// The options of `farside bench`.
+struct BenchSettings {
+  bool demo = false;
+  bool cluster = false;               // measure between nodes: other defaults, and the ranks in turn on the nodes
+  std::vector<std::string> runtimes;  // empty: all
+  std::vector<std::string> variants{"native", "node", "fabric"};  // of Open MPI's, those that it has
+  std::string library_folder = default_library_folder();
+  std::string json_file;  // empty: none; so are the next two
+  std::string csv_file;
+  std::string html_file;
+  // Names, groups, "all"; empty: the default ones, with html_file also those of the plots.
+  std::vector<std::string> measures;
+  std::vector<std::string> skip;
+  std::string window = "allocate";
+  std::string provider = "tcp";
+  double compute_seconds = 2;
+  double timeout_seconds = 60;
+  int rounds = 3;
+  int ranks = 2;
+  std::string launcher;  // a command line; empty: the runtime's mpirun
+  std::string hosts;
+  std::vector<std::string> launcher_options;
+};
+
+// Runs the benchmark program under a launcher, natively or with farside. A measure that crashes, hangs or gives wrong
+// data costs that measure only: the remaining measures are measured in a further run.
+enum class Verdict {
+  kMeasured,
+  kWrong,    // the program found wrong data
+  kCrashed,  // a rank died of a signal
+  kFailed,   // a rank ended with an error, or never got as far
+  kHung,     // no line of output for too long
+};
+std::string_view verdict_name(Verdict verdict);  // "measured", "wrong", "crashed", ...
+
+struct Figure {  // in the measure's unit
+  double median = 0;
+  double min = 0;
+  double p90 = 0;
+  long samples = 0;
+  double preempted = 0;  // how often the scheduler took a core from a rank, per operation
+};
+
+// Whether the figure is a scheduler's time slice instead of the time of an operation: another program took a core,
+// and two spinning ranks had to share the other one. (An implementation that sleeps or polls for this long yields its
+// core voluntarily, and is not counted as preempted.)
+bool is_time_slice(const bench::MeasureInfo& info, const Figure& figure);
+
+struct MeasureResult {
+  Verdict verdict = Verdict::kMeasured;
+  Figure figure;
+  std::string reason;  // for the user; empty if measured
+};
+
+struct BenchRequest {
+  const BenchSettings& settings;
+  Runtime runtime;
+  const Variant* variant = nullptr;
+  int nodes = 1;  // 0: not known before the run
+  std::vector<const bench::MeasureInfo*> measures;
+  std::function<void(const bench::MeasureInfo&)> on_begin;
+  std::function<void(const bench::MeasureInfo&, const MeasureResult&)> on_result;
+  std::function<void()> on_tick;
+};
+
+// What farside took between the nodes, at rank 0; empty within a node.
+struct Taken {
+  std::string provider, device;
+  std::string passed_over;  // what it said of a better provider
+};
+
+struct BenchOutcome {
+  std::map<std::string_view, MeasureResult> results;  // by name; every measure of the request unless interrupted
+  std::vector<std::string> warnings;                  // doubts about the run: farside was not used, ...
+  std::string library;                                // the runtime's own name and version; empty if no run got so far
+  Json hosts;                                         // host_facts() of each node; null if no run got so far
+  Taken taken;
+  int nodes = 0;
+  bool interrupted = false;
+};
+
+BenchOutcome run_benchmark(const BenchRequest& request);
+
+// All runs of one measure in one variant, and figures from them.
+
+// Stands before a figure that is doubtful, and before what is computed from such a figure.
+inline constexpr std::string_view kNoiseMark = "~";
+
+struct Series {
+  std::vector<Figure> figures;  // without `slices`
+  std::vector<Figure> slices;   // runs with is_time_slice(); they count only if there are no others
+  MeasureResult bad;            // the first failure; the measure is not tried again then
+
+  bool broken() const { return bad.verdict != Verdict::kMeasured; }
+  bool measured() const { return !broken() && (!figures.empty() || !slices.empty()); }
+  const std::vector<Figure>& counted() const { return figures.empty() ? slices : figures; }
+  double median() const;   // of the runs' medians
+  double fastest() const;  // the smallest minimum of the runs; precondition: measured()
+  // Whether the figure is unreliable, which all tables show by kNoiseMark: only time slices, or run medians that differ
+  // by more than a factor of two.
+  bool doubtful() const;
+};
+
+struct RuntimeReport {
+  Runtime runtime;
+  std::vector<const Variant*> variants;                                   // in the order of measuring
+  std::string library;                                                    // the runtime's own name and version
+  std::map<std::string_view, std::map<std::string_view, Series>> series;  // by variant and measure
+  std::vector<std::string> warnings;
+  std::map<std::string_view, Taken> taken;  // by variant
+  Json hosts;                               // host_facts() of each node; null before a run has begun
+
+  // Returns an empty series if there is none.
+  const Series& find(std::string_view variant, std::string_view measure) const;
+};
+
+// Moves the native variants without any figure out of the report: the cluster does not have them.
+void leave_out_lacking(const std::vector<const bench::MeasureInfo*>& measures, RuntimeReport& report,
+                       std::vector<LeftOut>& left_out);
+
+// Returns kNoiseMark if one of the series is doubtful, else nothing.
+std::string_view noise_mark(const Series& one, const Series& other);
+
+// Returns the median of the values (the mean of the two middle ones); 0 if there are none.
+double median_of(std::vector<double> values);
+
+// Shows the progress of a long command: on a terminal one line with a bar that is rewritten, elsewhere one line per
+// step.
+class Progress {
+ public:
+  Progress(int total, bool rewrites);
+  void begin(const std::string& what);                           // a step begins
+  void end(const std::string& what, const std::string& result);  // the step is done
+  void skip();                                                   // a step is skipped
+  void tick();                                                   // shows that the command is still running
+  void say(const std::string& line);                             // prints a line that is not overwritten
+  void clear();                                                  // removes the bar
+
+ private:
+  std::string bar() const;  // "[####------]  42% 1:10 left"
+  int total_;
+  int done_ = 0;
+  int skipped_ = 0;
+  bool rewrites_;
+  std::string current_;
+  std::size_t turn_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// Whether stdout is a terminal on which a line can be rewritten.
+bool stdout_rewrites();
+
+// Makes all runs of a benchmark: the variants of a runtime in alternation, for the requested number of rounds.
+
+// Returns the measures that the settings choose, in the catalogue's order, without those that need more ranks than
+// there are.
+std::vector<const bench::MeasureInfo*> chosen_measures(const BenchSettings& settings);
+
+// Runs all rounds of all variants of the report, and fills the rest of it. Returns false if interrupted.
+bool measure_runtime(const BenchSettings& settings, const std::vector<const bench::MeasureInfo*>& measures,
+                     Progress& progress, RuntimeReport& report);
+
+}  // namespace farside::tools

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The measures in which all ranks work at the same time.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string_view>
+#include <vector>
+
+#include "tools/bench/program/measuring.hpp"
+#include "tools/bench/program/program.hpp"
+
+namespace farside::bench {
+
+namespace {
+
+constexpr int kRounds = 8;
+
+struct Place {
+  int rank = 0, size = 0;
+  explicit Place(MPI_Comm comm) {
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+  }
+};
+
+struct Work {  // of this rank, in one round
+  double seconds = 0;
+  double operations = 0;
+};
+
+// Starts all ranks together. Ranks that take part repeat `step`, which does some operations and returns their number,
+// until the time is over. The result of the other ranks is zero. Collective.
+template <class Step>
+Work work_together(MPI_Comm comm, bool takes_part, double seconds, Step&& step) {
+  MPI_Barrier(comm);
+  Work work;
+  if (takes_part) work.seconds = repeat_for(seconds, [&] { work.operations += static_cast<double>(step()); });
+  return work;
+}
+
+// Returns the sum over the ranks, at rank 0 only.
+double sum(MPI_Comm comm, double mine) {
+  double all = 0;
+  MPI_Reduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, 0, comm);
+  return all;
+}
+
+// Measures the rate of all ranks together, in operations per second, once per round. Collective.
+template <class Step>
+Outcome rates_of_rounds(const Pair& crowd, bool takes_part, const Options& options, Step&& step) {
+  Outcome outcome;
+  for (int round = 0; round < kRounds; ++round) {
+    const Work work = work_together(crowd.comm, takes_part, options.sample_seconds / kRounds, step);
+    const double rate = sum(crowd.comm, takes_part ? work.operations / work.seconds : 0);
+    if (crowd.origin) outcome.values.push_back(rate);
+  }
+  return outcome;
+}
+
+}  // namespace
+
+Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Options& options) {
+  const Place place(crowd.comm);
+  const Window window(crowd, options.window, sizeof(std::uint64_t));
+  const bool takes_part = info.x > 1 || place.rank == 1;
+  // The value names its writer and the number of the write.
+  const auto name = [](int rank, std::uint64_t turn) { return static_cast<std::uint64_t>(rank) << 40 | turn; };
+  std::uint64_t turns = 0;
+  std::uint64_t value = 0;
+  const auto step = [&] {
+    value = name(place.rank, ++turns);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window.handle());
+    MPI_Put(&value, 1, MPI_UINT64_T, 0, 0, 1, MPI_UINT64_T, window.handle());
+    MPI_Win_unlock(0, window.handle());
+    return 1;
+  };
+  if (takes_part) step();  // connections, page faults
+  Outcome outcome;
+  for (int round = 0; round < kRounds; ++round) {
+    const Work work = work_together(crowd.comm, takes_part, options.sample_seconds / kRounds, step);
+    // The target's own locks contend with the others, but its own time would not show the latency of a remote lock.
+    const bool counts = takes_part && place.rank != 0;
+    const double latencies = sum(crowd.comm, counts ? 1e6 * work.seconds / work.operations : 0);
+    const double ranks = sum(crowd.comm, counts ? 1 : 0);
+    if (crowd.origin) outcome.values.push_back(latencies / ranks);
+  }
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(place.size));
+  MPI_Gather(&turns, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, 0, crowd.comm);
+  if (crowd.origin) {
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle());
+    const std::uint64_t last = *window.as<std::uint64_t>();
+    MPI_Win_unlock(0, window.handle());
+    const auto rank = static_cast<std::size_t>(last >> 40);
+    if (rank >= all.size() || last != name(static_cast<int>(rank), all[rank])) {
+      outcome.wrong = "what is in the window is not the last that a rank has put";
+    }
+  }
+  return outcome;
+}
+
+Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& options) {
+  constexpr int kPuts = 64;
+  const Place place(crowd.comm);
+  const Window window(crowd, options.window, kPuts * sizeof(std::uint64_t));
+  const bool takes_part = info.x > 1 || place.rank == 0;
+  const int to = (place.rank + 1) % place.size;
+  const int from = (place.rank + place.size - 1) % place.size;
+  std::array<std::uint64_t, kPuts> values{};
+  std::uint64_t rounds = 0;
+  const auto step = [&] {
+    ++rounds;
+    for (int k = 0; k < kPuts; ++k) {
+      values[static_cast<std::size_t>(k)] = rounds + static_cast<std::uint64_t>(k);
+      MPI_Put(&values[static_cast<std::size_t>(k)], 1, MPI_UINT64_T, to, 8 * k, 1, MPI_UINT64_T, window.handle());
+    }
+    MPI_Win_flush(to, window.handle());
+    return kPuts;
+  };
+  MPI_Win_lock(MPI_LOCK_SHARED, to, 0, window.handle());
+  if (takes_part) step();
+  Outcome outcome = rates_of_rounds(crowd, takes_part, options, step);
+  MPI_Win_unlock(to, window.handle());
+  MPI_Barrier(crowd.comm);
+  std::uint64_t expected = 0;
+  MPI_Sendrecv(&rounds, 1, MPI_UINT64_T, to, 0, &expected, 1, MPI_UINT64_T, from, 0, crowd.comm, MPI_STATUS_IGNORE);
+  MPI_Win_lock(MPI_LOCK_SHARED, place.rank, 0, window.handle());
+  const bool right = expected == 0 || counts_from(window.as<std::uint64_t>(), kPuts, expected);
+  MPI_Win_unlock(place.rank, window.handle());
+  if (!at_all_ranks(right, crowd.comm)) outcome.wrong = "a rank did not get what the next rank has put";
+  return outcome;
+}
+
+Outcome measure_random(const MeasureInfo& info, const Pair& crowd, const Options& options) {
+  const Place place(crowd.comm);
+  // Each rank has a word of its own at each other rank, and numbers its puts there.
+  const Window window(crowd, options.window, static_cast<std::size_t>(place.size) * sizeof(std::uint64_t));
+  const int together = info.group == "random_rate" ? 64 : 1;
+  std::vector<std::uint64_t> done(static_cast<std::size_t>(place.size)), sent(64);
+  std::minstd_rand random(static_cast<unsigned>(place.rank) + 1);
+  const auto step = [&] {
+    int to = 0;
+    for (int k = 0; k < together; ++k) {
+      to = (place.rank + 1 + static_cast<int>(random() % static_cast<unsigned>(place.size - 1))) % place.size;
+      std::uint64_t& value = sent[static_cast<std::size_t>(k)] = ++done[static_cast<std::size_t>(to)];
+      MPI_Put(&value, 1, MPI_UINT64_T, to, 8 * place.rank, 1, MPI_UINT64_T, window.handle());
+    }
+    together == 1 ? MPI_Win_flush(to, window.handle()) : MPI_Win_flush_all(window.handle());
+    return together;
+  };
+  MPI_Win_lock_all(0, window.handle());
+  for (int i = 0; i < 8 * place.size; ++i) step();  // connections
+  Outcome outcome;
+  for (int round = 0; round < kRounds; ++round) {
+    const Work work = work_together(crowd.comm, true, options.sample_seconds / kRounds, step);
+    const double latency = 1e6 * work.seconds / work.operations / place.size;
+    const double figure = sum(crowd.comm, together == 1 ? latency : work.operations / work.seconds);
+    if (crowd.origin) outcome.values.push_back(figure);
+  }
+  MPI_Win_unlock_all(window.handle());
+  MPI_Barrier(crowd.comm);
+  std::vector<std::uint64_t> expected(done.size());
+  MPI_Alltoall(done.data(), 1, MPI_UINT64_T, expected.data(), 1, MPI_UINT64_T, crowd.comm);
+  MPI_Win_lock(MPI_LOCK_SHARED, place.rank, 0, window.handle());
+  // Several puts of one batch may go to the same word, and MPI does not order them.
+  const bool right = together != 1 || std::equal(expected.begin(), expected.end(), window.as<std::uint64_t>());
+  MPI_Win_unlock(place.rank, window.handle());
+  if (!at_all_ranks(right, crowd.comm)) outcome.wrong = "a rank did not get what another rank has put last";
+  return outcome;
+}
+
+Outcome measure_fetch_rate(const MeasureInfo&, const Pair& crowd, const Options& options) {
+  constexpr int kFetches = 64;
+  const Window window(crowd, options.window, sizeof(std::uint64_t));
+  std::array<std::uint64_t, kFetches> fetched{};
+  const std::uint64_t one = 1;
+  std::uint64_t done = 0;
+  bool right = true;
+  const auto step = [&] {
+    for (std::uint64_t& each : fetched) MPI_Fetch_and_op(&one, &each, MPI_UINT64_T, 0, 0, MPI_SUM, window.handle());
+    MPI_Win_flush(0, window.handle());
+    // Operations of one origin on one word take effect in their order (MPI 4.0 section 12.7.2).
+    right = right && std::ranges::is_sorted(fetched) && fetched.front() >= done;
+    done += kFetches;
+    return kFetches;
+  };
+  const bool takes_part = !crowd.origin;
+  MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle());
+  if (takes_part) step();
+  Outcome outcome = rates_of_rounds(crowd, takes_part, options, step);
+  MPI_Win_unlock(0, window.handle());
+  std::uint64_t all = 0;
+  MPI_Reduce(&done, &all, 1, MPI_UINT64_T, MPI_SUM, 0, crowd.comm);
+  if (crowd.origin) {
+    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle());
+    right = *window.as<std::uint64_t>() == all;
+    MPI_Win_unlock(0, window.handle());
+  }
+  if (!at_all_ranks(right, crowd.comm)) outcome.wrong = "the word of the target is not the sum of what was added";
+  return outcome;
+}
+
+// ---- contended ----
+
+namespace {
+
+// What a row of measures varies. The other rounds lock exclusively and add 1.
+struct Row {
+  std::string_view name;
+  unsigned readers = 0;     // percentage of rounds that only read
+  bool lock_all = false;    // they read inside MPI_Win_lock_all instead of a shared lock
+  bool fetches = false;     // adds by fetch_and_op instead of get, flush, put
+  bool everywhere = false;  // a round's target is any of the ranks instead of rank 0
+};
+constexpr double kShareOfTime = 2.5;  // one period of so many times `sample_seconds`
+
+constexpr std::array kRows{
+    Row{.name = "contended_exclusive"},
+    Row{.name = "contended_fetch_and_op", .fetches = true},
+    Row{.name = "contended_readers_50", .readers = 50},
+    Row{.name = "contended_readers_95", .readers = 95},
+    Row{.name = "contended_targets", .everywhere = true},
+    Row{.name = "contended_lock_all", .readers = 50, .lock_all = true},
+};
+
+struct Figures {            // of a row; at all ranks
+  double microseconds = 0;  // per round and rank
+  double fairness = 0;      // rounds of the slowest rank, divided by those of the fastest
+  double longest_wait = 0;  // in microseconds
+  bool right = true;
+};
+
+// The rounds of one rank. Each rank's window has a counter.
+class Rounds {
+ public:
+  Rounds(const Row& row, int rank, int size, MPI_Win win)
+      : row_(row),
+        win_(win),
+        random_(static_cast<unsigned>(rank) + 1),
+        added_(static_cast<std::size_t>(size)),
+        seen_(added_) {}
+
+  void next() {
+    const int target = row_.everywhere ? static_cast<int>(random_() % added_.size()) : 0;
+    random_() % 100 < row_.readers ? read(target) : add(target);
+  }
+  void add(int target) {
+    std::uint64_t before = 0;
+    const Clock::time_point start = Clock::now();
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, win_);
+    if (row_.fetches) {
+      const std::uint64_t one = 1;
+      MPI_Fetch_and_op(&one, &before, MPI_UINT64_T, target, 0, MPI_SUM, win_);
+      MPI_Win_unlock(target, win_);
+      waited_since(start);
+    } else {
+      get(before, target);
+      MPI_Win_flush(target, win_);
+      waited_since(start);
+      const std::uint64_t after = before + 1;
+      MPI_Put(&after, 1, MPI_UINT64_T, target, 0, 1, MPI_UINT64_T, win_);
+      MPI_Win_unlock(target, win_);
+    }
+    see(before, target);
+    ++seen_[static_cast<std::size_t>(target)];
+    ++added_[static_cast<std::size_t>(target)];
+  }
+  void read(int target) {
+    std::uint64_t value = 0;
+    const Clock::time_point start = Clock::now();
+    row_.lock_all ? MPI_Win_lock_all(0, win_) : MPI_Win_lock(MPI_LOCK_SHARED, target, 0, win_);
+    get(value, target);
+    row_.lock_all ? MPI_Win_unlock_all(win_) : MPI_Win_unlock(target, win_);
+    waited_since(start);
+    see(value, target);
+  }
+  void forget_waits() { longest_wait_ = {}; }
+  double longest_wait() const { return std::chrono::duration<double>(longest_wait_).count(); }
+  // How often this rank has added to the counter of each rank.
+  const std::vector<std::uint64_t>& added() const { return added_; }
+  // Whether each value was at least the one that this rank knew of before.
+  bool right() const { return right_; }
+
+ private:
+  void get(std::uint64_t& value, int target) { MPI_Get(&value, 1, MPI_UINT64_T, target, 0, 1, MPI_UINT64_T, win_); }
+  void see(std::uint64_t value, int target) {
+    std::uint64_t& seen = seen_[static_cast<std::size_t>(target)];
+    right_ = right_ && value >= seen;
+    seen = value;
+  }
+  void waited_since(Clock::time_point start) { longest_wait_ = std::max(longest_wait_, Clock::now() - start); }
+
+  const Row& row_;
+  MPI_Win win_;
+  std::mt19937 random_;  // streams of linear congruences depend on one another
+  std::vector<std::uint64_t> added_, seen_;
+  Clock::duration longest_wait_{};
+  bool right_ = true;
+};
+
+double over_ranks(double mine, MPI_Op operation, MPI_Comm comm) {
+  MPI_Allreduce(MPI_IN_PLACE, &mine, 1, MPI_DOUBLE, operation, comm);
+  return mine;
+}
+
+Figures figures_of(const Row& row, const Pair& crowd, const Options& options) {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(crowd.comm, &rank);
+  MPI_Comm_size(crowd.comm, &size);
+  const Window window(crowd, options.window, sizeof(std::uint64_t));
+  Rounds rounds(row, rank, size, window.handle());
+  for (int target = 0; target < (row.everywhere ? size : 1); ++target) rounds.add(target);  // connections
+  if (row.readers > 0) rounds.read(0);
+  MPI_Barrier(crowd.comm);
+  rounds.forget_waits();
+  double done = 0;
+  const double limit = kShareOfTime * options.sample_seconds;
+  const Clock::time_point start = Clock::now();
+  double seconds = 0;
+  do {
+    rounds.next();
+    ++done;
+    seconds = seconds_since(start);
+  } while (seconds < limit);
+
+  const auto among = [&](double mine, MPI_Op operation) { return over_ranks(mine, operation, crowd.comm); };
+  Figures figures;
+  figures.microseconds = 1e6 * among(seconds, MPI_SUM) / among(done, MPI_SUM);
+  figures.fairness = among(done, MPI_MIN) / among(done, MPI_MAX);
+  figures.longest_wait = 1e6 * among(rounds.longest_wait(), MPI_MAX);
+  std::vector<std::uint64_t> added = rounds.added();
+  MPI_Allreduce(MPI_IN_PLACE, added.data(), size, MPI_UINT64_T, MPI_SUM, crowd.comm);
+  MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window.handle());
+  const bool counted = *window.as<std::uint64_t>() == added[static_cast<std::size_t>(rank)];
+  MPI_Win_unlock(rank, window.handle());
+  figures.right = at_all_ranks(counted && rounds.right(), crowd.comm);
+  return figures;
+}
+
+}  // namespace
+
+Outcome measure_contended(const MeasureInfo& info, const Pair& crowd, const Options& options) {
+  const auto row =
+      std::ranges::find_if(kRows, [&](const Row& one) { return std::string_view(info.name).starts_with(one.name); });
+  // By row: its measures show the same rounds.
+  static std::map<std::string_view, Figures> known;
+  auto found = known.find(row->name);
+  if (found == known.end()) found = known.emplace(row->name, figures_of(*row, crowd, options)).first;
+  const Figures& figures = found->second;
+  Outcome outcome;
+  if (!figures.right) outcome.wrong = "a counter is not the sum of what was added, or fell";
+  outcome.values = {info.name.ends_with("_fair")   ? figures.fairness
+                    : info.name.ends_with("_wait") ? figures.longest_wait
+                                                   : figures.microseconds};
+  return outcome;
+}
+
+}  // namespace farside::bench

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// farside-bench-openmpi, farside-bench-mpich: measure one-sided communication between two ranks. They are plain MPI
+// programs that know nothing of farside; `farside bench` runs them natively and with farside preloaded.
+//   mpirun.openmpi -n 2 build/bin/farside-bench-openmpi --measures put_flush,fetch_and_op
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <mpi.h>
+
+#include "tools/bench/program/program.hpp"
+#include "tools/common/host.hpp"
+#include "tools/common/text.hpp"
+#include "tools/peers/collectives.hpp"
+#include "tools/peers/launch.hpp"
+
+namespace {
+
+using namespace farside::bench;
+using namespace farside::tools;
+
+// Shortens "Open MPI v4.1.4, package: ..." to "Open MPI v4.1.4", and "MPICH Version:\t4.0.2\n..." to
+// "MPICH Version: 4.0.2".
+std::string library_version() {
+  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  text.resize(static_cast<std::size_t>(length));
+  text = text.substr(0, text.find_first_of(",\n"));
+  std::ranges::replace(text, '\t', ' ');
+  return text;
+}
+
+// Returns the facts of each node of the ranks of `comm`. Collective.
+std::vector<std::string> facts_of_nodes(MPI_Comm comm) {
+  return gather_texts(is_first_of_node(comm) ? json_text(host_facts()) : std::string(), comm);
+}
+
+int ranks_of(const MeasureInfo& info, int size) { return info.ranks == kAllRanks ? size : info.ranks; }
+
+// The communicators of the measuring ranks: the first two, and more for some measures.
+class Crowds {
+ public:
+  // Collective over all ranks.
+  Crowds(const std::vector<const MeasureInfo*>& measures, int rank, int size) {
+    comms_[2] = MPI_COMM_NULL;
+    for (const MeasureInfo* info : measures) comms_[ranks_of(*info, size)] = MPI_COMM_NULL;
+    for (auto& [ranks, comm] : comms_) MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : MPI_UNDEFINED, rank, &comm);
+  }
+  Crowds(const Crowds&) = delete;
+  Crowds& operator=(const Crowds&) = delete;
+  ~Crowds() {
+    for (auto& [ranks, comm] : comms_) {
+      if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+    }
+  }
+  MPI_Comm of(int ranks) const { return comms_.at(ranks); }
+
+ private:
+  std::map<int, MPI_Comm> comms_;
+};
+
+void run_all(const Options& options, int rank, int size) {
+  const Crowds crowds(options.measures, rank, size);
+  for (const MeasureInfo* info : options.measures) {
+    const int ranks = ranks_of(*info, size);
+    if (ranks > 2) sleeping_barrier(MPI_COMM_WORLD);  // the ranks from 2 on sleep until a measure needs them
+    if (rank >= ranks) continue;
+    const Pair pair{crowds.of(ranks), rank == 0};
+    if (pair.origin) print_begin(info->name);
+    Outcome outcome = run_measure(*info, pair, options);
+    if (!pair.origin) continue;
+    if (outcome.wrong.empty()) {
+      print_result(*info, std::move(outcome.values), outcome.preempted);
+    } else {
+      print_error(info->name, outcome.wrong);
+    }
+  }
+}
+
+// MPI_THREAD_MULTIPLE has a cost, so it is requested only if a measure needs it.
+void initialize(const Options& options) {
+  int provided = 0;
+  if (std::ranges::any_of(options.measures, [](const MeasureInfo* info) { return info->threads; })) {
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
+  } else {
+    MPI_Init(nullptr, nullptr);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int exit_code = 0;
+  // All ranks have the same options. Help, and what is wrong with them, need no MPI.
+  auto options = read_options(argc, argv, launched_rank() == 0, exit_code);
+  if (!options) return exit_code;
+  initialize(*options);
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (size < 2) {
+    std::fprintf(stderr, "farside-bench: needs at least two ranks; start it with: mpirun -n 2 %s\n", argv[0]);
+    exit_code = 2;
+  } else {
+    const std::vector<std::string> hosts = facts_of_nodes(MPI_COMM_WORLD);
+    if (rank == 0) print_hello(library_version(), size, hosts, *options);
+    std::erase_if(options->measures, [size](const MeasureInfo* info) { return info->ranks > size; });
+    run_all(*options, rank, size);
+    sleeping_barrier(MPI_COMM_WORLD);
+    if (rank == 0) print_end();
+  }
+  MPI_Finalize();
+  return exit_code;
+}

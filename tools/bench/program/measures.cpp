@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The measures between two ranks.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <sys/resource.h>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include <mpi.h>
+
+#include "tools/bench/program/measuring.hpp"
+#include "tools/bench/program/program.hpp"
+
+namespace farside::bench {
+namespace {
+
+// The measured operations, each on the window of rank 1:
+//   bytes               the size of the window
+//   prepare(memory)     initialises the target's memory
+//   issue(win, i)       issues the i-th operation, from 1, without completion
+//   returned(i)         after completion: whether the fetched data are right
+//   arrived(memory, n)  at the target, after n completed operations: whether the memory is right
+
+constexpr std::int64_t kPattern = 0x0123456789abcdef;
+
+struct Operation {  // what most of them have in common
+  static constexpr std::size_t bytes = 8;
+  static void prepare(void*) {}
+  static bool returned(std::int64_t) { return true; }
+  static bool arrived(const void*, std::int64_t) { return true; }
+};
+
+struct Put : Operation {
+  std::int64_t value = 0;
+  void issue(MPI_Win win, std::int64_t i) {
+    value = i;
+    MPI_Put(&value, 1, MPI_INT64_T, kTarget, 0, 1, MPI_INT64_T, win);
+  }
+  static bool arrived(const void* memory, std::int64_t n) { return *static_cast<const std::int64_t*>(memory) == n; }
+};
+
+struct Get : Operation {
+  std::int64_t value = 0;
+  static void prepare(void* memory) { *static_cast<std::int64_t*>(memory) = kPattern; }
+  void issue(MPI_Win win, std::int64_t) {
+    value = 0;
+    MPI_Get(&value, 1, MPI_INT64_T, kTarget, 0, 1, MPI_INT64_T, win);
+  }
+  bool returned(std::int64_t) const { return value == kPattern; }
+};
+
+struct Counting : Operation {  // the i-th fetches i - 1
+  std::int64_t old = -1;
+  bool returned(std::int64_t i) const { return old == i - 1; }
+  static bool arrived(const void* memory, std::int64_t n) { return Put::arrived(memory, n); }
+};
+
+struct FetchAndAdd : Counting {
+  std::int64_t one = 1;
+  void issue(MPI_Win win, std::int64_t) { MPI_Fetch_and_op(&one, &old, MPI_INT64_T, kTarget, 0, MPI_SUM, win); }
+};
+
+struct CompareAndSwap : Counting {
+  std::int64_t expected = 0;
+  std::int64_t desired = 0;
+  void issue(MPI_Win win, std::int64_t i) {
+    expected = i - 1;
+    desired = i;
+    MPI_Compare_and_swap(&desired, &expected, &old, MPI_INT64_T, kTarget, 0, win);
+  }
+};
+
+template <class T>
+MPI_Datatype mpi_type() {
+  if constexpr (std::is_same_v<T, double>) return MPI_DOUBLE;
+  if constexpr (std::is_same_v<T, float>) return MPI_FLOAT;
+  if constexpr (std::is_same_v<T, std::int32_t>) return MPI_INT32_T;
+  if constexpr (std::is_same_v<T, std::int64_t>) return MPI_INT64_T;
+}
+
+// Returns the result of adding 1 to 0 n times.
+template <class T>
+T sum_of_ones(std::int64_t n) {
+  if constexpr (std::is_same_v<T, float>)
+    n = std::min(n, std::int64_t{1} << 24);  // from there on 1 is half a unit in the last place
+  return static_cast<T>(n);
+}
+
+template <class T, int count>
+struct Accumulate : Operation {
+  static constexpr std::size_t bytes = count * sizeof(T);
+  std::vector<T> ones = std::vector<T>(count, T{1});
+  void issue(MPI_Win win, std::int64_t) {
+    MPI_Accumulate(ones.data(), count, mpi_type<T>(), kTarget, 0, count, mpi_type<T>(), MPI_SUM, win);
+  }
+  static bool arrived(const void* memory, std::int64_t n) {
+    const auto* sums = static_cast<const T*>(memory);
+    return std::all_of(sums, sums + count, [n](T sum) { return sum == sum_of_ones<T>(n); });
+  }
+};
+
+struct ManyPuts : Operation {
+  static constexpr int kPuts = 64;
+  static constexpr std::size_t bytes = kPuts * 8;
+  std::array<std::int64_t, kPuts> values{};
+  void issue(MPI_Win win, std::int64_t i) {
+    for (int k = 0; k < kPuts; ++k) {
+      values[static_cast<std::size_t>(k)] = i + k;
+      MPI_Put(&values[static_cast<std::size_t>(k)], 1, MPI_INT64_T, kTarget, 8 * k, 1, MPI_INT64_T, win);
+    }
+  }
+  static bool arrived(const void* memory, std::int64_t n) {
+    return counts_from(static_cast<const std::int64_t*>(memory), kPuts, n);
+  }
+};
+
+struct Large : Operation {  // two words or more
+  explicit Large(std::size_t size)
+      : bytes(size), words(static_cast<int>(size / 8)), values(size / 8, kPattern), middle(size / 16) {}
+  std::size_t bytes;
+  int words;
+  std::vector<std::int64_t> values;
+  std::size_t middle;
+};
+
+struct LargePut : Large {
+  using Large::Large;
+  void issue(MPI_Win win, std::int64_t i) {
+    values.front() = values.back() = i;
+    MPI_Put(values.data(), words, MPI_INT64_T, kTarget, 0, words, MPI_INT64_T, win);
+  }
+  bool arrived(const void* memory, std::int64_t n) const {
+    const auto* all = static_cast<const std::int64_t*>(memory);
+    return all[0] == n && all[words - 1] == n &&
+           std::all_of(all + 1, all + words - 1, [](std::int64_t word) { return word == kPattern; });
+  }
+};
+
+struct LargeGet : Large {
+  using Large::Large;
+  void prepare(void* memory) const {
+    auto* all = static_cast<std::int64_t*>(memory);
+    std::iota(all, all + words, kPattern);
+  }
+  void issue(MPI_Win win, std::int64_t) {
+    values.front() = values[middle] = values.back() = 0;
+    MPI_Get(values.data(), words, MPI_INT64_T, kTarget, 0, words, MPI_INT64_T, win);
+  }
+  bool returned(std::int64_t) const {
+    return values.front() == kPattern && values[middle] == kPattern + words / 2 &&
+           values.back() == kPattern + words - 1;
+  }
+};
+
+// 1,024 words with stride 2 in the target's memory, contiguous at the origin. T has 8 bytes.
+template <class T>
+class Strided : public Operation {
+ public:
+  static constexpr int kWords = 1024;
+  static constexpr std::size_t bytes = 2 * kWords * sizeof(T);
+  Strided() {
+    MPI_Type_vector(kWords, 1, 2, mpi_type<T>(), &type_);
+    MPI_Type_commit(&type_);
+  }
+  Strided(const Strided&) = delete;
+  Strided& operator=(const Strided&) = delete;
+  ~Strided() { MPI_Type_free(&type_); }
+
+ protected:
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+  std::vector<T> values_ = std::vector<T>(kWords, T{1});
+};
+
+// Whether every second word, from the first one on, is `value`, and the words between are 0.
+template <class T>
+bool is_comb(const void* memory, int words, T value) {
+  const auto* all = static_cast<const T*>(memory);
+  for (int k = 0; k < words; ++k) {
+    if (all[2 * k] != value || all[2 * k + 1] != T{0}) return false;
+  }
+  return true;
+}
+
+struct StridedPut : Strided<std::int64_t> {
+  void issue(MPI_Win win, std::int64_t) { MPI_Put(values_.data(), kWords, MPI_INT64_T, kTarget, 0, 1, type_, win); }
+  static bool arrived(const void* memory, std::int64_t) { return is_comb<std::int64_t>(memory, kWords, 1); }
+};
+
+struct StridedGet : Strided<std::int64_t> {
+  static void prepare(void* memory) {
+    auto* words = static_cast<std::int64_t*>(memory);
+    std::iota(words, words + 2 * kWords, kPattern);
+  }
+  void issue(MPI_Win win, std::int64_t) {
+    values_.front() = values_.back() = 0;
+    MPI_Get(values_.data(), kWords, MPI_INT64_T, kTarget, 0, 1, type_, win);
+  }
+  bool returned(std::int64_t) const {
+    return values_.front() == kPattern && values_.back() == kPattern + 2 * (kWords - 1);
+  }
+};
+
+struct StridedAccumulate : Strided<double> {
+  void issue(MPI_Win win, std::int64_t) {
+    MPI_Accumulate(values_.data(), kWords, MPI_DOUBLE, kTarget, 0, 1, type_, MPI_SUM, win);
+  }
+  static bool arrived(const void* memory, std::int64_t n) { return is_comb(memory, kWords, static_cast<double>(n)); }
+};
+
+struct StridedGetAccumulate : Strided<double> {
+  std::vector<double> before = std::vector<double>(kWords, -1);
+  void issue(MPI_Win win, std::int64_t) {
+    MPI_Get_accumulate(values_.data(), kWords, MPI_DOUBLE, before.data(), kWords, MPI_DOUBLE, kTarget, 0, 1, type_,
+                       MPI_SUM, win);
+  }
+  bool returned(std::int64_t i) const {
+    const auto expected = static_cast<double>(i - 1);
+    return before.front() == expected && before[kWords / 2] == expected && before.back() == expected;
+  }
+  static bool arrived(const void* memory, std::int64_t n) { return is_comb(memory, kWords, static_cast<double>(n)); }
+};
+
+// ---- measures ----
+
+// An operation has its data and their checks. A synchronization (FlushEach, LockEach, ...) has the
+// calls around the operation. passive() and together() have the work of both ranks.
+
+// Returns the number of involuntary context switches of this process.
+long preemptions() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nivcsw;
+}
+
+// The size of the operations, for groups of measures in which it varies.
+std::size_t bytes_of(const MeasureInfo& info) { return info.x > 0 ? static_cast<std::size_t>(info.x) : 8; }
+
+template <class Operation>
+Operation make(const MeasureInfo& info) {
+  if constexpr (std::is_constructible_v<Operation, std::size_t>) {
+    return Operation(bytes_of(info));
+  } else {
+    return Operation();
+  }
+}
+
+// What both ranks have of a measure: the window, the operation, and what came of it.
+template <class Operation>
+class Measurement {
+ public:
+  Measurement(const MeasureInfo& info, const Pair& pair, const Options& options)
+      : info_(info), pair_(pair), operation_(make<Operation>(info)), window_(pair, options.window, operation_.bytes) {
+    if (!pair.origin) {
+      MPI_Win_lock(MPI_LOCK_EXCLUSIVE, kTarget, 0, win());
+      operation_.prepare(window_.template as<void>());
+      MPI_Win_unlock(kTarget, win());
+    }
+    MPI_Barrier(pair.comm);
+  }
+  MPI_Win win() const { return window_.handle(); }
+  void begin() { preempted_before_ = preemptions(); }
+
+  // Issues `count` operations; around(issue) makes the calls around each. Returns the seconds that they take.
+  template <class Around>
+  double batch(long count, Around&& around) {
+    return time_of(count, [&] {
+      around([&] { operation_.issue(win(), ++done_); });
+      if (!operation_.returned(done_) && first_wrong_ == 0) first_wrong_ = done_;
+    });
+  }
+  template <class Batch>
+  void sample(const Budget& budget, Batch&& batch) {
+    outcome_.values = in_unit(info_, operation_.bytes, take_samples(budget, batch));
+  }
+
+  // The target checks its memory. Collective.
+  Outcome end() {
+    const long mine = preemptions() - preempted_before_;
+    long both = 0;
+    MPI_Reduce(&mine, &both, 1, MPI_LONG, MPI_SUM, 0, pair_.comm);
+    if (done_ > 0) outcome_.preempted = static_cast<double>(both) / static_cast<double>(done_);
+    done_ = of_rank(0, done_, pair_.comm);
+    bool right = true;
+    if (!pair_.origin) {
+      MPI_Win_lock(MPI_LOCK_SHARED, kTarget, 0, win());
+      right = operation_.arrived(window_.template as<void>(), done_);
+      MPI_Win_unlock(kTarget, win());
+    }
+    right = of_rank(kTarget, right, pair_.comm);
+    if (first_wrong_ != 0) {
+      outcome_.wrong = "operation " + std::to_string(first_wrong_) + " returned a wrong value to the origin";
+    } else if (!right) {
+      outcome_.wrong = "wrong data at the target after " + std::to_string(done_) + " operations";
+    }
+    return outcome_;
+  }
+
+ private:
+  const MeasureInfo& info_;
+  const Pair& pair_;
+  Operation operation_;
+  Window window_;
+  Outcome outcome_;
+  std::int64_t done_ = 0;
+  std::int64_t first_wrong_ = 0;
+  long preempted_before_ = 0;
+};
+
+struct FlushEach {  // inside one shared lock for the whole measure
+  static void open(MPI_Win win) { MPI_Win_lock(MPI_LOCK_SHARED, kTarget, 0, win); }
+  static void before(MPI_Win) {}
+  static void after(MPI_Win win) { MPI_Win_flush(kTarget, win); }
+  static void close(MPI_Win win) { MPI_Win_unlock(kTarget, win); }
+};
+
+template <int type>
+struct LockAround {  // one lock around each operation
+  static void open(MPI_Win) {}
+  static void before(MPI_Win win) { MPI_Win_lock(type, kTarget, 0, win); }
+  static void after(MPI_Win win) { MPI_Win_unlock(kTarget, win); }
+  static void close(MPI_Win) {}
+};
+
+using LockEach = LockAround<MPI_LOCK_EXCLUSIVE>;
+using ShareEach = LockAround<MPI_LOCK_SHARED>;
+
+// Measures passive-target synchronization: only the origin makes calls.
+template <class Operation, class Synchronization>
+Outcome passive(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  Measurement<Operation> measurement(info, pair, options);
+  const MPI_Win win = measurement.win();
+  const auto batch = [&](long count) {
+    return measurement.batch(count, [win](auto&& issue) {
+      Synchronization::before(win);
+      issue();
+      Synchronization::after(win);
+    });
+  };
+  // The first operations open connections and touch pages, and are not measured. The target helps meanwhile.
+  if (pair.origin) {
+    Synchronization::open(win);
+    batch(3);
+  }
+  MPI_Barrier(pair.comm);
+  measurement.begin();
+  Budget budget{.sample_seconds = options.sample_seconds};
+  if (info.target != TargetState::kInBarrier) {
+    double away = info.target == TargetState::kComputes ? options.compute_seconds : options.sleep_seconds;
+    if (info.group == "progress") away = info.x;
+    const auto deadline =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(away));
+    if (!pair.origin) info.target == TargetState::kComputes ? compute_until(deadline) : sleep_until(deadline);
+    // The target has certainly left the barrier then.
+    if (pair.origin) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    // All samples must lie in the time for which the target is away. If one operation lasts that long, it is the
+    // result.
+    budget.sample_seconds = std::min(budget.sample_seconds, 0.7 * away - 0.01);
+    budget.longest_seconds = 0.8 * away - 0.01;
+  }
+  if (pair.origin) {
+    measurement.sample(budget, batch);
+    Synchronization::close(win);
+  }
+  MPI_Barrier(pair.comm);
+  return measurement.end();
+}
+
+struct Fence {
+  static void open(MPI_Win win) { MPI_Win_fence(0, win); }
+  template <class Issue>
+  static void origin(MPI_Win win, MPI_Group, Issue&& issue) {
+    issue();
+    MPI_Win_fence(0, win);
+  }
+  static void target(MPI_Win win, MPI_Group) { MPI_Win_fence(0, win); }
+  static void close(MPI_Win win) { MPI_Win_fence(MPI_MODE_NOSUCCEED, win); }
+};
+
+struct PostStart {
+  static void open(MPI_Win) {}
+  template <class Issue>
+  static void origin(MPI_Win win, MPI_Group target, Issue&& issue) {
+    MPI_Win_start(target, 0, win);
+    issue();
+    MPI_Win_complete(win);
+  }
+  static void target(MPI_Win win, MPI_Group origin) {
+    MPI_Win_post(origin, 0, win);
+    MPI_Win_wait(win);
+  }
+  static void close(MPI_Win) {}
+};
+
+// Measures active-target synchronization: both ranks take part, as often as the origin announces before each batch.
+template <class Operation, class Synchronization>
+Outcome together(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  Measurement<Operation> measurement(info, pair, options);
+  const MPI_Win win = measurement.win();
+  MPI_Group everyone = MPI_GROUP_NULL;
+  MPI_Group peer = MPI_GROUP_NULL;
+  const int peer_rank = pair.origin ? kTarget : 0;
+  MPI_Comm_group(pair.comm, &everyone);
+  MPI_Group_incl(everyone, 1, &peer_rank, &peer);
+  const auto announced = [&pair](long count) { return of_rank(0, count, pair.comm); };
+  Synchronization::open(win);
+  measurement.begin();
+  if (pair.origin) {
+    const auto batch = [&](long count) {
+      announced(count);
+      return measurement.batch(count, [&](auto&& issue) { Synchronization::origin(win, peer, issue); });
+    };
+    batch(3);
+    measurement.sample({.sample_seconds = options.sample_seconds}, batch);
+    announced(0);
+  } else {
+    while (const long count = announced(0))
+      for (long i = 0; i < count; ++i) Synchronization::target(win, peer);
+  }
+  Synchronization::close(win);
+  MPI_Group_free(&peer);
+  MPI_Group_free(&everyone);
+  MPI_Barrier(pair.comm);
+  return measurement.end();
+}
+
+// The functions of the remaining measures.
+template <class Operation, class Synchronization>
+Outcome created(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  Options changed = options;
+  changed.window = WindowKind::kCreate;
+  return passive<Operation, Synchronization>(info, pair, changed);
+}
+
+template <BareFabric what>
+Outcome bare(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  return measure_bare_fabric(what, what == BareFabric::kWrites64 ? 64 * 8 : bytes_of(info), info, pair, options);
+}
+
+template <BareMemory what>
+Outcome bare(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  return measure_bare_memory(what, bytes_of(info), info, pair, options);
+}
+
+Outcome bare_tcp(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  return measure_bare_tcp(bytes_of(info), info, pair, options);
+}
+
+using Function = Outcome (*)(const MeasureInfo&, const Pair&, const Options&);
+
+// By the name of a measure without what the target does meanwhile, or by its group.
+const std::map<std::string_view, Function> kFunctions = {
+    {"put", passive<Put, FlushEach>},
+    {"get", passive<Get, FlushEach>},
+    {"put_size", passive<LargePut, FlushEach>},
+    {"get_size", passive<LargeGet, FlushEach>},
+    {"fetch_and_op", passive<FetchAndAdd, FlushEach>},
+    {"compare_and_swap", passive<CompareAndSwap, FlushEach>},
+    {"accumulate", passive<Accumulate<double, 1>, FlushEach>},
+    {"accumulate_1024", passive<Accumulate<double, 1024>, FlushEach>},
+    {"accumulate_int32", passive<Accumulate<std::int32_t, 1>, FlushEach>},
+    {"accumulate_int32_1024", passive<Accumulate<std::int32_t, 1024>, FlushEach>},
+    {"accumulate_int64", passive<Accumulate<std::int64_t, 1>, FlushEach>},
+    {"accumulate_int64_1024", passive<Accumulate<std::int64_t, 1024>, FlushEach>},
+    {"accumulate_float", passive<Accumulate<float, 1>, FlushEach>},
+    {"accumulate_float_1024", passive<Accumulate<float, 1024>, FlushEach>},
+    {"puts_64", passive<ManyPuts, FlushEach>},
+    {"vector_put", passive<StridedPut, FlushEach>},
+    {"vector_get", passive<StridedGet, FlushEach>},
+    {"vector_accumulate", passive<StridedAccumulate, FlushEach>},
+    {"vector_get_accumulate", passive<StridedGetAccumulate, FlushEach>},
+    {"lock_put_unlock", passive<Put, LockEach>},
+    {"shared_lock_put_unlock", passive<Put, ShareEach>},
+    {"progress", passive<Put, LockEach>},
+    {"fence_put", together<Put, Fence>},
+    {"pscw_put", together<Put, PostStart>},
+    {"created_put", created<Put, FlushEach>},
+    {"created_get", created<Get, FlushEach>},
+    {"created_put_4mib", created<LargePut, FlushEach>},
+    {"created_get_4mib", created<LargeGet, FlushEach>},
+    {"contention", measure_contention},
+    {"contended", measure_contended},
+    {"rate", measure_rate},
+    {"random_put", measure_random},
+    {"random_rate", measure_random},
+    {"fetch_rate", measure_fetch_rate},
+    {"first_window", measure_first_window},
+    {"windows", measure_window_creation},
+    {"threads", measure_threads},
+    {"idle", measure_idle},
+    {"bare_write", bare<BareFabric::kWrite>},
+    {"bare_read", bare<BareFabric::kRead>},
+    {"bare_write_size", bare<BareFabric::kWrite>},
+    {"bare_read_size", bare<BareFabric::kRead>},
+    {"bare_fetch_add", bare<BareFabric::kFetchAdd>},
+    {"bare_compare_swap", bare<BareFabric::kCompareSwap>},
+    {"bare_writes_64", bare<BareFabric::kWrites64>},
+    {"bare_message", bare<BareFabric::kMessage>},
+    {"bare_message_8kib", bare<BareFabric::kMessage>},
+    {"bare_tcp", bare_tcp},
+    {"bare_tcp_4mib", bare_tcp},
+    {"bare_lock", bare<BareMemory::kLock>},
+    {"bare_exchange", bare<BareMemory::kExchange>},
+    {"bare_echo", bare<BareMemory::kEcho>},
+    {"bare_vm_write", bare<BareMemory::kVmWrite>},
+    {"bare_vm_write_4mib", bare<BareMemory::kVmWrite>},
+    {"bare_vm_read", bare<BareMemory::kVmRead>},
+    {"bare_vm_read_4mib", bare<BareMemory::kVmRead>},
+    {"bare_copy_size", bare<BareMemory::kCopy>},
+};
+
+}  // namespace
+
+Outcome run_measure(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  std::string_view name = info.name;
+  for (const std::string_view suffix : {"_flush", "_sleep", "_compute"})
+    if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
+  const auto by_name = kFunctions.find(name);
+  const std::string_view group = info.threads ? "threads" : std::string_view(info.group);
+  return (by_name != kFunctions.end() ? by_name->second : kFunctions.find(group)->second)(info, pair, options);
+}
+
+}  // namespace farside::bench

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How a measure takes its samples, and the window that it uses.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <mpi.h>
+
+#include "tools/bench/program/program.hpp"
+
+namespace farside::bench {
+
+inline constexpr int kTarget = 1;
+
+// Whether the words are `first`, `first` + 1, ...
+template <class Word>
+bool counts_from(const Word* words, int count, Word first) {
+  return std::all_of(words, words + count, [&first](Word word) { return word == first++; });
+}
+
+// Samples one measure. Operations are timed in batches that are long enough for the clock (calibrated to about half a
+// millisecond). Many short batches give a median that is robust against the scheduler's noise.
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct Budget {
+  double batch_seconds = 0.0005;
+  double sample_seconds = 0.2;    // all samples together
+  std::size_t least_samples = 5;  // even if that takes longer ...
+  double longest_seconds = 2.0;   // ... but not longer than this
+};
+
+// Returns the seconds per operation of each batch, at least one value. `batch(n)` does n operations and returns their
+// time in seconds. If the very first operation is longer than a batch should be, it is the first sample: a stalled
+// operation on a computing target is the result, not a warm-up.
+template <class Batch>
+std::vector<double> take_samples(const Budget& budget, Batch&& batch) {
+  std::vector<double> samples;
+  const Clock::time_point start = Clock::now();
+  long count = 1;
+  for (;;) {
+    const double taken = batch(count);
+    if (taken >= budget.batch_seconds || count >= 1L << 24 || seconds_since(start) > budget.sample_seconds) {
+      samples.push_back(taken / static_cast<double>(count));
+      break;
+    }
+    const double factor = taken > 0 ? 1.2 * budget.batch_seconds / taken : 8.0;
+    count = std::max(count + 1, static_cast<long>(static_cast<double>(count) * std::min(factor, 8.0)));
+  }
+  for (;;) {
+    const double elapsed = seconds_since(start);
+    const bool enough = elapsed >= budget.sample_seconds && samples.size() >= budget.least_samples;
+    if (enough || elapsed >= budget.longest_seconds) return samples;
+    samples.push_back(batch(count) / static_cast<double>(count));
+  }
+}
+
+// Does an operation `count` times. Returns the seconds that this takes.
+template <class Operation>
+double time_of(long count, Operation&& operation) {
+  const Clock::time_point start = Clock::now();
+  for (long i = 0; i < count; ++i) operation();
+  return seconds_since(start);
+}
+
+// The same with batches of `operation()`, in about `sample_seconds`. The first three (connections, page faults) are not
+// counted.
+template <class Operation>
+std::vector<double> sample(double sample_seconds, Operation&& operation) {
+  time_of(3, operation);
+  return take_samples({.sample_seconds = sample_seconds}, [&](long count) { return time_of(count, operation); });
+}
+
+// Repeats `step` for `seconds`, and returns the seconds that it took. The clock is read so rarely that this does not
+// count.
+template <class Step>
+double repeat_for(double seconds, Step&& step) {
+  double elapsed = 0;
+  for (long steps = 1; elapsed < seconds;) {
+    const double taken = time_of(steps, step);
+    elapsed += taken;
+    if (taken < 20e-6) steps *= 2;
+  }
+  return elapsed;
+}
+
+// The following two are what a target outside of MPI does until the deadline. The first sleeps.
+inline void sleep_until(Clock::time_point deadline) {
+  while (Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// Computes on this process's own memory, without system calls or MPI.
+inline void compute_until(Clock::time_point deadline) {
+  std::array<volatile double, 512> numbers{};
+  do {
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = numbers[i] * 0.999 + static_cast<double>(i);
+  } while (Clock::now() < deadline);
+}
+
+// The window of a measure.
+
+// Reports the route of the window, and its provider: farside answers info keys of its own, no runtime does.
+inline void print_route_of(MPI_Win window) {
+  MPI_Info info = MPI_INFO_NULL;
+  MPI_Win_get_info(window, &info);
+  const auto value = [info](const char* key) {
+    std::string text(MPI_MAX_INFO_VAL, '\0');
+    int found = 0;
+    MPI_Info_get(info, key, MPI_MAX_INFO_VAL - 1, text.data(), &found);
+    return std::string(found != 0 ? text.c_str() : "");
+  };
+  print_opened(value("farside_route"), value("farside_provider"), value("farside_device"));
+  MPI_Info_free(&info);
+}
+
+class Window {  // a window on at least `bytes` of zeroed memory at each rank
+ public:
+  Window(const Pair& pair, WindowKind kind, std::size_t bytes) {
+    // In a window of 8 bytes per rank made by MPI_Win_allocate, native MPICH 4.0.2 lets operations on rank 1 reach
+    // the memory of rank 0. The minimum size avoids this error.
+    bytes = std::max(bytes, std::size_t{4096});
+    if (kind == WindowKind::kAllocate) {
+      MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, pair.comm, &memory_, &handle_);
+    } else {
+      private_memory_.resize(bytes);
+      memory_ = private_memory_.data();
+      MPI_Win_create(memory_, static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, pair.comm, &handle_);
+    }
+    if (pair.origin) print_route_of(handle_);
+    int rank = 0;
+    MPI_Comm_rank(pair.comm, &rank);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, handle_);
+    std::fill_n(static_cast<char*>(memory_), bytes, char{0});
+    MPI_Win_unlock(rank, handle_);
+    // Without the barrier, a peer could already hold a lock on this rank while it waits for this rank elsewhere.
+    MPI_Barrier(pair.comm);
+  }
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+  ~Window() { MPI_Win_free(&handle_); }
+  MPI_Win handle() const { return handle_; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(memory_);
+  }
+
+ private:
+  std::vector<char> private_memory_;
+  void* memory_ = nullptr;
+  MPI_Win handle_ = MPI_WIN_NULL;
+};
+
+}  // namespace farside::bench

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/bench/program/output.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/common/text.hpp"
+
+namespace farside::bench {
+
+std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exit_code) {
+  Options options;
+  CLI::App app(
+      "Measures MPI one-sided communication between rank 0 (origin) and rank 1 (target); further ranks\n"
+      "sleep. One JSON object per line on stdout. Start it under mpirun with two ranks or more.",
+      "farside-bench");
+  const CLI::Validator known(
+      [](std::string& word) { return known_word(word) ? std::string() : word + " is no measure (see --list)"; },
+      "NAME");
+  std::vector<std::string> chosen;
+  std::vector<std::string> skipped;
+  bool list = false;
+  app.add_flag("--list", list, "print all measures, their groups and units, and end");
+  app.add_option("--measures", chosen, "only these (a,b,c): measures, groups, or all")->delimiter(',')->check(known);
+  app.add_option("--skip", skipped, "but not these (a,b,c)")->delimiter(',')->check(known);
+  app.option_defaults()->always_capture_default();
+  std::string window = "allocate";
+  app.add_option("--window", window, "allocate: MPI_Win_allocate; create: MPI_Win_create on malloc memory")
+      ->check(CLI::IsMember({"allocate", "create"}));
+  app.add_option("--provider", options.provider, "libfabric provider of the bare measures");
+  app.add_option("--compute-seconds", options.compute_seconds, "how long a computing target stays out of MPI")
+      ->check(CLI::Range(0.05, 3600.0));
+  app.add_option("--sleep-seconds", options.sleep_seconds, "how long a sleeping target stays out of MPI")
+      ->check(CLI::Range(0.05, 3600.0));
+  app.add_option("--sample-seconds", options.sample_seconds, "how long the samples of one measure take together")
+      ->check(CLI::Range(0.001, 60.0));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    exit_code = speaks ? app.exit(error) : 0;
+    return std::nullopt;
+  }
+  options.window = window == "create" ? WindowKind::kCreate : WindowKind::kAllocate;
+  for (const MeasureInfo& info : catalogue()) {
+    const bool wanted = chosen.empty() ? list || info.selection != Selection::kNamed : named(chosen, info);
+    if (wanted && !named(skipped, info)) options.measures.push_back(&info);
+  }
+  if (list) {
+    for (const MeasureInfo* info : options.measures) {
+      if (speaks) {
+        std::printf("%-26s %-16s %-5s %s\n", info->name.c_str(), info->group.c_str(), unit_name(info->unit).data(),
+                    info->title.c_str());
+      }
+    }
+    exit_code = 0;
+    return std::nullopt;
+  }
+  return options;
+}
+
+// ---- report ----
+
+namespace {
+
+void print(const tools::Json& line) {
+  std::printf("%s\n", tools::json_text(line).c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+void print_hello(const std::string& library, int ranks, const std::vector<std::string>& hosts, const Options& options) {
+  tools::Json facts = tools::Json::array();
+  for (const std::string& host : hosts) facts.push_back(tools::Json::parse(host, nullptr, false));
+  print({{"hello", "farside-bench"},
+         {"library", library},
+         {"ranks", ranks},
+         {"nodes", hosts.size()},
+         {"hosts", std::move(facts)},
+         {"window", options.window == WindowKind::kAllocate ? "allocate" : "create"},
+         {"compute_seconds", options.compute_seconds}});
+}
+
+void print_begin(std::string_view measure) { print({{"begin", measure}}); }
+
+void print_opened(std::string_view route, std::string_view provider, std::string_view device) {
+  print({{"opened", route}, {"provider", provider}, {"device", device}});
+}
+
+void print_result(const MeasureInfo& measure, std::vector<double> values, double preempted) {
+  std::ranges::sort(values);
+  const auto at = [&](double share) {
+    return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
+  };
+  print({{"measure", measure.name},
+         {"unit", unit_name(measure.unit)},
+         {"median", at(0.5)},
+         {"min", values.front()},
+         {"p90", at(0.9)},
+         {"samples", values.size()},
+         {"preempted", preempted}});
+}
+
+void print_error(std::string_view measure, std::string_view what) { print({{"measure", measure}, {"error", what}}); }
+
+void print_end() { print({{"end", true}}); }
+
+}  // namespace farside::bench

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The files that the ranks of a launch wrote: PREFIX.RANK.EXTENSION, those of processes that MPI_Comm_spawn started
+// PREFIX.spawned-PID.RANK.EXTENSION.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/base/job.hpp"
+
+namespace farside::tools {
+
+// Calls take(path, content) with each file, in no order. `extension` includes its dot. Throws std::runtime_error if the
+// folder or a file cannot be read, or if there is no file, which setting `variable` to the prefix would write.
+void read_rank_files(const std::string& prefix, std::string_view extension, const char* variable,
+                     const std::function<void(const std::string& path, const std::string& content)>& take);
+
+// What a file says of its launch.
+struct RankFile {
+  std::string path;
+  Job job;
+};
+
+// Throws std::runtime_error if the files are of several launches: it says which file is of which, and what to do.
+// `variable`: as above.
+void check_one_launch(const std::vector<RankFile>& files, const char* variable);
+
+// Returns a sentence that names the ranks of the launch without a file; nothing if there are none. Precondition: the
+// files are of one launch.
+std::string missing_ranks(const std::vector<RankFile>& files);
+
+// Where the ranks of a launch ran, and whether they had a core each.
+class Placement {
+ public:
+  // Adds a process. `cpus`: the CPUs that it may use, as Linux lists them, "0-3,8"; empty: unknown.
+  void add(const std::string& host, std::string_view cpus);
+  // Returns a sentence for each host with more processes than CPUs that they may use together.
+  std::vector<std::string> oversubscribed() const;
+
+ private:
+  struct Host {
+    std::size_t processes = 0;
+    std::set<int> cpus;
+    bool known = true;
+  };
+  std::map<std::string, Host> hosts_;
+};
+
+// How `farside explain` and `farside trace` divide their figures: the option --by.
+enum class By { kRank, kSize, kPair, kSite };
+inline const std::map<std::string, By> kByNames = {
+    {"rank", By::kRank}, {"size", By::kSize}, {"pair", By::kPair}, {"site", By::kSite}};
+
+}  // namespace farside::tools

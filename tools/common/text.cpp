@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/common/text.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <functional>
+#include <stdexcept>
+#include <string_view>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "transport/base/unique_fd.hpp"
+
+namespace farside::tools {
+
+namespace {
+
+// Three significant digits, never an exponent.
+std::string three_digits(double value) {
+  if (!(value > 0) || !std::isfinite(value)) return fmt::format("{}", value);
+  const int magnitude = static_cast<int>(std::floor(std::log10(value)));
+  const int decimals = 2 - magnitude;
+  if (decimals > 0) return fmt::format("{:.{}f}", value, std::min(decimals, 6));
+  const double step = std::pow(10.0, -decimals);
+  return fmt::format("{:.0f}", std::round(value / step) * step);
+}
+
+// Returns the distance of two words: the number of bytes added, removed, changed, or exchanged with the next one.
+std::size_t changes_between(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> least(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        least[i][j] = i + j;
+        continue;
+      }
+      least[i][j] = std::min({least[i - 1][j] + 1, least[i][j - 1] + 1, least[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        least[i][j] = std::min(least[i][j], least[i - 2][j - 2] + 1);
+    }
+  }
+  return least[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string time_text(double seconds) {
+  return seconds <= 0 ? "0" : with_unit(seconds * 1e6, bench::Unit::kMicroseconds);
+}
+
+std::string with_unit(double value, bench::Unit unit) {
+  switch (unit) {
+    case bench::Unit::kMegabytes:
+      return value < 1000 ? three_digits(value) + " MB/s" : three_digits(value / 1000) + " GB/s";
+    case bench::Unit::kPerSecond:
+      if (value < 1000) return three_digits(value) + " /s";
+      return value < 1e6 ? three_digits(value / 1e3) + " k/s" : three_digits(value / 1e6) + " M/s";
+    case bench::Unit::kCount:
+    case bench::Unit::kRatio: return three_digits(value);
+    case bench::Unit::kMicroseconds: break;
+  }
+  if (value < 1000) return three_digits(value) + " us";
+  return value < 1e6 ? three_digits(value / 1e3) + " ms" : three_digits(value / 1e6) + " s";
+}
+
+// Where one of the two waits for something else (a target that computes), more digits say nothing.
+constexpr double kMostTimes = 1000;
+
+std::string ratio(double base, double value, bench::Unit unit) {
+  if (!(base > 0) || !(value > 0)) return "-";
+  const double times = bench::more_is_better(unit) ? value / base : base / value;
+  if (times > kMostTimes) return fmt::format(">{:.0f}x", kMostTimes);
+  if (times < 1 / kMostTimes) return fmt::format("<{}x", 1 / kMostTimes);
+  // Near 1 a third digit would be within the noise.
+  return (times >= 0.1 && times < 10 ? fmt::format("{:.2f}", times) : three_digits(times)) + "x";
+}
+
+std::string wrapped(std::string_view text, std::size_t width) {
+  std::string lines;
+  std::size_t column = 0;
+  for (const std::string& word : split(text, " ")) {
+    const bool fits = column == 0 || column + 1 + word.size() <= width;
+    if (column > 0) lines += fits ? ' ' : '\n';
+    lines += word;
+    column = fits ? column + (column > 0 ? 1 : 0) + word.size() : word.size();
+  }
+  return lines;
+}
+
+std::string shell_line(const std::vector<std::string>& words) {
+  static constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,:=+@%^";
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      line += word;
+      continue;
+    }
+    line += fmt::format("'{}'", fmt::join(split(word, "'"), "'\\''"));
+  }
+  return line;
+}
+
+std::vector<std::string> shell_words(std::string_view line) {
+  std::vector<std::string> words;
+  bool in_word = false;
+  char quote = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char byte = line[i];
+    if (quote == 0 && (byte == ' ' || byte == '\t' || byte == '\n')) {
+      in_word = false;
+      continue;
+    }
+    if (!in_word) words.emplace_back();
+    in_word = true;
+    if (byte == quote) {
+      quote = 0;
+    } else if (quote == 0 && (byte == '\'' || byte == '"')) {
+      quote = byte;
+    } else if (byte == '\\' && quote != '\'' && i + 1 < line.size()) {
+      words.back() += line[++i];
+    } else {
+      words.back() += byte;
+    }
+  }
+  return words;
+}
+
+std::vector<std::string> split(std::string_view text, std::string_view separators) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find_first_of(separators, at), text.size());
+    parts.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& names) {
+  const std::size_t most = std::max<std::size_t>(1, (word.size() + 1) / 3);
+  std::vector<std::pair<std::size_t, std::string>> near;
+  for (const std::string& name : names) {
+    const std::size_t changes = changes_between(word, name);
+    if (changes <= most || (!word.empty() && name.starts_with(word))) near.emplace_back(changes, name);
+  }
+  std::ranges::stable_sort(near, {}, &std::pair<std::size_t, std::string>::first);
+  std::vector<std::string> result;
+  for (auto& [changes, name] : near) result.push_back(std::move(name));
+  return result;
+}
+
+std::string read_file(const std::string& path, Wait wait) {
+  constexpr std::size_t kMost = std::size_t{128} << 20;
+  const auto fail = [&](const char* reason) {
+    throw std::runtime_error(fmt::format("{}: cannot be read ({})", path, reason));
+  };
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | (wait == Wait::kYes ? 0 : O_NONBLOCK)));
+  struct stat info {};
+  if (!file.valid() || fstat(file.get(), &info) != 0) fail(std::strerror(errno));
+  if (wait == Wait::kNo && !S_ISREG(info.st_mode)) fail("it is no regular file");
+  std::string text;
+  std::vector<char> part(std::size_t{1} << 20);
+  for (ssize_t count = 1; count != 0;) {
+    count = read(file.get(), part.data(), part.size());
+    if (count < 0 && errno != EINTR) fail(std::strerror(errno));
+    text.append(part.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    if (text.size() > kMost) fail("it has more than 128 MiB");
+  }
+  return text;
+}
+
+bool write_file(std::string_view program, const std::string& file, const std::string& text) {
+  std::ofstream out(file, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) fmt::print(stderr, "{}: cannot write {}: {}\n", program, file, std::strerror(errno));
+  return static_cast<bool>(out);
+}
+
+std::string page_with(std::string_view page, std::string_view json) {
+  constexpr std::string_view kPlace = "FARSIDE_DATA_HERE";
+  const std::size_t place = page.find(kPlace);
+  return fmt::format("{}{}{}", page.substr(0, place), fmt::join(split(json, "<"), "\\u003c"),
+                     page.substr(place + kPlace.size()));
+}
+
+std::string Table::text() const {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows_) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::vector<std::string> lines;
+  for (const auto& row : rows_) {
+    std::string line = fmt::format("{:<{}}", row.front(), widths.front());
+    for (std::size_t i = 1; i < row.size(); ++i) line += fmt::format(" | {:>{}}", row[i], widths[i]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    lines.push_back(line);
+  }
+  std::vector<std::string> rule;
+  for (const std::size_t width : widths) rule.emplace_back(width, '-');
+  lines.insert(lines.begin() + 1, fmt::format("{}", fmt::join(rule, "-+-")));
+  return fmt::format("{}\n", fmt::join(lines, "\n"));
+}
+
+std::string SortedTable::text() {
+  constexpr std::size_t kMostRows = 50;
+  std::ranges::stable_sort(rows_, std::ranges::greater(), [](const auto& row) { return row.first; });
+  Table table(header_);
+  for (std::size_t i = 0; i < std::min(rows_.size(), kMostRows); ++i) table.add(rows_[i].second);
+  return table.text() + (rows_.size() > kMostRows ? fmt::format("and {} more\n", rows_.size() - kMostRows) : "");
+}
+
+}  // namespace farside::tools

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tools/doctor/rank.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <filesystem>
+#include <sys/utsname.h>
+#include <system_error>
+#include <unistd.h>
+
+#include "tools/common/text.hpp"
+#include "tools/info/info.hpp"
+#include "tools/peers/launch.hpp"
+#include "transport/base/settings.hpp"
+#include "transport/base/sysfs.hpp"
+#include "transport/base/ticks.hpp"
+
+namespace farside::tools {
+
+namespace {
+
+// The file in which the dynamic loader finds a symbol; empty if there is none.
+std::string file_of(void* symbol) {
+  Dl_info where{};
+  return symbol != nullptr && dladdr(symbol, &where) != 0 ? where.dli_fname : "";
+}
+
+// A library without farside_version() (pmpi/version.cpp) is recognised by its MPI calls.
+void add_library(Json& facts) {
+  void* const version = dlsym(RTLD_DEFAULT, "farside_version");
+  const std::string calls = file_of(dlsym(RTLD_DEFAULT, "MPI_Win_create"));
+  const bool old = version == nullptr && calls.find("libfarside-") != std::string::npos;
+  facts["farside"] = version != nullptr ? reinterpret_cast<const char* (*)()>(version)()
+                     : old              ? "unknown (it does not say)"
+                                        : "";
+  facts["library"] = version != nullptr ? file_of(version) : old ? calls : "";
+  const std::vector<std::string> preloads = split(variable("LD_PRELOAD"), ": ");
+  const auto named = std::ranges::find_if(
+      preloads, [](const std::string& one) { return one.find("libfarside-") != std::string::npos; });
+  std::error_code failed;
+  facts["preload"] = named == preloads.end() ? "" : *named;
+  facts["preload_exists"] = named != preloads.end() && std::filesystem::exists(*named, failed);
+}
+
+void add_settings(Json& facts, Settings& settings) {
+  facts["settings"] = Json::object();
+  for (const Setting& setting : settings_table())
+    if (const char* value = std::getenv(setting.name); value != nullptr) facts["settings"][setting.name] = value;
+  const Result<Settings> read = read_settings();
+  if (read) settings = read.value();
+  facts["bad_setting"] = read ? "" : read.error().text;
+  facts["unknown_settings"] = unknown_settings();
+}
+
+}  // namespace
+
+Json rank_facts() {
+  utsname system{};
+  uname(&system);
+  Json facts{{"host", system.nodename}};
+  add_library(facts);
+  facts["peers"] = FARSIDE_VERSION;
+  facts["launched"] = launched_ranks();
+  facts["limits"] = limit_facts();
+  Settings settings;
+  add_settings(facts, settings);
+  facts["routes"] = {route_facts("mapped", settings.mapped, try_mapped()),
+                     route_facts("cma", settings.cma && settings.mapped, try_cma())};
+  facts["clock"] = {{"source", first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource")},
+                    {"counter", ticks_by_counter}};
+  return facts;
+}
+
+std::string mpi_version(const std::string& library_version) {
+  // "Open MPI v4.1.4, package: ..."; "MPICH Version:\t4.0.2\nMPICH Release date:..."
+  std::string text = library_version.substr(0, library_version.find_first_of(",\n"));
+  std::ranges::replace(text, '\t', ' ');
+  constexpr std::string_view kWord = " Version:";
+  if (const std::size_t at = text.find(kWord); at != std::string::npos) text.erase(at, kWord.size());
+  text.erase(std::unique(text.begin(), text.end(), [](char a, char b) { return a == ' ' && b == ' '; }), text.end());
+  return text;
+}
+
+// ---- watchdog ----
+
+Watchdog::~Watchdog() {
+  {
+    const std::scoped_lock held(mutex_);
+    over_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Watchdog::begin(const std::string& step, std::chrono::seconds limit) {
+  {
+    const std::scoped_lock held(mutex_);
+    step_ = step;
+    place_.clear();
+    limit_ = limit;
+    begun_ = Clock::now();
+  }
+  changed_.notify_one();
+}
+
+void Watchdog::at(const char* place) {
+  const std::scoped_lock held(mutex_);
+  place_ = place;
+}
+
+void Watchdog::set_grace(std::chrono::seconds grace) {
+  {
+    const std::scoped_lock held(mutex_);
+    grace_ = grace;
+  }
+  changed_.notify_one();
+}
+
+void Watchdog::watch() {
+  std::unique_lock held(mutex_);
+  Clock::time_point next_heartbeat = Clock::now() + kHeartbeat;
+  while (!over_) {
+    const Clock::time_point end = begun_ + limit_ + grace_, now = Clock::now();
+    if (!step_.empty() && now >= end) {
+      const std::string step = step_, place = place_;
+      const int seconds = static_cast<int>(limit_.count());
+      held.unlock();
+      on_timeout_(step, seconds, place);
+      _exit(1);
+    }
+    if (now >= next_heartbeat) {
+      next_heartbeat = now + kHeartbeat;
+      held.unlock();
+      heartbeat_();
+      held.lock();
+      continue;
+    }
+    changed_.wait_until(held, step_.empty() ? next_heartbeat : std::min(end, next_heartbeat));
+  }
+}
+
+}  // namespace farside::tools

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `farside info`: what this machine has and allows, what farside uses of it, and why; with several hosts, what farside
+// takes between them, and why.
+#include "tools/info/info.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <sys/utsname.h>
+#include <thread>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tools/common/child.hpp"
+#include "tools/common/commands.hpp"
+#include "tools/common/linkage.hpp"
+#include "tools/common/runtime.hpp"
+#include "tools/peers/launch.hpp"
+#include "transport/base/settings.hpp"
+#include "transport/fabric/provider_probe.hpp"
+
+namespace farside::tools {
+
+namespace {
+
+Json runtimes(const std::string& library_folder) {
+  Json all = Json::array();
+  for (const std::string& name : runtime_names()) {
+    // Its launcher is that of a program's runtime.
+    const bool abi = name == "mpi_abi";
+    const Runtime runtime = find_runtime(name, library_folder);
+    if (abi && runtime.library.empty()) continue;
+    const MpiLibrary mpi = runtime.library.empty() ? MpiLibrary() : mpi_behind(runtime.library);
+    std::string problem;
+    if (runtime.launcher.empty() && !abi) {
+      problem = fmt::format("no launcher: neither mpirun.{} nor an mpirun of its own in PATH", name);
+    } else if (runtime.library.empty()) {
+      problem = fmt::format(
+          "no libfarside-{0}.so in {1}: build farside with {2} there (-DFARSIDE_MPI), or install the package "
+          "farside-{0}",
+          name, library_folder, runtime.title);
+    } else if (mpi.path.empty() && !mpi.name.empty()) {
+      problem = fmt::format(
+          "{}, which it is linked to, is not found: load the module of that MPI, or set LD_LIBRARY_PATH", mpi.name);
+    }
+    all.push_back({{"runtime", name},
+                   {"title", runtime.title},
+                   {"launcher", runtime.launcher},
+                   {"version", runtime.launcher.empty() ? std::string() : launcher_version(runtime)},
+                   {"library", runtime.library},
+                   {"mpi_library", mpi.path.empty() ? mpi.name : mpi.path},
+                   {"ready", problem.empty()},
+                   {"problem", problem}});
+  }
+  return all;
+}
+
+// Returns all settings with their values, and puts the allowed ones into `settings`.
+Json settings_now(Settings& settings) {
+  Json all = Json::array();
+  for (const Setting& setting : settings_table()) {
+    const char* value = std::getenv(setting.name);
+    Settings tried = settings;
+    const bool good = value == nullptr || setting.parse(value, tried);
+    if (good) settings = tried;
+    all.push_back({{"name", setting.name},
+                   {"value", value != nullptr ? value : setting.default_value},
+                   {"source", value != nullptr ? "environment" : "default"},
+                   {"default", setting.default_value},
+                   {"allowed", setting.allowed},
+                   {"help", setting.help},
+                   {"valid", good}});
+  }
+  return all;
+}
+
+Json described(const ProviderProbe& probe) {
+  return {{"provider", probe.name},    {"endpoints", probe.endpoints},
+          {"usable", probe.usable},    {"chosen", probe.chosen},
+          {"why", probe.why},          {"endpoint", probe.endpoint},
+          {"network", probe.network},  {"atomics", probe.atomics},
+          {"progress", probe.progress}};
+}
+
+Json provider(const std::string& name, const Settings& settings) {
+  const Attempt tried = attempt([&] { return described(probe_provider(name, settings)).dump(); });
+  if (tried.answered) return parse_json(tried.answer);
+  ProviderProbe none;
+  none.name = name;
+  none.why = fmt::format("refused: opening it in a process of its own {}",
+                         tried.end.starts_with("no answer") ? "brought " + tried.end : tried.end);
+  return described(none);
+}
+
+Json libfabric(const Settings& settings) {
+  const Attempt listed = attempt([&] {
+    return Json{
+        {"offered", offered_providers()}, {"registered", registered_providers()}, {"no_choice", no_choice(settings)}}
+        .dump();
+  });
+  Json all{{"version", fabric_version()}, {"library", fabric_library()}, {"problem", ""}, {"providers", Json::array()}};
+  std::vector<std::string> offered;
+  if (listed.answered) {
+    const Json list = parse_json(listed.answer);
+    offered = list["offered"].get<std::vector<std::string>>();
+    all["problem"] = list["no_choice"];
+    all["registered"] = list["registered"];
+  } else {
+    all["problem"] = fmt::format("asking libfabric for its providers {}", listed.end);
+  }
+  for (const std::string& name : offered) all["providers"].push_back(provider(name, settings));
+
+  LibfabricVerbs verbs;
+  verbs.offered = std::ranges::any_of(
+      offered, [](const std::string& name) { return name == "verbs" || name.starts_with("verbs;"); });
+  // A provider inside the library makes it need libibverbs. One beside it (libfabric/libverbs-fi.so) is not looked for.
+  const std::vector<LoadedLibrary> needed = loaded_libraries(all["library"].get<std::string>());
+  verbs.built_in = needed.empty() || std::ranges::any_of(needed, [](const LoadedLibrary& library) {
+                     return library.name.starts_with("libibverbs.");
+                   });
+  verbs.filter = variable("FI_PROVIDER");
+  const VerbsReport report = find_verbs(verbs);
+  all["verbs"] = {
+      {"available", report.available}, {"devices", report.devices}, {"why", report.why}, {"advice", report.advice}};
+  return all;
+}
+
+}  // namespace
+
+Json gather_info(const std::string& library_folder) {
+  utsname system{};
+  uname(&system);
+  Settings settings;
+  Json info;
+  info["farside_info"] = 1;  // the version of this format
+  info["farside"] = FARSIDE_VERSION;
+  info["machine"] = {
+      {"host", system.nodename}, {"kernel", system.release}, {"threads", std::thread::hardware_concurrency()}};
+  info["runtimes"] = runtimes(library_folder);
+  Json table = settings_now(settings);
+  info["libfabric"] = libfabric(settings);
+  RouteReport fabric;
+  fabric.how = "libfabric, between nodes, and inside one where nothing else reaches";
+  fabric.why = info["libfabric"]["problem"];
+  for (const Json& one : info["libfabric"]["providers"]) {
+    if (!one["chosen"].get<bool>()) continue;
+    fabric.possible = one["usable"];
+    if (!fabric.possible) fabric.why = one["why"];
+    if (fabric.possible) fabric.how += fmt::format(": {}", one["provider"].get<std::string>());
+  }
+  if (!fabric.possible) fabric.advice = "see the providers";
+  info["routes"] = {route_facts("mapped", settings.mapped, try_mapped()),
+                    route_facts("cma", settings.cma && settings.mapped, try_cma()),
+                    route_facts("fabric", settings.fabric, fabric)};
+  info["limits"] = limit_facts();
+  info["settings"] = std::move(table);
+  info["unknown_settings"] = unknown_settings();
+  return info;
+}
+
+// ---- text ----
+
+// The report of `farside info` as text: one line per item, and below it, marked, the advice.
+
+namespace {
+
+class Text {
+ public:
+  template <class... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    std::string one = fmt::format(format, std::forward<Args>(args)...);
+    one.erase(one.find_last_not_of(' ') + 1);
+    text_ += one + '\n';
+  }
+  // Adds a line that explains the previous one; nothing if the text is empty.
+  void more(const Json& what, const char* mark = "") {
+    if (const auto text = what.get<std::string>(); !text.empty()) line("              {}{}", mark, text);
+  }
+  const std::string& all() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+std::string word(const Json& value) { return value.get<std::string>(); }
+
+std::string amount(const Json& value, bool bytes) {
+  return limit_text(value.is_null() ? kNoLimit : value.get<std::uint64_t>(), bytes);
+}
+
+void runtimes(Text& text, const Json& all) {
+  text.line("\nruntimes");
+  for (const Json& one : all) {
+    const std::string version = word(one["version"]);
+    text.line("  {:<11} {}", word(one["runtime"]),
+              one["launcher"] != ""  ? fmt::format("{} ({})", version, word(one["launcher"]))
+              : one["problem"] != "" ? word(one["problem"])
+                                     : "the standard's binary interface, of Open MPI or MPICH");
+    if (one["library"] != "")
+      text.line("              {}, {}", word(one["library"]),
+                one["mpi_library"] == "" ? "which takes the MPI library of the program"
+                                         : fmt::format("linked to {}", word(one["mpi_library"])));
+    if (one["launcher"] != "") text.more(one["problem"], "! ");
+  }
+}
+
+void routes(Text& text, const Json& all) {
+  text.line("\nroutes");
+  for (const Json& one : all) {
+    const char* verdict = !one["possible"].get<bool>() ? "impossible"
+                          : one["allowed"].get<bool>() ? "possible"
+                                                       : "switched off";
+    text.line("  {:<11} {}: {}", word(one["route"]), verdict, word(one["how"]));
+    if (!one["allowed"].get<bool>()) text.more("FARSIDE_ROUTES does not allow it", "");
+    text.more(one["why"], "because ");
+    text.more(one["advice"], "! ");
+  }
+}
+
+void providers(Text& text, const Json& libfabric) {
+  text.line("\nproviders of libfabric {} ({})", word(libfabric["version"]), word(libfabric["library"]));
+  text.more(libfabric["problem"], "! ");
+  for (const Json& one : libfabric["providers"]) {
+    text.line("  {:<11} {}", word(one["provider"]), word(one["why"]));
+    if (one["usable"].get<bool>()) {
+      text.line("              endpoint: {} on {}", word(one["endpoint"]), word(one["network"]));
+      text.line("              atomics:  {}", word(one["atomics"]));
+      text.line("              progress: {}", word(one["progress"]));
+    } else {
+      text.line("              it offers {}", fmt::join(one["endpoints"].get<std::vector<std::string>>(), ", "));
+    }
+  }
+  const Json& verbs = libfabric["verbs"];
+  if (verbs["available"].get<bool>()) {
+    text.line("  InfiniBand verbs: available ({})", fmt::join(verbs["devices"].get<std::vector<std::string>>(), ", "));
+    return;
+  }
+  text.line("  InfiniBand verbs: not available: {}", word(verbs["why"]));
+  text.more(verbs["advice"], "! ");
+}
+
+void limits(Text& text, const Json& all) {
+  text.line("\nlimits");
+  for (const Json& one : all) {
+    const bool bytes = one["unit"] == "bytes";
+    text.line("  {:<15} {:<10} {}", word(one["limit"]), amount(one["value"], bytes), word(one["meaning"]));
+    if (const std::string advice = word(one["advice"]); !advice.empty()) text.line("                  ! {}", advice);
+  }
+}
+
+void settings(Text& text, const Json& all, const Json& unknown) {
+  text.line("\nsettings");
+  std::size_t widest = 0;
+  const auto shown = [](const Json& value) { return value == "" ? std::string("unset") : word(value); };
+  for (const Json& one : all) widest = std::max(widest, shown(one["value"]).size());
+  for (const Json& one : all) {
+    const bool changed = one["source"] == "environment";
+    text.line("  {:<21} {:<{}}  {}", word(one["name"]), shown(one["value"]), widest,
+              changed ? fmt::format("environment (default: {})", shown(one["default"])) : "default");
+    if (!one["valid"].get<bool>())
+      text.line("                        ! not allowed; allowed: {}", word(one["allowed"]));
+  }
+  for (const Json& name : unknown) text.line("  {:<21} is not a setting, and is ignored", word(name));
+}
+
+}  // namespace
+
+std::string info_text(const Json& info) {
+  Text text;
+  const Json& machine = info["machine"];
+  text.line("farside {} on {}, Linux {}, {} threads", word(info["farside"]), word(machine["host"]),
+            word(machine["kernel"]), machine["threads"].get<unsigned>());
+  runtimes(text, info["runtimes"]);
+  routes(text, info["routes"]);
+  providers(text, info["libfabric"]);
+  limits(text, info["limits"]);
+  settings(text, info["settings"], info["unknown_settings"]);
+  return text.all();
+}
+
+// ---- info ----
+
+namespace {
+
+struct InfoOptions {
+  std::string library_folder = default_library_folder();
+  bool json = false;
+  PeersRequest peers;
+};
+
+int show_machine(const InfoOptions& options) {
+  prepare_for_children();
+  const Json info = gather_info(options.library_folder);
+  fmt::print("{}", options.json ? json_text(info, 2) + '\n' : info_text(info));
+  return 0;
+}
+
+// Becomes the launcher, or, as one of several ranks of a launcher, the program itself.
+int show_peers(InfoOptions options) {
+  if (options.json) options.peers.arguments.emplace_back("--json");
+  const Result<PeersLaunch> launch = launch_of_peers(options.peers, options.library_folder);
+  if (!launch) {
+    fmt::print(stderr, "farside info: {}\n", launch.error().text);
+    return 2;
+  }
+  const int reason = become_program(launch.value().words, launch.value().environment);
+  fmt::print(stderr, "farside info: {} could not be started: {}\n", launch.value().words[0], std::strerror(reason));
+  return 2;
+}
+
+}  // namespace
+
+void add_info_command(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<InfoOptions>();
+  CLI::App* command = app.add_subcommand(
+      "info",
+      "runtimes, routes, libfabric providers, limits and settings of this machine, and what farside makes of them");
+  command->add_flag("--json", options->json, "as JSON");
+  command->add_option("--lib-dir", options->library_folder, kLibraryFolderHelp);
+  PeersRequest& peers = options->peers;
+  peers.task = "info";
+  CLI::Option* hosts = command->add_option("--hosts", peers.hosts,
+                                           "instead: what farside takes between these hosts, a,b, and why; by a trial");
+  command
+      ->add_option("--launcher", peers.launcher,
+                   "likewise, between the hosts on which this starts programs: 'srun -n 2 --mpi=pmix'")
+      ->excludes(hosts);
+  command->add_option("--runtime", peers.runtime, "the runtime that brings the hosts together (default: the first)")
+      ->check(CLI::IsMember(peers_runtimes()));
+  command->add_option("--launcher-option", peers.launcher_options, "one more word for mpirun (repeatable)")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->footer(
+      "Lines that begin with ! say what to change. It describes the machine, and the limits of the shell, that it\n"
+      "runs on: mpirun -n 1 farside info shows those of a rank. With more ranks it shows what farside takes between\n"
+      "their hosts: mpirun --host a,b farside info.");
+  command->callback([options, &exit_code] {
+    const bool several = under_launcher() || !options->peers.hosts.empty() || !options->peers.launcher.empty();
+    exit_code = several ? show_peers(*options) : show_machine(*options);
+  });
+}
+
+}  // namespace farside::tools

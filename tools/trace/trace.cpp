@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The texts of `farside trace`.
+#include "tools/trace/trace.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "tools/common/text.hpp"
+
+namespace farside::tools::trace {
+
+namespace {
+
+constexpr std::size_t kMostLines = 10;
+constexpr std::size_t kMostHolders = 6;
+
+std::string name_of(const Timeline& timeline, int window, int target) {
+  if (target < 0) return "all";
+  const int process = timeline.process_of(window, target);
+  return process >= 0 ? timeline.process(process).name : fmt::format("rank {} of the window", target);
+}
+
+const std::string& process_name(const Timeline& timeline, std::size_t epoch) {
+  return timeline.process(timeline.epochs[epoch].process).name;
+}
+
+std::string header(const Timeline& timeline) {
+  std::string text = fmt::format("{} processes, {} windows, {} from the first to the last record\n",
+                                 timeline.processes.size(), timeline.windows.size(), duration(timeline.length));
+  if (timeline.hosts.size() == 1 && !timeline.hosts.front().empty())
+    text += fmt::format("all on {}\n", timeline.hosts.front());
+  for (const std::string& warning : timeline.warnings) text += fmt::format("! {}\n", warning);
+  Nanoseconds uncertain = 0;
+  for (const Process& process : timeline.processes) {
+    if (process.uncertain < 0) {
+      text += fmt::format("! the clock of {}{} was not compared with that of {}: its times may be off by anything\n",
+                          process.name, timeline.hosts.size() == 1 ? " on " + process.host : "",
+                          timeline.processes.front().name);
+    }
+    uncertain = std::max(uncertain, process.uncertain);
+    if (process.lost_epochs + process.lost_operations + process.lost_served > 0) {
+      text += fmt::format(
+          "! {}: the oldest records were overwritten: {} of epochs and flushes, {} of operations, {} of requests\n",
+          process.name, process.lost_epochs, process.lost_operations, process.lost_served);
+    }
+  }
+  if (uncertain > 0)
+    text += fmt::format("clocks of different nodes are aligned to {} or better\n", duration(uncertain));
+  return text;
+}
+
+// Formats a sum over ranks, which may exceed the range of Nanoseconds and is then clamped.
+std::string sum(double seconds) { return duration(static_cast<Nanoseconds>(std::min(seconds * 1e9, 9e18))); }
+
+std::string epochs(const Timeline& timeline) {
+  if (timeline.totals.empty()) return {};
+  Table table({"epoch", "number", "time in them", "of which waiting"});
+  for (const auto& [kind, total] : timeline.totals)
+    table.add(name(kind), total.count, sum(total.seconds), sum(total.waited));
+  return "\nTime in epochs, of all processes together\n" + table.text();
+}
+
+// Returns the entries of a map of costs with the highest ones, the highest first.
+template <class Map, class Time>
+auto most_of(const Map& costs, Time&& time) {
+  std::vector<std::pair<typename Map::key_type, typename Map::mapped_type>> most(costs.begin(), costs.end());
+  std::ranges::stable_sort(most, std::ranges::greater(), [&](const auto& each) { return time(each.second); });
+  if (most.size() > kMostLines) most.resize(kMostLines);
+  return most;
+}
+
+// Returns a table of the processes with the largest shares of the time; nothing if there are none.
+std::string ranking(const Timeline& timeline, const std::vector<std::string>& header,
+                    const std::vector<std::pair<int, Nanoseconds>>& shares) {
+  if (shares.empty()) return {};
+  std::map<int, std::pair<Nanoseconds, std::size_t>> sums;  // time and number by process
+  for (const auto& [process, share] : shares) {
+    sums[process].first += share;
+    ++sums[process].second;
+  }
+  Table table(header);
+  for (const auto& [process, sum] : most_of(sums, [](const auto& each) { return each.first; }))
+    table.add(timeline.process(process).name, duration(sum.first), sum.second);
+  return '\n' + table.text();
+}
+
+std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) {
+  std::string text = "\nLongest waits for locks\n";
+  std::size_t held = 0;
+  Nanoseconds free = 0;
+  for (const LockWait& wait : waits) {
+    if (wait.holders.empty()) {
+      free += wait.waited;
+    } else if (++held <= kMostLines) {
+      text += "  " + in_words(timeline, wait) + '\n';
+    }
+  }
+  if (held == 0) text += "  nobody waited for a lock that somebody held\n";
+  if (held > kMostLines) text += fmt::format("  and {} more\n", held - kMostLines);
+  if (held < waits.size()) {
+    text += fmt::format("  {} locks that nobody recorded held took {} together: the way to the target and back\n",
+                        waits.size() - held, duration(free));
+  }
+
+  std::vector<std::pair<int, Nanoseconds>> held_up;  // by holder
+  for (const LockWait& wait : waits) {
+    for (const LockWait::Holder& holder : wait.holders)
+      held_up.emplace_back(timeline.epochs[holder.epoch].process, holder.meanwhile);
+  }
+  return text + ranking(timeline, {"who held others up", "time, of all waiters", "waits"}, held_up);
+}
+
+std::string fences(const Timeline& timeline) {
+  std::vector<std::pair<int, Nanoseconds>> last;
+  Nanoseconds all = 0;
+  for (const FenceWait& wait : fence_waits(timeline)) {
+    last.emplace_back(timeline.epochs[wait.last].process, wait.together);
+    all += wait.together;
+  }
+  return all == 0 ? "" : ranking(timeline, {"last at fences", "waited for by the others", "fences"}, last);
+}
+
+std::string operations(const Timeline& timeline) {
+  Amounts amounts;
+  for (const Epoch& epoch : timeline.epochs) {
+    for (const auto& [of, amount] : epoch.operations) amounts[of].add(amount.count, amount.bytes);
+  }
+  if (amounts.empty()) return {};
+  Table table({"operations in the epochs recorded", "number", "bytes"});
+  for (const auto& [of, amount] : amounts)
+    table.add(fmt::format("{}: {}", name(of.first), name(of.second)), amount.count, amount.bytes);
+  return '\n' + table.text();
+}
+
+std::string targets(const Timeline& timeline, const std::vector<LockWait>& waits) {
+  struct Costs {
+    Nanoseconds locks = 0, unlocks = 0, flushes = 0, operations = 0;
+    Nanoseconds all() const { return locks + unlocks + flushes + operations; }
+  };
+  std::map<std::pair<int, int>, Costs> costs;  // window, target
+  for (const LockWait& wait : waits) {
+    const Epoch& epoch = timeline.epochs[wait.epoch];
+    if (epoch.target >= 0) costs[{epoch.window, epoch.target}].locks += wait.waited;
+  }
+  for (const Epoch& epoch : timeline.epochs) {
+    if (epoch.target >= 0) costs[{epoch.window, epoch.target}].unlocks += epoch.end - epoch.closing;
+  }
+  for (const Span& span : timeline.spans) {
+    if (span.target < 0) continue;
+    Costs& cost = costs[{span.window, span.target}];
+    (span.kind == TraceKind::kFlush ? cost.flushes : cost.operations) += span.end - span.begin;
+  }
+  std::erase_if(costs, [](const auto& each) { return each.second.all() == 0; });
+  if (costs.empty()) return {};
+  Table table({"slowest targets", "locks", "unlocks", "flushes", "operations"});
+  for (const auto& [where, cost] : most_of(costs, [](const Costs& each) { return each.all(); })) {
+    std::string name = name_of(timeline, where.first, where.second);
+    if (where.first >= 0) name += ", " + timeline.window(where.first).title();
+    table.add(name, duration(cost.locks), duration(cost.unlocks), duration(cost.flushes), duration(cost.operations));
+  }
+  return '\n' + table.text();
+}
+
+}  // namespace
+
+std::string duration(Nanoseconds time) {
+  if (time <= 0) return "0";
+  return with_unit(static_cast<double>(time) * 1e-3, bench::Unit::kMicroseconds);
+}
+
+std::string in_words(const Timeline& timeline, const LockWait& wait) {
+  const Epoch& epoch = timeline.epochs[wait.epoch];
+  const char* kind = epoch.kind == EpochKind::kLockAll      ? "lock_all"
+                     : epoch.kind == EpochKind::kLockShared ? "a shared lock"
+                                                            : "an exclusive lock";
+  std::string text =
+      fmt::format("{} waited {} for {}", process_name(timeline, wait.epoch), duration(wait.waited), kind);
+  if (epoch.target >= 0) text += fmt::format(" at {}", name_of(timeline, epoch.window, epoch.target));
+  text += fmt::format(" ({}, at {}", timeline.window(epoch.window).title(), duration(epoch.begin));
+  if (epoch.site >= 0) text += fmt::format(", in {}", timeline.sites[static_cast<std::size_t>(epoch.site)]);
+  text += ')';
+  if (wait.holders.empty()) return text + ", which nobody recorded held";
+  text += ", held by";
+  const std::size_t first = wait.holders.size() > kMostHolders ? wait.holders.size() - kMostHolders : 0;
+  if (first > 0) text += fmt::format(" {} others, then", first);
+  for (std::size_t i = first; i < wait.holders.size(); ++i) {
+    text += fmt::format("{} {} ({})", i > first ? "," : "", process_name(timeline, wait.holders[i].epoch),
+                        duration(wait.holders[i].meanwhile));
+  }
+  return text;
+}
+
+std::string in_words(const Timeline& timeline, const AwaitedProcess& awaited) {
+  std::string text = timeline.process(awaited.process).name + ": others waited ";
+  if (awaited.waits > 0) {
+    text += fmt::format("{} for locks that it held ({})", duration(awaited.by_locks), counted(awaited.waits, "wait"));
+  }
+  if (awaited.fences > 0) {
+    text += fmt::format("{}{} for it at fences ({})", awaited.waits > 0 ? ", " : "", duration(awaited.by_fences),
+                        awaited.fences);
+  }
+  return text;
+}
+
+std::string summary(const Timeline& timeline) {
+  const std::vector<LockWait> waits = lock_waits(timeline);
+  return header(timeline) + epochs(timeline) + locks(timeline, waits) + fences(timeline) + operations(timeline) +
+         targets(timeline, waits);
+}
+
+// ---- by ----
+
+// Figures by rank, size, pair and site.
+
+namespace {
+
+// Sums over ranks may exceed the range of Nanoseconds.
+std::string shown(double nanoseconds) { return duration(static_cast<Nanoseconds>(std::min(nanoseconds, 9e18))); }
+double length(Nanoseconds begin, Nanoseconds end) { return static_cast<double>(end) - static_cast<double>(begin); }
+
+// What one rank, pair or site did, in nanoseconds.
+struct Costs {
+  double locks = 0, fences = 0, starts = 0, waits = 0, ends = 0, flushes = 0, operations = 0;
+  Amount done;
+  std::uint64_t calls = 0;
+  double all() const { return locks + fences + starts + waits + ends + flushes + operations; }
+
+  void add_begin(const Epoch& epoch) {
+    (epoch.kind == EpochKind::kStart ? starts : locks) += length(epoch.begin, epoch.granted);
+  }
+  void add_end(const Epoch& epoch) {
+    double& sum = epoch.kind == EpochKind::kFence ? fences : epoch.kind == EpochKind::kPost ? waits : ends;
+    sum += length(epoch.closing, epoch.end);
+  }
+  void add(const Span& span) {
+    (span.kind == TraceKind::kFlush ? flushes : operations) += length(span.begin, span.end);
+  }
+};
+
+std::string by_rank(const Timeline& timeline) {
+  std::map<int, Costs> costs;
+  for (const Epoch& epoch : timeline.epochs) {
+    Costs& own = costs[epoch.process];
+    own.add_begin(epoch);
+    own.add_end(epoch);
+    ++own.calls;
+    for (const auto& [of, amount] : epoch.operations) own.done.add(amount.count, amount.bytes);
+  }
+  for (const Span& span : timeline.spans) {
+    if (span.kind != TraceKind::kServed) costs[span.process].add(span);
+  }
+  std::map<int, double> others;
+  for (const AwaitedProcess& awaited : awaited_processes(timeline))
+    others[awaited.process] = static_cast<double>(awaited.by_locks) + static_cast<double>(awaited.by_fences);
+  SortedTable table({"waits of", "locks", "fences", "starts", "waits", "unlocks, completes", "flushes",
+                     "slow operations", "epochs", "operations", "bytes", "others waited for it"});
+  for (std::size_t p = 0; p < timeline.processes.size(); ++p) {
+    const Costs& own = costs[static_cast<int>(p)];
+    table.add(own.all(), timeline.processes[p].name, shown(own.locks), shown(own.fences), shown(own.starts),
+              shown(own.waits), shown(own.ends), shown(own.flushes), shown(own.operations), own.calls, own.done.count,
+              own.done.bytes, shown(others[static_cast<int>(p)]));
+  }
+  return table.text();
+}
+
+std::string by_pair(const Timeline& timeline) {
+  std::map<std::tuple<int, int, int>, Costs> costs;  // origin, window, target
+  for (const Epoch& epoch : timeline.epochs) {
+    if (epoch.target < 0) continue;
+    Costs& pair = costs[{epoch.process, epoch.window, epoch.target}];
+    pair.add_begin(epoch);
+    pair.add_end(epoch);
+  }
+  for (const Epoch& epoch : timeline.epochs) {
+    for (const auto& [target, amount] : epoch.by_target)
+      costs[{epoch.process, epoch.window, target}].done.add(amount.count, amount.bytes);
+  }
+  for (const Span& span : timeline.spans) {
+    if (span.kind != TraceKind::kServed && span.target >= 0) costs[{span.process, span.window, span.target}].add(span);
+  }
+  // The same pair of processes may meet in several windows.
+  std::map<std::pair<std::string, std::string>, Costs> pairs;
+  for (const auto& [key, cost] : costs) {
+    const auto& [process, window, target] = key;
+    const int there = timeline.process_of(window, target);
+    Costs& sum = pairs[{timeline.process(process).name,
+                        there >= 0 ? timeline.process(there).name : fmt::format("rank {} of a window", target)}];
+    sum.locks += cost.locks;
+    sum.ends += cost.ends;
+    sum.flushes += cost.flushes;
+    sum.operations += cost.operations;
+    sum.done.add(cost.done.count, cost.done.bytes);
+  }
+  if (pairs.empty()) return "No epoch, flush or operation with one target was recorded.\n";
+  SortedTable table({"origin", "target", "locks", "unlocks", "flushes", "slow operations", "operations", "bytes"});
+  for (const auto& [pair, cost] : pairs) {
+    table.add(cost.all(), pair.first, pair.second, shown(cost.locks), shown(cost.ends), shown(cost.flushes),
+              shown(cost.operations), cost.done.count, cost.done.bytes);
+  }
+  return table.text();
+}
+
+// "up to 8 B": the power of two that is not smaller.
+std::string size_text(std::uint64_t bytes) { return bytes == 0 ? "0 B" : fmt::format("up to {} B", bytes); }
+std::uint64_t size_class(std::uint64_t bytes) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
+  return bytes == 0 ? 0 : std::bit_ceil(std::min(bytes, kMost));
+}
+
+std::string by_size(const Timeline& timeline) {
+  struct Sums {
+    Amount done;
+    double time = 0;
+    bool timed = false;
+  };
+  std::map<std::tuple<std::uint64_t, RouteKind, Counted>, Sums> sums;
+  for (const Span& span : timeline.spans) {
+    if (span.kind != TraceKind::kOperation) continue;
+    Sums& sum = sums[{size_class(span.bytes), span.route, span.what}];
+    sum.done.add(1, span.bytes);
+    sum.time += length(span.begin, span.end);
+    sum.timed = true;
+  }
+  for (const Epoch& epoch : timeline.epochs) {
+    for (const auto& [of, amount] : epoch.operations) {
+      // The others have a span each.
+      if ((of.first != RouteKind::kMapped && of.first != RouteKind::kSelf) || amount.count == 0) continue;
+      sums[{size_class(amount.bytes / amount.count), of.first, of.second}].done.add(amount.count, amount.bytes);
+    }
+  }
+  if (sums.empty()) return "No operation was recorded.\n";
+  Table table({"size", "route", "operation", "number", "bytes", "time", "each"});
+  bool counted_only = false;
+  for (const auto& [key, sum] : sums) {
+    const auto& [size, route, what] = key;
+    counted_only = counted_only || !sum.timed;
+    table.add(size_text(size), name(route), name(what), sum.done.count, sum.done.bytes,
+              sum.timed ? shown(sum.time) : "-",
+              sum.timed ? shown(sum.time / static_cast<double>(sum.done.count)) : "-");
+  }
+  return table.text() +
+         (counted_only ? "Loads and stores (-) are not timed; their size is the mean of an epoch.\n" : "");
+}
+
+std::string by_site(const Timeline& timeline) {
+  if (timeline.sites.empty())
+    return "No call sites were recorded: run the program with FARSIDE_SITES=on beside FARSIDE_TRACE.\n";
+  std::map<int, Costs> costs;
+  for (const Epoch& epoch : timeline.epochs) {
+    if (epoch.site >= 0) {
+      costs[epoch.site].add_begin(epoch);
+      ++costs[epoch.site].calls;
+    }
+    if (epoch.end_site < 0) continue;
+    Costs& end = costs[epoch.end_site];
+    end.add_end(epoch);
+    ++end.calls;
+    for (const auto& [of, amount] : epoch.operations) end.done.add(amount.count, amount.bytes);
+  }
+  for (const Span& span : timeline.spans) {
+    if (span.site < 0) continue;
+    costs[span.site].add(span);
+    ++costs[span.site].calls;
+  }
+  SortedTable table(
+      {"call site", "calls", "locks", "fences", "starts", "waits", "unlocks, completes", "flushes", "slow operations"});
+  for (const auto& [site, cost] : costs) {
+    table.add(cost.all(), timeline.sites[static_cast<std::size_t>(site)], cost.calls, shown(cost.locks),
+              shown(cost.fences), shown(cost.starts), shown(cost.waits), shown(cost.ends), shown(cost.flushes),
+              shown(cost.operations));
+  }
+  return table.text();
+}
+
+}  // namespace
+
+std::string figures_by(const Timeline& timeline, By by) {
+  switch (by) {
+    case By::kRank: return by_rank(timeline);
+    case By::kSize: return by_size(timeline);
+    case By::kPair: return by_pair(timeline);
+    case By::kSite: break;
+  }
+  return by_site(timeline);
+}
+
+}  // namespace farside::tools::trace
