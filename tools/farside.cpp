@@ -29,20 +29,16 @@ std::string settings_help() {
   return help;
 }
 
-// Returns what to print if a word stands where a subcommand must, and is none: its command, the nearest names and all.
+// Returns what to print if a word stands where a subcommand must, and is none.
 std::string wrong_subcommand(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App* command = &app;
   std::string path = "farside";
   for (const std::string& word : words) {
     std::vector<std::string> names;
     for (const CLI::App* nested : command->get_subcommands(nullptr)) names.push_back(nested->get_name());
-    if (names.empty() || word.starts_with('-')) return {};
-    if (std::ranges::find(names, word) == names.end()) {
-      const std::vector<std::string> near = nearest(word, names);
-      return fmt::format("{}: there is no {} {}; {}{}", path, path, word,
-                         near.empty() ? "" : fmt::format("the nearest: {}; ", fmt::join(near, ", ")),
-                         fmt::format("all: {}", fmt::join(names, ", ")));
-    }
+    if (names.empty() || word.starts_with('-')) break;
+    if (std::ranges::find(names, word) == names.end())
+      return fmt::format("{0}: there is no {0} {1}; all: {2}", path, word, fmt::join(names, ", "));
     command = command->get_subcommand(word);
     path += " " + word;
   }

@@ -91,17 +91,4 @@ TEST_CASE("without one the mpirun of the runtime starts the ranks") {
         "/m/mpirun -n 2 -hosts a,b -ppn 1 -genv A b -v");
 }
 
-TEST_CASE("the names nearest to a misspelt word") {
-  const Words names{"run", "info", "bench", "simulate", "trace", "explain"};
-  CHECK(nearest("rnu", names) == Words{"run"});
-  CHECK(nearest("runs", names) == Words{"run"});
-  CHECK(nearest("sim", names) == Words{"simulate"});
-  CHECK(nearest("benhc", names) == Words{"bench"});
-  CHECK(nearest("explian", names) == Words{"explain"});
-  CHECK(nearest("tracks", names) == Words{"trace"});
-  CHECK(nearest("", names).empty());
-  CHECK(nearest("doctor", names).empty());
-  CHECK(nearest("x", {"y", "xyz", "x"}) == Words{"x", "y", "xyz"});
-}
-
 }  // namespace farside::run_words_test

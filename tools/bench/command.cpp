@@ -27,7 +27,6 @@
 #include "tools/common/text.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 // The runtimes by themselves, which a cluster with adapters has, and farside.
@@ -88,7 +87,6 @@ int bench(const BenchSettings& settings, const std::string& command) {
   }
   bool good = true;
   std::vector<RuntimeReport> reports;
-  std::size_t total = 0;
   for (Runtime& runtime : runtimes) {
     if (runtime.benchmark.empty()) {
       left_out.push_back(
@@ -113,7 +111,6 @@ int bench(const BenchSettings& settings, const std::string& command) {
                                       settings.library_folder, runtime.name)});
     }
     if (variants.empty()) continue;
-    total += variants.size() * measures.size() * static_cast<std::size_t>(settings.rounds);
     reports.push_back({std::move(runtime), std::move(variants), {}, {}, {}, {}, {}});
   }
   print_left_out(left_out);
@@ -133,15 +130,9 @@ int bench(const BenchSettings& settings, const std::string& command) {
   }
   std::fflush(stdout);
 
-  Progress progress(static_cast<int>(total), stdout_rewrites());
-  bool whole = true;
-  for (RuntimeReport& report : reports) {
-    whole = whole && measure_runtime(settings, measures, progress, report);
-  }
-  progress.clear();
-  if (settings.cluster) {
+  const bool whole = measure(settings, measures, reports);
+  if (settings.cluster)
     for (RuntimeReport& report : reports) leave_out_lacking(measures, report, left_out);
-  }
   const Json result = to_json(settings, command, measures, reports, left_out);
   fmt::print("\n{}\n", wrapped(result.at("headline").get<std::string>()));
   for (const RuntimeReport& report : reports) {

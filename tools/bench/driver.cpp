@@ -19,8 +19,9 @@
 #include "transport/base/settings.hpp"
 
 namespace farside::tools {
-
 namespace {
+
+using Measures = std::vector<const bench::MeasureInfo*>;
 
 using Kind = Variant::Kind;
 
@@ -42,16 +43,13 @@ std::string Variant::full_title(const std::string& provider) const {
 }
 
 Variables Variant::component_variables() const {
-  Variables variables;
-  if (component.empty()) return variables;
-  variables.emplace_back("OMPI_MCA_osc", component);
-  if (component == "ucx") {
-    // osc/ucx needs UCX's pml. Without a NIC both refuse to run unless any device is allowed.
-    variables.emplace_back("OMPI_MCA_pml", "ucx");
-    variables.emplace_back("OMPI_MCA_opal_common_ucx_tls", "any");
-    variables.emplace_back("OMPI_MCA_opal_common_ucx_devices", "any");
-  }
-  return variables;
+  if (component.empty()) return {};
+  if (component != "ucx") return {{"OMPI_MCA_osc", std::string(component)}};
+  // osc/ucx needs UCX's pml. Without a NIC both refuse to run unless any device is allowed.
+  return {{"OMPI_MCA_osc", "ucx"},
+          {"OMPI_MCA_pml", "ucx"},
+          {"OMPI_MCA_opal_common_ucx_tls", "any"},
+          {"OMPI_MCA_opal_common_ucx_devices", "any"}};
 }
 
 std::span<const Variant> all_variants() { return kVariants; }
@@ -64,225 +62,12 @@ std::vector<const Variant*> variants_named(const std::vector<std::string>& keys)
   return result;
 }
 
-// ---- bench run ----
-
-namespace {
-
-// Returns the launcher's environment, without the variables that this command sets for the ranks only.
-Environment environment_for(const BenchRequest& request) {
-  Environment environment = current_environment();
-  allow_root(request.runtime, environment);
-  for (const char* name : {"LD_PRELOAD", "FARSIDE_STATS", "FARSIDE_TRACE", "FARSIDE_ROUTES", "FARSIDE_CHECK"}) {
-    environment.erase(name);
-  }
-  if (request.variant->kind == Variant::Kind::kFabric) environment.erase("FARSIDE_PROVIDER");
-  for (const auto& [name, value] : request.variant->component_variables()) environment[name] = value;
-  return environment;
-}
-
-Variables variables_for(const BenchRequest& request) {
-  Variables variables;
-  const bool native = request.variant->native();
-  const Environment environment = environment_for(request);
-  const std::string preload = preload_list(variable("LD_PRELOAD"), native ? "" : request.runtime.library);
-  if (!preload.empty()) variables.emplace_back("LD_PRELOAD", preload);
-  // Not every launcher takes the user's environment to other nodes.
-  for (const auto& [name, value] : environment)
-    if (name.starts_with("FI_") || name.starts_with("UCX_")) variables.emplace_back(name, value);
-  if (native) return variables;
-  for (const Setting& setting : settings_table())
-    if (const auto set = environment.find(setting.name); set != environment.end()) variables.push_back(*set);
-  variables.emplace_back("FARSIDE_CHECK", request.variant->kind == Variant::Kind::kUnchecked ? "off" : "on");
-  if (request.variant->kind == Variant::Kind::kFabric) {
-    variables.emplace_back("FARSIDE_ROUTES", "fabric");
-    variables.emplace_back("FARSIDE_PROVIDER", request.settings.provider);
-    // Without this, libfabric takes the first interface that is up, although all ranks are on one machine.
-    if (request.nodes == 1 && std::getenv("FI_TCP_IFACE") == nullptr) variables.emplace_back("FI_TCP_IFACE", "lo");
-  }
-  return variables;
-}
-
-// The bare measures need a provider with atomics. Over TCP that is libfabric's layer of datagram endpoints.
-std::string bare_provider(const std::string& provider) { return provider == "tcp" ? "tcp;ofi_rxm" : provider; }
-
-std::vector<std::string> command_for(const BenchRequest& request,
-                                     const std::vector<const bench::MeasureInfo*>& measures) {
-  const BenchSettings& settings = request.settings;
-  Variables variables = variables_for(request);
-  if (!settings.launcher.empty()) {  // mpirun passes on what is in its own environment
-    const Variables component = request.variant->component_variables();
-    variables.insert(variables.begin(), component.begin(), component.end());
-  }
-  const Launch launch{settings.ranks, settings.launcher, settings.hosts, settings.cluster, settings.launcher_options};
-  std::vector<std::string> words = launch_words(request.runtime, launch, variables);
-  std::vector<std::string_view> names;
-  for (const auto* info : measures) names.push_back(info->name);
-  const std::vector<std::string> program{request.runtime.benchmark,
-                                         "--measures",
-                                         fmt::format("{}", fmt::join(names, ",")),
-                                         "--window",
-                                         settings.window,
-                                         "--provider",
-                                         bare_provider(settings.provider),
-                                         "--compute-seconds",
-                                         fmt::format("{}", settings.compute_seconds)};
-  words.insert(words.end(), program.begin(), program.end());
-  return words;
-}
-
-// Returns the measures that may share a run with the first one: measures with threads initialize MPI with
-// MPI_THREAD_MULTIPLE, which would slow down the others.
-std::vector<const bench::MeasureInfo*> alike(std::vector<const bench::MeasureInfo*> measures) {
-  const bool threads = measures.front()->threads;
-  std::erase_if(measures, [&](const auto* info) { return info->threads != threads; });
-  return measures;
-}
-
-// Returns the signal that ended a rank: launchers pass it on as exit code 128 + signal.
-std::optional<int> signal_of(const ChildEnd& end) {
-  if (end.how == ChildEnd::How::kSignalled) return end.code;
-  if (end.how == ChildEnd::How::kExited && end.code > 128 && end.code < 128 + 65) return end.code - 128;
-  return std::nullopt;
-}
-
-MeasureResult verdict_of(const ChildEnd& end, double timeout) {
-  if (const auto number = signal_of(end)) return {Verdict::kCrashed, {}, strsignal(*number)};
-  MeasureResult result{Verdict::kFailed, {}, fmt::format("exit status {}", end.code)};
-  if (end.how == ChildEnd::How::kSilent) {
-    result = {Verdict::kHung, {}, fmt::format("nothing for {:.0f} s, ended", timeout)};
-  } else if (end.how == ChildEnd::How::kNotStarted) {
-    result.reason = fmt::format("no process for the launcher: {}", std::strerror(end.code));
-  }
-  if (const std::string lines = telling_lines(end.error_output); !lines.empty()) result.reason += "; " + lines;
-  return result;
-}
-
-// After so many failed measures and no figure, a native variant is not tried again: each may take `--timeout`.
-constexpr std::size_t kMostFailures = 3;
-
-// What MPI_Finalize and the launcher may take behind the last measure (MPICH 4.0 over UCX's tcp never ends there).
-constexpr double kEndSeconds = 10;
-
-bool is_broken(const std::pair<const std::string_view, MeasureResult>& result) {
-  return result.second.verdict != Verdict::kMeasured;
-}
-
-// `opened`: each window's route to the other ranks, as the window reported it; empty for a window of the runtime.
-void check_routes(const BenchRequest& request, int nodes, const std::vector<std::string>& opened,
-                  std::vector<std::string>& warnings) {
-  const auto left = std::ranges::count(opened, "");
-  if (left > 0)
-    warnings.push_back(fmt::format("NOT FARSIDE: {} of {} windows were left to the runtime", left, opened.size()));
-  if (opened.empty()) warnings.push_back("NOT FARSIDE: no window was made");
-  if (nodes > 1) return;
-  const bool fabric = request.variant->kind == Variant::Kind::kFabric;
-  for (const std::string& route : std::set(opened.begin(), opened.end())) {
-    if (!route.empty() && fabric != (route == "fabric"))
-      warnings.push_back(fmt::format("WRONG ROUTE: {} within a node, where {} the fabric was to be measured", route,
-                                     fabric ? "only" : "not"));
-  }
-}
-
-}  // namespace
+// ---- figures ----
 
 std::string_view verdict_name(Verdict verdict) {
   constexpr std::array<std::string_view, 5> kNames = {"measured", "wrong", "crashed", "failed", "hung"};
   return kNames[static_cast<std::size_t>(verdict)];
 }
-
-bool is_time_slice(const bench::MeasureInfo& info, const Figure& figure) {
-  const bool attentive = info.target == bench::TargetState::kInBarrier || info.target == bench::TargetState::kTakesPart;
-  return attentive && info.unit == bench::Unit::kMicroseconds && figure.median >= 1000 && figure.preempted >= 0.25;
-}
-
-BenchOutcome run_benchmark(const BenchRequest& request) {
-  BenchOutcome outcome;
-  std::vector<const bench::MeasureInfo*> left = request.measures;
-  const auto report = [&](const bench::MeasureInfo& info, MeasureResult result) {
-    std::erase(left, &info);
-    if (request.on_result) request.on_result(info, result);
-    outcome.results[info.name] = std::move(result);
-  };
-  while (!left.empty()) {
-    std::vector<std::string> opened;
-    const bench::MeasureInfo* begun = nullptr;
-    bool hello = false;
-    bool ended = false;
-    ChildRequest child;
-    const std::vector<const bench::MeasureInfo*> now = alike(left);
-    child.arguments = command_for(request, now);
-    child.environment = environment_for(request);
-    child.silence_seconds = request.settings.timeout_seconds + request.settings.compute_seconds;
-    child.on_tick = request.on_tick;
-    child.on_line = [&](std::string_view text) {
-      const nlohmann::json line = parse_json_line<nlohmann::json>(text);
-      if (!line.is_object()) return;  // a runtime may print to stdout too
-      if (line.contains("hello")) {
-        hello = true;
-        outcome.library = line.value("library", "");
-        outcome.nodes = line.value("nodes", 1);
-        outcome.hosts = line.value("hosts", nlohmann::json::array());
-      } else if (line.contains("begin")) {
-        begun = bench::find_measure(line.value("begin", ""));
-        if (begun != nullptr && request.on_begin) request.on_begin(*begun);
-      } else if (line.contains("opened")) {
-        opened.push_back(line.value("opened", ""));
-        if (const std::string provider = line.value("provider", ""); !provider.empty())
-          outcome.taken = {provider, line.value("device", ""), outcome.taken.passed_over};
-      } else if (const auto* info = bench::find_measure(line.value("measure", "")); info != nullptr) {
-        begun = nullptr;
-        if (line.contains("error")) {
-          report(*info, {Verdict::kWrong, {}, line.value("error", "")});
-        } else {
-          const Figure figure{line.value("median", 0.0), line.value("min", 0.0), line.value("p90", 0.0),
-                              line.value("samples", 0L), line.value("preempted", 0.0)};
-          report(*info, {Verdict::kMeasured, figure, {}});
-        }
-      } else if (line.contains("end")) {
-        ended = true;
-        child.silence_seconds = std::min(child.silence_seconds, kEndSeconds);
-      }
-    };
-    const ChildEnd end = run_child(child);
-    if (end.how == ChildEnd::How::kInterrupted) {
-      outcome.interrupted = true;
-      return outcome;
-    }
-    for (const std::string& line : split(end.error_output, "\n")) {  // the first window has the reason
-      const std::size_t at = line.find("the ranks use libfabric ");
-      if (outcome.taken.passed_over.empty() && at != std::string::npos) outcome.taken.passed_over = line.substr(at);
-    }
-    const bool fine = ended && end.how == ChildEnd::How::kExited && end.code == 0;
-    if (fine) {
-      const bool uses_mpi = std::ranges::any_of(now, [](const auto* info) { return !bench::is_bare(*info); });
-      if (!request.variant->native() && uses_mpi) check_routes(request, outcome.nodes, opened, outcome.warnings);
-      // The run ended well. A measure that the program left out without an error would be retried for ever.
-      for (const auto* info : now) {
-        if (std::ranges::find(left, info) != left.end())
-          report(*info, {Verdict::kFailed, {}, "the benchmark did not report it"});
-      }
-      continue;
-    }
-    const MeasureResult verdict = verdict_of(end, child.silence_seconds);
-    const auto next =
-        std::ranges::find_if(now, [&](const auto* info) { return std::ranges::find(left, info) != left.end(); });
-    if (next == now.end()) {
-      outcome.warnings.push_back(
-          fmt::format("after its last measure the program {}: {}", verdict_name(verdict.verdict), verdict.reason));
-    } else if (!hello || (request.variant->native() && outcome.results.size() + 1 >= kMostFailures &&
-                          std::ranges::all_of(outcome.results, &is_broken))) {
-      // The program failed before its first measure, or in each so far: this cluster does not have the variant.
-      const auto rest = left;
-      for (const auto* info : rest) report(*info, verdict);
-    } else {
-      // If the launcher lost the line that named the measure, it is the first one without a result.
-      report(begun != nullptr ? *begun : **next, verdict);
-    }
-  }
-  return outcome;
-}
-
-// ---- series ----
 
 double median_of(std::vector<double> values) {
   std::ranges::sort(values);
@@ -316,8 +101,7 @@ const Series& RuntimeReport::find(std::string_view variant, std::string_view mea
   return found == of_variant->second.end() ? none : found->second;
 }
 
-void leave_out_lacking(const std::vector<const bench::MeasureInfo*>& measures, RuntimeReport& report,
-                       std::vector<LeftOut>& left_out) {
+void leave_out_lacking(const Measures& measures, RuntimeReport& report, std::vector<LeftOut>& left_out) {
   std::erase_if(report.variants, [&](const Variant* variant) {
     const auto broken = [&](const auto* info) { return report.find(variant->key, info->name).broken(); };
     const auto tried = std::ranges::find_if(measures, broken);
@@ -335,75 +119,318 @@ void leave_out_lacking(const std::vector<const bench::MeasureInfo*>& measures, R
 
 namespace {
 
-void rewrite(const std::string& line) {
-  winsize size{};
-  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-  // A wrapped line could not be rewritten.
-  fmt::print("\r\033[K{}", line.substr(0, known ? size.ws_col - 1U : 79U));
-  std::fflush(stdout);
-}
-
-}  // namespace
-
-Progress::Progress(int total, bool rewrites) : total_(std::max(total, 1)), rewrites_(rewrites) {}
-
-void Progress::begin(const std::string& what) {
-  current_ = what;
-  if (rewrites_) rewrite(fmt::format("{} {} ...", bar(), what));
-}
-
-void Progress::end(const std::string& what, const std::string& result) {
-  done_ = std::min(done_ + 1, total_);
-  if (rewrites_) {
-    rewrite(fmt::format("{} {}: {}", bar(), what, result));
-  } else {
-    say(fmt::format("[{:3}%] {}: {}", 100 * done_ / total_, what, result));
+// On a terminal one line with a bar that is rewritten, elsewhere one line per step.
+class Progress {
+ public:
+  explicit Progress(std::size_t total) : total_(static_cast<int>(std::max<std::size_t>(total, 1))) {
+    const std::string term = variable("TERM");
+    rewrites_ = isatty(STDOUT_FILENO) != 0 && !term.empty() && term != "dumb";
   }
-}
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
 
-void Progress::skip() {
-  done_ = std::min(done_ + 1, total_);
-  ++skipped_;
-}
-
-void Progress::tick() {
-  if (!rewrites_ || current_.empty()) return;
-  static constexpr std::string_view kTurning = "|/-\\";
-  turn_ = (turn_ + 1) % kTurning.size();
-  rewrite(fmt::format("{} {} {}", bar(), current_, kTurning[turn_]));
-}
-
-void Progress::say(const std::string& line) {
-  clear();
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
-}
-
-void Progress::clear() {
-  if (rewrites_) fmt::print("\r\033[K");
-  std::fflush(stdout);
-}
-
-std::string Progress::bar() const {
-  constexpr int kWidth = 20;
-  const int filled = kWidth * done_ / total_;
-  const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  std::string left;
-  if (const int timed = done_ - skipped_; timed >= 5) {
-    const int seconds = static_cast<int>(elapsed * (total_ - done_) / timed);
-    left = fmt::format(" {}:{:02} left", seconds / 60, seconds % 60);
+  void begin(const std::string& what) {
+    current_ = what;
+    rewrite("...");
   }
-  return fmt::format("[{:#<{}}{:-<{}}] {:3}%{}", "", filled, "", kWidth - filled, 100 * done_ / total_, left);
+  void end(const std::string& what, const std::string& result) {
+    done_ = std::min(done_ + 1, total_);
+    current_ = fmt::format("{}: {}", what, result);
+    if (rewrites_)
+      rewrite("");
+    else
+      say(fmt::format("[{:3}%] {}", 100 * done_ / total_, current_));
+  }
+  void skip() {
+    done_ = std::min(done_ + 1, total_);
+    ++skipped_;
+  }
+  void tick() {  // the command is still running
+    turn_ = (turn_ + 1) % 4;
+    if (!current_.empty()) rewrite(std::string(1, "|/-\\"[turn_]));
+  }
+  void say(const std::string& line) {  // which is not overwritten
+    clear();
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  }
+
+ private:
+  void clear() const {
+    if (rewrites_) fmt::print("\r\033[K");
+    std::fflush(stdout);
+  }
+  // "[####------]  42% 1:10 left put 8 B ..."
+  void rewrite(const std::string& end) const {
+    if (!rewrites_) return;
+    constexpr int kWidth = 20;
+    const int filled = kWidth * done_ / total_;
+    std::string left;
+    if (const int timed = done_ - skipped_; timed >= 5) {
+      const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+      const int seconds = static_cast<int>(elapsed * (total_ - done_) / timed);
+      left = fmt::format(" {}:{:02} left", seconds / 60, seconds % 60);
+    }
+    const std::string line = fmt::format("[{:#<{}}{:-<{}}] {:3}%{} {} {}", "", filled, "", kWidth - filled,
+                                         100 * done_ / total_, left, current_, end);
+    winsize size{};
+    const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    fmt::print("\r\033[K{}", line.substr(0, known ? size.ws_col - 1U : 79U));  // a wrapped line cannot be rewritten
+    std::fflush(stdout);
+  }
+
+  int total_;
+  int done_ = 0, skipped_ = 0;
+  bool rewrites_ = false;
+  std::string current_;
+  std::size_t turn_ = 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// ---- one run of a variant ----
+
+// After so many failed measures and no figure, a native variant is not tried again: each may take `--timeout`.
+constexpr std::size_t kMostFailures = 3;
+
+// What MPI_Finalize and the launcher may take behind the last measure (MPICH 4.0 over UCX's tcp never ends there).
+constexpr double kEndSeconds = 10;
+
+// Whether the figure is a scheduler's time slice instead of the time of an operation: another program took a core,
+// and two spinning ranks had to share the other one. (An implementation that sleeps or polls for this long yields its
+// core voluntarily, and is not counted as preempted.)
+bool is_time_slice(const bench::MeasureInfo& info, const Figure& figure) {
+  const bool attentive = info.target == bench::TargetState::kInBarrier || info.target == bench::TargetState::kTakesPart;
+  return attentive && info.unit == bench::Unit::kMicroseconds && figure.median >= 1000 && figure.preempted >= 0.25;
 }
 
-bool stdout_rewrites() {
-  const std::string term = variable("TERM");
-  return isatty(STDOUT_FILENO) != 0 && !term.empty() && term != "dumb";
+// Returns the measures that may share a run with the first one: measures with threads initialize MPI with
+// MPI_THREAD_MULTIPLE, which would slow down the others.
+Measures alike(Measures measures) {
+  const bool threads = measures.front()->threads;
+  std::erase_if(measures, [&](const auto* info) { return info->threads != threads; });
+  return measures;
 }
 
-// ---- session ----
+MeasureResult verdict_of(const ChildEnd& end, double timeout) {
+  // Launchers pass on the signal that ended a rank as exit code 128 + signal.
+  const bool passed_on = end.how == ChildEnd::How::kExited && end.code > 128 && end.code < 128 + 65;
+  if (passed_on || end.how == ChildEnd::How::kSignalled)
+    return {Verdict::kCrashed, {}, strsignal(passed_on ? end.code - 128 : end.code)};
+  MeasureResult result{Verdict::kFailed, {}, fmt::format("exit status {}", end.code)};
+  if (end.how == ChildEnd::How::kSilent)
+    result = {Verdict::kHung, {}, fmt::format("nothing for {:.0f} s, ended", timeout)};
+  else if (end.how == ChildEnd::How::kNotStarted)
+    result.reason = fmt::format("no process for the launcher: {}", std::strerror(end.code));
+  if (const std::string lines = telling_lines(end.error_output); !lines.empty()) result.reason += "; " + lines;
+  return result;
+}
 
-namespace {
+// One run of the benchmark program under a launcher, natively or with farside. A measure that crashes, hangs or gives
+// wrong data costs that measure only: the remaining measures are measured in a further run.
+class VariantRun {
+ public:
+  // `nodes`: of the ranks; 0: not known before the run, which sets it.
+  VariantRun(const BenchSettings& settings, RuntimeReport& report, const Variant& variant, int round, int& nodes,
+             Progress& progress)
+      : settings_(settings),
+        report_(report),
+        variant_(variant),
+        nodes_(nodes),
+        progress_(progress),
+        title_(variant.full_title(settings.provider)),
+        where_(fmt::format("{}, {}, run {} of {}: ", report.runtime.name, title_, round, settings.rounds)),
+        series_(report.series[variant.key]) {}
+
+  // Returns false if interrupted.
+  bool run(Measures measures) {
+    left_ = std::move(measures);
+    if (!left_.empty()) progress_.begin(where_ + "starting");
+    while (!left_.empty())
+      if (!start()) return false;
+    return true;
+  }
+
+ private:
+  // Starts the program for the next measures.
+  bool start() {
+    opened_.clear();
+    begun_ = nullptr;
+    hello_ = ended_ = false;
+    const Measures now = alike(left_);
+    ChildRequest child;
+    child.arguments = command_for(now);
+    child.environment = environment();
+    child.silence_seconds = settings_.timeout_seconds + settings_.compute_seconds;
+    child.on_tick = [&] { progress_.tick(); };
+    child.on_line = [&](std::string_view line) {
+      take(parse_json_line<nlohmann::json>(line));
+      if (ended_) child.silence_seconds = std::min(child.silence_seconds, kEndSeconds);
+    };
+    const ChildEnd end = run_child(child);
+    if (end.how == ChildEnd::How::kInterrupted) return false;
+    for (const std::string& line : split(end.error_output, "\n")) {  // the first window has the reason
+      const std::size_t at = line.find("the ranks use libfabric ");
+      if (passed_over_.empty() && at != std::string::npos) passed_over_ = line.substr(at);
+    }
+    if (const auto taken = report_.taken.find(variant_.key); taken != report_.taken.end() && !passed_over_.empty())
+      taken->second.passed_over = passed_over_;
+    const auto is_left = [&](const auto* info) { return std::ranges::find(left_, info) != left_.end(); };
+    if (ended_ && end.how == ChildEnd::How::kExited && end.code == 0) {
+      if (!variant_.native() && std::ranges::any_of(now, [](const auto* info) { return !bench::is_bare(*info); }))
+        check_routes();
+      // The run ended well. A measure that the program left out without an error would be retried for ever.
+      for (const auto* info : now)
+        if (is_left(info)) report(*info, {Verdict::kFailed, {}, "the benchmark did not report it"});
+      return true;
+    }
+    const MeasureResult verdict = verdict_of(end, child.silence_seconds);
+    const auto next = std::ranges::find_if(now, is_left);
+    if (next == now.end()) {
+      warn(fmt::format("after its last measure the program {}: {}", verdict_name(verdict.verdict), verdict.reason));
+    } else if (!hello_ || (variant_.native() && done_ == failed_ && failed_ + 1 >= kMostFailures)) {
+      // The program failed before its first measure, or in each so far: this cluster does not have the variant.
+      for (const auto* info : Measures(left_)) report(*info, verdict);
+    } else {
+      // If the launcher lost the line that named the measure, it is the first one without a result.
+      report(begun_ != nullptr ? *begun_ : **next, verdict);
+    }
+    return true;
+  }
+
+  void take(const nlohmann::json& line) {
+    if (!line.is_object()) return;  // a runtime may print to stdout too
+    if (line.contains("hello")) {
+      hello_ = true;
+      report_.library = line.value("library", "");
+      report_.hosts = line.value("hosts", nlohmann::json::array());
+      nodes_ = line.value("nodes", 1);
+      if (settings_.cluster && nodes_ == 1)
+        warn("ONE NODE: all ranks are on one node, nothing between nodes is measured");
+    } else if (line.contains("begin")) {
+      begun_ = bench::find_measure(line.value("begin", ""));
+      if (begun_ != nullptr) progress_.begin(where_ + begun_->title);
+    } else if (line.contains("opened")) {
+      opened_.insert(line.value("opened", ""));
+      if (const std::string provider = line.value("provider", ""); !provider.empty())
+        report_.taken[variant_.key] = {provider, line.value("device", ""), passed_over_};
+    } else if (const auto* info = bench::find_measure(line.value("measure", "")); info != nullptr) {
+      begun_ = nullptr;
+      const Figure figure{line.value("median", 0.0), line.value("min", 0.0), line.value("p90", 0.0),
+                          line.value("samples", 0L), line.value("preempted", 0.0)};
+      report(*info, line.contains("error") ? MeasureResult{Verdict::kWrong, {}, line.value("error", "")}
+                                           : MeasureResult{Verdict::kMeasured, figure, {}});
+    } else {
+      ended_ = ended_ || line.contains("end");
+    }
+  }
+
+  void report(const bench::MeasureInfo& info, const MeasureResult& result) {
+    std::erase(left_, &info);
+    ++done_;
+    Series& series = series_[info.name];
+    if (result.verdict == Verdict::kMeasured) {
+      (is_time_slice(info, result.figure) ? series.slices : series.figures).push_back(result.figure);
+      progress_.end(where_ + info.title, with_unit(result.figure.median, info.unit));
+    } else {
+      ++failed_;
+      series.bad = result;
+      progress_.end(where_ + info.title, fmt::format("{} ({})", verdict_name(result.verdict), result.reason));
+    }
+  }
+
+  void warn(const std::string& warning) {
+    std::string line = fmt::format("{}: {}", title_, warning);
+    if (std::ranges::find(report_.warnings, line) != report_.warnings.end()) return;
+    progress_.say(fmt::format("WARNING: {}: {}", report_.runtime.name, line));
+    report_.warnings.push_back(std::move(line));
+  }
+
+  // Checks the windows' routes to the other ranks, as the windows reported them.
+  void check_routes() {
+    if (const auto left = opened_.count(""); left > 0)  // windows of the runtime
+      warn(fmt::format("NOT FARSIDE: {} of {} windows were left to the runtime", left, opened_.size()));
+    if (opened_.empty()) warn("NOT FARSIDE: no window was made");
+    if (nodes_ > 1) return;
+    const bool fabric = variant_.kind == Kind::kFabric;
+    for (const std::string& route : std::set(opened_.begin(), opened_.end()))
+      if (!route.empty() && fabric != (route == "fabric"))
+        warn(fmt::format("WRONG ROUTE: {} within a node, where {} the fabric was to be measured", route,
+                         fabric ? "only" : "not"));
+  }
+
+  // The launcher's environment, without the variables that this command sets for the ranks only.
+  Environment environment() const {
+    Environment environment = current_environment();
+    allow_root(report_.runtime, environment);
+    for (const char* name : {"LD_PRELOAD", "FARSIDE_STATS", "FARSIDE_TRACE", "FARSIDE_ROUTES", "FARSIDE_CHECK"})
+      environment.erase(name);
+    if (variant_.kind == Kind::kFabric) environment.erase("FARSIDE_PROVIDER");
+    for (const auto& [name, value] : variant_.component_variables()) environment[name] = value;
+    return environment;
+  }
+
+  Variables variables() const {
+    Variables variables;
+    const bool native = variant_.native();
+    const std::string preload = preload_list(variable("LD_PRELOAD"), native ? "" : report_.runtime.library);
+    if (!preload.empty()) variables.emplace_back("LD_PRELOAD", preload);
+    // Not every launcher takes the user's environment to other nodes.
+    for (const auto& [name, value] : environment()) {
+      const bool is_setting = std::ranges::any_of(settings_table(), [&](const auto& one) { return one.name == name; });
+      if (name.starts_with("FI_") || name.starts_with("UCX_") || (is_setting && !native))
+        variables.emplace_back(name, value);
+    }
+    if (native) return variables;
+    variables.emplace_back("FARSIDE_CHECK", variant_.kind == Kind::kUnchecked ? "off" : "on");
+    if (variant_.kind == Kind::kFabric) {
+      variables.emplace_back("FARSIDE_ROUTES", "fabric");
+      variables.emplace_back("FARSIDE_PROVIDER", settings_.provider);
+      // Without this, libfabric takes the first interface that is up, although all ranks are on one machine.
+      if (nodes_ == 1 && variable("FI_TCP_IFACE").empty()) variables.emplace_back("FI_TCP_IFACE", "lo");
+    }
+    return variables;
+  }
+
+  std::vector<std::string> command_for(const Measures& measures) const {
+    Variables variables = this->variables();
+    if (!settings_.launcher.empty()) {  // mpirun passes on what is in its own environment
+      const Variables component = variant_.component_variables();
+      variables.insert(variables.begin(), component.begin(), component.end());
+    }
+    std::vector<std::string> words = launch_words(
+        report_.runtime,
+        {settings_.ranks, settings_.launcher, settings_.hosts, settings_.cluster, settings_.launcher_options},
+        variables);
+    std::vector<std::string_view> names;
+    for (const auto* info : measures) names.push_back(info->name);
+    // The bare measures need a provider with atomics. Over TCP that is libfabric's layer of datagram endpoints.
+    const std::string provider = settings_.provider == "tcp" ? "tcp;ofi_rxm" : settings_.provider;
+    for (const std::string& word :
+         {report_.runtime.benchmark, std::string("--measures"), fmt::format("{}", fmt::join(names, ",")),
+          std::string("--window"), settings_.window, std::string("--provider"), provider,
+          std::string("--compute-seconds"), fmt::format("{}", settings_.compute_seconds)})
+      words.push_back(word);
+    return words;
+  }
+
+  const BenchSettings& settings_;
+  RuntimeReport& report_;
+  const Variant& variant_;
+  int& nodes_;
+  Progress& progress_;
+  const std::string title_, where_;
+  std::map<std::string_view, Series>& series_;
+  Measures left_;  // to be measured
+  std::size_t done_ = 0, failed_ = 0;
+  std::string passed_over_;  // what farside said of a better provider
+  // Of the program that runs:
+  const bench::MeasureInfo* begun_ = nullptr;
+  std::multiset<std::string> opened_;
+  bool hello_ = false, ended_ = false;
+};
+
+// ---- all runs ----
 
 // Returns the number of nodes of the ranks; 0 if the settings do not tell it.
 int nodes_of(const BenchSettings& settings) {
@@ -417,98 +444,62 @@ int nodes_of(const BenchSettings& settings) {
   return settings.launcher.empty() && !elsewhere ? 1 : 0;
 }
 
-// What --cluster measures: passive target, with other ranks and while the target computes.
-const std::vector<std::string> kBetweenNodes{"put_flush",
-                                             "get_flush",
-                                             "fetch_and_op",
-                                             "lock_put_unlock",
-                                             "lock_put_unlock_compute",
-                                             "get_compute",
-                                             "fetch_and_op_compute",
-                                             "contention",
-                                             "rate",
-                                             "fetch_rate"};
-
 // Whether a measure applies to a variant: bare measures stand beside one variant only, and nodes share no memory.
 bool belongs(const bench::MeasureInfo& info, const Variant& variant, int nodes) {
-  if (bench::is_bare_fabric(info)) return variant.kind == Variant::Kind::kFabric;
-  if (info.target == bench::TargetState::kSpins) return variant.kind == Variant::Kind::kNode && nodes <= 1;
+  if (bench::is_bare_fabric(info)) return variant.kind == Kind::kFabric;
+  if (info.target == bench::TargetState::kSpins) return variant.kind == Kind::kNode && nodes <= 1;
+  return true;
+}
+
+bool measure_runtime(const BenchSettings& settings, const Measures& measures, Progress& progress,
+                     RuntimeReport& report) {
+  int nodes = nodes_of(settings);
+  for (int round = 1; round <= settings.rounds; ++round) {
+    for (const Variant* variant : report.variants) {
+      Measures now = measures;
+      for (const auto* info : measures) {
+        if (belongs(*info, *variant, nodes) && !report.find(variant->key, info->name).broken()) continue;
+        std::erase(now, info);
+        progress.skip();
+      }
+      if (!VariantRun(settings, report, *variant, round, nodes, progress).run(now)) return false;
+    }
+  }
   return true;
 }
 
 }  // namespace
 
-std::vector<const bench::MeasureInfo*> chosen_measures(const BenchSettings& settings) {
+Measures chosen_measures(const BenchSettings& settings) {
+  // What --cluster measures: passive target, with other ranks and while the target computes.
+  static const std::vector<std::string> kBetweenNodes = split(
+      "put_flush get_flush fetch_and_op lock_put_unlock lock_put_unlock_compute get_compute "
+      "fetch_and_op_compute contention rate fetch_rate",
+      " ");
   // A report has plots, and not all of their points are default measures.
-  const std::vector<std::string> plotted{"put_size",       "get_size", "bare_write_size", "bare_read_size",
-                                         "bare_copy_size", "progress", "contention",      "rate"};
+  static const std::vector<std::string> kPlotted =
+      split("put_size get_size bare_write_size bare_read_size bare_copy_size progress contention rate", " ");
   const bool report = !settings.html_file.empty() && !settings.demo;
-  std::vector<const bench::MeasureInfo*> result;
+  const std::vector<std::string>& words =
+      settings.measures.empty() && settings.cluster ? kBetweenNodes : settings.measures;
+  Measures result;
   for (const bench::MeasureInfo& info : bench::catalogue()) {
     const bool by_default = info.selection == bench::Selection::kDemo ||
                             (info.selection == bench::Selection::kDefault && !settings.demo) ||
-                            (report && bench::named(plotted, info));
-    const std::vector<std::string>& words =
-        settings.measures.empty() && settings.cluster ? kBetweenNodes : settings.measures;
+                            (report && bench::named(kPlotted, info));
     const bool wanted = words.empty() ? by_default : bench::named(words, info);
     if (wanted && info.ranks <= settings.ranks && !bench::named(settings.skip, info)) result.push_back(&info);
   }
   return result;
 }
 
-bool measure_runtime(const BenchSettings& settings, const std::vector<const bench::MeasureInfo*>& measures,
-                     Progress& progress, RuntimeReport& report) {
-  int nodes = nodes_of(settings);
-  for (int round = 1; round <= settings.rounds; ++round) {
-    for (const Variant* variant : report.variants) {
-      auto& series = report.series[variant->key];
-      const std::string title = variant->full_title(settings.provider);
-      const std::string where =
-          fmt::format("{}, {}, run {} of {}: ", report.runtime.name, title, round, settings.rounds);
-      BenchRequest request{settings, report.runtime, variant, nodes, {}, {}, {}, {}};
-      for (const auto* info : measures) {
-        if (!belongs(*info, *variant, nodes) || series[info->name].broken()) {
-          progress.skip();
-        } else {
-          request.measures.push_back(info);
-        }
-      }
-      if (request.measures.empty()) continue;
-      request.on_begin = [&](const bench::MeasureInfo& info) { progress.begin(where + std::string(info.title)); };
-      request.on_result = [&](const bench::MeasureInfo& info, const MeasureResult& result) {
-        const std::string shown = result.verdict == Verdict::kMeasured
-                                      ? with_unit(result.figure.median, info.unit)
-                                      : fmt::format("{} ({})", verdict_name(result.verdict), result.reason);
-        progress.end(where + std::string(info.title), shown);
-      };
-      request.on_tick = [&] { progress.tick(); };
-      progress.begin(where + "starting");
-      BenchOutcome outcome = run_benchmark(request);
-      for (auto& [name, result] : outcome.results) {
-        if (result.verdict == Verdict::kMeasured) {
-          Series& one = series[name];
-          (is_time_slice(*bench::find_measure(name), result.figure) ? one.slices : one.figures)
-              .push_back(result.figure);
-        } else {
-          series[name].bad = result;
-        }
-      }
-      if (!outcome.library.empty()) report.library = outcome.library;
-      if (!outcome.hosts.is_null()) report.hosts = outcome.hosts;
-      if (!outcome.taken.provider.empty()) report.taken[variant->key] = outcome.taken;
-      if (outcome.nodes > 0) nodes = outcome.nodes;
-      if (settings.cluster && outcome.nodes == 1)
-        outcome.warnings.emplace_back("ONE NODE: all ranks are on one node, nothing between nodes is measured");
-      for (const std::string& warning : outcome.warnings) {
-        std::string line = fmt::format("{}: {}", title, warning);
-        if (std::ranges::find(report.warnings, line) != report.warnings.end()) continue;
-        progress.say(fmt::format("WARNING: {}: {}", report.runtime.name, line));
-        report.warnings.push_back(std::move(line));
-      }
-      if (outcome.interrupted) return false;
-    }
-  }
-  return true;
+bool measure(const BenchSettings& settings, const Measures& measures, std::vector<RuntimeReport>& reports) {
+  std::size_t runs = 0;
+  for (const RuntimeReport& report : reports)
+    runs += report.variants.size() * static_cast<std::size_t>(settings.rounds);
+  Progress progress(runs * measures.size());
+  return std::ranges::all_of(reports,
+                             [&](auto& report) { return measure_runtime(settings, measures, progress, report); });
 }
 
 }  // namespace farside::tools

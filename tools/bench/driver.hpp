@@ -2,9 +2,6 @@
 // The driver of `farside bench`: its options, the runs, and their figures.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -89,26 +86,10 @@ struct Figure {  // in the measure's unit
   double preempted = 0;  // how often the scheduler took a core from a rank, per operation
 };
 
-// Whether the figure is a scheduler's time slice instead of the time of an operation: another program took a core,
-// and two spinning ranks had to share the other one. (An implementation that sleeps or polls for this long yields its
-// core voluntarily, and is not counted as preempted.)
-bool is_time_slice(const bench::MeasureInfo& info, const Figure& figure);
-
 struct MeasureResult {
   Verdict verdict = Verdict::kMeasured;
   Figure figure;
   std::string reason;  // for the user; empty if measured
-};
-
-struct BenchRequest {
-  const BenchSettings& settings;
-  Runtime runtime;
-  const Variant* variant = nullptr;
-  int nodes = 1;  // 0: not known before the run
-  std::vector<const bench::MeasureInfo*> measures;
-  std::function<void(const bench::MeasureInfo&)> on_begin;
-  std::function<void(const bench::MeasureInfo&, const MeasureResult&)> on_result;
-  std::function<void()> on_tick;
 };
 
 // What farside took between the nodes, at rank 0; empty within a node.
@@ -117,18 +98,6 @@ struct Taken {
   std::string passed_over;  // what it said of a better provider
 };
 
-struct BenchOutcome {
-  std::map<std::string_view, MeasureResult> results;  // by name; every measure of the request unless interrupted
-  std::vector<std::string> warnings;                  // doubts about the run: farside was not used, ...
-  std::string library;                                // the runtime's own name and version; empty if no run got so far
-  Json hosts;                                         // host_facts() of each node; null if no run got so far
-  Taken taken;
-  int nodes = 0;
-  bool interrupted = false;
-};
-
-BenchOutcome run_benchmark(const BenchRequest& request);
-
 // All runs of one measure in one variant, and figures from them.
 
 // Stands before a figure that is doubtful, and before what is computed from such a figure.
@@ -136,7 +105,7 @@ inline constexpr std::string_view kNoiseMark = "~";
 
 struct Series {
   std::vector<Figure> figures;  // without `slices`
-  std::vector<Figure> slices;   // runs with is_time_slice(); they count only if there are no others
+  std::vector<Figure> slices;   // a scheduler's time slices; they count only if there are no others
   MeasureResult bad;            // the first failure; the measure is not tried again then
 
   bool broken() const { return bad.verdict != Verdict::kMeasured; }
@@ -172,40 +141,13 @@ std::string_view noise_mark(const Series& one, const Series& other);
 // Returns the median of the values (the mean of the two middle ones); 0 if there are none.
 double median_of(std::vector<double> values);
 
-// Shows the progress of a long command: on a terminal one line with a bar that is rewritten, elsewhere one line per
-// step.
-class Progress {
- public:
-  Progress(int total, bool rewrites);
-  void begin(const std::string& what);                           // a step begins
-  void end(const std::string& what, const std::string& result);  // the step is done
-  void skip();                                                   // a step is skipped
-  void tick();                                                   // shows that the command is still running
-  void say(const std::string& line);                             // prints a line that is not overwritten
-  void clear();                                                  // removes the bar
-
- private:
-  std::string bar() const;  // "[####------]  42% 1:10 left"
-  int total_;
-  int done_ = 0;
-  int skipped_ = 0;
-  bool rewrites_;
-  std::string current_;
-  std::size_t turn_ = 0;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-// Whether stdout is a terminal on which a line can be rewritten.
-bool stdout_rewrites();
-
-// Makes all runs of a benchmark: the variants of a runtime in alternation, for the requested number of rounds.
-
 // Returns the measures that the settings choose, in the catalogue's order, without those that need more ranks than
 // there are.
 std::vector<const bench::MeasureInfo*> chosen_measures(const BenchSettings& settings);
 
-// Runs all rounds of all variants of the report, and fills the rest of it. Returns false if interrupted.
-bool measure_runtime(const BenchSettings& settings, const std::vector<const bench::MeasureInfo*>& measures,
-                     Progress& progress, RuntimeReport& report);
+// Makes all runs: of each runtime its variants in alternation, for the requested number of rounds. Fills the rest of
+// the reports. Returns false if interrupted.
+bool measure(const BenchSettings& settings, const std::vector<const bench::MeasureInfo*>& measures,
+             std::vector<RuntimeReport>& reports);
 
 }  // namespace farside::tools

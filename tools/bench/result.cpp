@@ -23,7 +23,6 @@
 #include "tools/common/text.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 constexpr std::size_t kMostTitles = 3;

@@ -11,7 +11,6 @@
 #include "tools/common/text.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 using Measures = std::vector<const bench::MeasureInfo*>;

@@ -27,7 +27,6 @@
 #include "transport/base/unique_fd.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 using Clock = std::chrono::steady_clock;

@@ -13,7 +13,6 @@
 #include "transport/base/sysfs.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 namespace fs = std::filesystem;

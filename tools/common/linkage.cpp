@@ -19,7 +19,6 @@
 #include "tools/common/text.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -16,7 +16,6 @@
 #include "transport/fabric/nearest_device.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 constexpr std::size_t kMostNames = 8;

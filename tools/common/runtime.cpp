@@ -15,9 +15,9 @@
 #include "tools/common/child.hpp"
 #include "tools/common/linkage.hpp"
 #include "tools/common/text.hpp"
+#include "transport/base/settings.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -242,6 +242,15 @@ std::vector<std::string> words_for_ranks(const Runtime& runtime, const Variables
     }
   }
   return words;
+}
+
+Variables users_variables() {
+  Variables all;
+  for (const Setting& setting : settings_table())
+    if (const char* value = std::getenv(setting.name); value != nullptr) all.emplace_back(setting.name, value);
+  for (const auto& one : current_environment())
+    if (one.first.starts_with("FI_")) all.push_back(one);
+  return all;
 }
 
 Status check_library(const Runtime& runtime, const std::string& library_folder) {

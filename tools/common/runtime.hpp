@@ -62,6 +62,10 @@ bool has_component(const Runtime& runtime, const std::string& component);
 // Command lines that start ranks: by the mpirun of their runtime, or by a launcher that the user names, such as srun.
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
+// Returns what the ranks need of this process's environment, which not every launcher takes to other nodes: the settings
+// of farside that are set, and those of libfabric (FI_*).
+Variables users_variables();
+
 // The help of an option --launcher.
 constexpr const char* kLauncherHelp = "start the ranks by this instead of mpirun, {n} is their number: 'srun -n {n}'";
 

@@ -20,7 +20,6 @@
 #include "transport/base/unique_fd.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 // Three significant digits, never an exponent.
@@ -31,23 +30,6 @@ std::string three_digits(double value) {
   if (decimals > 0) return fmt::format("{:.{}f}", value, std::min(decimals, 6));
   const double step = std::pow(10.0, -decimals);
   return fmt::format("{:.0f}", std::round(value / step) * step);
-}
-
-// Returns the distance of two words: the number of bytes added, removed, changed, or exchanged with the next one.
-std::size_t changes_between(std::string_view a, std::string_view b) {
-  std::vector<std::vector<std::size_t>> least(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
-  for (std::size_t i = 0; i <= a.size(); ++i) {
-    for (std::size_t j = 0; j <= b.size(); ++j) {
-      if (i == 0 || j == 0) {
-        least[i][j] = i + j;
-        continue;
-      }
-      least[i][j] = std::min({least[i - 1][j] + 1, least[i][j - 1] + 1, least[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        least[i][j] = std::min(least[i][j], least[i - 2][j - 2] + 1);
-    }
-  }
-  return least[a.size()][b.size()];
 }
 
 }  // namespace
@@ -143,19 +125,6 @@ std::vector<std::string> split(std::string_view text, std::string_view separator
     at = end + 1;
   }
   return parts;
-}
-
-std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& names) {
-  const std::size_t most = std::max<std::size_t>(1, (word.size() + 1) / 3);
-  std::vector<std::pair<std::size_t, std::string>> near;
-  for (const std::string& name : names) {
-    const std::size_t changes = changes_between(word, name);
-    if (changes <= most || (!word.empty() && name.starts_with(word))) near.emplace_back(changes, name);
-  }
-  std::ranges::stable_sort(near, {}, &std::pair<std::size_t, std::string>::first);
-  std::vector<std::string> result;
-  for (auto& [changes, name] : near) result.push_back(std::move(name));
-  return result;
 }
 
 std::string read_file(const std::string& path, Wait wait) {

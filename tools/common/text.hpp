@@ -45,10 +45,6 @@ std::vector<std::string> shell_words(std::string_view line);
 // Splits a text at each of the separators; parts may be empty.
 std::vector<std::string> split(std::string_view text, std::string_view separators);
 
-// Returns the names that a misspelt word may stand for, the nearest first: those that it is the beginning of, and those
-// that a few changes make of it (a byte more, less or other, two exchanged: one change per three bytes of the word).
-std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& names);
-
 // Reads a whole file. Throws std::runtime_error that names the file and the reason if it cannot be read or has more
 // than 128 MiB; with Wait::kNo also if it is a pipe or a device, whose data may never come.
 enum class Wait : bool { kNo, kYes };

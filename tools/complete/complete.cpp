@@ -11,7 +11,6 @@
 #include "transport/base/settings.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 // "TEXT:{openmpi,mpich}" has the choices openmpi and mpich.

@@ -14,7 +14,7 @@ namespace {
 
 // ---- groups of ranks ----
 
-// Ranks with the same text, in the order of the lowest rank.
+// Ranks with the same text, which is not empty, in the order of the lowest rank.
 struct Group {
   std::string text;
   std::vector<int> ranks;
@@ -23,6 +23,7 @@ std::vector<Group> groups(const Json& ranks, const std::function<std::string(con
   std::vector<Group> all;
   for (const Json& rank : ranks) {
     const std::string text = text_for(rank);
+    if (text.empty()) continue;
     auto group = std::ranges::find(all, text, &Group::text);
     if (group == all.end()) group = all.insert(all.end(), {text, {}});
     group->ranks.push_back(rank.at("rank"));
@@ -91,7 +92,6 @@ std::string advice_for_loading(const std::string& why) {
 
 void check_library(Causes& causes) {
   for (const Group& group : groups(causes.ranks(), why_not_loaded)) {
-    if (group.text.empty()) continue;
     causes.fail("library", advice_for_loading(group.text), "farside is not loaded on {}: {}", causes.at(group.ranks),
                 group.text);
   }
@@ -99,8 +99,7 @@ void check_library(Causes& causes) {
 
 // "0.1.0 on a (rank 0), 0.2.0 on b (rank 1)"; empty if all ranks have the same.
 std::string differences(Causes& causes, const std::function<std::string(const Json&)>& text_for) {
-  std::vector<Group> all = groups(causes.ranks(), text_for);
-  std::erase_if(all, [](const Group& group) { return group.text.empty(); });
+  const std::vector<Group> all = groups(causes.ranks(), text_for);
   if (all.size() < 2) return {};
   std::vector<std::string> texts;
   for (const Group& group : all) texts.push_back(fmt::format("{} on {}", group.text, causes.at(group.ranks)));
@@ -120,10 +119,8 @@ void check_versions(Causes& causes) {
 }
 
 void check_settings(Causes& causes) {
-  for (const Group& group : groups(causes.ranks(), [](const Json& rank) { return text_of(rank, "bad_setting"); })) {
-    if (!group.text.empty())
-      causes.fail("settings", "correct the value", "on {}: {}", causes.at(group.ranks), group.text);
-  }
+  for (const Group& group : groups(causes.ranks(), [](const Json& rank) { return text_of(rank, "bad_setting"); }))
+    causes.fail("settings", "correct the value", "on {}: {}", causes.at(group.ranks), group.text);
   for (const char* name : {"FARSIDE_ROUTES", "FARSIDE_PROVIDER"}) {
     const auto value = [name](const Json& rank) {
       const auto set = part_of(rank, "settings").find(name);
@@ -135,11 +132,9 @@ void check_settings(Causes& causes) {
   const auto unknown = [](const Json& rank) {
     return fmt::format("{}", fmt::join(part_of(rank, "unknown_settings").get<std::vector<std::string>>(), ", "));
   };
-  for (const Group& group : groups(causes.ranks(), unknown)) {
-    if (!group.text.empty())
-      causes.warn("settings", "farside --help lists the settings", "{} on {}: no setting of farside, and ignored",
-                  group.text, causes.at(group.ranks));
-  }
+  for (const Group& group : groups(causes.ranks(), unknown))
+    causes.warn("settings", "farside --help lists the settings", "{} on {}: no setting of farside, and ignored",
+                group.text, causes.at(group.ranks));
 }
 
 // What forbids a route has the same remedy on many ranks, and names addresses and processes of one of them.
@@ -151,7 +146,6 @@ void check_route(Causes& causes, const char* name) {
     return text_of(*route, "advice");
   };
   for (const Group& group : groups(causes.ranks(), remedy)) {
-    if (group.text.empty()) continue;
     const std::string why = text_of(*route_of(causes.ranks()[static_cast<std::size_t>(group.ranks[0])], name), "why");
     if (name == std::string_view("mapped")) {
       causes.fail(name, group.text, "no shared memory for windows on {}: {}", causes.at(group.ranks), why);
@@ -225,11 +219,9 @@ void check_windows(Causes& causes) {
                        text_of(window, "among") == "node" ? "inside the node" : "of all ranks",
                        text_of(window, "wanted"), trouble);
   };
-  for (const Group& group : groups(part_of(causes.of(), "windows"), what)) {
-    if (!group.text.empty())
-      causes.fail("windows", "FARSIDE_LOG=info shows what the ranks print; please report it (farside doctor --report)",
-                  "{} ({})", group.text, causes.at(group.ranks));
-  }
+  for (const Group& group : groups(part_of(causes.of(), "windows"), what))
+    causes.fail("windows", "FARSIDE_LOG=info shows what the ranks print; please report it (farside doctor --report)",
+                "{} ({})", group.text, causes.at(group.ranks));
   for (const Json& link : part_of(causes.of(), "links")) {
     if (text_of(link, "trouble").empty()) continue;
     causes.fail("links", "FARSIDE_LOG=info shows what the ranks print; please report it (farside doctor --report)",
@@ -255,7 +247,6 @@ void check_limits(Causes& causes) {
     return std::string();
   };
   for (const Group& group : groups(causes.ranks(), locked)) {
-    if (group.text.empty()) continue;
     causes.warn(
         "locked memory",
         "ulimit -l unlimited where the ranks start; for good: '* - memlock unlimited' in "
@@ -275,7 +266,7 @@ void check_limits(Causes& causes) {
       return std::string();
     };
     for (const Group& group : groups(causes.ranks(), little))
-      if (!group.text.empty()) causes.warn("limits", advice, "{}: {} on {}", name, group.text, causes.at(group.ranks));
+      causes.warn("limits", advice, "{}: {} on {}", name, group.text, causes.at(group.ranks));
   }
 }
 
@@ -340,7 +331,6 @@ void check_clocks(Causes& causes) {
     return source == "hpet" || source == "acpi_pm" || source == "jiffies" ? source : std::string();
   };
   for (const Group& group : groups(causes.ranks(), slow)) {
-    if (group.text.empty()) continue;
     causes.warn("clocks", "let the kernel take the time-stamp counter (tsc), if it is stable",
                 "the clock source of {} is {}: each reading of a clock takes microseconds, which distorts traces",
                 causes.at(group.ranks), group.text);

@@ -23,7 +23,6 @@
 #include "tools/peers/launch.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 constexpr int kNothingWrong = 0, kSomethingWrong = 1, kNotStarted = 2, kInterrupted = 130;

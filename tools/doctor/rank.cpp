@@ -17,7 +17,6 @@
 #include "transport/base/ticks.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 // The file in which the dynamic loader finds a symbol; empty if there is none.

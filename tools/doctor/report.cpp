@@ -16,7 +16,6 @@
 #include "tools/info/info.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 constexpr std::size_t kShortestWord = 3;

@@ -11,7 +11,6 @@
 #include "tools/explain/explain.hpp"
 
 namespace farside::tools::explain {
-
 namespace {
 
 // A rule needs at least so many calls, or this share of the time.

@@ -25,7 +25,6 @@
 #include "transport/fabric/provider_probe.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 Json runtimes(const std::string& library_folder) {

@@ -27,7 +27,6 @@
 #include "transport/node/segment.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 // A limit of setrlimit(2), which is enough if there is none.

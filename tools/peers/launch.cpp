@@ -12,7 +12,6 @@
 #include "transport/base/settings.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 std::string program_of(const Runtime& runtime) {
@@ -22,16 +21,11 @@ std::string program_of(const Runtime& runtime) {
 
 // The user's settings, which not every launcher takes to other nodes, and what is set for this launch.
 Variables variables_of(const PeersRequest& request, const Runtime& runtime) {
-  Variables all;
-  const auto add = [&](const std::string& name, const std::string& value) {
-    const auto set_here = [&](const auto& one) { return one.first == name; };
-    if (std::ranges::none_of(request.variables, set_here)) all.emplace_back(name, value);
-  };
-  if (request.preload) add("LD_PRELOAD", preload_list(variable("LD_PRELOAD"), runtime.library));
-  for (const Setting& setting : settings_table())
-    if (const char* value = std::getenv(setting.name); value != nullptr) add(setting.name, value);
-  for (const auto& [name, value] : current_environment())
-    if (name.starts_with("FI_")) add(name, value);
+  Variables all = users_variables();
+  if (request.preload) all.emplace(all.begin(), "LD_PRELOAD", preload_list(variable("LD_PRELOAD"), runtime.library));
+  std::erase_if(all, [&](const auto& one) {
+    return std::ranges::find(request.variables, one.first, &Variables::value_type::first) != request.variables.end();
+  });
   all.insert(all.end(), request.variables.begin(), request.variables.end());
   return all;
 }

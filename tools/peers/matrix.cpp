@@ -11,7 +11,6 @@
 #include "tools/common/text.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 // Why these hosts, two or all, cannot use the provider with each other; empty if they can.

@@ -16,7 +16,6 @@
 #include "transport/space/provider_trial.hpp"
 
 namespace farside::tools {
-
 namespace {
 
 // The endpoint of one provider, which also makes progress for the thread that waits for it. Its waits call no MPI.

@@ -27,42 +27,16 @@
 #include "transport/base/settings.hpp"
 
 namespace farside::tools {
-
 namespace {
 
-// Options of mpirun (Open MPI's mpirun(1), `mpiexec.hydra --help` of MPICH), without their dashes, with the number of
-// their values. Between another option and a word that is no option, "--" is needed.
-const OptionValues kMpirunOptions{
-    {"allow-run-as-root", 0},
-    {"bind-to", 1},
-    {"display-map", 0},
-    {"env", 2},
-    {"f", 1},
-    {"genv", 2},
-    {"genvall", 0},
-    {"H", 1},
-    {"host", 1},
-    {"hostfile", 1},
-    {"hosts", 1},
-    {"iface", 1},
-    {"l", 0},
-    {"launcher", 1},
-    {"launcher-exec", 1},
-    {"machinefile", 1},
-    {"map-by", 1},
-    {"mca", 2},
-    {"n", 1},
-    {"N", 1},
-    {"np", 1},
-    {"oversubscribe", 0},
-    {"ppn", 1},
-    {"prefix", 1},
-    {"rank-by", 1},
-    {"report-bindings", 0},
-    {"tag-output", 0},
-    {"wdir", 1},
-    {"x", 1},
-};
+// Options of mpirun (Open MPI's mpirun(1), `mpiexec.hydra --help` of MPICH), without their dashes, by the
+// number of their values. Between another option and a word that is no option, "--" is needed.
+const std::array<std::vector<std::string>, 3> kMpirunOptions{
+    split("allow-run-as-root display-map genvall l oversubscribe report-bindings tag-output", " "),
+    split("bind-to f H host hostfile hosts iface launcher launcher-exec machinefile map-by n N np ppn prefix rank-by "
+          "wdir x",
+          " "),
+    split("env genv mca", " ")};
 
 // Returns the number of values behind this option; nothing if it is not known.
 std::optional<int> values_of(const std::string& option, const OptionValues& own) {
@@ -70,8 +44,10 @@ std::optional<int> values_of(const std::string& option, const OptionValues& own)
   if (const auto found = own.find(option.substr(0, equals)); found != own.end())
     return equals == std::string::npos ? found->second : 0;
   if (option.starts_with("--") && equals != std::string::npos) return 0;
-  const auto found = kMpirunOptions.find(option.substr(std::min(option.find_first_not_of('-'), option.size())));
-  return found == kMpirunOptions.end() ? std::nullopt : std::optional(found->second);
+  const std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
+  for (std::size_t values = 0; values < kMpirunOptions.size(); ++values)
+    if (std::ranges::find(kMpirunOptions[values], name) != kMpirunOptions[values].end()) return values;
+  return std::nullopt;
 }
 
 RunWords split_at(const std::vector<std::string>& words, std::size_t options, std::size_t program) {
@@ -309,13 +285,8 @@ int run(const RunOptions& options, const std::vector<std::string>& launcher_opti
 
   Variables variables;
   if (!preload.empty()) variables.emplace_back("LD_PRELOAD", preload);
-  for (const Setting& setting : settings_table()) {
-    const char* value = std::getenv(setting.name);
-    if (value != nullptr && !set_by_user(launcher_options, setting.name)) variables.emplace_back(setting.name, value);
-  }
-  // libfabric's own settings, as `farside info` and `farside doctor` pass them on.
-  for (const auto& one : environment)
-    if (one.first.starts_with("FI_") && !set_by_user(launcher_options, one.first)) variables.push_back(one);
+  for (const auto& one : users_variables())
+    if (!set_by_user(launcher_options, one.first)) variables.push_back(one);
   std::vector<std::string> words;
   const auto append = [&words](const std::vector<std::string>& more) {
     words.insert(words.end(), more.begin(), more.end());

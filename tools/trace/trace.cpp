@@ -4,16 +4,24 @@
 
 #include <algorithm>
 #include <bit>
+#include <fstream>
+#include <functional>
 #include <map>
+#include <memory>
+#include <ostream>
+#include <stdexcept>
+#include <string>
 #include <tuple>
 #include <utility>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "tools/common/commands.hpp"
+#include "tools/common/rank_files.hpp"
 #include "tools/common/text.hpp"
 
 namespace farside::tools::trace {
-
 namespace {
 
 constexpr std::size_t kMostLines = 10;
@@ -390,3 +398,53 @@ std::string figures_by(const Timeline& timeline, By by) {
 }
 
 }  // namespace farside::tools::trace
+
+// ---- the command ----
+
+namespace farside::tools {
+
+void add_trace_command(CLI::App& app, int& exit_code) {
+  struct Options {
+    std::string prefix, chrome_file, page_file, by;
+    bool summary = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("trace",
+                         "who waited for whom: the traces of all ranks, put together\n"
+                         "farside trace PREFIX [-o FILE.json] [--html FILE.html] [--by rank|size|pair|site]");
+  command->add_option("prefix", options->prefix, "what FARSIDE_TRACE was: the files are PREFIX.RANK.trace")->required();
+  command->add_option("-o,--output", options->chrome_file, "write the trace for ui.perfetto.dev and chrome://tracing");
+  command->add_option("--html", options->page_file,
+                      "write a page to look at in a browser; it needs nothing but itself");
+  command
+      ->add_option(
+          "--by", options->by,
+          "print figures by rank (its waits, and how long others waited for it), by size of the operations, by "
+          "pair of origin and target, or by call site (recorded with FARSIDE_SITES=on)")
+      ->check(CLI::IsMember({"rank", "size", "pair", "site"}));
+  command->add_flag("--summary", options->summary,
+                    "print the summary though --by is given or a file is written (else it always is)");
+  command->footer(
+      "Run the program with FARSIDE_TRACE=PREFIX set for all ranks, for instance by\n"
+      "  farside run -n 4 --set FARSIDE_TRACE=/tmp/t -- ./program; farside trace /tmp/t --html t.html");
+  command->callback([options, &exit_code] {
+    const trace::Timeline timeline = trace::merge(trace::read_all(options->prefix));
+    const bool files = !options->chrome_file.empty() || !options->page_file.empty();
+    for (const auto& [path, html] : {std::pair(options->chrome_file, false), std::pair(options->page_file, true)}) {
+      if (path.empty()) continue;
+      std::ofstream file(path, std::ios::binary);
+      html ? write_page(file, timeline) : write_chrome(file, timeline);
+      file.close();
+      if (!file) throw std::runtime_error(fmt::format("cannot write {}", path));
+    }
+    if (options->summary || (!files && options->by.empty())) fmt::print("{}", summary(timeline));
+    if (!options->by.empty()) {
+      for (const std::string& warning : timeline.warnings) fmt::print("! {}\n", warning);
+      fmt::print("{}", figures_by(timeline, kByNames.at(options->by)));
+    }
+    exit_code = 0;
+  });
+}
+
+}  // namespace farside::tools

@@ -23,7 +23,6 @@
 #include "tools/bench/program/program.hpp"
 
 namespace farside::bench {
-
 namespace {
 
 void require(std::int64_t code, const char* what) {

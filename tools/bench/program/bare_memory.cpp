@@ -22,7 +22,6 @@
 #include "transport/base/relax.hpp"
 
 namespace farside::bench {
-
 namespace {
 
 // Each word has two cache lines of its own, since processors fetch lines in pairs.

@@ -21,7 +21,6 @@
 #include "transport/base/unique_fd.hpp"
 
 namespace farside::bench {
-
 namespace {
 
 constexpr std::size_t kMostAddresses = 8;

@@ -12,7 +12,6 @@
 #include "tools/bench/program/program.hpp"
 
 namespace farside::bench {
-
 namespace {
 
 constexpr int kRounds = 8;

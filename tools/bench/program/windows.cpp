@@ -12,7 +12,6 @@
 #include "tools/bench/program/program.hpp"
 
 namespace farside::bench {
-
 namespace {
 
 struct Usage {  // of all threads of this process except the main thread
