@@ -70,17 +70,10 @@ const std::vector<MeasureInfo> kOthers = {
     {"window_allocate", "MPI_Win_allocate and MPI_Win_free", kMicroseconds, kTakesPart, kNamed, "windows"},
     {"window_create", "MPI_Win_create and MPI_Win_free", kMicroseconds, kTakesPart, kNamed, "windows"},
     {"window_dynamic", "MPI_Win_create_dynamic and MPI_Win_free", kMicroseconds, kTakesPart, kNamed, "windows"},
-    {"idle_cpu", "other threads' CPU time in a second", kMicroseconds, kTakesPart, kNamed, "idle"},
-    {"idle_wakeups", "other threads' wake-ups in a second", kCount, kTakesPart, kNamed, "idle"},
     {"created_put", "created window: put 8 B + flush", kMicroseconds, kInBarrier, kNamed, "created", 8},
     {"created_get", "created window: get 8 B + flush", kMicroseconds, kInBarrier, kNamed, "created", 8},
     {"created_put_4mib", "created window: put 4 MiB + flush", kMegabytes, kInBarrier, kNamed, "created", 4 * kMebi},
     {"created_get_4mib", "created window: get 4 MiB + flush", kMegabytes, kInBarrier, kNamed, "created", 4 * kMebi},
-    {"bare_vm_write", "bare process_vm_writev: 8 B", kMicroseconds, kSpins, kNamed, "created", 8},
-    {"bare_vm_write_4mib", "bare process_vm_writev: 4 MiB", kMegabytes, kSpins, kNamed, "created", 4 * kMebi},
-    {"bare_vm_read", "bare process_vm_readv: 8 B", kMicroseconds, kSpins, kNamed, "created", 8},
-    {"bare_vm_read_4mib", "bare process_vm_readv: 4 MiB", kMegabytes, kSpins, kNamed, "created", 4 * kMebi},
-    {"bare_echo", "bare memory: a word there, back by a thread that sleeps", kMicroseconds, kSpins, kNamed, "created"},
 };
 
 // The same measure while the target sleeps or computes.

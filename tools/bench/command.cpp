@@ -3,28 +3,22 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <fstream>
 #include <functional>
 #include <memory>
-#include <string>
 #include <thread>
 #include <unistd.h>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "pages.hpp"
-#include "tools/bench/driver.hpp"
 #include "tools/bench/report.hpp"
 #include "tools/common/child.hpp"
 #include "tools/common/commands.hpp"
 #include "tools/common/host.hpp"
-#include "tools/common/runtime.hpp"
-#include "tools/common/text.hpp"
 
 namespace farside::tools {
 namespace {
@@ -232,13 +226,14 @@ int on_results(const std::function<int()>& command) {
 void add_compare_command(CLI::App& bench_command, int& exit_code) {
   auto settings = std::make_shared<CompareSettings>();
   CLI::App* command = bench_command.add_subcommand(
-      "compare", "mark what is slower or faster in B than in A, beyond noise; 1 if farside regressed");
-  command->add_option("A", settings->a, "what --json wrote")->required();
-  command->add_option("B", settings->b, "what --json wrote later")->required();
-  command->add_option("--threshold", settings->threshold, "a change of less than this share never counts")
+      "compare",
+      "mark figures that are slower or faster in B than in A beyond noise; exit code 1 if farside regressed");
+  command->add_option("A", settings->a, "result of --json")->required();
+  command->add_option("B", settings->b, "later result of --json")->required();
+  command->add_option("--threshold", settings->threshold, "ignore changes below this share")
       ->check(CLI::Range(0.0, 10.0))
       ->capture_default_str();
-  command->add_flag("--all", settings->all, "show also what has not changed, and what only one of them has");
+  command->add_flag("--all", settings->all, "also show unchanged figures, and those of only one result");
   command->callback([settings, &exit_code] { exit_code = on_results([&] { return compare_results(*settings); }); });
 }
 
@@ -247,10 +242,10 @@ void add_report_command(CLI::App& bench_command, int& exit_code) {
     std::string json, html, csv;
   };
   auto files = std::make_shared<Files>();
-  CLI::App* command = bench_command.add_subcommand("report", "make the HTML report, or CSV, of what --json wrote");
-  command->add_option("JSON", files->json, "what --json wrote")->required();
+  CLI::App* command = bench_command.add_subcommand("report", "make an HTML report or CSV from a result of --json");
+  command->add_option("JSON", files->json, "result of --json")->required();
   command->add_option("--html", files->html, "write the report to this file");
-  command->add_option("--csv", files->csv, "write the figures of all runs to this file");
+  command->add_option("--csv", files->csv, "write the figures of all runs to this file, one line each");
   command->callback([files, &exit_code] {
     if (files->html.empty() && files->csv.empty()) throw CLI::RequiredError("--html or --csv");
     exit_code = on_results([&] {
@@ -285,15 +280,16 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
                                        : word + " is no measure or group (farside bench --help lists them)";
       },
       "NAME,...");
-  CLI::App* command = app.add_subcommand(
-      "bench", "measure one-sided communication natively and with farside, in alternation, and compare");
-  command->add_flag("--demo", settings->demo, "a short selection, and where to go from there");
+  CLI::App* command =
+      app.add_subcommand("bench", "compare one-sided communication natively and with farside, measured in alternation");
+  command->add_flag("--demo", settings->demo, "run a short selection, and print the next steps");
   command->add_flag("--cluster", settings->cluster,
-                    "measure passive target between nodes, against the runtimes by themselves: other default variants "
-                    "and measures, and the ranks in turn on the nodes (of --hosts, or of the batch job)");
+                    "measure passive target between nodes: other default variants and measures, and the ranks go to "
+                    "the nodes in turn "
+                    "(of --hosts, or of the batch job)");
   auto prints_script = std::make_shared<bool>(false);
   command->add_flag("--sbatch", *prints_script,
-                    "print a batch script of --cluster for Slurm: farside bench --sbatch | sbatch");
+                    "print a Slurm batch script for --cluster: farside bench --sbatch | sbatch");
   command->add_option("--runtime", settings->runtimes, "only these runtimes (default: all found)")
       ->delimiter(',')
       ->check(CLI::IsMember({"openmpi", "mpich"}));
@@ -301,38 +297,41 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
       ->delimiter(',')
       ->check(CLI::IsMember(keys))
       ->capture_default_str();
-  command->add_option("--measures", settings->measures, "only these, or groups, or all")
+  command->add_option("--measures", settings->measures, "only these measures or groups, or all")
       ->delimiter(',')
       ->check(a_measure);
-  command->add_option("--skip", settings->skip, "but not these")->delimiter(',')->check(a_measure);
+  command->add_option("--skip", settings->skip, "all but these")->delimiter(',')->check(a_measure);
   command->option_defaults()->always_capture_default();
   command
       ->add_option("--window", settings->window, "allocate: MPI_Win_allocate; create: MPI_Win_create on malloc memory")
       ->check(CLI::IsMember({"allocate", "create"}));
   command->add_option("--runs", settings->rounds, "runs of each variant")->check(CLI::Range(1, 1000));
-  command->add_option("--compute-seconds", settings->compute_seconds, "how long a computing target stays out of MPI")
+  command
+      ->add_option("--compute-seconds", settings->compute_seconds, "seconds that a computing target spends outside MPI")
       ->check(CLI::Range(0.05, 3600.0));
-  command->add_option("--timeout", settings->timeout_seconds, "seconds after which a silent measure counts as hung")
+  command
+      ->add_option("--timeout", settings->timeout_seconds,
+                   "seconds without output after which a measure counts as hung")
       ->check(CLI::Range(1.0, 86400.0));
   command
       ->add_option("-n,--ranks", settings->ranks,
-                   "ranks to start; two measure, more in contention and rate, all of them in contended")
+                   "number of ranks; two measure, more in contention and rate, all in contended")
       ->check(CLI::Range(2, 100000));
   command->add_option("--provider", settings->provider, "libfabric provider of the fabric variant");
   command->option_defaults()->always_capture_default(false);
   command->add_option("--lib-dir", settings->library_folder, kLibraryFolderHelp);
   command->add_option("--launcher", settings->launcher, kLauncherHelp);
-  command->add_option("--hosts", settings->hosts, "start them on these hosts (mpirun's own form: a:1,b:1)");
+  command->add_option("--hosts", settings->hosts, "hosts, in the format of mpirun: a:1,b:1");
   command
       ->add_option("--launcher-option", settings->launcher_options,
-                   "one more word for mpirun or the launcher (repeatable)")
+                   "extra argument of mpirun or the launcher (repeatable)")
       ->take_all()
       ->allow_extra_args(false);
   command->add_option("--json", settings->json_file, "write the figures of all runs to this file");
-  command->add_option("--csv", settings->csv_file, "likewise, a line for each");
+  command->add_option("--csv", settings->csv_file, "the same as CSV, one line per run");
   command->add_option(
       "--html", settings->html_file,
-      "write a report with plots to this file (and measure what it plots, unless --measures says what)");
+      "write a self-contained HTML report to this file (and measure what it plots, unless --measures is given)");
   add_compare_command(*command, exit_code);
   add_report_command(*command, exit_code);
   command->footer(list);  // after the subcommands, which would inherit it

@@ -5,9 +5,7 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
-#include <optional>
 #include <set>
-#include <string_view>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -15,7 +13,6 @@
 #include <fmt/ranges.h>
 
 #include "tools/common/child.hpp"
-#include "tools/common/text.hpp"
 #include "transport/base/settings.hpp"
 
 namespace farside::tools {

@@ -3,14 +3,12 @@
 #include <array>
 #include <ctime>
 #include <map>
-#include <set>
 #include <stdexcept>
 #include <string_view>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <thread>
 #include <tuple>
-#include <vector>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -20,7 +18,6 @@
 #include "pages.hpp"
 #include "tools/bench/report.hpp"
 #include "tools/common/host.hpp"
-#include "tools/common/text.hpp"
 
 namespace farside::tools {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "tools/bench/report.hpp"
 #include "tools/common/host.hpp"
-#include "tools/common/text.hpp"
 
 namespace farside::tools {
 namespace {

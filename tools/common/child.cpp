@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <fcntl.h>
 #include <fstream>
 #include <optional>
@@ -19,11 +18,9 @@
 #include <thread>
 #include <unistd.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "tools/common/text.hpp"
-#include "transport/base/log.hpp"
 #include "transport/base/unique_fd.hpp"
 
 namespace farside::tools {

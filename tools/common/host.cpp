@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/common/host.hpp"
 
-#include <filesystem>
 #include <fstream>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <system_error>
-#include <vector>
 
 #include <rdma/fabric.h>
 

@@ -12,8 +12,6 @@
 #include <system_error>
 #include <unistd.h>
 
-#include <fmt/format.h>
-
 #include "pmpi/runtime/library_names.hpp"
 #include "tools/common/child.hpp"
 #include "tools/common/text.hpp"

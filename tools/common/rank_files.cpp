@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
-#include <set>
-#include <stdexcept>
 #include <tuple>
 
 #include <fmt/chrono.h>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "tools/common/text.hpp"

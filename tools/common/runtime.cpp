@@ -3,16 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <string_view>
 #include <system_error>
 #include <unistd.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "pmpi/runtime/library_names.hpp"
-#include "tools/common/child.hpp"
 #include "tools/common/linkage.hpp"
 #include "tools/common/text.hpp"
 #include "transport/base/settings.hpp"

@@ -28,7 +28,7 @@ std::string own_folder();
 std::string default_library_folder();
 // The help of the option --lib-dir.
 constexpr const char* kLibraryFolderHelp =
-    "where libfarside-RUNTIME.so are (default: lib beside this command's folder, or where they were installed)";
+    "folder of libfarside-RUNTIME.so (default: lib beside this command's folder, or the installed one)";
 
 // Returns the names of all runtimes that farside knows.
 std::vector<std::string> runtime_names();
@@ -62,12 +62,12 @@ bool has_component(const Runtime& runtime, const std::string& component);
 // Command lines that start ranks: by the mpirun of their runtime, or by a launcher that the user names, such as srun.
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// Returns what the ranks need of this process's environment, which not every launcher takes to other nodes: the settings
+// Returns what ranks need of this process's environment, which not every launcher takes to other nodes: the settings
 // of farside that are set, and those of libfabric (FI_*).
 Variables users_variables();
 
 // The help of an option --launcher.
-constexpr const char* kLauncherHelp = "start the ranks by this instead of mpirun, {n} is their number: 'srun -n {n}'";
+constexpr const char* kLauncherHelp = "launcher command; {n} expands to the number of ranks: 'srun -n {n}'";
 
 struct Launch {
   int ranks = 2;

@@ -9,11 +9,8 @@
 #include <fcntl.h>
 #include <fstream>
 #include <functional>
-#include <stdexcept>
-#include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <utility>
 
 #include <fmt/ranges.h>
 

@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `farside doctor`: examines all ranks of a launch, and says what is wrong and what to do; or makes the text of a bug
 // report of it.
-#include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tools/common/child.hpp"
 #include "tools/common/commands.hpp"
 #include "tools/common/runtime.hpp"
-#include "tools/common/text.hpp"
 #include "tools/doctor/examination.hpp"
 #include "tools/doctor/report.hpp"
 #include "tools/info/info.hpp"
@@ -161,39 +154,34 @@ int examine_ranks(const DoctorOptions& options) {
 void add_doctor_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<DoctorOptions>();
   CLI::App* command = app.add_subcommand(
-      "doctor",
-      "whether farside works on all ranks of a launch: what is wrong, what to do; or the text of a bug report");
+      "doctor", "check farside on all ranks of a launch: what is wrong and how to fix it; or write a bug report");
   PeersRequest& peers = options->peers;
   peers.task = "doctor";
   peers.preload = true;
   peers.ranks_per_host = 2;
-  CLI::Option* hosts =
-      command->add_option("--hosts", peers.hosts, "start the ranks on these hosts, a,b (default: on this machine)");
-  command->add_option("-n", peers.ranks, "the number of ranks (default: two of each host)")
-      ->check(CLI::Range(1, 1'000'000));
+  CLI::Option* hosts = command->add_option("--hosts", peers.hosts, "hosts of the ranks, a,b (default: this machine)");
+  command->add_option("-n", peers.ranks, "number of ranks (default: two per host)")->check(CLI::Range(1, 1'000'000));
   command->add_option("--launcher", peers.launcher, kLauncherHelp)->excludes(hosts);
-  command->add_option("--runtime", peers.runtime, "the runtime (default: the first that is here)")
+  command->add_option("--runtime", peers.runtime, "MPI runtime (default: the first found)")
       ->check(CLI::IsMember(peers_runtimes()));
-  command->add_option("--launcher-option", peers.launcher_options, "one more word for mpirun (repeatable)")
+  command->add_option("--launcher-option", peers.launcher_options, "extra mpirun argument (repeatable)")
       ->take_all()
       ->allow_extra_args(false);
-  command->add_option("--time-limit", options->time_limit, "seconds that one step may take (default: 60)")
+  command->add_option("--time-limit", options->time_limit, "time limit of each step in seconds (default: 60)")
       ->check(CLI::Range(1, 86400));
   command->add_option("--lib-dir", options->library_folder, kLibraryFolderHelp);
-  CLI::Option* json = command->add_flag("--json", options->json, "as JSON");
-  CLI::Option* report =
-      command->add_flag("--report", options->report,
-                        "the text to paste into a bug report: versions, environment, what was found, farside info");
+  CLI::Option* json = command->add_flag("--json", options->json, "print JSON");
+  CLI::Option* report = command->add_flag("--report", options->report,
+                                          "print a bug report: versions, environment, findings, farside info");
   report->excludes(json);
   command
       ->add_flag("--with-names", options->with_names,
-                 "with --report: show names of hosts and users, addresses and paths, which are left out otherwise")
+                 "with --report: keep the names of hosts and users, addresses and paths")
       ->needs(report);
   command->footer(
-      "Under a launcher it examines that launcher's ranks: mpirun -n 4 --host a,b farside doctor. Lines that begin "
-      "with\n"
-      "failure name what does not work, those with warning what works, but not as it could; a table by node follows.\n"
-      "The exit code is 0 if nothing is wrong, 1 if something is, 2 if the ranks could not be started.");
+      "Under a launcher it examines the ranks of that launcher: mpirun -n 4 --host a,b farside doctor. A failure line\n"
+      "names what does not work, a warning what works but not as well as it could; a table by node follows. The exit\n"
+      "code is 0 if nothing is wrong, 1 if something is, 2 if the ranks could not be started.");
   command->callback([options, &exit_code] {
     PeersRequest& request = options->peers;
     request.arguments = {"--time-limit", fmt::format("{}", options->time_limit)};

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tools/common/text.hpp"
 #include "tools/info/info.hpp"
 
 namespace farside::tools {

@@ -7,24 +7,16 @@
 #include <array>
 #include <atomic>
 #include <charconv>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 #include <optional>
-#include <string>
-#include <thread>
 #include <unistd.h>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
-#include <mpi.h>
 
 #include "tools/common/child.hpp"
-#include "tools/common/text.hpp"
 #include "tools/doctor/examination.hpp"
-#include "tools/doctor/rank.hpp"
 #include "tools/doctor/window_check.hpp"
 #include "tools/peers/collectives.hpp"
 #include "tools/peers/launch.hpp"

@@ -9,7 +9,6 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "tools/common/text.hpp"
 #include "tools/info/info.hpp"
 #include "tools/peers/launch.hpp"
 #include "transport/base/settings.hpp"

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <string>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
@@ -16,7 +15,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tools/common/text.hpp"
 #include "tools/peers/collectives.hpp"
 #include "transport/base/clock_offset.hpp"
 #include "transport/base/unique_fd.hpp"

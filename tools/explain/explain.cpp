@@ -4,15 +4,12 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "tools/common/commands.hpp"
-#include "tools/common/rank_files.hpp"
 #include "tools/common/text.hpp"
 
 namespace farside::tools::explain {
@@ -131,10 +128,10 @@ void add_explain_command(CLI::App& app, int& exit_code) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("explain",
-                                         "where the time of a run went, and what would help\n"
+                                         "explain where the time of a run went, and what would help\n"
                                          "farside explain PREFIX [--json] [--by rank|size|pair|site]");
-  command->add_option("prefix", options->prefix, "what FARSIDE_STATS was: the files are PREFIX.RANK.json")->required();
-  command->add_flag("--json", options->json, "the advice as JSON");
+  command->add_option("prefix", options->prefix, "value of FARSIDE_STATS; the files are PREFIX.RANK.json")->required();
+  command->add_flag("--json", options->json, "print the advice as JSON");
   command
       ->add_option("--by", options->by,
                    "print figures by rank, by size of the operations, by pair of origin and target, or by call site "

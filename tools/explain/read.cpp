@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "tools/common/rank_files.hpp"
 #include "tools/common/text.hpp"
 #include "tools/explain/explain.hpp"
 

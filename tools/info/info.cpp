@@ -7,10 +7,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <string>
 #include <sys/utsname.h>
 #include <thread>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -318,26 +316,25 @@ void add_info_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<InfoOptions>();
   CLI::App* command = app.add_subcommand(
       "info",
-      "runtimes, routes, libfabric providers, limits and settings of this machine, and what farside makes of them");
-  command->add_flag("--json", options->json, "as JSON");
+      "show the runtimes, routes, libfabric providers, limits and settings of this machine, and what farside uses");
+  command->add_flag("--json", options->json, "print JSON");
   command->add_option("--lib-dir", options->library_folder, kLibraryFolderHelp);
   PeersRequest& peers = options->peers;
   peers.task = "info";
   CLI::Option* hosts = command->add_option("--hosts", peers.hosts,
-                                           "instead: what farside takes between these hosts, a,b, and why; by a trial");
+                                           "try which provider farside uses between these hosts, a,b, and say why");
   command
       ->add_option("--launcher", peers.launcher,
-                   "likewise, between the hosts on which this starts programs: 'srun -n 2 --mpi=pmix'")
+                   "the same for the hosts on which this command starts programs: 'srun -n 2 --mpi=pmix'")
       ->excludes(hosts);
-  command->add_option("--runtime", peers.runtime, "the runtime that brings the hosts together (default: the first)")
+  command->add_option("--runtime", peers.runtime, "MPI runtime of the trial (default: the first found)")
       ->check(CLI::IsMember(peers_runtimes()));
-  command->add_option("--launcher-option", peers.launcher_options, "one more word for mpirun (repeatable)")
+  command->add_option("--launcher-option", peers.launcher_options, "extra mpirun argument (repeatable)")
       ->take_all()
       ->allow_extra_args(false);
   command->footer(
-      "Lines that begin with ! say what to change. It describes the machine, and the limits of the shell, that it\n"
-      "runs on: mpirun -n 1 farside info shows those of a rank. With more ranks it shows what farside takes between\n"
-      "their hosts: mpirun --host a,b farside info.");
+      "Lines that begin with ! say what to change. The limits are those of this shell; mpirun -n 1 farside info shows\n"
+      "those of a rank. With more ranks it tries the providers between their hosts: mpirun --host a,b farside info.");
   command->callback([options, &exit_code] {
     const bool several = under_launcher() || !options->peers.hosts.empty() || !options->peers.launcher.empty();
     exit_code = several ? show_peers(*options) : show_machine(*options);

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/peers/launch.hpp"
 
-#include <algorithm>
-#include <cstdlib>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

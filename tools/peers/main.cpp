@@ -3,18 +3,11 @@
 // is the command that starts it:
 //   mpirun.openmpi --host a,b build/bin/farside-peers-openmpi info [--json]
 #include <cstdio>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include <mpi.h>
-
-#include "tools/common/text.hpp"
 #include "tools/doctor/examine.hpp"
 #include "tools/peers/collectives.hpp"
-#include "tools/peers/matrix.hpp"
 #include "tools/peers/trials.hpp"
-#include "transport/base/settings.hpp"
 
 namespace {
 

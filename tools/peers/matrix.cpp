@@ -8,7 +8,6 @@
 #include <fmt/ranges.h>
 
 #include "tools/common/host.hpp"
-#include "tools/common/text.hpp"
 
 namespace farside::tools {
 namespace {

@@ -10,10 +10,8 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <unistd.h>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -336,25 +334,27 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
   command->set_help_flag("--help", "Print this help message and exit");
   command->allow_extras();
   CLI::Option* runtime = command->add_option("--runtime", options->runtime,
-                                             "which runtime the program is for (default: the one it is linked to)");
+                                             "MPI runtime of the program (default: the one it is linked to)");
   runtime->check(CLI::IsMember(runtime_names()));
   command
-      ->add_flag(
-          "--no-examine", options->unexamined,
-          "do not look at the program's libraries: it runs on --runtime, although it is linked to another one or is a "
-          "wrapper")
+      ->add_flag("--no-examine", options->unexamined,
+                 "do not examine the libraries of the program: use --runtime although it is linked to another one, or "
+                 "a wrapper")
       ->needs(runtime);
   command->add_option("--launcher", options->launcher, kLauncherHelp);
-  command->add_option("--set", options->set, "a setting for this run (repeatable): NAME=VALUE")
+  command->add_option("--set", options->set, "setting for this run, NAME=VALUE (repeatable)")
       ->take_all()
       ->allow_extra_args(false);
   command->add_option("--lib-dir", options->library_folder, kLibraryFolderHelp);
-  command->add_flag("--dry-run", options->dry_run, "print the command line of mpirun, and start nothing");
+  command->add_flag("--dry-run", options->dry_run, "print the command line of mpirun without running it");
   command->footer(
-      "The program may be an executable, a script, or python: its libraries say which runtime it needs. Options\n"
-      "that are not listed here are those of mpirun or the launcher and reach it as they are; behind an option that\n"
-      "is not among mpirun's most common ones, the program needs -- in front of it. LD_PRELOAD, the FARSIDE_* and the\n"
-      "FI_* of the environment reach the ranks. The exit code is the launcher's; 2 if it was not started.");
+      "The program is an executable, a script, or python; its libraries determine the runtime. Options not listed "
+      "here\n"
+      "are passed to mpirun or the launcher; after an option that is not among mpirun's most common ones, put -- "
+      "before\n"
+      "the program. LD_PRELOAD, FARSIDE_* and FI_* variables reach the ranks. The exit code is the launcher's, or 2 if "
+      "it\n"
+      "was not started.");
   command->callback(
       [options, command, &program, &exit_code] { exit_code = run(*options, command->remaining(), program); });
 }

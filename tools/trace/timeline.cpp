@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "tools/common/rank_files.hpp"
 #include "tools/trace/trace.hpp"
 
 namespace farside::tools::trace {

@@ -6,11 +6,8 @@
 #include <bit>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <memory>
-#include <ostream>
 #include <stdexcept>
-#include <string>
 #include <tuple>
 #include <utility>
 
@@ -18,7 +15,6 @@
 #include <fmt/format.h>
 
 #include "tools/common/commands.hpp"
-#include "tools/common/rank_files.hpp"
 #include "tools/common/text.hpp"
 
 namespace farside::tools::trace {
@@ -411,20 +407,18 @@ void add_trace_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("trace",
-                         "who waited for whom: the traces of all ranks, put together\n"
+                         "merge the traces of all ranks, and show which rank waited for which\n"
                          "farside trace PREFIX [-o FILE.json] [--html FILE.html] [--by rank|size|pair|site]");
-  command->add_option("prefix", options->prefix, "what FARSIDE_TRACE was: the files are PREFIX.RANK.trace")->required();
-  command->add_option("-o,--output", options->chrome_file, "write the trace for ui.perfetto.dev and chrome://tracing");
-  command->add_option("--html", options->page_file,
-                      "write a page to look at in a browser; it needs nothing but itself");
+  command->add_option("prefix", options->prefix, "value of FARSIDE_TRACE; the files are PREFIX.RANK.trace")->required();
+  command->add_option("-o,--output", options->chrome_file, "write a trace for ui.perfetto.dev and chrome://tracing");
+  command->add_option("--html", options->page_file, "write a self-contained HTML page");
   command
       ->add_option(
           "--by", options->by,
           "print figures by rank (its waits, and how long others waited for it), by size of the operations, by "
           "pair of origin and target, or by call site (recorded with FARSIDE_SITES=on)")
       ->check(CLI::IsMember({"rank", "size", "pair", "site"}));
-  command->add_flag("--summary", options->summary,
-                    "print the summary though --by is given or a file is written (else it always is)");
+  command->add_flag("--summary", options->summary, "print the summary even with --by or an output file");
   command->footer(
       "Run the program with FARSIDE_TRACE=PREFIX set for all ranks, for instance by\n"
       "  farside run -n 4 --set FARSIDE_TRACE=/tmp/t -- ./program; farside trace /tmp/t --html t.html");

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -8,8 +6,6 @@
 #include <poll.h>
 #include <span>
 #include <stdexcept>
-#include <thread>
-#include <vector>
 
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
@@ -20,7 +16,6 @@
 #include <rdma/fi_rma.h>
 
 #include "tools/bench/program/measuring.hpp"
-#include "tools/bench/program/program.hpp"
 
 namespace farside::bench {
 namespace {

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
-#include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -10,15 +7,10 @@
 #include <sched.h>
 #include <stdexcept>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/uio.h>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 
 #include "tools/bench/program/measuring.hpp"
-#include "tools/bench/program/program.hpp"
-#include "transport/base/futex.hpp"
 #include "transport/base/relax.hpp"
 
 namespace farside::bench {
@@ -32,7 +24,6 @@ struct Page {
   Word lock, data, asked, answered;
 };
 constexpr std::uint64_t kEnd = ~std::uint64_t{0};
-constexpr const char* kNotArrived = "what was copied did not arrive";
 
 // Memory that both ranks of the pair map. Throws at both ranks if they cannot.
 class SharedMemory {
@@ -108,53 +99,6 @@ Outcome measure_words(BareMemory what, const Pair& pair, const Options& options)
   return outcome;
 }
 
-// The target's main thread waits in MPI_Barrier meanwhile, as in other measures.
-Outcome measure_echo(const Pair& pair, const Options& options) {
-  struct Words {
-    alignas(128) std::atomic<std::uint32_t> asked;
-    alignas(128) std::atomic<std::uint64_t> answered;
-    alignas(128) std::atomic<bool> over;
-  };
-  Outcome outcome;
-  const SharedMemory shared(pair, sizeof(Words));
-  Words& words = *static_cast<Words*>(shared.get());
-  if (pair.origin) {
-    // The pause lets the thread fall asleep. Without it an answer takes a tenth of the time.
-    constexpr double kAsleepAfter = 50e-6;
-    std::uint64_t done = 0;
-    const auto ask = [&words] {
-      words.asked.fetch_add(1);
-      futex_wake_all(words.asked);
-    };
-    const auto batch = [&](long count) {
-      double taken = 0;
-      for (long i = 0; i < count; ++i, ++done) {
-        for (const Clock::time_point before = Clock::now(); seconds_since(before) < kAsleepAfter;) relax();
-        taken += time_of(1, [&] {
-          ask();
-          wait_for_more(words.answered, done);
-        });
-      }
-      return taken;
-    };
-    outcome.values = take_samples({.sample_seconds = options.sample_seconds}, batch);
-    words.over = true;
-    ask();
-    MPI_Barrier(pair.comm);
-    return outcome;
-  }
-  std::thread sleeper([&words] {
-    for (std::uint32_t seen = 0;; ++seen) {
-      while (words.asked.load() == seen) futex_wait(words.asked, seen, std::chrono::seconds(1));
-      if (words.over) return;
-      words.answered.fetch_add(1);
-    }
-  });
-  MPI_Barrier(pair.comm);
-  sleeper.join();
-  return outcome;
-}
-
 Outcome measure_copy(std::size_t bytes, const Pair& pair, const Options& options) {
   Outcome outcome;
   const SharedMemory shared(pair, bytes);
@@ -167,37 +111,7 @@ Outcome measure_copy(std::size_t bytes, const Pair& pair, const Options& options
   }
   MPI_Barrier(pair.comm);
   const bool arrived = std::memcmp(shared.get(), here.data(), bytes) == 0;
-  if (!of_rank(1, arrived, pair.comm)) outcome.wrong = kNotArrived;
-  return outcome;
-}
-
-Outcome measure_process_vm(BareMemory what, std::size_t bytes, const Pair& pair, const Options& options) {
-  struct Place {
-    std::int64_t process;
-    std::uint64_t address;
-  };
-  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // needed with Yama's restricted scope; no effect elsewhere
-  const bool writes = what == BareMemory::kVmWrite;
-  std::vector<char> memory(bytes, pair.origin == writes ? 'x' : 'o');
-  const Place theirs = of_peer(Place{getpid(), reinterpret_cast<std::uint64_t>(memory.data())}, pair);
-  Outcome outcome;
-  if (pair.origin) {
-    const iovec here{memory.data(), bytes};
-    const iovec there{reinterpret_cast<void*>(theirs.address), bytes};
-    const auto process = static_cast<pid_t>(theirs.process);
-    const auto once = [&] {
-      const ssize_t moved = writes ? process_vm_writev(process, &here, 1, &there, 1, 0)
-                                   : process_vm_readv(process, &here, 1, &there, 1, 0);
-      if (moved == static_cast<ssize_t>(bytes) || !outcome.wrong.empty()) return;
-      outcome.wrong = std::string(writes ? "process_vm_writev: " : "process_vm_readv: ") +
-                      (moved < 0 ? std::strerror(errno) : "not all of it");
-    };
-    once();
-    if (outcome.wrong.empty()) outcome.values = sample(options.sample_seconds, once);
-  }
-  MPI_Barrier(pair.comm);
-  const bool arrived = std::ranges::all_of(memory, [](char byte) { return byte == 'x'; });
-  if (!of_rank(writes ? 1 : 0, arrived, pair.comm) && outcome.wrong.empty()) outcome.wrong = kNotArrived;
+  if (!of_rank(1, arrived, pair.comm)) outcome.wrong = "what was copied did not arrive";
   return outcome;
 }
 
@@ -210,10 +124,7 @@ Outcome measure_bare_memory(BareMemory what, std::size_t bytes, const MeasureInf
     switch (what) {
       case BareMemory::kLock:
       case BareMemory::kExchange: outcome = measure_words(what, pair, options); break;
-      case BareMemory::kEcho: outcome = measure_echo(pair, options); break;
       case BareMemory::kCopy: outcome = measure_copy(bytes, pair, options); break;
-      case BareMemory::kVmWrite:
-      case BareMemory::kVmRead: outcome = measure_process_vm(what, bytes, pair, options); break;
     }
   } catch (const std::runtime_error& error) {
     outcome.wrong = error.what();

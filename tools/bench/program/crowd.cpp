@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The measures in which all ranks work at the same time.
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <map>
 #include <random>
 #include <string_view>
-#include <vector>
 
 #include "tools/bench/program/measuring.hpp"
-#include "tools/bench/program/program.hpp"
 
 namespace farside::bench {
 namespace {

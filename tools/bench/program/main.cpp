@@ -5,10 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <string>
-#include <vector>
-
-#include <mpi.h>
 
 #include "tools/bench/program/program.hpp"
 #include "tools/common/host.hpp"
@@ -40,35 +36,15 @@ std::vector<std::string> facts_of_nodes(MPI_Comm comm) {
 
 int ranks_of(const MeasureInfo& info, int size) { return info.ranks == kAllRanks ? size : info.ranks; }
 
-// The communicators of the measuring ranks: the first two, and more for some measures.
-class Crowds {
- public:
-  // Collective over all ranks.
-  Crowds(const std::vector<const MeasureInfo*>& measures, int rank, int size) {
-    comms_[2] = MPI_COMM_NULL;
-    for (const MeasureInfo* info : measures) comms_[ranks_of(*info, size)] = MPI_COMM_NULL;
-    for (auto& [ranks, comm] : comms_) MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : MPI_UNDEFINED, rank, &comm);
-  }
-  Crowds(const Crowds&) = delete;
-  Crowds& operator=(const Crowds&) = delete;
-  ~Crowds() {
-    for (auto& [ranks, comm] : comms_) {
-      if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
-    }
-  }
-  MPI_Comm of(int ranks) const { return comms_.at(ranks); }
-
- private:
-  std::map<int, MPI_Comm> comms_;
-};
-
 void run_all(const Options& options, int rank, int size) {
-  const Crowds crowds(options.measures, rank, size);
+  std::map<int, MPI_Comm> comms;  // of the first so many ranks
+  for (const MeasureInfo* info : options.measures) comms[ranks_of(*info, size)] = MPI_COMM_NULL;
+  for (auto& [ranks, comm] : comms) MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : MPI_UNDEFINED, rank, &comm);
   for (const MeasureInfo* info : options.measures) {
     const int ranks = ranks_of(*info, size);
     if (ranks > 2) sleeping_barrier(MPI_COMM_WORLD);  // the ranks from 2 on sleep until a measure needs them
     if (rank >= ranks) continue;
-    const Pair pair{crowds.of(ranks), rank == 0};
+    const Pair pair{comms.at(ranks), rank == 0};
     if (pair.origin) print_begin(info->name);
     Outcome outcome = run_measure(*info, pair, options);
     if (!pair.origin) continue;

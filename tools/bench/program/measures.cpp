@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The measures between two ranks.
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <map>
 #include <numeric>
 #include <sys/resource.h>
-#include <thread>
 #include <type_traits>
-#include <vector>
-
-#include <mpi.h>
 
 #include "tools/bench/program/measuring.hpp"
-#include "tools/bench/program/program.hpp"
 
 namespace farside::bench {
 namespace {
@@ -449,6 +442,61 @@ Outcome bare_tcp(const MeasureInfo& info, const Pair& pair, const Options& optio
   return measure_bare_tcp(bytes_of(info), info, pair, options);
 }
 
+// ---- making windows ----
+
+// The time from the creation of a window of two ranks until it is freed: 4096 bytes per rank, or dynamic, as info.name
+// selects.
+Outcome measure_window_creation(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  std::vector<char> memory(4096);
+  const auto size = static_cast<MPI_Aint>(memory.size());
+  const auto make_and_free = [&](bool first) {
+    MPI_Win win = MPI_WIN_NULL;
+    void* base = nullptr;
+    if (info.name == "window_allocate") {
+      MPI_Win_allocate(size, 1, MPI_INFO_NULL, pair.comm, &base, &win);
+    } else if (info.name == "window_create") {
+      MPI_Win_create(memory.data(), size, 1, MPI_INFO_NULL, pair.comm, &win);
+    } else {
+      MPI_Win_create_dynamic(MPI_INFO_NULL, pair.comm, &win);
+    }
+    if (first) print_route_of(win);
+    MPI_Win_free(&win);
+  };
+  // Both ranks make as many windows as the origin announces before each batch.
+  const auto announced = [&pair](long count) { return of_rank(0, count, pair.comm); };
+  const auto batch = [&](long count) { return time_of(count, [&] { make_and_free(false); }); };
+  Outcome outcome;
+  if (!pair.origin) {
+    while (const long count = announced(0)) batch(count);
+    return outcome;
+  }
+  announced(1);
+  make_and_free(true);  // sets up what a runtime or library needs once
+  outcome.values = in_unit(info, 0, take_samples({.sample_seconds = options.sample_seconds}, [&](long count) {
+                             return batch(announced(count));
+                           }));
+  announced(0);
+  return outcome;
+}
+
+// The time from the creation of the process's first window of two ranks until a put in it is complete at the target:
+// what a runtime or library sets up once, connections too. One sample. It must be the first measure of the process.
+Outcome measure_first_window(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  MPI_Barrier(pair.comm);
+  const Clock::time_point start = Clock::now();
+  const Window window(pair, options.window, 8);
+  if (pair.origin) {
+    const std::int64_t value = 1;
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window.handle());
+    MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, window.handle());
+    MPI_Win_unlock(1, window.handle());
+  }
+  Outcome outcome;
+  outcome.values = in_unit(info, 0, {seconds_since(start)});
+  MPI_Barrier(pair.comm);
+  return outcome;
+}
+
 using Function = Outcome (*)(const MeasureInfo&, const Pair&, const Options&);
 
 // By the name of a measure without what the target does meanwhile, or by its group.
@@ -490,7 +538,6 @@ const std::map<std::string_view, Function> kFunctions = {
     {"first_window", measure_first_window},
     {"windows", measure_window_creation},
     {"threads", measure_threads},
-    {"idle", measure_idle},
     {"bare_write", bare<BareFabric::kWrite>},
     {"bare_read", bare<BareFabric::kRead>},
     {"bare_write_size", bare<BareFabric::kWrite>},
@@ -504,11 +551,6 @@ const std::map<std::string_view, Function> kFunctions = {
     {"bare_tcp_4mib", bare_tcp},
     {"bare_lock", bare<BareMemory::kLock>},
     {"bare_exchange", bare<BareMemory::kExchange>},
-    {"bare_echo", bare<BareMemory::kEcho>},
-    {"bare_vm_write", bare<BareMemory::kVmWrite>},
-    {"bare_vm_write_4mib", bare<BareMemory::kVmWrite>},
-    {"bare_vm_read", bare<BareMemory::kVmRead>},
-    {"bare_vm_read_4mib", bare<BareMemory::kVmRead>},
     {"bare_copy_size", bare<BareMemory::kCopy>},
 };
 

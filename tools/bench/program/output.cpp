@@ -22,19 +22,19 @@ std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exi
   std::vector<std::string> chosen;
   std::vector<std::string> skipped;
   bool list = false;
-  app.add_flag("--list", list, "print all measures, their groups and units, and end");
-  app.add_option("--measures", chosen, "only these (a,b,c): measures, groups, or all")->delimiter(',')->check(known);
-  app.add_option("--skip", skipped, "but not these (a,b,c)")->delimiter(',')->check(known);
+  app.add_flag("--list", list, "print all measures with their groups and units");
+  app.add_option("--measures", chosen, "only these measures or groups (a,b,c), or all")->delimiter(',')->check(known);
+  app.add_option("--skip", skipped, "all but these (a,b,c)")->delimiter(',')->check(known);
   app.option_defaults()->always_capture_default();
   std::string window = "allocate";
   app.add_option("--window", window, "allocate: MPI_Win_allocate; create: MPI_Win_create on malloc memory")
       ->check(CLI::IsMember({"allocate", "create"}));
   app.add_option("--provider", options.provider, "libfabric provider of the bare measures");
-  app.add_option("--compute-seconds", options.compute_seconds, "how long a computing target stays out of MPI")
+  app.add_option("--compute-seconds", options.compute_seconds, "seconds that a computing target spends outside MPI")
       ->check(CLI::Range(0.05, 3600.0));
-  app.add_option("--sleep-seconds", options.sleep_seconds, "how long a sleeping target stays out of MPI")
+  app.add_option("--sleep-seconds", options.sleep_seconds, "seconds that a sleeping target spends outside MPI")
       ->check(CLI::Range(0.05, 3600.0));
-  app.add_option("--sample-seconds", options.sample_seconds, "how long the samples of one measure take together")
+  app.add_option("--sample-seconds", options.sample_seconds, "seconds of samples per measure")
       ->check(CLI::Range(0.001, 60.0));
   try {
     app.parse(argc, argv);

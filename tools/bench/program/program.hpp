@@ -90,19 +90,6 @@ Outcome measure_contended(const MeasureInfo& info, const Pair& crowd, const Opti
 // initialized with MPI_THREAD_MULTIPLE, the outcome is an error.
 Outcome measure_threads(const MeasureInfo& info, const Pair& pair, const Options& options);
 
-// The time from the creation of a window of two ranks until it is freed: 4096 bytes per rank, or dynamic, as info.name
-// selects.
-Outcome measure_window_creation(const MeasureInfo& info, const Pair& pair, const Options& options);
-
-// The time from the creation of the process's first window of two ranks until a put in it is complete at the target:
-// what a runtime or library sets up once, connections too. One sample. It must be the first measure of the process.
-Outcome measure_first_window(const MeasureInfo& info, const Pair& pair, const Options& options);
-
-// The cost of an idle window: CPU time (us) or wake-ups, as info.name selects, of the process's other threads during a
-// second in which the main threads of both ranks compute, after some operations in both directions. The figure is that
-// of the rank with more.
-Outcome measure_idle(const MeasureInfo& info, const Pair& pair, const Options& options);
-
 // Bare round trips over libfabric, to compare with MPI calls over the same provider (bare_fabric.cpp). An operation is
 // over when the target has executed it; the origin issues it and polls. At a target whose main thread sleeps or
 // computes, another thread sleeps in poll(2) on the completion queue and executes arrivals. At a target that waits in
@@ -131,10 +118,7 @@ Outcome measure_bare_tcp(std::size_t bytes, const MeasureInfo& info, const Pair&
 enum class BareMemory {
   kLock,      // a fetch-add, a store and a fetch-add on the peer's memory, without contention
   kExchange,  // a fetch-add on a word that the peer polls, and its answer
-  kEcho,      // the same, answered by a thread of the peer that sleeps until then (futex(2))
   kCopy,      // memcpy(3) of `bytes` to memory that both map
-  kVmWrite,   // process_vm_writev(2) of `bytes` to private memory of the peer
-  kVmRead,    // process_vm_readv(2) of `bytes` from there
 };
 
 // Both ranks must be on one node.

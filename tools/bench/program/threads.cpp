@@ -2,18 +2,13 @@
 // Operations of several threads of the origin at once. Each thread has a word of its own, on cache lines of its own: at
 // one target in one window (threads_X), at one target in a window of the thread's own (threads_own_X), or at a target
 // of the thread's own in one window (threads_targets_X).
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <barrier>
 #include <cstdint>
 #include <memory>
 #include <string_view>
-#include <thread>
-#include <vector>
 
 #include "tools/bench/program/measuring.hpp"
-#include "tools/bench/program/program.hpp"
 
 namespace farside::bench {
 namespace {
