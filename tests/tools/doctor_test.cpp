@@ -10,7 +10,6 @@
 #include "tools/common/child.hpp"
 #include "tools/doctor/examination.hpp"
 #include "tools/doctor/rank.hpp"
-#include "tools/doctor/report.hpp"
 
 namespace farside::doctor_test {
 

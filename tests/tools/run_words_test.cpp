@@ -7,7 +7,7 @@
 
 #include "tools/common/runtime.hpp"
 #include "tools/common/text.hpp"
-#include "tools/run/run.hpp"
+#include "tools/common/commands.hpp"
 
 namespace farside::run_words_test {
 

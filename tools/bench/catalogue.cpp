@@ -39,10 +39,6 @@ const std::vector<MeasureInfo> kAlsoBusy = {
     {"accumulate_1024", "accumulate 1024 doubles + flush", kMicroseconds, kInBarrier, kDefault, "accumulate"},
     {"puts_64", "64 puts of 8 B, one flush", kMicroseconds, kInBarrier, kDefault, "basic", 0, "bare_writes_64"},
     {"vector_put", "put 1024 x 8 B, strided there + flush", kMicroseconds, kInBarrier, kNamed, "derived"},
-    {"vector_get", "get 1024 x 8 B, strided there + flush", kMicroseconds, kInBarrier, kNamed, "derived"},
-    {"vector_accumulate", "accumulate 1024 doubles, strided + flush", kMicroseconds, kInBarrier, kNamed, "derived"},
-    {"vector_get_accumulate", "get_accumulate 1024 doubles, strided + flush", kMicroseconds, kInBarrier, kNamed,
-     "derived"},
     {"lock_put_unlock", "lock-put-unlock", kMicroseconds, kInBarrier, kDemo},
     {"bare_write", "bare libfabric: write 8 B", kMicroseconds, kServes, kDefault, "bare_write_size", 8},
     {"bare_read", "bare libfabric: read 8 B", kMicroseconds, kServes, kNamed, "bare_read_size", 8},
@@ -83,11 +79,10 @@ MeasureInfo while_away(const MeasureInfo& of, bool computes) {
   if (info.name.ends_with("_flush")) info.name.erase(info.name.size() - 6);
   info.name += suffix;
   info.title += computes ? ", target computes" : ", target sleeps";
-  if (is_bare(of)) {
+  if (is_bare(of))
     info.target = computes ? kServesBusy : kServesAsleep;
-  } else {
+  else
     info.target = computes ? kComputes : kSleeps;
-  }
   info.group = "busy";
   info.x = 0;
   if (!info.bare.empty()) info.bare += suffix;
@@ -116,7 +111,7 @@ std::vector<MeasureInfo> make_catalogue() {
       }
     }
   }
-  for (const std::string type : {"int32", "int64", "float"}) {
+  for (const std::string type : {"int32", "int64"}) {
     for (const std::string count : {"", "_1024"}) {
       all.push_back({"accumulate_" + type + count,
                      std::string("accumulate ") + (count.empty() ? "1 " : "1024 ") + type + " + flush", kMicroseconds,
@@ -214,7 +209,7 @@ bool known_word(const std::string& word) {
 }
 
 std::string_view unit_name(Unit unit) {
-  constexpr std::array<std::string_view, 5> kNames = {"us", "MB/s", "1/s", "count", "ratio"};
+  constexpr std::array<std::string_view, 4> kNames = {"us", "MB/s", "1/s", "ratio"};
   return kNames[static_cast<std::size_t>(unit)];
 }
 

@@ -14,7 +14,6 @@ enum class Unit {
   kMicroseconds,  // per operation, less is better
   kMegabytes,     // 10^6 bytes per second, more is better
   kPerSecond,     // operations per second, more is better
-  kCount,         // events in a second, less is better
   kRatio,         // at most 1, more is better
 };
 
@@ -65,7 +64,7 @@ inline bool is_bare_fabric(const MeasureInfo& info) {
 // Whether the measure shows a physical limit: it uses neither MPI nor farside.
 inline bool is_bare(const MeasureInfo& info) { return is_bare_fabric(info) || info.target == TargetState::kSpins; }
 
-constexpr bool more_is_better(Unit unit) { return unit != Unit::kMicroseconds && unit != Unit::kCount; }
+constexpr bool more_is_better(Unit unit) { return unit != Unit::kMicroseconds; }
 
 // Returns null if there is none.
 const MeasureInfo* find_measure(std::string_view name);

@@ -26,21 +26,11 @@ namespace {
 // The runtimes by themselves, which a cluster with adapters has, and farside.
 const std::vector<std::string> kClusterVariants{"native", "rdma", "ucx", "node"};
 
-void print_next_steps(const std::vector<RuntimeReport>& reports) {
-  std::string by_hand;
-  for (const RuntimeReport& report : reports) {
-    if (report.runtime.library.empty()) continue;
-    const bool as_root = report.runtime.launched_as == "openmpi" && geteuid() == 0;
-    by_hand += fmt::format("  {}LD_PRELOAD={} {} -n 2 ./your_program\n",
-                           as_root ? "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " : "",
-                           report.runtime.library, report.runtime.launcher);
-  }
-  const std::string own = own_folder();
-  if (!by_hand.empty()) {
-    fmt::print("\nNext, your own program, unchanged:\n  {}/farside run -n 2 -- ./your_program\nor by hand:\n{}", own,
-               by_hand);
-  }
-  fmt::print("More measures: {0}/farside bench; all options: {0}/farside bench --help\n", own);
+void print_next_steps() {
+  fmt::print(
+      "\nNext, your own program, unchanged:\n  {0}/farside run -n 2 -- ./your_program\n"
+      "More measures: {0}/farside bench; all options: {0}/farside bench --help\n",
+      own_folder());
 }
 
 void print_left_out(const std::vector<LeftOut>& all) {
@@ -132,10 +122,9 @@ int bench(const BenchSettings& settings, const std::string& command) {
   for (const RuntimeReport& report : reports) {
     fmt::print("{}", table_text(settings, measures, report));
     good = good && report.warnings.empty();
-    for (const Variant* variant : report.variants) {
+    for (const Variant* variant : report.variants)
       for (const auto* info : measures)
         good = good && (variant->native() || bench::is_bare(*info) || !report.find(variant->key, info->name).broken());
-    }
   }
   if (wanted.size() > 1 && wanted.front()->key == "native") {
     fmt::print("\nratio: how many times as fast as native; above 1x farside is faster.\n");
@@ -152,11 +141,8 @@ int bench(const BenchSettings& settings, const std::string& command) {
   bool written = true;
   const auto write = [&](const std::string& file, const char* what, const std::string& text) {
     if (file.empty()) return;
-    if (write_file("farside bench", file, text)) {
-      fmt::print("{}: {}\n", what, file);
-    } else {
-      written = false;
-    }
+    written = write_file("farside bench", file, text) && written;
+    if (written) fmt::print("{}: {}\n", what, file);
   };
   write(settings.json_file, "Figures of all runs", json_text(result, 2) + '\n');
   write(settings.csv_file, "Figures of all runs", to_csv(result));
@@ -165,7 +151,7 @@ int bench(const BenchSettings& settings, const std::string& command) {
     fmt::print("Interrupted.\n");
     return 130;
   }
-  if (settings.demo) print_next_steps(reports);
+  if (settings.demo) print_next_steps();
   return good && written ? 0 : 1;
 }
 
@@ -196,10 +182,9 @@ int compare_results(const CompareSettings& settings) {
   }
   fmt::print("{} figures compared: of farside's {} regressed, {} improved beyond noise.\n", compared, regressions,
              improvements);
-  if (number([](const Comparison& one) { return one.doubtful_a || one.doubtful_b; }) > 0) {
+  if (std::ranges::any_of(comparisons, [](const Comparison& one) { return one.doubtful_a || one.doubtful_b; }))
     fmt::print("{}: the runs of such a figure differ by more than a factor of two, or were time slices only.\n",
                kNoiseMark);
-  }
   if (only > 0) fmt::print("Only one of A and B has {} others (--all shows them).\n", only);
   if (native > 0) {
     fmt::print(

@@ -53,9 +53,8 @@ std::span<const Variant> all_variants() { return kVariants; }
 
 std::vector<const Variant*> variants_named(const std::vector<std::string>& keys) {
   std::vector<const Variant*> result;
-  for (const Variant& variant : kVariants) {
+  for (const Variant& variant : kVariants)
     if (std::ranges::find(keys, variant.key) != keys.end()) result.push_back(&variant);
-  }
   return result;
 }
 

@@ -11,7 +11,7 @@
 //   variants[]        variant, title, native
 //   runtimes[]        runtime, version, launcher, library, warnings[], taken, measures[]
 //     taken           by variants: {provider, device, passed_over}, what farside took between nodes, at rank 0
-//     measures[]      measure, title, unit (us, MB/s, 1/s, count, ratio), better (less, more), group, x, bare,
+//     measures[]      measure, title, unit (us, MB/s, 1/s, ratio), better (less, more), group, x, bare,
 //                     variants: by their keys {verdict, reason, median, doubtful, runs[]}
 //       runs[]        median, min, p90, samples, preempted, left_out
 #pragma once

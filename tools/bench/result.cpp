@@ -62,9 +62,8 @@ std::string variants_of(const Json& result, const Json& runtime) {
     const std::string key = variant.at("variant");
     if (std::ranges::any_of(runtime.at("measures"), [&](const Json& measure) {
           return measure.at("variants").contains(key) && measure.at("variants").at(key).contains("median");
-        })) {
+        }))
       titles.push_back(variant.at("title").get<std::string>());
-    }
   }
   const std::string version = runtime.at("version");
   return fmt::format("{}: {}", version.empty() ? runtime.at("runtime").get<std::string>() : version,
@@ -277,10 +276,8 @@ std::optional<double> median_in(const Json& figure) {
 }
 
 bench::Unit unit_of(const Json& measure) {
-  for (const bench::Unit unit :
-       {bench::Unit::kMegabytes, bench::Unit::kPerSecond, bench::Unit::kCount, bench::Unit::kRatio}) {
+  for (const bench::Unit unit : {bench::Unit::kMegabytes, bench::Unit::kPerSecond, bench::Unit::kRatio})
     if (measure.at("unit") == bench::unit_name(unit)) return unit;
-  }
   return bench::Unit::kMicroseconds;
 }
 
@@ -295,9 +292,8 @@ bool is_doubtful(const Json& figure) { return figure.value("doubtful", false); }
 // Returns the spread of the runs of one figure, as a factor.
 double spread(const Json& figure) {
   std::vector<double> medians;
-  for (const Json& run : figure.at("runs")) {
+  for (const Json& run : figure.at("runs"))
     if (!run.at("left_out").get<bool>()) medians.push_back(run.at("median"));
-  }
   if (medians.size() < 2) return kUnknownNoise;
   const auto [least, most] = std::ranges::minmax(medians);
   return least > 0 ? most / least : kUnknownNoise;
@@ -405,13 +401,11 @@ std::vector<std::string> differences(const Json& a, const Json& b) {
   for (const char* key : {"host", "processor", "threads", "system", "kernel"})
     note(key, a.at("machine").value(key, Json()), b.at("machine").value(key, Json()));
   for (const char* key : {"farside", "libfabric"}) note(key, a.value(key, Json()), b.value(key, Json()));
-  for (const auto& [key, value] : a.at("settings").items()) {
+  for (const auto& [key, value] : a.at("settings").items())
     if (key != "rounds") note(key, value, b.at("settings").value(key, Json()));
-  }
   for (const Json& x : a.at("runtimes")) {
-    for (const Json& y : b.at("runtimes")) {
+    for (const Json& y : b.at("runtimes"))
       if (x.at("runtime") == y.at("runtime")) note(x.at("runtime"), x.at("version"), y.at("version"));
-    }
   }
   return lines;
 }

@@ -172,9 +172,8 @@ std::string table_text(const BenchSettings& settings, const Measures& measures, 
     text += fmt::format("  left out: {} of runs in which a spinning rank lost its core to another program\n",
                         counted(left_out, "figure"));
   }
-  for (const Variant* variant : variants) {
+  for (const Variant* variant : variants)
     if (variant->key == "fabric") text += round_trips(variant->full_title(settings.provider), measures, report);
-  }
   text += cost_of_computing(measures, report);
   text += cost_of_checks(measures, report);
   for (const auto& [note, titles] : notes) text += fmt::format("  {} [{}]\n", note, fmt::join(titles, "; "));

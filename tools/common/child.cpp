@@ -97,9 +97,8 @@ int execute(std::vector<std::string> arguments, const Environment& environment) 
 std::vector<pid_t> children() {
   std::vector<pid_t> result;
   std::ifstream file("/proc/thread-self/children");
-  for (pid_t pid = 0; file >> pid;) {
+  for (pid_t pid = 0; file >> pid;)
     if (std::ranges::find(not_ours, pid) == not_ours.end()) result.push_back(pid);
-  }
   return result;
 }
 
@@ -110,9 +109,8 @@ void end_leftovers() {
   for (int round = 0; round < 500; ++round) {
     const std::vector<pid_t> left = children();
     if (left.empty()) return;
-    for (const pid_t pid : left) {
+    for (const pid_t pid : left)
       if (waitpid(pid, nullptr, WNOHANG) == 0 && Clock::now() > deadline) kill(pid, SIGKILL);
-    }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }

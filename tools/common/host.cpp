@@ -83,9 +83,8 @@ std::string system_name() {
 
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(file, line);)
     if (line.starts_with("model name") && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
-  }
   return "unknown processor";
 }
 

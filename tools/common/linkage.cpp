@@ -27,9 +27,8 @@ constexpr int kMostInterpreters = 5;  // the limit of Linux
 Result<std::string> locate(const std::string& word) {
   if (word.find('/') != std::string::npos) {
     std::error_code failed;
-    if (!fs::exists(word, failed)) {
+    if (!fs::exists(word, failed))
       return cannot("there is no program {}; if it is seen on the nodes only: --runtime NAME --no-examine", word);
-    }
     if (!runnable(word)) return cannot("{} cannot be executed (is it a program? chmod +x)", word);
     return fs::absolute(word).lexically_normal().string();
   }
@@ -108,9 +107,8 @@ Result<std::string> follow(const std::string& program) {
     if (is_python(file)) return find_mpi4py(file);
     if (begins_with(file, ELFMAG)) return file;
     const std::vector<std::string> words = interpreter_of(file);
-    if (words.empty()) {
+    if (words.empty())
       return cannot("{} is neither a program for this machine nor a script that begins with #!", chain);
-    }
     Result<std::string> interpreter = locate(words[0]);
     if (!interpreter) return cannot("{}, the interpreter of {}: {}", words[0], chain, interpreter.error().text);
     file = interpreter.value();
@@ -169,11 +167,9 @@ bool comes_first(const std::string& library) {
 
 std::vector<MpiLibrary> mpi_libraries(const std::vector<LoadedLibrary>& loaded) {
   std::vector<MpiLibrary> result;
-  for (const LoadedLibrary& library : loaded) {
-    if (const std::string_view runtime = pmpi::runtime_of(library.name); !runtime.empty()) {
+  for (const LoadedLibrary& library : loaded)
+    if (const std::string_view runtime = pmpi::runtime_of(library.name); !runtime.empty())
       result.push_back({std::string(runtime), library.name, library.path});
-    }
-  }
   return result;
 }
 
@@ -202,9 +198,8 @@ Result<Linkage> find_linkage(const std::string& word) {
     if (result.first.empty() && comes_first(library.name)) result.first = library.path;
     static constexpr std::string_view kBegin = "libfarside-", kEnd = ".so";
     const std::size_t end = library.name.find(kEnd);
-    if (library.name.starts_with(kBegin) && end != std::string::npos) {
+    if (library.name.starts_with(kBegin) && end != std::string::npos)
       result.farside = library.name.substr(kBegin.size(), end - kBegin.size());
-    }
   }
   return result;
 }

@@ -98,11 +98,10 @@ void check_one_launch(const std::vector<RankFile>& files, const char* variable) 
   std::vector<Files> launches;
   for (const RankFile* file : sorted) {
     const auto own = std::ranges::find_if(launches, [&](const Files& launch) { return belongs_to(launch, *file); });
-    if (own != launches.end()) {
+    if (own != launches.end())
       own->push_back(file);
-    } else {
+    else
       launches.push_back({file});
-    }
   }
   if (launches.size() < 2) return;
   std::ranges::stable_sort(launches, std::ranges::greater(), last_written);
@@ -127,9 +126,8 @@ std::string missing_ranks(const std::vector<RankFile>& files) {
   const std::size_t all = static_cast<std::size_t>(ranks) - found.size();
   if (all == 0) return {};
   std::vector<int> missing;  // those that are shown
-  for (int rank = 0; missing.size() < std::min(all, kMostNames); ++rank) {
+  for (int rank = 0; missing.size() < std::min(all, kMostNames); ++rank)
     if (!found.contains(rank)) missing.push_back(rank);
-  }
   return fmt::format(
       "{} of {} ranks have left no file here ({} {}{}), and the figures are without them: did these ranks reach "
       "MPI_Finalize, with farside loaded, and is this the folder of all nodes?",

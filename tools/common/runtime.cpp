@@ -218,10 +218,9 @@ std::vector<std::string> launch_words(const Runtime& runtime, const Launch& laun
 
 std::vector<std::string> launcher_words(const Launch& launch, const Variables& variables) {
   std::vector<std::string> words = shell_words(launch.launcher);
-  for (std::string& word : words) {
+  for (std::string& word : words)
     for (std::size_t at = 0; (at = word.find("{n}", at)) != std::string::npos;)
       word.replace(at, 3, std::to_string(launch.ranks));
-  }
   append(words, launch.options);
   words.emplace_back("env");
   for (const auto& [name, value] : variables) words.push_back(fmt::format("{}={}", name, value));
@@ -230,13 +229,11 @@ std::vector<std::string> launcher_words(const Launch& launch, const Variables& v
 
 std::vector<std::string> words_for_ranks(const Runtime& runtime, const Variables& variables) {
   std::vector<std::string> words;
-  for (const auto& [name, value] : variables) {
-    if (runtime.launched_as == "openmpi") {
+  for (const auto& [name, value] : variables)
+    if (runtime.launched_as == "openmpi")
       append(words, {"-x", fmt::format("{}={}", name, value)});
-    } else {
+    else
       append(words, {"-genv", name, value});
-    }
-  }
   return words;
 }
 
@@ -256,9 +253,8 @@ Status check_library(const Runtime& runtime, const std::string& library_folder) 
         "farside-{0} is not installed, or --lib-dir says where it is",
         runtime.name, library_folder, runtime.title);
   }
-  if (runtime.library.find_first_of(": ") != std::string::npos) {
+  if (runtime.library.find_first_of(": ") != std::string::npos)
     return cannot("{}: LD_PRELOAD takes no path with a space or a colon; put it elsewhere", runtime.library);
-  }
   return {};
 }
 

@@ -42,7 +42,6 @@ std::string with_unit(double value, bench::Unit unit) {
     case bench::Unit::kPerSecond:
       if (value < 1000) return three_digits(value) + " /s";
       return value < 1e6 ? three_digits(value / 1e3) + " k/s" : three_digits(value / 1e6) + " M/s";
-    case bench::Unit::kCount:
     case bench::Unit::kRatio: return three_digits(value);
     case bench::Unit::kMicroseconds: break;
   }
@@ -101,15 +100,14 @@ std::vector<std::string> shell_words(std::string_view line) {
     }
     if (!in_word) words.emplace_back();
     in_word = true;
-    if (byte == quote) {
+    if (byte == quote)
       quote = 0;
-    } else if (quote == 0 && (byte == '\'' || byte == '"')) {
+    else if (quote == 0 && (byte == '\'' || byte == '"'))
       quote = byte;
-    } else if (byte == '\\' && quote != '\'' && i + 1 < line.size()) {
+    else if (byte == '\\' && quote != '\'' && i + 1 < line.size())
       words.back() += line[++i];
-    } else {
+    else
       words.back() += byte;
-    }
   }
   return words;
 }

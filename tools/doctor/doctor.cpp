@@ -11,7 +11,6 @@
 #include "tools/common/commands.hpp"
 #include "tools/common/runtime.hpp"
 #include "tools/doctor/examination.hpp"
-#include "tools/doctor/report.hpp"
 #include "tools/info/info.hpp"
 #include "tools/peers/launch.hpp"
 

@@ -55,11 +55,10 @@ std::string rank_list(const std::vector<int>& ascending) {
   for (std::size_t i = 0; i < ascending.size();) {
     std::size_t end = i + 1;
     while (end < ascending.size() && ascending[end] == ascending[end - 1] + 1) ++end;
-    if (end - i > 2) {
+    if (end - i > 2)
       parts.push_back(fmt::format("{}-{}", ascending[i], ascending[end - 1]));
-    } else {
+    else
       for (std::size_t one = i; one < end; ++one) parts.push_back(fmt::format("{}", ascending[one]));
-    }
     i = end;
   }
   return fmt::format("{}", fmt::join(parts, ", "));

@@ -2,7 +2,6 @@
 // Collects at rank 0 of `farside doctor` what the ranks have found. Waiting ranks sleep between tests, so that they
 // leave their cores to others, and rank 0 can list at any time which ranks have not answered. All functions are
 // collective; not thread-safe, except missing().
-#include "tools/doctor/examine.hpp"
 
 #include <array>
 #include <atomic>
@@ -298,15 +297,6 @@ class Examiner {
   Json found_ = Json::object();  // at rank 0
 };
 
-std::optional<seconds> time_limit(const std::vector<std::string_view>& words) {
-  int limit = 60;
-  if (words.empty()) return seconds(limit);
-  if (words.size() != 2 || words[0] != "--time-limit") return std::nullopt;
-  const auto [end, error] = std::from_chars(words[1].data(), words[1].data() + words[1].size(), limit);
-  if (error != std::errc() || end != words[1].data() + words[1].size() || limit < 1) return std::nullopt;
-  return seconds(limit);
-}
-
 // The reason that rank 0 gives for a step that has timed out. `collector` is null until the runtime has started.
 std::string timeout_text(const RankCollector* collector, int limit, const std::string& place) {
   const std::string text = fmt::format("not within {} s", limit);
@@ -319,8 +309,9 @@ std::string timeout_text(const RankCollector* collector, int limit, const std::s
 }  // namespace
 
 int examine(const std::vector<std::string_view>& words) {
-  const std::optional<seconds> limit = time_limit(words);
-  if (!limit) {
+  const std::string argument(words.size() == 2 && words[0] == "--time-limit" ? words[1] : words.empty() ? "60" : "");
+  const seconds limit(std::atoi(argument.c_str()));
+  if (limit < seconds(1)) {
     std::fprintf(stderr, "farside-peers doctor: the only option is --time-limit SECONDS\n");
     return 2;
   }
@@ -349,7 +340,7 @@ int examine(const std::vector<std::string_view>& words) {
     if ((known == nullptr ? rank : known->collector().rank()) == 0) print_line(Json::object());
   });
   watchdog.set_grace(rank == 0 ? kGraceOfRank0 : kGraceOfOthers);
-  watchdog.begin("MPI_Init", *limit);
+  watchdog.begin("MPI_Init", limit);
   int level = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};
@@ -357,11 +348,11 @@ int examine(const std::vector<std::string_view>& words) {
   MPI_Get_library_version(version.data(), &length);
   own["mpi"] = mpi_version(std::string(version.data(), static_cast<std::size_t>(length)));
 
-  Examiner all(std::move(own), watchdog, *limit);
+  Examiner all(std::move(own), watchdog, limit);
   examiner = &all;
   watchdog.set_grace(all.collector().rank() == 0 ? kGraceOfRank0 : kGraceOfOthers);
   all.run();
-  all.step("MPI_Finalize", *limit);
+  all.step("MPI_Finalize", limit);
   sleeping_barrier(MPI_COMM_WORLD);
   MPI_Finalize();
   watchdog.end();

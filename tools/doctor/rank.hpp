@@ -19,8 +19,8 @@
 // Cost: a few milliseconds.
 #pragma once
 
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -49,16 +49,31 @@ class Watchdog {
       : on_timeout_(std::move(on_timeout)), heartbeat_(std::move(heartbeat)), thread_([this] { watch(); }) {}
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
-  ~Watchdog();
+  ~Watchdog() {
+    over_ = true;
+    thread_.join();
+  }
 
   // Begins a step, and ends the one before it.
-  void begin(const std::string& step, std::chrono::seconds limit);
+  void begin(const std::string& step, std::chrono::seconds limit) {
+    const std::scoped_lock held(mutex_);
+    step_ = step;
+    place_.clear();
+    limit_ = limit;
+    begun_ = Clock::now();
+  }
   // Ends the last step.
   void end() { begin({}, std::chrono::seconds(0)); }
   // Names the call that this process is in; until the next one, or the end of the step.
-  void at(const char* place);
+  void at(const char* place) {
+    const std::scoped_lock held(mutex_);
+    place_ = place;
+  }
   // Sets the time between the limit of each step and `on_timeout`: 0 at first.
-  void set_grace(std::chrono::seconds grace);
+  void set_grace(std::chrono::seconds grace) {
+    const std::scoped_lock held(mutex_);
+    grace_ = grace;
+  }
 
  private:
   void watch();
@@ -66,13 +81,12 @@ class Watchdog {
   const OnTimeout on_timeout_;
   const std::function<void()> heartbeat_;
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::chrono::seconds grace_{0};
   std::chrono::seconds limit_{0};
   Clock::time_point begun_;
   std::string step_;  // empty: none
   std::string place_;
-  bool over_ = false;
+  std::atomic<bool> over_{false};
   std::thread thread_;  // the last member: it uses the others
 };
 

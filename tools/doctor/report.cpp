@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/doctor/report.hpp"
-
 #include <algorithm>
 #include <arpa/inet.h>
 #include <array>

@@ -270,16 +270,6 @@ Json check_window(const WindowRole& role, Watchdog& watchdog) {
   return entry;
 }
 
-std::string window_info(MPI_Win window, const char* key) {
-  MPI_Info info = MPI_INFO_NULL;
-  if (MPI_Win_get_info(window, &info) != MPI_SUCCESS) return {};
-  std::array<char, MPI_MAX_INFO_VAL + 1> value{};
-  int there = 0;
-  MPI_Info_get(info, key, MPI_MAX_INFO_VAL, value.data(), &there);
-  MPI_Info_free(&info);
-  return there != 0 ? value.data() : "";
-}
-
 std::string mpi_error(const char* call, int code) {
   std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
   int length = 0;

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <mpi.h>
 
@@ -26,9 +28,6 @@ struct WindowRole {
 // `trouble`: the first call that has failed, with what farside says of it, or wrong data.
 Json check_window(const WindowRole& role, Watchdog& watchdog);
 
-// Returns what the window's info says, such as farside_route; empty if it says nothing.
-std::string window_info(MPI_Win window, const char* key);
-
 // The error of an MPI call, in words.
 std::string mpi_error(const char* call, int code);
 
@@ -42,5 +41,17 @@ Json measure_link(MPI_Comm nodes, Watchdog& watchdog);
 
 // Returns this node's entry of clocks[]. Cost: 32 round trips with node 0, one node after the other.
 Json measure_clock(MPI_Comm nodes);
+
+// The part of `farside doctor` that runs on every rank: farside-peers-RUNTIME doctor. It is a plain MPI program, into
+// which the command preloads farside. Rank 0 prints what it finds, part by part, as lines of JSON (take_line()), so
+// that the command has them if the ranks die or hang.
+//
+// The steps: the facts of each rank, and, unless these already forbid it, the trial of the providers between the hosts,
+// windows inside each node and between them, puts to the next node, clocks. Until the ranks are known to load the same
+// farside, none makes a window.
+//
+// `words`: --time-limit SECONDS, of each step. Returns the exit code: 0, or 2 for wrong words. A step that takes too
+// long ends the process with 1.
+int examine(const std::vector<std::string_view>& words);
 
 }  // namespace farside::tools

@@ -226,10 +226,7 @@ Operations WindowKind::total(const std::string& route) const {
   Operations sum;
   for (const auto& [name, operations] : routes) {
     if (!route.empty() && name != route) continue;
-    for (const auto& [operation, each] : operations) {
-      sum.count += each.count;
-      sum.bytes += each.bytes;
-    }
+    for (const auto& [operation, each] : operations) sum.add(each);
   }
   return sum;
 }
@@ -246,9 +243,8 @@ Waits WindowKind::waits_in(const std::string& call) const {
 
 double WindowKind::seconds() const {
   double sum = slow_operations.seconds;
-  for (const auto& [call, each] : waits) {
+  for (const auto& [call, each] : waits)
     if (call != "operation") sum += each.seconds;  // slow_operations includes these
-  }
   return sum;
 }
 

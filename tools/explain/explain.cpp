@@ -44,9 +44,7 @@ std::string by_rank(const Run& run) {
     Operations done;
     for (const auto& [kind, sums] : process.kinds) {
       slow += sums.slow_operations.seconds;
-      const Operations more = sums.total();
-      done.count += more.count;
-      done.bytes += more.bytes;
+      done.add(sums.total());
     }
     row.insert(row.end(), {time_text(slow), fmt::to_string(done.count), fmt::to_string(done.bytes)});
     table.add(all + slow, std::move(row));
@@ -61,10 +59,9 @@ std::string by_pair(const Run& run) {
   for (std::size_t i = 0; i < run.processes.size(); ++i) {
     for (const auto& [rank, target] : run.processes[i].targets) {
       std::string there = rank < 0 ? "others" : fmt::format("rank {}", rank);
-      for (std::size_t other = 0; other < run.files.size(); ++other) {
+      for (std::size_t other = 0; other < run.files.size(); ++other)
         if (run.files[other].job.rank == rank && run.files[other].job.spawned == run.files[i].job.spawned)
           there = name_of(run, other);
-      }
       table.add(target.wait_seconds + target.slow_operation_seconds, name_of(run, i), there,
                 time_text(target.wait_seconds), time_text(target.slow_operation_seconds), target.operations.count,
                 target.operations.bytes);
@@ -103,9 +100,8 @@ std::string by_site(const Run& run) {
 
 std::string figures_by(const Run& run, By by) {
   std::string text;
-  for (const Advice& each : advise(run)) {
+  for (const Advice& each : advise(run))
     if (each.rule == kMissingRanks || each.rule == kOversubscribed) text += fmt::format("! {}\n", each.text);
-  }
   switch (by) {
     case By::kRank: return text + by_rank(run);
     case By::kSize: return text + by_size(run);

@@ -19,8 +19,11 @@ struct Waits {
   double longest = 0;
 };
 struct Operations {
-  std::uint64_t count = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t count = 0, bytes = 0;
+  void add(const Operations& more) {
+    count += more.count;
+    bytes += more.bytes;
+  }
 };
 
 // The sums of the windows of one kind ("create cma") over all ranks.

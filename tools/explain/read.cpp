@@ -31,45 +31,39 @@ void add_waits(Waits& to, const json& from) {
   to.longest = std::max(to.longest, from.value("longest_seconds", 0.0));
 }
 
+// A member of this type; an empty one if there is none.
+const json& member(const json& from, const char* name, const json& empty) {
+  const auto found = from.find(name);
+  if (found == from.end()) return empty;
+  if (found->type() != empty.type())
+    throw std::runtime_error(fmt::format("{} is {}, and no {}", name, shown(*found), empty.type_name()));
+  return *found;
+}
 const json& part(const json& from, const char* name) {
   static const json nothing = json::object();
-  const auto found = from.find(name);
-  if (found == from.end()) return nothing;
-  if (!found->is_object()) throw std::runtime_error(fmt::format("{} is {}, and no object", name, shown(*found)));
-  return *found;
+  return member(from, name, nothing);
 }
-
 const json& list(const json& from, const char* name) {
   static const json nothing = json::array();
-  const auto found = from.find(name);
-  if (found == from.end()) return nothing;
-  if (!found->is_array()) throw std::runtime_error(fmt::format("{} is {}, and no array", name, shown(*found)));
-  return *found;
+  return member(from, name, nothing);
 }
+
+Operations sums_of(const json& from) { return {whole(from.at("count")), whole(from.at("bytes"))}; }
 
 void add_kind(WindowKind& to, const json& from) {
   to.windows += whole(from.at("windows"));
   for (const auto& [kind, count] : part(from, "epochs").items()) to.epochs[kind] += whole(count);
   for (const auto& [call, waits] : part(from, "waits").items()) add_waits(to.waits[call], waits);
-  for (const auto& [route, operations] : part(from, "routes").items()) {
-    for (const auto& [operation, sums] : operations.items()) {
-      Operations& sum = to.routes[route][operation];
-      sum.count += whole(sums.at("count"));
-      sum.bytes += whole(sums.at("bytes"));
-    }
-  }
-  for (const auto& [by, reasons] : part(from, "slow_accumulates").items()) {
+  for (const auto& [route, operations] : part(from, "routes").items())
+    for (const auto& [operation, sums] : operations.items()) to.routes[route][operation].add(sums_of(sums));
+  for (const auto& [by, reasons] : part(from, "slow_accumulates").items())
     for (const auto& [why, count] : reasons.items()) to.slow[by][why] += whole(count);
-  }
   if (from.contains("flushes")) to.flushes += whole(from.at("flushes"));
   if (from.contains("flushes_all")) to.flushes_all += whole(from.at("flushes_all"));
   if (from.contains("slow_operations")) add_waits(to.slow_operations, from.at("slow_operations"));
-  for (const json& name : list(from, "names")) {
+  for (const json& name : list(from, "names"))
     if (to.names.size() < kMostNames) to.names.insert(name.get<std::string>());
-  }
 }
-
-Operations operations(const json& from) { return {whole(from.at("count")), whole(from.at("bytes"))}; }
 
 // A number that is a key.
 template <class Number>
@@ -137,15 +131,13 @@ void add(Run& run, const std::string& file, const std::string& text) {
       add_kind(process.kinds[kind], sums);
     }
     for (const auto& [rank, sums] : part(all, "targets").items()) {
-      process.targets[number<int>(rank)] = {operations(sums), sums.value("wait_seconds", 0.0),
+      process.targets[number<int>(rank)] = {sums_of(sums), sums.value("wait_seconds", 0.0),
                                             sums.value("slow_operation_seconds", 0.0)};
     }
     for (const auto& [operation, classes] : part(all, "sizes").items()) {
       for (const auto& [size, sums] : classes.items()) {
         Sized& sum = run.sizes[operation][number<std::uint64_t>(size)];
-        const Operations more = operations(sums);
-        sum.operations.count += more.count;
-        sum.operations.bytes += more.bytes;
+        sum.operations.add(sums_of(sums));
         sum.slow += sums.value("slow_count", std::uint64_t{0});
         sum.slow_seconds += sums.value("slow_seconds", 0.0);
       }

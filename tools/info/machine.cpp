@@ -222,9 +222,8 @@ CmaLimits find_cma_limits(const std::string& proc) {
   std::ifstream yama(proc + "/sys/kernel/yama/ptrace_scope");
   if (int scope = 0; yama >> scope) limits.ptrace_scope = scope;
   std::ifstream status(proc + "/self/status");
-  for (std::string line; std::getline(status, line);) {
+  for (std::string line; std::getline(status, line);)
     if (line.starts_with("Seccomp:")) limits.seccomp = std::atoi(line.c_str() + 8);
-  }
   limits.dumpable = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1;
   return limits;
 }
@@ -297,9 +296,8 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys, 
                    "makes one of a network interface: rdma link add rxe0 type rxe netdev eth0");
   }
   std::vector<std::string> files;
-  for (const std::string& name : names_in(classes / "infiniband_verbs")) {
+  for (const std::string& name : names_in(classes / "infiniband_verbs"))
     if (name.starts_with("uverbs")) files.push_back(name);
-  }
   if (files.empty()) {
     return because(fmt::format("{} is there, but the kernel offers no verbs for it", fmt::join(report.devices, ", ")),
                    "modprobe ib_uverbs");
@@ -322,13 +320,11 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys, 
     return because("this libfabric is built without its verbs provider",
                    "build it with --enable-verbs, or install another");
   }
-  if (!libfabric.filter.empty()) {
+  if (!libfabric.filter.empty())
     return because(fmt::format("FI_PROVIDER='{}' may leave it out", libfabric.filter), "unset FI_PROVIDER");
-  }
   std::vector<std::string> troubles;
-  for (const std::string& device : report.devices) {
+  for (const std::string& device : report.devices)
     if (auto trouble = why_adapter_unusable(device, interfaces_with_address(), sys)) troubles.push_back(*trouble);
-  }
   if (troubles.size() == report.devices.size()) {
     return because(fmt::format("{}", fmt::join(troubles, "; ")),
                    "look at the cable, the switch and (InfiniBand) the subnet manager (ibv_devinfo shows the ports); "

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <numeric>
@@ -29,10 +30,9 @@ inline std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm c
   std::string all(static_cast<std::size_t>(begins.back() + lengths.back()), '\0');
   MPI_Allgatherv(mine.data(), length, MPI_CHAR, all.data(), lengths.data(), begins.data(), MPI_CHAR, comm);
   std::vector<std::string> texts;
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
+  for (std::size_t i = 0; i < lengths.size(); ++i)
     if (lengths[i] > 0)
       texts.push_back(all.substr(static_cast<std::size_t>(begins[i]), static_cast<std::size_t>(lengths[i])));
-  }
   return texts;
 }
 
@@ -55,6 +55,17 @@ inline MPI_Comm split_by_node(MPI_Comm comm) {
   MPI_Comm node = MPI_COMM_NULL;
   MPI_Comm_split(comm, static_cast<int>(first), rank, &node);
   return node;
+}
+
+// Returns what the window's info says, such as farside_route, which only farside has; empty if it says nothing.
+inline std::string window_info(MPI_Win window, const char* key) {
+  MPI_Info info = MPI_INFO_NULL;
+  if (MPI_Win_get_info(window, &info) != MPI_SUCCESS) return {};
+  std::array<char, MPI_MAX_INFO_VAL + 1> value{};
+  int there = 0;
+  MPI_Info_get(info, key, MPI_MAX_INFO_VAL, value.data(), &there);
+  MPI_Info_free(&info);
+  return there != 0 ? value.data() : "";
 }
 
 // Whether this rank is the first of its node.

@@ -16,16 +16,14 @@ namespace {
 std::vector<std::string> troubles(const ProviderTrials& trials, const std::vector<std::string>& names,
                                   const std::vector<std::size_t>& hosts) {
   std::vector<std::string> all;
-  for (const std::size_t host : hosts) {
+  for (const std::size_t host : hosts)
     if (const std::string& text = trials.offers[host].trouble; !text.empty())
       all.push_back(fmt::format("{}: {}: {}", trials.provider, names[host], text));
-  }
   if (!all.empty()) return all;
   for (const std::size_t from : hosts) {
-    for (const std::size_t to : hosts) {
+    for (const std::size_t to : hosts)
       if (const std::string& text = trials.trouble[from][to]; from != to && !text.empty())
         all.push_back(fmt::format("{}: from {} to {}: {}", trials.provider, names[from], names[to], text));
-    }
   }
   return all;
 }

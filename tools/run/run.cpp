@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `farside run`: starts a program under the launcher of the runtime that it is linked to, with farside preloaded.
-#include "tools/run/run.hpp"
-
 #include <algorithm>
 #include <array>
 #include <charconv>

@@ -201,10 +201,9 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
       lane_of[bar.epoch] = bar.lane;
       waited = wait_of[bar.epoch];
     }
-    if (waited != nullptr) {
+    if (waited != nullptr)
       for (const LockWait::Holder& holder : waited->holders)
         args["waited for"].push_back(timeline.process(timeline.epochs[holder.epoch].process).name);
-    }
     add(event);
     if (bar.granted > bar.begin) {
       const bool posts = bar.kind == static_cast<int>(EpochKind::kStart);

@@ -34,18 +34,16 @@ class Clock {
     if (ticks == 0) return 0;
     const double since = (static_cast<double>(ticks) - static_cast<double>(header_.first.ticks)) * per_tick_;
     const double length = static_cast<double>(header_.last.ns - header_.first.ns);
-    if (since < -kSlack || since > length + kSlack) {
+    if (since < -kSlack || since > length + kSlack)
       refuse(file_, "record {} is of a time that the file does not cover; the file is damaged", record);
-    }
     // The difference is taken in whole ticks, so that near times stay distinct.
     const auto ticked = static_cast<std::int64_t>(ticks - header_.first.ticks);
     return header_.first.ns + static_cast<Ticks>(std::llround(static_cast<double>(ticked) * per_tick_));
   }
   Ticks length_ns(Ticks ticks, std::size_t record) const {
     const double length = static_cast<double>(ticks) * per_tick_;
-    if (length > static_cast<double>(kMost)) {
+    if (length > static_cast<double>(kMost))
       refuse(file_, "record {} sums up more time than there is; the file is damaged", record);
-    }
     return static_cast<Ticks>(length);
   }
 
@@ -60,9 +58,8 @@ class Clock {
 // Adds a text to those of the trace.
 void add_text(const TraceText& record, std::size_t number, RankTrace& trace) {
   if (static_cast<unsigned>(record.of) > static_cast<unsigned>(TraceText::Of::kCpus) ||
-      record.bytes > record.text.size()) {
+      record.bytes > record.text.size())
     refuse(trace.file.path, "record {} has a value that there is not; the file is damaged", number);
-  }
   std::string& text = record.of == TraceText::Of::kCpus     ? trace.cpus
                       : record.of == TraceText::Of::kWindow ? trace.window_names[record.number]
                                                             : trace.sites[record.number];
@@ -71,15 +68,13 @@ void add_text(const TraceText& record, std::size_t number, RankTrace& trace) {
 
 void check(const std::string& file, const TraceRecord& record, std::size_t number) {
   const auto kind = static_cast<unsigned>(record.kind);
-  if (kind < static_cast<unsigned>(TraceKind::kWindow) || kind > static_cast<unsigned>(TraceKind::kText)) {
+  if (kind < static_cast<unsigned>(TraceKind::kWindow) || kind > static_cast<unsigned>(TraceKind::kText))
     refuse(file, "record {} is of kind {}, which there is not; the file is damaged", number, kind);
-  }
   const bool epoch = record.kind == TraceKind::kEpoch || record.kind == TraceKind::kTotal;
   if ((epoch && record.detail >= kEpochNames.size()) ||
       (record.kind == TraceKind::kWindow && record.detail >= kFlavorNames.size()) ||
-      record.what >= kCountedNames.size() || record.route >= kRouteNames.size() || record.target < -1) {
+      record.what >= kCountedNames.size() || record.route >= kRouteNames.size() || record.target < -1)
     refuse(file, "record {} has a value that there is not; the file is damaged", number);
-  }
 }
 
 }  // namespace
@@ -94,22 +89,18 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.magic != TraceHeader::kMagic) refuse(file, "this is no trace of farside");
   if (header.order != TraceHeader::kOrder) refuse(file, "written on a machine of another byte order; read it there");
-  if (header.version != TraceHeader::kVersion) {
+  if (header.version != TraceHeader::kVersion)
     refuse(file, "of version {}; this farside reads version {}", header.version, TraceHeader::kVersion);
-  }
-  if (header.header_bytes != sizeof(TraceHeader) || header.record_bytes != sizeof(TraceRecord)) {
+  if (header.header_bytes != sizeof(TraceHeader) || header.record_bytes != sizeof(TraceRecord))
     refuse(file, "its records are of {} bytes, not {}; the file is damaged", header.record_bytes, sizeof(TraceRecord));
-  }
   const std::size_t room = (bytes.size() - sizeof header) / sizeof(TraceRecord);
-  if (header.records != room || (bytes.size() - sizeof header) % sizeof(TraceRecord) != 0) {
+  if (header.records != room || (bytes.size() - sizeof header) % sizeof(TraceRecord) != 0)
     refuse(file, "{} records are announced and {} are there; the file was cut short", header.records, room);
-  }
   constexpr std::int64_t kLatest = std::int64_t{1} << 62;  // nanoseconds since 1970
   constexpr std::int32_t kMostRanks = 1 << 30;
   if (header.ranks < 0 || header.ranks > kMostRanks || header.spawned > 1 || header.process_started < 0 ||
-      header.process_started > kLatest || header.written < 0 || header.written > kLatest) {
+      header.process_started > kLatest || header.written < 0 || header.written > kLatest)
     refuse(file, "its header has a value that there is not; the file is damaged");
-  }
   trace.file = {file,
                 {.rank = header.rank,
                  .ranks = header.ranks,
@@ -133,9 +124,8 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
       // The monotonic clocks of two machines may differ by years of uptime: the limit is 9 years.
       constexpr std::int64_t kMost = std::int64_t{1} << 58;
       const auto ahead = static_cast<std::int64_t>(record.begin);
-      if (ahead > kMost || ahead < -kMost || record.end > static_cast<std::uint64_t>(kMost)) {
+      if (ahead > kMost || ahead < -kMost || record.end > static_cast<std::uint64_t>(kMost))
         refuse(file, "record {} has clocks too far apart; the file is damaged", i);
-      }
     } else if (record.kind == TraceKind::kTotal) {
       record.begin = clock.length_ns(record.begin, i);
       record.end = clock.length_ns(record.end, i);

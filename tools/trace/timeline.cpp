@@ -129,9 +129,8 @@ Timeline merge(const std::vector<RankTrace>& traces) {
           Window& window = timeline.windows[static_cast<std::size_t>(entry->second)];
           window.processes[static_cast<int>(record.closing & 0x7fffffff)] = process;
           if (const auto text = trace.window_names.find(record.window);
-              text != trace.window_names.end() && window.name.empty()) {
+              text != trace.window_names.end() && window.name.empty())
             window.name = text->second;
-          }
           break;
         }
         case TraceKind::kEpoch: {
@@ -155,9 +154,8 @@ Timeline merge(const std::vector<RankTrace>& traces) {
         case TraceKind::kCounts:
           // Operations whose epoch was overwritten are left out as well.
           if (const auto epoch = latest.find(record.window);
-              epoch != latest.end() && timeline.epochs[epoch->second].end == at(record.end)) {
+              epoch != latest.end() && timeline.epochs[epoch->second].end == at(record.end))
             count(record, timeline.epochs[epoch->second]);
-          }
           break;
         case TraceKind::kFlush:
         case TraceKind::kOperation:
@@ -200,9 +198,8 @@ std::vector<LockWait> lock_waits(const Timeline& timeline) {
   std::map<int, Held> windows;
   for (std::size_t i = 0; i < timeline.epochs.size(); ++i) {
     const Epoch& epoch = timeline.epochs[i];
-    if (epoch.window >= 0 && (is_lock(epoch.kind) || epoch.kind == EpochKind::kLockAll)) {
+    if (epoch.window >= 0 && (is_lock(epoch.kind) || epoch.kind == EpochKind::kLockAll))
       windows[epoch.window].epochs.push_back(i);
-    }
   }
   for (auto& [window, held] : windows) {
     std::ranges::stable_sort(held.epochs, {}, [&](std::size_t i) { return timeline.epochs[i].granted; });
@@ -236,9 +233,8 @@ std::vector<LockWait> lock_waits(const Timeline& timeline) {
 std::vector<FenceWait> fence_waits(const Timeline& timeline) {
   // The n-th fence of a window is the same fence at all its ranks, unless some were overwritten.
   std::vector<FenceWait> waits;
-  for (const Process& process : timeline.processes) {
+  for (const Process& process : timeline.processes)
     if (process.lost_epochs > 0) return waits;
-  }
   std::map<int, std::map<int, std::vector<std::size_t>>> fences;  // by window and process
   for (std::size_t i = 0; i < timeline.epochs.size(); ++i) {
     const Epoch& epoch = timeline.epochs[i];
@@ -253,12 +249,10 @@ std::vector<FenceWait> fence_waits(const Timeline& timeline) {
     }
     for (std::size_t n = 0; n < most; ++n) {
       FenceWait wait{ranks.begin()->second[n], 0};
-      for (const auto& [process, own] : ranks) {
+      for (const auto& [process, own] : ranks)
         if (timeline.epochs[own[n]].closing > timeline.epochs[wait.last].closing) wait.last = own[n];
-      }
-      for (const auto& [process, own] : ranks) {
+      for (const auto& [process, own] : ranks)
         wait.together += timeline.epochs[wait.last].closing - timeline.epochs[own[n]].closing;
-      }
       waits.push_back(wait);
     }
   }

@@ -97,13 +97,11 @@ std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) 
   std::string text = "\nLongest waits for locks\n";
   std::size_t held = 0;
   Nanoseconds free = 0;
-  for (const LockWait& wait : waits) {
-    if (wait.holders.empty()) {
+  for (const LockWait& wait : waits)
+    if (wait.holders.empty())
       free += wait.waited;
-    } else if (++held <= kMostLines) {
+    else if (++held <= kMostLines)
       text += "  " + in_words(timeline, wait) + '\n';
-    }
-  }
   if (held == 0) text += "  nobody waited for a lock that somebody held\n";
   if (held > kMostLines) text += fmt::format("  and {} more\n", held - kMostLines);
   if (held < waits.size()) {
@@ -112,10 +110,9 @@ std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) 
   }
 
   std::vector<std::pair<int, Nanoseconds>> held_up;  // by holder
-  for (const LockWait& wait : waits) {
+  for (const LockWait& wait : waits)
     for (const LockWait::Holder& holder : wait.holders)
       held_up.emplace_back(timeline.epochs[holder.epoch].process, holder.meanwhile);
-  }
   return text + ranking(timeline, {"who held others up", "time, of all waiters", "waits"}, held_up);
 }
 
@@ -201,9 +198,8 @@ std::string in_words(const Timeline& timeline, const LockWait& wait) {
 
 std::string in_words(const Timeline& timeline, const AwaitedProcess& awaited) {
   std::string text = timeline.process(awaited.process).name + ": others waited ";
-  if (awaited.waits > 0) {
+  if (awaited.waits > 0)
     text += fmt::format("{} for locks that it held ({})", duration(awaited.by_locks), counted(awaited.waits, "wait"));
-  }
   if (awaited.fences > 0) {
     text += fmt::format("{}{} for it at fences ({})", awaited.waits > 0 ? ", " : "", duration(awaited.by_fences),
                         awaited.fences);
@@ -255,9 +251,8 @@ std::string by_rank(const Timeline& timeline) {
     ++own.calls;
     for (const auto& [of, amount] : epoch.operations) own.done.add(amount.count, amount.bytes);
   }
-  for (const Span& span : timeline.spans) {
+  for (const Span& span : timeline.spans)
     if (span.kind != TraceKind::kServed) costs[span.process].add(span);
-  }
   std::map<int, double> others;
   for (const AwaitedProcess& awaited : awaited_processes(timeline))
     others[awaited.process] = static_cast<double>(awaited.by_locks) + static_cast<double>(awaited.by_fences);
@@ -280,13 +275,11 @@ std::string by_pair(const Timeline& timeline) {
     pair.add_begin(epoch);
     pair.add_end(epoch);
   }
-  for (const Epoch& epoch : timeline.epochs) {
+  for (const Epoch& epoch : timeline.epochs)
     for (const auto& [target, amount] : epoch.by_target)
       costs[{epoch.process, epoch.window, target}].done.add(amount.count, amount.bytes);
-  }
-  for (const Span& span : timeline.spans) {
+  for (const Span& span : timeline.spans)
     if (span.kind != TraceKind::kServed && span.target >= 0) costs[{span.process, span.window, span.target}].add(span);
-  }
   // The same pair of processes may meet in several windows.
   std::map<std::pair<std::string, std::string>, Costs> pairs;
   for (const auto& [key, cost] : costs) {

@@ -82,9 +82,8 @@ class Endpoint {
   }
   void meet(const Name& peer) {
     peer_ = peer;
-    if (fi_av_insert(peers_.get(), peer.address.data(), 1, &address_, 0, nullptr) != 1) {
+    if (fi_av_insert(peers_.get(), peer.address.data(), 1, &address_, 0, nullptr) != 1)
       throw std::runtime_error("fi_av_insert");
-    }
   }
 
   static constexpr std::size_t kControl = 512;  // words at the beginning of the memory
@@ -286,7 +285,7 @@ Outcome measure_bare_fabric(BareFabric what, std::size_t bytes, const MeasureInf
   } catch (const std::exception& error) {
     outcome.wrong = error.what();
   }
-  if (!at_all_ranks(outcome.wrong.empty(), pair.comm)) {
+  if (!tools::at_all(outcome.wrong.empty(), pair.comm)) {
     if (outcome.wrong.empty()) outcome.wrong = "no endpoint at the peer";
     return outcome;
   }

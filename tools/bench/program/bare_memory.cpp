@@ -43,7 +43,7 @@ class SharedMemory {
       mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
       close(file);
     }
-    const bool good = at_all_ranks(mapped != MAP_FAILED, pair.comm);
+    const bool good = tools::at_all(mapped != MAP_FAILED, pair.comm);
     if (pair.origin) shm_unlink(name.data());
     if (!good && mapped != MAP_FAILED) munmap(mapped, bytes);
     if (!good) throw std::runtime_error("the two ranks share no memory");
@@ -65,11 +65,10 @@ std::uint64_t wait_for_more(const std::atomic<std::uint64_t>& word, std::uint64_
   for (int round = 0;; ++round) {
     const std::uint64_t now = word.load(std::memory_order_acquire);
     if (now != seen) return now;
-    if (round < kSpins) {
+    if (round < kSpins)
       relax();
-    } else {
+    else
       sched_yield();
-    }
   }
 }
 

@@ -88,9 +88,8 @@ Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Opt
     const std::uint64_t last = *window.as<std::uint64_t>();
     MPI_Win_unlock(0, window.handle());
     const auto rank = static_cast<std::size_t>(last >> 40);
-    if (rank >= all.size() || last != name(static_cast<int>(rank), all[rank])) {
+    if (rank >= all.size() || last != name(static_cast<int>(rank), all[rank]))
       outcome.wrong = "what is in the window is not the last that a rank has put";
-    }
   }
   return outcome;
 }
@@ -123,7 +122,7 @@ Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& 
   MPI_Win_lock(MPI_LOCK_SHARED, place.rank, 0, window.handle());
   const bool right = expected == 0 || counts_from(window.as<std::uint64_t>(), kPuts, expected);
   MPI_Win_unlock(place.rank, window.handle());
-  if (!at_all_ranks(right, crowd.comm)) outcome.wrong = "a rank did not get what the next rank has put";
+  if (!tools::at_all(right, crowd.comm)) outcome.wrong = "a rank did not get what the next rank has put";
   return outcome;
 }
 
@@ -161,7 +160,7 @@ Outcome measure_random(const MeasureInfo& info, const Pair& crowd, const Options
   // Several puts of one batch may go to the same word, and MPI does not order them.
   const bool right = together != 1 || std::equal(expected.begin(), expected.end(), window.as<std::uint64_t>());
   MPI_Win_unlock(place.rank, window.handle());
-  if (!at_all_ranks(right, crowd.comm)) outcome.wrong = "a rank did not get what another rank has put last";
+  if (!tools::at_all(right, crowd.comm)) outcome.wrong = "a rank did not get what another rank has put last";
   return outcome;
 }
 
@@ -192,7 +191,7 @@ Outcome measure_fetch_rate(const MeasureInfo&, const Pair& crowd, const Options&
     right = *window.as<std::uint64_t>() == all;
     MPI_Win_unlock(0, window.handle());
   }
-  if (!at_all_ranks(right, crowd.comm)) outcome.wrong = "the word of the target is not the sum of what was added";
+  if (!tools::at_all(right, crowd.comm)) outcome.wrong = "the word of the target is not the sum of what was added";
   return outcome;
 }
 
@@ -330,7 +329,7 @@ Figures figures_of(const Row& row, const Pair& crowd, const Options& options) {
   MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window.handle());
   const bool counted = *window.as<std::uint64_t>() == added[static_cast<std::size_t>(rank)];
   MPI_Win_unlock(rank, window.handle());
-  figures.right = at_all_ranks(counted && rounds.right(), crowd.comm);
+  figures.right = tools::at_all(counted && rounds.right(), crowd.comm);
   return figures;
 }
 

@@ -48,22 +48,20 @@ void run_all(const Options& options, int rank, int size) {
     if (pair.origin) print_begin(info->name);
     Outcome outcome = run_measure(*info, pair, options);
     if (!pair.origin) continue;
-    if (outcome.wrong.empty()) {
+    if (outcome.wrong.empty())
       print_result(*info, std::move(outcome.values), outcome.preempted);
-    } else {
+    else
       print_error(info->name, outcome.wrong);
-    }
   }
 }
 
 // MPI_THREAD_MULTIPLE has a cost, so it is requested only if a measure needs it.
 void initialize(const Options& options) {
   int provided = 0;
-  if (std::ranges::any_of(options.measures, [](const MeasureInfo* info) { return info->threads; })) {
+  if (std::ranges::any_of(options.measures, [](const MeasureInfo* info) { return info->threads; }))
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
-  } else {
+  else
     MPI_Init(nullptr, nullptr);
-  }
 }
 
 }  // namespace

@@ -70,17 +70,8 @@ struct CompareAndSwap : Counting {
 template <class T>
 MPI_Datatype mpi_type() {
   if constexpr (std::is_same_v<T, double>) return MPI_DOUBLE;
-  if constexpr (std::is_same_v<T, float>) return MPI_FLOAT;
   if constexpr (std::is_same_v<T, std::int32_t>) return MPI_INT32_T;
   if constexpr (std::is_same_v<T, std::int64_t>) return MPI_INT64_T;
-}
-
-// Returns the result of adding 1 to 0 n times.
-template <class T>
-T sum_of_ones(std::int64_t n) {
-  if constexpr (std::is_same_v<T, float>)
-    n = std::min(n, std::int64_t{1} << 24);  // from there on 1 is half a unit in the last place
-  return static_cast<T>(n);
 }
 
 template <class T, int count>
@@ -92,7 +83,7 @@ struct Accumulate : Operation {
   }
   static bool arrived(const void* memory, std::int64_t n) {
     const auto* sums = static_cast<const T*>(memory);
-    return std::all_of(sums, sums + count, [n](T sum) { return sum == sum_of_ones<T>(n); });
+    return std::all_of(sums, sums + count, [n](T sum) { return sum == static_cast<T>(n); });
   }
 };
 
@@ -149,78 +140,31 @@ struct LargeGet : Large {
   }
 };
 
-// 1,024 words with stride 2 in the target's memory, contiguous at the origin. T has 8 bytes.
-template <class T>
-class Strided : public Operation {
+// 1,024 words with stride 2 in the target's memory, contiguous at the origin.
+class StridedPut : public Operation {
  public:
   static constexpr int kWords = 1024;
-  static constexpr std::size_t bytes = 2 * kWords * sizeof(T);
-  Strided() {
-    MPI_Type_vector(kWords, 1, 2, mpi_type<T>(), &type_);
+  static constexpr std::size_t bytes = 2 * kWords * sizeof(std::int64_t);
+  StridedPut() {
+    MPI_Type_vector(kWords, 1, 2, MPI_INT64_T, &type_);
     MPI_Type_commit(&type_);
   }
-  Strided(const Strided&) = delete;
-  Strided& operator=(const Strided&) = delete;
-  ~Strided() { MPI_Type_free(&type_); }
-
- protected:
-  MPI_Datatype type_ = MPI_DATATYPE_NULL;
-  std::vector<T> values_ = std::vector<T>(kWords, T{1});
-};
-
-// Whether every second word, from the first one on, is `value`, and the words between are 0.
-template <class T>
-bool is_comb(const void* memory, int words, T value) {
-  const auto* all = static_cast<const T*>(memory);
-  for (int k = 0; k < words; ++k) {
-    if (all[2 * k] != value || all[2 * k + 1] != T{0}) return false;
-  }
-  return true;
-}
-
-struct StridedPut : Strided<std::int64_t> {
+  StridedPut(const StridedPut&) = delete;
+  StridedPut& operator=(const StridedPut&) = delete;
+  ~StridedPut() { MPI_Type_free(&type_); }
   void issue(MPI_Win win, std::int64_t) { MPI_Put(values_.data(), kWords, MPI_INT64_T, kTarget, 0, 1, type_, win); }
-  static bool arrived(const void* memory, std::int64_t) { return is_comb<std::int64_t>(memory, kWords, 1); }
+  // Whether every second word, from the first one on, is 1, and the words between are 0.
+  static bool arrived(const void* memory, std::int64_t) {
+    const auto* all = static_cast<const std::int64_t*>(memory);
+    for (int k = 0; k < 2 * kWords; ++k)
+      if (all[k] != 1 - k % 2) return false;
+    return true;
+  }
+
+ private:
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+  std::vector<std::int64_t> values_ = std::vector<std::int64_t>(kWords, 1);
 };
-
-struct StridedGet : Strided<std::int64_t> {
-  static void prepare(void* memory) {
-    auto* words = static_cast<std::int64_t*>(memory);
-    std::iota(words, words + 2 * kWords, kPattern);
-  }
-  void issue(MPI_Win win, std::int64_t) {
-    values_.front() = values_.back() = 0;
-    MPI_Get(values_.data(), kWords, MPI_INT64_T, kTarget, 0, 1, type_, win);
-  }
-  bool returned(std::int64_t) const {
-    return values_.front() == kPattern && values_.back() == kPattern + 2 * (kWords - 1);
-  }
-};
-
-struct StridedAccumulate : Strided<double> {
-  void issue(MPI_Win win, std::int64_t) {
-    MPI_Accumulate(values_.data(), kWords, MPI_DOUBLE, kTarget, 0, 1, type_, MPI_SUM, win);
-  }
-  static bool arrived(const void* memory, std::int64_t n) { return is_comb(memory, kWords, static_cast<double>(n)); }
-};
-
-struct StridedGetAccumulate : Strided<double> {
-  std::vector<double> before = std::vector<double>(kWords, -1);
-  void issue(MPI_Win win, std::int64_t) {
-    MPI_Get_accumulate(values_.data(), kWords, MPI_DOUBLE, before.data(), kWords, MPI_DOUBLE, kTarget, 0, 1, type_,
-                       MPI_SUM, win);
-  }
-  bool returned(std::int64_t i) const {
-    const auto expected = static_cast<double>(i - 1);
-    return before.front() == expected && before[kWords / 2] == expected && before.back() == expected;
-  }
-  static bool arrived(const void* memory, std::int64_t n) { return is_comb(memory, kWords, static_cast<double>(n)); }
-};
-
-// ---- measures ----
-
-// An operation has its data and their checks. A synchronization (FlushEach, LockEach, ...) has the
-// calls around the operation. passive() and together() have the work of both ranks.
 
 // Returns the number of involuntary context switches of this process.
 long preemptions() {
@@ -234,11 +178,10 @@ std::size_t bytes_of(const MeasureInfo& info) { return info.x > 0 ? static_cast<
 
 template <class Operation>
 Operation make(const MeasureInfo& info) {
-  if constexpr (std::is_constructible_v<Operation, std::size_t>) {
+  if constexpr (std::is_constructible_v<Operation, std::size_t>)
     return Operation(bytes_of(info));
-  } else {
+  else
     return Operation();
-  }
 }
 
 // What both ranks have of a measure: the window, the operation, and what came of it.
@@ -284,11 +227,10 @@ class Measurement {
       MPI_Win_unlock(kTarget, win());
     }
     right = of_rank(kTarget, right, pair_.comm);
-    if (first_wrong_ != 0) {
+    if (first_wrong_ != 0)
       outcome_.wrong = "operation " + std::to_string(first_wrong_) + " returned a wrong value to the origin";
-    } else if (!right) {
+    else if (!right)
       outcome_.wrong = "wrong data at the target after " + std::to_string(done_) + " operations";
-    }
     return outcome_;
   }
 
@@ -452,13 +394,12 @@ Outcome measure_window_creation(const MeasureInfo& info, const Pair& pair, const
   const auto make_and_free = [&](bool first) {
     MPI_Win win = MPI_WIN_NULL;
     void* base = nullptr;
-    if (info.name == "window_allocate") {
+    if (info.name == "window_allocate")
       MPI_Win_allocate(size, 1, MPI_INFO_NULL, pair.comm, &base, &win);
-    } else if (info.name == "window_create") {
+    else if (info.name == "window_create")
       MPI_Win_create(memory.data(), size, 1, MPI_INFO_NULL, pair.comm, &win);
-    } else {
+    else
       MPI_Win_create_dynamic(MPI_INFO_NULL, pair.comm, &win);
-    }
     if (first) print_route_of(win);
     MPI_Win_free(&win);
   };
@@ -513,13 +454,8 @@ const std::map<std::string_view, Function> kFunctions = {
     {"accumulate_int32_1024", passive<Accumulate<std::int32_t, 1024>, FlushEach>},
     {"accumulate_int64", passive<Accumulate<std::int64_t, 1>, FlushEach>},
     {"accumulate_int64_1024", passive<Accumulate<std::int64_t, 1024>, FlushEach>},
-    {"accumulate_float", passive<Accumulate<float, 1>, FlushEach>},
-    {"accumulate_float_1024", passive<Accumulate<float, 1024>, FlushEach>},
     {"puts_64", passive<ManyPuts, FlushEach>},
     {"vector_put", passive<StridedPut, FlushEach>},
-    {"vector_get", passive<StridedGet, FlushEach>},
-    {"vector_accumulate", passive<StridedAccumulate, FlushEach>},
-    {"vector_get_accumulate", passive<StridedGetAccumulate, FlushEach>},
     {"lock_put_unlock", passive<Put, LockEach>},
     {"shared_lock_put_unlock", passive<Put, ShareEach>},
     {"progress", passive<Put, LockEach>},

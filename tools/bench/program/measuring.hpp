@@ -13,6 +13,7 @@
 #include <mpi.h>
 
 #include "tools/bench/program/program.hpp"
+#include "tools/peers/collectives.hpp"
 
 namespace farside::bench {
 
@@ -108,18 +109,10 @@ inline void compute_until(Clock::time_point deadline) {
 
 // The window of a measure.
 
-// Reports the route of the window, and its provider: farside answers info keys of its own, no runtime does.
+// Reports the route of the window, and its provider.
 inline void print_route_of(MPI_Win window) {
-  MPI_Info info = MPI_INFO_NULL;
-  MPI_Win_get_info(window, &info);
-  const auto value = [info](const char* key) {
-    std::string text(MPI_MAX_INFO_VAL, '\0');
-    int found = 0;
-    MPI_Info_get(info, key, MPI_MAX_INFO_VAL - 1, text.data(), &found);
-    return std::string(found != 0 ? text.c_str() : "");
-  };
+  const auto value = [window](const char* key) { return tools::window_info(window, key); };
   print_opened(value("farside_route"), value("farside_provider"), value("farside_device"));
-  MPI_Info_free(&info);
 }
 
 class Window {  // a window on at least `bytes` of zeroed memory at each rank

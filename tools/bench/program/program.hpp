@@ -23,17 +23,11 @@ struct Outcome {
   std::string wrong;           // the error found in the data; empty if none; at the origin only
 };
 
-// The following two are collective. Returns what `root` has; T is a plain type.
+// Collective: returns what `root` has; T is a plain type.
 template <class T>
 T of_rank(int root, T value, MPI_Comm comm) {
   MPI_Bcast(&value, sizeof value, MPI_BYTE, root, comm);
   return value;
-}
-// Returns whether it holds at all ranks.
-inline bool at_all_ranks(bool holds, MPI_Comm comm) {
-  int everywhere = holds ? 1 : 0;
-  MPI_Allreduce(MPI_IN_PLACE, &everywhere, 1, MPI_INT, MPI_LAND, comm);
-  return everywhere != 0;
 }
 // Collective over a pair of two: returns what the other rank has; T is a plain type.
 template <class T>
@@ -47,9 +41,8 @@ T of_peer(const T& mine, const Pair& pair) {
 
 // Converts seconds per operation, of `bytes` each, to the unit of a measure of latency or bandwidth.
 inline std::vector<double> in_unit(const MeasureInfo& info, std::size_t bytes, std::vector<double> seconds) {
-  for (double& value : seconds) {
+  for (double& value : seconds)
     value = info.unit == Unit::kMegabytes ? static_cast<double>(bytes) * 1e-6 / value : value * 1e6;
-  }
   return seconds;
 }
 

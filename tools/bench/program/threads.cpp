@@ -21,69 +21,54 @@ struct Place {  // of a thread's word
   int target;
   MPI_Aint at;
 };
-// Each executes and completes one operation on a word that holds `before`, and returns whether its result is right.
-bool put(const Place& place, std::int64_t before) {
-  const std::int64_t value = before + 1;
-  MPI_Put(&value, 1, MPI_INT64_T, place.target, place.at, 1, MPI_INT64_T, place.win);
-  MPI_Win_flush(place.target, place.win);
-  return true;
-}
-bool get(const Place& place, std::int64_t) {
-  std::int64_t value = -1;
-  MPI_Get(&value, 1, MPI_INT64_T, place.target, place.at, 1, MPI_INT64_T, place.win);
-  MPI_Win_flush(place.target, place.win);
-  return value == 0;
-}
-bool fetch(const Place& place, std::int64_t before) {
-  const std::int64_t one = 1;
-  std::int64_t old = -1;
-  MPI_Fetch_and_op(&one, &old, MPI_INT64_T, place.target, place.at, MPI_SUM, place.win);
-  MPI_Win_flush(place.target, place.win);
-  return old == before;
-}
-bool accumulate(const Place& place, std::int64_t) {
-  const std::int64_t one = 1;
-  MPI_Accumulate(&one, 1, MPI_INT64_T, place.target, place.at, 1, MPI_INT64_T, MPI_SUM, place.win);
-  MPI_Win_flush(place.target, place.win);
-  return true;
-}
-bool lock_put_unlock(const Place& place, std::int64_t before) {
-  const std::int64_t value = before + 1;
-  MPI_Win_lock(MPI_LOCK_EXCLUSIVE, place.target, 0, place.win);
-  MPI_Put(&value, 1, MPI_INT64_T, place.target, place.at, 1, MPI_INT64_T, place.win);
-  MPI_Win_unlock(place.target, place.win);
-  return true;
-}
-// An atomic in memory of the process, without MPI: how far the machine lets threads scale.
-bool bare(const Place& place, std::int64_t before) {
+enum class Call { kPut, kGet, kFetch, kAccumulate, kLockPutUnlock, kBare };
+
+// Executes and completes one operation on a word that holds `before`. Returns whether its result is right.
+bool once(Call call, const Place& place, std::int64_t before) {
+  // An atomic in memory of the process, without MPI, shows how far the machine lets threads scale.
   struct alignas(kStride) Line {
     std::atomic<std::int64_t> word{0};
   };
   static std::array<Line, 64> lines;
-  lines[static_cast<std::size_t>(place.at / kStride)].word.store(before);
-  return true;
+  const auto& [win, target, at] = place;
+  const std::int64_t one = 1, after = before + 1;
+  std::int64_t value = -1;
+  switch (call) {
+    case Call::kPut: MPI_Put(&after, 1, MPI_INT64_T, target, at, 1, MPI_INT64_T, win); break;
+    case Call::kGet: MPI_Get(&value, 1, MPI_INT64_T, target, at, 1, MPI_INT64_T, win); break;
+    case Call::kFetch: MPI_Fetch_and_op(&one, &value, MPI_INT64_T, target, at, MPI_SUM, win); break;
+    case Call::kAccumulate: MPI_Accumulate(&one, 1, MPI_INT64_T, target, at, 1, MPI_INT64_T, MPI_SUM, win); break;
+    case Call::kBare: lines[static_cast<std::size_t>(at / kStride)].word.store(before); return true;
+    case Call::kLockPutUnlock:
+      MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, win);
+      MPI_Put(&after, 1, MPI_INT64_T, target, at, 1, MPI_INT64_T, win);
+      MPI_Win_unlock(target, win);
+      return true;
+  }
+  MPI_Win_flush(target, win);
+  return call == Call::kGet ? value == 0 : call != Call::kFetch || value == before;
 }
 
 enum class Own { kWord, kWindow, kTarget };  // what each thread has to itself, beside its word
 
 struct Kind {
   std::string_view group;
-  bool (*once)(const Place&, std::int64_t before);
+  Call call;
   Own own = Own::kWord;
-  bool locks = false;   // by itself
-  bool changes = true;  // the word counts the operations
+  bool locks() const { return call == Call::kLockPutUnlock; }                 // by itself
+  bool changes() const { return call != Call::kGet && call != Call::kBare; }  // the word counts the operations
 };
-constexpr std::array kKinds{Kind{"threads_put", put},
-                            Kind{"threads_get", get, Own::kWord, false, false},
-                            Kind{"threads_fetch", fetch},
-                            Kind{"threads_accumulate", accumulate},
-                            Kind{"threads_own_put", put, Own::kWindow},
-                            Kind{"threads_own_fetch", fetch, Own::kWindow},
-                            Kind{"threads_own_lock", lock_put_unlock, Own::kWindow, true},
-                            Kind{"threads_targets_put", put, Own::kTarget},
-                            Kind{"threads_targets_fetch", fetch, Own::kTarget},
-                            Kind{"threads_targets_lock", lock_put_unlock, Own::kTarget, true},
-                            Kind{"threads_bare", bare, Own::kWord, false, false}};
+constexpr std::array kKinds{Kind{"threads_put", Call::kPut},
+                            Kind{"threads_get", Call::kGet},
+                            Kind{"threads_fetch", Call::kFetch},
+                            Kind{"threads_accumulate", Call::kAccumulate},
+                            Kind{"threads_own_put", Call::kPut, Own::kWindow},
+                            Kind{"threads_own_fetch", Call::kFetch, Own::kWindow},
+                            Kind{"threads_own_lock", Call::kLockPutUnlock, Own::kWindow},
+                            Kind{"threads_targets_put", Call::kPut, Own::kTarget},
+                            Kind{"threads_targets_fetch", Call::kFetch, Own::kTarget},
+                            Kind{"threads_targets_lock", Call::kLockPutUnlock, Own::kTarget},
+                            Kind{"threads_bare", Call::kBare}};
 
 const Kind& kind_of(const MeasureInfo& info) {
   std::string_view group = info.group;
@@ -137,7 +122,7 @@ struct alignas(kStride) Worker {  // on cache lines of its own: its thread write
 void work(const Kind& kind, const Place& place, double seconds, Worker& worker) {
   const std::int64_t before = worker.done;
   const double elapsed = repeat_for(seconds, [&] {
-    if (!kind.once(place, worker.done)) worker.right = false;
+    if (!once(kind.call, place, worker.done)) worker.right = false;
     ++worker.done;
   });
   worker.rate = static_cast<double>(worker.done - before) / elapsed;
@@ -175,7 +160,7 @@ Outcome measure_threads(const MeasureInfo& info, const Pair& pair, const Options
   const Places places(kind, count, pair, options.window);
   std::vector<Worker> workers(static_cast<std::size_t>(count));
   if (pair.origin) {
-    if (!kind.locks) places.lock_all();
+    if (!kind.locks()) places.lock_all();
     round_of(kind, places, 0, workers);  // connections, page faults
   }
   MPI_Barrier(pair.comm);
@@ -186,17 +171,17 @@ Outcome measure_threads(const MeasureInfo& info, const Pair& pair, const Options
     if (sleeps) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     for (int round = 0; round < kRounds && (round == 0 || !sleeps || Clock::now() < deadline); ++round)
       outcome.values.push_back(round_of(kind, places, options.sample_seconds / kRounds, workers));
-    if (!kind.locks) places.unlock_all();
+    if (!kind.locks()) places.unlock_all();
   } else {
     sleep_until(deadline);
   }
   MPI_Barrier(pair.comm);
   std::vector<std::int64_t> expected;
-  for (const Worker& worker : workers) expected.push_back(kind.changes ? worker.done : 0);
+  for (const Worker& worker : workers) expected.push_back(kind.changes() ? worker.done : 0);
   MPI_Bcast(expected.data(), count, MPI_INT64_T, 0, pair.comm);
   int rank = 0;
   MPI_Comm_rank(pair.comm, &rank);
-  if (!at_all_ranks(places.right(rank, expected), pair.comm))
+  if (!tools::at_all(places.right(rank, expected), pair.comm))
     outcome.wrong = "a thread's word at the target is not what the thread made of it";
   if (!std::ranges::all_of(workers, &Worker::right)) outcome.wrong = "a thread fetched a wrong value";
   return outcome;
