@@ -160,7 +160,6 @@ struct CompareSettings {
   double threshold = 0.1;
   bool all = false;
 };
-
 int compare_results(const CompareSettings& settings) {
   const Json a = read_result(settings.a);
   const Json b = read_result(settings.b);

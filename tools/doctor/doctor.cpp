@@ -28,9 +28,6 @@ struct DoctorOptions {
   PeersRequest peers;
 };
 
-// Rank 0 prints heartbeats (doctor/watchdog.hpp) from the start of the runtime on.
-double silence_limit(const DoctorOptions& options) { return 60.0 + options.time_limit; }
-
 // The calls in which ranks were when a step timed out, of their lines on stderr.
 constexpr std::size_t kMostPlaces = 4;
 std::string places_of_ranks(const std::string& errors) {
@@ -66,7 +63,7 @@ Run run_ranks(const PeersLaunch& launch, const DoctorOptions& options) {
   ChildRequest request;
   request.arguments = launch.words;
   request.environment = launch.environment;
-  request.silence_seconds = silence_limit(options);
+  request.silence_seconds = 60.0 + options.time_limit;  // rank 0 prints heartbeats from the start of the runtime on
   request.on_line = [&](std::string_view line) { take_line(run.examination, line); };
   run.end = run_child(request);
   // Other output of the ranks is shown on demand only.

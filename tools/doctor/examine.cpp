@@ -16,10 +16,9 @@
 
 #include "tools/common/child.hpp"
 #include "tools/doctor/examination.hpp"
-#include "tools/doctor/window_check.hpp"
 #include "tools/peers/collectives.hpp"
 #include "tools/peers/launch.hpp"
-#include "tools/peers/trials.hpp"
+#include "tools/peers/peers.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/base/unique_fd.hpp"
 #include "transport/space/provider_agreement.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/doctor/window_check.hpp"
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -16,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "tools/peers/collectives.hpp"
+#include "tools/peers/peers.hpp"
 #include "transport/base/clock_offset.hpp"
 #include "transport/base/unique_fd.hpp"
 

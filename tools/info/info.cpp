@@ -290,13 +290,6 @@ struct InfoOptions {
   PeersRequest peers;
 };
 
-int show_machine(const InfoOptions& options) {
-  prepare_for_children();
-  const Json info = gather_info(options.library_folder);
-  fmt::print("{}", options.json ? json_text(info, 2) + '\n' : info_text(info));
-  return 0;
-}
-
 // Becomes the launcher, or, as one of several ranks of a launcher, the program itself.
 int show_peers(InfoOptions options) {
   if (options.json) options.peers.arguments.emplace_back("--json");
@@ -337,7 +330,13 @@ void add_info_command(CLI::App& app, int& exit_code) {
       "those of a rank. With more ranks it tries the providers between their hosts: mpirun --host a,b farside info.");
   command->callback([options, &exit_code] {
     const bool several = under_launcher() || !options->peers.hosts.empty() || !options->peers.launcher.empty();
-    exit_code = several ? show_peers(*options) : show_machine(*options);
+    if (several) {
+      exit_code = show_peers(*options);
+      return;
+    }
+    prepare_for_children();
+    const Json info = gather_info(options->library_folder);
+    fmt::print("{}", options->json ? json_text(info, 2) + '\n' : info_text(info));
   });
 }
 

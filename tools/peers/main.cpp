@@ -7,9 +7,8 @@
 #include <optional>
 
 #include "tools/common/host.hpp"
-#include "tools/doctor/window_check.hpp"
 #include "tools/peers/collectives.hpp"
-#include "tools/peers/trials.hpp"
+#include "tools/peers/peers.hpp"
 #include "transport/base/random.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
@@ -104,7 +103,7 @@ std::vector<std::string> providers_to_try(const Settings& settings) {
   return {preferred_providers().begin(), preferred_providers().end()};
 }
 
-ProviderTrials try_provider(const std::string& provider, const Settings& settings, MPI_Comm comm) {
+static ProviderTrials try_provider(const std::string& provider, const Settings& settings, MPI_Comm comm) {
   int hosts = 0;
   MPI_Comm_size(comm, &hosts);
   OpenEndpoint endpoint;

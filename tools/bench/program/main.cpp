@@ -29,11 +29,6 @@ std::string library_version() {
   return text;
 }
 
-// Returns the facts of each node of the ranks of `comm`. Collective.
-std::vector<std::string> facts_of_nodes(MPI_Comm comm) {
-  return gather_texts(is_first_of_node(comm) ? json_text(host_facts()) : std::string(), comm);
-}
-
 int ranks_of(const MeasureInfo& info, int size) { return info.ranks == kAllRanks ? size : info.ranks; }
 
 void run_all(const Options& options, int rank, int size) {
@@ -55,15 +50,6 @@ void run_all(const Options& options, int rank, int size) {
   }
 }
 
-// MPI_THREAD_MULTIPLE has a cost, so it is requested only if a measure needs it.
-void initialize(const Options& options) {
-  int provided = 0;
-  if (std::ranges::any_of(options.measures, [](const MeasureInfo* info) { return info->threads; }))
-    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
-  else
-    MPI_Init(nullptr, nullptr);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -71,7 +57,10 @@ int main(int argc, char** argv) {
   // All ranks have the same options. Help, and what is wrong with them, need no MPI.
   auto options = read_options(argc, argv, launched_rank() == 0, exit_code);
   if (!options) return exit_code;
-  initialize(*options);
+  // MPI_THREAD_MULTIPLE has a cost, so it is requested only if a measure needs it.
+  const bool threads = std::ranges::any_of(options->measures, [](const auto* info) { return info->threads; });
+  int provided = 0;
+  threads ? MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) : MPI_Init(nullptr, nullptr);
   int rank = 0;
   int size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -80,7 +69,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "farside-bench: needs at least two ranks; start it with: mpirun -n 2 %s\n", argv[0]);
     exit_code = 2;
   } else {
-    const std::vector<std::string> hosts = facts_of_nodes(MPI_COMM_WORLD);
+    const std::string facts = is_first_of_node(MPI_COMM_WORLD) ? json_text(host_facts()) : std::string();
+    const std::vector<std::string> hosts = gather_texts(facts, MPI_COMM_WORLD);  // of each node
     if (rank == 0) print_hello(library_version(), size, hosts, *options);
     std::erase_if(options->measures, [size](const MeasureInfo* info) { return info->ranks > size; });
     run_all(*options, rank, size);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A small window that each rank of a group uses in every way that matters: puts and gets under exclusive and shared
-// locks, accumulates and fetch_and_op under lock_all, a contended lock, a fence. The data are checked.
+// What farside-peers-RUNTIME does on the ranks: the trial of the providers, and the checks of `farside doctor`.
 #pragma once
 
 #include <string>
@@ -11,10 +10,14 @@
 
 #include "tools/common/text.hpp"
 #include "tools/doctor/rank.hpp"
+#include "tools/peers/matrix.hpp"
+#include "transport/base/settings.hpp"
 
 namespace farside::tools {
 
-// How this rank takes part. Each rank is the target of one origin, or of none.
+// A small window that each rank of a group uses in every way that matters: puts and gets under exclusive and shared
+// locks, accumulates and fetch_and_op under lock_all, a contended lock, a fence. The data are checked.
+// How this rank takes part: each rank is the target of one origin, or of none.
 struct WindowRole {
   std::string call;    // MPI_Win_allocate or MPI_Win_create
   std::string among;   // node, all
@@ -53,5 +56,16 @@ Json measure_clock(MPI_Comm nodes);
 // `words`: --time-limit SECONDS, of each step. Returns the exit code: 0, or 2 for wrong words. A step that takes too
 // long ends the process with 1.
 int examine(const std::vector<std::string_view>& words);
+
+// Tries a provider of libfabric between all hosts, as the first window of a job does (space/provider_agreement.hpp):
+// each host opens farside's endpoint, and runs the trial of an adapter (space/provider_trial.hpp) with each other host.
+//
+// Collective over `comm`, which has one rank of each host. Cost: for n hosts n - 1 rounds, in which each host tries
+// one other. A peer that does not answer delays a round by ProviderAgreement::kTrialLimit.
+// Returns the providers to try on each host, the best first: those of farside's preference, or FARSIDE_PROVIDER.
+std::vector<std::string> providers_to_try(const Settings& settings);
+
+// Tries each provider, and returns the matrix of the hosts, at all ranks.
+Json try_hosts(const Settings& settings, MPI_Comm comm);
 
 }  // namespace farside::tools
