@@ -4,9 +4,8 @@
 #include <algorithm>
 
 #include "transport/base/log.hpp"
-#include "transport/base/long_wait.hpp"
 #include "transport/base/trace.hpp"
-#include "transport/base/waited.hpp"
+#include "transport/base/waiter.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider_choice.hpp"
 #include "transport/handler/node_handler.hpp"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "transport/base/address.hpp"
-#include "transport/base/entrance.hpp"
+#include "transport/base/mutex.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/base/statistics.hpp"

@@ -65,7 +65,6 @@
 #include "epochs/protocols/lock_words.hpp"
 #include "epochs/protocols/probe_pacing.hpp"
 #include "epochs/rules/epoch_state.hpp"
-#include "transport/base/control_word.hpp"
 #include "transport/base/remote_memory.hpp"
 
 namespace farside::epochs {

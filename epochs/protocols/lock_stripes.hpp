@@ -32,8 +32,8 @@
 #include "epochs/protocols/lock.hpp"
 #include "epochs/protocols/lock_table.hpp"
 #include "epochs/protocols/lock_words.hpp"
-#include "transport/base/control_word.hpp"
-#include "transport/base/published.hpp"
+#include "transport/base/atomics.hpp"
+#include "transport/base/remote_memory.hpp"
 
 namespace farside::epochs {
 

@@ -16,7 +16,7 @@
 #include <new>
 #include <vector>
 
-#include "transport/base/published.hpp"
+#include "transport/base/atomics.hpp"
 
 namespace farside::epochs {
 

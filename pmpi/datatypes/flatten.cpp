@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "pmpi/runtime/runtime.hpp"
-#include "transport/base/checked.hpp"
+#include "transport/base/integers.hpp"
 
 namespace farside::pmpi {
 namespace {

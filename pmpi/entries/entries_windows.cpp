@@ -13,7 +13,7 @@
 #include "pmpi/window/creation.hpp"
 #include "pmpi/window/requests.hpp"
 #include "transport/base/log.hpp"
-#include "transport/base/patient_allocation.hpp"
+#include "transport/base/result.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {

@@ -16,7 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "transport/base/relaxed_flag.hpp"
+#include "transport/base/atomics.hpp"
 #include "transport/base/ticks.hpp"
 
 namespace farside::pmpi {

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "pmpi/runtime/runtime.hpp"
-#include "transport/base/clock_offset.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/ticks.hpp"
 
 namespace farside::pmpi {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <mpi.h>
 
-#include "transport/base/trace_format.hpp"
+#include "transport/base/trace.hpp"
 
 namespace farside::pmpi {
 

@@ -22,7 +22,7 @@
 #include "pmpi/observe/trace_file.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/log.hpp"
-#include "transport/base/own_thread.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {

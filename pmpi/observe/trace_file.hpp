@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FARSIDE_TRACE: the records of this rank as one file (transport/base/trace_format.hpp).
+// FARSIDE_TRACE: the records of this rank as one file (transport/base/trace.hpp).
 #pragma once
 
 namespace farside::pmpi {

@@ -4,7 +4,7 @@
 // statistics, which is the default, pays one test in calls outside the fast path.
 //
 // Times are taken for the trace only: at the begin of a lock, at the end of its unlock, and at both ends of the other
-// synchronization calls. Waits are measured in both cases (transport/base/waited.hpp); a call that does not wait takes
+// synchronization calls. Waits are measured in both cases (transport/base/waiter.hpp); a call that does not wait takes
 // no time.
 //
 // Thread safety: sums() any; the others any if the window was opened as threaded, or after expect_threads(), else one
@@ -26,7 +26,7 @@
 
 #include "pmpi/observe/call_sites.hpp"
 #include "transport/base/trace.hpp"
-#include "transport/base/waited.hpp"
+#include "transport/base/waiter.hpp"
 #include "transport/space/space.hpp"
 
 namespace farside::pmpi {

@@ -15,7 +15,7 @@
 #include "pmpi/runtime/node_ranks.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
-#include "transport/base/per_thread.hpp"
+#include "transport/base/threads.hpp"
 
 namespace farside::pmpi {
 namespace {

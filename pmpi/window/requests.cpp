@@ -10,7 +10,7 @@
 #include "pmpi/window/handle_table.hpp"
 #include "pmpi/window/synchronization.hpp"
 #include "pmpi/window/window.hpp"
-#include "transport/base/per_thread.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {

@@ -29,8 +29,8 @@
 #include <mpi.h>
 
 #include "pmpi/fault.hpp"
-#include "transport/base/long_wait.hpp"
-#include "transport/base/small_mutex.hpp"
+#include "transport/base/mutex.hpp"
+#include "transport/base/waiter.hpp"
 #include "transport/routes/outstanding.hpp"
 
 namespace farside::pmpi {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "transport/base/checked.hpp"
+#include "transport/base/integers.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/node/device_memory.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a thread waits for in a call on a window, for the reports of FARSIDE_HANG (transport/base/long_wait.hpp). A call
+// What a thread waits for in a call on a window, for the reports of FARSIDE_HANG (transport/base/waiter.hpp). A call
 // has a CallReason, and a wait in it whose cause the window knows more closely a WaitReason. The texts are in
 // wait_reasons.cpp. Thread safety: a reason belongs to its thread.
 #pragma once
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "pmpi/window/window.hpp"
-#include "transport/base/long_wait.hpp"
+#include "transport/base/waiter.hpp"
 
 namespace farside::pmpi {
 

@@ -37,7 +37,7 @@
 #include "pmpi/window/hints.hpp"
 #include "pmpi/window/members.hpp"
 #include "pmpi/window/synchronization.hpp"
-#include "transport/base/biased_mutex.hpp"
+#include "transport/base/mutex.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/space/control_memory.hpp"
 #include "transport/space/space.hpp"

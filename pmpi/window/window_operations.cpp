@@ -8,7 +8,7 @@
 
 #include "pmpi/datatypes/reduce_op.hpp"
 #include "pmpi/window/window.hpp"
-#include "transport/base/checked.hpp"
+#include "transport/base/integers.hpp"
 #include "transport/node/device_memory.hpp"
 #include "transport/space/fragments.hpp"
 

@@ -12,7 +12,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/biased_mutex.hpp"
+#include "transport/base/mutex.hpp"
 
 namespace farside::lock_stripes_test {
 

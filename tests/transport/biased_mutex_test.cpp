@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The biased mutex: real threads, and all interleavings of a model of the steps in biased_mutex.hpp.
-#include "transport/base/biased_mutex.hpp"
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -19,7 +17,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/global_membarrier.hpp"
+#include "transport/base/mutex.hpp"
+#include "transport/base/threads.hpp"
 
 namespace farside::biased_mutex_test {
 

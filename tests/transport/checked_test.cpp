@@ -7,7 +7,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/checked.hpp"
+#include "transport/base/integers.hpp"
 #include "transport/data/layout.hpp"
 
 namespace farside::checked_test {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/base/clock_offset.hpp"
-
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <thread>
 
 #include <catch2/catch.hpp>
+
+#include "transport/base/ticks.hpp"
 
 namespace farside::clock_offset_test {
 

@@ -10,7 +10,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/random.hpp"
+#include "transport/base/integers.hpp"
 #include "transport/fabric/provider.hpp"
 
 namespace farside::domain_test {

@@ -17,8 +17,8 @@
 #include "tests/transport/processes.hpp"
 #include "tests/transport/resolutions.hpp"
 #include "tests/transport/silent_listener.hpp"
-#include "transport/base/no_progress.hpp"
-#include "transport/base/random.hpp"
+#include "transport/base/integers.hpp"
+#include "transport/base/waiter.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider.hpp"
 

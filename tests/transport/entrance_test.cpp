@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An object that any thread may enter ends only when no thread is inside, and no thread enters afterwards.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <memory>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/entrance.hpp"
+#include "transport/base/mutex.hpp"
 #include "transport/process.hpp"
 
 namespace farside::entrance_test {

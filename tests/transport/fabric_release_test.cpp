@@ -13,7 +13,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/fabric_route_fixture.hpp"
-#include "transport/base/backoff.hpp"
+#include "transport/base/waiter.hpp"
 
 namespace farside::fabric_release_test {
 

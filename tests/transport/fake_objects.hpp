@@ -20,7 +20,7 @@
 #include <rdma/fi_eq.h>
 
 #include "tests/transport/fake_provider.hpp"
-#include "transport/base/unique_fd.hpp"
+#include "transport/base/files.hpp"
 
 namespace farside::testing::fake {
 

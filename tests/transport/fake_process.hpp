@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tests/transport/fake_provider.hpp"
-#include "transport/base/no_progress.hpp"
+#include "transport/base/waiter.hpp"
 #include "transport/fabric/fabric.hpp"
 
 namespace farside::testing {

@@ -24,7 +24,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/space_fixture.hpp"
-#include "transport/base/global_membarrier.hpp"
+#include "transport/base/threads.hpp"
 
 namespace farside::integer_method_test {
 

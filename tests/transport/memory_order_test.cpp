@@ -23,8 +23,7 @@
 
 #include "tests/transport/memory_model.hpp"
 
-#include "transport/base/futex.hpp"
-#include "transport/base/relax.hpp"
+#include "transport/base/pause.hpp"
 
 // Replacements of these functions: the model does not continue a thread that waits, and notes a wake.
 namespace farside_in_model {
@@ -43,10 +42,9 @@ void futex_wake_all(const Word&) {
 #undef __x86_64__
 #define std farside_modelled_std
 #define farside farside_in_model
-#include "transport/base/control_word.hpp"
-#include "transport/base/stores.hpp"
+#include "transport/base/remote_memory.hpp"
+#include "transport/base/atomics.hpp"
 #include "transport/base/wake_event.hpp"
-#include "transport/fabric/listening.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/handler/region_words.hpp"
 #include "transport/node/accumulate_lock.hpp"
@@ -277,7 +275,7 @@ TEST_CASE("the process that changes a control word sees a sleeper, or the sleepe
   }
 }
 
-// fabric/listening.hpp: a thread that progresses the endpoint signals the listeners, which also arm their wake events
+// base/wake_event.hpp: a thread that progresses the endpoint signals the listeners, which also arm their wake events
 // (Waiter::arm). Progress completes operations, and lets the provider write memory for peers, in any order.
 TEST_CASE("a thread that has polled the endpoint sees a listener, or the listener sees the progress") {
   Word word = 0;
@@ -324,7 +322,7 @@ TEST_CASE("a thread that sees operations done sees their data and their failures
         std::set<Results>{{0, 0, 0}, {0, 0, 12}});
 }
 
-// base/stores.hpp: in the unified memory model a flush orders earlier puts before later gets.
+// base/atomics.hpp: in the unified memory model a flush orders earlier puts before later gets.
 TEST_CASE("of two ranks that each put, flush and then get what the other one has put, one gets it") {
   Word x = 0, y = 0, lock = 0;
   std::array<real::Stores, 2> stores_of;

@@ -23,7 +23,7 @@
 #include "tests/support/seeds.hpp"
 #include "tests/transport/elements.hpp"
 #include "tests/transport/handler_fixture.hpp"
-#include "transport/base/relax.hpp"
+#include "transport/base/pause.hpp"
 #include "transport/handler/operation_list.hpp"
 
 namespace farside::message_handler_test {

@@ -15,7 +15,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/processes.hpp"
-#include "transport/base/no_progress.hpp"
+#include "transport/base/waiter.hpp"
 
 namespace farside::message_queue_test {
 

@@ -28,7 +28,7 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
-#include "transport/base/unique_fd.hpp"
+#include "transport/base/files.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>

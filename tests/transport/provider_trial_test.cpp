@@ -9,7 +9,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/no_progress.hpp"
+#include "transport/base/waiter.hpp"
 
 namespace farside::provider_trial_test {
 

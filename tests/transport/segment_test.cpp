@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Segments: what peers see, which mappings are refused, and that no descriptor or mapping is left.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "transport/node/segment.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
 #include "tests/transport/processes.hpp"
-#include "transport/base/random.hpp"
-#include "transport/node/segment.hpp"
+#include "transport/base/integers.hpp"
 
 namespace farside::segment_test {
 

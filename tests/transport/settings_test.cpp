@@ -20,8 +20,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "transport/base/files.hpp"
 #include "transport/base/job.hpp"
-#include "transport/base/unique_fd.hpp"
 
 namespace farside::settings_test {
 

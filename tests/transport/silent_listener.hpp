@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 
 #include "transport/base/address.hpp"
-#include "transport/base/random.hpp"
-#include "transport/base/unique_fd.hpp"
+#include "transport/base/files.hpp"
+#include "transport/base/integers.hpp"
 
 namespace farside::testing {
 

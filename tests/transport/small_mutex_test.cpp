@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/base/small_mutex.hpp"
-
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
+
+#include "transport/base/mutex.hpp"
 
 namespace farside::small_mutex_test {
 

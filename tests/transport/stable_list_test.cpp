@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/base/stable_list.hpp"
-
 #include <atomic>
 #include <cstddef>
 #include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
+
+#include "transport/base/growing_array.hpp"
 
 namespace farside::stable_list_test {
 

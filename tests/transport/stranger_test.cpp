@@ -27,7 +27,7 @@
 #include "tests/transport/caller.hpp"
 #include "tests/transport/fake_process.hpp"
 #include "tests/transport/space_fixture.hpp"
-#include "transport/base/unique_fd.hpp"
+#include "transport/base/files.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/fabric/socket_address.hpp"

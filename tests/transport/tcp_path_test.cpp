@@ -2,17 +2,16 @@
 #include "transport/fabric/tcp_path.hpp"
 
 #include <arpa/inet.h>
+#include <array>
+#include <cstring>
 #include <netinet/in.h>
 #include <poll.h>
 #include <unistd.h>
-
-#include <array>
-#include <cstring>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/unique_fd.hpp"
+#include "transport/base/files.hpp"
 #include "transport/fabric/socket_address.hpp"
 
 namespace farside::tcp_path_test {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Numbers of threads: different while the threads live, and given back when they end.
-#include "transport/base/thread_slot.hpp"
-
 #include <algorithm>
 #include <barrier>
 #include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
+
+#include "transport/base/threads.hpp"
 
 namespace farside::thread_slot_test {
 

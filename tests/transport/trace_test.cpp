@@ -11,8 +11,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/no_progress.hpp"
-#include "transport/base/operation_counts.hpp"
+#include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"
 

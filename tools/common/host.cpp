@@ -8,7 +8,7 @@
 
 #include <rdma/fabric.h>
 
-#include "transport/base/sysfs.hpp"
+#include "transport/base/files.hpp"
 
 namespace farside::tools {
 namespace {

@@ -14,7 +14,7 @@
 
 #include <fmt/ranges.h>
 
-#include "transport/base/unique_fd.hpp"
+#include "transport/base/files.hpp"
 
 namespace farside::tools {
 namespace {

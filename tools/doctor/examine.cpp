@@ -20,7 +20,6 @@
 #include "tools/peers/launch.hpp"
 #include "tools/peers/peers.hpp"
 #include "transport/base/settings.hpp"
-#include "transport/base/unique_fd.hpp"
 #include "transport/space/provider_agreement.hpp"
 
 namespace farside::tools {

@@ -12,7 +12,6 @@
 #include "tools/info/info.hpp"
 #include "tools/peers/launch.hpp"
 #include "transport/base/settings.hpp"
-#include "transport/base/sysfs.hpp"
 #include "transport/base/ticks.hpp"
 
 namespace farside::tools {

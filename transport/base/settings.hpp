@@ -39,7 +39,7 @@ struct Settings {
   std::uint32_t connections = 1024;
   // FARSIDE_PEER_TIMEOUT, in seconds; 0: none.
   std::uint32_t peer_timeout = 60;
-  // FARSIDE_HANG: seconds after which a wait is reported (base/long_wait.hpp); 0: never.
+  // FARSIDE_HANG: seconds after which a wait is reported (base/waiter.hpp); 0: never.
   std::uint32_t hang = 60;
   // FARSIDE_CHECK
   Check check = Check::kOn;

@@ -2,10 +2,17 @@
 // The counts of this process's operations by route, for FARSIDE_STATS. pmpi/ writes them to a file. Thread safety: any.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/base/atomics.hpp"
 
 namespace farside {
 
@@ -64,6 +71,120 @@ class Statistics {
  private:
   std::atomic<bool> enabled_{false};
   std::array<std::array<Counter, kCountedNames.size()>, kRouteNames.size()> counters_{};
+};
+
+// The number of operations and bytes for each target since the last drain(). A window keeps these counts only for
+// statistics or a trace. To count an operation takes two additions on the target's cache line, and two on that of its
+// size. A list of the touched counts makes the cost of drain() independent of the number of targets.
+//
+// Thread safety: add(), add_slow() and drain() any, after expect_threads(); each(), slow() and sizes() any. Memory: 96
+// bytes per target that is used, and 3 KiB.
+class OperationCounts {
+ public:
+  // The operations on data: the values of Counted before kControl.
+  static constexpr std::size_t kKinds = static_cast<std::size_t>(Counted::kCompareAndSwap) + 1;
+
+  struct Cell {
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+  };
+  // The counts of all targets by kind and size. The class of a size is 0 for no bytes, else one more than the exponent
+  // of the power of two that is not smaller: 1 for 1 byte, 4 for 5 to 8 bytes.
+  static constexpr std::size_t kSizes = 42;
+  using Sizes = std::array<std::array<Cell, kSizes>, kKinds>;
+  static std::size_t size_class(std::uint64_t bytes) {
+    return bytes == 0 ? 0 : std::min<std::size_t>(1 + static_cast<std::size_t>(std::bit_width(bytes - 1)), kSizes - 1);
+  }
+  // The counts of one target, by Counted.
+  struct Row {
+    std::int32_t target = 0;
+    std::array<Cell, kKinds> cells{};
+    Row* before = nullptr;  // the row that was made before this one
+  };
+
+  // `threaded`: several threads may count at once.
+  explicit OperationCounts(bool threaded) : threaded_(threaded) {}
+
+  // From now on several threads may count at once, and row() returns null.
+  void expect_threads() { threaded_ = true; }
+
+  // Returns the counts for add_here() if only one thread counts, otherwise null. They do not move.
+  Row* row(int target) { return threaded_ ? nullptr : &find(target); }
+  // The same as add(), without the mutex.
+  void add_here(Row& row, Counted what, std::size_t bytes) {
+    Cell& cell = row.cells[static_cast<std::size_t>(what)];
+    cell.bytes += bytes;
+    Cell& size = sizes_[static_cast<std::size_t>(what)][size_class(bytes)];
+    ++size.count;
+    size.bytes += bytes;
+    if (cell.count++ == 0) [[unlikely]]
+      touch(row, what);
+  }
+  void add(int target, Counted what, std::size_t bytes) {
+    const std::scoped_lock held(mutex_);
+    add_here(find(target), what, bytes);
+  }
+
+  // Counts the reason why an accumulate did not use atomics, but the target's accumulate lock or the target's handler.
+  void add_slow(SlowAccumulate why, bool by_handler) {
+    if (threaded_) [[unlikely]] {
+      const std::scoped_lock held(mutex_);
+      ++slow_[by_handler ? 1 : 0][static_cast<std::size_t>(why)];
+    } else {
+      ++slow_[by_handler ? 1 : 0][static_cast<std::size_t>(why)];
+    }
+  }
+  using Slow = std::array<std::array<std::uint64_t, kSlowNames.size()>, 2>;  // lock, handler
+  [[gnu::no_sanitize_thread]] Slow slow() const { return slow_; }
+  // Of an operation that another thread counts meanwhile it may have half.
+  [[gnu::no_sanitize_thread]] Sizes sizes() const { return sizes_; }
+
+  // Calls take(target, what, count, bytes) for all counts, without a mutex and without a change. Another thread may
+  // count or drain meanwhile: the last operations may then be missing, or be taken twice.
+  template <class Take>
+  [[gnu::no_sanitize_thread]] void each(Take&& take) const {
+    for (const Row* row = last_row_.load(std::memory_order_acquire); row != nullptr; row = row->before) {
+      for (std::size_t what = 0; what < kKinds; ++what) {
+        const Cell cell = row->cells[what];
+        if (cell.count != 0) take(row->target, static_cast<Counted>(what), cell.count, cell.bytes);
+      }
+    }
+  }
+
+  // Calls take(target, what, count, bytes) for all counts of the target `only`, or of all targets if `only` is
+  // negative, and sets these counts to 0.
+  template <class Take>
+  void drain(int only, Take&& take) {
+    std::unique_lock<std::mutex> held;
+    if (threaded_) held = std::unique_lock(mutex_);
+    std::size_t kept = 0;
+    for (const Touched& each : touched_) {
+      if (only >= 0 && each.row->target != only) {
+        touched_[kept++] = each;
+        continue;
+      }
+      Cell& cell = each.row->cells[static_cast<std::size_t>(each.what)];
+      take(each.row->target, each.what, cell.count, cell.bytes);
+      cell = {};
+    }
+    touched_.resize(kept);
+  }
+
+ private:
+  struct Touched {
+    Row* row;
+    Counted what;
+  };
+  void touch(Row& row, Counted what);
+  Row& find(int target);
+
+  RelaxedFlag threaded_;
+  std::unordered_map<int, Row> rows_;  // which do not move
+  std::atomic<Row*> last_row_{nullptr};
+  std::vector<Touched> touched_;
+  Slow slow_{};
+  Sizes sizes_{};
+  std::mutex mutex_;
 };
 
 }  // namespace farside

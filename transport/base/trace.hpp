@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The recorder for FARSIDE_TRACE: ring buffers of the records of one process. A full ring overwrites its oldest records
-// and counts them. Epochs, operations and the work of the progress thread have a ring each, so that many records of one
-// kind do not overwrite those of another.
+// The format of the file PREFIX.RANK.trace (FARSIDE_TRACE), which the library writes and `farside trace` reads.
 //
-// Thread safety: any for add() after expect_threads(); take() and lost() any. Memory: at most 4, 2 and 1 MiB; none
-// without a trace.
+//   | TraceHeader | TraceRecord, header.records of them |
+//   0             256                                   256 + 64 * records
+//
+// Integers have the byte order of the writer. `order` lets a reader recognize another byte order.
 #pragma once
 
 #include <array>
@@ -16,14 +16,110 @@
 #include <mutex>
 #include <new>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
-#include "transport/base/relaxed_flag.hpp"
+#include "transport/base/atomics.hpp"
 #include "transport/base/statistics.hpp"
-#include "transport/base/trace_format.hpp"
+#include "transport/base/ticks.hpp"
 
 namespace farside {
 
+struct TraceHeader {
+  static constexpr std::array<char, 8> kMagic = {'f', 'a', 'r', 's', 'i', 'd', 'e', 'T'};
+  static constexpr std::uint32_t kOrder = 0x01020304;
+  static constexpr std::uint32_t kVersion = 2;
+
+  std::array<char, 8> magic = kMagic;
+  std::uint32_t order = kOrder;
+  std::uint32_t version = kVersion;
+  std::uint32_t header_bytes = 0;
+  std::uint32_t record_bytes = 0;
+  std::int32_t rank = -1;  // in MPI_COMM_WORLD
+  std::int32_t pid = 0;
+  std::uint64_t records = 0;
+  std::uint64_t lost_epochs = 0;  // overwritten by later records
+  std::uint64_t lost_operations = 0;
+  std::uint64_t lost_served = 0;
+  std::uint64_t clock = 0;      // identifies the CLOCK_MONOTONIC: the same for all processes of a node
+  ClockPair first;              // when the recording began
+  ClockPair last;               // when the file was written
+  std::array<char, 64> host{};  // ends with 0
+  // The launch (base/job.hpp).
+  std::int32_t ranks = 0;
+  std::uint32_t spawned = 0;  // 0 or 1
+  std::uint64_t agreed = 0;
+  std::uint64_t launcher = 0;
+  std::int64_t process_started = 0;
+  std::int64_t written = 0;
+  std::array<char, 48> unused{};
+};
+static_assert(sizeof(TraceHeader) == 256 && std::is_trivially_copyable_v<TraceHeader>);
+
+enum class TraceKind : std::uint8_t {
+  kWindow = 1,  // a window: created at begin, freed at end (0: not yet)
+  kClock,       // another clock of the run (granted), its lead over this one in ns (begin), its uncertainty (end)
+  kEpoch,       // see below
+  kCounts,      // more operations of the epoch in the record before it
+  kFlush,       // a flush that waited: begin, end
+  kOperation,   // an operation that is no load or store: begin, end (fabric: when issued; cma: when complete)
+  kServed,      // the progress thread executed a request of another process: begin, end, bytes
+  kTotal,       // all epochs of a kind, with the overwritten ones: count, ticks in them (begin), ticks waited (end)
+  kText,        // a TraceText
+};
+
+enum class EpochKind : std::uint8_t { kFence, kStart, kPost, kLockShared, kLockExclusive, kLockAll };
+inline constexpr std::array<const char*, 6> kEpochNames = {"fence",       "start",          "post",
+                                                           "lock_shared", "lock_exclusive", "lock_all"};
+
+// An epoch: a call opened it at `begin` and succeeded at `granted`. Another call closed it from `closing` to `end` (0:
+// the epoch was open when the file was written). Both granted - begin and end - closing are waits for other ranks: the
+// first for a lock or the posts of a start; the second for a fence's barrier, the completes of a wait, or the data and
+// the release of an unlock.
+struct TraceRecord {
+  TraceKind kind = TraceKind::kEpoch;
+  std::uint8_t detail = 0;     // kEpoch, kTotal: EpochKind; kWindow: TraceFlavor
+  std::uint8_t what = 0;       // kOperation, kEpoch and kCounts with count > 0: Counted
+  std::uint8_t route = 0;      // RouteKind of these operations
+  std::uint32_t window = 0;    // number of the window at this process
+  std::int32_t target = -1;    // rank in the window; -1: several or none
+  std::uint16_t site = 0;      // number of the place of the call (kEpoch: that opened it) in the program; 0: unknown
+  std::uint16_t end_site = 0;  // kEpoch: of the call that closed it
+  Ticks begin = 0;
+  Ticks granted = 0;  // kWindow: an id, the same on all ranks
+  Ticks closing = 0;  // kWindow: rank | ranks << 32
+  Ticks end = 0;
+  std::uint64_t count = 0;
+  std::uint64_t bytes = 0;
+};
+static_assert(sizeof(TraceRecord) == 64 && std::is_trivially_copyable_v<TraceRecord>);
+
+// A record that is a text. A longer text is continued by the next records of the same kind and number.
+struct TraceText {
+  enum class Of : std::uint8_t {
+    kWindow,  // the name of the window `number` (MPI_Win_set_name)
+    kSite,    // where the site `number` is: "function+0x12 (FILE+0x1234)"
+    kCpus,    // the CPUs that the process may use: "0-3,8"
+  };
+  static constexpr std::size_t kMost = 4096;  // bytes of one text; the rest is left out
+
+  TraceKind kind = TraceKind::kText;
+  Of of = Of::kWindow;
+  std::uint16_t bytes = 0;  // of `text` that are in use
+  std::uint32_t number = 0;
+  std::array<char, 56> text{};
+};
+static_assert(sizeof(TraceText) == sizeof(TraceRecord) && std::is_trivially_copyable_v<TraceText>);
+
+enum class TraceFlavor : std::uint8_t { kCreate, kAllocate, kShared, kDynamic };
+inline constexpr std::array<const char*, 4> kFlavorNames = {"create", "allocate", "allocate_shared", "create_dynamic"};
+
+// The recorder for FARSIDE_TRACE: ring buffers of the records of one process. A full ring overwrites its oldest records
+// and counts them. Epochs, operations and the work of the progress thread have a ring each, so that many records of one
+// kind do not overwrite those of another.
+//
+// Thread safety: any for add() after expect_threads(); take() and lost() any. Memory: at most 4, 2 and 1 MiB; none
+// without a trace.
 class TraceRing {
  public:
   // `capacity`: a power of two.
@@ -72,7 +168,7 @@ class TraceRing {
   std::unique_ptr<Word, Free> records_;  // not initialized, so that only touched pages take memory
   std::atomic<std::uint64_t> next_{0};   // the number of complete records
   std::atomic<std::uint64_t> begun_{0};  // one more while a record is being written
-  std::mutex mutex_;  // of add(), if there are threads
+  std::mutex mutex_;                     // of add(), if there are threads
 };
 
 class Trace {
@@ -109,7 +205,8 @@ class TraceServed {
   TraceServed(const TraceServed&) = delete;
   TraceServed& operator=(const TraceServed&) = delete;
   ~TraceServed() {
-    if (begin_ != 0) [[unlikely]] add();
+    if (begin_ != 0) [[unlikely]]
+      add();
   }
 
  private:

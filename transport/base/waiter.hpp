@@ -6,18 +6,82 @@
 //
 //   for (Waiter waiter(progress, wake_event); !done();) waiter.pause();
 //
-// A wait that takes long is reported, if its thread has announced a reason (long_wait.hpp).
+// A wait that takes long is reported, if its thread has announced a reason (LongWait).
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <sched.h>
+#include <string>
 
-#include "transport/base/long_wait.hpp"
-#include "transport/base/relax.hpp"
-#include "transport/base/waited.hpp"
+#include "transport/base/integers.hpp"
+#include "transport/base/pause.hpp"
+#include "transport/base/ticks.hpp"
 #include "transport/base/wake_event.hpp"
 
 namespace farside {
+
+// The total time that the calling thread has waited inside farside. The difference of two reads is the waiting time of
+// the calls between them. Waiter measures it only for statistics or a trace.
+struct Waited {
+  Ticks total = 0;
+  Ticks last_end = 0;  // of the last wait
+
+  static Waited& here() { return here_; }
+  static bool measured() { return measured_.load(std::memory_order_relaxed); }
+  static void measure() { measured_.store(true, std::memory_order_relaxed); }
+
+ private:
+  // In static thread-local storage: these few bytes fit into the loader's reserve for libraries.
+  [[gnu::tls_model("initial-exec")]] static thread_local Waited here_;
+  static inline std::atomic<bool> measured_{false};
+};
+
+// FARSIDE_HANG: a thread that has waited for so long in one wait says once what it waits for, and again after each
+// doubling of that time. Code that begins a wait announces its reason by an object of a class derived from
+// LongWait::Reason, which exists while the thread waits. Waiter looks at the clock where it sleeps, and calls report().
+// The innermost reason of the thread answers; a wait without a reason reports nothing.
+//
+// Thread safety: any; reasons belong to their thread. Cost: a reason two stores when it begins and one when it ends; a
+// wait that sleeps one look at the clock per sleep, one that yields one look per 4,096 rounds; else nothing.
+class LongWait {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // What the calling thread waits for, while the object exists. Reasons of one thread end in the reverse order in which
+  // they begin.
+  class Reason {
+   public:
+    Reason() : outer_(innermost_) { innermost_ = this; }
+    Reason(const Reason&) = delete;
+    Reason& operator=(const Reason&) = delete;
+    // The sentence to be logged; empty: none. The thread calls it between two looks at the awaited condition, and holds
+    // no lock. It may read words of peers and wait for the answers for a short time.
+    virtual std::string text(std::chrono::seconds waited) const = 0;
+    // The name of the call in which the thread waits.
+    virtual const char* call() const { return outer_ != nullptr ? outer_->call() : "a call"; }
+
+   protected:
+    ~Reason() { innermost_ = outer_; }
+
+   private:
+    const Reason* outer_;
+  };
+
+  // Sets the time after which waits are reported. 0: never.
+  static void report_after(std::chrono::seconds limit) { limit_.store(limit.count(), std::memory_order_relaxed); }
+  static std::chrono::seconds limit() { return std::chrono::seconds(limit_.load(std::memory_order_relaxed)); }
+  // Logs the reason of the calling thread. Does nothing if this thread is just finding out another reason.
+  static void report(std::chrono::seconds waited);
+
+ private:
+  static inline std::atomic<std::chrono::seconds::rep> limit_{0};
+  // In static thread-local storage: these few bytes fit into the loader's reserve for libraries.
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local const Reason* innermost_;
+  [[gnu::tls_model("initial-exec")]] static constinit thread_local bool reporting_;
+};
 
 // The progress that a waiting application thread makes. One object per process (transport/process.hpp).
 class Progress {
@@ -46,13 +110,15 @@ class Waiter {
   Waiter& operator=(const Waiter&) = delete;
   ~Waiter() {
     if (armed_) disarm();
-    if (begun_ != 0) [[unlikely]] note_end();
+    if (begun_ != 0) [[unlikely]]
+      note_end();
   }
 
   // One step of the wait, to be called between two reads of the awaited condition.
   void pause() {
     if (rounds_ >= kSpins) return pause_longer();
-    if (rounds_ == 0 && Waited::measured()) [[unlikely]] begun_ = ticks();
+    if (rounds_ == 0 && Waited::measured()) [[unlikely]]
+      begun_ = ticks();
     ++rounds_;
     relax();
     if (rounds_ % 8 == 0) progress_.poll();
@@ -80,10 +146,39 @@ class Waiter {
   std::uint32_t rounds_ = 0;
   std::uint32_t seen_ = 0;
   bool armed_ = false;
-  Ticks begun_ = 0;   // 0 unless waits are measured
+  Ticks begun_ = 0;  // 0 unless waits are measured
   // When the wait first looked at the clock, and after how long it is reported next.
   LongWait::Clock::time_point since_{};
   std::chrono::seconds next_report_{};
+};
+
+// The progress of a process without an MPI runtime, whose endpoints have progress threads of their own.
+struct NoProgress final : Progress {
+  void poll() override {}
+  void poll_runtime() override {}
+  void listen(WakeEvent&) override {}
+  void stop_listening(WakeEvent&) override {}
+};
+
+// Backoff: the pauses of a compare-and-swap loop that loses against other processes. The n-th pause is a random number
+// of yields, from 1 to 2^n and at most 64, so that of many losers few try again at once, and a winner that lost its
+// core gets it back. Ranks may outnumber cores: a yield costs 0.5 us if no other thread is runnable, else a time slice.
+//
+// Thread safety: one thread per object. Each yield polls the endpoint once.
+class Backoff {
+ public:
+  static constexpr std::uint64_t kMostYields = 64;
+
+  void pause(Progress& progress) {
+    limit_ = std::min(2 * limit_, kMostYields);
+    for (std::uint64_t left = 1 + mixed(ticks()) % limit_; left > 0; --left) {
+      progress.poll();
+      sched_yield();
+    }
+  }
+
+ private:
+  std::uint64_t limit_ = 1;
 };
 
 }  // namespace farside

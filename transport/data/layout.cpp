@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/base/checked.hpp"
+#include "transport/base/integers.hpp"
 
 namespace farside {
 namespace {

@@ -15,7 +15,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "transport/base/sysfs.hpp"
+#include "transport/base/files.hpp"
 
 namespace farside {
 namespace {

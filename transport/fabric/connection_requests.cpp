@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
-#include "transport/base/random.hpp"
 #include "transport/fabric/hello.hpp"
 #include "transport/fabric/socket_address.hpp"
 

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <fcntl.h>
 
-#include "transport/base/unique_fd.hpp"
+#include "transport/base/files.hpp"
 #include "transport/fabric/node_share.hpp"
 
 namespace farside {

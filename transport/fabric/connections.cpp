@@ -5,8 +5,8 @@
 #include <array>
 #include <utility>
 
+#include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
-#include "transport/base/random.hpp"
 
 namespace farside {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/base/own_thread.hpp"
+#include "transport/base/threads.hpp"
 
 namespace farside {
 

@@ -8,8 +8,8 @@
 
 #include <rdma/fi_rma.h>
 
+#include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
-#include "transport/base/random.hpp"
 #include "transport/fabric/fabric_issue.hpp"
 #include "transport/fabric/local_buffers.hpp"
 #include "transport/fabric/message_ring.hpp"

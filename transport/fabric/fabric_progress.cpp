@@ -8,7 +8,7 @@
 #include <rdma/fi_rma.h>
 
 #include "transport/base/log.hpp"
-#include "transport/base/thread_slot.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/base/ticks.hpp"
 #include "transport/fabric/fabric.hpp"
 

@@ -37,7 +37,7 @@ class KeptHandlers {
 };
 
 // All functions are found when it is loaded: later calls come from threads that must not take the dynamic linker's lock
-// (base/per_thread.hpp).
+// (base/threads.hpp).
 struct Libfabric {
   void* handle = nullptr;
   std::string why_not;  // it is not loaded

@@ -10,8 +10,8 @@
 
 #include <rdma/fi_rma.h>
 
+#include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
-#include "transport/base/random.hpp"
 
 namespace farside {
 

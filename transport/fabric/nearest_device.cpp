@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "transport/base/random.hpp"
+#include "transport/base/integers.hpp"
 #include "transport/fabric/adapters.hpp"
 
 namespace farside {

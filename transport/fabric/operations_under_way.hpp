@@ -36,7 +36,7 @@
 #include <rdma/fi_endpoint.h>
 
 #include "transport/base/address.hpp"
-#include "transport/base/random.hpp"
+#include "transport/base/integers.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/local_memory.hpp"
 #include "transport/fabric/operation.hpp"

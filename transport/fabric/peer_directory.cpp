@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/peer_directory.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
+#include <sys/mman.h>
 #include <utility>
 
+#include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
-#include "transport/base/random.hpp"
 
 namespace farside {
 namespace {

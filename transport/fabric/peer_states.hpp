@@ -21,10 +21,9 @@
 #include <rdma/fi_endpoint.h>
 
 #include "transport/base/address.hpp"
-#include "transport/base/biased_mutex.hpp"
+#include "transport/base/atomics.hpp"
 #include "transport/base/growing_array.hpp"
-#include "transport/base/relaxed_count.hpp"
-#include "transport/base/relaxed_flag.hpp"
+#include "transport/base/mutex.hpp"
 #include "transport/fabric/operation.hpp"
 
 namespace farside {

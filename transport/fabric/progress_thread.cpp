@@ -7,8 +7,8 @@
 #include <optional>
 #include <poll.h>
 
-#include "transport/base/biased_mutex.hpp"
-#include "transport/base/own_thread.hpp"
+#include "transport/base/mutex.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/handler/memory_fault.hpp"
 
 namespace farside {

@@ -20,12 +20,11 @@
 #include <thread>
 #include <vector>
 
-#include "transport/base/relaxed_flag.hpp"
+#include "transport/base/atomics.hpp"
+#include "transport/base/files.hpp"
 #include "transport/base/result.hpp"
-#include "transport/base/unique_fd.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/fabric/adaptive_polling.hpp"
-#include "transport/fabric/listening.hpp"
 
 namespace farside {
 

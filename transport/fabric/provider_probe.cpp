@@ -9,8 +9,8 @@
 
 #include <fmt/ranges.h>
 
-#include "transport/base/no_progress.hpp"
 #include "transport/base/statistics.hpp"
+#include "transport/base/waiter.hpp"
 #include "transport/fabric/adapters.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider.hpp"

@@ -12,10 +12,10 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
-#include "transport/base/own_thread.hpp"
-#include "transport/base/random.hpp"
-#include "transport/base/relax.hpp"
+#include "transport/base/pause.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/node/process_memory.hpp"
 

@@ -22,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "transport/base/relaxed_flag.hpp"
+#include "transport/base/atomics.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/handler/message_handler.hpp"
 #include "transport/handler/operation_list.hpp"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "transport/base/per_thread.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/node/integer_method.hpp"
 

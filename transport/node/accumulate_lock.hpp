@@ -13,15 +13,14 @@
 // lock, others wait for kClaimAfter once. (After the end of one that holds it, they wait for ever.)
 #pragma once
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <sched.h>
 #include <utility>
 
-#include "transport/base/relax.hpp"
+#include "transport/base/pause.hpp"
 #include "transport/base/wake_event.hpp"
 
 namespace farside {

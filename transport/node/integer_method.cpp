@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/node/integer_method.hpp"
 
-#include "transport/base/global_membarrier.hpp"
+#include "transport/base/threads.hpp"
 
 namespace farside {
 

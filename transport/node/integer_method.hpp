@@ -45,8 +45,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "transport/base/relaxed_flag.hpp"
-#include "transport/base/thread_slot.hpp"
+#include "transport/base/atomics.hpp"
+#include "transport/base/threads.hpp"
 
 namespace farside {
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/node/memory_limits.hpp"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -10,11 +8,12 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <sys/stat.h>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "transport/base/signals_blocked.hpp"
+#include "transport/base/threads.hpp"
 
 namespace farside {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/base/relax.hpp"
+#include "transport/base/pause.hpp"
 
 namespace farside {
 namespace {

@@ -9,8 +9,8 @@
 //
 // A sender whose message the owner does not begin (a stopped process) withdraws it: it makes the slot idle, and then
 // reads which slot is in execution. The owner sets this word and then reads the state again, so one of the two sees the
-// other: the sender executes the memory barriers of both (base/global_membarrier.hpp). A message that the owner cannot
-// execute yet stays sent.
+// other: the sender executes the memory barriers of both (base/threads.hpp). A message that the owner cannot execute
+// yet stays sent.
 //
 // Holder, state and the slot in execution are in different cache lines. The owner reads the first slot's state at each
 // poll, and the sender while it waits. A sender that takes this slot again and again changes the line of the state once
@@ -34,8 +34,8 @@
 #include <span>
 #include <utility>
 
-#include "transport/base/global_membarrier.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/base/ticks.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"

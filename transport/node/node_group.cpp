@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "transport/base/global_membarrier.hpp"
-#include "transport/base/random.hpp"
+#include "transport/base/integers.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/base/wake_event.hpp"
 
 namespace farside {

@@ -8,12 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "transport/base/random.hpp"
+#include "transport/base/integers.hpp"
 
 namespace farside {
 namespace {
-
-constexpr std::uint64_t kMostBytes = SIZE_MAX / 2;
 
 Reserve reserve_of(const NodeGroup& group, const NodeSegment::Layout& layout) {
   return {static_cast<std::uint64_t>(group.index()) * layout.control_bytes, layout.reserved};

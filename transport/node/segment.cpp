@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "transport/base/signals_blocked.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/node/process_identity.hpp"
 
 namespace farside {

@@ -12,8 +12,8 @@
 #include <memory>
 #include <sys/types.h>
 
+#include "transport/base/files.hpp"
 #include "transport/base/result.hpp"
-#include "transport/base/unique_fd.hpp"
 #include "transport/node/memory_limits.hpp"
 
 namespace farside {

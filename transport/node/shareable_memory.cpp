@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/node/shareable_memory.hpp"
 
-#include <fcntl.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <fcntl.h>
 #include <fstream>
 #include <iterator>
+#include <pthread.h>
 #include <string>
 #include <string_view>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "transport/base/log.hpp"
-#include "transport/base/patient_allocation.hpp"
-#include "transport/base/signals_blocked.hpp"
+#include "transport/base/result.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/node/memory_limits.hpp"
 
 namespace farside {

@@ -37,8 +37,8 @@
 #include <set>
 #include <utility>
 
+#include "transport/base/files.hpp"
 #include "transport/base/result.hpp"
-#include "transport/base/unique_fd.hpp"
 #include "transport/node/segment.hpp"
 
 namespace farside {

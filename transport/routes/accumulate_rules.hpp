@@ -3,7 +3,7 @@
 // ranks of the space have the same rules. Thread safety: any, once the rules are set.
 #pragma once
 
-#include "transport/base/operation_counts.hpp"
+#include "transport/base/statistics.hpp"
 #include "transport/data/reduce_op.hpp"
 
 namespace farside {

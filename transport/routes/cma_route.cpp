@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/base/relax.hpp"
+#include "transport/base/pause.hpp"
 #include "transport/data/reduce_op.hpp"
 #include "transport/node/message_queue.hpp"
 #include "transport/node/process_memory.hpp"

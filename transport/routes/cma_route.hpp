@@ -25,7 +25,7 @@
 #include <span>
 #include <vector>
 
-#include "transport/base/relaxed_flag.hpp"
+#include "transport/base/atomics.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/handler/operation_list.hpp"

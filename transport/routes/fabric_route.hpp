@@ -20,8 +20,8 @@
 #include <string>
 #include <utility>
 
-#include "transport/base/operation_counts.hpp"
 #include "transport/base/remote_memory.hpp"
+#include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/peer_directory.hpp"

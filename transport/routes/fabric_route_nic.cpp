@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "transport/base/backoff.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/waiter.hpp"
 #include "transport/routes/fabric_route.hpp"
 
 namespace farside {

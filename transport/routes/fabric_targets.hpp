@@ -22,10 +22,9 @@
 #include <vector>
 
 #include "transport/base/address.hpp"
-#include "transport/base/published.hpp"
-#include "transport/base/relaxed_flag.hpp"
-#include "transport/base/small_mutex.hpp"
-#include "transport/base/stable_list.hpp"
+#include "transport/base/atomics.hpp"
+#include "transport/base/growing_array.hpp"
+#include "transport/base/mutex.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/routes/outstanding.hpp"
 #include "transport/routes/rank_index.hpp"

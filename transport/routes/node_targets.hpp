@@ -15,8 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/base/operation_counts.hpp"
-#include "transport/base/relaxed_flag.hpp"
+#include "transport/base/atomics.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/handler/node_handler.hpp"
 #include "transport/node/accumulate_lock.hpp"

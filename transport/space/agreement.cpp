@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "transport/base/random.hpp"
+#include "transport/base/integers.hpp"
 #include "transport/process.hpp"
 
 namespace farside {

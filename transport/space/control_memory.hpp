@@ -19,7 +19,6 @@
 #include <span>
 #include <utility>
 
-#include "transport/base/control_word.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/remote_memory.hpp"
 #include "transport/base/waiter.hpp"

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/base/random.hpp"
+#include "transport/base/integers.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/peer_directory.hpp"

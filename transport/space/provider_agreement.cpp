@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
-#include "transport/base/random.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/process.hpp"
 #include "transport/space/provider_trial.hpp"

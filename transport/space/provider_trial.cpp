@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "transport/base/random.hpp"
+#include "transport/base/integers.hpp"
 
 namespace farside {
 namespace {

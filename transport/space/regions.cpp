@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
-#include "transport/base/patient_allocation.hpp"
-#include "transport/base/random.hpp"
+#include "transport/base/integers.hpp"
+#include "transport/base/result.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/node/process_memory.hpp"

@@ -27,17 +27,16 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "transport/base/copy.hpp"
-#include "transport/base/operation_counts.hpp"
+#include "transport/base/atomics.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/statistics.hpp"
-#include "transport/base/stores.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/data/reduce_op.hpp"
 #include "transport/node/accumulate_lock.hpp"
@@ -53,6 +52,22 @@
 namespace farside {
 
 class Regions;
+
+// memcpy for lengths that are unknown at compile time and are mostly the size of one element: one load and one store
+// instead of a call. Returns false, and copies nothing, if no single load and store copies this many bytes.
+[[gnu::always_inline]] inline bool copy_small(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 8) [[likely]] {
+    std::memcpy(to, from, 8);
+    return true;
+  }
+  switch (bytes) {
+    case 1: std::memcpy(to, from, 1); return true;
+    case 2: std::memcpy(to, from, 2); return true;
+    case 4: std::memcpy(to, from, 4); return true;
+    case 16: std::memcpy(to, from, 16); return true;
+    default: return false;
+  }
+}
 
 class Space {
   struct Header {

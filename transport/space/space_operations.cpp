@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operations on the data of mapped targets, and the dispatch to the routes of others.
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -45,13 +46,13 @@ Status Space::get(int rank, std::uint64_t offset, void* origin, std::size_t byte
 
 void Space::put_at_slow(const NodeTarget& target, std::byte* at, const void* origin, std::size_t bytes) {
   count(target, Counted::kPut, bytes);
-  copy_bytes(at, origin, bytes);
+  if (!copy_small(at, origin, bytes)) std::memcpy(at, origin, bytes);
   Stores::here().made();
 }
 
 void Space::get_at_slow(const NodeTarget& target, const std::byte* at, void* origin, std::size_t bytes) const {
   count(target, Counted::kGet, bytes);
-  copy_bytes(origin, at, bytes);
+  if (!copy_small(origin, at, bytes)) std::memcpy(origin, at, bytes);
 }
 
 void Space::count_slow_row(int rank, Counted what, std::size_t bytes) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/base/patient_allocation.hpp"
+#include "transport/base/result.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -7,6 +7,7 @@
 #include <thread>
 
 namespace farside {
+
 namespace {
 
 constexpr int kTries = 1000;  // of a millisecond each

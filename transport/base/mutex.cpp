@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/base/biased_mutex.hpp"
+#include "transport/base/mutex.hpp"
 
 #include <chrono>
 #include <thread>
 
-#include "transport/base/global_membarrier.hpp"
+#include "transport/base/threads.hpp"
 
 namespace farside {
 

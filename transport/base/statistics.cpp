@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/base/operation_counts.hpp"
+#include "transport/base/statistics.hpp"
 
 #include "transport/base/result.hpp"
 

@@ -1,4 +1,43 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// Mutexes for sections of a few instructions, and a guard for objects that foreign code enters.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <sched.h>
+#include <thread>
+
+#include "transport/base/pause.hpp"
+#include "transport/base/threads.hpp"
+
+namespace farside {
+
+// A mutex of one byte, for objects of which a process has thousands. To be held for a few loads and stores only. Thread
+// safety: any. Cost: one atomic operation to lock and one to unlock, both of its own byte, while no other thread waits;
+// a waiting thread spins briefly, yields and sleeps (std::atomic::wait).
+class SmallMutex {
+ public:
+  void lock() {
+    std::uint8_t expected = kFree;
+    if (state_.compare_exchange_strong(expected, kLocked, std::memory_order_acquire, std::memory_order_relaxed))
+        [[likely]]
+      return;
+    while (state_.exchange(kWaited, std::memory_order_acquire) != kFree)
+      state_.wait(kWaited, std::memory_order_relaxed);
+  }
+  // libstdc++ notes each notification in one of 16 words of the process, so there is one only if a thread may wait.
+  void unlock() {
+    if (state_.exchange(kFree, std::memory_order_release) == kWaited) state_.notify_one();
+  }
+
+ private:
+  // kWaited: locked, and other threads may wait.
+  static constexpr std::uint8_t kFree = 0, kLocked = 1, kWaited = 2;
+  std::atomic<std::uint8_t> state_{kFree};
+};
+
 // A mutex for sections of a few instructions that mostly one thread of the process enters. As long as only one thread
 // uses the mutex, it costs that thread stores and loads, but no atomic read-modify-write. Another thread ends this bias
 // by the process membarrier; from then on a lock is an atomic operation, and so is an unlock. A thread that has entered
@@ -26,19 +65,7 @@
 // Thread safety: any thread; not recursive. Lockable as the standard library says (std::scoped_lock). The mutex must
 // outlive the calls of unlock(). Cost: no remote operation; some 10 us when another thread comes; in the state kShared
 // one atomic operation to lock and one to unlock. A thread that waits spins briefly, yields, and sleeps until it is
-// woken (std::atomic::wait). A thread without a number of its own (thread_slot.hpp) never has the bias. Memory: 16
-// bytes.
-#pragma once
-
-#include <array>
-#include <atomic>
-#include <cstdint>
-
-#include "transport/base/small_mutex.hpp"
-#include "transport/base/thread_slot.hpp"
-
-namespace farside {
-
+// woken (std::atomic::wait). A thread without a number of its own (ThreadSlot) never has the bias. Memory: 16 bytes.
 class BiasedMutex {
  public:
   // If threads alternate, the end of a bias adds a hundredth of a microsecond to each of so many sections, which is
@@ -102,6 +129,48 @@ class BiasedMutex {
   // Guarded by `shared_`:
   std::uint8_t last_ = kNew;   // the number of the thread that entered last
   std::uint16_t entries_ = 0;  // of that thread in a row
+};
+
+// Guards an object with a limited life that foreign code enters at any time and from any thread. Admits one thread at a
+// time and refuses the others. A closed entrance refuses all threads.
+class Entrance {
+ public:
+  Entrance() = default;
+  Entrance(const Entrance&) = delete;
+  Entrance& operator=(const Entrance&) = delete;
+
+  // Returns whether the calling thread is inside now, until leave(). Thread safety: any. Cost: two loads, and an atomic
+  // exchange if no thread is inside.
+  bool try_enter() { return !closing_.load(std::memory_order_relaxed) && take(); }
+  void leave() { taken_.store(false, std::memory_order_release); }
+
+  // Waits until no thread is inside, and refuses all threads until reopen(). The changes of the threads that were
+  // inside are visible afterwards. Called by one thread at a time, not from inside.
+  void close() {
+    constexpr int kSpins = 1000;
+    constexpr int kYields = 1000;
+    // Without this flag, threads that enter repeatedly could overtake this one again and again.
+    closing_.store(true, std::memory_order_relaxed);
+    for (int i = 0; !take(); ++i) {
+      if (i < kSpins) {
+        relax();
+      } else if (i < kSpins + kYields) {
+        sched_yield();
+      } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    }
+  }
+  void reopen() {
+    closing_.store(false, std::memory_order_relaxed);
+    leave();
+  }
+
+ private:
+  bool take() { return !taken_.load(std::memory_order_relaxed) && !taken_.exchange(true, std::memory_order_acquire); }
+
+  std::atomic<bool> closing_{false};
+  std::atomic<bool> taken_{false};
 };
 
 }  // namespace farside

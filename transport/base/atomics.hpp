@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Small atomics that cost as much as the plain types, and the order of a thread's plain stores to peers' memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace farside {
+
+// A flag that any thread may read and change. It orders no other accesses, and a read costs as much as that of a bool.
+class RelaxedFlag {
+ public:
+  RelaxedFlag(bool value = false) : value_(value) {}  // NOLINT(google-explicit-constructor)
+  RelaxedFlag& operator=(bool value) {
+    value_.store(value, std::memory_order_relaxed);
+    return *this;
+  }
+  operator bool() const { return value_.load(std::memory_order_relaxed); }  // NOLINT(google-explicit-constructor)
+
+ private:
+  std::atomic<bool> value_;
+};
+
+// A count that one thread at a time changes, as a mutex or its owner sees to, and that any thread may read meanwhile.
+// It orders no other accesses, and costs as much as a plain integer.
+class RelaxedCount {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  operator std::uint32_t() const { return value_.load(std::memory_order_relaxed); }
+  RelaxedCount& operator++() { return add(1); }
+  RelaxedCount& operator--() { return add(~std::uint32_t{0}); }
+
+ private:
+  RelaxedCount& add(std::uint32_t by) {
+    value_.store(value_.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+    return *this;
+  }
+  std::atomic<std::uint32_t> value_{0};
+};
+
+// A value that one thread at a time changes, and that any thread may read meanwhile. A read that returns a value sees
+// all that the writer had written before that value (release and acquire, which on x86-64 are plain stores and loads).
+template <class T>
+class Published {
+ public:
+  constexpr Published(T value = T()) : value_(value) {}  // NOLINT(google-explicit-constructor)
+  Published(const Published& other) : value_(other) {}
+  Published& operator=(const Published& other) { return *this = static_cast<T>(other); }
+  Published& operator=(T value) {
+    value_.store(value, std::memory_order_release);
+    return *this;
+  }
+  operator T() const { return value_.load(std::memory_order_acquire); }  // NOLINT(google-explicit-constructor)
+
+ private:
+  std::atomic<T> value_;
+};
+
+// The plain stores of a thread to memory of the peers of its process. A core may execute later loads before such stores
+// leave its store buffer. After a flush of a put, a load must not precede the put, so the flush drains the stores.
+//
+// Each thread has an object of its own (Stores::here()). A flush that completes another thread's put follows it in the
+// program (MPI 4.0 section 11.6), so the flushing thread has seen a store or an atomic that followed the put. On x86
+// stores leave a core in program order, so the put has left its core, too; elsewhere drain() always executes a fence,
+// which is cumulative.
+//
+// Thread safety: one thread per object. Cost: a load or a store, and a fence if something was stored.
+class Stores {
+ public:
+  // Those of the calling thread, in all spaces.
+  static Stores& here();
+
+  // To be called after plain stores, unless an atomic read-modify-write of the thread followed them.
+  void made() { under_way_ = true; }
+  // Orders all earlier stores before all later loads. A full fence takes as long as a put, so on x86 there is no fence
+  // if the thread has stored nothing since its last one.
+  void drain() {
+#if defined(__x86_64__)
+    if (!under_way_) {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      return;
+    }
+    under_way_ = false;
+#endif
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  // The same after a sequentially consistent read-modify-write of this thread, which is a full fence on x86.
+  void drained_by_atomic() {
+#if defined(__x86_64__)
+    under_way_ = false;
+#else
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+  }
+
+ private:
+  bool under_way_ = false;
+};
+
+// The model of its storage saves a call per access.
+[[gnu::tls_model("initial-exec")]] inline thread_local constinit Stores stores_of_thread;
+
+inline Stores& Stores::here() { return stores_of_thread; }
+
+}  // namespace farside
