@@ -25,7 +25,7 @@
 #include "pmpi/runtime/runtime_progress.hpp"
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
-#include "transport/fabric/peer_directory.hpp"
+#include "transport/fabric/address_table.hpp"
 
 namespace farside::pmpi {
 
@@ -39,11 +39,11 @@ class KeptGroup {
  private:
   std::shared_ptr<const MPI_Group> group_;
 };
-// The addresses of the processes of a group (transport/fabric/peer_directory.hpp), by their ranks in it. `best`: no
+// The addresses of the processes of a group (transport/fabric/address_table.hpp), by their ranks in it. `best`: no
 // process of it could use a better provider.
 struct KnownDirectory {
   KeptGroup group;
-  std::shared_ptr<const PeerDirectory> directory;
+  std::shared_ptr<const AddressTable> directory;
   bool best = true;
 };
 // A trial of a provider that has failed between the two processes of a group.

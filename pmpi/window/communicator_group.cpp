@@ -195,7 +195,7 @@ PeerAddresses CommunicatorPeers::find_addresses(int rank, std::uint64_t identity
   return {};
 }
 
-void CommunicatorPeers::keep(const std::shared_ptr<const PeerDirectory>& directory, bool best) {
+void CommunicatorPeers::keep(const std::shared_ptr<const AddressTable>& directory, bool best) {
   MPI_Group group = MPI_GROUP_NULL;
   if (runtime().Comm_group(communicator_, &group) == MPI_SUCCESS)
     RuntimeResources::instance().add_directory({KeptGroup(group), directory, best});

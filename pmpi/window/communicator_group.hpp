@@ -72,7 +72,7 @@ class CommunicatorPeers final : public GroupPeers {
   CommunicatorPeers(MPI_Comm communicator, Nodes nodes, const Group& group, std::uint64_t id);
   // Looks through the directories of this process, whose groups may contain the communicator's. Local.
   PeerAddresses find_addresses(int rank, std::uint64_t identity) override;
-  void keep(const std::shared_ptr<const PeerDirectory>& directory, bool best) override;
+  void keep(const std::shared_ptr<const AddressTable>& directory, bool best) override;
   Status combine_leaders(std::span<std::uint64_t> words) override;
   bool make_leaders_communicator();
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz.hpp"
-#include "transport/fabric/operations_under_way.hpp"
+#include "transport/fabric/in_flight.hpp"
 
 namespace farside::fuzz {
 namespace {
@@ -99,13 +99,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Buffers buffers;
   std::array<Pending, kOperations> pending;
   LockedResult locked_result;
-  OperationsUnderWay under_way;
-  PeerState& peer = under_way.peers().of(kPeer);
+  OperationsInFlight in_flight;
+  PeerState& peer = in_flight.peers().of(kPeer);
   std::array<Operation*, kOperations> operations{};
   for (std::size_t i = 0; i < kOperations; ++i) {
-    Operation& operation = *(operations[i] = &OperationsUnderWay::begin(peer));
-    OperationsUnderWay::await_reply(operation);  // its completion never comes, so it does not end
-    OperationsUnderWay::issued(operation, peer, pending[i], nullptr);
+    Operation& operation = *(operations[i] = &OperationsInFlight::begin(peer));
+    OperationsInFlight::await_reply(operation);  // its completion never comes, so it does not end
+    OperationsInFlight::issued(operation, peer, pending[i], nullptr);
     operation.generation = 0x5EED0000U + static_cast<std::uint32_t>(i);
     operation.awaits_reply = i != kWithoutReply;
     if (i <= kLocked) operation.list = list_into(buffers.of(i));
@@ -118,7 +118,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   ReplyHeader header{};
   if (message.size() >= sizeof header) {
     std::memcpy(&header, message.data(), sizeof header);
-    if ((flags & kRightNumber) != 0) header.operation = under_way.number(*operations[named]);
+    if ((flags & kRightNumber) != 0) header.operation = in_flight.number(*operations[named]);
     if ((flags & kRightGeneration) != 0) header.generation = operations[named]->generation;
     std::memcpy(message.data(), &header, sizeof header);
   }
@@ -129,7 +129,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Operation& of = *operations[named];
   const bool right = bytes.size() >= sizeof header && (flags & kRightNumber) != 0 &&
                      header.generation == of.generation && named != kWithoutReply;
-  require(under_way.take_reply(bytes) == right,
+  require(in_flight.take_reply(bytes) == right,
           "the operation that an answer names has it, if it waits for one, and no other");
   require(!of.awaits_reply || !right, "it waits no more");
   for (std::size_t i = 0; i < kOperations; ++i) {
@@ -147,7 +147,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(locked_result.stopped == stopped && (locked_result.list != nullptr) == stopped,
           "a list that was stopped is given back, and no other");
   if ((flags & kTwice) != 0) {
-    require(!under_way.take_reply(bytes), "no operation is answered twice");
+    require(!in_flight.take_reply(bytes), "no operation is answered twice");
     require(good ? buffers.only(named, kBytes) : buffers.only(kOperations, 0), "nor written to");
   }
   return 0;

@@ -15,7 +15,7 @@
 #include <catch2/catch.hpp>
 
 #include "tools/common/child.hpp"
-#include "transport/fabric/provider_probe.hpp"
+#include "transport/fabric/provider_choice.hpp"
 
 namespace farside::info_test {
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What sysfs says of adapters, and what keeps them from carrying connections.
-#include "transport/fabric/adapters.hpp"
-
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +9,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "transport/fabric/devices.hpp"
 #include "transport/fabric/handles.hpp"
 
 namespace farside::adapters_test {

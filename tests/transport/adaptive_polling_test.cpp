@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/fabric/adaptive_polling.hpp"
-
 #include <optional>
 
 #include <catch2/catch.hpp>
+
+#include "transport/fabric/progress_thread.hpp"
 
 namespace farside::adaptive_polling_test {
 

@@ -16,7 +16,7 @@
 #include "transport/base/address.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/provider.hpp"
-#include "transport/fabric/socket_address.hpp"
+#include "transport/fabric/sockets.hpp"
 
 namespace farside::testing {
 

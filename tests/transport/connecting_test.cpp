@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Making many connections: the number of outstanding requests, the order of the peers, and a lack of descriptors.
+#include "transport/fabric/connecting.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -16,11 +18,8 @@
 #include "tests/transport/opened_connections.hpp"
 #include "tests/transport/silent_listener.hpp"
 #include "tests/transport/space_fixture.hpp"
-#include "transport/fabric/connection_room.hpp"
 #include "transport/fabric/connections.hpp"
-#include "transport/fabric/descriptor_limit.hpp"
 #include "transport/fabric/fabric.hpp"
-#include "transport/fabric/node_share.hpp"
 
 namespace farside::connecting_test {
 

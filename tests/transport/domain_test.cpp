@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The provider by itself: what it says, and memory that peers may access.
-#include "transport/fabric/domain.hpp"
-
 #include <array>
 #include <cstdlib>
 #include <cstring>

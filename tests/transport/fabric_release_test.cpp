@@ -87,7 +87,7 @@ TEST_CASE("a get that a flush completes is not taken by the lock of another thre
   CHECK(on.calls() == "read 7");
 }
 
-TEST_CASE("operations that a release carries are under way for a flush by another thread until it is complete") {
+TEST_CASE("operations that a release carries are in flight for a flush by another thread until it is complete") {
   RouteFixture on;
   on.agree();
   on.endpoint.held = true;
@@ -96,7 +96,7 @@ TEST_CASE("operations that a release carries are under way for a flush by anothe
   const auto release = [&](Pending& pending) {
     return on.route->control(ControlCall::kFetchAdd, DataAccess::kEnds, 7, 64, pending, &operand, &operand, &fetched);
   };
-  const auto under_way = [&] {
+  const auto in_flight = [&] {
     const BusyTarget* const busy = on.route->targets().find(7)->busy;
     return busy != nullptr ? busy->requests.count() : 0;
   };
@@ -104,24 +104,24 @@ TEST_CASE("operations that a release carries are under way for a flush by anothe
   CHECK(on.put(7).ok());
   Pending pending;
   CHECK(release(pending).ok());
-  CHECK(under_way() == 1);
+  CHECK(in_flight() == 1);
   CHECK_FALSE(pending.done());
   CHECK(on.route->flush_all().ok());
   CHECK(pending.done());
   // One that carries nothing is no operation on data, and neither is the next step.
   on.route->expect_release(7);
   CHECK(release(pending).ok());
-  CHECK(under_way() == 0);
+  CHECK(in_flight() == 0);
   on.endpoint.complete();
   CHECK(pending.done());
-  // One that does not leave leaves nothing under way.
+  // One that does not leave leaves nothing in flight.
   CHECK(on.put(7).ok());
   on.endpoint.fail_next(CallKind::kMessage, true);
   CHECK_FALSE(release(pending).ok());
-  CHECK(under_way() == 0);
+  CHECK(in_flight() == 0);
   CHECK(on.route->control(ControlCall::kFetchAdd, DataAccess::kGoesOn, 7, 64, pending, &operand, &operand, &fetched)
             .ok());
-  CHECK(under_way() == 0);
+  CHECK(in_flight() == 0);
   on.endpoint.complete();
   CHECK(pending.done());
   CHECK(on.route->flush(7).ok());
@@ -240,10 +240,10 @@ TEST_CASE("a release waits for what it would overtake: reads, and writes where m
     on.endpoint.held = true;
     CHECK(on.put(7, 8000).ok());
     CHECK(on.route->order_before_release(7).ok());
-    CHECK(on.endpoint.under_way() == (ordered ? 1 : 0));
+    CHECK(on.endpoint.in_flight() == (ordered ? 1 : 0));
     CHECK(on.get(7, 8000).ok());
     CHECK(on.route->order_before_release(7).ok());
-    CHECK(on.endpoint.under_way() == 0);
+    CHECK(on.endpoint.in_flight() == 0);
     CHECK(on.route->flush(7).ok());
   }
 }
@@ -407,10 +407,10 @@ TEST_CASE("an operation over two regions is one for each, and a release in a dyn
   CHECK((calls[0].key == 70 && calls[0].offset == 500 && calls[0].bytes == 500));
   CHECK((calls[1].key == 71 && calls[1].offset == 0 && calls[1].bytes == 3500));
   CHECK(on.route->order_before_release(7).ok());
-  CHECK(on.endpoint.under_way() == 0);
+  CHECK(on.endpoint.in_flight() == 0);
   // What is not attached is an error, after the part that was issued.
   CHECK(on.put(7, 8000, nullptr, 5000).error().kind == ErrorKind::kRange);
-  CHECK(on.endpoint.under_way() == 0);
+  CHECK(on.endpoint.in_flight() == 0);
   CHECK(on.route->flush(7).ok());
 }
 
@@ -437,7 +437,7 @@ TEST_CASE("in a space of single elements adapters change words and integers, and
       on.route->operate(7, DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kDouble, &one, nullptr, 1), nullptr)
           .ok());
   CHECK(on.route->order_before_release(7).ok());
-  CHECK(on.endpoint.under_way() == 0);
+  CHECK(on.endpoint.in_flight() == 0);
   CHECK(on.calls() == "message 7 of 1");
   CHECK(on.route->flush(7).ok());
   CHECK(on.route->targets().busy() == 0);
@@ -469,7 +469,7 @@ TEST_CASE("puts that adapters take are in runs, which end before a thread waits;
   CHECK(own->done());
 }
 
-TEST_CASE("puts are in no runs where handlers change words, since they wait for those under way") {
+TEST_CASE("puts are in no runs where handlers change words, since they wait for those in flight") {
   RouteFixture on;
   on.endpoint.runs = true;
   on.agree();
@@ -500,7 +500,7 @@ TEST_CASE("in a space of rows adapters change words, and integers go to the hand
   CHECK(on.calls().empty());
   CHECK(on.route->order_before_release(7).ok());
   CHECK(on.calls() == "message 7 of 2");
-  CHECK(on.endpoint.under_way() == 0);
+  CHECK(on.endpoint.in_flight() == 0);
   CHECK(on.release(7).ok());
   CHECK(on.calls() == "control 7");
   const Result<bool> by_nic =

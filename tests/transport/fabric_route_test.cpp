@@ -256,9 +256,9 @@ TEST_CASE("a flush of all visits the busy targets, and none that is at rest") {
   CHECK(on.calls() == "write 250");
   CHECK(on.route->targets().busy() == 4);
   // The kept operations leave towards all before the flush waits for any.
-  CHECK(on.endpoint.under_way() == 1);
+  CHECK(on.endpoint.in_flight() == 1);
   CHECK(on.route->flush_all().ok());
-  CHECK(on.endpoint.under_way() == 0);
+  CHECK(on.endpoint.in_flight() == 0);
   CHECK(on.calls() == "message 400 of 2, message 3 of 2, message 77 of 2");
   CHECK(on.route->targets().busy() == 0);
   const std::uint64_t polls = on.waiting.polls;
@@ -299,12 +299,12 @@ TEST_CASE("a flush of all returns one of several errors, and completes everythin
     CHECK(on.put(rank).ok());
   }
   CHECK_FALSE(on.route->flush_all().ok());
-  CHECK(on.endpoint.under_way() == 0);
+  CHECK(on.endpoint.in_flight() == 0);
   CHECK(on.route->flush_all().ok());
   CHECK(on.route->targets().busy() == 0);
 }
 
-TEST_CASE("small operations that follow one under way leave as one message, at a flush or before a large one") {
+TEST_CASE("small operations that follow one in flight leave as one message, at a flush or before a large one") {
   RouteFixture on;
   on.agree();
   on.endpoint.held = true;
@@ -328,7 +328,7 @@ TEST_CASE("accumulates larger than a message leave in parts, in order") {
   CHECK(on.route->flush(7).ok());
 }
 
-TEST_CASE("a route that ends drops what is kept, and waits for what is under way") {
+TEST_CASE("a route that ends drops what is kept, and waits for what is in flight") {
   RouteFixture on;
   on.agree();
   on.endpoint.held = true;
@@ -336,10 +336,10 @@ TEST_CASE("a route that ends drops what is kept, and waits for what is under way
   CHECK(on.put(7).ok());
   on.route->expect_release(8);
   CHECK(on.put(8).ok());
-  CHECK(on.endpoint.under_way() == 1);
+  CHECK(on.endpoint.in_flight() == 1);
   CHECK(on.endpoint.published(RouteFixture::kRegion) != nullptr);
   on.route.reset();
-  CHECK(on.endpoint.under_way() == 0);
+  CHECK(on.endpoint.in_flight() == 0);
   CHECK(on.calls() == "write 7");
   CHECK(on.endpoint.published(RouteFixture::kRegion) == nullptr);
 }

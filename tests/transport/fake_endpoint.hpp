@@ -56,11 +56,11 @@ class FakeEndpoint final : public Endpoint {
   }
 
   // The behaviour of the endpoint.
-  bool held = false;  // operations stay under way until complete()
+  bool held = false;  // operations stay in flight until complete()
   bool chosen_keys = true;
   bool atomics = false;      // the endpoint has adapter atomics
   bool ordered = true;       // messages do not overtake writes
-  bool runs = false;         // writes in runs stay under way until end_run() has been called
+  bool runs = false;         // writes in runs stay in flight until end_run() has been called
   int refused_ends = 0;      // so many calls of end_run() are refused, as too early
   bool lock_is_free = true;  // an acquire step does not stop the operations
   bool ring = false;         // messages go through rings
@@ -79,13 +79,13 @@ class FakeEndpoint final : public Endpoint {
     std::vector<UnderWay> all;
     {
       const std::scoped_lock lock(mutex_);
-      all.swap(under_way_);
+      all.swap(in_flight_);
     }
     for (UnderWay& each : all) each.end();
   }
-  std::size_t under_way() {
+  std::size_t in_flight() {
     const std::scoped_lock lock(mutex_);
-    return under_way_.size();
+    return in_flight_.size();
   }
 
   // Returns the calls since the last take_calls(), in order.
@@ -136,7 +136,7 @@ class FakeEndpoint final : public Endpoint {
     if (refused_ends > 0 && refused_ends-- > 0) return;
     std::erase_if(open_runs_, [&](const std::pair<Pending*, Peer>& each) {
       if (each != std::pair(&pending, peer)) return false;
-      under_way_.push_back({&pending, {}, nullptr});
+      in_flight_.push_back({&pending, {}, nullptr});
       return true;
     });
   }
@@ -235,7 +235,7 @@ class FakeEndpoint final : public Endpoint {
       }
       pending.issued();
       if (held) {
-        under_way_.push_back(std::move(operation));
+        in_flight_.push_back(std::move(operation));
         return {};
       }
     }
@@ -247,7 +247,7 @@ class FakeEndpoint final : public Endpoint {
   std::mutex mutex_;
   std::vector<int> ranks_;  // by peer
   std::vector<Call> calls_;
-  std::vector<UnderWay> under_way_;
+  std::vector<UnderWay> in_flight_;
   std::vector<std::pair<Pending*, Peer>> open_runs_;
   std::optional<std::pair<CallKind, bool>> failing_;
   std::map<std::uint64_t, MessageHandler::ServedSpace> published_;

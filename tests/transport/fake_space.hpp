@@ -27,7 +27,7 @@ class FakeSpace {
       : origin({}, std::move(of_origin)), data(words) {
     FabricRoute::Agreed agreed;
     const std::vector<FabricAddress> addresses = {origin.fabric->address(), target.fabric->address()};
-    agreed.addresses = PeerAddresses(PeerDirectory::share(*NodeGroup::alone(0), addresses, origin.progress));
+    agreed.addresses = PeerAddresses(AddressTable::share(*NodeGroup::alone(0), addresses, origin.progress));
     agreed.rules.by_nic = by_nic;
     expose(own, {});
     expose(there, data);

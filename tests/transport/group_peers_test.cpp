@@ -29,7 +29,7 @@ struct OneRank final : Group {
   }
 };
 
-using Directories = std::vector<std::shared_ptr<const PeerDirectory>>;
+using Directories = std::vector<std::shared_ptr<const AddressTable>>;
 
 // A communicator of this process alone.
 class Peers final : public GroupPeers {
@@ -52,7 +52,7 @@ class Peers final : public GroupPeers {
     }
     return {};
   }
-  void keep(const std::shared_ptr<const PeerDirectory>& directory, bool) override { kept_.push_back(directory); }
+  void keep(const std::shared_ptr<const AddressTable>& directory, bool) override { kept_.push_back(directory); }
   Directories& kept_;
 };
 

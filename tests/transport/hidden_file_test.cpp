@@ -6,7 +6,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/fabric/hidden_file.hpp"
+#include "transport/base/imported_call.hpp"
 
 namespace farside::hidden_file_test {
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Registered memory for small buffers does not grow with the number of operations that are under way. The domain is one
 // of libfabric's tcp provider, which registers memory as any other does.
-#include "transport/fabric/local_memory.hpp"
-
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -10,7 +8,8 @@
 #include <rdma/fi_domain.h>
 
 #include "tests/transport/fake_provider.hpp"
-#include "transport/fabric/domain.hpp"
+#include "transport/fabric/buffers.hpp"
+#include "transport/fabric/provider.hpp"
 
 namespace farside::local_memory_test {
 

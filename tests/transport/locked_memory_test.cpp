@@ -12,7 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/fake_space.hpp"
-#include "transport/fabric/local_memory.hpp"
+#include "transport/fabric/buffers.hpp"
 
 namespace farside::locked_memory_test {
 

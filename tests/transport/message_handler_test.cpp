@@ -104,11 +104,11 @@ TEST_CASE("the handler combines integers by the method of its node, which a long
   REQUIRE(on.handler.execute(message_of(on.header(), Bytes(list.bytes().begin(), list.bytes().end()))).refused ==
           nullptr);
   CHECK(phase() == IntegerPhase::kAtomics);
-  const IntegerPhase under_way = ranks[1].begin(1);
-  REQUIRE(under_way == IntegerPhase::kAtomics);
+  const IntegerPhase in_flight = ranks[1].begin(1);
+  REQUIRE(in_flight == IntegerPhase::kAtomics);
   add(64);
   CHECK(phase() == IntegerPhase::kBoth);
-  ranks[1].end(under_way);
+  ranks[1].end(in_flight);
   add(64);
   CHECK(phase() == IntegerPhase::kLock);
   add(1);

@@ -110,7 +110,7 @@ TEST_CASE("messages of any size come out of a ring in their order, both ways, an
     Pair pair;
     const bool large = random() % 2 == 0;
     std::array<End*, 2> ends = {&pair.near, &pair.far};
-    std::array<std::deque<Bytes>, 2> under_way;  // by the writer
+    std::array<std::deque<Bytes>, 2> in_flight;  // by the writer
     std::size_t refused = 0, messages = 0;
     for (int step = 0; step < 20'000; ++step) {
       const std::size_t side = random() % 2;
@@ -125,14 +125,14 @@ TEST_CASE("messages of any size come out of a ring in their order, both ways, an
         }
         const ssize_t code = writer.write(message, random() % (message.size() + 1));
         REQUIRE((code == 0 || code == -FI_EAGAIN));
-        if (code == 0) under_way[side].push_back(std::move(message));
+        if (code == 0) in_flight[side].push_back(std::move(message));
         refused += code != 0 ? 1U : 0U;
       } else {
-        REQUIRE(reader.take() == !under_way[side].empty());
-        REQUIRE(reader.taken.size() == under_way[side].size());
+        REQUIRE(reader.take() == !in_flight[side].empty());
+        REQUIRE(reader.taken.size() == in_flight[side].size());
         for (const Bytes& each : reader.taken) {
-          REQUIRE(each == under_way[side].front());
-          under_way[side].pop_front();
+          REQUIRE(each == in_flight[side].front());
+          in_flight[side].pop_front();
           ++messages;
         }
         reader.taken.clear();

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which of several devices is near. The test makes a sysfs like that of a machine with two sockets and two adapters.
-#include "transport/fabric/nearest_device.hpp"
-
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +13,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "transport/fabric/devices.hpp"
 #include "transport/fabric/handles.hpp"
 
 namespace farside::nearest_device_test {

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "transport/fabric/connections.hpp"
-#include "transport/fabric/domain.hpp"
 #include "transport/fabric/provider.hpp"
 
 namespace farside::testing {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which peers are abandoned, and when: by a clock of the test, and connections that do what it says.
-#include "transport/fabric/peer_health.hpp"
-
 #include <map>
 #include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
+
+#include "transport/fabric/peers.hpp"
 
 namespace farside::peer_health_test {
 
@@ -35,11 +35,11 @@ struct Network final : PeerHealth::Peers {
   void found_socket(Peer, int found) override { socket = found; }
   void abandon(PeerState& peer_state, const std::string& why) override {
     abandoned.push_back(why);
-    while (peer_state.under_way > 0) PeerStates::end(peer_state);
+    while (peer_state.in_flight > 0) PeerStates::end(peer_state);
   }
 };
 
-// An endpoint with one operation under way, 10 s after which its peer is abandoned.
+// An endpoint with one operation in flight, 10 s after which its peer is abandoned.
 struct Checked {
   PeerStates states;
   Network network;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The regular work of Fabric, and its work at the end of a connection, visits only peers with outstanding operations,
 // not all known peers.
-#include "transport/fabric/peer_states.hpp"
-
 #include <array>
 #include <deque>
 #include <set>
@@ -10,6 +8,8 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
+
+#include "transport/fabric/peers.hpp"
 
 namespace farside::peer_states_test {
 
@@ -52,8 +52,8 @@ TEST_CASE("of ten thousand peers only those are visited that are used") {
   states.deactivate_unused([](PeerState&) {});
   states.deactivate_unused([](PeerState&) {});
   CHECK(active(states) == std::set<Peer>{7});
-  CHECK(states.any_under_way(7));
-  CHECK_FALSE(states.any_under_way(5));
+  CHECK(states.any_in_flight(7));
+  CHECK_FALSE(states.any_in_flight(5));
   CHECK_FALSE(states.of(5).ready());
   end(states, 7);
   begin(states, 5);
@@ -67,8 +67,8 @@ TEST_CASE("a peer that was never used has no state") {
   begin(states, 4);
   CHECK(states.find(3) == nullptr);
   CHECK(states.find(5) == nullptr);
-  CHECK_FALSE(states.any_under_way(3));
-  CHECK_FALSE(states.any_under_way(100'000));
+  CHECK_FALSE(states.any_in_flight(3));
+  CHECK_FALSE(states.any_in_flight(100'000));
   CHECK_FALSE(states.any_issued(0xffff'ffff));
   states.withdraw_endpoint(3);
   CHECK(states.find(4) == &states.of(4));

@@ -38,7 +38,7 @@ constexpr Providers kAdapter = 1, kTcp = 2;
 struct Kept {
   struct Directory {
     Members members;
-    std::shared_ptr<const PeerDirectory> addresses;
+    std::shared_ptr<const AddressTable> addresses;
     bool best;
   };
   struct Failed {
@@ -82,7 +82,7 @@ class Peers final : public GroupPeers {
     }
     return {};
   }
-  void keep(const std::shared_ptr<const PeerDirectory>& directory, bool best) override {
+  void keep(const std::shared_ptr<const AddressTable>& directory, bool best) override {
     kept_.directories.insert(kept_.directories.begin(), {members_, directory, best});
   }
   static std::optional<Members> places(const Members& sought, const Members& all) {

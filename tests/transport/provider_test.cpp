@@ -9,7 +9,7 @@
 
 #include "tests/transport/processes.hpp"
 #include "transport/base/log.hpp"
-#include "transport/fabric/adapters.hpp"
+#include "transport/fabric/devices.hpp"
 #include "transport/fabric/provider_choice.hpp"
 #include "transport/process.hpp"
 

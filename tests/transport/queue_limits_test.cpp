@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <catch2/catch.hpp>
 
-#include "transport/fabric/queue_limits.hpp"
+#include "transport/fabric/messages.hpp"
 
 namespace farside::queue_limits_test {
 

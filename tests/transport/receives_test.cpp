@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What becomes of buffers for messages that a provider refuses, by a queue of receives that only notes them.
-#include "transport/fabric/receives.hpp"
-
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -9,6 +7,8 @@
 #include <catch2/catch.hpp>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
+
+#include "transport/fabric/messages.hpp"
 
 namespace farside::receives_test {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Answers that the provider takes, refuses, or takes only so many of at once.
-#include "transport/fabric/replies.hpp"
-
 #include <chrono>
 #include <map>
 #include <vector>
 
 #include <catch2/catch.hpp>
+
+#include "transport/fabric/messages.hpp"
 
 namespace farside::replies_test {
 

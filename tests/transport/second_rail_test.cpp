@@ -72,9 +72,9 @@ struct RailFixture : RouteFixture {
   void release_waits() {
     second.held = true;
     CHECK(put_large(7, kSplit).ok());
-    CHECK(second.under_way() == 1);
+    CHECK(second.in_flight() == 1);
     CHECK(route->order_before_release(7).ok());
-    CHECK(second.under_way() == 0);
+    CHECK(second.in_flight() == 0);
   }
   Status get_large(int rank, std::size_t bytes, std::uint64_t offset = 0) {
     return route->operate(rank, DataOperation::get(offset, large.data(), bytes), nullptr);
@@ -135,10 +135,10 @@ TEST_CASE("a flush, a release and a failed operation wait for both devices") {
   on.release_waits();
   CHECK(on.put_large(7, kSplit).ok());
   CHECK(on.route->flush(7).ok());
-  CHECK(on.second.under_way() == 0);
+  CHECK(on.second.in_flight() == 0);
   CHECK(on.get_large(7, kSplit).ok());
   CHECK(on.route->flush_all().ok());
-  CHECK(on.second.under_way() == 0);
+  CHECK(on.second.in_flight() == 0);
   // An error of the second device is the operation's.
   on.second.fail_next(CallKind::kWrite, false);
   CHECK(on.put_large(7, kSplit).ok());
@@ -148,7 +148,7 @@ TEST_CASE("a flush, a release and a failed operation wait for both devices") {
   // If the first device accepts nothing, the route waits for the half that was issued.
   on.endpoint.fail_next(CallKind::kWrite, true);
   CHECK_FALSE(on.put_large(7, kSplit).ok());
-  CHECK(on.second.under_way() == 0);
+  CHECK(on.second.in_flight() == 0);
   // A request has a counter of its own.
   std::unique_ptr<Outstanding> own = std::move(on.route->own_outstanding(7).value());
   CHECK(on.route->operate(7, DataOperation::put(0, on.large.data(), kSplit), own.get()).ok());

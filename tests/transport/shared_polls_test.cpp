@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/fabric/shared_polls.hpp"
-
 #include <catch2/catch.hpp>
+
+#include "transport/fabric/progress_thread.hpp"
 
 namespace farside::shared_polls_test {
 

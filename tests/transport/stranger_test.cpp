@@ -30,7 +30,7 @@
 #include "transport/base/files.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/provider.hpp"
-#include "transport/fabric/socket_address.hpp"
+#include "transport/fabric/sockets.hpp"
 #include "transport/handler/message.hpp"
 #include "transport/handler/operation_list.hpp"
 

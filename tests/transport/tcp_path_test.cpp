@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/fabric/tcp_path.hpp"
-
 #include <arpa/inet.h>
 #include <array>
 #include <cstring>
@@ -12,7 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include "transport/base/files.hpp"
-#include "transport/fabric/socket_address.hpp"
+#include "transport/fabric/sockets.hpp"
 
 namespace farside::tcp_path_test {
 

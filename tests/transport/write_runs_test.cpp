@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Small writes in runs over an adapter: what they ask of the provider, and that each ends once, whatever happens to the
-// run that it is part of. What is known without a provider is in operations_under_way_test.cpp.
+// run that it is part of. What is known without a provider is in operations_in_flight_test.cpp.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -27,7 +27,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kLongest = OperationsUnderWay::kLongestRun;
+constexpr std::size_t kLongest = OperationsInFlight::kLongestRun;
 constexpr std::size_t kWords = 1000;
 
 struct Target {

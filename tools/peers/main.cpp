@@ -12,7 +12,7 @@
 #include "transport/base/random.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
-#include "transport/fabric/adapters.hpp"
+#include "transport/fabric/devices.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/space/provider_agreement.hpp"

@@ -8,7 +8,7 @@
 
 namespace farside {
 
-// An IPv4 or IPv6 address and a port, in network order and without the gaps of sockaddr (fabric/socket_address.hpp).
+// An IPv4 or IPv6 address and a port, in network order and without the gaps of sockaddr (fabric/sockets.hpp).
 struct SocketAddress {
   std::array<std::uint8_t, 16> host{};  // of IPv4 the first 4 bytes
   std::uint32_t scope = 0;              // the interface of a link-local address of IPv6

@@ -71,30 +71,30 @@ class Stores {
   static Stores& here();
 
   // To be called after plain stores, unless an atomic read-modify-write of the thread followed them.
-  void made() { under_way_ = true; }
+  void made() { in_flight_ = true; }
   // Orders all earlier stores before all later loads. A full fence takes as long as a put, so on x86 there is no fence
   // if the thread has stored nothing since its last one.
   void drain() {
 #if defined(__x86_64__)
-    if (!under_way_) {
+    if (!in_flight_) {
       std::atomic_signal_fence(std::memory_order_seq_cst);
       return;
     }
-    under_way_ = false;
+    in_flight_ = false;
 #endif
     std::atomic_thread_fence(std::memory_order_seq_cst);
   }
   // The same after a sequentially consistent read-modify-write of this thread, which is a full fence on x86.
   void drained_by_atomic() {
 #if defined(__x86_64__)
-    under_way_ = false;
+    in_flight_ = false;
 #else
     std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
   }
 
  private:
-  bool under_way_ = false;
+  bool in_flight_ = false;
 };
 
 // The model of its storage saves a call per access.

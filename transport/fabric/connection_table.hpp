@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ConnectionTable: the peers that a process knows, and its connections to them, in all their states. A peer has at most
-// one present connection; connections that have ended stay in the table until nothing is under way on them.
+// one present connection; connections that have ended stay in the table until nothing is in flight on them.
 //
 // It closes endpoints, and calls nothing else of libfabric. Not thread-safe: Fabric's mutex guards it. Errors: none.
 // Cost: constant for each call, but for the templates, which go over the connections. Memory: 72 bytes per peer and 48
@@ -55,7 +55,7 @@ struct KnownPeer {
   std::uint64_t attempt = 0;                   // the peer's latest known attempt: later ones are newer than `current`
   std::uint16_t refused = 0;                   // attempts since the last connection, which lengthen the back-off
   std::uint16_t last_error = 0;                // libfabric's error of the last attempt
-  bool waits = false;                          // for a place among the requests under way (connection_requests.hpp)
+  bool waits = false;                          // for a place among the requests in flight (connecting.hpp)
   bool opening = false;                        // its endpoint was requested from a thread; `current` is null
   bool failed = false;                         // the last attempt had a lasting error, and no operation has reported it
 
@@ -106,7 +106,7 @@ class ConnectionTable {
   State end(Connection& connection);
   // Closes its endpoint, and forgets it. Precondition: it is in kEnded.
   void close(Connection& connection);
-  // Closes the ended connections of those peers for which idle(peer) says that nothing is under way towards them.
+  // Closes the ended connections of those peers for which idle(peer) says that nothing is in flight towards them.
   template <class Idle>
   void close_ended(Idle&& idle) {
     for (std::size_t i = ended_.size(); i-- > 0;) {

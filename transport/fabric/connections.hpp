@@ -2,7 +2,7 @@
 // Connections: the connections of a process to its peers, one endpoint (FI_EP_MSG) each, which either side connects
 // at the first operation. Each process listens. The ranks of a job exchange their addresses, identities and secrets
 // through the runtime: a connection request carries the listener's secret, and the answer carries the listener's
-// identity (hello.hpp). All endpoints share one queue of receives.
+// identity (connecting.hpp). All endpoints share one queue of receives.
 //
 // When both sides connect at once, the request of the process with the lower identity stands: the other process
 // accepts it and drops its own. A refused request is repeated after a back-off, until Fabric abandons the peer.
@@ -11,8 +11,8 @@
 // therefore says that the peer has closed that connection, although this side saw no event (the cable may have been
 // cut). Requests are numbered for this (Hello::attempt).
 //
-// Its parts are the table of connections (connection_table.hpp), this process's own requests (connection_requests.hpp),
-// the libfabric objects (connection_endpoints.hpp), and the limits of resources (connection_room.hpp). This class
+// Its parts are the table of connections (connection_table.hpp), this process's own requests (connecting.hpp),
+// the libfabric objects (connecting.hpp), and the limits of resources (connecting.hpp). This class
 // handles connection events, and changes these parts accordingly. No call of libfabric here waits for a peer.
 //
 // Not thread-safe: Fabric calls it under its mutex. Errors: kNoRoute when it is opened; reach() returns those of
@@ -21,6 +21,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -29,20 +30,22 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <sys/types.h>
+#include <vector>
 
 #include <rdma/fi_cm.h>
 #include <rdma/fi_endpoint.h>
 
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
-#include "transport/fabric/connection_endpoints.hpp"
-#include "transport/fabric/connection_requests.hpp"
-#include "transport/fabric/connection_room.hpp"
+#include "transport/fabric/connecting.hpp"
 #include "transport/fabric/connection_table.hpp"
-#include "transport/fabric/domain.hpp"
-#include "transport/fabric/hello.hpp"
 #include "transport/fabric/message_ring.hpp"
-#include "transport/fabric/tcp_path.hpp"
+#include "transport/fabric/messages.hpp"
+#include "transport/fabric/operation.hpp"
+#include "transport/fabric/peers.hpp"
+#include "transport/fabric/provider.hpp"
+#include "transport/fabric/sockets.hpp"
 
 namespace farside {
 
@@ -159,13 +162,13 @@ class Connections {
   Connection* present(Peer peer) { return table_.of(peer).current; }
   // From now on only answers are sent on the present connection to the peer. Precondition: there is one.
   void begin_disconnect(Peer peer) { table_.begin_disconnect(*table_.of(peer).current); }
-  // Closes a connection after begin_disconnect. Precondition: none of this process's operations is under way on it.
+  // Closes a connection after begin_disconnect. Precondition: none of this process's operations is in flight on it.
   // The next operation connects again. Returns false if the connection is still being made.
   bool disconnect(Peer peer);
   // The queue of connection events and its file descriptor.
   fid* events() const { return &endpoints_.events()->fid; }
   int events_fd() const { return endpoints_.events_fd(); }
-  // Frees the ended connections of those peers for which idle(peer) says that nothing is under way towards them.
+  // Frees the ended connections of those peers for which idle(peer) says that nothing is in flight towards them.
   template <class Idle>
   void clear_lost(Idle&& idle) {
     table_.close_ended(std::forward<Idle>(idle));
@@ -181,7 +184,7 @@ class Connections {
   // executes nothing more, and libfabric reports no event. The connection is lost.
   void failed(Peer peer, const fid_ep* endpoint, const std::string& why);
   // Ends the connection to an abandoned peer, in any state, so that the provider no longer touches the buffers of
-  // operations that are under way on it. The operations that were to generate a completion complete with errors. `lost`
+  // operations that are in flight on it. The operations that were to generate a completion complete with errors. `lost`
   // is not called.
   void stop(Peer peer);
 
@@ -213,6 +216,94 @@ class Connections {
   ConnectionTable table_;  // its endpoints are bound to what endpoints_ has
   ConnectionRoom room_;
   ConnectionRequests requests_;
+};
+
+// ConnectionEviction: closes idle connections. The limit is FARSIDE_CONNECTIONS, or the process's share of the node's
+// resources for connections if that is less. Beyond this limit the least recently used connections are closed, and
+// reopened on demand. An eviction must lose neither operations nor notifications, and a process does not see what its
+// peer has in flight:
+//
+//   1. The process that evicts issues nothing more on the idle connection, and sends DISCONNECT.
+//   2. Its peer issues nothing more either. When its requests have been answered, it sends DISCONNECT as well.
+//   3. The process that has sent DISCONNECT before, and has received the peer's, ends the connection.
+//
+// Behind DISCONNECT a process sends only answers, for which the peer waits before it sends its own. So each side has
+// received all of the other's data when the connection ends. (Data that arrive at a closed socket reset the connection,
+// and the kernel then drops what it has not delivered.) If both send DISCONNECT at once, both end the connection. A
+// connection that ends before the peer's DISCONNECT has arrived may have lost notifications of the peer: this is an
+// interruption (in_flight.hpp).
+//
+// No completion is in flight for an open run of writes (in_flight.hpp). An eviction therefore ends the run,
+// on both sides, so that a process that computes after its puts does not prevent the eviction.
+//
+// Connections are also evicted, whatever the limit is, when a connection cannot be made for lack of descriptors or
+// memory.
+//
+// The limit is soft. A connection that is in use or was just made stays, since two ranks that need each other would
+// otherwise connect and disconnect for ever. RDMA of the peer is not visible here. Therefore a connection that is soon
+// reopened must be unused for longer before its next eviction.
+//
+// Thread safety: most() may be called by any thread, all other members under Fabric's mutex. Errors: none of its own.
+// Cost: too_many() a few loads; make_room() goes over the connections, once per kRoomAgain while there are too many.
+// Memory: in PeerState.
+class ConnectionEviction {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // Between two passes over the connections, while there are too many.
+  static constexpr std::chrono::milliseconds kRoomAgain{20};
+  // `limit`: FARSIDE_CONNECTIONS; 0: none. `send` sends a message to a peer, as Replies::send needs it. `end_run` makes
+  // the provider generate the completion of the open run to a peer, if the provider has room. It is called with the
+  // peer's mutex held.
+  ConnectionEviction(Connections& connections, PeerStates& states, Replies& replies, std::size_t limit,
+                     std::function<ssize_t(Reply&)> send, std::function<void(PeerState&)> end_run)
+      : connections_(connections),
+        states_(states),
+        replies_(replies),
+        send_(std::move(send)),
+        end_run_(std::move(end_run)),
+        asked_(limit),
+        most_(limit) {}
+
+  // Sets the number of processes of this node, this one included, that use the fabric or may use it. Only the largest
+  // number of all calls counts.
+  void share_node(std::size_t processes);
+  std::size_t node_processes() const { return node_processes_; }
+  // The limit of connections; 0: none.
+  std::size_t most() const { return most_.load(std::memory_order_relaxed); }
+  bool too_many() const { return (most() > 0 && connections_.count() > most()) || connections_.shortage(); }
+
+  // Begins to close connections. To be called repeatedly while there are too many.
+  void make_room();
+  // Takes a DISCONNECT. The message comes from the network: every field is checked.
+  void receive(std::span<const std::byte> message);
+  // Returns whether some peer has sent DISCONNECT and its connection has not ended yet.
+  bool any_disconnecting() const { return !disconnecting_.empty(); }
+  // Ends those of these connections on which no operation of this process is in flight.
+  void disconnect_idle();
+  // Keeps a DISCONNECT to each connected peer among the unsent answers, before this process closes its connections.
+  void leave_all();
+
+ private:
+  struct Unused {
+    Clock::time_point last_use;
+    PeerState* peer_state;
+  };
+  std::vector<Unused> unused(Clock::time_point now);
+  void ask_to_disconnect(PeerState& peer_state, bool shortage);
+  void end_open_run(PeerState& peer_state);
+  std::unique_ptr<Reply> make_disconnect(Peer peer);
+  bool ends(Peer peer);
+
+  Connections& connections_;
+  PeerStates& states_;
+  Replies& replies_;
+  const std::function<ssize_t(Reply&)> send_;
+  const std::function<void(PeerState&)> end_run_;
+  const std::size_t asked_;
+  std::atomic<std::size_t> most_;
+  std::size_t node_processes_ = 0;
+  std::vector<Peer> disconnecting_;  // peers that have sent DISCONNECT
+  Clock::time_point make_room_again_{};
 };
 
 }  // namespace farside

@@ -42,11 +42,7 @@ class Endpoint {
   // Makes a peer known; the same address is the same peer.
   virtual Peer insert(const FabricAddress& address) = 0;
 
-  // A registration of memory that peers may access with the key until the Registration is destroyed.
-  struct Registration {
-    FabricHandle<fid_mr> region;
-    RemoteKey key;
-  };
+  using Registration = farside::Registration;
   // `wanted`: the key, if keys_are_chosen(); else the provider chooses one. Errors: kNoMemory.
   virtual Result<Registration> register_memory(void* base, std::size_t bytes, std::uint64_t wanted) = 0;
   // Returns whether a process chooses the keys of its memory, and offsets begin at its start. If all ranks of a space
@@ -64,7 +60,7 @@ class Endpoint {
   virtual Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes) = 0;
   virtual Status read(Pending& pending, const Place& place, void* local, std::size_t bytes) = 0;
   // The same as write(), for many small writes: where that is cheaper, several writes share one completion (a run,
-  // operations_under_way.hpp). A thread that waits for `pending` must call end_run() until `pending` is done; otherwise
+  // in_flight.hpp). A thread that waits for `pending` must call end_run() until `pending` is done; otherwise
   // the wait may take a second longer.
   virtual Status write_in_run(Pending& pending, const Place& place, const void* local, std::size_t bytes) {
     return write(pending, place, local, bytes);

@@ -1,21 +1,78 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Opening the endpoint, and issuing operations. Completions are in fabric_completions.cpp, messages of peers in
-// fabric_messages.cpp, and the work of the progress thread in fabric_progress.cpp.
+// Opening the endpoint, and issuing operations. What moves it on is in fabric_progress.cpp.
 #include "transport/fabric/fabric.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
-#include "transport/fabric/fabric_issue.hpp"
-#include "transport/fabric/local_buffers.hpp"
+#include "transport/fabric/buffers.hpp"
 #include "transport/fabric/message_ring.hpp"
 #include "transport/fabric/provider.hpp"
 
 namespace farside {
+
+// Issues one operation. Repeats the call while the provider returns -FI_EAGAIN (queue full, connection being made) or
+// too many operations or requests are in flight to the peer, and the peer is not abandoned. Between two attempts this
+// thread takes completions itself, because its attempts count as polls, and the progress thread backs off while threads
+// poll.
+//
+// A lack of memory is treated like a full queue, a number of times: operations that complete give memory back.
+template <class Issue>
+Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call) {
+  PeerState& peer_state = patiently([&]() -> PeerState& { return in_flight_.peers().of(peer); });
+  Operation* operation = nullptr;
+  std::uint32_t failures = 0;
+  int tries_without_memory = 1000;
+  const auto again_without_memory = [&](auto&& attempt) -> ssize_t {
+    try {
+      return attempt();
+    } catch (const std::bad_alloc&) {
+      return --tries_without_memory > 0 ? -FI_EAGAIN : -FI_ENOMEM;
+    }
+  };
+  for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
+    thread_.polled();  // else the completion of what is sent would wake the progress thread
+    ssize_t code = 0;
+    std::unique_lock held(peer_state.mutex);
+    if (operation == nullptr) {
+      operation = patiently([&] { return &OperationsInFlight::begin(peer_state); });
+      failures = peer_state.failures;
+    }
+    if (!peer_state.ready()) {
+      held.unlock();
+      code = again_without_memory([&] { return make_ready(peer_state); });
+      held.lock();
+    }
+    const auto may_issue = [&] {
+      return peer_state.ready() && peer_state.in_flight <= limits_.operations_per_peer;  // this one included
+    };
+    if (code == 0 && may_issue())
+      code = again_without_memory([&] { return call(*operation, peer_state.endpoint); });
+    else if (code == 0)
+      code = -FI_EAGAIN;
+    if (code == 0) {
+      // No thread can complete it before the mutex is released.
+      OperationsInFlight::issued(*operation, peer_state, pending, peer_state.endpoint);
+      peer_state.used = true;
+      return {};
+    }
+    if (code == -FI_EAGAIN && peer_state.failures == failures) {
+      held.unlock();
+      poll();
+      continue;
+    }
+    in_flight_.not_issued(*operation, peer_state);
+    held.unlock();
+    if (code == -FI_EAGAIN) return pending.named(not_taken(peer, what));
+    return pending.named(fabric_error(ErrorKind::kPeer, what, code));
+  }
+}
 
 Result<std::unique_ptr<Fabric>> Fabric::open(InfoHandle info, const Settings& settings, Progress& progress,
                                              Statistics& statistics, Resolve resolve, std::size_t openers) {
@@ -40,22 +97,22 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve, std::size_t ope
   Result<std::unique_ptr<Connections>> connections = Connections::open(
       domain_, limits_.most_receives,
       [this](Peer peer, const std::string& why, bool in_order) { drop_replies(peer, why, in_order); },
-      [this](Peer peer) { under_way_.peers().withdraw_endpoint(peer); }, std::move(opening));
+      [this](Peer peer) { in_flight_.peers().withdraw_endpoint(peer); }, std::move(opening));
   if (!connections) return connections.error();
   connections_ = std::move(connections.value());
   // The peer may have sent DISCONNECT before it ended the connection.
   connections_->before_end([this] { take_completions(); });
   connections_->before_more([this](std::size_t number) { receives_.follow(number); });
   eviction_.emplace(
-      *connections_, under_way_.peers(), replies_, settings.connections, [this](Reply& reply) { return send(reply); },
+      *connections_, in_flight_.peers(), replies_, settings.connections, [this](Reply& reply) { return send(reply); },
       [this](PeerState& peer_state) { end_run(peer_state, nullptr); });
   share_node(1);
-  if (domain_.registers_local()) under_way_.memory().begin(domain_.domain());
+  if (domain_.registers_local()) in_flight_.memory().begin(domain_.domain());
   if (Status s = receives_.begin(connections_->receiver(), connections_->most_receives()); !s) return s;
   // Without its thread the endpoint is useless: no route.
   if (Status s = thread_.start(*this, domain_.queue_fd()); !s) return Error{ErrorKind::kNoRoute, s.error().text};
   // A slot receives the result of an atomic; the operands are behind it.
-  if (under_way_.memory().needed() && domain_.advertises_atomics()) {
+  if (in_flight_.memory().needed() && domain_.advertises_atomics()) {
     const std::string refused = settings.nic_atomics ? try_nic_atomics() : "FARSIDE_NIC_ATOMICS=off";
     log(LogLevel::kInfo, "libfabric {}: {}", provider(),
         refused.empty() ? fmt::format("atomics by the adapter, operands by {}, results in {} byte order",
@@ -90,7 +147,7 @@ Fabric::~Fabric() {
   // the domain.
   connections_.reset();
   receives_.clear();
-  under_way_.release_memory();
+  in_flight_.release_memory();
 }
 
 Peer Fabric::insert(const FabricAddress& address) {
@@ -134,13 +191,13 @@ std::size_t Fabric::node_processes() {
 // Returns null if it cannot be registered.
 FabricHandle<fid_mr> Fabric::register_large(const void* base, std::size_t bytes, std::uint64_t access) {
   for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
-    if (under_way_.memory().begin_large()) break;
+    if (in_flight_.memory().begin_large()) break;
     poll();
   }
   FabricHandle<fid_mr> registered;
-  const int code = under_way_.memory().register_memory(base, bytes, access, registered);
+  const int code = in_flight_.memory().register_memory(base, bytes, access, registered);
   if (code != 0) {
-    under_way_.memory().end_large(registered);
+    in_flight_.memory().end_large(registered);
     log(LogLevel::kInfo, "{}; it is copied in parts",
         fabric_error(ErrorKind::kNoMemory, fmt::format("registering {} bytes of an operand", bytes), code).text);
   }
@@ -155,7 +212,7 @@ Status Fabric::issue_parts(const void* local, std::size_t bytes, std::uint64_t a
   for (std::size_t offset = 0; offset < bytes;) {
     const std::size_t part = std::min(bytes - offset, most);
     FabricHandle<fid_mr> registered;
-    if (under_way_.memory().needed() && part > LocalMemory::kSlotBytes) {
+    if (in_flight_.memory().needed() && part > LocalMemory::kSlotBytes) {
       registered = register_large(static_cast<const std::byte*>(local) + offset, part, access);
       if (registered == nullptr) {
         most = LocalMemory::kSlotBytes;
@@ -163,7 +220,7 @@ Status Fabric::issue_parts(const void* local, std::size_t bytes, std::uint64_t a
       }
     }
     Status issued = issue_part(offset, part, registered);
-    if (registered != nullptr) under_way_.memory().end_large(registered);
+    if (registered != nullptr) in_flight_.memory().end_large(registered);
     if (!issued) return issued;
     offset += part;
   }
@@ -176,7 +233,7 @@ Status Fabric::write(Pending& pending, const Place& place, const void* local, st
     return issue(pending, place.peer, "fi_writemsg", [&](Operation& operation, fid_ep* endpoint) {
       ProviderBuffer buffer;
       const int code =
-          outgoing(under_way_.memory(), operation, static_cast<const std::byte*>(local) + offset, part, mr, buffer);
+          outgoing(in_flight_.memory(), operation, static_cast<const std::byte*>(local) + offset, part, mr, buffer);
       if (code != 0) return static_cast<ssize_t>(code);
       const iovec here{buffer.at, part};
       const fi_rma_iov there{place.key.base + place.offset + offset, part, place.key.key};
@@ -190,7 +247,7 @@ Status Fabric::write_in_run(Pending& pending, const Place& place, const void* lo
   // While the provider's queue is full, this thread takes completions, as in issue().
   constexpr int kMostTries = 64;
   if (bytes <= domain_.largest_in_run()) {
-    PeerState& peer_state = under_way_.peers().of(place.peer);
+    PeerState& peer_state = in_flight_.peers().of(place.peer);
     for (int tries = 0; tries < kMostTries; ++tries) {
       thread_.polled();
       const ssize_t code = join_run(peer_state, pending, place, local, bytes);
@@ -208,9 +265,9 @@ ssize_t Fabric::join_run(PeerState& peer_state, Pending& pending, const Place& p
                          std::size_t bytes) {
   const std::scoped_lock held(peer_state.mutex);
   if (!peer_state.ready()) return -FI_ENOTCONN;
-  Operation* const run = under_way_.run_for_write(peer_state, pending);
+  Operation* const run = in_flight_.run_for_write(peer_state, pending);
   if (run == nullptr) return -FI_ENOBUFS;
-  const bool last = OperationsUnderWay::ends_run(peer_state);
+  const bool last = OperationsInFlight::ends_run(peer_state);
   const std::uint64_t address = place.key.base + place.offset;
   ssize_t code = 0;
   if (last) {
@@ -222,32 +279,32 @@ ssize_t Fabric::join_run(PeerState& peer_state, Pending& pending, const Place& p
     code = fi_inject_write(peer_state.endpoint, local, bytes, FI_ADDR_UNSPEC, address, place.key.key);
   }
   if (code != 0) {
-    under_way_.not_written(*run, peer_state);
+    in_flight_.not_written(*run, peer_state);
     return code;
   }
-  OperationsUnderWay::written(*run, peer_state, pending, peer_state.endpoint, last);
+  OperationsInFlight::written(*run, peer_state, pending, peer_state.endpoint, last);
   peer_state.used = true;
   return 0;
 }
 
 void Fabric::end_run(Pending& pending, Peer peer) {
-  PeerState* const peer_state = under_way_.peers().find(peer);
+  PeerState* const peer_state = in_flight_.peers().find(peer);
   if (peer_state == nullptr) return;
   const std::scoped_lock held(peer_state->mutex);
-  OperationsUnderWay::waits(*peer_state);
+  OperationsInFlight::waits(*peer_state);
   end_run(*peer_state, &pending);
 }
 
 // Ends the open run, if there is one that counts in `pending` (null: in any). Without room in the provider's queue the
 // caller tries again later. Called with the peer's mutex held.
 void Fabric::end_run(PeerState& peer_state, const Pending* pending) {
-  const ssize_t code = under_way_.end_run(peer_state, pending, [](Operation& run) {
+  const ssize_t code = in_flight_.end_run(peer_state, pending, [](Operation& run) {
     const fi_rma_iov nowhere{};
     const fi_msg_rma nothing{nullptr, nullptr, 0, FI_ADDR_UNSPEC, &nowhere, 1, &run.provider_context, 0};
     return fi_writemsg(const_cast<fid_ep*>(run.endpoint), &nothing, FI_COMPLETION);
   });
   if (code != 0 && code != -FI_EAGAIN)
-    under_way_.fail_open_run(peer_state, fabric_error(ErrorKind::kPeer, "fi_writemsg", code));
+    in_flight_.fail_open_run(peer_state, fabric_error(ErrorKind::kPeer, "fi_writemsg", code));
 }
 
 Status Fabric::read(Pending& pending, const Place& place, void* local, std::size_t bytes) {
@@ -256,7 +313,7 @@ Status Fabric::read(Pending& pending, const Place& place, void* local, std::size
     return issue(pending, place.peer, "fi_readmsg", [&](Operation& operation, fid_ep* endpoint) {
       ProviderBuffer buffer;
       const int code =
-          incoming(under_way_.memory(), operation, static_cast<std::byte*>(local) + offset, part, mr, buffer);
+          incoming(in_flight_.memory(), operation, static_cast<std::byte*>(local) + offset, part, mr, buffer);
       if (code != 0) return static_cast<ssize_t>(code);
       const iovec here{buffer.at, part};
       const fi_rma_iov there{place.key.base + place.offset + offset, part, place.key.key};
@@ -279,7 +336,7 @@ void Fabric::expect_transfer(std::size_t bytes) {
 
 bool Fabric::has_message_ring(Peer peer) {
   if (!domain_.by_sockets()) return false;
-  PeerState& peer_state = under_way_.peers().of(peer);
+  PeerState& peer_state = in_flight_.peers().of(peer);
   const std::scoped_lock held(peer_state.mutex);
   return peer_state.ready() && MessageRing::of(peer_state.endpoint) != nullptr &&
          !peer_state.has_unacknowledged_sends();
@@ -345,12 +402,12 @@ Status Fabric::ask_for_description(Pending& pending, const HandlerPlace& place, 
 Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const Request& request,
                             std::unique_ptr<OperationList> list) {
   return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
-    const PeerState& peer_state = under_way_.peers().of(place.peer);
+    const PeerState& peer_state = in_flight_.peers().of(place.peer);
     if ((request.header.flags & RequestHeader::kNoReply) != 0) {
-      OperationsUnderWay::notifies(operation);
+      OperationsInFlight::notifies(operation);
     } else {
       if (peer_state.requests >= limits_.requests_per_peer) return -FI_EAGAIN;
-      OperationsUnderWay::await_reply(operation);
+      OperationsInFlight::await_reply(operation);
     }
     operation.fetched = request.fetched.data();
     operation.fetched_bytes = request.fetched.size();
@@ -360,7 +417,7 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
     operation.header.sender = place.sender;
     operation.header.identity = address().identity;
     operation.header.space = place.space;
-    operation.header.operation = under_way_.number(operation);
+    operation.header.operation = in_flight_.number(operation);
     operation.header.generation = operation.generation;
     if (list != nullptr) operation.list = std::move(list);  // at the first of several attempts
     std::array<iovec, 3> parts;
@@ -378,11 +435,11 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
       using enum MessageRing::Release;
       const auto release = operation.request ? kAnswer : kCompletion;
       const ssize_t code = ring->write(endpoint, {parts.data(), count}, operation, release);
-      if (code == 0 && operation.request) OperationsUnderWay::await_only_reply(operation);
+      if (code == 0 && operation.request) OperationsInFlight::await_only_reply(operation);
       if (code != -FI_EAGAIN) return code;
     }
     operation.sent_outside_ring = ring != nullptr;
-    return send_message(under_way_.memory(), endpoint, parts.data(), count, operation.slot, operation);
+    return send_message(in_flight_.memory(), endpoint, parts.data(), count, operation.slot, operation);
   });
 }
 
@@ -398,12 +455,12 @@ Error Fabric::out_of_reach(Peer peer, const std::string& why) const {
 // without the peer's mutex. Another thread may take the endpoint away at once.
 ssize_t Fabric::make_ready(PeerState& peer_state) {
   const std::scoped_lock held(mutex_);
-  under_way_.peers().activate(peer_state);
+  in_flight_.peers().activate(peer_state);
   end_long_sleep();
   fid_ep* endpoint = nullptr;
   const ssize_t code = connections_->reach(peer_state.peer, endpoint);
   if (code != 0) return code;
-  if (under_way_.take_lost_notification(peer_state)) return -FI_ECONNRESET;
+  if (in_flight_.take_lost_notification(peer_state)) return -FI_ECONNRESET;
   const std::scoped_lock held_peer(peer_state.mutex);
   peer_state.endpoint = endpoint;
   return 0;
@@ -434,6 +491,96 @@ bool Fabric::publish(std::uint64_t id, const MessageHandler::ServedSpace& space)
 void Fabric::withdraw(std::uint64_t id) {
   const std::scoped_lock held(mutex_);
   handler_.withdraw(id);
+}
+
+// Atomics of the target's adapter, on 64-bit words (fi_atomic(3), fi_verbs(7)).
+
+// `compare` null: a fetch-add; else a compare-and-swap.
+Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint64_t* operand,
+                          const std::uint64_t* compare, std::uint64_t* fetched) {
+  statistics_.add(RouteKind::kFabric, Counted::kNicAtomic, sizeof *operand);
+  return issue(pending, place.peer, compare == nullptr ? "fi_fetch_atomic" : "fi_compare_atomic",
+               [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
+                 ProviderBuffer result;
+                 FabricHandle<fid_mr> none;  // a word goes through a slot
+                 const int code = incoming(in_flight_.memory(), operation, fetched, sizeof *fetched, none, result);
+                 if (code != 0) return code;
+                 operation.swapped = nic_form_->swapped;
+                 void* descriptor = nullptr;
+                 const auto give = [&](const std::uint64_t* from, std::size_t at) -> void* {
+                   if (nic_form_->by_value) return reinterpret_cast<void*>(*from);  // NOLINT(performance-no-int-to-ptr)
+                   descriptor = operation.slot->descriptor;
+                   return std::memcpy(operation.slot->bytes + at, from, sizeof *from);
+                 };
+                 void* const first = give(operand, 8);
+                 const std::uint64_t address = place.key.base + place.offset;
+                 if (compare == nullptr) {
+                   return fi_fetch_atomic(endpoint, first, 1, descriptor, result.at, result.descriptor, FI_ADDR_UNSPEC,
+                                          address, place.key.key, FI_UINT64, FI_SUM, &operation.provider_context);
+                 }
+                 void* const second = give(compare, 16);
+                 return fi_compare_atomic(endpoint, first, 1, descriptor, second, descriptor, result.at,
+                                          result.descriptor, FI_ADDR_UNSPEC, address, place.key.key, FI_UINT64,
+                                          FI_CSWAP, &operation.provider_context);
+               });
+}
+
+Status Fabric::control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
+                       const std::uint64_t* compare, std::uint64_t* fetched) {
+  switch (call) {
+    case ControlCall::kFetchAdd: return nic_atomic(pending, place, operand, nullptr, fetched);
+    case ControlCall::kCompareAndSwap: return nic_atomic(pending, place, operand, compare, fetched);
+    // An adapter reads and writes aligned words whole. No protocol writes a word on which others may use atomics
+    // meanwhile (remote_memory.hpp).
+    case ControlCall::kRead: return read(pending, place, fetched, *operand * sizeof *fetched);
+    case ControlCall::kWrite: return write(pending, place, operand, sizeof *operand);
+  }
+  return {};
+}
+
+// Tries atomics over the adapter on memory of this process, and sets nic_form_. Returns why there are none; empty if
+// their results are right.
+std::string Fabric::try_nic_atomics() {
+  alignas(64) std::uint64_t words[8] = {};
+  const Result<Registration> exposed = register_memory(words, sizeof words, random_bits());
+  if (!exposed) return exposed.error().text;
+  const Place place{insert(address()), exposed.value().key, 0};
+  const std::atomic_ref word(words[0]);
+  Pending pending;
+  Status status;
+  const auto take = [&](std::uint64_t operand, const std::uint64_t* compare) {
+    std::uint64_t fetched = 0;
+    Status issued = nic_atomic(pending, place, &operand, compare, &fetched);
+    // This function polls, since waiters poll only the process's endpoint, which this is not yet.
+    for (Waiter waiter(progress_, own_wake_event_); !pending.done();) {
+      poll();
+      waiter.pause();
+    }
+    Status completed = pending.take_error();
+    if (status && !issued) status = std::move(issued);
+    if (status && !completed) status = std::move(completed);
+    return fetched;
+  };
+  // Values that differ from every address, also if bytes are read in another order.
+  constexpr std::uint64_t kFirst = 0x0102030405060708, kAdded = 0x1000000000000001, kOther = 0xF1E2D3C4B5A69788;
+  for (const bool by_value : {false, true}) {
+    nic_form_ = {by_value, false};
+    word.store(kFirst);
+    const std::uint64_t fetched = take(kAdded, nullptr);
+    // Without any change, no other form is tried: a provider that is right would read a value as an address.
+    if (word.load() == kFirst) break;
+    if (word.load() != kFirst + kAdded) continue;
+    nic_form_->swapped = fetched == __builtin_bswap64(kFirst);
+    bool right = fetched == kFirst || nic_form_->swapped;
+    const std::uint64_t expected = kFirst + kAdded, unexpected = kFirst;
+    right = right && take(kOther, &unexpected) == expected && word.load() == expected;
+    right = right && take(kOther, &expected) == expected && word.load() == kOther;
+    if (right && status) return {};
+    break;
+  }
+  nic_form_.reset();
+  return status ? "a fetch-add or a compare-and-swap on this process's own memory had a wrong result"
+                : status.error().text;
 }
 
 }  // namespace farside

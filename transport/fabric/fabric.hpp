@@ -4,13 +4,13 @@
 //
 // It puts the parts of an endpoint together, and each part can be tested alone:
 //
-//   domain.hpp                the provider, and memory that peers may access
-//   connections.hpp           one connection per peer; connection_eviction.hpp closes idle ones
-//   operations_under_way.hpp  the issued operations, per peer; local_buffers.hpp prepares operands and messages for the
+//   provider.hpp                the provider, and memory that peers may access
+//   connections.hpp           one connection per peer; connections.hpp closes idle ones
+//   in_flight.hpp  the issued operations, per peer; buffers.hpp prepares operands and messages for the
 //                             provider
 //   message_ring.hpp          messages over TCP, by RDMA writes into memory that the receiver polls
-//   replies.hpp, receives.hpp messages that are sent besides this process's own operations; receive buffers
-//   peer_health.hpp           detection of peers that are out of reach
+//   messages.hpp, messages.hpp messages that are sent besides this process's own operations; receive buffers
+//   peers.hpp           detection of peers that are out of reach
 //   progress_thread.hpp       the thread that executes what arrives
 //   second_rail.hpp           another endpoint, over which halves of large transfers go
 //
@@ -18,15 +18,15 @@
 // completion off the queue uncounts it. An operation is complete when it has taken effect at the target
 // (FI_DELIVERY_COMPLETE). Its local buffers must stay until then, except operands of at most kCopiedAtCall bytes,
 // which are copied at the call. Over an adapter the small writes of a run share one completion
-// (operations_under_way.hpp).
+// (in_flight.hpp).
 //
-// Periodic work visits only active peers and operations under way, not all peers that are known.
+// Periodic work visits only active peers and operations in flight, not all peers that are known.
 //
 // Thread safety: all members may be called from any thread. An operation on a connected peer takes the mutex of that
-// peer only (peer_states.hpp), once for each attempt to issue and once when its completion comes, so that threads with
+// peer only (peers.hpp), once for each attempt to issue and once when its completion comes, so that threads with
 // different peers do not wait for each other. One mutex guards all other data: connections, messages that arrive, and
 // the data of periodic work. A poll returns at once if another thread holds this mutex. Over verbs there is a third
-// mutex, that of the slots for operands (local_memory.hpp), which is held for a few loads and stores, or for the
+// mutex, that of the slots for operands (buffers.hpp), which is held for a few loads and stores, or for the
 // registration of 64 slots.
 //
 // Errors: kPeer for operations (also if the peer is abandoned; kRange if a handler refuses a request), kNoMemory if
@@ -57,22 +57,18 @@
 #include "transport/base/ticks.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"
-#include "transport/fabric/connection_eviction.hpp"
+#include "transport/fabric/connecting.hpp"
 #include "transport/fabric/connections.hpp"
-#include "transport/fabric/domain.hpp"
 #include "transport/fabric/endpoint.hpp"
-#include "transport/fabric/endpoint_opener.hpp"
 #include "transport/fabric/handles.hpp"
+#include "transport/fabric/in_flight.hpp"
+#include "transport/fabric/messages.hpp"
 #include "transport/fabric/operation.hpp"
-#include "transport/fabric/operations_under_way.hpp"
-#include "transport/fabric/peer_health.hpp"
+#include "transport/fabric/peers.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/fabric/progress_thread.hpp"
-#include "transport/fabric/queue_limits.hpp"
-#include "transport/fabric/receives.hpp"
-#include "transport/fabric/replies.hpp"
+#include "transport/fabric/provider.hpp"
 #include "transport/fabric/second_rail.hpp"
-#include "transport/fabric/shared_polls.hpp"
 #include "transport/handler/message_handler.hpp"
 
 namespace farside {
@@ -95,7 +91,7 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   const char* device() const { return domain_.device(); }
   Peer insert(const FabricAddress& address) override;
   // Sets the number of processes of this node, this one included, that use the fabric or may use it. They share the
-  // node's resources for connections (node_share.hpp). Only the largest number of all calls counts; before the first
+  // node's resources for connections (connecting.hpp). Only the largest number of all calls counts; before the first
   // call it is 1.
   void share_node(std::size_t processes);
   // Sets the endpoint's second rail: another endpoint of the same provider, null, or the reason why there is none
@@ -134,11 +130,11 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   Status notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                 const ControlStep& step, std::uint64_t* fetched) override;
   bool acknowledges_notifications() const override { return domain_.by_adapter(); }
-  std::uint32_t lost_notifications(Peer peer) const override { return under_way_.lost_notifications(peer); }
+  std::uint32_t lost_notifications(Peer peer) const override { return in_flight_.lost_notifications(peer); }
   Reach reach(Peer peer) override;
-  bool has_loss_to_report(Peer peer) const override { return under_way_.has_loss_to_report(peer); }
-  std::uint32_t interruptions() const override { return under_way_.interruptions(); }
-  std::uint32_t last_interruption(Peer peer) const override { return under_way_.last_interruption(peer); }
+  bool has_loss_to_report(Peer peer) const override { return in_flight_.has_loss_to_report(peer); }
+  std::uint32_t interruptions() const override { return in_flight_.interruptions(); }
+  std::uint32_t last_interruption(Peer peer) const override { return in_flight_.last_interruption(peer); }
   Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                         const ControlStep& acquire_step, const ControlStep& release_step,
                         LockedResult& result) override;
@@ -149,13 +145,13 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   void withdraw(std::uint64_t id) override;
 
   // For waiting application threads (Progress). Returns whether anything completed or arrived. Does nothing if another
-  // thread has just polled (shared_polls.hpp).
+  // thread has just polled (progress_thread.hpp).
   bool poll();
   // For application threads that test a condition once. Handles everything that has arrived. It waits for the mutex,
   // and does not rely on the poll of another thread, which may have begun before the arrival.
   void poll_now();
   // For threads that wait in the MPI runtime, called repeatedly from its progress engine: polls while the progress
-  // thread leaves arrivals to them (adaptive_polling.hpp), else costs two loads and a store.
+  // thread leaves arrivals to them (progress_thread.hpp), else costs two loads and a store.
   bool poll_from_runtime();
   // Returns whether large transfers that this process has issued are expected to move now, at 1 GB/s. If the
   // thread that waits for them slept, each arrival of data would have to wake the progress thread.
@@ -172,10 +168,10 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
         limits_(limits),
         progress_(progress),
         statistics_(statistics),
-        under_way_(limits.runs),
-        health_(under_way_.peers(), *this, domain_.by_adapter(), std::chrono::seconds(settings.peer_timeout)),
-        replies_(limits.answers, under_way_.memory()),
-        receives_(limits, under_way_.memory()) {}
+        in_flight_(limits.runs),
+        health_(in_flight_.peers(), *this, domain_.by_adapter(), std::chrono::seconds(settings.peer_timeout)),
+        replies_(limits.answers, in_flight_.memory()),
+        receives_(limits, in_flight_.memory()) {}
   // The form of 64-bit atomics. In libfabric before 2.2, verbs uses the address of an operand as its value (issue
   // 10911), so the value must be given as the address. Some adapters return fetched values in the other byte order
   // (fi_verbs(7)).
@@ -250,9 +246,9 @@ class Fabric final : public Endpoint, private PeerHealth::Peers, private Progres
   Statistics& statistics_;
   std::unique_ptr<Connections> connections_;
   std::optional<NicForm> nic_form_;  // none: the provider has no atomics that work
-  OperationsUnderWay under_way_;
+  OperationsInFlight in_flight_;
 
-  // Guards the members from health_ to deferred_, connections_, and of the peer states what peer_states.hpp says. Held
+  // Guards the members from health_ to deferred_, connections_, and of the peer states what peers.hpp says. Held
   // for microseconds (some milliseconds when a peer is abandoned), and never while waiting or calling out of
   // transport/.
   std::mutex mutex_;

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The polls of application threads, and what the progress thread does (ProgressThread::Work). It checks the peers for
-// peer_health.hpp, and acts on those that are out of reach.
+// What moves the endpoint on: completions, messages of peers, the polls of application threads, and the work of the
+// progress thread (ProgressThread::Work). It checks the peers for PeerHealth, and acts on those that are out of reach.
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <sys/uio.h>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -10,12 +15,241 @@
 #include "transport/base/log.hpp"
 #include "transport/base/threads.hpp"
 #include "transport/base/ticks.hpp"
+#include "transport/base/trace.hpp"
+#include "transport/fabric/buffers.hpp"
 #include "transport/fabric/fabric.hpp"
+#include "transport/fabric/message_ring.hpp"
+#include "transport/handler/memory_fault.hpp"
 
 namespace farside {
+
+// Takes all completions, and moves connections, answers and evictions on. Returns whether anything completed or
+// happened. Called with the mutex held.
+bool Fabric::advance() {
+  bool any = take_completions();
+  if (connections_->connecting()) {
+    any = connections_->progress() || any;
+    any = take_from_rings() || any;  // libfabric 1.18 and later poll the sockets there, too
+  }
+  if (receives_.any_refused()) receives_.post_refused();
+  if (!deferred_.empty()) execute_deferred();
+  if (replies_.any_unsent()) send_replies();
+  if (eviction_->any_disconnecting()) eviction_->disconnect_idle();
+  if (eviction_->too_many()) eviction_->make_room();
+  return any;
+}
+
+bool Fabric::take_completions() {
+  std::array<fi_cq_msg_entry, 32> entries;
+  bool any = false;
+  while (true) {
+    const ssize_t count = [&] {
+      const MemoryFault::Reported reported;
+      return fi_cq_read(domain_.queue(), entries.data(), entries.size());
+    }();
+    if (count == -FI_EAVAIL) {
+      complete_with_error();
+      any = true;
+      continue;
+    }
+    if (count <= 0) break;
+    any = true;
+    for (ssize_t i = 0; i < count; ++i) complete(entries[static_cast<std::size_t>(i)]);
+    if (static_cast<std::size_t>(count) < entries.size()) break;
+  }
+  return take_from_rings() || any;
+}
+
+void Fabric::complete(const fi_cq_msg_entry& entry) {
+  auto* context = reinterpret_cast<Context*>(entry.op_context);
+  if (context == nullptr) return;
+  switch (context->kind) {
+    case Context::Kind::kOperation: return in_flight_.completed(static_cast<Operation&>(*context));
+    case Context::Kind::kReceive: {
+      auto& buffer = static_cast<Receive&>(*context);
+      take_from_rings();  // the messages ahead of it
+      receive({buffer.bytes.data(), entry.len});
+      return receives_.post_again(buffer);
+    }
+    case Context::Kind::kReply: {
+      auto& reply = static_cast<Reply&>(*context);
+      if (reply.probe) PeerHealth::probe_completed(in_flight_.peers().of(reply.peer), Clock::now());
+      return replies_.completed(reply);
+    }
+  }
+}
+
+void Fabric::complete_with_error() {
+  fi_cq_err_entry entry{};
+  fid_cq* const queue = domain_.queue();
+  if (fi_cq_readerr(queue, &entry, 0) != 1) return;
+  auto* context = reinterpret_cast<Context*>(entry.op_context);
+  const std::string text = fmt::format("{}: {}", fi_strerror(entry.err),
+                                       fi_cq_strerror(queue, entry.prov_errno, entry.err_data, nullptr, 0));
+  if (context == nullptr) {
+    // Errors without a context have two causes. The tcp provider of libfabric 1.17 reports the receive in flight at a
+    // shutdown a second time, without its context. A write into a ring has no context, and fails if the connection
+    // ends.
+    if (entry.err != FI_ECANCELED)
+      log(domain_.by_sockets() ? LogLevel::kInfo : LogLevel::kError, "libfabric {}: {}", provider(), text);
+    return;
+  }
+  switch (context->kind) {
+    case Context::Kind::kOperation: {
+      auto& operation = static_cast<Operation&>(*context);
+      const char* const why = entry.err == FI_ECANCELED ? "the connection has ended: " : "";
+      const Peer peer = operation.peer;
+      // A request whose send failed gets no reply.
+      const fid_ep* const endpoint = in_flight_.failed(
+          operation, Error{ErrorKind::kPeer, fmt::format("libfabric {}: {}{}", provider(), why, text)});
+      connections_->failed(peer, endpoint, text);
+      return;
+    }
+    case Context::Kind::kReceive:
+      // Cancelled: the connection ended while the message was arriving.
+      if (entry.err != FI_ECANCELED) log(LogLevel::kWarn, "a message was refused: {}", text);
+      return receives_.post_again(static_cast<Receive&>(*context));
+    case Context::Kind::kReply: {
+      auto& reply = static_cast<Reply&>(*context);
+      const Peer peer = reply.peer;
+      const fid_ep* const endpoint = reply.endpoint;
+      if (reply.probe) {
+        PeerHealth::probe_failed(in_flight_.peers().of(peer));
+      } else {
+        log(LogLevel::kWarn, "an answer to a peer could not be delivered: {}", text);
+      }
+      replies_.completed(reply);
+      connections_->failed(peer, endpoint, text);
+      return;
+    }
+  }
+}
+
+// Called when the connection to the peer has ended, and the provider no longer reads the buffers of messages on it. The
+// provider itself fails the operations that were to generate a completion. This function fails the requests, except
+// those whose replies arrived before the event.
+void Fabric::drop_replies(Peer peer, const std::string& why, bool in_order) {
+  take_completions();
+  in_flight_.fail_awaiting(
+      peer, Error{ErrorKind::kPeer, fmt::format("libfabric {}: the peer is lost: {}", provider(), why)}, in_order);
+}
+
+// Messages that arrive: requests of peers, which the message handler executes and answers, and replies to requests of
+// this process.
 namespace {
 
-constexpr std::chrono::milliseconds kIdle{10'000};  // the longest sleep while nothing is under way
+constexpr std::chrono::seconds kLastAnswers{2};  // at the end, for peers that take no answers
+constexpr std::chrono::microseconds kLook{50};
+
+}  // namespace
+
+void Fabric::receive(std::span<const std::byte> message) {
+  if (message.empty()) return;
+  const auto kind = static_cast<MessageKind>(message[0]);
+  if (kind == MessageKind::kReply) {
+    if (!in_flight_.take_reply(message)) log(LogLevel::kWarn, "a reply without a request was dropped");
+    return;
+  }
+  if (kind == MessageKind::kProbe) return;
+  if (kind == MessageKind::kDisconnect) return eviction_->receive(message);
+  if (kind != MessageKind::kOperations && kind != MessageKind::kRegions && kind != MessageKind::kDescribe) {
+    log(LogLevel::kWarn, "a message of unknown kind was dropped");
+    return;
+  }
+  RequestHeader request{};
+  std::memcpy(&request, message.data(), std::min(message.size(), sizeof request));
+  const std::optional<Peer> sender = connections_->find_connected(request.identity);
+  if (!sender) return log(LogLevel::kWarn, "a request of an unknown process was dropped");
+  const TraceServed served(RouteKind::kFabric, message.size());
+  const bool behind = std::ranges::find(deferred_, *sender, &Deferred::sender) != deferred_.end();
+  if (behind || !execute_request(*sender, message))
+    patiently([&] { deferred_.push_back({*sender, std::vector(message.begin(), message.end())}); });
+}
+
+// Returns false if the request must be executed later. It waits for an accumulate lock only while no other one has to.
+bool Fabric::execute_request(Peer sender, std::span<const std::byte> message) {
+  RequestHeader request{};
+  std::memcpy(&request, message.data(), std::min(message.size(), sizeof request));
+  // Before the message is executed, since there may be no memory.
+  std::unique_ptr<Reply> reply = patiently([&] { return replies_.take(sender); });
+  MessageHandler::Answer answer =
+      deferred_.empty() ? handler_.execute(message) : handler_.execute(message, {}, std::chrono::microseconds(0));
+  if (!answer.deferred) answer.log_refusal();
+  if (answer.deferred || !answer.known_sender || (request.flags & RequestHeader::kNoReply) != 0) {
+    replies_.reuse(std::move(reply));
+    return !answer.deferred;
+  }
+  statistics_.add(RouteKind::kFabric, Counted::kHandler, message.size());
+  reply->header = answer.header;
+  reply->fetched = std::move(answer.fetched);
+  replies_.answer(std::move(reply), [this](Reply& each) { return send(each); });
+  return true;
+}
+
+// Executes the requests that were deferred, in their order per peer.
+void Fabric::execute_deferred() {
+  std::vector<Peer> waiting;
+  for (auto next = deferred_.begin(); next != deferred_.end();) {
+    const bool behind = std::ranges::find(waiting, next->sender) != waiting.end();
+    if (!behind && execute_request(next->sender, next->message)) {
+      next = deferred_.erase(next);
+      continue;
+    }
+    if (!behind) waiting.push_back(next->sender);
+    ++next;
+  }
+}
+
+bool Fabric::take_from_rings() {
+  return connections_->take_messages([this](std::span<const std::byte> message) { receive(message); });
+}
+
+ssize_t Fabric::send(Reply& reply) {
+  const iovec parts[] = {{&reply.header, sizeof reply.header}, {reply.fetched.data(), reply.fetched.size()}};
+  // DISCONNECT concerns one connection, and must not open another one.
+  if (reply.header.kind == MessageKind::kDisconnect && reply.header.operation != connections_->number(reply.peer))
+    return -FI_ENOTCONN;
+  fid_ep* endpoint = nullptr;
+  if (const ssize_t code = connections_->reach(reply.peer, endpoint, Connections::What::kAnswer); code != 0)
+    return code;
+  reply.endpoint = endpoint;
+  const std::size_t count = reply.fetched.empty() ? 1 : 2;
+  MessageRing* const ring = MessageRing::of(endpoint);
+  if (ring != nullptr && reply.header.kind == MessageKind::kReply) {
+    using enum MessageRing::Release;
+    // When the endpoint is being closed, answers have completions, because the process waits until the last ones are
+    // sent.
+    const bool copied = !leaving_ && ring->copies(sizeof reply.header + reply.fetched.size());
+    const ssize_t code = ring->write(endpoint, {parts, count}, reply, copied ? kAtOnce : kCompletion);
+    reply.copied = code == 0 && copied;
+    if (code != -FI_EAGAIN) return code;
+  }
+  const ssize_t code = send_message(in_flight_.memory(), endpoint, parts, count, reply.slot, reply);
+  if (code == 0 && reply.header.kind == MessageKind::kDisconnect)
+    connections_->present(reply.peer)->disconnect_sent = true;
+  return code;
+}
+
+void Fabric::send_replies() {
+  std::optional<Clock::duration> timeout;
+  if (health_.timeout().count() > 0) timeout = health_.timeout();
+  replies_.send_unsent(timeout, [this](Reply& reply) { return send(reply); });
+}
+
+// Waits for answers that the provider has refused so far, or has not sent yet.
+void Fabric::finish_answers() {
+  for (const Clock::time_point end = Clock::now() + kLastAnswers; Clock::now() < end;
+       std::this_thread::sleep_for(kLook)) {
+    const std::scoped_lock held(mutex_);
+    advance();
+    if (replies_.idle() && deferred_.empty()) return;
+  }
+  log(LogLevel::kWarn, "answers to peers were not taken for {} s", kLastAnswers.count());
+}
+
+namespace {
+
+constexpr std::chrono::milliseconds kIdle{10'000};  // the longest sleep while nothing is in flight
 constexpr std::chrono::milliseconds kTryAgain{1};   // while answers are unsent, receives refused or requests deferred
 constexpr std::uint64_t kMovedData = 10'000;  // ns; a poll that takes so long has moved data (one without: 1 to 2 us)
 // ns; between two polls that look at connection events. A thread that polls without a pause keeps the mutex from the
@@ -91,7 +325,7 @@ bool Fabric::poll_from_runtime() {
 
 // Returns whether the progress thread has nothing to do until something arrives.
 bool Fabric::idle() const {
-  return under_way_.peers().active().empty() && deferred_.empty() && !replies_.any_unsent() &&
+  return in_flight_.peers().active().empty() && deferred_.empty() && !replies_.any_unsent() &&
          !receives_.any_refused() && !eviction_->any_disconnecting() && !connections_->connecting() &&
          !connections_->any_lost();
 }
@@ -108,9 +342,9 @@ void Fabric::check() {
   std::vector<OperationPool::Operations> unused;  // freed at the end, without a mutex
   {
     const std::scoped_lock held(mutex_);
-    connections_->clear_lost([this](Peer peer) { return !under_way_.peers().any_under_way(peer); });
-    unused = under_way_.peers().deactivate_unused([this](PeerState& stalled) {
-      if (OperationsUnderWay::stays_open(stalled)) end_run(stalled, nullptr);
+    connections_->clear_lost([this](Peer peer) { return !in_flight_.peers().any_in_flight(peer); });
+    unused = in_flight_.peers().deactivate_unused([this](PeerState& stalled) {
+      if (OperationsInFlight::stays_open(stalled)) end_run(stalled, nullptr);
     });
     health_.check(Clock::now());
   }
@@ -196,7 +430,7 @@ std::optional<ssize_t> Fabric::send_probe(Peer peer) {
 
 void Fabric::abandon(PeerState& peer_state, const std::string& why) {
   connections_->stop(peer_state.peer);  // first: the provider must not read what fail_all() gives free
-  under_way_.fail_all(peer_state, out_of_reach(peer_state.peer, why));
+  in_flight_.fail_all(peer_state, out_of_reach(peer_state.peer, why));
 }
 
 }  // namespace farside

@@ -80,7 +80,7 @@ void MessageRings::open(const FabricDomain& domain) {
   if (memory == MAP_FAILED) {  // NOLINT(performance-no-int-to-ptr)
     return log(LogLevel::kInfo, "messages are sent without rings: {} bytes: {}", kAll, std::strerror(errno));
   }
-  Result<Endpoint::Registration> registered = domain.register_memory(memory, kAll, random_bits() | 1);
+  Result<Registration> registered = domain.register_memory(memory, kAll, random_bits() | 1);
   if (!registered) {
     ::munmap(memory, kAll);
     return log(LogLevel::kInfo, "messages are sent without rings: {}", registered.error().text);

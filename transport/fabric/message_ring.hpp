@@ -44,13 +44,17 @@
 
 #include <rdma/fi_endpoint.h>
 
-#include "transport/fabric/domain.hpp"
-#include "transport/fabric/endpoint.hpp"
-#include "transport/fabric/hello.hpp"
 #include "transport/fabric/operation.hpp"
+#include "transport/fabric/provider.hpp"
 #include "transport/handler/message.hpp"
 
 namespace farside {
+
+// A message ring into which a peer may write; key 0: there is none.
+struct RingAddress {
+  std::uint64_t at = 0;  // for RDMA
+  std::uint64_t key = 0;
+};
 
 class MessageRings;
 
@@ -165,7 +169,7 @@ class MessageRings {
   friend class MessageRing;
   void release(std::span<std::byte> memory);
   std::byte* memory_ = nullptr;  // kMost rings
-  Endpoint::Registration registration_;
+  Registration registration_;
   std::size_t most_copied_ = 0;
   std::uint64_t used_ = 0;  // a bit for each
 };

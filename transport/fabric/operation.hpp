@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The operation contexts of libfabric, which identify the operation of each completion. Not thread-safe: the mutex of
-// its peer (peer_states.hpp) guards an operation and its pool, Fabric's mutex guards receives and replies.
+// its peer (peers.hpp) guards an operation and its pool, Fabric's mutex guards receives and replies.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 #include <rdma/fabric.h>
 
 #include "transport/base/address.hpp"
-#include "transport/fabric/local_memory.hpp"
+#include "transport/fabric/buffers.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/handler/message.hpp"
 #include "transport/handler/operation_list.hpp"
@@ -45,7 +45,7 @@ struct Operation : Context {
   Operation(Peer to, std::uint32_t number) : Context(Kind::kOperation), peer(to), index(number) {}
   Pending* pending = nullptr;    // null: not in use, or abandoned
   const Peer peer;
-  Operation* previous = nullptr;  // among those that the provider has for the peer (peer_states.hpp)
+  Operation* previous = nullptr;  // among those that the provider has for the peer (peers.hpp)
   Operation* next = nullptr;
   const std::uint32_t index;     // in the pool of the peer
   std::uint32_t generation = 0;  // changes with each use, so that a stray reply is recognised
@@ -55,10 +55,10 @@ struct Operation : Context {
   bool notification = false;     // a message without a reply
   bool sent_outside_ring = false;  // a message that was sent, although the connection has a ring (message_ring.hpp)
   std::uint32_t notifications_before = 0;  // to the peer, and this one
-  bool run = false;              // a run of writes (operations_under_way.hpp)
+  bool run = false;              // a run of writes (in_flight.hpp)
   Operation* covers = nullptr;   // the run that ends with it
   OperandCopy operands;          // small operands, where local buffers need not be registered
-  // Where local buffers must be registered (local_memory.hpp):
+  // Where local buffers must be registered (buffers.hpp):
   LocalMemory::Slot* slot = nullptr;    // holds the data that are sent, or receives the fetched data
   FabricHandle<fid_mr> registered;      // registration of a large buffer
   void* into = nullptr;                 // where data from the slot are copied
@@ -74,7 +74,7 @@ struct Operation : Context {
 };
 
 // The operations towards one peer. They are reused, since the provider may hold their addresses, and freed while the
-// peer is not used. Memory: 592 bytes per operation that was under way at once.
+// peer is not used. Memory: 592 bytes per operation that was in flight at once.
 class OperationPool {
  public:
   explicit OperationPool(Peer peer) : peer_(peer) {}

@@ -29,7 +29,7 @@ class Pending {
     return error;
   }
   // The next operation counts in `other` as well, until it is complete, but its errors do not go there. Precondition:
-  // nothing is under way here, and only one operation is until that one is complete. Null: it does not.
+  // nothing is in flight here, and only one operation is until that one is complete. Null: it does not.
   void next_counts_in(Pending* other) { other_ = other; }
   void issued() {
     if (parent_ != nullptr) parent_->issued();

@@ -2,6 +2,7 @@
 // The libfabric providers that farside can use (fi_getinfo(3)). Thread safety: any thread may call these functions.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,9 +10,12 @@
 #include <string_view>
 #include <vector>
 
+#include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
 
 #include "transport/base/address.hpp"
+#include "transport/base/result.hpp"
 #include "transport/fabric/handles.hpp"
 
 namespace farside {
@@ -43,9 +47,9 @@ std::span<const EndpointKind> endpoint_kinds();
 InfoHandle required_hints(const std::string& provider, const EndpointKind& kind);
 
 // Returns the provider of exactly this name, on the device (libfabric: domain) of this name, or on one that meets the
-// requirements: the nearest, or one of several (nearest_device.hpp). Emulated adapters meet them only if `emulated`.
+// requirements: the nearest, or one of several (devices.hpp). Emulated adapters meet them only if `emulated`.
 // Errors: kNoRoute, with the reason: a list of the provider's other devices, or what is wrong with the adapters
-// (adapters.hpp); kUnsupported if all adapters are emulated.
+// (devices.hpp); kUnsupported if all adapters are emulated.
 Result<InfoHandle> find_provider(const std::string& name, const std::string& device = {}, bool emulated = true);
 
 // The device for the second rail of a process (second_rail.hpp).
@@ -88,5 +92,64 @@ Result<InfoHandle> choose_provider(const std::string& asked, const std::string& 
 // or not, and completes them when the peer's adapter has acknowledged them.
 bool is_adapter(const fi_info& info);
 bool is_adapter(std::string_view provider);
+
+// FabricDomain: the provider, opened: libfabric's fabric, domain and completion queue, what of the provider's
+// attributes farside needs, and the memory of this process that peers may access (fi_domain(3), fi_mr(3), fi_cq(3)).
+//
+// Thread safety: after open() any thread may call all members. Errors: kNoRoute when it is opened, kNoMemory if memory
+// cannot be registered. Cost: no member issues an operation; register_memory() pins the pages (verbs: 100 ms per GiB).
+// Memory: nothing per peer.
+class FabricDomain {
+ public:
+  // Opens the provider that was found (provider.hpp). `completions`: entries of the completion queue; 0: libfabric's
+  // default. Errors: kNoRoute.
+  static Result<FabricDomain> open(InfoHandle info, std::size_t completions);
+
+  const char* provider() const { return info_->fabric_attr->prov_name; }
+  const char* device() const { return info_->domain_attr->name; }
+  fi_info* info() const { return info_.get(); }
+  fid_fabric* fabric() const { return fabric_.get(); }
+  fid_domain* domain() const { return domain_.get(); }
+  fid_cq* queue() const { return queue_.get(); }
+  // The descriptor of the completion queue, for poll(2).
+  int queue_fd() const { return queue_fd_; }
+
+  // As is_adapter(info()).
+  bool by_adapter() const { return by_adapter_; }
+  // Returns whether connections are sockets of TCP, whose state the kernel tells (sockets.hpp).
+  bool by_sockets() const;
+  // Returns whether local buffers must be registered (FI_MR_LOCAL).
+  bool registers_local() const { return (info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
+  // The most bytes of one write or read of a transfer of so many bytes. Over TCP 4 MiB are 1.1 times as fast in parts
+  // of kTcpPart as whole, or in parts of 256 KiB (two hosts on one machine, libfabric 1.17). Each part takes memory
+  // until it is complete, so there are at most kMostTcpParts, of whole multiples of kTcpPart: no word is divided.
+  static constexpr std::size_t kTcpPart = std::size_t{1} << 20;
+  static constexpr std::size_t kMostTcpParts = 64;
+  std::size_t largest_part(std::size_t bytes) const {
+    const std::size_t largest = info_->ep_attr->max_msg_size;
+    return by_adapter_ ? largest : std::min(largest, kTcpPart * (bytes / (kTcpPart * kMostTcpParts) + 1));
+  }
+  // The largest write of which the provider sends a copy (FI_INJECT), where the connections are an adapter's: it
+  // completes the operations of a connection in their order, when they have reached the target.
+  std::size_t largest_in_run() const { return by_adapter_ ? info_->tx_attr->inject_size : 0; }
+  bool orders_messages_behind_writes() const;
+  // Returns whether the provider says that connected endpoints have fetch-add and compare-and-swap on 64-bit words.
+  bool advertises_atomics() const;
+
+  // As the members of Endpoint.
+  Result<Registration> register_memory(void* base, std::size_t bytes, std::uint64_t wanted) const;
+  bool keys_are_chosen() const;
+
+ private:
+  FabricDomain() = default;
+
+  // libfabric objects, in the order of opening.
+  InfoHandle info_;
+  FabricHandle<fid_fabric> fabric_;
+  FabricHandle<fid_domain> domain_;
+  FabricHandle<fid_cq> queue_;
+  int queue_fd_ = -1;
+  bool by_adapter_ = false;
+};
 
 }  // namespace farside

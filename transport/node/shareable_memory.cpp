@@ -61,7 +61,7 @@ auto arena_of(Arenas& arenas, const void* base) {
   return static_cast<std::size_t>(at - arena->first) < arena->second.mapping.bytes() ? arena : arenas.end();
 }
 
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kMinAlignment = 64;
 constexpr std::size_t kSmallestArena = std::size_t{1} << 20;
 // More only arise if the process forks so often between allocations.
 constexpr std::size_t kMostArenas = 1000;
@@ -289,7 +289,7 @@ Result<void*> ShareableMemory::allocate(std::size_t bytes, std::size_t alignment
                  fmt::format("{} bytes at a multiple of {} are more than an address space", bytes, alignment)};
   }
   const std::size_t page = page_size();
-  const std::size_t unit = bytes < page ? kLine : page;
+  const std::size_t unit = bytes < page ? kMinAlignment : page;
   bytes = round_up(bytes, unit);
   alignment = std::max(alignment, unit);
   const Held held(mutex_);

@@ -140,7 +140,7 @@ Status GroupPeers::gather_addresses(Group& group, const Endpoint* endpoint, Prog
       gather(group, endpoint != nullptr ? endpoint->address() : FabricAddress{});
   if (!all) return all.status();
   if (std::ranges::any_of(all.value(), [](const FabricAddress& address) { return address.identity == 0; })) return {};
-  unkept_ = PeerDirectory::share(*node_, all.value(), progress);
+  unkept_ = AddressTable::share(*node_, all.value(), progress);
   addresses_ = PeerAddresses(unkept_);
   return {};
 }

@@ -2,7 +2,7 @@
 // GroupPeers: the state of a group of ranks that a process keeps for all spaces of the group: the processes of this
 // node and, after the first space that needs the fabric, the addresses of all ranks.
 //
-// Thread safety: one thread at a time. Memory: that of NodeGroup, PeerDirectory and PeerAddresses.
+// Thread safety: one thread at a time. Memory: that of NodeGroup, AddressTable and PeerAddresses.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 #include "transport/base/integers.hpp"
 #include "transport/base/result.hpp"
+#include "transport/fabric/address_table.hpp"
 #include "transport/fabric/endpoint.hpp"
-#include "transport/fabric/peer_directory.hpp"
 #include "transport/node/node_group.hpp"
 #include "transport/node/node_identity.hpp"
 #include "transport/space/group.hpp"
@@ -96,7 +96,7 @@ class GroupPeers {
   virtual PeerAddresses find_addresses(int /*rank*/, std::uint64_t /*identity*/) { return {}; }
   // Collective over the leaders: the same as combine().
   virtual Status combine_leaders(std::span<std::uint64_t>) { return {}; }
-  virtual void keep(const std::shared_ptr<const PeerDirectory>&, bool /*best*/) {}
+  virtual void keep(const std::shared_ptr<const AddressTable>&, bool /*best*/) {}
 
  private:
   std::unique_ptr<NodeGroup> node_;
@@ -104,7 +104,7 @@ class GroupPeers {
   const std::uint64_t id_;
   std::uint64_t spaces_ = 0;
   PeerAddresses addresses_;
-  std::shared_ptr<const PeerDirectory> unkept_;  // until keep_addresses()
+  std::shared_ptr<const AddressTable> unkept_;  // until keep_addresses()
 };
 
 }  // namespace farside

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Each operation ends exactly once, whichever event comes first: its completion, its reply, an error, the end of its
 // connection, or the abandonment of its peer. These tests need no provider.
-#include "transport/fabric/operations_under_way.hpp"
-
 #include <cstring>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
-namespace farside::operations_under_way_test {
+#include "transport/fabric/in_flight.hpp"
+
+namespace farside::in_flight_test {
 
 namespace {
 
 constexpr Peer kPeer = 3;
 
-struct UnderWay : OperationsUnderWay {
-  using OperationsUnderWay::OperationsUnderWay;
+struct UnderWay : OperationsInFlight {
+  using OperationsInFlight::OperationsInFlight;
   Pending pending;
   PeerState& state = peers().of(kPeer);
 
@@ -50,7 +50,7 @@ struct UnderWay : OperationsUnderWay {
     if (word != nullptr) std::memcpy(message.data() + sizeof header, word, sizeof *word);
     return message;
   }
-  bool idle() { return pending.done() && state.under_way == 0 && state.requests == 0 && state.issued.empty(); }
+  bool idle() { return pending.done() && state.in_flight == 0 && state.requests == 0 && state.issued.empty(); }
 };
 
 const Error kLost{ErrorKind::kPeer, "lost"};
@@ -58,286 +58,286 @@ const Error kLost{ErrorKind::kPeer, "lost"};
 }  // namespace
 
 TEST_CASE("messages that were sent beside the ring are unconfirmed until replies say that none is left") {
-  UnderWay under_way;
-  PeerState& state = under_way.state;
+  UnderWay in_flight;
+  PeerState& state = in_flight.state;
   const auto sent_outside_ring = [&](bool notifies) -> Operation& {
     Operation& operation = UnderWay::begin(state);
     notifies ? UnderWay::notifies(operation) : UnderWay::await_reply(operation);
     operation.sent_outside_ring = true;
-    UnderWay::issued(operation, state, under_way.pending, nullptr);
+    UnderWay::issued(operation, state, in_flight.pending, nullptr);
     return operation;
   };
   CHECK_FALSE(state.has_unacknowledged_sends());
   // Requests are unconfirmed until the last one has its reply.
   Operation& first = sent_outside_ring(false);
   Operation& second = sent_outside_ring(false);
-  under_way.completed(first);
-  under_way.completed(second);
-  REQUIRE(under_way.take_reply(under_way.reply_to(second)));
+  in_flight.completed(first);
+  in_flight.completed(second);
+  REQUIRE(in_flight.take_reply(in_flight.reply_to(second)));
   CHECK(state.has_unacknowledged_sends());
-  REQUIRE(under_way.take_reply(under_way.reply_to(first)));
+  REQUIRE(in_flight.take_reply(in_flight.reply_to(first)));
   CHECK_FALSE(state.has_unacknowledged_sends());
   // The completion of a notification's send does not confirm the notification, nor does the reply to an earlier
   // request. The reply to a later request confirms it.
-  Operation& before = under_way.request();
-  under_way.completed(sent_outside_ring(true));
+  Operation& before = in_flight.request();
+  in_flight.completed(sent_outside_ring(true));
   CHECK(state.has_unacknowledged_sends());
   // A complete write does not confirm it, since no handler has executed the write.
-  under_way.completed(under_way.write());
+  in_flight.completed(in_flight.write());
   CHECK(state.has_unacknowledged_sends());
-  under_way.completed(before);
-  REQUIRE(under_way.take_reply(under_way.reply_to(before)));
+  in_flight.completed(before);
+  REQUIRE(in_flight.take_reply(in_flight.reply_to(before)));
   CHECK(state.has_unacknowledged_sends());
   Operation& behind = sent_outside_ring(false);
-  under_way.completed(behind);
-  REQUIRE(under_way.take_reply(under_way.reply_to(behind)));
+  in_flight.completed(behind);
+  REQUIRE(in_flight.take_reply(in_flight.reply_to(behind)));
   CHECK_FALSE(state.has_unacknowledged_sends());
   // After the end of the connection no message arrives. One request fails with the connection, another one is abandoned
   // with its peer.
   sent_outside_ring(true);
-  under_way.completed(sent_outside_ring(false));
-  under_way.fail_awaiting(kPeer, kLost, false);
+  in_flight.completed(sent_outside_ring(false));
+  in_flight.fail_awaiting(kPeer, kLost, false);
   CHECK_FALSE(state.has_unacknowledged_sends());
   Operation& abandoned = sent_outside_ring(false);
-  under_way.fail_all(state, kLost);
+  in_flight.fail_all(state, kLost);
   CHECK_FALSE(state.has_unacknowledged_sends());
-  under_way.completed(abandoned);
+  in_flight.completed(abandoned);
   CHECK_FALSE(state.has_unacknowledged_sends());
 }
 
 TEST_CASE(
     "a notification ends when it is sent, and is lost with its connection unless a later operation has completed") {
-  const auto end_connection = [](UnderWay& under_way) { under_way.fail_awaiting(kPeer, kLost, false); };
+  const auto end_connection = [](UnderWay& in_flight) { in_flight.fail_awaiting(kPeer, kLost, false); };
   {
-    UnderWay under_way;
-    end_connection(under_way);
-    CHECK(under_way.lost_notifications(kPeer) == 0);
-    under_way.completed(under_way.notification());
-    CHECK(under_way.idle());
-    CHECK(under_way.lost_notifications(kPeer) == 0);
-    end_connection(under_way);
-    CHECK(under_way.lost_notifications(kPeer) == 1);
-    CHECK(under_way.lost_notifications(kPeer + 1) == 0);
-    CHECK(under_way.has_loss_to_report(kPeer));
-    CHECK_FALSE(under_way.has_loss_to_report(kPeer + 1));
-    CHECK(UnderWay::take_lost_notification(under_way.state));
-    CHECK_FALSE(under_way.has_loss_to_report(kPeer));
-    CHECK_FALSE(UnderWay::take_lost_notification(under_way.state));
-    end_connection(under_way);
-    CHECK(under_way.lost_notifications(kPeer) == 1);
+    UnderWay in_flight;
+    end_connection(in_flight);
+    CHECK(in_flight.lost_notifications(kPeer) == 0);
+    in_flight.completed(in_flight.notification());
+    CHECK(in_flight.idle());
+    CHECK(in_flight.lost_notifications(kPeer) == 0);
+    end_connection(in_flight);
+    CHECK(in_flight.lost_notifications(kPeer) == 1);
+    CHECK(in_flight.lost_notifications(kPeer + 1) == 0);
+    CHECK(in_flight.has_loss_to_report(kPeer));
+    CHECK_FALSE(in_flight.has_loss_to_report(kPeer + 1));
+    CHECK(UnderWay::take_lost_notification(in_flight.state));
+    CHECK_FALSE(in_flight.has_loss_to_report(kPeer));
+    CHECK_FALSE(UnderWay::take_lost_notification(in_flight.state));
+    end_connection(in_flight);
+    CHECK(in_flight.lost_notifications(kPeer) == 1);
   }
   for (const bool by_reply : {false, true}) {
-    UnderWay under_way;
-    Operation& before = under_way.write();
-    under_way.completed(under_way.notification());
-    under_way.completed(before);
-    Operation& behind = by_reply ? under_way.request() : under_way.write();
-    Operation& last = under_way.notification();
-    under_way.completed(behind);
-    if (by_reply) CHECK(under_way.take_reply(under_way.reply_to(behind)));
+    UnderWay in_flight;
+    Operation& before = in_flight.write();
+    in_flight.completed(in_flight.notification());
+    in_flight.completed(before);
+    Operation& behind = by_reply ? in_flight.request() : in_flight.write();
+    Operation& last = in_flight.notification();
+    in_flight.completed(behind);
+    if (by_reply) CHECK(in_flight.take_reply(in_flight.reply_to(behind)));
     // The first notification has arrived. The last one may not have arrived.
-    CHECK(under_way.state.confirmed == 1);
-    under_way.completed(last);
-    end_connection(under_way);
-    CHECK(under_way.lost_notifications(kPeer) == 1);
+    CHECK(in_flight.state.confirmed == 1);
+    in_flight.completed(last);
+    end_connection(in_flight);
+    CHECK(in_flight.lost_notifications(kPeer) == 1);
   }
-  UnderWay under_way;
-  under_way.completed(under_way.notification());
-  Operation& request = under_way.request();
-  under_way.completed(request);
-  CHECK(under_way.take_reply(under_way.reply_to(request)));
-  end_connection(under_way);
-  CHECK(under_way.lost_notifications(kPeer) == 0);
+  UnderWay in_flight;
+  in_flight.completed(in_flight.notification());
+  Operation& request = in_flight.request();
+  in_flight.completed(request);
+  CHECK(in_flight.take_reply(in_flight.reply_to(request)));
+  end_connection(in_flight);
+  CHECK(in_flight.lost_notifications(kPeer) == 0);
   // If the peer is abandoned, its notification counts as lost, too. A failed operation confirms nothing.
-  under_way.completed(under_way.notification());
-  under_way.failed(under_way.write(), kLost);
-  under_way.fail_all(under_way.state, kLost);
-  CHECK(under_way.lost_notifications(kPeer) == 1);
-  CHECK_FALSE(under_way.pending.take_error().ok());
+  in_flight.completed(in_flight.notification());
+  in_flight.failed(in_flight.write(), kLost);
+  in_flight.fail_all(in_flight.state, kLost);
+  CHECK(in_flight.lost_notifications(kPeer) == 1);
+  CHECK_FALSE(in_flight.pending.take_error().ok());
 }
 
 TEST_CASE("interruptions are numbered over all peers, and an end in order is none") {
-  UnderWay under_way;
-  CHECK(under_way.interruptions() == 0);
-  under_way.completed(under_way.notification());
-  under_way.fail_awaiting(kPeer, kLost, true);
-  CHECK(under_way.interruptions() == 0);
-  CHECK(under_way.lost_notifications(kPeer) == 0);
+  UnderWay in_flight;
+  CHECK(in_flight.interruptions() == 0);
+  in_flight.completed(in_flight.notification());
+  in_flight.fail_awaiting(kPeer, kLost, true);
+  CHECK(in_flight.interruptions() == 0);
+  CHECK(in_flight.lost_notifications(kPeer) == 0);
   // The end of a connection on which this process has issued nothing also counts, since the peer's notifications may be
   // lost.
-  under_way.fail_awaiting(kPeer + 1, kLost, false);
-  CHECK(under_way.interruptions() == 1);
-  CHECK(under_way.last_interruption(kPeer + 1) == 1);
-  CHECK(under_way.lost_notifications(kPeer + 1) == 0);
-  CHECK(under_way.last_interruption(kPeer) == 0);
-  CHECK(under_way.last_interruption(kPeer + 2) == 0);
-  under_way.fail_all(under_way.state, kLost);
-  CHECK(under_way.interruptions() == 2);
-  CHECK(under_way.last_interruption(kPeer) == 2);
-  CHECK(under_way.last_interruption(kPeer + 1) == 1);
+  in_flight.fail_awaiting(kPeer + 1, kLost, false);
+  CHECK(in_flight.interruptions() == 1);
+  CHECK(in_flight.last_interruption(kPeer + 1) == 1);
+  CHECK(in_flight.lost_notifications(kPeer + 1) == 0);
+  CHECK(in_flight.last_interruption(kPeer) == 0);
+  CHECK(in_flight.last_interruption(kPeer + 2) == 0);
+  in_flight.fail_all(in_flight.state, kLost);
+  CHECK(in_flight.interruptions() == 2);
+  CHECK(in_flight.last_interruption(kPeer) == 2);
+  CHECK(in_flight.last_interruption(kPeer + 1) == 1);
 }
 
 TEST_CASE("a request ends with the later one of its completion and its reply") {
   for (const bool reply_first : {false, true}) {
-    UnderWay under_way;
+    UnderWay in_flight;
     std::uint64_t fetched = 0;
     const std::uint64_t word = 42;
-    Operation& request = under_way.request(&fetched);
-    CHECK(under_way.state.requests == 1);
-    const std::vector<std::byte> reply = under_way.reply_to(request, &word);
+    Operation& request = in_flight.request(&fetched);
+    CHECK(in_flight.state.requests == 1);
+    const std::vector<std::byte> reply = in_flight.reply_to(request, &word);
     if (reply_first) {
-      CHECK(under_way.take_reply(reply));
+      CHECK(in_flight.take_reply(reply));
     } else {
-      under_way.completed(request);
+      in_flight.completed(request);
     }
-    CHECK_FALSE(under_way.pending.done());
+    CHECK_FALSE(in_flight.pending.done());
     if (reply_first) {
-      under_way.completed(request);
+      in_flight.completed(request);
     } else {
-      CHECK(under_way.take_reply(reply));
+      CHECK(in_flight.take_reply(reply));
     }
-    CHECK(under_way.idle());
-    CHECK(under_way.pending.take_error().ok());
+    CHECK(in_flight.idle());
+    CHECK(in_flight.pending.take_error().ok());
     CHECK(fetched == 42);
-    CHECK(under_way.state.completed == 1);
+    CHECK(in_flight.state.completed == 1);
     // A second copy of the reply belongs to no request, not even to the next one, which has the same context.
-    CHECK_FALSE(under_way.take_reply(reply));
-    under_way.request();
-    CHECK_FALSE(under_way.take_reply(reply));
+    CHECK_FALSE(in_flight.take_reply(reply));
+    in_flight.request();
+    CHECK_FALSE(in_flight.take_reply(reply));
   }
 }
 
 TEST_CASE("a request whose send is not awaited ends with its reply, or when its peer is lost or abandoned") {
-  UnderWay under_way;
-  PeerState& state = under_way.state;
+  UnderWay in_flight;
+  PeerState& state = in_flight.state;
   const auto request = [&](std::uint64_t* fetched) -> Operation& {
     Operation& operation = UnderWay::begin(state);
     UnderWay::await_reply(operation);
     UnderWay::await_only_reply(operation);
     operation.fetched = fetched;
     operation.fetched_bytes = sizeof *fetched;
-    UnderWay::issued(operation, state, under_way.pending, nullptr);
+    UnderWay::issued(operation, state, in_flight.pending, nullptr);
     return operation;
   };
   std::uint64_t fetched = 0;
   const std::uint64_t word = 5;
   Operation& first = request(&fetched);
-  const std::vector<std::byte> reply = under_way.reply_to(first, &word);
-  CHECK(under_way.take_reply(reply));
+  const std::vector<std::byte> reply = in_flight.reply_to(first, &word);
+  CHECK(in_flight.take_reply(reply));
   CHECK(fetched == word);
-  CHECK(under_way.idle());
-  CHECK_FALSE(under_way.take_reply(reply));
-  CHECK(under_way.pending.take_error());
+  CHECK(in_flight.idle());
+  CHECK_FALSE(in_flight.take_reply(reply));
+  CHECK(in_flight.pending.take_error());
   request(&fetched);
-  under_way.fail_awaiting(kPeer, kLost, false);
-  CHECK(under_way.idle());
-  CHECK_FALSE(under_way.pending.take_error());
+  in_flight.fail_awaiting(kPeer, kLost, false);
+  CHECK(in_flight.idle());
+  CHECK_FALSE(in_flight.pending.take_error());
   request(&fetched);
-  under_way.fail_all(state, kLost);
-  CHECK(under_way.idle());
-  CHECK_FALSE(under_way.pending.take_error());
+  in_flight.fail_all(state, kLost);
+  CHECK(in_flight.idle());
+  CHECK_FALSE(in_flight.pending.take_error());
   // The next request awaits its send again.
-  Operation& last = under_way.request();
-  CHECK(under_way.take_reply(under_way.reply_to(last)));
-  CHECK_FALSE(under_way.pending.done());
-  under_way.completed(last);
-  CHECK(under_way.idle());
+  Operation& last = in_flight.request();
+  CHECK(in_flight.take_reply(in_flight.reply_to(last)));
+  CHECK_FALSE(in_flight.pending.done());
+  in_flight.completed(last);
+  CHECK(in_flight.idle());
 }
 
 TEST_CASE("an operation that the provider does not take leaves nothing behind") {
-  UnderWay under_way;
-  Operation& refused = under_way.begin(under_way.state);
-  OperationsUnderWay::await_reply(refused);
-  CHECK(under_way.peers().any_under_way(kPeer));
-  under_way.not_issued(refused, under_way.state);
-  CHECK(under_way.idle());
-  CHECK_FALSE(under_way.peers().any_under_way(kPeer));
+  UnderWay in_flight;
+  Operation& refused = in_flight.begin(in_flight.state);
+  OperationsInFlight::await_reply(refused);
+  CHECK(in_flight.peers().any_in_flight(kPeer));
+  in_flight.not_issued(refused, in_flight.state);
+  CHECK(in_flight.idle());
+  CHECK_FALSE(in_flight.peers().any_in_flight(kPeer));
   // The context is reused by a write.
-  Operation& next = under_way.write();
+  Operation& next = in_flight.write();
   CHECK(&next == &refused);
   CHECK_FALSE(next.request);
-  under_way.completed(next);
-  CHECK(under_way.idle());
+  in_flight.completed(next);
+  CHECK(in_flight.idle());
 }
 
 TEST_CASE("a request whose send fails awaits no reply") {
-  UnderWay under_way;
-  Operation& request = under_way.request();
-  const std::vector<std::byte> reply = under_way.reply_to(request);
-  under_way.failed(request, kLost);
-  CHECK(under_way.idle());
-  CHECK(under_way.pending.take_error().error().kind == ErrorKind::kPeer);
-  CHECK_FALSE(under_way.take_reply(reply));
+  UnderWay in_flight;
+  Operation& request = in_flight.request();
+  const std::vector<std::byte> reply = in_flight.reply_to(request);
+  in_flight.failed(request, kLost);
+  CHECK(in_flight.idle());
+  CHECK(in_flight.pending.take_error().error().kind == ErrorKind::kPeer);
+  CHECK_FALSE(in_flight.take_reply(reply));
 }
 
 TEST_CASE("the operations of an abandoned peer fail at once, and keep their contexts until they complete") {
-  UnderWay under_way;
-  Operation& write = under_way.write();
-  Operation& unsent = under_way.request();
-  Operation& sent = under_way.request();
-  under_way.completed(sent);
-  const std::vector<std::byte> late = under_way.reply_to(sent);
-  PeerState& other = under_way.peers().of(kPeer + 1);
+  UnderWay in_flight;
+  Operation& write = in_flight.write();
+  Operation& unsent = in_flight.request();
+  Operation& sent = in_flight.request();
+  in_flight.completed(sent);
+  const std::vector<std::byte> late = in_flight.reply_to(sent);
+  PeerState& other = in_flight.peers().of(kPeer + 1);
   Pending others;
-  Operation& elsewhere = under_way.begin(other);
-  under_way.issued(elsewhere, other, others, nullptr);
-  under_way.fail_all(under_way.state, kLost);
-  CHECK(under_way.idle());
-  CHECK_FALSE(under_way.pending.take_error().ok());
+  Operation& elsewhere = in_flight.begin(other);
+  in_flight.issued(elsewhere, other, others, nullptr);
+  in_flight.fail_all(in_flight.state, kLost);
+  CHECK(in_flight.idle());
+  CHECK_FALSE(in_flight.pending.take_error().ok());
   CHECK_FALSE(others.done());
-  CHECK_FALSE(under_way.take_reply(late));
+  CHECK_FALSE(in_flight.take_reply(late));
   // Only the context of the request that was sent is free.
-  Operation& again = under_way.write();
+  Operation& again = in_flight.write();
   CHECK(&again == &sent);
-  Operation& another = under_way.write();
+  Operation& another = in_flight.write();
   CHECK(&another != &write);
   CHECK(&another != &unsent);
   // The errors of the provider arrive later, and change nothing.
-  under_way.failed(write, kLost);
-  under_way.failed(unsent, kLost);
-  CHECK(under_way.pending.count() == 2);
-  CHECK(under_way.pending.take_error().ok());
-  under_way.completed(again);
-  under_way.completed(another);
-  under_way.completed(elsewhere);
-  CHECK(under_way.idle());
+  in_flight.failed(write, kLost);
+  in_flight.failed(unsent, kLost);
+  CHECK(in_flight.pending.count() == 2);
+  CHECK(in_flight.pending.take_error().ok());
+  in_flight.completed(again);
+  in_flight.completed(another);
+  in_flight.completed(elsewhere);
+  CHECK(in_flight.idle());
   CHECK(others.take_error().ok());
 }
 
 TEST_CASE("when a connection ends, requests fail that await replies, and the provider ends the others") {
-  UnderWay under_way;
-  Operation& write = under_way.write();
-  Operation& unsent = under_way.request();
-  Operation& answered = under_way.request();
-  Operation& sent = under_way.request();
-  CHECK(under_way.take_reply(under_way.reply_to(answered)));
-  under_way.completed(sent);
-  under_way.fail_awaiting(kPeer, kLost, false);
-  CHECK(under_way.pending.count() == 3);  // all but the one that was sent
-  CHECK_FALSE(under_way.pending.take_error().ok());
-  under_way.completed(unsent);
-  under_way.completed(answered);
-  under_way.failed(write, kLost);
-  CHECK(under_way.idle());
+  UnderWay in_flight;
+  Operation& write = in_flight.write();
+  Operation& unsent = in_flight.request();
+  Operation& answered = in_flight.request();
+  Operation& sent = in_flight.request();
+  CHECK(in_flight.take_reply(in_flight.reply_to(answered)));
+  in_flight.completed(sent);
+  in_flight.fail_awaiting(kPeer, kLost, false);
+  CHECK(in_flight.pending.count() == 3);  // all but the one that was sent
+  CHECK_FALSE(in_flight.pending.take_error().ok());
+  in_flight.completed(unsent);
+  in_flight.completed(answered);
+  in_flight.failed(write, kLost);
+  CHECK(in_flight.idle());
 }
 
 TEST_CASE("data of a slot reach the buffer of a read that completes, and not that of an abandoned one") {
-  UnderWay under_way;
+  UnderWay in_flight;
   std::byte bytes[8] = {std::byte{7}};
   LocalMemory::Slot slot{bytes, nullptr, false};
   std::byte kept{}, abandoned{};
   const auto read = [&](std::byte& into) -> Operation& {
-    Operation& operation = under_way.write();
+    Operation& operation = in_flight.write();
     operation.slot = &slot;
     operation.into = &into;
     operation.into_bytes = 1;
     return operation;
   };
-  under_way.completed(read(kept));
+  in_flight.completed(read(kept));
   CHECK(kept == std::byte{7});
   Operation& late = read(abandoned);
-  under_way.fail_all(under_way.state, kLost);
-  under_way.completed(late);
+  in_flight.fail_all(in_flight.state, kLost);
+  in_flight.completed(late);
   CHECK(abandoned == std::byte{0});
 }
 
@@ -486,7 +486,7 @@ TEST_CASE("a run that has ended keeps its context until its completion, also if 
   CHECK(runs.pending.take_error().ok());
 }
 
-TEST_CASE("no more runs are under way than the queue has room for") {
+TEST_CASE("no more runs are in flight than the queue has room for") {
   Runs runs(2);
   PeerState& second = runs.peers().of(kPeer + 1);
   PeerState& third = runs.peers().of(kPeer + 2);
@@ -497,7 +497,7 @@ TEST_CASE("no more runs are under way than the queue has room for") {
   CHECK(runs.run_for_write(runs.state, runs.pending) == &first);
   // The provider has not accepted the only write of the other run.
   runs.not_written(*other, second);
-  CHECK(second.under_way == 0);
+  CHECK(second.in_flight == 0);
   Operation* const again = runs.run_for_write(third, runs.pending);
   REQUIRE(again != nullptr);
   runs.written(*again, third, runs.pending, &runs.endpoint, true);
@@ -526,4 +526,4 @@ TEST_CASE("a run is ended for a thread that waits for it, and by a check if it s
   CHECK(runs.idle());
 }
 
-}  // namespace farside::operations_under_way_test
+}  // namespace farside::in_flight_test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PeerDirectory: the addresses of the processes of a group, which the ranks have gathered once. The processes of a node
+// AddressTable: the addresses of the processes of a group, which the ranks have gathered once. The processes of a node
 // share one table, which they map for reading.
 //
 // Thread safety: any. Cost: of share() one segment and two exchanges; of at() a load. Memory per node: one
@@ -19,11 +19,11 @@
 
 namespace farside {
 
-class PeerDirectory {
+class AddressTable {
  public:
   // Collective over the members of the node. `all`: the addresses, equal on all members. A process that cannot map the
   // shared table has one of its own.
-  static std::shared_ptr<const PeerDirectory> share(NodeGroup& node, std::span<const FabricAddress> all,
+  static std::shared_ptr<const AddressTable> share(NodeGroup& node, std::span<const FabricAddress> all,
                                                     Progress& progress);
   std::size_t size() const { return addresses_.size(); }
   const FabricAddress& at(std::size_t index) const { return addresses_[index]; }
@@ -36,23 +36,23 @@ class PeerDirectory {
   std::span<const FabricAddress> addresses_;
 };
 
-// The ranks of a group as entries of a directory. Cheap to copy. Memory: none if the entries of consecutive ranks are
+// The ranks of a group as entries of a table. Cheap to copy. Memory: none if the entries of consecutive ranks are
 // at equal distances, else 4 bytes per rank, shared by all copies.
 class PeerAddresses {
  public:
   PeerAddresses() = default;
   // Rank r of the group is entry `indexes[r]`.
-  PeerAddresses(std::shared_ptr<const PeerDirectory> directory, std::vector<int> indexes);
+  PeerAddresses(std::shared_ptr<const AddressTable> table, std::vector<int> indexes);
   // Rank r is entry r.
-  explicit PeerAddresses(std::shared_ptr<const PeerDirectory> directory) : directory_(std::move(directory)) {}
-  bool known() const { return directory_ != nullptr; }
+  explicit PeerAddresses(std::shared_ptr<const AddressTable> table) : table_(std::move(table)) {}
+  bool known() const { return table_ != nullptr; }
   const FabricAddress& of(int rank) const {
     const auto index = listed_ != nullptr ? (*listed_)[static_cast<std::size_t>(rank)] : first_ + rank * stride_;
-    return directory_->at(static_cast<std::size_t>(index));
+    return table_->at(static_cast<std::size_t>(index));
   }
 
  private:
-  std::shared_ptr<const PeerDirectory> directory_;
+  std::shared_ptr<const AddressTable> table_;
   int first_ = 0;
   int stride_ = 1;
   std::shared_ptr<const std::vector<int>> listed_;  // of other groups

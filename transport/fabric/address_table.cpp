@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/fabric/peer_directory.hpp"
+#include "transport/fabric/address_table.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -10,6 +10,7 @@
 #include "transport/base/log.hpp"
 
 namespace farside {
+
 namespace {
 
 // The table begins behind its nonce.
@@ -22,9 +23,9 @@ struct Announcement {
 
 }  // namespace
 
-std::shared_ptr<const PeerDirectory> PeerDirectory::share(NodeGroup& node, std::span<const FabricAddress> all,
+std::shared_ptr<const AddressTable> AddressTable::share(NodeGroup& node, std::span<const FabricAddress> all,
                                                           Progress& progress) {
-  auto directory = std::make_shared<PeerDirectory>();
+  auto table = std::make_shared<AddressTable>();
   const std::size_t bytes = kHeader + all.size_bytes();
   Segment made;
   Announcement announcement;
@@ -34,7 +35,7 @@ std::shared_ptr<const PeerDirectory> PeerDirectory::share(NodeGroup& node, std::
       announcement = {made.fd.get(), random_bits()};
       std::memcpy(made.mapping.base(), &announcement.nonce, sizeof announcement.nonce);
       std::memcpy(made.mapping.base() + kHeader, all.data(), all.size_bytes());
-      directory->mapping_ = std::move(made.mapping);
+      table->mapping_ = std::move(made.mapping);
     } else {
       log(LogLevel::kInfo, "each process keeps the addresses of its peers: {}", segment.error().text);
     }
@@ -43,22 +44,22 @@ std::shared_ptr<const PeerDirectory> PeerDirectory::share(NodeGroup& node, std::
   if (announcement.fd >= 0 && !node.leads()) {
     Result<Mapping> mapped = map_peer_segment(node.member(0).pid, announcement.fd, bytes);
     if (mapped && std::memcmp(mapped.value().base(), &announcement.nonce, sizeof announcement.nonce) == 0)
-      directory->mapping_ = std::move(mapped.value());
+      table->mapping_ = std::move(mapped.value());
   }
   // The leader's descriptor is closed when all have mapped the table.
   if (announcement.fd >= 0) (void)node.exchange('\0', progress);
-  if (const std::byte* base = directory->mapping_.base()) {
-    (void)mprotect(directory->mapping_.base(), bytes, PROT_READ);
-    directory->addresses_ = {reinterpret_cast<const FabricAddress*>(base + kHeader), all.size()};
+  if (const std::byte* base = table->mapping_.base()) {
+    (void)mprotect(table->mapping_.base(), bytes, PROT_READ);
+    table->addresses_ = {reinterpret_cast<const FabricAddress*>(base + kHeader), all.size()};
   } else {
-    directory->own_.assign(all.begin(), all.end());
-    directory->addresses_ = directory->own_;
+    table->own_.assign(all.begin(), all.end());
+    table->addresses_ = table->own_;
   }
-  return directory;
+  return table;
 }
 
-PeerAddresses::PeerAddresses(std::shared_ptr<const PeerDirectory> directory, std::vector<int> indexes)
-    : directory_(std::move(directory)) {
+PeerAddresses::PeerAddresses(std::shared_ptr<const AddressTable> table, std::vector<int> indexes)
+    : table_(std::move(table)) {
   first_ = indexes.front();
   stride_ = indexes.size() > 1 ? indexes[1] - first_ : 1;
   for (std::size_t rank = 0; rank < indexes.size(); ++rank) {

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/fabric/tcp_path.hpp"
-
-#include <dirent.h>
-#include <linux/tcp.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
+#include "transport/fabric/sockets.hpp"
 
 #include <cstddef>
 #include <cstdlib>
+#include <dirent.h>
+#include <linux/tcp.h>
 #include <memory>
-
-#include "transport/fabric/socket_address.hpp"
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 namespace farside {
+
 namespace {
 
 using NameCall = int (*)(int, sockaddr*, socklen_t*);

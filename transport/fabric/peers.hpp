@@ -14,7 +14,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <string>
+#include <sys/types.h>
 #include <utility>
 #include <vector>
 
@@ -25,6 +28,7 @@
 #include "transport/base/growing_array.hpp"
 #include "transport/base/mutex.hpp"
 #include "transport/fabric/operation.hpp"
+#include "transport/fabric/sockets.hpp"
 
 namespace farside {
 
@@ -57,7 +61,7 @@ class IssuedOperations {
   Operation* first_ = nullptr;
 };
 
-// A run: the writes to a peer that share one completion (operations_under_way.hpp).
+// A run: the writes to a peer that share one completion (in_flight.hpp).
 struct WriteRun {
   Operation* open = nullptr;        // its completion was not requested yet, and further writes may join it
   std::uint32_t length = 0;         // writes of the open run
@@ -76,20 +80,20 @@ struct PeerState {
   BiasedMutex mutex;
   // The connection by which operations are issued. Null: Connections::reach() must be called first.
   fid_ep* endpoint = nullptr;
-  bool active = false;          // changes only with Fabric's mutex held, too
-  RelaxedFlag begun;            // an operation was begun while none was under way (peer_health.hpp)
-  RelaxedCount under_way;       // operations issued, or being issued
-  std::uint32_t requests = 0;   // of them requests to the handler that the provider has taken
+  bool active = false;                  // changes only with Fabric's mutex held, too
+  RelaxedFlag begun;                    // an operation was begun while none was in flight (peers.hpp)
+  RelaxedCount in_flight;               // operations issued, or being issued
+  std::uint32_t requests = 0;           // of them requests to the handler that the provider has taken
   std::uint32_t sent_outside_ring = 0;  // of them those with Operation::sent_outside_ring
-  RelaxedCount completed;       // operations since the start
-  std::uint32_t failures = 0;   // how often the peer was abandoned
-  RelaxedCount notifications;   // that were sent
-  std::uint32_t confirmed = 0;      // of them, the first so many have arrived, or are known to be lost
-  std::uint32_t handled = 0;        // of them the peer has handled the first so many, or they are known to be lost
+  RelaxedCount completed;               // operations since the start
+  std::uint32_t failures = 0;           // how often the peer was abandoned
+  RelaxedCount notifications;           // that were sent
+  std::uint32_t confirmed = 0;          // of them, the first so many have arrived, or are known to be lost
+  std::uint32_t handled = 0;            // of them the peer has handled the first so many, or they are known to be lost
   std::uint32_t last_sent_outside_ring = 0;  // the number of the last one with Operation::sent_outside_ring
-  std::uint32_t lost_notifications = 0;  // how often some may have been lost
-  bool loss_to_report = false;           // and no operation has failed for it yet
-  std::uint32_t last_interruption = 0;   // its number (operations_under_way.hpp)
+  std::uint32_t lost_notifications = 0;      // how often some may have been lost
+  bool loss_to_report = false;               // and no operation has failed for it yet
+  std::uint32_t last_interruption = 0;       // its number (in_flight.hpp)
   IssuedOperations issued;
   WriteRun run;
   OperationPool pool;
@@ -113,12 +117,12 @@ struct PeerState {
   bool has_unacknowledged_sends() const {
     return sent_outside_ring > 0 || static_cast<std::int32_t>(last_sent_outside_ring - handled) > 0;
   }
-  // Returns whether the peer must be watched: operations are under way, or its host may not have received a
+  // Returns whether the peer must be watched: operations are in flight, or its host may not have received a
   // notification that TCP has accepted.
-  bool awaits_host() const { return under_way > 0 || notifications != acknowledged; }
-  bool any_under_way() {
+  bool awaits_host() const { return in_flight > 0 || notifications != acknowledged; }
+  bool any_in_flight() {
     const std::scoped_lock held(mutex);
-    return under_way > 0;
+    return in_flight > 0;
   }
 };
 
@@ -135,9 +139,9 @@ class PeerStates {
     const std::span<const Place> places = places_.get();
     return peer < places.size() ? places[peer].load(std::memory_order_acquire) : nullptr;
   }
-  bool any_under_way(Peer peer) const {
+  bool any_in_flight(Peer peer) const {
     PeerState* const state = find(peer);
-    return state != nullptr && state->any_under_way();
+    return state != nullptr && state->any_in_flight();
   }
   // Returns whether the provider has operations towards the peer.
   bool any_issued(Peer peer) const {
@@ -161,12 +165,12 @@ class PeerStates {
     state->endpoint = nullptr;
   }
 
-  // Counts an operation that is under way from now on, and one that no longer is. With the peer's mutex held.
+  // Counts an operation that is in flight from now on, and one that no longer is. With the peer's mutex held.
   static void begin(PeerState& state) {
-    if (state.under_way == 0) state.begun = true;
-    ++state.under_way;
+    if (state.in_flight == 0) state.begun = true;
+    ++state.in_flight;
   }
-  static void end(PeerState& state) { --state.under_way; }
+  static void end(PeerState& state) { --state.in_flight; }
 
   // The following members with Fabric's mutex held.
   // Returns when an operation was last issued to the peer. To issue an operation reads no clock. Instead, the time of a
@@ -188,9 +192,9 @@ class PeerStates {
     state.unacknowledged_since = {};
     active_.push_back(&state);
   }
-  // Ends the activity of peers towards which no operation is under way, nor has completed since the last call. Returns
+  // Ends the activity of peers towards which no operation is in flight, nor has completed since the last call. Returns
   // their operations, which may be many, to be freed without the mutex. Calls stalled(PeerState&), with the peer's
-  // mutex held, for those towards which some are under way and none has completed.
+  // mutex held, for those towards which some are in flight and none has completed.
   template <class Stalled>
   std::vector<OperationPool::Operations> deactivate_unused(Stalled&& stalled) {
     std::vector<OperationPool::Operations> unused;
@@ -201,7 +205,7 @@ class PeerStates {
           std::exchange(state->completed_at_check, completed) != completed)
         return false;
       const std::scoped_lock held(state->mutex);
-      if (state->under_way > 0) stalled(*state);
+      if (state->in_flight > 0) stalled(*state);
       if (state->awaits_host()) return false;
       if (state->completed != state->completed_at_check) return false;
       unused.push_back(state->pool.take_unused());
@@ -217,9 +221,97 @@ class PeerStates {
   PeerState& make(Peer peer);
 
   GrowingArray<Place> places_;  // by peer
-  std::mutex making_;  // guards the places against other writers, and made_
+  std::mutex making_;           // guards the places against other writers, and made_
   std::vector<std::unique_ptr<PeerState>> made_;
   std::vector<PeerState*> active_;
+};
+
+// PeerHealth: finds the peers that stay out of reach for FARSIDE_PEER_TIMEOUT, among those with operations in flight,
+// and abandons them. It does not abandon a peer that is only slow.
+//
+// It sends a probe to a peer towards which nothing has completed for half the timeout. The probe needs no answer, since
+// the peer may be stopped; but the provider accepts no probe to a dead peer. An adapter accepts any probe, and must
+// have completed it before the timeout. A socket's buffer accepts a probe even if the cable is cut. Over TCP,
+// PeerHealth therefore reads the state of the connections from the kernel (sockets.hpp). It abandons a peer if the
+// peer's host has sent nothing for the whole timeout, not even acknowledgements, while data were unacknowledged for
+// half of it.
+//
+// Thread safety: timeout() without a peer and read_states() may be called from any thread, all other members under
+// Fabric's mutex. Errors: none of its own. Cost: check() and quiet_paths() a few loads per active peer, at regular
+// times only; read_states() a millisecond where a socket must be searched for. Memory: in PeerState.
+class PeerHealth {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // The interface to the endpoint.
+  class Peers {
+   public:
+    // Returns whether no attempt has shown yet whether the peer is in reach.
+    virtual bool waits_for_place(Peer peer) const = 0;
+    // Sends a probe. Returns 0 or a negative libfabric code; none: nothing more can be sent now.
+    virtual std::optional<ssize_t> send_probe(Peer peer) = 0;
+    // The error of the last attempt to connect to the peer; empty if it succeeded.
+    virtual std::string connect_error(Peer peer) const = 0;
+    // The present connection, where it is one of TCP; and its descriptor, once it was found.
+    virtual std::optional<TcpPath> tcp_path(Peer peer) const = 0;
+    virtual std::uint64_t connection_number(Peer peer) const = 0;
+    virtual void found_socket(Peer peer, int socket) = 0;
+    // Ends the connection to the peer, and fails the operations towards it.
+    virtual void abandon(PeerState& peer_state, const std::string& why) = 0;
+
+   protected:
+    ~Peers() = default;
+  };
+
+  // `completes_probes`: the connections are an adapter's, which completes a probe when the peer's adapter has
+  // acknowledged it. `timeout`: FARSIDE_PEER_TIMEOUT; 0: none.
+  PeerHealth(PeerStates& states, Peers& peers, bool completes_probes, std::chrono::seconds timeout)
+      : states_(states), peers_(peers), completes_probes_(completes_probes), timeout_(timeout) {}
+
+  // FARSIDE_PEER_TIMEOUT; 0: none.
+  std::chrono::seconds timeout() const { return timeout_; }
+  // Returns the time after which this peer is abandoned; 0: it is never abandoned.
+  std::chrono::seconds timeout(Peer peer) const;
+  // The peer is abandoned after this time, if FARSIDE_PEER_TIMEOUT is not shorter, until this limit is lifted. Several
+  // threads may each set one.
+  void limit_silence(Peer peer, std::chrono::seconds limit) { limits_.push_back({peer, limit}); }
+  void lift_limit(Peer peer, std::chrono::seconds limit);
+
+  // Sends probes, and abandons peers.
+  void check(Clock::time_point now);
+  static void probe_completed(PeerState& peer_state, Clock::time_point now) {
+    peer_state.probed = false;
+    peer_state.quiet_since = now;
+  }
+  static void probe_failed(PeerState& peer_state) { peer_state.probed = false; }
+
+  // A connection over which operations stay in flight, and what the kernel says of it.
+  struct QuietPath {
+    Peer peer;
+    TcpPath path;
+    std::optional<TcpState> state;
+    std::uint32_t notifications = 0;  // that were sent by then
+  };
+  // Gives the connections to look at.
+  std::vector<QuietPath> quiet_paths(Clock::time_point now);
+  // Reads their states.
+  static void read_states(std::vector<QuietPath>& paths);
+  // Abandons peers whose hosts acknowledge nothing.
+  void abandon_silent(const std::vector<QuietPath>& paths, Clock::time_point now);
+
+ private:
+  void check(PeerState& peer_state, Clock::time_point now);
+  void abandon(PeerState& peer_state, Clock::time_point now, const std::string& why);
+
+  PeerStates& states_;
+  Peers& peers_;
+  const bool completes_probes_;
+  const std::chrono::seconds timeout_;
+  struct Limit {
+    Peer peer;
+    std::chrono::seconds after;
+    bool operator==(const Limit&) const = default;
+  };
+  std::vector<Limit> limits_;  // mostly none
 };
 
 }  // namespace farside

@@ -1,12 +1,80 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/fabric/operations_under_way.hpp"
+#include "transport/fabric/in_flight.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <utility>
 
+#include "transport/fabric/operation.hpp"
+
 namespace farside {
+
+namespace {
+
+// The data that a reply must bring, in bytes: those of the list, and those behind them.
+struct Expected {
+  std::size_t listed;
+  std::size_t behind;
+};
+
+Expected expected_of(const Operation& operation, ReplyStatus status) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  if (status == ReplyStatus::kStopped) return {0, kWord};
+  return {operation.list != nullptr ? operation.list->fetched_bytes() : 0,
+          operation.locked_result != nullptr ? kMostControls * kWord : operation.fetched_bytes};
+}
+
+// Without memory for the text the reply counts all the same.
+template <class Make>
+Error error_with_text(Make&& make) {
+  try {
+    return make();
+  } catch (const std::bad_alloc&) {
+    return Error::out_of_memory();
+  }
+}
+
+// Fills in the result of a list between two steps. `words`: the previous value of the acquire step's word and, unless
+// the list was stopped, of the release step's.
+void fill_locked_result(Operation& operation, bool stopped, std::span<const std::byte> words) {
+  LockedResult& locked_result = *operation.locked_result;
+  locked_result.stopped = stopped;
+  std::memcpy(&locked_result.acquire_step, words.data(), sizeof locked_result.acquire_step);
+  if (stopped) {
+    locked_result.list = std::move(operation.list);
+  } else {
+    std::memcpy(&locked_result.release_step, words.data() + sizeof locked_result.acquire_step,
+                sizeof locked_result.release_step);
+  }
+}
+
+}  // namespace
+
+Operation* OperationPool::take_reply(std::uint64_t index, const ReplyHeader& header, std::span<const std::byte> data) {
+  if (index >= all_.size()) return nullptr;
+  Operation& operation = *all_[index];
+  if (!operation.awaits_reply || operation.generation != header.generation) return nullptr;
+  const bool stopped = header.status == ReplyStatus::kStopped && operation.locked_result != nullptr;
+  const auto [listed, behind] = expected_of(operation, header.status);
+  if (header.status != ReplyStatus::kDone && !stopped) {
+    operation.pending->failed(error_with_text([&] { return refusal(header.status); }));
+  } else if (data.size() != listed + behind) {
+    operation.pending->failed(error_with_text([] {
+      return Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"};
+    }));
+  } else {
+    if (listed > 0) operation.list->deliver(data);
+    if (operation.locked_result != nullptr) {
+      fill_locked_result(operation, stopped, data.subspan(listed));
+    } else if (behind > 0) {
+      std::memcpy(operation.fetched, data.data() + listed, behind);
+    }
+  }
+  operation.awaits_reply = false;
+  return &operation;
+}
+
 namespace {
 
 // Advances the number of a notification to `to`, unless it is there already. `last` is the latest number; numbers may
@@ -23,7 +91,7 @@ void no_longer_requested(const Operation& operation, PeerState& peer_state) {
 
 }  // namespace
 
-Operation* OperationsUnderWay::run_for_write(PeerState& peer_state, const Pending& pending) {
+Operation* OperationsInFlight::run_for_write(PeerState& peer_state, const Pending& pending) {
   if (Operation* const open = peer_state.run.open; open != nullptr) return open->pending == &pending ? open : nullptr;
   if (runs_.fetch_add(1, std::memory_order_relaxed) >= most_runs_) {
     runs_.fetch_sub(1, std::memory_order_relaxed);
@@ -34,7 +102,7 @@ Operation* OperationsUnderWay::run_for_write(PeerState& peer_state, const Pendin
   return &run;
 }
 
-void OperationsUnderWay::written(Operation& run, PeerState& peer_state, Pending& pending, const fid_ep* endpoint,
+void OperationsInFlight::written(Operation& run, PeerState& peer_state, Pending& pending, const fid_ep* endpoint,
                                  bool last) {
   WriteRun& state = peer_state.run;
   if (state.open == nullptr) {
@@ -47,7 +115,7 @@ void OperationsUnderWay::written(Operation& run, PeerState& peer_state, Pending&
   if (last) state.open = nullptr;
 }
 
-void OperationsUnderWay::completed(Operation& operation) {
+void OperationsInFlight::completed(Operation& operation) {
   PeerState& peer_state = peers_.of(operation.peer);
   const std::scoped_lock held(peer_state.mutex);
   if (operation.into != nullptr && operation.pending != nullptr) {
@@ -58,14 +126,14 @@ void OperationsUnderWay::completed(Operation& operation) {
   if (--operation.completions_left == 0) finish(operation, peer_state);
 }
 
-const fid_ep* OperationsUnderWay::failed(Operation& operation, Error error) {
+const fid_ep* OperationsInFlight::failed(Operation& operation, Error error) {
   PeerState& peer_state = peers_.of(operation.peer);
   const std::scoped_lock held(peer_state.mutex);
   const fid_ep* const endpoint = operation.endpoint;
   // The run may count in the Pending of another window. The provider has dropped the errors of the run's writes, so it
   // is not known which of the two failed first: the run, after which the queue executed nothing more, or this operation
   // alone. So both fail. Each window gets an error of its own operations only, on a connection that ends with this
-  // error; a window with nothing under way to the peer gets none.
+  // error; a window with nothing in flight to the peer gets none.
   if (Operation* const run = std::exchange(operation.covers, nullptr)) {
     if (run->pending != nullptr) run->pending->failed(error);
     finish(*run, peer_state);
@@ -75,7 +143,7 @@ const fid_ep* OperationsUnderWay::failed(Operation& operation, Error error) {
   return endpoint;
 }
 
-bool OperationsUnderWay::take_reply(std::span<const std::byte> message) {
+bool OperationsInFlight::take_reply(std::span<const std::byte> message) {
   ReplyHeader header;
   if (message.size() < sizeof header) return false;
   std::memcpy(&header, message.data(), sizeof header);
@@ -90,7 +158,7 @@ bool OperationsUnderWay::take_reply(std::span<const std::byte> message) {
   return true;
 }
 
-void OperationsUnderWay::fail_all(PeerState& peer_state, const Error& error) {
+void OperationsInFlight::fail_all(PeerState& peer_state, const Error& error) {
   const std::scoped_lock held(peer_state.mutex);
   interrupted(peer_state);
   peer_state.issued.for_each([&](Operation& operation) {
@@ -111,7 +179,7 @@ void OperationsUnderWay::fail_all(PeerState& peer_state, const Error& error) {
   });
 }
 
-void OperationsUnderWay::fail_awaiting(Peer peer, const Error& error, bool in_order) {
+void OperationsInFlight::fail_awaiting(Peer peer, const Error& error, bool in_order) {
   if (in_order && peers_.find(peer) == nullptr) return;
   PeerState& peer_state = peers_.of(peer);
   const std::scoped_lock held(peer_state.mutex);
@@ -124,7 +192,7 @@ void OperationsUnderWay::fail_awaiting(Peer peer, const Error& error, bool in_or
   });
 }
 
-void OperationsUnderWay::interrupted(PeerState& peer_state) {
+void OperationsInFlight::interrupted(PeerState& peer_state) {
   peer_state.handled = peer_state.notifications;
   if (peer_state.confirmed != peer_state.notifications) {
     peer_state.confirmed = peer_state.notifications;
@@ -137,19 +205,19 @@ void OperationsUnderWay::interrupted(PeerState& peer_state) {
   interruptions_.store(peer_state.last_interruption, std::memory_order_release);
 }
 
-bool OperationsUnderWay::take_lost_notification(PeerState& peer_state) {
+bool OperationsInFlight::take_lost_notification(PeerState& peer_state) {
   const std::scoped_lock held(peer_state.mutex);
   return std::exchange(peer_state.loss_to_report, false);
 }
 
-void OperationsUnderWay::fail_open_run(PeerState& peer_state, const Error& error) {
+void OperationsInFlight::fail_open_run(PeerState& peer_state, const Error& error) {
   Operation* const run = std::exchange(peer_state.run.open, nullptr);
   if (run == nullptr) return;
   run->pending->failed(error);
   finish(*run, peer_state);
 }
 
-void OperationsUnderWay::release_memory() {
+void OperationsInFlight::release_memory() {
   peers_.for_each([](PeerState& peer_state) {
     const std::scoped_lock held(peer_state.mutex);
     peer_state.pool.for_each([](Operation& operation) { operation.registered.reset(); });
@@ -158,7 +226,7 @@ void OperationsUnderWay::release_memory() {
 }
 
 // Ends an operation after its last completion.
-void OperationsUnderWay::finish(Operation& operation, PeerState& peer_state) {
+void OperationsInFlight::finish(Operation& operation, PeerState& peer_state) {
   Pending* const pending = operation.pending;
   if (pending != nullptr) {
     peer_state.issued.remove(operation);
@@ -175,7 +243,7 @@ void OperationsUnderWay::finish(Operation& operation, PeerState& peer_state) {
   if (pending != nullptr) pending->completed();
 }
 
-void OperationsUnderWay::recycle(Operation& operation, PeerState& peer_state) {
+void OperationsInFlight::recycle(Operation& operation, PeerState& peer_state) {
   if (operation.slot != nullptr) memory_.release(std::exchange(operation.slot, nullptr));
   if (operation.registered != nullptr) memory_.end_large(operation.registered);
   if (operation.run) runs_.fetch_sub(1, std::memory_order_relaxed);

@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The addresses of a group's processes: one table per node, and the ranks of other groups as entries of it.
-#include "transport/fabric/peer_directory.hpp"
-
-#include <malloc.h>
-#include <sys/resource.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <malloc.h>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <sys/resource.h>
 #include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
 #include "tests/transport/space_steps.hpp"
+#include "transport/fabric/address_table.hpp"
 
-namespace farside::peer_directory_test {
+namespace farside::address_table_test {
 
 using namespace farside::testing;
 
@@ -45,7 +43,7 @@ bool is(const FabricAddress& address, std::size_t index) {
          address.secret == expected.secret;
 }
 
-bool holds(const PeerDirectory& directory, std::size_t count) {
+bool holds(const AddressTable& directory, std::size_t count) {
   if (directory.size() != count) return false;
   for (std::size_t i = 0; i < count; ++i) {
     if (!is(directory.at(i), i)) return false;
@@ -72,8 +70,8 @@ std::size_t heap() {
   return info.uordblks + info.hblkhd;
 }
 
-std::shared_ptr<const PeerDirectory> directory_of(std::size_t count) {
-  return PeerDirectory::share(*NodeGroup::alone(0), addresses(count), Process::instance());
+std::shared_ptr<const AddressTable> directory_of(std::size_t count) {
+  return AddressTable::share(*NodeGroup::alone(0), addresses(count), Process::instance());
 }
 
 }  // namespace
@@ -83,7 +81,7 @@ TEST_CASE("the processes of a node map one table of addresses for reading, and k
     const std::unique_ptr<NodeGroup> node = make_node(ranks);
     const std::size_t files = open_memory_files();
     constexpr std::size_t kProcesses = 1000;
-    const auto directory = PeerDirectory::share(*node, addresses(kProcesses), Process::instance());
+    const auto directory = AddressTable::share(*node, addresses(kProcesses), Process::instance());
     ranks.check(holds(*directory, kProcesses), "each address is there");
     ranks.check(directory->private_bytes() == 0, "none of them is in private memory");
     ranks.check(open_memory_files() == files, "no descriptor stays");
@@ -107,12 +105,12 @@ TEST_CASE("a process that cannot map the table keeps one of its own, and if the 
       getrlimit(RLIMIT_NOFILE, &before);
       const rlimit few{3, before.rlim_max};
       if (ranks.rank() == failing) setrlimit(RLIMIT_NOFILE, &few);
-      const auto directory = PeerDirectory::share(*node, addresses(10), Process::instance());
+      const auto directory = AddressTable::share(*node, addresses(10), Process::instance());
       setrlimit(RLIMIT_NOFILE, &before);
       ranks.check(holds(*directory, 10), "each address is there");
       const bool alone = failing == 0 || ranks.rank() == failing;
       ranks.check((directory->private_bytes() > 0) == alone, "the others share a table");
-      const auto next = PeerDirectory::share(*node, addresses(20), Process::instance());
+      const auto next = AddressTable::share(*node, addresses(20), Process::instance());
       ranks.check(holds(*next, 20) && next->private_bytes() == 0, "all share the next one");
       ranks.barrier();
     }));
@@ -181,4 +179,4 @@ TEST_CASE("addresses are unknown until there is a directory, which lives as long
   CHECK(is(addresses.of(19), 24));
 }
 
-}  // namespace farside::peer_directory_test
+}  // namespace farside::address_table_test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // LocalMemory: registration of the buffers of this process that a provider with FI_MR_LOCAL (fi_mr(3)) reads and
-// writes. Small buffers go through registered slots; large ones are registered while their operation is under way.
+// writes. Small buffers go through registered slots; large ones are registered while their operation is in flight.
 //
 // Operations of this process hold at most kMostOwn slots at a time, and at most kMostLarge registrations of large
 // buffers, so that registered memory does not grow with the number of operations in an epoch. The limit does not apply
@@ -18,9 +18,12 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <sys/types.h>
+#include <sys/uio.h>
 #include <vector>
 
 #include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 
 #include "transport/base/result.hpp"
@@ -28,6 +31,9 @@
 #include "transport/handler/message.hpp"
 
 namespace farside {
+
+struct Context;    // operation.hpp
+struct Operation;
 
 class LocalMemory {
  public:
@@ -120,11 +126,35 @@ class LocalMemory {
   fid_domain* domain_ = nullptr;
   std::mutex mutex_;  // guards the following members; held for a few loads and stores, or a registration
   std::vector<Slab> slabs_;
-  std::deque<Slot> slots_;     // never moved
+  std::deque<Slot> slots_;  // never moved
   std::vector<Slot*> free_;
-  bool refused_ = false;       // there will be no more slots
-  std::size_t own_ = 0;        // slots that operations of this process hold
-  std::size_t large_ = 0;      // large buffers that are registered
+  bool refused_ = false;   // there will be no more slots
+  std::size_t own_ = 0;    // slots that operations of this process hold
+  std::size_t large_ = 0;  // large buffers that are registered
 };
+
+// Preparation of operands and messages for the provider. Where local buffers must be registered, they are copied to or
+// from a slot of registered memory, or get a registration of their own. Otherwise the provider gets their addresses.
+//
+// All functions may be called again for an operation if the provider had no room: the data are copied, and a slot is
+// taken, only once. Not thread-safe: Fabric calls them under its mutex. Errors: negative libfabric codes, those of
+// LocalMemory::take. Cost: a copy of at most LocalMemory::kSlotBytes.
+
+// A local buffer as the provider takes it.
+struct ProviderBuffer {
+  void* at = nullptr;
+  void* descriptor = nullptr;
+};
+
+// The data that an operation sends, or the place where it receives data. `registered`: the registration of a buffer
+// larger than a slot, which the operation takes. Return 0 or a negative libfabric code.
+int outgoing(LocalMemory& memory, Operation& operation, const void* from, std::size_t bytes,
+             FabricHandle<fid_mr>& registered, ProviderBuffer& local);
+int incoming(LocalMemory& memory, Operation& operation, void* into, std::size_t bytes, FabricHandle<fid_mr>& registered,
+             ProviderBuffer& local);
+
+// Sends one message of several parts. `slot`: that of the context, which the message takes if it needs one.
+ssize_t send_message(LocalMemory& memory, fid_ep* endpoint, const iovec* parts, std::size_t count,
+                     LocalMemory::Slot*& slot, Context& context);
 
 }  // namespace farside

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// OperationsUnderWay: the operations that this process has issued, or is issuing, and that have not ended. It counts
-// them per peer (peer_states.hpp), ends each exactly once, and gives its Pending the result. A request ends when its
+// OperationsInFlight: the operations that this process has issued, or is issuing, and that have not ended. It counts
+// them per peer (peers.hpp), ends each exactly once, and gives its Pending the result. A request ends when its
 // send has completed, if the send has a completion, and its reply has arrived, in either order. An operation that is
 // failed before the provider has completed it keeps its context and its registered memory until then.
 //
@@ -14,7 +14,7 @@
 // connection ends, the provider generates no completion for an open run; the run is failed here.
 //
 // libfabric's verbs provider (1.17 to 2.6) nevertheless has each operation signalled (sq_sig_all). When it reads the
-// queue, it drops the completions that were not requested. The number of runs under way is limited, so that the queue
+// queue, it drops the completions that were not requested. The number of runs in flight is limited, so that the queue
 // has room for all their writes. The provider drops the errors of these writes, too. The queue pair then executes
 // nothing more, so the operation that ends the run fails, and the run with it. If the two count in different Pendings,
 // each of these has the error: it is not known whether the run failed or only the operation that ends it.
@@ -38,18 +38,18 @@
 #include "transport/base/address.hpp"
 #include "transport/base/integers.hpp"
 #include "transport/base/result.hpp"
-#include "transport/fabric/local_memory.hpp"
+#include "transport/fabric/buffers.hpp"
 #include "transport/fabric/operation.hpp"
-#include "transport/fabric/peer_states.hpp"
+#include "transport/fabric/peers.hpp"
 #include "transport/fabric/pending.hpp"
 
 namespace farside {
 
-class OperationsUnderWay {
+class OperationsInFlight {
  public:
   static constexpr std::uint32_t kLongestRun = 32;
-  // `most_runs`: at most as many are under way at a time.
-  explicit OperationsUnderWay(std::size_t most_runs = 0) : most_runs_(most_runs) {}
+  // `most_runs`: at most as many are in flight at a time.
+  explicit OperationsInFlight(std::size_t most_runs = 0) : most_runs_(most_runs) {}
 
   PeerStates& peers() { return peers_; }
   const PeerStates& peers() const { return peers_; }
@@ -101,7 +101,7 @@ class OperationsUnderWay {
   }
 
   // Gives the run that the next small write to the peer joins: the open one, or a new one. Null if the write must be
-  // issued by itself: the open run counts in another Pending, or too many are under way. written() or not_written()
+  // issued by itself: the open run counts in another Pending, or too many are in flight. written() or not_written()
   // follows, with the peer's mutex held since.
   Operation* run_for_write(PeerState& peer_state, const Pending& pending);
   // Returns whether the next write is the last one of its run, which needs a completion.
@@ -183,7 +183,7 @@ class OperationsUnderWay {
 
   const std::uint64_t mask_ = random_bits();
   const std::size_t most_runs_;
-  std::atomic<std::size_t> runs_{0};  // under way
+  std::atomic<std::size_t> runs_{0};  // in flight
   LocalMemory memory_;
   PeerStates peers_;
   std::atomic<std::uint32_t> interruptions_{0};

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/fabric/local_buffers.hpp"
+#include "transport/fabric/buffers.hpp"
+#include "transport/fabric/operation.hpp"
 
 #include <cstring>
 #include <utility>
 
 namespace farside {
+
 namespace {
 
 void* descriptor_of(Operation& operation, FabricHandle<fid_mr>& registered) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/fabric/receives.hpp"
+#include "transport/fabric/messages.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Messages that arrive, and those that are sent besides this process's own operations; and the limits of an endpoint's
+// queues.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <sys/types.h>
+#include <utility>
+#include <vector>
+
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+
+#include "transport/base/address.hpp"
+#include "transport/base/log.hpp"
+#include "transport/base/result.hpp"
+#include "transport/fabric/buffers.hpp"
+#include "transport/fabric/handles.hpp"
+#include "transport/fabric/in_flight.hpp"
+#include "transport/fabric/operation.hpp"
+
+namespace farside {
+
+// QueueLimits: limits of what an endpoint has in flight, so that its queues never overflow. An adapter's completion
+// queue is unusable after an overflow, and libfabric has had no credits for it since 1.19 (fi_verbs(7)). A message for
+// which the receiver has no buffer is refused (RNR) and repeated after a pause. Over TCP the provider's queues grow
+// with the operations towards a peer that takes no data: about 1 KiB for each. The kernel's flow control holds messages
+// back.
+struct QueueLimits {
+  static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
+  std::size_t completions = 0;              // entries of the completion queue; 0: libfabric's default
+  std::size_t runs = 0;                     // runs of writes in flight (in_flight.hpp)
+  std::size_t answers = kNone;              // replies and probes that the provider has
+  std::size_t requests_per_peer = kNone;    // messages to one peer that await a reply
+  std::size_t operations_per_peer = kNone;  // of this process, in flight to one peer
+  std::size_t first_receives = 32;          // buffers for messages of all peers
+  std::size_t receives_per_peer = 0;        // as many more for each connection,
+  std::size_t most_receives = 32;           // up to this number
+
+  constexpr std::size_t receives(std::size_t connections) const {
+    return std::min(first_receives + receives_per_peer * connections, most_receives);
+  }
+};
+
+// A peer sends at most `requests_per_peer` requests and as many replies. `first_receives` are the buffers for probes
+// and for DISCONNECT. With more than 252 connections there are fewer buffers, and the pause after a refused message is
+// the flow control. The operations of this process are limited by LocalMemory and by the number of runs: each write of
+// a run needs an entry, the empty one that may end it included.
+constexpr QueueLimits queue_limits(bool adapter) {
+  // Over TCP most messages go through rings, and others wait in the socket for a buffer. More buffers at the beginning
+  // would delay the first window, since each touches a page of memory.
+  if (!adapter) return {.operations_per_peer = 2048, .first_receives = 4, .receives_per_peer = 4};
+  constexpr QueueLimits limits{.completions = 8192,
+                               .runs = 128,
+                               .answers = 512,
+                               .requests_per_peer = 4,
+                               .receives_per_peer = 8,
+                               .most_receives = 2048};
+  static_assert(limits.runs * OperationsInFlight::kLongestRun + LocalMemory::kMostOwn + LocalMemory::kMostLarge +
+                    limits.answers + limits.most_receives <=
+                limits.completions);
+  static_assert(2 * limits.requests_per_peer <= limits.receives_per_peer);
+  return limits;
+}
+
+// Receives: the buffers for messages that arrive, in the one queue of receives that all endpoints of a process share.
+// Their number follows the connections (messages.hpp).
+//
+// Not thread-safe: Fabric's mutex guards it. Errors: kNoMemory if buffers cannot be registered, kNoRoute if the
+// provider does not take the first ones. Cost: fi_recv for each buffer. Memory: a message (about 8.3 KiB) per buffer;
+// over an adapter 32 buffers and 8 per connected peer, up to 2,048 in all, else 4 and 4 per connected peer, up to 32.
+class Receives {
+ public:
+  Receives(const QueueLimits& limits, const LocalMemory& memory) : limits_(limits), memory_(memory) {}
+
+  // Posts the first buffers in `queue`, which holds `most`.
+  Status begin(fid_ep* queue, std::size_t most);
+  // Adds buffers for so many connections. Without memory for them, peers repeat messages.
+  void follow(std::size_t connections);
+  // Posts a buffer whose message was handled. If the provider refuses it for now, post_refused() does so later.
+  void post_again(Receive& buffer);
+  bool any_refused() const { return !refused_.empty(); }
+  void post_refused();
+  std::size_t count() const { return buffers_.size(); }
+  // Frees the buffers. Precondition: the provider has none of them.
+  void clear() {
+    refused_.clear();
+    buffers_.clear();
+  }
+
+ private:
+  Status add(std::size_t count);
+  ssize_t post(Receive& buffer) const;  // returns the code of fi_recv
+
+  QueueLimits limits_;
+  const LocalMemory& memory_;
+  fid_ep* queue_ = nullptr;
+  std::vector<std::unique_ptr<Receive>> buffers_;
+  std::vector<Receive*> refused_;  // of buffers_
+};
+
+// Replies: the messages that this process sends to peers besides its own operations: the answers of its handler,
+// probes, and DISCONNECT. It keeps the answers that the provider has refused, limits how many messages the provider has
+// at once, and reuses their buffers.
+//
+// Not thread-safe: Fabric's mutex guards it. Errors: an answer that cannot be sent is logged and dropped; its peer is
+// out of reach. Cost: a send, or a try for each peer with unsent answers. Memory: nothing per peer; about 200 bytes for
+// each that was in flight at once, and a slot, where local memory is registered, for each that is unsent or in flight.
+class Replies {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // `most`: how many the provider may have at once. `memory`: from which their slots are.
+  Replies(std::size_t most, LocalMemory& memory) : most_(most), memory_(memory) {}
+
+  // Returns whether the provider may have one more.
+  bool room() const { return in_flight_ < most_; }
+  // Returns a buffer for a message to the peer, with an empty header and no data.
+  std::unique_ptr<Reply> take(Peer peer) {
+    std::unique_ptr<Reply> reply;
+    if (spare_.empty()) {
+      reply = std::make_unique<Reply>();
+    } else {
+      reply = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    reply->peer = peer;
+    reply->probe = false;
+    reply->copied = false;
+    reply->refused_since = {};
+    reply->header = {};
+    reply->fetched.clear();
+    return reply;
+  }
+  // Sends it at once. send(Reply&) returns 0 if the provider has it now, else a negative libfabric code, which is
+  // returned.
+  template <class Send>
+  ssize_t send(std::unique_ptr<Reply> reply, Send&& send) {
+    const ssize_t code = send(*reply);
+    if (code != 0) {
+      reuse(std::move(reply));
+      return code;
+    }
+    sent(std::move(reply));
+    return 0;
+  }
+  // Sends an answer as send() does, unless earlier ones to the peer are unsent. Keeps it if the provider refuses it.
+  template <class Send>
+  void answer(std::unique_ptr<Reply> reply, Send&& send) {
+    if (!room() || unsent_.contains(reply->peer)) return keep(std::move(reply));
+    const ssize_t code = send(*reply);
+    if (code == -FI_EAGAIN) return keep(std::move(reply));
+    end(std::move(reply), code);
+  }
+  // Keeps an answer until send_unsent().
+  void keep(std::unique_ptr<Reply> reply) {
+    patiently([&] { unsent_[reply->peer].push_back(std::move(reply)); });
+  }
+  // Sends the answers that were kept, in their order per peer, and tries one for each peer that takes none. An answer
+  // that the provider refuses for longer than `timeout` is dropped; none: no limit.
+  template <class Send>
+  void send_unsent(std::optional<Clock::duration> timeout, Send&& send);
+  // Notes that the provider has completed it.
+  void completed(Reply& reply) {
+    --in_flight_;
+    reuse(std::unique_ptr<Reply>(&reply));
+  }
+
+  // Keeps the buffer of a message that is sent, or is not sent after all; without its slot, which others may need where
+  // no more memory can be registered.
+  void reuse(std::unique_ptr<Reply> reply) {
+    if (reply->slot != nullptr) memory_.release(std::exchange(reply->slot, nullptr));
+    (void)without_bad_alloc([&]() -> Status {
+      spare_.push_back(std::move(reply));
+      return {};
+    });
+  }
+
+  bool any_unsent() const { return !unsent_.empty(); }
+  // Returns whether no answer is unsent and no message has a completion to come.
+  bool idle() const { return unsent_.empty() && in_flight_ == 0; }
+
+ private:
+  // What send(Reply&) has returned for it, if it is not -FI_EAGAIN, or it was refused for too long.
+  void end(std::unique_ptr<Reply> reply, ssize_t code) {
+    if (code == 0) return sent(std::move(reply));
+    if (!reply->probe) log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
+    reuse(std::move(reply));
+  }
+  // The provider has it until its completion, or has copied it.
+  void sent(std::unique_ptr<Reply> reply) {
+    if (reply->copied) return reuse(std::move(reply));
+    reply.release();  // NOLINT(bugprone-unused-return-value)
+    ++in_flight_;
+  }
+
+  const std::size_t most_;
+  LocalMemory& memory_;
+  std::map<Peer, std::deque<std::unique_ptr<Reply>>> unsent_;  // refused with EAGAIN, or behind a refused one
+  Peer first_ = 0;                                             // whose answers are the first to be sent next
+  std::size_t in_flight_ = 0;                                  // that the provider has
+  std::vector<std::unique_ptr<Reply>> spare_;
+};
+
+template <class Send>
+void Replies::send_unsent(std::optional<Clock::duration> timeout, Send&& send) {
+  // Another peer is the first one in each pass, since the provider may have no room for all.
+  auto each = unsent_.lower_bound(first_);
+  for (std::size_t peers = unsent_.size(); peers > 0 && room(); --peers) {
+    if (each == unsent_.end()) each = unsent_.begin();
+    first_ = each->first + 1;
+    for (auto& answers = each->second; !answers.empty() && room(); answers.pop_front()) {
+      Reply& reply = *answers.front();
+      const ssize_t code = send(reply);
+      if (code == -FI_EAGAIN) {
+        const Clock::time_point now = Clock::now();
+        if (reply.refused_since == Clock::time_point{}) reply.refused_since = now;
+        if (!timeout || now - reply.refused_since < *timeout) break;
+      }
+      end(std::move(answers.front()), code);
+    }
+    each = each->second.empty() ? unsent_.erase(each) : std::next(each);
+  }
+}
+
+}  // namespace farside
