@@ -17,8 +17,8 @@
 #include <mpi.h>
 
 #include "transport/base/result.hpp"
-#include "transport/data/basic_type.hpp"
 #include "transport/data/layout.hpp"
+#include "transport/data/reduce_op.hpp"
 
 namespace farside::pmpi {
 

@@ -31,7 +31,7 @@
 #include "pmpi/fault.hpp"
 #include "transport/base/mutex.hpp"
 #include "transport/base/waiter.hpp"
-#include "transport/routes/outstanding.hpp"
+#include "transport/fabric/pending.hpp"
 
 namespace farside::pmpi {
 

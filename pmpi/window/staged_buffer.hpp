@@ -8,7 +8,7 @@
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/window/window.hpp"
 #include "transport/base/result.hpp"
-#include "transport/node/device_staging.hpp"
+#include "transport/node/device_memory.hpp"
 
 namespace farside::pmpi {
 

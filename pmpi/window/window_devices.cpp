@@ -7,8 +7,8 @@
 
 #include "pmpi/window/staged_buffer.hpp"
 #include "pmpi/window/window.hpp"
+#include "transport/fabric/pending.hpp"
 #include "transport/node/device_memory.hpp"
-#include "transport/routes/outstanding.hpp"
 
 namespace farside::pmpi {
 namespace {

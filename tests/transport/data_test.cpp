@@ -17,7 +17,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/data/basic_type.hpp"
 #include "transport/data/reduce_op.hpp"
 
 namespace farside::data_test {

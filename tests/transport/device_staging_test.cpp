@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/node/device_staging.hpp"
-
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
+
+#include "transport/node/device_memory.hpp"
 
 namespace farside::device_staging_test {
 

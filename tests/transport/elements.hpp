@@ -11,7 +11,6 @@
 #include <limits>
 #include <vector>
 
-#include "transport/data/basic_type.hpp"
 #include "transport/data/reduce_op.hpp"
 
 namespace farside::testing {

@@ -16,7 +16,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/fabric_route_fixture.hpp"
-#include "transport/routes/coalescing_limits.hpp"
+#include "transport/routes/target_order.hpp"
 
 namespace farside::fabric_route_test {
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Huge pages of segments: which data have them, where these lie, and what is said where the kernel gives none.
-#include "transport/node/huge_pages.hpp"
-
 #include <cerrno>
 #include <cstdint>
 #include <cstring>

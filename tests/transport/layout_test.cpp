@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Layouts and the cursors over them, compared with a naive expansion into single elements.
+#include "transport/data/layout.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -12,8 +14,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/support/seeds.hpp"
-#include "transport/data/basic_type.hpp"
-#include "transport/data/layout.hpp"
+#include "transport/data/reduce_op.hpp"
 
 namespace farside::layout_test {
 

@@ -6,13 +6,16 @@
 #include <atomic>
 #include <bit>
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>

@@ -14,7 +14,7 @@
 #include <climits>
 
 #include "tests/support/seeds.hpp"
-#include "transport/routes/rank_index.hpp"
+#include "transport/base/growing_array.hpp"
 
 namespace farside::node_targets_test {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The permission that Yama asks for: given when a peer needs it, once.
-#include "transport/node/open_to_peers.hpp"
-
 #include <catch2/catch.hpp>
+
+#include "transport/node/process_memory.hpp"
 
 namespace farside::open_to_peers_test {
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The outstanding operations to a target, and operations that wait to be issued.
-#include "transport/routes/outstanding.hpp"
-
 #include <array>
 #include <cstring>
 #include <memory>
@@ -10,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "transport/fabric/pending.hpp"
 #include "transport/routes/target_order.hpp"
 
 namespace farside::outstanding_test {

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Reads and writes of another process's private memory.
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "transport/node/process_memory.hpp"
 
 #include <cstdint>
 #include <cstring>
 #include <numeric>
 #include <string>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
 #include "tests/transport/processes.hpp"
-#include "transport/node/open_to_peers.hpp"
-#include "transport/node/process_memory.hpp"
 
 namespace farside::process_memory_test {
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The trial of a provider between two ranks, over an endpoint that is memory of this process and makes mistakes.
-#include "transport/space/provider_trial.hpp"
-
 #include <cstring>
 #include <functional>
 #include <map>
@@ -10,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "transport/base/waiter.hpp"
+#include "transport/space/provider_agreement.hpp"
 
 namespace farside::provider_trial_test {
 

@@ -23,7 +23,7 @@
 #include "tests/transport/space_steps.hpp"
 #include "transport/handler/message_handler.hpp"
 #include "transport/node/process_memory.hpp"
-#include "transport/routes/coalescing_limits.hpp"
+#include "transport/routes/target_order.hpp"
 #include "transport/space/space.hpp"
 
 namespace farside::regions_test {

@@ -14,7 +14,7 @@
 
 #include "tests/transport/space_fixture.hpp"
 #include "transport/fabric/fabric.hpp"
-#include "transport/routes/coalescing_limits.hpp"
+#include "transport/routes/target_order.hpp"
 
 namespace farside::space_control_test {
 

@@ -14,7 +14,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/space_fixture.hpp"
-#include "transport/routes/coalescing_limits.hpp"
+#include "transport/routes/target_order.hpp"
 
 namespace farside::space_extent_test {
 

@@ -13,7 +13,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/space_fixture.hpp"
-#include "transport/node/open_to_peers.hpp"
+#include "transport/node/process_memory.hpp"
 
 namespace farside::space_life_test {
 

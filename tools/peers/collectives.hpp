@@ -14,7 +14,7 @@
 
 #include <mpi.h>
 
-#include "transport/node/node_identity.hpp"
+#include "transport/node/identity.hpp"
 
 namespace farside::tools {
 

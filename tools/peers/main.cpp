@@ -16,7 +16,6 @@
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/space/provider_agreement.hpp"
-#include "transport/space/provider_trial.hpp"
 
 namespace farside::tools {
 namespace {

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The kernels of combine() and compare_and_swap(): instances of templates, in one table [op][type].
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 #include <utility>
 
 #include "transport/data/elements.hpp"
+#include "transport/data/layout.hpp"
 #include "transport/data/reduce_op.hpp"
 
 namespace farside {
+
 namespace {
 
 // The integer that holds an element in the CPU's atomics.
@@ -28,12 +32,18 @@ template <ReduceOp kOp, class T>
 constexpr auto operand_type() {
   constexpr bool kMoves = kOp == ReduceOp::kReplace || kOp == ReduceOp::kNoOp;
   constexpr bool kOrders = kOp == ReduceOp::kMin || kOp == ReduceOp::kMax;
-  if constexpr (kMoves && kHasCpuAtomics<T>) return WordOf<T>{};
-  else if constexpr (kMoves && !kHasGap<T>) return Opaque<sizeof(T)>{};
-  else if constexpr (kClassOf<T> == TypeClass::kInteger && !kOrders) return std::make_unsigned_t<T>{};
-  else if constexpr (kClassOf<T> == TypeClass::kByte) return std::uint8_t{};
-  else if constexpr (kClassOf<T> == TypeClass::kLogical) return decltype(T::value){};
-  else return T{};
+  if constexpr (kMoves && kHasCpuAtomics<T>)
+    return WordOf<T>{};
+  else if constexpr (kMoves && !kHasGap<T>)
+    return Opaque<sizeof(T)>{};
+  else if constexpr (kClassOf<T> == TypeClass::kInteger && !kOrders)
+    return std::make_unsigned_t<T>{};
+  else if constexpr (kClassOf<T> == TypeClass::kByte)
+    return std::uint8_t{};
+  else if constexpr (kClassOf<T> == TypeClass::kLogical)
+    return decltype(T::value){};
+  else
+    return T{};
 }
 template <ReduceOp kOp, class T>
 using Operand = decltype(operand_type<kOp, T>());
@@ -44,15 +54,24 @@ inline T apply_arithmetic(T target, T origin) {
   using Wide = std::conditional_t<kClassOf<T> == TypeClass::kInteger && sizeof(T) < sizeof(unsigned), unsigned, T>;
   const Wide a = static_cast<Wide>(target);
   const Wide b = static_cast<Wide>(origin);
-  if constexpr (kOp == ReduceOp::kSum) return static_cast<T>(a + b);
-  else if constexpr (kOp == ReduceOp::kProd) return static_cast<T>(a * b);
-  else if constexpr (kOp == ReduceOp::kMin) return origin < target ? origin : target;
-  else if constexpr (kOp == ReduceOp::kMax) return target < origin ? origin : target;
-  else if constexpr (kOp == ReduceOp::kLand) return static_cast<T>(target != 0 && origin != 0);
-  else if constexpr (kOp == ReduceOp::kLor) return static_cast<T>(target != 0 || origin != 0);
-  else if constexpr (kOp == ReduceOp::kLxor) return static_cast<T>((target != 0) != (origin != 0));
-  else if constexpr (kOp == ReduceOp::kBand) return static_cast<T>(a & b);
-  else if constexpr (kOp == ReduceOp::kBor) return static_cast<T>(a | b);
+  if constexpr (kOp == ReduceOp::kSum)
+    return static_cast<T>(a + b);
+  else if constexpr (kOp == ReduceOp::kProd)
+    return static_cast<T>(a * b);
+  else if constexpr (kOp == ReduceOp::kMin)
+    return origin < target ? origin : target;
+  else if constexpr (kOp == ReduceOp::kMax)
+    return target < origin ? origin : target;
+  else if constexpr (kOp == ReduceOp::kLand)
+    return static_cast<T>(target != 0 && origin != 0);
+  else if constexpr (kOp == ReduceOp::kLor)
+    return static_cast<T>(target != 0 || origin != 0);
+  else if constexpr (kOp == ReduceOp::kLxor)
+    return static_cast<T>((target != 0) != (origin != 0));
+  else if constexpr (kOp == ReduceOp::kBand)
+    return static_cast<T>(a & b);
+  else if constexpr (kOp == ReduceOp::kBor)
+    return static_cast<T>(a | b);
   else {
     static_assert(kOp == ReduceOp::kBxor);
     return static_cast<T>(a ^ b);
@@ -62,8 +81,10 @@ inline T apply_arithmetic(T target, T origin) {
 // The product does not use std::complex, which would call a function that repairs infinities, at ten times the cost.
 template <ReduceOp kOp, class T>
 inline Complex<T> apply_complex(Complex<T> a, Complex<T> b) {
-  if constexpr (kOp == ReduceOp::kSum) return {a.real + b.real, a.imaginary + b.imaginary};
-  else return {a.real * b.real - a.imaginary * b.imaginary, a.real * b.imaginary + a.imaginary * b.real};
+  if constexpr (kOp == ReduceOp::kSum)
+    return {a.real + b.real, a.imaginary + b.imaginary};
+  else
+    return {a.real * b.real - a.imaginary * b.imaginary, a.real * b.imaginary + a.imaginary * b.real};
 }
 
 // If the values are equal, the result has the smaller index (MPI 4.0 section 6.9.4).
@@ -78,11 +99,16 @@ inline Pair<V, I> apply_pair(Pair<V, I> target, Pair<V, I> origin) {
 
 template <ReduceOp kOp, class T>
 inline T apply(T target, [[maybe_unused]] T origin) {
-  if constexpr (kOp == ReduceOp::kReplace) return origin;
-  else if constexpr (kOp == ReduceOp::kNoOp) return target;
-  else if constexpr (kClassOf<T> == TypeClass::kPair) return apply_pair<kOp>(target, origin);
-  else if constexpr (kClassOf<T> == TypeClass::kComplex) return apply_complex<kOp>(target, origin);
-  else return apply_arithmetic<kOp>(target, origin);
+  if constexpr (kOp == ReduceOp::kReplace)
+    return origin;
+  else if constexpr (kOp == ReduceOp::kNoOp)
+    return target;
+  else if constexpr (kClassOf<T> == TypeClass::kPair)
+    return apply_pair<kOp>(target, origin);
+  else if constexpr (kClassOf<T> == TypeClass::kComplex)
+    return apply_complex<kOp>(target, origin);
+  else
+    return apply_arithmetic<kOp>(target, origin);
 }
 // clang-format on
 
@@ -94,12 +120,12 @@ using Kernel = void (*)(std::byte* target, const std::byte* origin, std::byte* f
 // instead of 0.13).
 constexpr std::size_t kBlock = 32;
 
-template <ReduceOp kOp, class T> inline constexpr bool kMovesBytes =
-    (kOp == ReduceOp::kReplace || kOp == ReduceOp::kNoOp) && !kHasGap<T>;
+template <ReduceOp kOp, class T>
+inline constexpr bool kMovesBytes = (kOp == ReduceOp::kReplace || kOp == ReduceOp::kNoOp) && !kHasGap<T>;
 
 template <ReduceOp kOp, class T, bool kFetch>
-inline void locked_step(std::byte* __restrict target, const std::byte* __restrict origin,
-                        std::byte* __restrict fetched, std::size_t index) {
+inline void locked_step(std::byte* __restrict target, const std::byte* __restrict origin, std::byte* __restrict fetched,
+                        std::size_t index) {
   const std::size_t at = index * sizeof(T);
   const T old = load<T>(target + at);
   if constexpr (kFetch) store(fetched + at, old);
@@ -290,6 +316,43 @@ void compare_and_swap(AtomicMethod method, BasicType type, void* target, const v
   const auto swap = size == sizeof(std::uint32_t) ? swap_word<std::uint32_t> : swap_word<std::uint64_t>;
   swap(static_cast<std::byte*>(target), static_cast<const std::byte*>(origin), static_cast<const std::byte*>(compare),
        static_cast<std::byte*>(fetched));
+}
+
+namespace {
+
+constexpr std::size_t kTogether = 2048;  // bytes
+constexpr std::size_t kShort = 256;      // bytes; longer rows are fast without a copy
+
+struct alignas(64) Together : std::array<std::byte, kTogether> {};
+
+}  // namespace
+
+void combine_rows(ReduceOp op, BasicType type, std::byte* target, const std::byte* origin, std::byte* fetched,
+                  std::size_t count, std::size_t rows, const RowStrides& strides) {
+  const std::size_t bytes = count * traits(type).extent;
+  const auto dense = static_cast<std::ptrdiff_t>(bytes);
+  // Rows of the target that overlap are combined one by one.
+  const bool apart = std::abs(strides.target) >= dense;
+  const std::size_t most = bytes > kShort || has_gap(type) || !apart ? 1 : kTogether / bytes;
+  while (rows > 0) {
+    const std::size_t part = std::min(rows, most);
+    if (part == 1) {
+      combine(AtomicMethod::kLocked, op, type, target, origin, fetched, count);
+    } else {
+      Together there, here, back;
+      copy_ranges(there.data(), dense, target, strides.target, bytes, part);
+      if (origin != nullptr) copy_ranges(here.data(), dense, origin, strides.origin, bytes, part);
+      combine(AtomicMethod::kLocked, op, type, there.data(), origin != nullptr ? here.data() : nullptr,
+              fetched != nullptr ? back.data() : nullptr, part * count);
+      if (op != ReduceOp::kNoOp) copy_ranges(target, strides.target, there.data(), dense, bytes, part);
+      if (fetched != nullptr) copy_ranges(fetched, strides.fetched, back.data(), dense, bytes, part);
+    }
+    const auto on = static_cast<std::ptrdiff_t>(part);
+    target += on * strides.target;
+    if (origin != nullptr) origin += on * strides.origin;
+    if (fetched != nullptr) fetched += on * strides.fetched;
+    rows -= part;
+  }
 }
 
 }  // namespace farside

@@ -10,7 +10,6 @@
 #include <tuple>
 #include <type_traits>
 
-#include "transport/data/basic_type.hpp"
 #include "transport/data/reduce_op.hpp"
 
 namespace farside {

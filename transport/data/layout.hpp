@@ -15,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-#include "transport/data/basic_type.hpp"
+#include "transport/data/reduce_op.hpp"
 
 namespace farside {
 

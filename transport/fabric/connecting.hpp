@@ -285,7 +285,7 @@ class EndpointOpener {
 // that failed with a transient error is repeated after a back-off, until Fabric abandons the peer.
 //
 // Opening an endpoint may wait until the peer's address is resolved. Separate threads then open it
-// (connecting.hpp), and take_opened() requests the connection when the endpoint is open. No request is in flight
+// (EndpointOpener), and take_opened() requests the connection when the endpoint is open. No request is in flight
 // before that, so a connection request of the peer simply replaces it. fi_connect does not wait: over TCP it calls
 // connect(2) on a socket that does not block.
 //

@@ -11,9 +11,9 @@
 // therefore says that the peer has closed that connection, although this side saw no event (the cable may have been
 // cut). Requests are numbered for this (Hello::attempt).
 //
-// Its parts are the table of connections (connection_table.hpp), this process's own requests (connecting.hpp),
-// the libfabric objects (connecting.hpp), and the limits of resources (connecting.hpp). This class
-// handles connection events, and changes these parts accordingly. No call of libfabric here waits for a peer.
+// Its parts are the table of connections (connection_table.hpp), and this process's own requests, the libfabric objects
+// and the limits of resources (connecting.hpp). This class handles connection events, and changes these parts
+// accordingly. No call of libfabric here waits for a peer.
 //
 // Not thread-safe: Fabric calls it under its mutex. Errors: kNoRoute when it is opened; reach() returns those of
 // connecting. Cost of reach on a connected peer: a few loads. Memory: that of ConnectionTable, without what libfabric

@@ -73,7 +73,7 @@ constexpr QueueLimits queue_limits(bool adapter) {
 }
 
 // Receives: the buffers for messages that arrive, in the one queue of receives that all endpoints of a process share.
-// Their number follows the connections (messages.hpp).
+// Their number follows the connections (QueueLimits).
 //
 // Not thread-safe: Fabric's mutex guards it. Errors: kNoMemory if buffers cannot be registered, kNoRoute if the
 // provider does not take the first ones. Cost: fi_recv for each buffer. Memory: a message (about 8.3 KiB) per buffer;

@@ -81,7 +81,7 @@ struct PeerState {
   // The connection by which operations are issued. Null: Connections::reach() must be called first.
   fid_ep* endpoint = nullptr;
   bool active = false;                  // changes only with Fabric's mutex held, too
-  RelaxedFlag begun;                    // an operation was begun while none was in flight (peers.hpp)
+  RelaxedFlag begun;                    // an operation was begun while none was in flight (PeerHealth)
   RelaxedCount in_flight;               // operations issued, or being issued
   std::uint32_t requests = 0;           // of them requests to the handler that the provider has taken
   std::uint32_t sent_outside_ring = 0;  // of them those with Operation::sent_outside_ring

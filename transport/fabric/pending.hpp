@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pending: counts operations that were issued and are not complete, and keeps the first error among them.
-//
-// Thread safety: any thread may call all members but towards() and next_counts_in().
+// Counts of operations in flight.
 #pragma once
 
 #include <atomic>
@@ -13,6 +11,9 @@
 
 namespace farside {
 
+// Pending: counts operations that were issued and are not complete, and keeps the first error among them.
+//
+// Thread safety: any thread may call all members but towards() and next_counts_in().
 class Pending {
  public:
   Pending() = default;
@@ -75,6 +76,44 @@ class Pending {
   int rank_ = Error::kNoRank;
   std::atomic<std::uint32_t> outstanding_{0};
   std::atomic<Error*> error_{nullptr};
+};
+
+// Operations under way towards one target over the fabric, in five classes. Operations of one class may be ordered
+// among themselves, but not with those of other classes; those of the second rail are not ordered at all. Thread
+// safety: that of Pending.
+struct Outstanding {
+  Outstanding() = default;
+  // A subset of the operations of `all`, for a request: they count in `all` as well, but only this has their errors.
+  explicit Outstanding(Outstanding& all)
+      : writes(&all.writes),
+        reads(&all.reads),
+        atomics(&all.atomics),
+        requests(&all.requests),
+        second_rail(&all.second_rail) {}
+
+  // Sets the target, for error messages. Precondition: nothing is under way.
+  void towards(int rank) {
+    for (Pending* pending : {&writes, &reads, &atomics, &requests, &second_rail}) pending->towards(rank);
+  }
+  bool done() const { return writes.done() && reads.done() && atomics.done() && requests.done() && second_rail.done(); }
+  bool has_error() const {
+    return writes.has_error() || reads.has_error() || atomics.has_error() || requests.has_error() ||
+           second_rail.has_error();
+  }
+  // Returns the first error since the last call; errors of several classes are all taken, and one is returned.
+  Status take_error() {
+    Status first;
+    for (Pending* pending : {&writes, &reads, &atomics, &requests, &second_rail}) {
+      if (Status status = pending->take_error(); !status && first) first = std::move(status);
+    }
+    return first;
+  }
+
+  Pending writes;  // by RDMA
+  Pending reads;
+  Pending atomics;      // by the adapter
+  Pending requests;     // to the target's handler
+  Pending second_rail;  // writes and reads by the second device (fabric/second_rail.hpp)
 };
 
 }  // namespace farside

@@ -147,7 +147,7 @@ class SharedPolls {
 };
 
 // ProgressThread: the thread that sleeps on the completion queue's file descriptor and executes what arrives, so that a
-// target that computes never delays an origin. While application threads poll, it backs off (progress_thread.hpp);
+// target that computes never delays an origin. While application threads poll, it backs off (AdaptivePolling);
 // while they sleep, it wakes them. At regular times it calls Work::check, which checks the peers with operations under
 // way.
 //
@@ -179,7 +179,7 @@ class ProgressThread {
     virtual Sleep progress(bool connection_woke) = 0;
     // Returns whether another thread works on the endpoint at this moment, such as one that takes arrivals.
     virtual bool endpoint_is_busy() = 0;
-    // Returns whether another thread polls at this moment, or has polled a moment ago (progress_thread.hpp).
+    // Returns whether another thread polls at this moment, or has polled a moment ago (SharedPolls).
     virtual bool others_poll_now() = 0;
     // Returns whether the thread may sleep (fi_trywait(3)): false if something has arrived that does not wake it. The
     // call may make progress.

@@ -101,7 +101,7 @@ bool is_adapter(std::string_view provider);
 // Memory: nothing per peer.
 class FabricDomain {
  public:
-  // Opens the provider that was found (provider.hpp). `completions`: entries of the completion queue; 0: libfabric's
+  // Opens the provider that was found. `completions`: entries of the completion queue; 0: libfabric's
   // default. Errors: kNoRoute.
   static Result<FabricDomain> open(InfoHandle info, std::size_t completions);
 

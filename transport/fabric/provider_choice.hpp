@@ -99,7 +99,7 @@ class ProviderChoice {
 };
 
 // The probe of providers, for `farside info`: how farside judges the libfabric providers of this machine, and why.
-// The answers come from the choice itself (provider.hpp) and from an endpoint that is opened for the purpose
+// The answers come from the choice itself and from an endpoint that is opened for the purpose
 // (fabric.hpp).
 struct ProviderProbe {
   std::string name;

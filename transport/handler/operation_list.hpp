@@ -18,7 +18,6 @@
 #include <span>
 #include <vector>
 
-#include "transport/data/basic_type.hpp"
 #include "transport/data/reduce_op.hpp"
 #include "transport/handler/message.hpp"
 

@@ -2,7 +2,7 @@
 // The words of a rank's segment by which on-node peers read its table of attached regions. Offsets in bytes:
 //
 //     0  version     odd while the table changes
-//     8  address     of the long list of the table (region_table.hpp) in the process of its rank
+//     8  address     of the long list of the table (attached_regions.hpp) in the process of its rank
 //    16  count       of the regions in it
 //    24  address     of the short list
 //    32  count

@@ -2,13 +2,21 @@
 #include "transport/node/device_memory.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <dlfcn.h>
 #include <link.h>
+#include <mutex>
+#include <new>
 #include <string_view>
+#include <sys/mman.h>
+
+#include <fmt/format.h>
 
 #include "transport/base/log.hpp"
 
 namespace farside {
+
 namespace {
 
 struct Kind {
@@ -102,6 +110,345 @@ Status DeviceMemory::copy(void* to, const void* from, std::size_t bytes) {
 
 void DeviceMemory::lock_pages(void* host, std::size_t bytes, const void* device) {
   if (DeviceDriver* const driver = driver_of(device)) driver->lock_pages(host, bytes, device);
+}
+
+// The functions of the libraries of GPUs, found by dlsym(3), with the types and values that their manuals give: CUDA
+// Driver API (Unified Addressing, Memory Management), HIP Runtime API (Memory Management), Level Zero (Memory, Command
+// List). None of their headers is needed.
+namespace {
+
+// Finds a function, and returns whether the library has it.
+template <class Function>
+bool find(void* library, Function& function, const char* name) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+Status status_of(int code, const char* call, std::size_t bytes) {
+  if (code == 0) return {};
+  return Error{ErrorKind::kOther,
+               fmt::format("the copy of {} bytes from or to a GPU: {} failed ({})", bytes, call, code)};
+}
+
+class Cuda final : public DeviceDriver {
+ public:
+  bool find_functions(void* library) {
+    // For memory without a context of its own, of pools and of cuMemMap.
+    if (!find(library, retain_, "cuDevicePrimaryCtxRetain") ||
+        !find(library, release_, "cuDevicePrimaryCtxRelease_v2")) {
+      return false;
+    }
+    (void)find(library, register_, "cuMemHostRegister_v2");
+    return find(library, get_attribute_, "cuPointerGetAttribute") && find(library, memcpy_, "cuMemcpy") &&
+           find(library, synchronize_, "cuStreamSynchronize") && find(library, push_, "cuCtxPushCurrent_v2") &&
+           find(library, pop_, "cuCtxPopCurrent_v2");
+  }
+  const char* name() const override { return "CUDA"; }
+
+  bool holds(const void* address) override {
+    unsigned type = 0, managed = 0;
+    // Memory that the driver does not know is an invalid value.
+    if (get_attribute_(&type, kMemoryType, address) != 0 || type != kDevice) return false;
+    return get_attribute_(&managed, kIsManaged, address) != 0 || (managed & 0xff) == 0;
+  }
+
+  Status copy(void* to, const void* from, std::size_t bytes, const void* device) override {
+    const ContextOf context(*this, device);
+    int code = memcpy_(to, from, bytes);
+    // A copy from pageable memory may return before it has arrived.
+    if (code == 0) code = synchronize_(nullptr);
+    return status_of(code, "cuMemcpy", bytes);
+  }
+
+  void lock_pages(void* host, std::size_t bytes, const void* device) override {
+    if (register_ == nullptr) return;
+    const ContextOf context(*this, device);
+    if (const int code = register_(host, bytes, kPortable); code != 0)
+      log(LogLevel::kInfo, "copies of a GPU's memory are slower: cuMemHostRegister failed ({})", code);
+  }
+
+ private:
+  // CUpointer_attribute, CUmemorytype and CU_MEMHOSTREGISTER.
+  static constexpr int kContext = 1, kMemoryType = 2, kIsManaged = 8, kDeviceOrdinal = 9;
+  static constexpr unsigned kDevice = 2, kPortable = 1;
+
+  // Makes the context of some memory the thread's, which may have none, or one of another device.
+  class ContextOf {
+   public:
+    ContextOf(const Cuda& cuda, const void* device) : cuda_(cuda) {
+      void* context = nullptr;
+      (void)cuda_.get_attribute_(&context, kContext, device);
+      retained_ = context == nullptr && cuda_.get_attribute_(&ordinal_, kDeviceOrdinal, device) == 0 &&
+                  cuda_.retain_(&context, ordinal_) == 0;
+      pushed_ = context != nullptr && cuda_.push_(context) == 0;
+    }
+    ContextOf(const ContextOf&) = delete;
+    ContextOf& operator=(const ContextOf&) = delete;
+    ~ContextOf() {
+      void* popped = nullptr;
+      if (pushed_) (void)cuda_.pop_(&popped);
+      if (retained_) (void)cuda_.release_(ordinal_);
+    }
+
+   private:
+    const Cuda& cuda_;
+    int ordinal_ = -1;
+    bool retained_ = false, pushed_ = false;
+  };
+
+  int (*get_attribute_)(void*, int, const void*) = nullptr;
+  int (*memcpy_)(void*, const void*, std::size_t) = nullptr;
+  int (*synchronize_)(void*) = nullptr;
+  int (*push_)(void*) = nullptr;
+  int (*pop_)(void**) = nullptr;
+  int (*retain_)(void**, int) = nullptr;
+  int (*release_)(int) = nullptr;
+  int (*register_)(void*, std::size_t, unsigned) = nullptr;  // null: pages are not locked
+};
+
+class Hip final : public DeviceDriver {
+ public:
+  bool find_functions(void* library) {
+    int (*get_version)(int*) = nullptr;
+    int version = 0;
+    if (!find(library, get_version, "hipRuntimeGetVersion") ||
+        !find(library, get_attribute_, "hipPointerGetAttribute") || !find(library, memcpy_, "hipMemcpy") ||
+        !find(library, synchronize_, "hipStreamSynchronize") || !find(library, peek_error_, "hipPeekAtLastError") ||
+        !find(library, take_error_, "hipGetLastError") || get_version(&version) != 0) {
+      return false;
+    }
+    (void)find(library, register_, "hipHostRegister");
+    // hipMemoryType has CUDA's values since version 6.
+    device_ = version / 10'000'000 >= 6 ? 2 : 1;
+    return true;
+  }
+  const char* name() const override { return "HIP"; }
+
+  bool holds(const void* address) override {
+    unsigned type = 0, managed = 0;
+    // A failed call leaves its error for the program's next look at errors. Memory that HIP does not know is an error.
+    const bool clean = peek_error_() == 0;
+    const bool known = get_attribute_(&type, kMemoryType, address) == 0;
+    if (!known && clean) (void)take_error_();
+    if (!known || type != device_) return false;
+    return get_attribute_(&managed, kIsManaged, address) != 0 || (managed & 0xff) == 0;
+  }
+
+  Status copy(void* to, const void* from, std::size_t bytes, const void* /*device*/) override {
+    int code = memcpy_(to, from, bytes, kDefault);
+    if (code == 0) code = synchronize_(nullptr);
+    return status_of(code, "hipMemcpy", bytes);
+  }
+
+  void lock_pages(void* host, std::size_t bytes, const void* /*device*/) override {
+    const bool clean = peek_error_() == 0;
+    const int code = register_ != nullptr ? register_(host, bytes, kPortable) : 0;
+    if (code == 0) return;
+    log(LogLevel::kInfo, "copies of a GPU's memory are slower: hipHostRegister failed ({})", code);
+    if (clean) (void)take_error_();
+  }
+
+ private:
+  // hipPointer_attribute, hipMemcpyKind and hipHostRegister's flags.
+  static constexpr int kMemoryType = 2, kIsManaged = 8, kDefault = 4;
+  static constexpr unsigned kPortable = 1;
+
+  int (*get_attribute_)(void*, int, const void*) = nullptr;
+  int (*memcpy_)(void*, const void*, std::size_t, int) = nullptr;
+  int (*synchronize_)(void*) = nullptr;
+  int (*peek_error_)() = nullptr;
+  int (*take_error_)() = nullptr;
+  int (*register_)(void*, std::size_t, unsigned) = nullptr;  // null: pages are not locked
+  unsigned device_ = 2;
+};
+
+class LevelZero final : public DeviceDriver {
+ public:
+  bool find_functions(void* library) {
+    return find(library, initialise_, "zeInit") && find(library, get_drivers_, "zeDriverGet") &&
+           find(library, make_context_, "zeContextCreate") &&
+           find(library, get_properties_, "zeMemGetAllocProperties") &&
+           find(library, make_list_, "zeCommandListCreateImmediate") &&
+           find(library, append_copy_, "zeCommandListAppendMemoryCopy");
+  }
+  const char* name() const override { return "Level Zero"; }
+
+  bool holds(const void* address) override {
+    // The loader may be there without a device, as a part of other libraries.
+    std::call_once(finds_contexts_, [this] {
+      if (initialise_(0) == 0) find_contexts();
+    });
+    return find_allocation(address).device != nullptr;
+  }
+
+  Status copy(void* to, const void* from, std::size_t bytes, const void* device) override {
+    const Allocation there = find_allocation(device);
+    if (there.device == nullptr) return Error{ErrorKind::kOther, "the memory of a GPU was freed during the call"};
+    void* const list = list_of(there);
+    if (list == nullptr) return status_of(-1, "zeCommandListCreateImmediate", bytes);
+    const std::scoped_lock held(mutex_);  // a list has one thread at a time
+    return status_of(append_copy_(list, to, from, bytes, nullptr, 0, nullptr), "zeCommandListAppendMemoryCopy", bytes);
+  }
+
+ private:
+  static constexpr std::uint32_t kMostDrivers = 8;
+  // ze_structure_type_t, ze_memory_type_t, ze_command_queue_mode_t.
+  static constexpr std::uint32_t kContextDescription = 0xd, kQueueDescription = 0xe, kProperties = 0x17;
+  static constexpr std::uint32_t kDevice = 2, kSynchronous = 1;
+  struct ContextDescription {
+    std::uint32_t type = kContextDescription;
+    const void* next = nullptr;
+    std::uint32_t flags = 0;
+  };
+  struct QueueDescription {
+    std::uint32_t type = kQueueDescription;
+    const void* next = nullptr;
+    std::uint32_t ordinal = 0, index = 0, flags = 0, mode = kSynchronous, priority = 0;
+  };
+  struct Properties {
+    std::uint32_t type = kProperties;
+    void* next = nullptr;
+    std::uint32_t memory = 0;
+    std::uint64_t id = 0, page_bytes = 0;
+  };
+  struct Allocation {
+    void* context = nullptr;
+    void* device = nullptr;  // null: none of a device
+  };
+  struct List {
+    void* device;
+    void* list;
+  };
+
+  void find_contexts() {
+    std::array<void*, kMostDrivers> drivers{};
+    std::uint32_t count = kMostDrivers;
+    if (get_drivers_(&count, drivers.data()) != 0) return;
+    for (std::uint32_t i = 0; i < std::min(count, kMostDrivers); ++i) {
+      const ContextDescription description;
+      void* context = nullptr;
+      if (make_context_(drivers[i], &description, &context) == 0) contexts_.push_back(context);
+    }
+  }
+
+  // A context knows the allocations of others of the same driver.
+  Allocation find_allocation(const void* address) const {
+    for (void* const context : contexts_) {
+      Properties properties;
+      void* device = nullptr;
+      if (get_properties_(context, address, &properties, &device) == 0 && properties.memory == kDevice)
+        return {context, device};
+    }
+    return {};
+  }
+
+  void* list_of(const Allocation& there) {
+    const std::scoped_lock held(mutex_);
+    for (const List& each : lists_) {
+      if (each.device == there.device) return each.list;
+    }
+    const QueueDescription description;
+    void* list = nullptr;
+    if (make_list_(there.context, there.device, &description, &list) != 0) return nullptr;
+    lists_.push_back({there.device, list});
+    return list;
+  }
+
+  int (*initialise_)(unsigned) = nullptr;
+  int (*get_drivers_)(std::uint32_t*, void**) = nullptr;
+  int (*make_context_)(void*, const ContextDescription*, void**) = nullptr;
+  int (*get_properties_)(void*, const void*, Properties*, void**) = nullptr;
+  int (*make_list_)(void*, void*, const QueueDescription*, void**) = nullptr;
+  int (*append_copy_)(void*, void*, const void*, std::size_t, void*, std::uint32_t, void*) = nullptr;
+  std::once_flag finds_contexts_;
+  std::vector<void*> contexts_;
+  std::mutex mutex_;  // guards lists_
+  std::vector<List> lists_;
+};
+
+template <class Driver>
+std::unique_ptr<DeviceDriver> make(void* library) {
+  auto driver = std::make_unique<Driver>();
+  if (!driver->find_functions(library)) return nullptr;
+  return driver;
+}
+
+}  // namespace
+
+std::unique_ptr<DeviceDriver> make_cuda_driver(void* library) { return make<Cuda>(library); }
+std::unique_ptr<DeviceDriver> make_hip_driver(void* library) { return make<Hip>(library); }
+std::unique_ptr<DeviceDriver> make_level_zero_driver(void* library) { return make<LevelZero>(library); }
+
+namespace {
+
+constexpr std::size_t kSmallest = 4096;
+
+}  // namespace
+
+DeviceStaging& DeviceStaging::instance() {
+  static auto* const staging = new DeviceStaging();
+  return *staging;
+}
+
+std::size_t DeviceStaging::kept_bytes_for(std::size_t bytes) {
+  return bytes > kLargest ? 0 : std::bit_ceil(std::max(bytes, kSmallest));
+}
+
+DeviceStaging::Blocks& DeviceStaging::blocks_of(std::size_t kept_bytes) {
+  return blocks_[static_cast<std::size_t>(std::countr_zero(kept_bytes / kSmallest))];
+}
+
+std::byte* DeviceStaging::take_unused(std::size_t kept_bytes) {
+  std::vector<std::byte*>& unused = blocks_of(kept_bytes).unused;
+  if (unused.empty()) return nullptr;
+  std::byte* const memory = unused.back();
+  unused.pop_back();
+  return memory;
+}
+
+DeviceStaging::Memory DeviceStaging::take(std::size_t bytes, const void* device) {
+  const std::size_t kept_bytes = kept_bytes_for(bytes);
+  bool keep = false;
+  if (kept_bytes != 0) {
+    const std::scoped_lock held(mutex_);
+    if (std::byte* const memory = take_unused(kept_bytes)) return {memory, Return{kept_bytes}};
+    keep = kept_bytes <= kMostKept - kept_;
+    if (keep) {
+      // So that giving it back allocates nothing.
+      Blocks& blocks = blocks_of(kept_bytes);
+      blocks.unused.reserve(blocks.count + 1);
+      ++blocks.count;
+      kept_ += kept_bytes;
+    } else {
+      for (std::size_t larger = 2 * kept_bytes; larger <= kLargest; larger *= 2) {
+        if (std::byte* const memory = take_unused(larger)) return {memory, Return{larger}};
+      }
+    }
+  }
+  if (keep) {
+    // Whole pages of its own, of which nothing else is locked.
+    void* const memory = mmap(nullptr, kept_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED) {
+      // A fork would give this process other pages at its next store, and leave the locked ones to the GPU.
+      (void)madvise(memory, kept_bytes, MADV_DONTFORK);
+      DeviceMemory::instance().lock_pages(memory, kept_bytes, device);
+      return {static_cast<std::byte*>(memory), Return{kept_bytes}};
+    }
+    const std::scoped_lock held(mutex_);
+    --blocks_of(kept_bytes).count;
+    kept_ -= kept_bytes;
+  }
+  return {new (std::nothrow) std::byte[std::max<std::size_t>(bytes, 1)], Return{}};
+}
+
+void DeviceStaging::Return::operator()(std::byte* memory) const {
+  if (kept_bytes == 0) {
+    delete[] memory;
+    return;
+  }
+  DeviceStaging& staging = instance();
+  const std::scoped_lock held(staging.mutex_);
+  staging.blocks_of(kept_bytes).unused.push_back(memory);
 }
 
 }  // namespace farside

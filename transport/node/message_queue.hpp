@@ -2,7 +2,7 @@
 // A message queue: shared memory of one process, the owner, in which other processes of the node enqueue messages. The
 // owner writes each answer into the slot of its message. Each process has one queue, and on-node peers map it.
 //
-// A slot has a holder, the sender that uses it (process_identity.hpp), and a state: idle -> sent (the owner executes
+// A slot has a holder, the sender that uses it (identity.hpp), and a state: idle -> sent (the owner executes
 // and writes) -> answered. A sender takes a slot that has no holder and is not sent, writes a message, sets the state,
 // reads the answer and releases the slot. The state is then still "answered". A message may also be posted: its sender
 // neither wakes the owner nor awaits an answer and releases the slot at once, and the owner makes it idle.
@@ -39,7 +39,7 @@
 #include "transport/base/ticks.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"
-#include "transport/node/process_identity.hpp"
+#include "transport/node/identity.hpp"
 
 namespace farside {
 

@@ -15,7 +15,7 @@
 #include <fmt/format.h>
 
 #include "transport/base/threads.hpp"
-#include "transport/node/process_identity.hpp"
+#include "transport/node/identity.hpp"
 
 namespace farside {
 namespace {

@@ -12,7 +12,7 @@
 #include "transport/data/reduce_op.hpp"
 #include "transport/node/message_queue.hpp"
 #include "transport/node/process_memory.hpp"
-#include "transport/routes/coalescing_limits.hpp"
+#include "transport/routes/target_order.hpp"
 
 namespace farside {
 namespace {

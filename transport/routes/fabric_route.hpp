@@ -26,7 +26,7 @@
 #include "transport/fabric/address_table.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/second_rail.hpp"
-#include "transport/handler/region_table.hpp"
+#include "transport/handler/attached_regions.hpp"
 #include "transport/routes/accumulate_rules.hpp"
 #include "transport/routes/fabric_targets.hpp"
 

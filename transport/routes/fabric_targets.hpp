@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FabricTargets: the entries of the ranks that a space has reached over the fabric, and the list of busy targets. A
-// rank that is never reached has no entry. A target is busy while it has operations that no flush has completed, kept
-// operations, an expected release, or a deferred lock. A target that is not busy any more is at rest. It keeps its
-// BusyTarget for the next operation, until another target needs the BusyTarget or all targets are visited.
-//
-// Thread safety: any, if it was made or told so (expect_threads()); else one thread, which locks nothing. Each
-// target has a mutex of its own, which guards its order; another one, of the list of busy targets, is taken when a
-// target gets or loses its BusyTarget. A thread that takes both takes that of the target first. Cost: O(1). Memory
-// per reached rank: 24 bytes, 8 to 13 of an index and tables (10 to 24 with more than 49,152 ranks), and 32 of its
-// description where ranks differ (48 if it is not compact, as with second rails over verbs); some 400 bytes more per
-// busy target, and for at most kMostResting others.
+// The targets of a space over the fabric.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,13 +18,76 @@
 #include "transport/base/growing_array.hpp"
 #include "transport/base/mutex.hpp"
 #include "transport/fabric/endpoint.hpp"
-#include "transport/routes/outstanding.hpp"
-#include "transport/routes/rank_index.hpp"
-#include "transport/routes/target_description.hpp"
+#include "transport/fabric/pending.hpp"
 #include "transport/routes/target_order.hpp"
 
 namespace farside {
 
+// What an origin must know of a rank's memory besides its address. Values; no thread safety of their own. Memory: 32
+// bytes per description that is compact, else 48.
+
+// Exchanged as bytes.
+struct TargetDescription {
+  RemoteKey control_key;  // of the control block, for adapter atomics
+  RemoteKey data_key;
+  std::uint64_t bytes = 0;       // of data
+  std::uint32_t unit = 0;        // a number of the space's owner (Space::Request)
+  std::uint32_t second_key = 0;  // of the data at the second rail; 0: there is none, or processes choose keys
+};
+
+// The same without a second rail, with keys of 32 bits, as those of verbs, and addresses and sizes of 48 bits, as those
+// of user space on x86-64 and aarch64.
+class CompactDescription {
+ public:
+  static bool fits(const TargetDescription& full) {
+    return full.control_key.key <= kMostKey && full.data_key.key <= kMostKey && Short::fits(full.control_key.base) &&
+           Short::fits(full.data_key.base) && Short::fits(full.bytes) && full.second_key == 0;
+  }
+  CompactDescription() = default;
+  // Precondition: fits(full).
+  explicit CompactDescription(const TargetDescription& full)
+      : control_key_(static_cast<std::uint32_t>(full.control_key.key)),
+        data_key_(static_cast<std::uint32_t>(full.data_key.key)),
+        unit_(full.unit),
+        control_base_(full.control_key.base),
+        data_base_(full.data_key.base),
+        bytes_(full.bytes) {}
+  TargetDescription full() const {
+    return {{control_base_.value(), control_key_}, {data_base_.value(), data_key_}, bytes_.value(), unit_, 0};
+  }
+
+ private:
+  static constexpr std::uint64_t kMostKey = std::numeric_limits<std::uint32_t>::max();
+  // A number of 48 bits.
+  class Short {
+   public:
+    static bool fits(std::uint64_t value) { return value >> 48 == 0; }
+    Short() = default;
+    explicit Short(std::uint64_t value)
+        : parts_{static_cast<std::uint16_t>(value), static_cast<std::uint16_t>(value >> 16),
+                 static_cast<std::uint16_t>(value >> 32)} {}
+    std::uint64_t value() const { return parts_[0] | std::uint64_t{parts_[1]} << 16 | std::uint64_t{parts_[2]} << 32; }
+
+   private:
+    std::array<std::uint16_t, 3> parts_{};
+  };
+
+  std::uint32_t control_key_ = 0, data_key_ = 0, unit_ = 0;
+  Short control_base_, data_base_, bytes_;
+};
+static_assert(sizeof(CompactDescription) == 32);
+
+// FabricTargets: the entries of the ranks that a space has reached over the fabric, and the list of busy targets. A
+// rank that is never reached has no entry. A target is busy while it has operations that no flush has completed, kept
+// operations, an expected release, or a deferred lock. A target that is not busy any more is at rest. It keeps its
+// BusyTarget for the next operation, until another target needs the BusyTarget or all targets are visited.
+//
+// Thread safety: any, if it was made or told so (expect_threads()); else one thread, which locks nothing. Each
+// target has a mutex of its own, which guards its order; another one, of the list of busy targets, is taken when a
+// target gets or loses its BusyTarget. A thread that takes both takes that of the target first. Cost: O(1). Memory
+// per reached rank: 24 bytes, 8 to 13 of an index and tables (10 to 24 with more than 49,152 ranks), and 32 of its
+// description where ranks differ (48 if it is not compact, as with second rails over verbs); some 400 bytes more per
+// busy target, and for at most kMostResting others.
 struct BusyTarget;
 
 // Whether operations were sent with a notification and may not have been executed yet. Changed with the target's mutex
@@ -90,8 +145,8 @@ struct BusyTarget : Outstanding {
   FabricTarget* target = nullptr;
   std::int32_t rank = 0;
   std::atomic<std::uint32_t> users{0};  // calls that use this object now
-  std::size_t place = 0;    // in the list of busy targets
-  bool pinned = false;      // requests refer to this object, which therefore stays the target's
+  std::size_t place = 0;                // in the list of busy targets
+  bool pinned = false;                  // requests refer to this object, which therefore stays the target's
   TargetOrder order;
   std::unique_ptr<ReadBack> read_back;                  // null: never needed
   std::vector<std::unique_ptr<Outstanding>> abandoned;  // of abandoned requests: a flush returns their errors

@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "transport/base/atomics.hpp"
+#include "transport/base/growing_array.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/handler/node_handler.hpp"
 #include "transport/node/accumulate_lock.hpp"
 #include "transport/node/segment.hpp"
-#include "transport/routes/rank_index.hpp"
 
 namespace farside {
 

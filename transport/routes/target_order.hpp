@@ -1,4 +1,91 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// The order of the operations towards one target over the fabric, and which of them are coalesced.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "transport/base/result.hpp"
+#include "transport/handler/operation_list.hpp"
+
+namespace farside {
+
+// The sizes up to which operations travel in lists to a handler.
+
+// Operations of more bytes are not coalesced: RDMA moves them in parallel. Before a release a larger operation pays as
+// well, since coalescing saves a round trip.
+inline constexpr std::size_t kMostCoalesced = 2048;
+inline constexpr std::size_t kMostBeforeRelease = 4096;
+static_assert(kMostCoalesced <= OperationList::kMostInOne && kMostBeforeRelease <= OperationList::kMostInOne);
+// Messages to a handler that polls, two of which are under way at once, move so many bytes of a put or get in less time
+// than a system call. Accumulates go by messages whatever their size.
+inline constexpr std::size_t kMostByMessage = 2 * OperationList::kMostInOne;
+// The sizes up to which a put and a get take less time as a message through a ring (fabric/message_ring.hpp) than by
+// RDMA over TCP: 20.5 us in place of 21.9. Several larger puts in a row, which are not coalesced, are slower as
+// messages. The provider copies replies of up to 96 bytes of data, which then need no completion.
+inline constexpr std::size_t kMostPutInRing = kMostCoalesced;
+inline constexpr std::size_t kMostGetInRing = 96;
+static_assert(kMostPutInRing <= OperationList::kMostInOne && kMostGetInRing <= OperationList::kMostInOne);
+// Up to so many blocks, one process_vm_writev(2) (2 us, and 0.4 us per block) is faster than a list to an on-node
+// peer's handler, whose thread takes 10 to 20 us to wake.
+inline constexpr std::size_t kFewForOneCall = 24;
+// The most lists under way towards one target: lists hold copies.
+inline constexpr std::uint32_t kMostLists = 64;
+
+// Bursts: predicts whether the small operations of a process towards a target come in bursts: several in quick
+// succession, then a flush. If so, the next burst travels in one message from its first operation on. Otherwise the
+// first operation is issued at once, so that it is under way while the application computes.
+//
+// Not thread-safe: the mutex of the route guards it. Cost: at most three reads of the clock per burst.
+class Bursts {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // The longest time from the first operation of a burst to its flush. Hundreds of operations take less, and an
+  // operation that is delayed by this time loses little.
+  static constexpr std::chrono::microseconds kLongest{50};
+
+  Bursts() = default;
+  // `expected`: the last burst of this target has ended as one that is followed by others (expected()).
+  explicit Bursts(bool expected) : expected_(expected) {}
+  bool expected() const { return expected_; }
+
+  enum class Next : std::uint8_t {
+    kDefault,
+    kCoalesce,  // the operation is coalesced even if nothing is under way
+    kTooLate    // no burst after all: the delayed operation is issued now
+  };
+  // Counts a small operation, and says how to treat it.
+  Next next_operation(Clock::time_point (*now)() = Clock::now) {
+    ++operations_;
+    if (operations_ == 1) {
+      begun_ = now();
+    } else if (operations_ == 2 && expected_ && now() - begun_ > kLongest) {
+      expected_ = false;
+      return Next::kTooLate;
+    }
+    return expected_ ? Next::kCoalesce : Next::kDefault;
+  }
+  // Notes that the operation was coalesced.
+  void joined() { joined_ = true; }
+  // Notes a flush, which ends a burst.
+  void flushed(Clock::time_point (*now)() = Clock::now) {
+    if (operations_ == 0) return;
+    expected_ = operations_ > 1 && (expected_ || joined_) && now() - begun_ <= kLongest;
+    operations_ = 0;
+    joined_ = false;
+  }
+
+ private:
+  bool expected_ = false, joined_ = false;
+  std::uint64_t operations_ = 0;  // since the last flush
+  Clock::time_point begun_;       // time of the first of them
+};
+
 // TargetOrder: the order in which the operations towards one target over the fabric are issued. It is a state machine
 // that issues nothing itself: the route asks it about each operation, and keeps or issues the operation accordingly.
 //
@@ -19,20 +106,6 @@
 //
 // Not thread-safe: the mutex of the route guards it. Cost: no remote operation. Memory: 88 bytes, and a list and a
 // KeptOperation while operations are kept.
-#pragma once
-
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <utility>
-
-#include "transport/base/result.hpp"
-#include "transport/handler/operation_list.hpp"
-#include "transport/routes/bursts.hpp"
-#include "transport/routes/coalescing_limits.hpp"
-
-namespace farside {
 
 // A single operation is kept as it is, so that it can still travel alone; several are in a list.
 class KeptOperations {

@@ -7,7 +7,7 @@
 #include "transport/data/layout.hpp"
 #include "transport/handler/node_handler.hpp"
 #include "transport/node/process_memory.hpp"
-#include "transport/routes/coalescing_limits.hpp"
+#include "transport/routes/target_order.hpp"
 
 namespace farside {
 namespace {

@@ -18,8 +18,8 @@
 #include "transport/base/result.hpp"
 #include "transport/fabric/address_table.hpp"
 #include "transport/fabric/endpoint.hpp"
+#include "transport/node/identity.hpp"
 #include "transport/node/node_group.hpp"
-#include "transport/node/node_identity.hpp"
 #include "transport/space/group.hpp"
 
 namespace farside {

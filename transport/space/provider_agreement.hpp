@@ -1,10 +1,68 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// The agreement of the ranks of a group on one libfabric provider, and the trial of an adapter before it.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "transport/base/address.hpp"
+#include "transport/base/result.hpp"
+#include "transport/base/waiter.hpp"
+#include "transport/base/wake_event.hpp"
+#include "transport/fabric/endpoint.hpp"
+#include "transport/fabric/fabric.hpp"
+#include "transport/space/agreement.hpp"
+#include "transport/space/group_peers.hpp"
+
+namespace farside {
+
+// ProviderTrial: the test that a rank makes with one other rank before all ranks commit themselves to an adapter. The
+// rank connects, requests the other rank's memory key, writes 8 bytes and 1 MiB and reads them back, adds to a word by
+// the adapter, and has 64 messages under way at once. At the same time it is the other side of some rank's trial.
+//
+// Not thread-safe. Errors: kPeer if an operation fails or its result is wrong, and kNoMemory. Cost: a connection to
+// that rank and one from the rank that has chosen this one, and at most 71 operations. Memory: 3 MiB while it lives.
+class ProviderTrial {
+ public:
+  static constexpr std::size_t kBytes = std::size_t{1} << 20;
+  static constexpr int kMessages = 64;
+
+  // `id`: random bits, the same on all ranks.
+  ProviderTrial(Endpoint& endpoint, int rank, int ranks, std::uint64_t id);
+  ProviderTrial(const ProviderTrial&) = delete;
+  ProviderTrial& operator=(const ProviderTrial&) = delete;
+  ~ProviderTrial();
+
+  // Makes this rank the other side of a trial. run() may be called when all ranks have returned from begin().
+  Status begin();
+  // Runs the trial with a rank, which no other rank has chosen. Waits without a limit of its own: the endpoint ends
+  // operations on a peer that is out of reach (Fabric::limit_silence()). `waiting` progresses the endpoint.
+  Status run(int other, const FabricAddress& address, Progress& waiting);
+
+ private:
+  Status wait(Pending& pending, Progress& waiting);
+  Status exchange(const Endpoint::Place& memory, Pending& pending, Progress& waiting);
+  Status add(const Endpoint::Place& word, Pending& pending, Progress& waiting);
+
+  Endpoint& endpoint_;
+  const int rank_;
+  const int ranks_;
+  const std::uint64_t id_;
+  bool published_ = false;
+  std::vector<std::byte> memory_;  // that another rank accesses: a word, then kBytes
+  Endpoint::Registration registration_;
+  WakeEvent wake_event_;
+};
+
 // The agreement of the ranks of a group on one libfabric provider, at the group's first space that needs the fabric.
 //
 //   1. offer     each rank says which providers it can use, and all take the best one that all can use
 //   2. open      each rank opens the endpoint and registers its memory of the space
 //   3. addresses are gathered, unless all ranks know them
-//   4. trial     over an adapter each rank tries one other rank, on another node if there is one (provider_trial.hpp),
+//   4. trial     over an adapter each rank tries one other rank, on another node if there is one (ProviderTrial),
 //                unless the two use the endpoint with each other already
 //                and likewise its second rail, if it has one (fabric/second_rail.hpp)
 //   5. agreement if all have succeeded, all use the endpoint. Else, over an adapter, all discard it and begin again
@@ -31,22 +89,6 @@
 // Process::try_fabric(), of `open` and of the trial. Cost: two reductions of 32 bytes and one gather of 40 bytes per
 // rank, over an adapter and over second rails the trial, and for each provider that is not taken the same again with
 // a broadcast of its reason. A peer that does not answer a trial delays it by kTrialLimit.
-#pragma once
-
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-
-#include "transport/base/address.hpp"
-#include "transport/base/result.hpp"
-#include "transport/fabric/fabric.hpp"
-#include "transport/space/agreement.hpp"
-#include "transport/space/group_peers.hpp"
-#include "transport/space/provider_trial.hpp"
-
-namespace farside {
-
 struct ProviderAgreement {
   static constexpr std::chrono::seconds kTrialLimit{3};
 

@@ -13,7 +13,6 @@
 #include "transport/base/log.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/handler/node_handler.hpp"
-#include "transport/node/open_to_peers.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/space/regions.hpp"
 

@@ -1,22 +1,37 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/node/process_identity.hpp"
+#include "transport/node/identity.hpp"
 
-#include <dirent.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <dirent.h>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
 namespace farside {
+
+std::uint64_t node_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  struct stat processes {};
+  if (stat("/proc/thread-self/ns/pid", &processes) != 0) processes.st_ino = 0;
+  const std::string all =
+      boot + ' ' + host.data() + ' ' + std::to_string(processes.st_ino) + ' ' + std::to_string(geteuid());
+  std::uint64_t value = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : all) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return value | 1;
+}
+
 namespace {
 
 // The contents of /proc/PID/stat (proc(5)).
