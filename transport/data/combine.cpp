@@ -32,18 +32,12 @@ template <ReduceOp kOp, class T>
 constexpr auto operand_type() {
   constexpr bool kMoves = kOp == ReduceOp::kReplace || kOp == ReduceOp::kNoOp;
   constexpr bool kOrders = kOp == ReduceOp::kMin || kOp == ReduceOp::kMax;
-  if constexpr (kMoves && kHasCpuAtomics<T>)
-    return WordOf<T>{};
-  else if constexpr (kMoves && !kHasGap<T>)
-    return Opaque<sizeof(T)>{};
-  else if constexpr (kClassOf<T> == TypeClass::kInteger && !kOrders)
-    return std::make_unsigned_t<T>{};
-  else if constexpr (kClassOf<T> == TypeClass::kByte)
-    return std::uint8_t{};
-  else if constexpr (kClassOf<T> == TypeClass::kLogical)
-    return decltype(T::value){};
-  else
-    return T{};
+  if constexpr (kMoves && kHasCpuAtomics<T>) return WordOf<T>{};
+  else if constexpr (kMoves && !kHasGap<T>) return Opaque<sizeof(T)>{};
+  else if constexpr (kClassOf<T> == TypeClass::kInteger && !kOrders) return std::make_unsigned_t<T>{};
+  else if constexpr (kClassOf<T> == TypeClass::kByte) return std::uint8_t{};
+  else if constexpr (kClassOf<T> == TypeClass::kLogical) return decltype(T::value){};
+  else return T{};
 }
 template <ReduceOp kOp, class T>
 using Operand = decltype(operand_type<kOp, T>());
@@ -54,24 +48,15 @@ inline T apply_arithmetic(T target, T origin) {
   using Wide = std::conditional_t<kClassOf<T> == TypeClass::kInteger && sizeof(T) < sizeof(unsigned), unsigned, T>;
   const Wide a = static_cast<Wide>(target);
   const Wide b = static_cast<Wide>(origin);
-  if constexpr (kOp == ReduceOp::kSum)
-    return static_cast<T>(a + b);
-  else if constexpr (kOp == ReduceOp::kProd)
-    return static_cast<T>(a * b);
-  else if constexpr (kOp == ReduceOp::kMin)
-    return origin < target ? origin : target;
-  else if constexpr (kOp == ReduceOp::kMax)
-    return target < origin ? origin : target;
-  else if constexpr (kOp == ReduceOp::kLand)
-    return static_cast<T>(target != 0 && origin != 0);
-  else if constexpr (kOp == ReduceOp::kLor)
-    return static_cast<T>(target != 0 || origin != 0);
-  else if constexpr (kOp == ReduceOp::kLxor)
-    return static_cast<T>((target != 0) != (origin != 0));
-  else if constexpr (kOp == ReduceOp::kBand)
-    return static_cast<T>(a & b);
-  else if constexpr (kOp == ReduceOp::kBor)
-    return static_cast<T>(a | b);
+  if constexpr (kOp == ReduceOp::kSum) return static_cast<T>(a + b);
+  else if constexpr (kOp == ReduceOp::kProd) return static_cast<T>(a * b);
+  else if constexpr (kOp == ReduceOp::kMin) return origin < target ? origin : target;
+  else if constexpr (kOp == ReduceOp::kMax) return target < origin ? origin : target;
+  else if constexpr (kOp == ReduceOp::kLand) return static_cast<T>(target != 0 && origin != 0);
+  else if constexpr (kOp == ReduceOp::kLor) return static_cast<T>(target != 0 || origin != 0);
+  else if constexpr (kOp == ReduceOp::kLxor) return static_cast<T>((target != 0) != (origin != 0));
+  else if constexpr (kOp == ReduceOp::kBand) return static_cast<T>(a & b);
+  else if constexpr (kOp == ReduceOp::kBor) return static_cast<T>(a | b);
   else {
     static_assert(kOp == ReduceOp::kBxor);
     return static_cast<T>(a ^ b);
@@ -81,10 +66,8 @@ inline T apply_arithmetic(T target, T origin) {
 // The product does not use std::complex, which would call a function that repairs infinities, at ten times the cost.
 template <ReduceOp kOp, class T>
 inline Complex<T> apply_complex(Complex<T> a, Complex<T> b) {
-  if constexpr (kOp == ReduceOp::kSum)
-    return {a.real + b.real, a.imaginary + b.imaginary};
-  else
-    return {a.real * b.real - a.imaginary * b.imaginary, a.real * b.imaginary + a.imaginary * b.real};
+  if constexpr (kOp == ReduceOp::kSum) return {a.real + b.real, a.imaginary + b.imaginary};
+  else return {a.real * b.real - a.imaginary * b.imaginary, a.real * b.imaginary + a.imaginary * b.real};
 }
 
 // If the values are equal, the result has the smaller index (MPI 4.0 section 6.9.4).
@@ -99,16 +82,11 @@ inline Pair<V, I> apply_pair(Pair<V, I> target, Pair<V, I> origin) {
 
 template <ReduceOp kOp, class T>
 inline T apply(T target, [[maybe_unused]] T origin) {
-  if constexpr (kOp == ReduceOp::kReplace)
-    return origin;
-  else if constexpr (kOp == ReduceOp::kNoOp)
-    return target;
-  else if constexpr (kClassOf<T> == TypeClass::kPair)
-    return apply_pair<kOp>(target, origin);
-  else if constexpr (kClassOf<T> == TypeClass::kComplex)
-    return apply_complex<kOp>(target, origin);
-  else
-    return apply_arithmetic<kOp>(target, origin);
+  if constexpr (kOp == ReduceOp::kReplace) return origin;
+  else if constexpr (kOp == ReduceOp::kNoOp) return target;
+  else if constexpr (kClassOf<T> == TypeClass::kPair) return apply_pair<kOp>(target, origin);
+  else if constexpr (kClassOf<T> == TypeClass::kComplex) return apply_complex<kOp>(target, origin);
+  else return apply_arithmetic<kOp>(target, origin);
 }
 // clang-format on
 
@@ -120,12 +98,12 @@ using Kernel = void (*)(std::byte* target, const std::byte* origin, std::byte* f
 // instead of 0.13).
 constexpr std::size_t kBlock = 32;
 
-template <ReduceOp kOp, class T>
-inline constexpr bool kMovesBytes = (kOp == ReduceOp::kReplace || kOp == ReduceOp::kNoOp) && !kHasGap<T>;
+template <ReduceOp kOp, class T> inline constexpr bool kMovesBytes =
+    (kOp == ReduceOp::kReplace || kOp == ReduceOp::kNoOp) && !kHasGap<T>;
 
 template <ReduceOp kOp, class T, bool kFetch>
-inline void locked_step(std::byte* __restrict target, const std::byte* __restrict origin, std::byte* __restrict fetched,
-                        std::size_t index) {
+inline void locked_step(std::byte* __restrict target, const std::byte* __restrict origin,
+                        std::byte* __restrict fetched, std::size_t index) {
   const std::size_t at = index * sizeof(T);
   const T old = load<T>(target + at);
   if constexpr (kFetch) store(fetched + at, old);
