@@ -155,12 +155,12 @@ void Process::shut_down() {
 }
 
 void Process::poll() {
-  for_each_endpoint([](Fabric& each) { each.poll(); });
+  for_each_endpoint([](Fabric& each) { each.progress().poll(); });
   if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) handler->poll();
 }
 
 void Process::poll_now() {
-  for_each_endpoint([](Fabric& each) { each.poll_now(); });
+  for_each_endpoint([](Fabric& each) { each.progress().poll_now(); });
   if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) handler->poll();
 }
 
@@ -168,7 +168,7 @@ bool Process::poll_from_runtime() {
   if (open_fabric() == nullptr && opened_node_handler_.load(std::memory_order_relaxed) == nullptr) return false;
   if (!from_runtime_.try_enter()) return false;
   bool moved = false;
-  for_each_endpoint([&](Fabric& each) { moved = each.poll_from_runtime() || moved; });
+  for_each_endpoint([&](Fabric& each) { moved = each.progress().poll_from_runtime() || moved; });
   if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) moved = handler->poll() || moved;
   from_runtime_.leave();
   return moved;
@@ -176,7 +176,7 @@ bool Process::poll_from_runtime() {
 
 bool Process::transfers() const {
   bool any = false;
-  for_each_endpoint([&](const Fabric& fabric) { any = any || fabric.transfers(); });
+  for_each_endpoint([&](const Fabric& fabric) { any = any || fabric.progress().transfers(); });
   return any;
 }
 
@@ -185,11 +185,11 @@ void Process::poll_runtime() {
 }
 
 void Process::listen(WakeEvent& wake_event) {
-  for_each_endpoint([&](Fabric& each) { each.listen(wake_event); });
+  for_each_endpoint([&](Fabric& each) { each.progress().listen(wake_event); });
 }
 
 void Process::stop_listening(WakeEvent& wake_event) {
-  for_each_endpoint([&](Fabric& each) { each.stop_listening(wake_event); });
+  for_each_endpoint([&](Fabric& each) { each.progress().stop_listening(wake_event); });
 }
 
 }  // namespace farside

@@ -53,7 +53,7 @@ struct Evictable {
     Pending pending;
     const bool issued = fabric->write(pending, {knows(other), other.registration->key, 0}, &value, sizeof value).ok();
     while (!pending.done()) {
-      if (!fabric->poll()) std::this_thread::yield();
+      if (!fabric->progress().poll()) std::this_thread::yield();
     }
     return issued && pending.take_error().ok() && other.word == value;
   }
@@ -86,10 +86,10 @@ TEST_CASE("the end of a connection behind DISCONNECT interrupts neither side") {
     const FakeReader reader(FakeReader::Of::kEverything);
     std::size_t messages = 0;
     CHECK(soon([&] {
-      for (const Evictable* each : {&used, &evicted}) each->fabric->poll();
+      for (const Evictable* each : {&used, &evicted}) each->fabric->progress().poll();
       return (messages += fake_queues().messages) >= 1;
     }));
-    for (int polls = 0; polls < 100; ++polls) evicted.fabric->poll();
+    for (int polls = 0; polls < 100; ++polls) evicted.fabric->progress().poll();
   }
   // Each has seen the end before it connects again.
   CHECK(evicts.write_to(evicted, 2));
@@ -111,7 +111,7 @@ TEST_CASE("a connection that ends before the peer's DISCONNECT has come is inter
     const FakeReader reader(FakeReader::Of::kEverything);
     std::size_t messages = 0;
     CHECK(soon([&] {
-      evicts.fabric->poll();
+      evicts.fabric->progress().poll();
       return (messages += fake_queues().messages) >= 1;
     }));
     std::thread([&] {

@@ -23,7 +23,7 @@ struct FakeProcess {
   // Waits until the operations of `pending` are complete. Returns whether none has failed.
   bool complete(Pending& pending) const {
     while (!pending.done()) {
-      if (!fabric->poll()) std::this_thread::yield();
+      if (!fabric->progress().poll()) std::this_thread::yield();
     }
     return pending.take_error().ok();
   }
@@ -31,7 +31,7 @@ struct FakeProcess {
   bool flush(Pending& pending, Peer peer) const {
     while (!pending.done()) {
       fabric->end_run(pending, peer);
-      if (!fabric->poll()) std::this_thread::yield();
+      if (!fabric->progress().poll()) std::this_thread::yield();
     }
     fabric->end_run(pending, peer);
     return pending.take_error().ok();

@@ -67,10 +67,10 @@ class FakeSpace {
   class Polls final : public Progress {
    public:
     explicit Polls(Fabric& fabric) : fabric_(fabric) {}
-    void poll() override { fabric_.poll(); }
+    void poll() override { fabric_.progress().poll(); }
     void poll_runtime() override {}
-    void listen(WakeEvent& wake_event) override { fabric_.listen(wake_event); }
-    void stop_listening(WakeEvent& wake_event) override { fabric_.stop_listening(wake_event); }
+    void listen(WakeEvent& wake_event) override { fabric_.progress().listen(wake_event); }
+    void stop_listening(WakeEvent& wake_event) override { fabric_.progress().stop_listening(wake_event); }
 
    private:
     Fabric& fabric_;

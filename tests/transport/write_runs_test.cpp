@@ -216,7 +216,7 @@ TEST_CASE("a write of a run that fails is an error of the flush, once, and the n
   (void)origin.puts(40, 1000);
   while (!origin.pending.done()) {
     origin.process.fabric->end_run(origin.pending, origin.peer);
-    origin.process.fabric->poll();
+    origin.process.fabric->progress().poll();
   }
   const Status failed = origin.pending.take_error();
   REQUIRE_FALSE(failed);
@@ -273,7 +273,7 @@ TEST_CASE("the writes of an open run fail when the connection ends") {
   target.reset();
   // Nothing is asked for, nor is anything issued.
   CHECK(soon([&] {
-    origin.process.fabric->poll();
+    origin.process.fabric->progress().poll();
     return origin.pending.done();
   }));
   CHECK_FALSE(origin.pending.take_error());

@@ -35,14 +35,14 @@ class OpenEndpoint final : public Progress {
 
   // The endpoint calls this while it is being opened and waits for its own test; it cannot be polled yet.
   void poll() override {
-    if (fabric_) fabric_->poll();
+    if (fabric_) fabric_->progress().poll();
   }
   void poll_runtime() override {}
   void listen(WakeEvent& wake_event) override {
-    if (fabric_) fabric_->listen(wake_event);
+    if (fabric_) fabric_->progress().listen(wake_event);
   }
   void stop_listening(WakeEvent& wake_event) override {
-    if (fabric_) fabric_->stop_listening(wake_event);
+    if (fabric_) fabric_->progress().stop_listening(wake_event);
   }
 
  private:
@@ -88,7 +88,7 @@ std::string run_round(OpenEndpoint& endpoint, const ProviderTrials& trials, cons
   sleeping_barrier(comm);
   if (status && endpoint.get() != nullptr && trials.offers[static_cast<std::size_t>(to)].trouble.empty()) {
     const FabricAddress& address = addresses[static_cast<std::size_t>(to)];
-    endpoint.get()->limit_silence(endpoint.get()->insert(address), ProviderAgreement::kTrialLimit);
+    endpoint.get()->progress().limit_silence(endpoint.get()->insert(address), ProviderAgreement::kTrialLimit);
     status = trial->run(to, address, endpoint);
   }
   sleeping_barrier(comm);

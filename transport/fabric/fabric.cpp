@@ -25,7 +25,7 @@ namespace farside {
 // A lack of memory is treated like a full queue, a number of times: operations that complete give memory back.
 template <class Issue>
 Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call) {
-  PeerState& peer_state = patiently([&]() -> PeerState& { return in_flight_.peers().of(peer); });
+  PeerState& peer_state = patiently([&]() -> PeerState& { return progress_.in_flight().peers().of(peer); });
   Operation* operation = nullptr;
   std::uint32_t failures = 0;
   int tries_without_memory = 1000;
@@ -36,8 +36,8 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
       return --tries_without_memory > 0 ? -FI_EAGAIN : -FI_ENOMEM;
     }
   };
-  for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
-    thread_.polled();  // else the completion of what is sent would wake the progress thread
+  for (Waiter waiter(waiting_, own_wake_event_);; waiter.pause()) {
+    progress_.polled();  // else the completion of what is sent would wake the progress thread
     ssize_t code = 0;
     std::unique_lock held(peer_state.mutex);
     if (operation == nullptr) {
@@ -46,11 +46,11 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
     }
     if (!peer_state.ready()) {
       held.unlock();
-      code = again_without_memory([&] { return make_ready(peer_state); });
+      code = again_without_memory([&] { return progress_.make_ready(peer_state); });
       held.lock();
     }
     const auto may_issue = [&] {
-      return peer_state.ready() && peer_state.in_flight <= limits_.operations_per_peer;  // this one included
+      return peer_state.ready() && peer_state.in_flight <= progress_.limits().operations_per_peer;  // this one included
     };
     if (code == 0 && may_issue())
       code = again_without_memory([&] { return call(*operation, peer_state.endpoint); });
@@ -64,12 +64,12 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
     }
     if (code == -FI_EAGAIN && peer_state.failures == failures) {
       held.unlock();
-      poll();
+      progress_.poll();
       continue;
     }
-    in_flight_.not_issued(*operation, peer_state);
+    progress_.in_flight().not_issued(*operation, peer_state);
     held.unlock();
-    if (code == -FI_EAGAIN) return pending.named(not_taken(peer, what));
+    if (code == -FI_EAGAIN) return pending.named(progress_.not_taken(peer, what));
     return pending.named(fabric_error(ErrorKind::kPeer, what, code));
   }
 }
@@ -89,30 +89,9 @@ Result<std::unique_ptr<Fabric>> Fabric::open(InfoHandle info, const Settings& se
 }
 
 Status Fabric::set_up(const Settings& settings, Resolve resolve, std::size_t openers) {
-  if (Status s = thread_.prepare(); !s) return s;
-  Connections::Opening opening;
-  opening.threads = domain_.by_adapter() || resolve ? openers : 0;
-  opening.opened = [this] { thread_.wake(); };
-  opening.resolve = std::move(resolve);
-  Result<std::unique_ptr<Connections>> connections = Connections::open(
-      domain_, limits_.most_receives,
-      [this](Peer peer, const std::string& why, bool in_order) { drop_replies(peer, why, in_order); },
-      [this](Peer peer) { in_flight_.peers().withdraw_endpoint(peer); }, std::move(opening));
-  if (!connections) return connections.error();
-  connections_ = std::move(connections.value());
-  // The peer may have sent DISCONNECT before it ended the connection.
-  connections_->before_end([this] { take_completions(); });
-  connections_->before_more([this](std::size_t number) { receives_.follow(number); });
-  eviction_.emplace(
-      *connections_, in_flight_.peers(), replies_, settings.connections, [this](Reply& reply) { return send(reply); },
-      [this](PeerState& peer_state) { end_run(peer_state, nullptr); });
-  share_node(1);
-  if (domain_.registers_local()) in_flight_.memory().begin(domain_.domain());
-  if (Status s = receives_.begin(connections_->receiver(), connections_->most_receives()); !s) return s;
-  // Without its thread the endpoint is useless: no route.
-  if (Status s = thread_.start(*this, domain_.queue_fd()); !s) return Error{ErrorKind::kNoRoute, s.error().text};
+  if (Status s = progress_.start(settings, std::move(resolve), openers); !s) return s;
   // A slot receives the result of an atomic; the operands are behind it.
-  if (in_flight_.memory().needed() && domain_.advertises_atomics()) {
+  if (progress_.in_flight().memory().needed() && progress_.domain().advertises_atomics()) {
     const std::string refused = settings.nic_atomics ? try_nic_atomics() : "FARSIDE_NIC_ATOMICS=off";
     log(LogLevel::kInfo, "libfabric {}: {}", provider(),
         refused.empty() ? fmt::format("atomics by the adapter, operands by {}, results in {} byte order",
@@ -123,81 +102,36 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve, std::size_t ope
   return {};
 }
 
+void Fabric::share_node(std::size_t processes) {
+  if (second_ != nullptr) {
+    // Connections of both endpoints are descriptors of one process. Adapters have queue pairs of their own.
+    if (progress_.domain().by_sockets()) processes *= 2;
+    second_->share_node(processes);
+  }
+  progress_.share_node(processes);
+}
+
 void Fabric::set_second(Result<std::unique_ptr<Fabric>> second, std::uint32_t network) {
   if (second) {
     second_ = std::move(second.value());
   } else {
     why_no_second_ = second.error().text;
   }
-  if (second_ != nullptr) rail_ = std::make_unique<SecondRail>(*this, *second_, network, domain_.by_adapter());
-}
-
-Fabric::~Fabric() {
-  rail_.reset();
-  if (thread_.running()) {
-    {
-      const std::scoped_lock held(mutex_);
-      leaving_ = true;
-      if (!domain_.by_adapter()) eviction_->leave_all();
-    }
-    finish_answers();
-    thread_.stop();
-  }
-  // The endpoints are closed before the buffers that they may still write to, and the buffers' registrations before
-  // the domain.
-  connections_.reset();
-  receives_.clear();
-  in_flight_.release_memory();
-}
-
-Peer Fabric::insert(const FabricAddress& address) {
-  const std::scoped_lock held(mutex_);
-  return connections_->insert(address);
-}
-
-void Fabric::limit_silence(Peer peer, std::chrono::seconds limit) {
-  const std::scoped_lock held(mutex_);
-  health_.limit_silence(peer, limit);
-}
-
-void Fabric::lift_limit(Peer peer, std::chrono::seconds limit) {
-  const std::scoped_lock held(mutex_);
-  health_.lift_limit(peer, limit);
-}
-
-void Fabric::share_node(std::size_t processes) {
-  if (second_ != nullptr) {
-    // Connections of both endpoints are descriptors of one process. Adapters have queue pairs of their own.
-    if (domain_.by_sockets()) processes *= 2;
-    second_->share_node(processes);
-  }
-  const std::scoped_lock held(mutex_);
-  eviction_->share_node(processes);
-  // The progress thread may sleep while there are too many connections now.
-  if (eviction_->too_many()) thread_.wake();
-}
-
-std::size_t Fabric::most_connections() {
-  const std::scoped_lock held(mutex_);
-  return eviction_->most();
-}
-
-std::size_t Fabric::node_processes() {
-  const std::scoped_lock held(mutex_);
-  return eviction_->node_processes();
+  if (second_ != nullptr)
+    rail_ = std::make_unique<SecondRail>(*this, *second_, network, progress_.domain().by_adapter());
 }
 
 // Registers a large local buffer. Waits until operations complete, if too many are registered.
 // Returns null if it cannot be registered.
 FabricHandle<fid_mr> Fabric::register_large(const void* base, std::size_t bytes, std::uint64_t access) {
-  for (Waiter waiter(progress_, own_wake_event_);; waiter.pause()) {
-    if (in_flight_.memory().begin_large()) break;
-    poll();
+  for (Waiter waiter(waiting_, own_wake_event_);; waiter.pause()) {
+    if (progress_.in_flight().memory().begin_large()) break;
+    progress_.poll();
   }
   FabricHandle<fid_mr> registered;
-  const int code = in_flight_.memory().register_memory(base, bytes, access, registered);
+  const int code = progress_.in_flight().memory().register_memory(base, bytes, access, registered);
   if (code != 0) {
-    in_flight_.memory().end_large(registered);
+    progress_.in_flight().memory().end_large(registered);
     log(LogLevel::kInfo, "{}; it is copied in parts",
         fabric_error(ErrorKind::kNoMemory, fmt::format("registering {} bytes of an operand", bytes), code).text);
   }
@@ -208,11 +142,11 @@ FabricHandle<fid_mr> Fabric::register_large(const void* base, std::size_t bytes,
 // and cannot be. issue_part(offset, bytes, registered) may take the registration.
 template <class IssuePart>
 Status Fabric::issue_parts(const void* local, std::size_t bytes, std::uint64_t access, IssuePart&& issue_part) {
-  std::size_t most = domain_.largest_part(bytes);
+  std::size_t most = progress_.domain().largest_part(bytes);
   for (std::size_t offset = 0; offset < bytes;) {
     const std::size_t part = std::min(bytes - offset, most);
     FabricHandle<fid_mr> registered;
-    if (in_flight_.memory().needed() && part > LocalMemory::kSlotBytes) {
+    if (progress_.in_flight().memory().needed() && part > LocalMemory::kSlotBytes) {
       registered = register_large(static_cast<const std::byte*>(local) + offset, part, access);
       if (registered == nullptr) {
         most = LocalMemory::kSlotBytes;
@@ -220,7 +154,7 @@ Status Fabric::issue_parts(const void* local, std::size_t bytes, std::uint64_t a
       }
     }
     Status issued = issue_part(offset, part, registered);
-    if (registered != nullptr) in_flight_.memory().end_large(registered);
+    if (registered != nullptr) progress_.in_flight().memory().end_large(registered);
     if (!issued) return issued;
     offset += part;
   }
@@ -228,12 +162,12 @@ Status Fabric::issue_parts(const void* local, std::size_t bytes, std::uint64_t a
 }
 
 Status Fabric::write(Pending& pending, const Place& place, const void* local, std::size_t bytes) {
-  expect_transfer(bytes);
+  progress_.expect_transfer(bytes);
   return issue_parts(local, bytes, FI_WRITE, [&](std::size_t offset, std::size_t part, FabricHandle<fid_mr>& mr) {
     return issue(pending, place.peer, "fi_writemsg", [&](Operation& operation, fid_ep* endpoint) {
       ProviderBuffer buffer;
-      const int code =
-          outgoing(in_flight_.memory(), operation, static_cast<const std::byte*>(local) + offset, part, mr, buffer);
+      const int code = outgoing(progress_.in_flight().memory(), operation,
+                                static_cast<const std::byte*>(local) + offset, part, mr, buffer);
       if (code != 0) return static_cast<ssize_t>(code);
       const iovec here{buffer.at, part};
       const fi_rma_iov there{place.key.base + place.offset + offset, part, place.key.key};
@@ -246,14 +180,14 @@ Status Fabric::write(Pending& pending, const Place& place, const void* local, st
 Status Fabric::write_in_run(Pending& pending, const Place& place, const void* local, std::size_t bytes) {
   // While the provider's queue is full, this thread takes completions, as in issue().
   constexpr int kMostTries = 64;
-  if (bytes <= domain_.largest_in_run()) {
-    PeerState& peer_state = in_flight_.peers().of(place.peer);
+  if (bytes <= progress_.domain().largest_in_run()) {
+    PeerState& peer_state = progress_.in_flight().peers().of(place.peer);
     for (int tries = 0; tries < kMostTries; ++tries) {
-      thread_.polled();
+      progress_.polled();
       const ssize_t code = join_run(peer_state, pending, place, local, bytes);
       if (code == 0) return {};
       if (code != -FI_EAGAIN) break;
-      poll();
+      progress_.poll();
     }
   }
   return write(pending, place, local, bytes);
@@ -265,7 +199,7 @@ ssize_t Fabric::join_run(PeerState& peer_state, Pending& pending, const Place& p
                          std::size_t bytes) {
   const std::scoped_lock held(peer_state.mutex);
   if (!peer_state.ready()) return -FI_ENOTCONN;
-  Operation* const run = in_flight_.run_for_write(peer_state, pending);
+  Operation* const run = progress_.in_flight().run_for_write(peer_state, pending);
   if (run == nullptr) return -FI_ENOBUFS;
   const bool last = OperationsInFlight::ends_run(peer_state);
   const std::uint64_t address = place.key.base + place.offset;
@@ -279,7 +213,7 @@ ssize_t Fabric::join_run(PeerState& peer_state, Pending& pending, const Place& p
     code = fi_inject_write(peer_state.endpoint, local, bytes, FI_ADDR_UNSPEC, address, place.key.key);
   }
   if (code != 0) {
-    in_flight_.not_written(*run, peer_state);
+    progress_.in_flight().not_written(*run, peer_state);
     return code;
   }
   OperationsInFlight::written(*run, peer_state, pending, peer_state.endpoint, last);
@@ -288,32 +222,20 @@ ssize_t Fabric::join_run(PeerState& peer_state, Pending& pending, const Place& p
 }
 
 void Fabric::end_run(Pending& pending, Peer peer) {
-  PeerState* const peer_state = in_flight_.peers().find(peer);
+  PeerState* const peer_state = progress_.in_flight().peers().find(peer);
   if (peer_state == nullptr) return;
   const std::scoped_lock held(peer_state->mutex);
   OperationsInFlight::waits(*peer_state);
-  end_run(*peer_state, &pending);
-}
-
-// Ends the open run, if there is one that counts in `pending` (null: in any). Without room in the provider's queue the
-// caller tries again later. Called with the peer's mutex held.
-void Fabric::end_run(PeerState& peer_state, const Pending* pending) {
-  const ssize_t code = in_flight_.end_run(peer_state, pending, [](Operation& run) {
-    const fi_rma_iov nowhere{};
-    const fi_msg_rma nothing{nullptr, nullptr, 0, FI_ADDR_UNSPEC, &nowhere, 1, &run.provider_context, 0};
-    return fi_writemsg(const_cast<fid_ep*>(run.endpoint), &nothing, FI_COMPLETION);
-  });
-  if (code != 0 && code != -FI_EAGAIN)
-    in_flight_.fail_open_run(peer_state, fabric_error(ErrorKind::kPeer, "fi_writemsg", code));
+  progress_.end_run(*peer_state, &pending);
 }
 
 Status Fabric::read(Pending& pending, const Place& place, void* local, std::size_t bytes) {
-  expect_transfer(bytes);
+  progress_.expect_transfer(bytes);
   return issue_parts(local, bytes, FI_READ, [&](std::size_t offset, std::size_t part, FabricHandle<fid_mr>& mr) {
     return issue(pending, place.peer, "fi_readmsg", [&](Operation& operation, fid_ep* endpoint) {
       ProviderBuffer buffer;
-      const int code =
-          incoming(in_flight_.memory(), operation, static_cast<std::byte*>(local) + offset, part, mr, buffer);
+      const int code = incoming(progress_.in_flight().memory(), operation, static_cast<std::byte*>(local) + offset,
+                                part, mr, buffer);
       if (code != 0) return static_cast<ssize_t>(code);
       const iovec here{buffer.at, part};
       const fi_rma_iov there{place.key.base + place.offset + offset, part, place.key.key};
@@ -323,20 +245,9 @@ Status Fabric::read(Pending& pending, const Place& place, void* local, std::size
   });
 }
 
-void Fabric::expect_transfer(std::size_t bytes) {
-  constexpr std::size_t kLarge = 65536;
-  constexpr std::uint64_t kLongest = 100'000'000;  // ns from now
-  if (bytes < kLarge) [[likely]]
-    return;
-  // 1 ns per byte. An addition of another thread may be lost.
-  const std::uint64_t now = monotonic_ns();
-  const std::uint64_t until = std::max(now, transfers_until_.load(std::memory_order_relaxed)) + bytes;
-  transfers_until_.store(std::min(until, now + kLongest), std::memory_order_relaxed);
-}
-
 bool Fabric::has_message_ring(Peer peer) {
-  if (!domain_.by_sockets()) return false;
-  PeerState& peer_state = in_flight_.peers().of(peer);
+  if (!progress_.domain().by_sockets()) return false;
+  PeerState& peer_state = progress_.in_flight().peers().of(peer);
   const std::scoped_lock held(peer_state.mutex);
   return peer_state.ready() && MessageRing::of(peer_state.endpoint) != nullptr &&
          !peer_state.has_unacknowledged_sends();
@@ -362,7 +273,7 @@ Status Fabric::execute_and_control(Pending& pending, const HandlerPlace& place, 
 // again.
 Status Fabric::notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
                       const ControlStep& step, std::uint64_t* fetched) {
-  if (domain_.by_adapter()) return execute_and_control(pending, place, std::move(list), step, fetched);
+  if (progress_.domain().by_adapter()) return execute_and_control(pending, place, std::move(list), step, fetched);
   Request request;
   request.header.kind = MessageKind::kOperations;
   request.header.controls = 1;
@@ -402,11 +313,11 @@ Status Fabric::ask_for_description(Pending& pending, const HandlerPlace& place, 
 Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const Request& request,
                             std::unique_ptr<OperationList> list) {
   return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
-    const PeerState& peer_state = in_flight_.peers().of(place.peer);
+    const PeerState& peer_state = progress_.in_flight().peers().of(place.peer);
     if ((request.header.flags & RequestHeader::kNoReply) != 0) {
       OperationsInFlight::notifies(operation);
     } else {
-      if (peer_state.requests >= limits_.requests_per_peer) return -FI_EAGAIN;
+      if (peer_state.requests >= progress_.limits().requests_per_peer) return -FI_EAGAIN;
       OperationsInFlight::await_reply(operation);
     }
     operation.fetched = request.fetched.data();
@@ -417,7 +328,7 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
     operation.header.sender = place.sender;
     operation.header.identity = address().identity;
     operation.header.space = place.space;
-    operation.header.operation = in_flight_.number(operation);
+    operation.header.operation = progress_.in_flight().number(operation);
     operation.header.generation = operation.generation;
     if (list != nullptr) operation.list = std::move(list);  // at the first of several attempts
     std::array<iovec, 3> parts;
@@ -439,58 +350,8 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
       if (code != -FI_EAGAIN) return code;
     }
     operation.sent_outside_ring = ring != nullptr;
-    return send_message(in_flight_.memory(), endpoint, parts.data(), count, operation.slot, operation);
+    return send_message(progress_.in_flight().memory(), endpoint, parts.data(), count, operation.slot, operation);
   });
-}
-
-// Called with the mutex held.
-Error Fabric::out_of_reach(Peer peer, const std::string& why) const {
-  const std::chrono::seconds timeout = health_.timeout(peer);
-  return {ErrorKind::kPeer,
-          fmt::format("libfabric {}: the peer is out of reach for {} s{}: {}", provider(), timeout.count(),
-                      timeout == health_.timeout() ? " (FARSIDE_PEER_TIMEOUT)" : "", why)};
-}
-
-// Gives the peer an endpoint, if it is connected, and makes it active. Returns what Connections::reach() does. Called
-// without the peer's mutex. Another thread may take the endpoint away at once.
-ssize_t Fabric::make_ready(PeerState& peer_state) {
-  const std::scoped_lock held(mutex_);
-  in_flight_.peers().activate(peer_state);
-  end_long_sleep();
-  fid_ep* endpoint = nullptr;
-  const ssize_t code = connections_->reach(peer_state.peer, endpoint);
-  if (code != 0) return code;
-  if (in_flight_.take_lost_notification(peer_state)) return -FI_ECONNRESET;
-  const std::scoped_lock held_peer(peer_state.mutex);
-  peer_state.endpoint = endpoint;
-  return 0;
-}
-
-Endpoint::Reach Fabric::reach(Peer peer) {
-  const std::scoped_lock held(mutex_);
-  fid_ep* endpoint = nullptr;
-  (void)connections_->reach(peer, endpoint);
-  end_long_sleep();
-  return {connections_->connected(peer), connections_->connect_error(peer)};
-}
-
-// Returns the reason why an operation was never issued to a peer that is out of reach.
-Error Fabric::not_taken(Peer peer, const char* what) {
-  const std::scoped_lock held(mutex_);
-  const std::string error = connections_->connect_error(peer);
-  if (!error.empty()) return out_of_reach(peer, "connecting to it: " + error);
-  return out_of_reach(peer, connections_->connected(peer) ? fmt::format("{} is not taken", what)
-                                                          : "it does not answer the request to connect");
-}
-
-bool Fabric::publish(std::uint64_t id, const MessageHandler::ServedSpace& space) {
-  const std::scoped_lock held(mutex_);
-  return handler_.publish(id, space);
-}
-
-void Fabric::withdraw(std::uint64_t id) {
-  const std::scoped_lock held(mutex_);
-  handler_.withdraw(id);
 }
 
 // Atomics of the target's adapter, on 64-bit words (fi_atomic(3), fi_verbs(7)).
@@ -503,7 +364,8 @@ Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint6
                [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
                  ProviderBuffer result;
                  FabricHandle<fid_mr> none;  // a word goes through a slot
-                 const int code = incoming(in_flight_.memory(), operation, fetched, sizeof *fetched, none, result);
+                 const int code =
+                     incoming(progress_.in_flight().memory(), operation, fetched, sizeof *fetched, none, result);
                  if (code != 0) return code;
                  operation.swapped = nic_form_->swapped;
                  void* descriptor = nullptr;
@@ -552,8 +414,8 @@ std::string Fabric::try_nic_atomics() {
     std::uint64_t fetched = 0;
     Status issued = nic_atomic(pending, place, &operand, compare, &fetched);
     // This function polls, since waiters poll only the process's endpoint, which this is not yet.
-    for (Waiter waiter(progress_, own_wake_event_); !pending.done();) {
-      poll();
+    for (Waiter waiter(waiting_, own_wake_event_); !pending.done();) {
+      progress_.poll();
       waiter.pause();
     }
     Status completed = pending.take_error();

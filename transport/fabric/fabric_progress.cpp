@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What moves the endpoint on: completions, messages of peers, the polls of application threads, and the work of the
 // progress thread (ProgressThread::Work). It checks the peers for PeerHealth, and acts on those that are out of reach.
+#include "transport/fabric/fabric_progress.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -17,15 +19,172 @@
 #include "transport/base/ticks.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/fabric/buffers.hpp"
-#include "transport/fabric/fabric.hpp"
 #include "transport/fabric/message_ring.hpp"
 #include "transport/handler/memory_fault.hpp"
 
 namespace farside {
+namespace {
+
+constexpr std::chrono::seconds kLastAnswers{2};  // at the end, for peers that take no answers
+constexpr std::chrono::microseconds kLook{50};
+constexpr std::chrono::milliseconds kIdle{10'000};  // the longest sleep while nothing is in flight
+constexpr std::chrono::milliseconds kTryAgain{1};   // while answers are unsent, receives refused or requests deferred
+constexpr std::uint64_t kMovedData = 10'000;  // ns; a poll that takes so long has moved data (one without: 1 to 2 us)
+// ns; between two polls that look at connection events. A thread that polls without a pause keeps the mutex from the
+// progress thread, which would have to sleep until it is unlocked.
+constexpr std::uint64_t kReadEventsEveryNs = std::chrono::nanoseconds(ProgressThread::kReadEventsEvery).count();
+// Polls of the endpoint for each pass of the runtime's progress engine, while arrivals are left to it. (fetch_and_op
+// between two hosts, target in MPICH's MPI_Barrier: 23.3 us with one, 21.4 with two, 23.3 with four.)
+constexpr int kPollsFromRuntime = 2;
+
+}  // namespace
+
+Status FabricProgress::start(const Settings& settings, ConnectionEndpoints::Resolve resolve, std::size_t openers) {
+  if (Status s = thread_.prepare(); !s) return s;
+  Connections::Opening opening;
+  opening.threads = domain_.by_adapter() || resolve ? openers : 0;
+  opening.opened = [this] { thread_.wake(); };
+  opening.resolve = std::move(resolve);
+  Result<std::unique_ptr<Connections>> connections = Connections::open(
+      domain_, limits_.most_receives,
+      [this](Peer peer, const std::string& why, bool in_order) { drop_replies(peer, why, in_order); },
+      [this](Peer peer) { in_flight_.peers().withdraw_endpoint(peer); }, std::move(opening));
+  if (!connections) return connections.error();
+  connections_ = std::move(connections.value());
+  // The peer may have sent DISCONNECT before it ended the connection.
+  connections_->before_end([this] { take_completions(); });
+  connections_->before_more([this](std::size_t number) { receives_.follow(number); });
+  eviction_.emplace(
+      *connections_, in_flight_.peers(), replies_, settings.connections, [this](Reply& reply) { return send(reply); },
+      [this](PeerState& peer_state) { end_run(peer_state, nullptr); });
+  share_node(1);
+  if (domain_.registers_local()) in_flight_.memory().begin(domain_.domain());
+  if (Status s = receives_.begin(connections_->receiver(), connections_->most_receives()); !s) return s;
+  // Without its thread the endpoint is useless: no route.
+  if (Status s = thread_.start(*this, domain_.queue_fd()); !s) return Error{ErrorKind::kNoRoute, s.error().text};
+  return {};
+}
+
+FabricProgress::~FabricProgress() {
+  if (thread_.running()) {
+    {
+      const std::scoped_lock held(mutex_);
+      leaving_ = true;
+      if (!domain_.by_adapter()) eviction_->leave_all();
+    }
+    finish_answers();
+    thread_.stop();
+  }
+  // The endpoints are closed before the buffers that they may still write to, and the buffers' registrations before
+  // the domain.
+  connections_.reset();
+  receives_.clear();
+  in_flight_.release_memory();
+}
+
+Peer FabricProgress::insert(const FabricAddress& address) {
+  const std::scoped_lock held(mutex_);
+  return connections_->insert(address);
+}
+
+void FabricProgress::limit_silence(Peer peer, std::chrono::seconds limit) {
+  const std::scoped_lock held(mutex_);
+  health_.limit_silence(peer, limit);
+}
+
+void FabricProgress::lift_limit(Peer peer, std::chrono::seconds limit) {
+  const std::scoped_lock held(mutex_);
+  health_.lift_limit(peer, limit);
+}
+
+void FabricProgress::share_node(std::size_t processes) {
+  const std::scoped_lock held(mutex_);
+  eviction_->share_node(processes);
+  // The progress thread may sleep while there are too many connections now.
+  if (eviction_->too_many()) thread_.wake();
+}
+
+std::size_t FabricProgress::most_connections() {
+  const std::scoped_lock held(mutex_);
+  return eviction_->most();
+}
+
+std::size_t FabricProgress::node_processes() {
+  const std::scoped_lock held(mutex_);
+  return eviction_->node_processes();
+}
+
+void FabricProgress::end_run(PeerState& peer_state, const Pending* pending) {
+  const ssize_t code = in_flight_.end_run(peer_state, pending, [](Operation& run) {
+    const fi_rma_iov nowhere{};
+    const fi_msg_rma nothing{nullptr, nullptr, 0, FI_ADDR_UNSPEC, &nowhere, 1, &run.provider_context, 0};
+    return fi_writemsg(const_cast<fid_ep*>(run.endpoint), &nothing, FI_COMPLETION);
+  });
+  if (code != 0 && code != -FI_EAGAIN)
+    in_flight_.fail_open_run(peer_state, fabric_error(ErrorKind::kPeer, "fi_writemsg", code));
+}
+
+void FabricProgress::expect_transfer(std::size_t bytes) {
+  constexpr std::size_t kLarge = 65536;
+  constexpr std::uint64_t kLongest = 100'000'000;  // ns from now
+  if (bytes < kLarge) [[likely]]
+    return;
+  // 1 ns per byte. An addition of another thread may be lost.
+  const std::uint64_t now = monotonic_ns();
+  const std::uint64_t until = std::max(now, transfers_until_.load(std::memory_order_relaxed)) + bytes;
+  transfers_until_.store(std::min(until, now + kLongest), std::memory_order_relaxed);
+}
+
+// Called with the mutex held.
+Error FabricProgress::out_of_reach(Peer peer, const std::string& why) const {
+  const std::chrono::seconds timeout = health_.timeout(peer);
+  return {ErrorKind::kPeer,
+          fmt::format("libfabric {}: the peer is out of reach for {} s{}: {}", domain_.provider(), timeout.count(),
+                      timeout == health_.timeout() ? " (FARSIDE_PEER_TIMEOUT)" : "", why)};
+}
+
+ssize_t FabricProgress::make_ready(PeerState& peer_state) {
+  const std::scoped_lock held(mutex_);
+  in_flight_.peers().activate(peer_state);
+  end_long_sleep();
+  fid_ep* endpoint = nullptr;
+  const ssize_t code = connections_->reach(peer_state.peer, endpoint);
+  if (code != 0) return code;
+  if (in_flight_.take_lost_notification(peer_state)) return -FI_ECONNRESET;
+  const std::scoped_lock held_peer(peer_state.mutex);
+  peer_state.endpoint = endpoint;
+  return 0;
+}
+
+Endpoint::Reach FabricProgress::reach(Peer peer) {
+  const std::scoped_lock held(mutex_);
+  fid_ep* endpoint = nullptr;
+  (void)connections_->reach(peer, endpoint);
+  end_long_sleep();
+  return {connections_->connected(peer), connections_->connect_error(peer)};
+}
+
+Error FabricProgress::not_taken(Peer peer, const char* what) {
+  const std::scoped_lock held(mutex_);
+  const std::string error = connections_->connect_error(peer);
+  if (!error.empty()) return out_of_reach(peer, "connecting to it: " + error);
+  return out_of_reach(peer, connections_->connected(peer) ? fmt::format("{} is not taken", what)
+                                                          : "it does not answer the request to connect");
+}
+
+bool FabricProgress::publish(std::uint64_t id, const MessageHandler::ServedSpace& space) {
+  const std::scoped_lock held(mutex_);
+  return handler_.publish(id, space);
+}
+
+void FabricProgress::withdraw(std::uint64_t id) {
+  const std::scoped_lock held(mutex_);
+  handler_.withdraw(id);
+}
 
 // Takes all completions, and moves connections, answers and evictions on. Returns whether anything completed or
 // happened. Called with the mutex held.
-bool Fabric::advance() {
+bool FabricProgress::advance() {
   bool any = take_completions();
   if (connections_->connecting()) {
     any = connections_->progress() || any;
@@ -39,7 +198,7 @@ bool Fabric::advance() {
   return any;
 }
 
-bool Fabric::take_completions() {
+bool FabricProgress::take_completions() {
   std::array<fi_cq_msg_entry, 32> entries;
   bool any = false;
   while (true) {
@@ -60,7 +219,7 @@ bool Fabric::take_completions() {
   return take_from_rings() || any;
 }
 
-void Fabric::complete(const fi_cq_msg_entry& entry) {
+void FabricProgress::complete(const fi_cq_msg_entry& entry) {
   auto* context = reinterpret_cast<Context*>(entry.op_context);
   if (context == nullptr) return;
   switch (context->kind) {
@@ -79,7 +238,7 @@ void Fabric::complete(const fi_cq_msg_entry& entry) {
   }
 }
 
-void Fabric::complete_with_error() {
+void FabricProgress::complete_with_error() {
   fi_cq_err_entry entry{};
   fid_cq* const queue = domain_.queue();
   if (fi_cq_readerr(queue, &entry, 0) != 1) return;
@@ -91,7 +250,7 @@ void Fabric::complete_with_error() {
     // shutdown a second time, without its context. A write into a ring has no context, and fails if the connection
     // ends.
     if (entry.err != FI_ECANCELED)
-      log(domain_.by_sockets() ? LogLevel::kInfo : LogLevel::kError, "libfabric {}: {}", provider(), text);
+      log(domain_.by_sockets() ? LogLevel::kInfo : LogLevel::kError, "libfabric {}: {}", domain_.provider(), text);
     return;
   }
   switch (context->kind) {
@@ -101,7 +260,7 @@ void Fabric::complete_with_error() {
       const Peer peer = operation.peer;
       // A request whose send failed gets no reply.
       const fid_ep* const endpoint = in_flight_.failed(
-          operation, Error{ErrorKind::kPeer, fmt::format("libfabric {}: {}{}", provider(), why, text)});
+          operation, Error{ErrorKind::kPeer, fmt::format("libfabric {}: {}{}", domain_.provider(), why, text)});
       connections_->failed(peer, endpoint, text);
       return;
     }
@@ -128,22 +287,16 @@ void Fabric::complete_with_error() {
 // Called when the connection to the peer has ended, and the provider no longer reads the buffers of messages on it. The
 // provider itself fails the operations that were to generate a completion. This function fails the requests, except
 // those whose replies arrived before the event.
-void Fabric::drop_replies(Peer peer, const std::string& why, bool in_order) {
+void FabricProgress::drop_replies(Peer peer, const std::string& why, bool in_order) {
   take_completions();
   in_flight_.fail_awaiting(
-      peer, Error{ErrorKind::kPeer, fmt::format("libfabric {}: the peer is lost: {}", provider(), why)}, in_order);
+      peer, Error{ErrorKind::kPeer, fmt::format("libfabric {}: the peer is lost: {}", domain_.provider(), why)},
+      in_order);
 }
 
 // Messages that arrive: requests of peers, which the message handler executes and answers, and replies to requests of
 // this process.
-namespace {
-
-constexpr std::chrono::seconds kLastAnswers{2};  // at the end, for peers that take no answers
-constexpr std::chrono::microseconds kLook{50};
-
-}  // namespace
-
-void Fabric::receive(std::span<const std::byte> message) {
+void FabricProgress::receive(std::span<const std::byte> message) {
   if (message.empty()) return;
   const auto kind = static_cast<MessageKind>(message[0]);
   if (kind == MessageKind::kReply) {
@@ -167,7 +320,7 @@ void Fabric::receive(std::span<const std::byte> message) {
 }
 
 // Returns false if the request must be executed later. It waits for an accumulate lock only while no other one has to.
-bool Fabric::execute_request(Peer sender, std::span<const std::byte> message) {
+bool FabricProgress::execute_request(Peer sender, std::span<const std::byte> message) {
   RequestHeader request{};
   std::memcpy(&request, message.data(), std::min(message.size(), sizeof request));
   // Before the message is executed, since there may be no memory.
@@ -187,7 +340,7 @@ bool Fabric::execute_request(Peer sender, std::span<const std::byte> message) {
 }
 
 // Executes the requests that were deferred, in their order per peer.
-void Fabric::execute_deferred() {
+void FabricProgress::execute_deferred() {
   std::vector<Peer> waiting;
   for (auto next = deferred_.begin(); next != deferred_.end();) {
     const bool behind = std::ranges::find(waiting, next->sender) != waiting.end();
@@ -200,11 +353,11 @@ void Fabric::execute_deferred() {
   }
 }
 
-bool Fabric::take_from_rings() {
+bool FabricProgress::take_from_rings() {
   return connections_->take_messages([this](std::span<const std::byte> message) { receive(message); });
 }
 
-ssize_t Fabric::send(Reply& reply) {
+ssize_t FabricProgress::send(Reply& reply) {
   const iovec parts[] = {{&reply.header, sizeof reply.header}, {reply.fetched.data(), reply.fetched.size()}};
   // DISCONNECT concerns one connection, and must not open another one.
   if (reply.header.kind == MessageKind::kDisconnect && reply.header.operation != connections_->number(reply.peer))
@@ -230,14 +383,14 @@ ssize_t Fabric::send(Reply& reply) {
   return code;
 }
 
-void Fabric::send_replies() {
+void FabricProgress::send_replies() {
   std::optional<Clock::duration> timeout;
   if (health_.timeout().count() > 0) timeout = health_.timeout();
   replies_.send_unsent(timeout, [this](Reply& reply) { return send(reply); });
 }
 
 // Waits for answers that the provider has refused so far, or has not sent yet.
-void Fabric::finish_answers() {
+void FabricProgress::finish_answers() {
   for (const Clock::time_point end = Clock::now() + kLastAnswers; Clock::now() < end;
        std::this_thread::sleep_for(kLook)) {
     const std::scoped_lock held(mutex_);
@@ -247,22 +400,8 @@ void Fabric::finish_answers() {
   log(LogLevel::kWarn, "answers to peers were not taken for {} s", kLastAnswers.count());
 }
 
-namespace {
-
-constexpr std::chrono::milliseconds kIdle{10'000};  // the longest sleep while nothing is in flight
-constexpr std::chrono::milliseconds kTryAgain{1};   // while answers are unsent, receives refused or requests deferred
-constexpr std::uint64_t kMovedData = 10'000;  // ns; a poll that takes so long has moved data (one without: 1 to 2 us)
-// ns; between two polls that look at connection events. A thread that polls without a pause keeps the mutex from the
-// progress thread, which would have to sleep until it is unlocked.
-constexpr std::uint64_t kReadEventsEveryNs = std::chrono::nanoseconds(ProgressThread::kReadEventsEvery).count();
-// Polls of the endpoint for each pass of the runtime's progress engine, while arrivals are left to it. (fetch_and_op
-// between two hosts, target in MPICH's MPI_Barrier: 23.3 us with one, 21.4 with two, 23.3 with four.)
-constexpr int kPollsFromRuntime = 2;
-
-}  // namespace
-
 // Polls; a lack of memory there is none of the caller's, and the next poll tries again.
-bool Fabric::advance_safely(int thread, std::uint64_t begin_ns) {
+bool FabricProgress::advance_safely(int thread, std::uint64_t begin_ns) {
   bool moved = false;
   (void)without_bad_alloc([&]() -> Status {
     moved = advance_for(thread, begin_ns);
@@ -271,7 +410,7 @@ bool Fabric::advance_safely(int thread, std::uint64_t begin_ns) {
   return moved;
 }
 
-bool Fabric::poll() {
+bool FabricProgress::poll() {
   const int thread = ThreadSlot::get();
   const std::uint64_t begin = monotonic_ns();
   if (polls_.repeats(thread, begin)) return false;
@@ -285,7 +424,7 @@ bool Fabric::poll() {
   return moved;
 }
 
-void Fabric::poll_now() {
+void FabricProgress::poll_now() {
   thread_.polled();
   bool moved = false;
   {
@@ -296,7 +435,7 @@ void Fabric::poll_now() {
 }
 
 // A poll by `thread` that has begun at `begin_ns`. Called with the mutex held.
-bool Fabric::advance_for(int thread, std::uint64_t begin_ns) {
+bool FabricProgress::advance_for(int thread, std::uint64_t begin_ns) {
   bool moved = false;
   if (begin_ns >= read_events_at_ns_) {
     moved = connections_->progress();  // libfabric 1.18 and later poll the sockets there; advance() reads the rings
@@ -312,7 +451,7 @@ bool Fabric::advance_for(int thread, std::uint64_t begin_ns) {
   return moved;
 }
 
-bool Fabric::poll_from_runtime() {
+bool FabricProgress::poll_from_runtime() {
   if (!thread_.polled_from_runtime()) return false;
   for (int polls = 0; polls < kPollsFromRuntime; ++polls) {
     if (poll()) {
@@ -324,21 +463,21 @@ bool Fabric::poll_from_runtime() {
 }
 
 // Returns whether the progress thread has nothing to do until something arrives.
-bool Fabric::idle() const {
+bool FabricProgress::idle() const {
   return in_flight_.peers().active().empty() && deferred_.empty() && !replies_.any_unsent() &&
          !receives_.any_refused() && !eviction_->any_disconnecting() && !connections_->connecting() &&
          !connections_->any_lost();
 }
 
 // Wakes the progress thread if it sleeps long and there is something to check. Called with the mutex held.
-void Fabric::end_long_sleep() {
+void FabricProgress::end_long_sleep() {
   if (!sleeps_long_ || idle()) [[likely]]
     return;
   sleeps_long_ = false;
   thread_.wake();
 }
 
-void Fabric::check() {
+void FabricProgress::check() {
   std::vector<OperationPool::Operations> unused;  // freed at the end, without a mutex
   {
     const std::scoped_lock held(mutex_);
@@ -363,14 +502,14 @@ void Fabric::check() {
 
 // Ends connections on which nothing has arrived for FARSIDE_PEER_TIMEOUT, or for a second if there are many. The
 // provider accepts each connection to its listener, and keeps it until the request of a peer has come.
-void Fabric::end_silent_connections() {
+void FabricProgress::end_silent_connections() {
   constexpr std::size_t kMany = 64;
   constexpr std::chrono::seconds kLongest{60}, kShortest{1};
   const Clock::duration longest = health_.timeout().count() > 0 ? std::min(health_.timeout(), kLongest) : kLongest;
   const Clock::time_point now = Clock::now();
   if (now < look_for_silence_at_) return;
   look_for_silence_at_ = now + std::min<Clock::duration>(longest / 2, std::chrono::seconds(5));
-  std::vector<SilentSocket> silent = find_silent_sockets(address().socket);
+  std::vector<SilentSocket> silent = find_silent_sockets(connections_->address().socket);
   const Clock::duration limit = silent.size() > kMany ? kShortest : longest;
   std::erase_if(silent, [&](const SilentSocket& each) { return each.age < limit; });
   if (silent.empty()) return;
@@ -380,11 +519,11 @@ void Fabric::end_silent_connections() {
   for (const SilentSocket& each : silent) end_silent_socket(each);
 }
 
-void Fabric::read_connection_events() {
+void FabricProgress::read_connection_events() {
   if (const std::unique_lock held(mutex_, std::try_to_lock); held) connections_->progress();
 }
 
-ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {
+ProgressThread::Work::Sleep FabricProgress::progress(bool connection_woke) {
   const std::scoped_lock held(mutex_);
   if (!connections_->progress() && connection_woke) connections_->look_for_shortage();
   advance();
@@ -401,7 +540,7 @@ ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {
   return sleep;
 }
 
-bool Fabric::may_sleep() {
+bool FabricProgress::may_sleep() {
   fid* waited[] = {&domain_.queue()->fid, connections_->events()};
   // fi_trywait polls: a message may come into a ring, which wakes nobody. With the mutex, since another thread may be
   // reading the rings.
@@ -412,7 +551,7 @@ bool Fabric::may_sleep() {
 
 // An adapter completes an operation when the peer's adapter has acknowledged it. An empty write therefore suffices as a
 // probe, and no process has to wake for it.
-std::optional<ssize_t> Fabric::send_probe(Peer peer) {
+std::optional<ssize_t> FabricProgress::send_probe(Peer peer) {
   if (!replies_.room()) return {};
   std::unique_ptr<Reply> probe = replies_.take(peer);
   probe->header.kind = MessageKind::kProbe;
@@ -428,7 +567,7 @@ std::optional<ssize_t> Fabric::send_probe(Peer peer) {
   });
 }
 
-void Fabric::abandon(PeerState& peer_state, const std::string& why) {
+void FabricProgress::abandon(PeerState& peer_state, const std::string& why) {
   connections_->stop(peer_state.peer);  // first: the provider must not read what fail_all() gives free
   in_flight_.fail_all(peer_state, out_of_reach(peer_state.peer, why));
 }

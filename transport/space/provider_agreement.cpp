@@ -204,10 +204,10 @@ Result<Common> agree_on_providers(Agreement& agreement, GroupPeers& peers, Provi
 class TrialProgress final : public Progress {
  public:
   explicit TrialProgress(Fabric& fabric) : fabric_(fabric) {}
-  void poll() override { fabric_.poll(); }
+  void poll() override { fabric_.progress().poll(); }
   void poll_runtime() override { Process::instance().poll_runtime(); }
-  void listen(WakeEvent& wake_event) override { fabric_.listen(wake_event); }
-  void stop_listening(WakeEvent& wake_event) override { fabric_.stop_listening(wake_event); }
+  void listen(WakeEvent& wake_event) override { fabric_.progress().listen(wake_event); }
+  void stop_listening(WakeEvent& wake_event) override { fabric_.progress().stop_listening(wake_event); }
 
  private:
   Fabric& fabric_;
@@ -219,9 +219,9 @@ template <class Call>
 auto in_time(Fabric& fabric, const FabricAddress& address, Call&& call) {
   TrialProgress progress(fabric);
   const Peer peer = fabric.insert(address);
-  fabric.limit_silence(peer, ProviderAgreement::kTrialLimit);
+  fabric.progress().limit_silence(peer, ProviderAgreement::kTrialLimit);
   auto result = call(peer, progress);
-  fabric.lift_limit(peer, ProviderAgreement::kTrialLimit);
+  fabric.progress().lift_limit(peer, ProviderAgreement::kTrialLimit);
   return result;
 }
 
