@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -34,7 +33,8 @@ constexpr int kTarget = 0, kOther = 2, kSurvived = 33;
 // Whether the process exists and is no zombie.
 bool lives(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  std::string stat;  // stays empty if the process ends while the file is open
+  std::getline(file, stat);
   const std::size_t name = stat.rfind(") ");
   return name != std::string::npos && stat[name + 2] != 'Z' && stat[name + 2] != 'X';
 }

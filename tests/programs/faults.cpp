@@ -132,7 +132,8 @@ bool all_stopped(pid_t process) {
   std::error_code ended;
   for (const auto& thread : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task", ended)) {
     std::ifstream file(thread.path() / "stat");
-    const std::string stat{std::istreambuf_iterator<char>(file), {}};
+    std::string stat;  // stays empty if the thread ends while the file is open
+    std::getline(file, stat);
     const std::size_t name = stat.rfind(") ");
     if (name != std::string::npos && stat[name + 2] != 'T') return false;
   }

@@ -21,7 +21,7 @@
 #include <fmt/ranges.h>
 
 #include "tools/common/text.hpp"
-#include "transport/base/unique_fd.hpp"
+#include "transport/base/files.hpp"
 
 namespace farside::tools {
 namespace {

@@ -10,7 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "tools/common/text.hpp"
-#include "transport/fabric/nearest_device.hpp"
+#include "transport/fabric/devices.hpp"
 
 namespace farside::tools {
 namespace {

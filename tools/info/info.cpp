@@ -20,7 +20,7 @@
 #include "tools/common/runtime.hpp"
 #include "tools/peers/launch.hpp"
 #include "transport/base/settings.hpp"
-#include "transport/fabric/provider_probe.hpp"
+#include "transport/fabric/provider_choice.hpp"
 
 namespace farside::tools {
 namespace {

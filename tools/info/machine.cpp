@@ -16,12 +16,11 @@
 
 #include "tools/common/child.hpp"
 #include "tools/info/info.hpp"
-#include "transport/base/random.hpp"
+#include "transport/base/integers.hpp"
 #include "transport/base/settings.hpp"
-#include "transport/base/sysfs.hpp"
-#include "transport/fabric/adapters.hpp"
-#include "transport/fabric/descriptor_limit.hpp"
-#include "transport/node/open_to_peers.hpp"
+#include "transport/base/files.hpp"
+#include "transport/fabric/devices.hpp"
+#include "transport/fabric/connecting.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/node/segment.hpp"
 

@@ -9,7 +9,7 @@
 #include "tools/common/host.hpp"
 #include "tools/peers/collectives.hpp"
 #include "tools/peers/peers.hpp"
-#include "transport/base/random.hpp"
+#include "transport/base/integers.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/devices.hpp"

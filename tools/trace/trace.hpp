@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tools/common/rank_files.hpp"
-#include "transport/base/trace_format.hpp"
+#include "transport/base/trace.hpp"
 
 namespace farside::tools::trace {
 

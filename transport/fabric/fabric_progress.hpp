@@ -31,6 +31,7 @@
 #include "transport/base/ticks.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/fabric/connections.hpp"
+#include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/in_flight.hpp"
 #include "transport/fabric/messages.hpp"
 #include "transport/fabric/peers.hpp"
