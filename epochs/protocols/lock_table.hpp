@@ -36,6 +36,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -56,8 +57,8 @@ struct HeldLock {
   LockType type = LockType::kShared;
   bool needs_release = false;  // false with MPI_MODE_NOCHECK
   bool fast = false;           // taken by one atomic, on the fast path
-  std::uint8_t near = 0;  // in a near lock (near_lock.hpp): 1 + the hand-offs in a row; else 0
-  LockToken token = {};   // for the release
+  std::uint8_t near = 0;       // in a near lock (near_lock.hpp): 1 + the hand-offs in a row; else 0
+  LockToken token = {};        // for the release
 
   // Whether this is the exclusive lock of `rank` that is held now, given the rank's lock word: the holder has the
   // earliest ticket of those that are present. The result is also correct for an entry whose lock was released by a
@@ -115,7 +116,8 @@ class LockTable {
     std::rotate(std::next(found).base(), found.base(), locks_.end());
     const HeldLock lock = locks_.back();
     // Other ranks may still read the entry, whose lock they cannot tell from one that is held (LockToken::kSuccessor).
-    locks_.back().needs_release = false;
+    // Atomic, or the compiler may omit the store, since the entry ends here.
+    std::atomic_ref(locks_.back().needs_release).store(false, std::memory_order_relaxed);
     locks_.pop_back();
     return lock;
   }
@@ -219,7 +221,7 @@ class LockTable {
   bool deferred_ = false;              // the last lock in locks_ is
   bool lock_all_counted_ = false;      // in every rank's lock word
   bool global_lock_lost_ = false;
-  bool near_ = false;             // a thread uses the near words of this rank
+  bool near_ = false;            // a thread uses the near words of this rank
   LockToken global_lock_token_;  // of the exclusive locks, or of a lock_all
   std::array<LockToken, kMostRanks> lock_all_tokens_{};
 };
