@@ -19,7 +19,7 @@ namespace farside::pmpi {
 
 struct Fault {
   int error_class = MPI_ERR_OTHER;
-  std::string text;  // the mistake and its remedy
+  std::string text;        // the mistake and its remedy
   int target = kNoTarget;  // the rank concerned, if the call has several targets or waits for other ranks
   static constexpr int kNoTarget = std::numeric_limits<int>::min();
 };
@@ -39,8 +39,8 @@ class [[nodiscard]] Outcome {
  public:
   Outcome() = default;
   Outcome(Fault fault) : fault_(std::move(fault)) {}  // NOLINT(google-explicit-constructor)
-  Outcome(const epochs::Violation& violation);  // NOLINT(google-explicit-constructor)
-  Outcome(const Status& status);                // NOLINT(google-explicit-constructor)
+  Outcome(const epochs::Violation& violation);        // NOLINT(google-explicit-constructor)
+  Outcome(const Status& status);                      // NOLINT(google-explicit-constructor)
   bool ok() const { return fault_ == nullptr; }
   explicit operator bool() const { return ok(); }
   const Fault& fault() const { return *fault_; }

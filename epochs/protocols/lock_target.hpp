@@ -85,8 +85,8 @@ class LockTarget {
   std::optional<AwaitedLock> awaited() const {
     if (step_ == Step::kBoth && !std::get<AcquireBoth>(part_).global_lock_held())
       return AwaitedLock{table_.home(), GlobalLock::kWord};
-    const bool waits = step_ == Step::kNear || step_ == Step::kBoth ||
-                       (step_ == Step::kLock && std::get<Acquire>(part_).waits());
+    const bool waits =
+        step_ == Step::kNear || step_ == Step::kBoth || (step_ == Step::kLock && std::get<Acquire>(part_).waits());
     return waits ? std::optional(AwaitedLock{target_, TargetLock::kWord}) : std::nullopt;
   }
   // Ends the wait in a queue, without the lock. Precondition: awaited(). The place in the queue and its wake words stay

@@ -16,8 +16,11 @@ std::optional<AccessLog::Conflict> AccessLog::find(const Ranges& ranges, ByteRan
   for (; it != ranges.end() && it->first < range.last; ++it) {
     const auto& [first, entry] = *it;
     if (may_conflict(entry.kind, kind)) continue;
-    return Conflict{entry.name, entry.target, entry.number,
-                    {std::max(first, range.first), std::min(entry.last, range.last)}, entry.requested};
+    return Conflict{entry.name,
+                    entry.target,
+                    entry.number,
+                    {std::max(first, range.first), std::min(entry.last, range.last)},
+                    entry.requested};
   }
   return std::nullopt;
 }

@@ -20,15 +20,15 @@
 
 namespace farside::epochs {
 
-enum class LocalUse : std::uint8_t { kRead, kWritten };      // of the origin's memory
+enum class LocalUse : std::uint8_t { kRead, kWritten };  // of the origin's memory
 
 class AccessLog {
  public:
   struct Operation {
-    const char* name;   // the MPI call, for reports
+    const char* name;  // the MPI call, for reports
     int target;
     Use use;
-    int basic_type;     // of an atomic operation; any number that tells types apart
+    int basic_type;          // of an atomic operation; any number that tells types apart
     bool answered = false;   // an atomic operation that fetches: once its result is here, it is complete at the target
     bool requested = false;  // has a request, which may complete it alone
   };

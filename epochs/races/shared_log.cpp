@@ -339,8 +339,8 @@ Result<std::vector<SharedLog::Change>> SharedLog::unexplained(std::span<const Fo
     }
     if (suspect.entry.epoch != epoch || !still_there || explained) continue;
     const StridedRun& run = suspect.entry.run;
-    changes.push_back({suspect.entry.call, suspect.origin, suspect.entry.number,
-                       {run.first, run.block(run.count - 1).last}});
+    changes.push_back(
+        {suspect.entry.call, suspect.origin, suspect.entry.number, {run.first, run.block(run.count - 1).last}});
   }
   return changes;
 }

@@ -55,12 +55,12 @@ class SharedLog {
   struct Access {
     Call call;
     Use use;
-    int basic_type;             // of atomic uses
+    int basic_type;               // of atomic uses
     std::uint32_t element_bytes;  // extent of the elements: atomic uses must begin at the same bytes of an element
     Epoch epoch;
-    int target;                 // of the operation; completing the operations to this target completes the access
-    std::uint64_t number;       // of the operation, at its origin
-    bool local = false;         // the bytes are a buffer of the operation that lies in the origin's own window
+    int target;            // of the operation; completing the operations to this target completes the access
+    std::uint64_t number;  // of the operation, at its origin
+    bool local = false;    // the bytes are a buffer of the operation that lies in the origin's own window
   };
   struct Conflict {
     Call call;
@@ -68,7 +68,7 @@ class SharedLog {
     int origin;
     std::uint64_t number;
     bool local;
-    ByteRange range;            // of the window, where the two meet
+    ByteRange range;  // of the window, where the two meet
   };
   // An access whose bytes have changed since, although the log contains no other update that explains the change.
   struct Change {
@@ -150,7 +150,7 @@ class SharedLog {
   struct Entry {
     StridedRun run;
     std::uint64_t number = 0;
-    std::uint64_t tag = 0;         // number of fences before the access, or of exposures ended
+    std::uint64_t tag = 0;  // number of fences before the access, or of exposures ended
     std::int32_t element = 0;
     std::int32_t target = 0;
     Use use = Use::kPut;
@@ -168,7 +168,7 @@ class SharedLog {
     std::vector<Entry> entries;
     // The updates without room that still count, one for each epoch and target: epoch, tag and target, as an MPI_Put.
     std::vector<Entry> unlogged;
-    std::size_t last = 0;          // entries of the last add()
+    std::size_t last = 0;  // entries of the last add()
   };
   struct Found {
     int origin;

@@ -15,8 +15,8 @@ namespace farside::epochs {
 
 // The access side of a window at one process.
 enum class Access : std::uint8_t {
-  kNone,       // no epoch is open
-  kFenceOpen,  // a fence was called and no operation issued since; the next call may open another epoch instead
+  kNone,         // no epoch is open
+  kFenceOpen,    // a fence was called and no operation issued since; the next call may open another epoch instead
   kFenceActive,  // operations were issued since the last fence; only a fence ends this state
   kStarting,     // a thread is in start and waits for posts; no thread may use the epoch yet
   kStarted,      // between start and complete; the members are the group of the start
@@ -130,12 +130,10 @@ inline constexpr const char* kArguments = "MPI 4.0 section 12.6.2 (3.1: 11.6.2)"
 inline constexpr Violation kViolations[kRules] = {
     {},
     {ErrorClass::kRmaSync, "operation outside any access epoch",
-     "open one first, with MPI_Win_fence, MPI_Win_start, MPI_Win_lock or MPI_Win_lock_all",
-     sections::kEpochs},
+     "open one first, with MPI_Win_fence, MPI_Win_start, MPI_Win_lock or MPI_Win_lock_all", sections::kEpochs},
     {ErrorClass::kRmaSync, "operation on a target that is not in the group given to MPI_Win_start",
      "add the target to that group", sections::kActive},
-    {ErrorClass::kRmaSync, "the target is not locked", "lock this target first with MPI_Win_lock",
-     sections::kLock},
+    {ErrorClass::kRmaSync, "the target is not locked", "lock this target first with MPI_Win_lock", sections::kLock},
     {ErrorClass::kRmaSync, "request-based operation outside a passive target epoch",
      "lock the target first with MPI_Win_lock or MPI_Win_lock_all, or use the operation without a request",
      sections::kRequests},
@@ -146,14 +144,12 @@ inline constexpr Violation kViolations[kRules] = {
     {ErrorClass::kRmaSync, "fence while an epoch of MPI_Win_start is open", "call MPI_Win_complete first",
      sections::kEpochs},
     {ErrorClass::kRmaSync, "fence while this process holds locks", "unlock first", sections::kEpochs},
-    {ErrorClass::kRmaSync, "fence while the own window is posted", "call MPI_Win_wait first",
-     sections::kEpochs},
+    {ErrorClass::kRmaSync, "fence while the own window is posted", "call MPI_Win_wait first", sections::kEpochs},
     {ErrorClass::kAssert, "MPI_MODE_NOPRECEDE, but operations were issued since the last fence",
      "leave MPI_MODE_NOPRECEDE out of this fence (on all processes)", sections::kAssertions},
-    {ErrorClass::kRmaSync, "post while the window is already posted", "call MPI_Win_wait first",
-     sections::kEpochs},
-    {ErrorClass::kRmaSync, "wait or test without a post",
-     "call MPI_Win_post first; a test that was true needs no wait", sections::kActive},
+    {ErrorClass::kRmaSync, "post while the window is already posted", "call MPI_Win_wait first", sections::kEpochs},
+    {ErrorClass::kRmaSync, "wait or test without a post", "call MPI_Win_post first; a test that was true needs no wait",
+     sections::kActive},
     {ErrorClass::kRmaSync, "start while an epoch of MPI_Win_start is open", "call MPI_Win_complete first",
      sections::kEpochs},
     {ErrorClass::kRmaSync, "start while operations of a fence epoch are open", "call MPI_Win_fence first",
@@ -166,21 +162,18 @@ inline constexpr Violation kViolations[kRules] = {
      sections::kEpochs},
     {ErrorClass::kRmaSync, "lock while an epoch of MPI_Win_start is open", "call MPI_Win_complete first",
      sections::kEpochs},
-    {ErrorClass::kRmaSync, "lock while all targets are locked", "call MPI_Win_unlock_all first",
-     sections::kEpochs},
-    {ErrorClass::kRmaSync, "unlock of a target that is not locked", "unlock each locked target once",
-     sections::kLock},
+    {ErrorClass::kRmaSync, "lock while all targets are locked", "call MPI_Win_unlock_all first", sections::kEpochs},
+    {ErrorClass::kRmaSync, "unlock of a target that is not locked", "unlock each locked target once", sections::kLock},
     {ErrorClass::kRmaSync, "unlock of one target while all are locked by MPI_Win_lock_all",
      "call MPI_Win_unlock_all instead", sections::kLock},
     {ErrorClass::kRmaSync, "lock_all while all targets are already locked", "call MPI_Win_unlock_all first",
      sections::kEpochs},
-    {ErrorClass::kRmaSync, "lock_all while single targets are locked", "unlock them first",
-     sections::kEpochs},
+    {ErrorClass::kRmaSync, "lock_all while single targets are locked", "unlock them first", sections::kEpochs},
     {ErrorClass::kRmaSync, "unlock_all without a lock_all", "call MPI_Win_lock_all first", sections::kLock},
     {ErrorClass::kRmaSync, "unlock_all of locks taken by MPI_Win_lock", "call MPI_Win_unlock for each target",
      sections::kLock},
-    {ErrorClass::kRmaSync, "lock_all, which locks the own window too, while that is posted",
-     "call MPI_Win_wait first", sections::kLock},
+    {ErrorClass::kRmaSync, "lock_all, which locks the own window too, while that is posted", "call MPI_Win_wait first",
+     sections::kLock},
     {ErrorClass::kRmaSync, "post while the own window is locked by this process's MPI_Win_lock_all",
      "call MPI_Win_unlock_all first", sections::kLock},
     {ErrorClass::kRmaSync, "free while operations of a fence epoch are open", "call MPI_Win_fence first",
@@ -189,8 +182,8 @@ inline constexpr Violation kViolations[kRules] = {
      sections::kFree},
     {ErrorClass::kRmaSync, "free while this process holds locks", "unlock first", sections::kFree},
     {ErrorClass::kRmaSync, "free while the own window is posted", "call MPI_Win_wait first", sections::kFree},
-    {ErrorClass::kRank, "the target is not a rank of the window",
-     "use 0 to the size of the window's group less 1", sections::kArguments},
+    {ErrorClass::kRank, "the target is not a rank of the window", "use 0 to the size of the window's group less 1",
+     sections::kArguments},
     {ErrorClass::kGroup, "a member of the group is not a process of the window",
      "make the group from the window's own group", sections::kActive},
     {ErrorClass::kRmaSync, "the target promised MPI_MODE_NOPUT, but this call updates its window",
@@ -205,8 +198,7 @@ inline constexpr Violation kViolations[kRules] = {
      "call MPI_Win_wait or MPI_Win_test after that call has returned", sections::kActive},
     {ErrorClass::kRmaSync, "another thread already waits for the end of this exposure",
      "call MPI_Win_wait once for each MPI_Win_post", sections::kActive},
-    {ErrorClass::kNoMemory, "no memory for the epoch's bookkeeping", "one or two bits per process are needed",
-     ""},
+    {ErrorClass::kNoMemory, "no memory for the epoch's bookkeeping", "one or two bits per process are needed", ""},
 };
 
 constexpr const Violation& violation(Rule rule) { return kViolations[static_cast<std::size_t>(rule)]; }
@@ -234,9 +226,9 @@ constexpr const char* why_it_ends(Rule rule) {
 template <class State>
 struct Cell {
   enum class Kind : std::uint8_t {
-    kGo,        // moves to `next`
-    kRefuse,    // breaks `rule`
-    kIfMember,  // moves to `next` if the target is a member (of the start group, or locked), else breaks `rule`
+    kGo,           // moves to `next`
+    kRefuse,       // breaks `rule`
+    kIfMember,     // moves to `next` if the target is a member (of the start group, or locked), else breaks `rule`
     kIfNotMember,  // moves to `next` if the target is not a member, else breaks `rule`
     kLeave,  // removes the member: moves to `next`, or to none after the last one; breaks `rule` if it is no member
     kFence,  // moves to `next`, or to none with MPI_MODE_NOSUCCEED; MPI_MODE_NOPRECEDE breaks `rule`, if any
@@ -373,9 +365,9 @@ constexpr const ExposureCell& cell(Call call, Exposure state) {
 // Which kinds of cells occur in the row of a call. If the call is a constant, the compiler removes the code for the
 // kinds that do not occur.
 struct RowShape {
-  bool access = false;     // some state of the access side refuses the call or is changed by it
-  bool exposure = false;   // likewise of the exposure side
-  bool members = false;    // some state asks whether the target is a member
+  bool access = false;    // some state of the access side refuses the call or is changed by it
+  bool exposure = false;  // likewise of the exposure side
+  bool members = false;   // some state asks whether the target is a member
 };
 inline constexpr auto kShapes = [] {
   std::array<RowShape, kCalls> shapes{};

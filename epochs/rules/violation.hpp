@@ -21,11 +21,10 @@ enum class ErrorClass : std::uint8_t {
 
 struct [[nodiscard]] Violation {
   ErrorClass error = ErrorClass::kNone;
-  const char* what = "";    // the broken rule, in lower case, without a full stop
-  const char* advice = "";  // the remedy
-  const char* section =
-      "";  // of MPI 4.0 (chapter 12) and of 3.1 (chapter 11); empty if the rule is not the standard's
-  bool carried = false;  // refused, but carried out with FARSIDE_CHECK=warn
+  const char* what = "";     // the broken rule, in lower case, without a full stop
+  const char* advice = "";   // the remedy
+  const char* section = "";  // of MPI 4.0 (chapter 12) and of 3.1 (chapter 11); empty if the rule is not the standard's
+  bool carried = false;      // refused, but carried out with FARSIDE_CHECK=warn
 
   // True if a rule is broken.
   constexpr explicit operator bool() const { return error != ErrorClass::kNone; }

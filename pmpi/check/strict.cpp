@@ -165,8 +165,13 @@ std::vector<StridedRun> Strict::in_own_window(const std::vector<StridedRun>& add
 
 Outcome Strict::check_other_ranks(const Operation& operation, const Places& places) {
   const int target = operation.target.rank;
-  SharedLog::Access access{operation.call, operation.use, static_cast<int>(operation.type),
-                           static_cast<std::uint32_t>(traits(operation.type).extent), operation.epoch, target, number_};
+  SharedLog::Access access{operation.call,
+                           operation.use,
+                           static_cast<int>(operation.type),
+                           static_cast<std::uint32_t>(traits(operation.type).extent),
+                           operation.epoch,
+                           target,
+                           number_};
   Result<std::optional<SharedLog::Conflict>> conflict = shared_.add(target, access, places.target.runs());
   if (!conflict) return conflict.status();
   if (conflict.value()) return conflict_of_ranks(*conflict.value(), target, false);

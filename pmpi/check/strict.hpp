@@ -126,7 +126,7 @@ class Strict {
   Space& space_;
   LogSpace log_space_;
   std::atomic<bool> busy_{false};
-  std::uint64_t number_ = 0;          // the number of the last operation
+  std::uint64_t number_ = 0;  // the number of the last operation
   epochs::AccessLog log_;
   epochs::SharedLog shared_;
   BufferWatch buffers_;

@@ -81,8 +81,7 @@ GetArguments* open_mpi_arguments() {
 // the vector is the same for the int and the large-count constructor. Owns the inner handles.
 class Contents {
  public:
-  Contents(MPI_Datatype handle, const Envelope& envelope)
-      : combiner_(envelope.combiner), large_(envelope.counts > 0) {
+  Contents(MPI_Datatype handle, const Envelope& envelope) : combiner_(envelope.combiner), large_(envelope.counts > 0) {
     std::vector<int> integers(static_cast<std::size_t>(envelope.integers) + 1);
     std::vector<MPI_Aint> addresses(static_cast<std::size_t>(envelope.addresses) + 1);
     std::vector<MPI_Count> counts(static_cast<std::size_t>(envelope.counts) + 1);
@@ -243,9 +242,11 @@ LayoutPtr distributed_array(const Contents& contents, LayoutPtr layout) {
   }
   Offset stride = layout->extent();
   for (const std::size_t dimension : dimensions_by_stride(dimensions, contents.value(order))) {
-    layout = distributed(layout, {contents.value(sizes + dimension), contents.value(kinds + dimension),
-                                  contents.value(arguments + dimension), contents.value(grid + dimension),
-                                  coordinates[dimension]}, stride.value());
+    layout =
+        distributed(layout,
+                    {contents.value(sizes + dimension), contents.value(kinds + dimension),
+                     contents.value(arguments + dimension), contents.value(grid + dimension), coordinates[dimension]},
+                    stride.value());
     stride *= contents.value(sizes + dimension);
   }
   return layout;
@@ -260,7 +261,8 @@ LayoutPtr compose(const Contents& contents, const std::vector<LayoutPtr>& childr
   if (combiner == kHvectorInteger) return vector(contents, child, 1);
   if (combiner == kHindexedInteger) return indexed(contents, children, 1);
   switch (combiner) {
-    case MPI_COMBINER_DUP: case MPI_COMBINER_RESIZED: return child;  // the caller sets the bounds
+    case MPI_COMBINER_DUP:
+    case MPI_COMBINER_RESIZED: return child;  // the caller sets the bounds
     case MPI_COMBINER_CONTIGUOUS: return contiguous(child, contents.count(0));
     case MPI_COMBINER_VECTOR: return vector(contents, child, child->extent());
     case MPI_COMBINER_HVECTOR: return vector(contents, child, 1);
@@ -286,8 +288,8 @@ Datatype with_bounds(MPI_Datatype handle, const LayoutPtr& layout) {
   MPI_Count lower_bound = 0, extent = 0;
   runtime().Type_get_extent_x(handle, &lower_bound, &extent);
   Datatype datatype;
-  datatype.layout = Layout::resized(layout, static_cast<std::ptrdiff_t>(lower_bound),
-                                    static_cast<std::ptrdiff_t>(extent));
+  datatype.layout =
+      Layout::resized(layout, static_cast<std::ptrdiff_t>(lower_bound), static_cast<std::ptrdiff_t>(extent));
   datatype.size = datatype.layout->size();
   datatype.extent = datatype.layout->extent();
   datatype.contiguous = datatype.layout->contiguous();

@@ -28,7 +28,8 @@ struct Entry {
 };
 
 std::vector<Entry> entries() {
-#define FARSIDE_TYPE(name, kind) {name, #name, Kind::kind}
+#define FARSIDE_TYPE(name, kind) \
+  { name, #name, Kind::kind }
   return {
       // The standard defines no arithmetic on MPI_CHAR, but both runtimes have it, and programs rely on that.
       FARSIDE_TYPE(MPI_CHAR, kCountingCharacter),

@@ -83,13 +83,12 @@ extern "C" [[gnu::visibility("default")]] void ompi_win_get_attr_f(MPI_Fint* win
 extern "C" [[gnu::visibility("hidden"), gnu::alias("ompi_win_get_attr_f")]] GetAttribute farside_win_get_attr;
 // The names that compilers give the function (mpif.h and use mpi); mpi_f08 calls the one above. Tools get the first
 // names, and call the second ones or C's function.
-#define FARSIDE_FORTRAN_NAME(name)                                                                             \
-  extern "C" [[gnu::visibility("default"), gnu::alias("ompi_win_get_attr_f")]] GetAttribute p##name;           \
-  extern "C" [[gnu::visibility("default")]] void name(MPI_Fint* win, MPI_Fint* keyval, MPI_Aint* value,        \
-                                                      MPI_Fint* flag, MPI_Fint* error) {                       \
-    static void* const tool = find_tool(#name, "p" #name, {"p" #name, "PMPI_Win_get_attr"});                   \
-    (tool != nullptr ? reinterpret_cast<GetAttribute*>(tool) : farside_win_get_attr)(win, keyval, value, flag, \
-                                                                                     error);                   \
+#define FARSIDE_FORTRAN_NAME(name)                                                                                     \
+  extern "C" [[gnu::visibility("default"), gnu::alias("ompi_win_get_attr_f")]] GetAttribute p##name;                   \
+  extern "C" [[gnu::visibility("default")]] void name(MPI_Fint* win, MPI_Fint* keyval, MPI_Aint* value,                \
+                                                      MPI_Fint* flag, MPI_Fint* error) {                               \
+    static void* const tool = find_tool(#name, "p" #name, {"p" #name, "PMPI_Win_get_attr"});                           \
+    (tool != nullptr ? reinterpret_cast<GetAttribute*>(tool) : farside_win_get_attr)(win, keyval, value, flag, error); \
   }
 FARSIDE_FORTRAN_NAME(mpi_win_get_attr)
 FARSIDE_FORTRAN_NAME(mpi_win_get_attr_)

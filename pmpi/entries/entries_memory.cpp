@@ -4,10 +4,9 @@
 // mpi_minimum_memory_alignment and farside_overcommit are farside's. Requests with other hints (kinds of memory) go to
 // the runtime, and so do those for more than the free memory without overcommitment; if the runtime's memory is not
 // aligned as the hint says, farside gives its own instead.
+#include <cstdint>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cstdint>
 
 #include <fmt/format.h>
 

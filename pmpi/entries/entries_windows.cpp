@@ -102,7 +102,8 @@ FARSIDE_ENTRY(Win_attach, (MPI_Win win, void* base, MPI_Aint size), (win, base, 
 }
 
 FARSIDE_ENTRY(Win_detach, (MPI_Win win, const void* base), (win, base)) {
-  return on_window(win, "MPI_Win_detach", [&](Window& w) { return w.detach(base); }, &Runtime::Win_detach, win, base);
+  return on_window(
+      win, "MPI_Win_detach", [&](Window& w) { return w.detach(base); }, &Runtime::Win_detach, win, base);
 }
 
 FARSIDE_ENTRY(Win_free, (MPI_Win * win), (win)) {
@@ -156,18 +157,18 @@ FARSIDE_ENTRY(Win_get_attr, (MPI_Win win, int key, void* value, int* flag), (win
 }
 
 FARSIDE_ENTRY(Win_get_group, (MPI_Win win, MPI_Group* group), (win, group)) {
-  return on_window(win, "MPI_Win_get_group", [&](Window& w) { return w.group(group); }, &Runtime::Win_get_group, win,
-                   group);
+  return on_window(
+      win, "MPI_Win_get_group", [&](Window& w) { return w.group(group); }, &Runtime::Win_get_group, win, group);
 }
 
 FARSIDE_ENTRY(Win_set_info, (MPI_Win win, MPI_Info info), (win, info)) {
-  return on_window(win, "MPI_Win_set_info", [&](Window& w) { return w.set_info(info); }, &Runtime::Win_set_info, win,
-                   info);
+  return on_window(
+      win, "MPI_Win_set_info", [&](Window& w) { return w.set_info(info); }, &Runtime::Win_set_info, win, info);
 }
 
 FARSIDE_ENTRY(Win_get_info, (MPI_Win win, MPI_Info* info), (win, info)) {
-  return on_window(win, "MPI_Win_get_info", [&](Window& w) { return w.get_info(info); }, &Runtime::Win_get_info, win,
-                   info);
+  return on_window(
+      win, "MPI_Win_get_info", [&](Window& w) { return w.get_info(info); }, &Runtime::Win_get_info, win, info);
 }
 
 // The runtime keeps the name; statistics and traces have it, too.

@@ -17,11 +17,9 @@
 #include "pmpi/window/window_table.hpp"
 
 // The functions of a call, of which the body follows. `arguments`: the names of the parameters.
-#define FARSIDE_ENTRY(name, parameters, arguments)                              \
-  static int carry_out_##name parameters;                                       \
-  FARSIDE_FAST_ENTRY(name, parameters, arguments, carry_out_##name arguments) { \
-    return hand_on_##name arguments;                                            \
-  }                                                                             \
+#define FARSIDE_ENTRY(name, parameters, arguments)                                                                 \
+  static int carry_out_##name parameters;                                                                          \
+  FARSIDE_FAST_ENTRY(name, parameters, arguments, carry_out_##name arguments) { return hand_on_##name arguments; } \
   static int carry_out_##name parameters
 // The same for a call with a fast path, which is the body and ends with hand_on_X(). The last argument carries the call
 // out slowly.
@@ -47,7 +45,8 @@ int in_call(Window& window, const CallSite& call, Body&& body) {
       BrokenRules::instance().report(call);
     return carried;
   });
-  if (outcome) [[likely]] return MPI_SUCCESS;
+  if (outcome) [[likely]]
+    return MPI_SUCCESS;
   return window.raise(call, outcome.fault());
 }
 

@@ -28,7 +28,7 @@
 namespace farside::pmpi {
 namespace {
 
-constexpr time_t kMostSeconds = 5;  // of writing; launchers send SIGKILL a few seconds after SIGTERM
+constexpr time_t kMostSeconds = 5;                     // of writing; launchers send SIGKILL a few seconds after SIGTERM
 constexpr std::chrono::milliseconds kForOthers{1000};  // from the end of writing to the end of the process
 
 // One of the signals. The handler reads it.

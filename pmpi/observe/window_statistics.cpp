@@ -238,9 +238,8 @@ void WindowStatistics::drain(int only) {
     if (drained_.size() < kMostCounts) return drained_.push_back(record);
     // There is no room for each target, so the records are merged by operation and route.
     for (TraceRecord& each : drained_) each.target = -1;
-    const auto same = std::ranges::find_if(drained_, [&](const TraceRecord& each) {
-      return each.what == record.what && each.route == record.route;
-    });
+    const auto same = std::ranges::find_if(
+        drained_, [&](const TraceRecord& each) { return each.what == record.what && each.route == record.route; });
     if (same == drained_.end()) return drained_.push_back(record);
     same->count += count;
     same->bytes += bytes;

@@ -35,11 +35,11 @@ namespace farside::pmpi {
 struct StatisticsSums {
   struct Epochs {
     std::uint64_t count = 0;
-    Ticks in_them = 0;            // with a trace only
+    Ticks in_them = 0;  // with a trace only
     Ticks waited = 0;
   };
   struct Waits {
-    std::uint64_t count = 0;      // calls that waited
+    std::uint64_t count = 0;  // calls that waited
     Ticks total = 0;
     Ticks longest = 0;
   };
@@ -63,9 +63,9 @@ struct StatisticsSums {
   std::array<Waits, kWaitNames.size()> waits{};
   std::array<std::array<Operations, kKinds>, kRouteNames.size()> operations{};
   OperationCounts::Slow slow{};
-  std::uint64_t flushes = 0;          // of one target
+  std::uint64_t flushes = 0;  // of one target
   std::uint64_t flushes_all = 0;
-  Ticks slow_operations = 0;          // time in calls of operations that are not loads and stores
+  Ticks slow_operations = 0;  // time in calls of operations that are not loads and stores
   std::uint64_t slow_operation_calls = 0;
   std::map<int, Target> targets;  // by rank among all processes; -1: others
   OperationCounts::Sizes sizes{};
@@ -157,8 +157,8 @@ class WindowStatistics {
   Space& space_;
   OperationCounts& counts_;
   Trace* trace_;
-  std::uint32_t window_ = 0;          // its number in the trace
-  std::string kind_;                  // the statistics sum the windows of one kind
+  std::uint32_t window_ = 0;  // its number in the trace
+  std::string kind_;          // the statistics sum the windows of one kind
   std::function<int(int)> process_rank_;
   std::unordered_map<int, int> process_ranks_;  // of the targets so far
   std::uint16_t site_ = 0;                      // of the call that is being recorded

@@ -14,10 +14,10 @@
 namespace farside::pmpi {
 
 struct CreationRequest {
-  const char* call;        // MPI_Win_create, MPI_Win_allocate and so on
-  int flavor;              // MPI_WIN_FLAVOR_*
-  void* base;              // for MPI_Win_create, else null
-  MPI_Aint size;           // bytes
+  const char* call;  // MPI_Win_create, MPI_Win_allocate and so on
+  int flavor;        // MPI_WIN_FLAVOR_*
+  void* base;        // for MPI_Win_create, else null
+  MPI_Aint size;     // bytes
   MPI_Aint displacement_unit;
   MPI_Info info;
   MPI_Comm communicator;

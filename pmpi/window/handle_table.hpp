@@ -48,8 +48,8 @@ class HandleTable {
   }
   // The result of one look-up.
   struct Found {
-    Value* value = nullptr;   // the object of the handle
-    bool taken_out = false;   // an object was taken out, and the handle has not been used since
+    Value* value = nullptr;  // the object of the handle
+    bool taken_out = false;  // an object was taken out, and the handle has not been used since
   };
   Found look_up(Key key) const {
     const Entry* const entry = look(table_, key);
@@ -109,10 +109,10 @@ class HandleTable {
 
  private:
   static constexpr Key kNone = 0;
-  static constexpr std::size_t kLeast = 64;      // entries
+  static constexpr std::size_t kLeast = 64;  // entries
   static constexpr std::size_t kEntriesPerKey = 4;
   struct Entry {
-    std::atomic<Key> key{kNone};       // never changes once it is set
+    std::atomic<Key> key{kNone};  // never changes once it is set
     std::atomic<Value*> value{nullptr};
     std::atomic<bool> taken_out{false};
   };
@@ -181,7 +181,7 @@ class HandleTable {
   std::atomic<Table*> table_;
   bool hidden_ = false;
   std::mutex changing_;
-  std::size_t used_ = 0;              // entries with a key
+  std::size_t used_ = 0;  // entries with a key
 };
 
 }  // namespace farside::pmpi

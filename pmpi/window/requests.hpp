@@ -78,22 +78,22 @@ class Requests {
   // Exists from the start of the request until the runtime frees the request, whose extra state points to it. The mutex
   // of its part of the table guards it.
   struct Operation {
-    Window* window;                      // null once the window is freed
+    Window* window;  // null once the window is freed
     int rank;
     const char* call;
-    std::unique_ptr<Outstanding> own;    // null once the operation is over
+    std::unique_ptr<Outstanding> own;  // null once the operation is over
     std::uint64_t watched;
     Outcome result = {};
     MPI_Request request = MPI_REQUEST_NULL;
-    bool holds_window = false;           // from freed() to the end of report()
+    bool holds_window = false;  // from freed() to the end of report()
     ~Operation();
     bool to_report() const { return own == nullptr && (watched != 0 || !result); }
   };
   // A part of the table: the operations that are under way or have something to report, by the bits of their handles.
   struct alignas(64) Part {
-    SmallMutex mutex;                    // guards the following members
-    std::atomic<std::size_t> count{0};   // size of `operations`, read without the mutex
-    std::size_t look_at = kFewInPart;    // the size at which those that are over are looked for
+    SmallMutex mutex;                   // guards the following members
+    std::atomic<std::size_t> count{0};  // size of `operations`, read without the mutex
+    std::size_t look_at = kFewInPart;   // the size at which those that are over are looked for
     std::unordered_map<std::uintptr_t, Operation*> operations;
   };
   static constexpr std::size_t kParts = 64;

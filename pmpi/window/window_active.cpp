@@ -226,8 +226,7 @@ Outcome Window::do_post(MPI_Group group, int assert) {
   // With MPI_MODE_NOCHECK the origins do not wait for this post.
   const What notification = (assert& MPI_MODE_NOPUT) != 0 ? What::kPostedNoPut : What::kPosted;
   Status notified;
-  if ((assert& MPI_MODE_NOCHECK) == 0)
-    notified = without_bad_alloc([&] { return notify(notification, origins); });
+  if ((assert& MPI_MODE_NOCHECK) == 0) notified = without_bad_alloc([&] { return notify(notification, origins); });
   const auto held = guard();
   // Some origins may have been notified, so the window is exposed. Those that were not send no complete. The cause may
   // be an interruption before this post, so MPI_Win_wait and MPI_Win_test consider all interruptions.

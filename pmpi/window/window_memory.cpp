@@ -65,7 +65,8 @@ Outcome Window::locate_attached(const RemoteBuffer& target, const Datatype& type
   if (!all.value()) {
     return Fault{MPI_ERR_RMA_RANGE,
                  fmt::format("{} elements at {:#x} reach beyond the memory that rank {} has attached (MPI 4.0 section "
-                             "12.2.4)", target.count, target.displacement, target.rank)};
+                             "12.2.4)",
+                             target.count, target.displacement, target.rank)};
   }
   origin_at = target.displacement - static_cast<std::int64_t>(Regions::kFirst);
   return {};
@@ -135,8 +136,7 @@ Outcome Window::get_info(MPI_Info* info) {
   if (const Fabric* const endpoint = fabric(); endpoint != nullptr) {
     taken = set("farside_provider", endpoint->provider()) && set("farside_device", devices().c_str()) && taken;
   }
-  if (locks_.has_global_lock())
-    taken = set("farside_global_lock_home", std::to_string(locks_.home()).c_str()) && taken;
+  if (locks_.has_global_lock()) taken = set("farside_global_lock_home", std::to_string(locks_.home()).c_str()) && taken;
   return taken ? Outcome() : Outcome(Fault{MPI_ERR_NO_MEM, "the runtime took no more info"});
 }
 

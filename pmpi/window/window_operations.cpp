@@ -38,12 +38,14 @@ Outcome count_bytes(std::int64_t count, const Datatype& type, const char* whose,
 
 Outcome find_type(MPI_Datatype handle, const char* whose, const Datatype*& type) {
   type = find_datatype(handle);
-  if (type != nullptr) [[likely]] return {};
+  if (type != nullptr) [[likely]]
+    return {};
   return Fault{MPI_ERR_TYPE, fmt::format("{} datatype: {} (MPI 4.0 section 12.3)", whose, datatype_error(handle).text)};
 }
 
 Outcome check_displacement(MPI_Aint displacement) {
-  if (displacement >= 0) [[likely]] return {};
+  if (displacement >= 0) [[likely]]
+    return {};
   return Fault{
       MPI_ERR_DISP,
       fmt::format("the target displacement is {}; it may not be negative (MPI 4.0 section 12.3.1)", displacement)};
@@ -51,17 +53,20 @@ Outcome check_displacement(MPI_Aint displacement) {
 
 // A null address is MPI_BOTTOM, which is valid only for a type of absolute addresses.
 Outcome check_buffer(const void* address, const Datatype& type, std::size_t bytes, const char* whose) {
-  if (address != nullptr || bytes == 0 || !type.contiguous) [[likely]] return {};
-  return Fault{MPI_ERR_BUFFER, fmt::format("the {} buffer is null, for {} bytes; give it memory (MPI 4.0 section 12.3)",
-                                           whose, bytes)};
+  if (address != nullptr || bytes == 0 || !type.contiguous) [[likely]]
+    return {};
+  return Fault{MPI_ERR_BUFFER,
+               fmt::format("the {} buffer is null, for {} bytes; give it memory (MPI 4.0 section 12.3)", whose, bytes)};
 }
 
 // MPI 4.0 section 12.3.1: the data must fit without truncation, as in send and receive.
 Outcome check_fits(std::size_t sent_bytes, std::size_t room_bytes) {
-  if (sent_bytes <= room_bytes) [[likely]] return {};
+  if (sent_bytes <= room_bytes) [[likely]]
+    return {};
   return Fault{MPI_ERR_TRUNCATE,
                fmt::format("{} bytes are sent where count and datatype leave room for {}; origin and target must match "
-                           "(MPI 4.0 section 12.3.1)", sent_bytes, room_bytes)};
+                           "(MPI 4.0 section 12.3.1)",
+                           sent_bytes, room_bytes)};
 }
 
 // fmt 9 does not print 128 bits everywhere, so values beyond 64 bits are printed as a bound.
@@ -106,7 +111,8 @@ Outcome Window::check_operation(int rank, bool updates) {
 
 Outcome Window::locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const {
   if (Outcome o = check_displacement(target.displacement); !o) return o;
-  if (space_->regions() != nullptr) [[unlikely]] return locate_attached(target, type, origin_at);
+  if (space_->regions() != nullptr) [[unlikely]]
+    return locate_attached(target, type, origin_at);
   const Result<Space::Extent> extent = space_->extent(target.rank);
   if (!extent) return extent.status();
   const std::uint64_t bytes = extent.value().bytes;
@@ -178,9 +184,14 @@ Outcome Window::transfer(const LocalBuffer& origin, const RemoteBuffer& target, 
                     [&] { return move(origin, *origin_type, target, *target_type, at, put); });
   }
   const Strict::Side here{origin.address, origin.count, origin_type};
-  return watched({put ? Strict::Call::kPut : Strict::Call::kGet, put ? epochs::Use::kPut : epochs::Use::kGet,
-                  BasicType::kByte, {}, put ? &here : nullptr, put ? nullptr : &here,
-                  {target.rank, at, target.count, target_type}, target.watched},
+  return watched({put ? Strict::Call::kPut : Strict::Call::kGet,
+                  put ? epochs::Use::kPut : epochs::Use::kGet,
+                  BasicType::kByte,
+                  {},
+                  put ? &here : nullptr,
+                  put ? nullptr : &here,
+                  {target.rank, at, target.count, target_type},
+                  target.watched},
                  [&] { return move(origin, *origin_type, target, *target_type, at, put); });
 }
 
@@ -296,8 +307,9 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
                  "(MPI 4.0 section 12.3.4)"};
   }
   if (result == nullptr && *reduce == ReduceOp::kNoOp) {
-    return Fault{MPI_ERR_OP, "MPI_NO_OP is only for the calls that fetch; use MPI_Get_accumulate "
-                             "(MPI 4.0 section 12.3.4)"};
+    return Fault{MPI_ERR_OP,
+                 "MPI_NO_OP is only for the calls that fetch; use MPI_Get_accumulate "
+                 "(MPI 4.0 section 12.3.4)"};
   }
   const bool reads_origin = *reduce != ReduceOp::kNoOp;
   if (reads_origin) {
@@ -352,11 +364,13 @@ Outcome Window::accumulate(const LocalBuffer& origin, const LocalBuffer* result,
   }
   if (reads_origin && origin_type->layout->uniform_type() != element) {
     return Fault{MPI_ERR_TYPE, fmt::format("the origin datatype is not made of {} as the target's is; use one "
-                                           "basic type (MPI 4.0 section 12.3.4)", traits(*element).name)};
+                                           "basic type (MPI 4.0 section 12.3.4)",
+                                           traits(*element).name)};
   }
   if (result != nullptr && result_type->layout->uniform_type() != element) {
     return Fault{MPI_ERR_TYPE, fmt::format("the result datatype is not made of {} as the target's is; use one "
-                                           "basic type (MPI 4.0 section 12.3.4)", traits(*element).name)};
+                                           "basic type (MPI 4.0 section 12.3.4)",
+                                           traits(*element).name)};
   }
   if (!allowed(*reduce, *element)) {
     return Fault{MPI_ERR_OP, fmt::format("{} is not defined for {}; use an operation that is (MPI 4.0 section 6.9.2)",
@@ -522,8 +536,9 @@ Outcome Window::compare_and_swap(const void* origin, const void* compare, void* 
   const Datatype* found = nullptr;
   if (Outcome o = find_type(type, "the", found); !o) return o;
   if (!found->basic || !can_compare_and_swap(*found->basic)) {
-    return Fault{MPI_ERR_TYPE, "the datatype must be a predefined integer, logical, multi-language type or byte "
-                               "(MPI 4.0 section 12.3.4)"};
+    return Fault{MPI_ERR_TYPE,
+                 "the datatype must be a predefined integer, logical, multi-language type or byte "
+                 "(MPI 4.0 section 12.3.4)"};
   }
   for (const auto& [address, whose] : {std::pair{origin, "origin"}, {compare, "compare"}, {result, "result"}}) {
     if (Outcome o = check_buffer(address, *found, found->size, whose); !o) return o;
@@ -534,7 +549,8 @@ Outcome Window::compare_and_swap(const void* origin, const void* compare, void* 
   const auto swap = [&]() -> Outcome {
     return space_->compare_and_swap(rank, static_cast<std::uint64_t>(at), *found->basic, origin, compare, result);
   };
-  if (strict_ == nullptr) [[likely]] return operated(rank, Counted::kCompareAndSwap, found->size, swap);
+  if (strict_ == nullptr) [[likely]]
+    return operated(rank, Counted::kCompareAndSwap, found->size, swap);
   const Strict::Side from{origin, 1, found};
   const Strict::Side to{result, 1, found};
   return watched(

@@ -33,7 +33,8 @@ class WindowTable {
     const char* why_none;  // for the user: the handle is MPI_WIN_NULL or freed; null if it may be the runtime's
   };
   Found look_up(MPI_Win handle) const {
-    if (handle == MPI_WIN_NULL) [[unlikely]] return {nullptr, kIsNull};
+    if (handle == MPI_WIN_NULL) [[unlikely]]
+      return {nullptr, kIsNull};
     const auto found = windows_.look_up(key_of_handle(handle));
     return {found.value, found.value == nullptr && found.taken_out ? kIsFreed : nullptr};
   }

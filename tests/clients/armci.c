@@ -10,9 +10,9 @@ enum { kDoubles = 4096, kRounds = 100 };
 static int rank, size, right, left;
 
 // Memory of `doubles` doubles at every rank; the result is freed by release().
-static double **allocate(int doubles) {
-  double **memory = malloc(sizeof(double *) * (size_t)size);
-  CHECK_EQ(ARMCI_Malloc((void **)memory, (armci_size_t)(sizeof(double) * (size_t)doubles)), 0);
+static double** allocate(int doubles) {
+  double** memory = malloc(sizeof(double*) * (size_t)size);
+  CHECK_EQ(ARMCI_Malloc((void**)memory, (armci_size_t)(sizeof(double) * (size_t)doubles)), 0);
   ARMCI_Access_begin(memory[rank]);
   for (int i = 0; i < doubles; ++i) memory[rank][i] = -1;
   ARMCI_Access_end(memory[rank]);
@@ -20,7 +20,7 @@ static double **allocate(int doubles) {
   return memory;
 }
 
-static void release(double **memory) {
+static void release(double** memory) {
   ARMCI_Barrier();
   CHECK_EQ(ARMCI_Free(memory[rank]), 0);
   free(memory);
@@ -28,7 +28,7 @@ static void release(double **memory) {
 
 static void put_get(void) {
   check_section = "put and get";
-  double **memory = allocate(kDoubles);
+  double** memory = allocate(kDoubles);
   double *out = ARMCI_Malloc_local(sizeof(double) * kDoubles), *in = ARMCI_Malloc_local(sizeof(double) * kDoubles);
   for (int count = 1; count <= kDoubles; count *= 8) {
     for (int i = 0; i < count; ++i) out[i] = 1000.0 * rank + count + i;
@@ -67,7 +67,7 @@ static void put_get(void) {
   CHECK_EQ(ARMCI_GetValueDouble(&memory[right][9], right), 0.5 + rank);
   CHECK_EQ(ARMCI_GetValueLong(&memory[right][10], right), 77 + rank);
   check_section = "put with a flag";
-  int *flag = (int *)&memory[right][20], *mine = (int *)&memory[rank][20];
+  int *flag = (int*)&memory[right][20], *mine = (int*)&memory[rank][20];
   CHECK_EQ(ARMCI_Put_flag(out, memory[right], 4 * sizeof(double), flag, 4711, right), 0);
   while (ARMCI_GetValueInt(mine, rank) != 4711) continue;
   ARMCI_Access_begin(memory[rank]);
@@ -82,23 +82,23 @@ static void put_get(void) {
 static void accumulate(void) {
   check_section = "accumulate";
   enum { kCount = 50 };
-  double **memory = allocate(2 * kCount);
-#define ACCUMULATE(type, armci_type)                                                                       \
-  do {                                                                                                     \
-    type out[kCount], *mine = (type *)memory[rank], scale = 3;                                             \
-    ARMCI_Access_begin(mine);                                                                              \
-    for (int i = 0; i < kCount; ++i) mine[i] = (type)i;                                                    \
-    ARMCI_Access_end(mine);                                                                                \
-    for (int i = 0; i < kCount; ++i) out[i] = (type)(rank + i);                                            \
-    ARMCI_Barrier();                                                                                       \
-    for (int target = 0; target < size; ++target)                                                          \
-      CHECK_EQ(ARMCI_Acc(armci_type, &scale, out, memory[target], (int)sizeof out, target), 0);            \
-    ARMCI_AllFence();                                                                                      \
-    ARMCI_Barrier();                                                                                       \
-    ARMCI_Access_begin(mine);                                                                              \
-    for (int i = 0; i < kCount; ++i) CHECK_EQ(mine[i], i + 3 * (size * (size - 1) / 2 + size * i));        \
-    ARMCI_Access_end(mine);                                                                                \
-    ARMCI_Barrier();                                                                                       \
+  double** memory = allocate(2 * kCount);
+#define ACCUMULATE(type, armci_type)                                                                \
+  do {                                                                                              \
+    type out[kCount], *mine = (type*)memory[rank], scale = 3;                                       \
+    ARMCI_Access_begin(mine);                                                                       \
+    for (int i = 0; i < kCount; ++i) mine[i] = (type)i;                                             \
+    ARMCI_Access_end(mine);                                                                         \
+    for (int i = 0; i < kCount; ++i) out[i] = (type)(rank + i);                                     \
+    ARMCI_Barrier();                                                                                \
+    for (int target = 0; target < size; ++target)                                                   \
+      CHECK_EQ(ARMCI_Acc(armci_type, &scale, out, memory[target], (int)sizeof out, target), 0);     \
+    ARMCI_AllFence();                                                                               \
+    ARMCI_Barrier();                                                                                \
+    ARMCI_Access_begin(mine);                                                                       \
+    for (int i = 0; i < kCount; ++i) CHECK_EQ(mine[i], i + 3 * (size * (size - 1) / 2 + size * i)); \
+    ARMCI_Access_end(mine);                                                                         \
+    ARMCI_Barrier();                                                                                \
   } while (0)
   ACCUMULATE(int, ARMCI_ACC_INT);
   ACCUMULATE(long, ARMCI_ACC_LNG);
@@ -127,7 +127,7 @@ static void accumulate(void) {
 static void strided(void) {
   check_section = "strided";
   enum { kX = 10, kY = 8, kZ = 6, kBox = 60 };
-  double **memory = allocate(kX * kY * kZ);
+  double** memory = allocate(kX * kY * kZ);
   double box[kBox], back[kBox] = {0};
   for (int i = 0; i < kBox; ++i) box[i] = 100.0 * rank + i;
   int count[3] = {5 * (int)sizeof(double), 4, 3};
@@ -168,7 +168,7 @@ static void strided(void) {
 static void vectors(void) {
   check_section = "vectors";
   enum { kPieces = 7 };
-  double **memory = allocate(100);
+  double** memory = allocate(100);
   double out[kPieces][2], in[kPieces][2];
   void *from[kPieces], *at[kPieces], *to[kPieces];
   for (int i = 0; i < kPieces; ++i) {
@@ -192,13 +192,13 @@ static void vectors(void) {
   release(memory);
 }
 
-static int ascending(const void *a, const void *b) {
-  return (*(const long *)a > *(const long *)b) - (*(const long *)a < *(const long *)b);
+static int ascending(const void* a, const void* b) {
+  return (*(const long*)a > *(const long*)b) - (*(const long*)a < *(const long*)b);
 }
 
 static void read_modify_write(void) {
   check_section = "read-modify-write";
-  double **memory = allocate(4);
+  double** memory = allocate(4);
   if (rank == 0) {
     ARMCI_Access_begin(memory[0]);
     memset(memory[0], 0, 4 * sizeof(double));
@@ -215,7 +215,7 @@ static void read_modify_write(void) {
   ARMCI_Barrier();
   CHECK_EQ(ARMCI_GetValueLong(&memory[0][0], 0), kRounds * size);
   CHECK_EQ(ARMCI_GetValueInt(&memory[0][1], 0), 2 * kRounds * size);
-  long *all = malloc(sizeof drawn * (size_t)size);
+  long* all = malloc(sizeof drawn * (size_t)size);
   MPI_Allgather(drawn, kRounds, MPI_LONG, all, kRounds, MPI_LONG, MPI_COMM_WORLD);
   qsort(all, (size_t)(kRounds * size), sizeof *all, ascending);
   for (int i = 0; i < kRounds * size; ++i) CHECK_EQ(all[i], i);
@@ -240,10 +240,10 @@ static void read_modify_write(void) {
 static void mutexes(void) {
   check_section = "mutexes";
   enum { kMutexes = 3 };
-  double **memory = allocate(kMutexes);
+  double** memory = allocate(kMutexes);
   for (int i = 0; i < kMutexes; ++i) {
     const double zero = 0;
-    CHECK_EQ(ARMCI_Put((void *)&zero, &memory[rank][i], sizeof zero, rank), 0);
+    CHECK_EQ(ARMCI_Put((void*)&zero, &memory[rank][i], sizeof zero, rank), 0);
   }
   CHECK_EQ(ARMCI_Create_mutexes(kMutexes), 0);
   ARMCI_Barrier();
@@ -270,7 +270,7 @@ static void mutexes(void) {
 // Many puts to all, a fence for each target, then a message that says so: whoever gets it sees the data.
 static void fences(void) {
   check_section = "fences";
-  double **memory = allocate(kRounds);
+  double** memory = allocate(kRounds);
   double out[kRounds];
   for (int i = 0; i < kRounds; ++i) out[i] = 1000.0 * rank + i;
   for (int i = 0; i < kRounds; ++i) CHECK_EQ(ARMCI_Put(&out[i], &memory[right][i], sizeof out[i], right), 0);
@@ -291,11 +291,11 @@ static void groups(void) {
   for (int each = rank % 2; each < size; each += 2) members[count++] = each;
   ARMCI_Group group;
   ARMCI_Group_create(count, members, &group);
-  double *memory[64];
+  double* memory[64];
   const armci_size_t bytes = rank < 2 ? 64 : 0;
-  CHECK_EQ(ARMCI_Malloc_group((void **)memory, bytes, &group), 0);
+  CHECK_EQ(ARMCI_Malloc_group((void**)memory, bytes, &group), 0);
   const double value = 5 + rank;
-  CHECK_EQ(ARMCI_Put((void *)&value, memory[0] + rank / 2, sizeof value, members[0]), 0);
+  CHECK_EQ(ARMCI_Put((void*)&value, memory[0] + rank / 2, sizeof value, members[0]), 0);
   ARMCI_AllFence();
   ARMCI_Barrier();
   if (rank < 2)
@@ -307,7 +307,7 @@ static void groups(void) {
   ARMCI_Group_free(&group);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   check_start();
   CHECK_EQ(ARMCI_Init(), 0);

@@ -3,24 +3,25 @@
 // told when time runs out (TEST_SECONDS, as in ../programs/check.hpp).
 #pragma once
 
-#include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static int check_rank = -1;
-static const char *check_section = "start";
+#include <mpi.h>
 
-#define CHECK_EQ(got, wanted)                                                                               \
-  do {                                                                                                      \
-    const double check_got = (double)(got), check_wanted = (double)(wanted);                                \
-    if (check_got != check_wanted) {                                                                        \
+static int check_rank = -1;
+static const char* check_section = "start";
+
+#define CHECK_EQ(got, wanted)                                                                                \
+  do {                                                                                                       \
+    const double check_got = (double)(got), check_wanted = (double)(wanted);                                 \
+    if (check_got != check_wanted) {                                                                         \
       fprintf(stderr, "%s:%d: rank %d, in \"%s\": %s is %.17g, not %.17g\n", __FILE__, __LINE__, check_rank, \
-              check_section, #got, check_got, check_wanted);                                                \
-      MPI_Abort(MPI_COMM_WORLD, 1);                                                                         \
-    }                                                                                                       \
+              check_section, #got, check_got, check_wanted);                                                 \
+      MPI_Abort(MPI_COMM_WORLD, 1);                                                                          \
+    }                                                                                                        \
   } while (0)
 
 static void check_out_of_time(int signal_number) {
@@ -36,7 +37,7 @@ static void check_out_of_time(int signal_number) {
 // After MPI_Init.
 static inline void check_start(void) {
   MPI_Comm_rank(MPI_COMM_WORLD, &check_rank);
-  const char *seconds = getenv("TEST_SECONDS");
+  const char* seconds = getenv("TEST_SECONDS");
   if (seconds != NULL) {
     signal(SIGALRM, check_out_of_time);
     alarm((unsigned)atoi(seconds));

@@ -11,7 +11,7 @@ enum { kSide = 40, kRounds = 60 };
 
 static int rank, size;
 
-static int array(char *name, int side) {
+static int array(char* name, int side) {
   int dims[2] = {side, side}, chunk[2] = {-1, -1};
   const int made = NGA_Create(C_DBL, 2, dims, name, chunk);
   CHECK_EQ(made != 0, 1);
@@ -137,7 +137,7 @@ static void told(int g_a, double wanted) {
   MPI_Sendrecv(&rank, 1, MPI_INT, (rank + 1) % size, 0, &token, 1, MPI_INT, (rank + size - 1) % size, 0, MPI_COMM_WORLD,
                MPI_STATUS_IGNORE);
   NGA_Distribution(g_a, rank, low, high);
-  double *mine;
+  double* mine;
   NGA_Access(g_a, low, high, &mine, ld);
   CHECK_EQ(mine[0], wanted + token);
   NGA_Release(g_a, low, high);
@@ -201,7 +201,7 @@ static void fences(void) {
   GA_Destroy(g_b);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   check_start();
   GA_Initialize();

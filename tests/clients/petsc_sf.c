@@ -66,7 +66,7 @@ static void run(PetscSF sf, int round) {
     for (int i = 0; i < kRoots; ++i) wanted[i] = 5;
     for (int leaf = 0; leaf < kLeaves; ++leaf) {
       const int from = leaf == kLeaves - 1 ? rank : left;
-      double *at = &wanted[root(leaf)];
+      double* at = &wanted[root(leaf)];
       *at = which == 0 ? *at + GIVEN(from, leaf) : which == 1 && *at > GIVEN(from, leaf) ? *at : GIVEN(from, leaf);
     }
     for (int i = 0; i < kRoots; ++i) CHECK_EQ(roots[i], wanted[i]);
@@ -97,7 +97,7 @@ static void fetch(PetscSFWindowSyncType sync, PetscSFWindowFlavorType flavor) {
   CALL(PetscSFDestroy(&sf));
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   CALL(PetscInitialize(&argc, &argv, NULL, NULL));
   check_start();
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -109,7 +109,7 @@ int main(int argc, char **argv) {
   // Those it was built with: Debian's has no MPI_Win_allocate and no MPI_Win_create_dynamic in it.
   static const struct {
     PetscSFWindowFlavorType flavor;
-    const char *name;
+    const char* name;
   } flavors[] = {
       {PETSCSF_WINDOW_FLAVOR_CREATE, "create"},
 #ifdef PETSC_HAVE_MPI_FEATURE_DYNAMIC_WINDOW
@@ -118,7 +118,7 @@ int main(int argc, char **argv) {
 #endif
       {PETSCSF_WINDOW_FLAVOR_SHARED, "shared"},
   };
-  static const char *const sync_names[] = {"fence", "lock", "active"};
+  static const char* const sync_names[] = {"fence", "lock", "active"};
   for (int sync = 0; sync < 3; ++sync)
     for (size_t flavor = 0; flavor < sizeof flavors / sizeof *flavors; ++flavor) {
       snprintf(section, sizeof section, "%s, %s", sync_names[sync], flavors[flavor].name);

@@ -38,9 +38,7 @@ void finish(auto& protocol) {
 struct Done {
   Ranks reached, ended;
 };
-Done take(FailingMemory& memory) {
-  return {std::exchange(memory.reached, {}), std::exchange(memory.ended, {})};
-}
+Done take(FailingMemory& memory) { return {std::exchange(memory.reached, {}), std::exchange(memory.ended, {})}; }
 
 }  // namespace
 

@@ -39,9 +39,9 @@ std::string local(AccessLog& log, const char* name, int target, LocalUse use, By
 }  // namespace
 
 TEST_CASE("readers may meet, and what is atomic on one type; nothing else") {
-  const std::vector<std::pair<Use, int>> uses = {{Use::kPut, kInt},          {Use::kGet, kInt},
-                                                 {Use::kAccumulate, kInt},   {Use::kAccumulate, kDouble},
-                                                 {Use::kFetch, kInt},        {Use::kFetch, kDouble}};
+  const std::vector<std::pair<Use, int>> uses = {{Use::kPut, kInt},        {Use::kGet, kInt},
+                                                 {Use::kAccumulate, kInt}, {Use::kAccumulate, kDouble},
+                                                 {Use::kFetch, kInt},      {Use::kFetch, kDouble}};
   const auto reads = [](Use use) { return use == Use::kGet || use == Use::kFetch; };
   for (const auto& [first, first_type] : uses) {
     for (const auto& [second, second_type] : uses) {

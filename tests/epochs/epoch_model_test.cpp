@@ -124,21 +124,11 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
       switch (below(20)) {
         case 0:
         case 1:
-        case 2:
-          check("operation", state.operation(target), model.operation(target));
-          break;
-        case 3:
-          check("request", state.request_operation(target), model.passive_for(target));
-          break;
-        case 4:
-          check("flush", state.flush(target), model.passive_for(target));
-          break;
-        case 5:
-          check("flush_all", state.flush_all(), model.flush_all());
-          break;
-        case 6:
-          check("sync", state.sync(), true);
-          break;
+        case 2: check("operation", state.operation(target), model.operation(target)); break;
+        case 3: check("request", state.request_operation(target), model.passive_for(target)); break;
+        case 4: check("flush", state.flush(target), model.passive_for(target)); break;
+        case 5: check("flush_all", state.flush_all(), model.flush_all()); break;
+        case 6: check("sync", state.sync(), true); break;
         case 7:
         case 8: {
           const FenceAssert assert{.no_precede = below(3) == 0,
@@ -214,12 +204,8 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
           break;
         }
         case 16:
-        case 17:
-          check("unlock", state.unlock(target), model.unlock(target));
-          break;
-        case 18:
-          check("lock_all", state.lock_all(), model.lock_all());
-          break;
+        case 17: check("unlock", state.unlock(target), model.unlock(target)); break;
+        case 18: check("lock_all", state.lock_all(), model.lock_all()); break;
         default:
           if (below(2) == 0) {
             check("unlock_all", state.unlock_all(), model.unlock_all());
@@ -228,8 +214,7 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
             check("free", copy.free(), model.free_allowed());
           }
       }
-      if (state.locks_held() != static_cast<int>(model.locks.size()))
-        FAIL("locks held differ after" << history);
+      if (state.locks_held() != static_cast<int>(model.locks.size())) FAIL("locks held differ after" << history);
       if (type_held(state.locked(target)) != model.type_held(target))
         FAIL("the type of a lock differs after" << history);
     }

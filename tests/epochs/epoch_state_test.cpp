@@ -77,8 +77,7 @@ TEST_CASE("a fence that nothing followed leaves room for any other epoch", "[epo
     CHECK(!state.lock(0, LockType::kShared));
     CHECK(!state.operation(0));
     CHECK(!state.unlock(0));
-    CHECK(state.operation(0).error ==
-          ErrorClass::kRmaSync);  // as MPICH's errors/rma/win_sync_lock_fence expects
+    CHECK(state.operation(0).error == ErrorClass::kRmaSync);  // as MPICH's errors/rma/win_sync_lock_fence expects
     CHECK(!state.fence(kNoAssert));
     CHECK(!state.free());
   }
@@ -251,8 +250,7 @@ TEST_CASE("a start group leaves nothing behind for the next epoch", "[epochs]") 
   EpochState state(kRanks);
   CHECK(!state.start(std::vector<int>{2, 66}));
   CHECK(!state.complete());
-  CHECK(std::vector<int>(state.started_group().begin(), state.started_group().end()) ==
-        std::vector<int>{2, 66});
+  CHECK(std::vector<int>(state.started_group().begin(), state.started_group().end()) == std::vector<int>{2, 66});
   CHECK(!state.start(std::vector<int>{3}));
   CHECK(state.operation(2));
   CHECK(state.operation(66));
@@ -481,8 +479,7 @@ TEST_CASE("the calls that opened and closed an epoch are known", "[epochs]") {
   CHECK(state.describe_exposure() == "the window is posted to 2 origins (MPI_Win_post)");
   state.exposure_ended();
   CHECK(state.exposure_opened_by() == nullptr);
-  CHECK(state.describe_exposure() ==
-        "the window is not exposed (the last exposure was closed by MPI_Win_wait)");
+  CHECK(state.describe_exposure() == "the window is not exposed (the last exposure was closed by MPI_Win_wait)");
 }
 
 TEST_CASE("a broken rule is reported where the call is carried out all the same", "[epochs]") {

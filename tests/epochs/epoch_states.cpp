@@ -42,8 +42,8 @@ std::string seen(const EpochState& state) {
   std::ostringstream out;
   const auto text = [](const char* s) { return s == nullptr ? "-" : s; };
   out << name(state.access()) << ' ' << name(state.exposure()) << ' ' << state.locks_held() << ' '
-      << text(state.opened_by()) << ' ' << text(state.closed_by()) << ' ' << text(state.exposure_opened_by())
-      << ' ' << text(state.exposure_closed_by()) << " started";
+      << text(state.opened_by()) << ' ' << text(state.closed_by()) << ' ' << text(state.exposure_opened_by()) << ' '
+      << text(state.exposure_closed_by()) << " started";
   for (int rank : state.started_group()) out << ' ' << rank;
   out << " posted";
   for (int rank : state.posted_group()) out << ' ' << rank;

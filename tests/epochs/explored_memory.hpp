@@ -22,7 +22,7 @@ namespace farside::explore {
 
 inline constexpr int kRanks = 4;
 inline constexpr int kActors = 6;
-inline constexpr int kSlots = 16;  // operations of one protocol object at most
+inline constexpr int kSlots = 16;   // operations of one protocol object at most
 inline constexpr int kFlights = 8;  // notifications and posts of one actor on their way at most
 // Words for the data that protocols protect, behind the control block of so few ranks.
 inline constexpr std::uint32_t kData = epochs::ControlBlock::kPosted + 8;
@@ -70,9 +70,9 @@ struct Request {
   std::int8_t rank = 0;  // target
   std::int8_t actor = 0;
   Kind kind = Kind::kRead;
-  bool dropped = false;  // has no effect
-  bool torn = false;     // reads and writes in two effects instead of one; or reads its words in two effects
-  std::uint8_t words = 1;  // kRead
+  bool dropped = false;     // has no effect
+  bool torn = false;        // reads and writes in two effects instead of one; or reads its words in two effects
+  std::uint8_t words = 1;   // kRead
   std::uint8_t behind = 0;  // notifications and posts of the actor to the rank that take effect before it
   std::uint8_t unused[5] = {};
 };
@@ -200,9 +200,7 @@ class MemoryState {
     std::array<Change, 8> changes{};
     std::uint64_t count = 0;
   };
-  static std::size_t index(int rank, std::uint32_t word) {
-    return static_cast<std::size_t>(rank) * kWords + word / 8;
-  }
+  static std::size_t index(int rank, std::uint32_t word) { return static_cast<std::size_t>(rank) * kWords + word / 8; }
   std::array<std::uint64_t, std::size_t{kRanks} * kWords> words_{};
   std::array<Late, kRanks> late_{};
   std::uint64_t hash_ = 0;

@@ -61,16 +61,14 @@ TEST_CASE("three ranks that all expose to and access the two others keep their e
 }
 
 TEST_CASE("epochs hold when no interleaving is left out for being like another") {
-  const Report report =
-      explore_exposures({"P12 W P12 W", "S0 C S0 C", "S0 C S0 C"}, {.late = true, .reduce = false});
+  const Report report = explore_exposures({"P12 W P12 W", "S0 C S0 C", "S0 C S0 C"}, {.late = true, .reduce = false});
   INFO(report.text());
   CHECK(report.failure.empty());
 }
 
 TEST_CASE("a start that does not take the post's bit off is caught") {
-  CHECK(fault({"P1 W P1 W", "S0 C S0 C"}, [](Request& r) {
-          r.dropped = r.kind == Kind::kOwnAdd && r.word == ControlBlock::kPosted;
-        }) == kNoPost);
+  CHECK(fault({"P1 W P1 W", "S0 C S0 C"},
+              [](Request& r) { r.dropped = r.kind == Kind::kOwnAdd && r.word == ControlBlock::kPosted; }) == kNoPost);
 }
 
 TEST_CASE("a post that is lost is caught") {
@@ -80,9 +78,8 @@ TEST_CASE("a post that is lost is caught") {
 }
 
 TEST_CASE("posts that overwrite each other's bits are caught") {
-  CHECK(fault({"P2 W", "P2 W", "S01 C"}, [](Request& r) {
-          r.torn = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kPosted;
-        }) == kDeadlock);
+  CHECK(fault({"P2 W", "P2 W", "S01 C"},
+              [](Request& r) { r.torn = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kPosted; }) == kDeadlock);
 }
 
 TEST_CASE("a complete that is told before its data has arrived is caught") {

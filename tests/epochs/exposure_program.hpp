@@ -33,8 +33,7 @@ class ExposureProgram {
   // The data of an access epoch: its number, written to the word of the origin at each target.
   class Put {
    public:
-    Put(Memory& memory, const std::vector<int>& targets, const std::uint8_t* epochs)
-        : count_(targets.size()) {
+    Put(Memory& memory, const std::vector<int>& targets, const std::uint8_t* epochs) : count_(targets.size()) {
       for (std::size_t i = 0; i < count_; ++i) {
         memory.write(operations_[i], targets[i], data_word(memory.rank()), epochs[targets[i]]);
       }
@@ -75,8 +74,7 @@ class ExposureProgram {
     switch (action.what) {
       case What::kPost:
         if (begin) {
-          if (!epochs::ExposureMark<Memory>::set(memory))
-            memory.broken("a post finds a lock where there is none");
+          if (!epochs::ExposureMark<Memory>::set(memory)) memory.broken("a post finds a lock where there is none");
           self.exposed = 1;
           for (const int origin : action.group) ++self.posts[origin];
           notify_.emplace(memory, memory.rank(), Notify::What::kPosted, action.group);
@@ -133,9 +131,7 @@ class ExposureProgram {
     static_assert(std::has_unique_object_representations_v<epochs::CompletionCount>);
     return hash_bytes(hash_bytes(seed, &completions_, sizeof(completions_)), started_, sizeof(started_));
   }
-  static bool own_word(std::uint32_t word) {
-    return word == ControlBlock::kCompleted || word == ControlBlock::kPosted;
-  }
+  static bool own_word(std::uint32_t word) { return word == ControlBlock::kCompleted || word == ControlBlock::kPosted; }
   static void check_end(const MemoryState& memory_state, const Shared& shared, std::string& failure) {
     for (int rank = 0; rank < kRanks; ++rank) {
       if (memory_state.at(rank, ControlBlock::kPosted) != 0) failure = "in the end a post is left";
@@ -149,8 +145,8 @@ class ExposureProgram {
   std::string describe_position() const {
     if (over()) return "";
     static constexpr const char* kNames[] = {"post", "start", "put", "complete", "complete and put", "wait"};
-    return std::string(" (") + (begun_ ? "in " : "begins ") +
-           kNames[static_cast<int>((*script_)[position_].what)] + ")";
+    return std::string(" (") + (begun_ ? "in " : "begins ") + kNames[static_cast<int>((*script_)[position_].what)] +
+           ")";
   }
   std::string describe(int actor) const {
     return "then actor " + std::to_string(actor) + (over() ? " is done" : " is at" + describe_position());
@@ -160,8 +156,7 @@ class ExposureProgram {
   static std::uint32_t data_word(int origin) { return kData + 8U * static_cast<std::uint32_t>(origin); }
   // Whether `target` is in the exposure that belongs to the latest start of this origin.
   bool exposed(const Shared& shared, int target, const Memory& origin) const {
-    return shared.targets[target].exposed != 0 &&
-           shared.targets[target].posts[origin.rank()] == started_[target];
+    return shared.targets[target].exposed != 0 && shared.targets[target].posts[origin.rank()] == started_[target];
   }
 
   const ExposureScript* script_ = nullptr;

@@ -220,9 +220,8 @@ TEST_CASE("a lock_all that leaves its mark behind is caught, wherever it leaves"
             r.operand = LockWord::depart(LockType::kShared);
           }
         }) != "");
-  CHECK(fault({"PW", "E", "LE", "L"}, [](Request& r) {
-          r.dropped = r.word == ControlBlock::kLock && r.operand == -LockWord::kLockAll;
-        }) != "");
+  CHECK(fault({"PW", "E", "LE", "L"},
+              [](Request& r) { r.dropped = r.word == ControlBlock::kLock && r.operand == -LockWord::kLockAll; }) != "");
 }
 
 TEST_CASE("a post that sees no locks is caught") {

@@ -17,8 +17,7 @@ bool announces(const Request& r) { return in_drain(r) && DrainWord::departed(r.o
 
 }  // namespace
 
-TEST_CASE(
-    "three ranks that lock one twice exclude each other, are not overtaken, and all finish, in every mix") {
+TEST_CASE("three ranks that lock one twice exclude each other, are not overtaken, and all finish, in every mix") {
   mixes_must_hold({});
 }
 
@@ -65,8 +64,7 @@ TEST_CASE("readers hold together, those that waited behind a writer too") {
 }
 
 TEST_CASE("a lock that loses a wake-up is caught") {
-  CHECK(fault({{"X0", "X0"}}, [](Request& r) { r.dropped = wakes(r); }) ==
-        kDeadlock);
+  CHECK(fault({{"X0", "X0"}}, [](Request& r) { r.dropped = wakes(r); }) == kDeadlock);
 }
 
 TEST_CASE("a lock that wakes the wrong waiter is caught") {
@@ -76,8 +74,8 @@ TEST_CASE("a lock that wakes the wrong waiter is caught") {
 }
 
 TEST_CASE("a lock whose waiter does not take its wake-up off is caught") {
-  CHECK(fault({{"X0 X0", "X0 X0"}},
-              [](Request& r) { r.dropped = r.kind == Kind::kOwnAdd && is_wake_word(r.word); }) == kTogether);
+  CHECK(fault({{"X0 X0", "X0 X0"}}, [](Request& r) { r.dropped = r.kind == Kind::kOwnAdd && is_wake_word(r.word); }) ==
+        kTogether);
 }
 
 TEST_CASE("a lock that leaves the entry of a waiter in its slot is caught") {
@@ -86,9 +84,8 @@ TEST_CASE("a lock that leaves the entry of a waiter in its slot is caught") {
 }
 
 TEST_CASE("a lock whose readers do not count in the drain word is caught") {
-  CHECK(fault({{"S0", "X0"}}, [](Request& r) {
-          r.dropped = in_drain(r) && r.operand == DrainWord::kOne;
-        }) == kDeadlock);
+  CHECK(fault({{"S0", "X0"}}, [](Request& r) { r.dropped = in_drain(r) && r.operand == DrainWord::kOne; }) ==
+        kDeadlock);
 }
 
 TEST_CASE("a lock whose writer waits for one reader less than there are is caught") {
@@ -188,8 +185,7 @@ TEST_CASE("a lock whose writer leaves as a reader is caught") {
 
 TEST_CASE("a lock whose writer takes the next one's mark along is caught") {
   CHECK(fault({{"X0", "X0", "S0"}}, [](Request& r) {
-          if (r.word == ControlBlock::kLock && r.operand == -LockWord::kWriter)
-            r.operand = -2 * LockWord::kWriter;
+          if (r.word == ControlBlock::kLock && r.operand == -LockWord::kWriter) r.operand = -2 * LockWord::kWriter;
         }) == kOvertaken);
 }
 
@@ -201,12 +197,9 @@ TEST_CASE("a lock that takes no ticket is caught") {
 }
 
 TEST_CASE("a lock whose words are not changed atomically is caught") {
-  CHECK(fault({{"X0", "X0"}}, [](Request& r) {
-          r.torn = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kLock;
-        }) == kTogether);
-  CHECK(fault({{"X0", "S0"}}, [](Request& r) {
-          r.torn = in_drain(r);
-        }) == kDeadlock);
+  CHECK(fault({{"X0", "X0"}},
+              [](Request& r) { r.torn = r.kind == Kind::kFetchAdd && r.word == ControlBlock::kLock; }) == kTogether);
+  CHECK(fault({{"X0", "S0"}}, [](Request& r) { r.torn = in_drain(r); }) == kDeadlock);
   CHECK(fault({{"X0", "X0"}}, [](Request& r) { r.torn = r.kind == Kind::kCompareAndSwap; }) == kDeadlock);
 }
 
@@ -218,8 +211,8 @@ TEST_CASE("a lock whose waiters say the wrong kind in their slot is caught") {
 
 TEST_CASE("a lock that offers the hand-off in the wrong slot is caught") {
   CHECK(fault({{"X0", "X0", "X0"}}, [](Request& r) {
-          const bool passes = r.kind == Kind::kCompareAndSwap && is_slot(r.word) &&
-                              RingSlot::state(r.operand) != RingSlot::kWaiting;
+          const bool passes =
+              r.kind == Kind::kCompareAndSwap && is_slot(r.word) && RingSlot::state(r.operand) != RingSlot::kWaiting;
           if (passes) r.word = ControlBlock::ring_word((r.word - ControlBlock::kRing) / 8 + 1);
         }) == kDeadlock);
 }

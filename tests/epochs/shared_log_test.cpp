@@ -140,9 +140,9 @@ TEST_CASE("a flush or unlock takes accesses out, a local flush those that read")
 
 TEST_CASE("a request takes out its own reads") {
   Ranks r;
-  CHECK(r.access(0, Use::kGet, Epoch::kPassive, {0, 4, 0, 1}) == -1);   // operation 1
-  CHECK(r.access(0, Use::kGet, Epoch::kPassive, {4, 4, 0, 1}) == -1);   // operation 2
-  CHECK(r.access(0, Use::kPut, Epoch::kPassive, {8, 4, 0, 1}) == -1);   // operation 3
+  CHECK(r.access(0, Use::kGet, Epoch::kPassive, {0, 4, 0, 1}) == -1);  // operation 1
+  CHECK(r.access(0, Use::kGet, Epoch::kPassive, {4, 4, 0, 1}) == -1);  // operation 2
+  CHECK(r.access(0, Use::kPut, Epoch::kPassive, {8, 4, 0, 1}) == -1);  // operation 3
   CHECK(r.with_call(0, Call::kGetAccumulate, Use::kAccumulate, Epoch::kPassive, {12, 4, 0, 1}) == -1);
   CHECK(r[0].request_under_way(2));
   CHECK_FALSE(r[0].request_under_way(3));

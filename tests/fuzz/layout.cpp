@@ -3,11 +3,12 @@
 // elements, which is built together with the tree.
 //
 //   input:  how many copies, then the tree: a kind, its numbers, its children
+#include "transport/data/layout.hpp"
+
 #include <algorithm>
 #include <memory>
 
 #include "tests/fuzz/fuzz.hpp"
-#include "transport/data/layout.hpp"
 
 namespace farside::fuzz {
 namespace {
@@ -143,12 +144,12 @@ Bytes seed(std::initializer_list<int> numbers) {
 
 std::vector<Bytes> seeds() {
   return {
-      seed({3, 0, 3}),                                                          // three int64
-      seed({2, 1, 0, 9, 5, 24, 1}),                                             // a vector of doubles
-      seed({2, 1, 1, 0, 2, 4, 12, 1, 3, 100, 1}),                               // a plane
+      seed({3, 0, 3}),                                                              // three int64
+      seed({2, 1, 0, 9, 5, 24, 1}),                                                 // a vector of doubles
+      seed({2, 1, 1, 0, 2, 4, 12, 1, 3, 100, 1}),                                   // a plane
       seed({1, 2, 3, 0, 22, 0, 0, 1, 0, 2, 16, 0, 2, 1, 0, 0, 3, 7, 1, 40, 0, 1}),  // a struct with a pair and a vector
-      seed({2, 3, 1, 0, 2, 3, 8, 1, -4, 40}),                                   // resized
-      seed({4, 1, 3, 0, 10, -8, 48, 3, -48, 1}),                                // backwards
+      seed({2, 3, 1, 0, 2, 3, 8, 1, -4, 40}),                                       // resized
+      seed({4, 1, 3, 0, 10, -8, 48, 3, -48, 1}),                                    // backwards
       seed({2, 1, 2, 2, 0, 5, 0, 0, 1, 0, 0, 4, 0, 1, 3, 16, 1, 3, 9, 0, 3, 32, 1}),
   };
 }

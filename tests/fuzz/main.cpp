@@ -5,13 +5,12 @@
 //   fuzz-NAME [seconds N] [seed S] [only I]     N: how long (3); S: a new one in each run, if none is given; I: only
 //   this input fuzz-NAME write DIR                         the seeds as files, for libFuzzer
 //   fuzz-NAME FILE...                           inputs from files
-#include <csignal>
 #include <chrono>
 #include <cinttypes>
+#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <random>
-
 #include <unistd.h>
 
 #include "tests/fuzz/fuzz.hpp"

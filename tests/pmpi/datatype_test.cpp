@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Translations of datatypes and operations by pmpi/, compared with the runtime's answers and packed bytes. One rank.
+#include "pmpi/datatypes/datatype.hpp"
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -13,10 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include <mpi.h>
 #include <catch2/catch.hpp>
+#include <mpi.h>
 
-#include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/datatypes/flatten.hpp"
 #include "pmpi/datatypes/predefined_types.hpp"
 #include "pmpi/datatypes/reduce_op.hpp"
@@ -152,7 +153,8 @@ class RandomTypes {
       case 6: return attempt(child, MPI_Type_create_hindexed_block, blocks, lengths[0], addresses.data(), child);
       case 7: return attempt(child, MPI_Type_create_resized, child, MPI_Aint{below(40) - 20}, MPI_Aint{1 + below(100)});
       case 8: return make(MPI_Type_dup, child);
-      case 9: case 10: return make_struct(child, blocks, lengths, addresses);
+      case 9:
+      case 10: return make_struct(child, blocks, lengths, addresses);
       case 11: return make_subarray(child);
       case 12: return make_darray(child);
       default: return make_large(child);
@@ -260,7 +262,7 @@ class RandomTypes {
   OwnedType make_darray(MPI_Datatype child) {
     const Grid grid = make_grid();
     return attempt(child, MPI_Type_create_darray, grid.processes, grid.rank, grid.dimensions, grid.sizes.data(),
-                grid.kinds.data(), grid.arguments.data(), grid.grid.data(), grid.order, child);
+                   grid.kinds.data(), grid.arguments.data(), grid.grid.data(), grid.order, child);
   }
 
 #if MPI_VERSION >= 4
@@ -284,10 +286,10 @@ class RandomTypes {
       case 7: return attempt(child, MPI_Type_create_resized_c, child, MPI_Count{-8}, MPI_Count{1 + below(100)});
       case 8:
         return attempt(child, MPI_Type_create_subarray_c, box.dimensions, box.sizes.data(), box.subsizes.data(),
-                    box.starts.data(), box.order, child);
+                       box.starts.data(), box.order, child);
       default:
         return attempt(child, MPI_Type_create_darray_c, grid.processes, grid.rank, grid.dimensions, sizes.data(),
-                    grid.kinds.data(), grid.arguments.data(), grid.grid.data(), grid.order, child);
+                       grid.kinds.data(), grid.arguments.data(), grid.grid.data(), grid.order, child);
     }
   }
 #else

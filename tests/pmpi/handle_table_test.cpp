@@ -25,9 +25,12 @@ struct Pattern {
   Key first, distance;
   Key operator()(std::size_t i) const { return first + i * distance; }
 };
-constexpr Pattern kPatterns[] = {{"numbers", 0xa0000000, 1},        {"blocks of 64", 0x55d0c0de1000, 64},
-                                 {"blocks of 0x1c0", 0x55d0c0de1010, 0x1c0}, {"blocks of 544", 0x7f12340012a0, 544},
-                                 {"pages", 0x7f1234000000, 4096},   {"huge pages", 0x7f1200000000, 2 << 20}};
+constexpr Pattern kPatterns[] = {{"numbers", 0xa0000000, 1},
+                                 {"blocks of 64", 0x55d0c0de1000, 64},
+                                 {"blocks of 0x1c0", 0x55d0c0de1010, 0x1c0},
+                                 {"blocks of 544", 0x7f12340012a0, 544},
+                                 {"pages", 0x7f1234000000, 4096},
+                                 {"huge pages", 0x7f1200000000, 2 << 20}};
 
 // A table is never destroyed, so the tests do not destroy theirs either.
 Table& make_table() {

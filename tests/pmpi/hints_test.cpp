@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the hints of a window tell farside about its accumulates. One rank.
+#include "pmpi/window/hints.hpp"
+
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
 
-#include <mpi.h>
 #include <catch2/catch.hpp>
+#include <mpi.h>
 
-#include "pmpi/window/hints.hpp"
 #include "tests/support/catch_session.hpp"
 
 using farside::pmpi::asserts_single_elements;

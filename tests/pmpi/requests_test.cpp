@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The runtime reuses the handle of a freed request for the next request of any thread. The report on the first request
 // must not contain the error of the second. One rank, which puts to itself under FARSIDE_CHECK=strict.
+#include "pmpi/window/requests.hpp"
+
 #include <cstdlib>
 
-#include <mpi.h>
 #include <catch2/catch.hpp>
+#include <mpi.h>
 
 #include "pmpi/runtime/runtime.hpp"
-#include "pmpi/window/requests.hpp"
 #include "tests/support/catch_session.hpp"
 
 using namespace farside::pmpi;

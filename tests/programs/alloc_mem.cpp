@@ -3,9 +3,8 @@
 // MPI_Win_allocate. With the argument "forks": a forked process has a copy of the memory, as of all other memory; its
 // windows may then have another route.
 #include <sys/wait.h>
-#include <unistd.h>
-
 #include <thread>
+#include <unistd.h>
 
 #include "usage.hpp"
 

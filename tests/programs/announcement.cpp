@@ -40,7 +40,8 @@ std::string expected(const std::string& route, bool on_two_nodes) {
   const std::string routes = alone ? "self" : mapped_too ? "mapped,fabric" : route == "hosts" ? "fabric" : route;
   const bool by_fabric = !alone && (route == "fabric" || route == "hosts");
   return "farside\\[0\\]: info: farside [0-9]+\\.[0-9]+\\.[0-9]+ is active on (Open MPI|MPICH) [0-9]+\\.[0-9.a-z]+; "
-         "ranks: " + std::to_string(check::size()) + ", nodes: " + (on_two_nodes ? "2" : "1") + ", routes: " + routes +
+         "ranks: " +
+         std::to_string(check::size()) + ", nodes: " + (on_two_nodes ? "2" : "1") + ", routes: " + routes +
          ", provider: " + (by_fabric ? "tcp" : "none") + ", device: " + (by_fabric ? "[a-z0-9]+" : "none") +
          ", checks: " + setting("FARSIDE_CHECK", "on");
 }

@@ -24,8 +24,8 @@
 #include <initializer_list>
 #include <iomanip>
 #include <new>
-#include <signal.h>
 #include <random>
+#include <signal.h>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -89,15 +89,13 @@ std::string show(const T& value) {
     out << std::setprecision(21) << value;
   } else {
     const auto* bytes = reinterpret_cast<const unsigned char*>(&value);
-    for (std::size_t i = 0; i < sizeof(T); ++i)
-      out << std::hex << std::setw(2) << std::setfill('0') << +bytes[i];
+    for (std::size_t i = 0; i < sizeof(T); ++i) out << std::hex << std::setw(2) << std::setfill('0') << +bytes[i];
   }
   return out.str();
 }
 
 [[noreturn]] inline void fail(const char* file, int line, const std::string& text) {
-  std::fprintf(stderr, "%s:%d: rank %d, in \"%s\": %s\n", file, line, state.rank, state.section,
-               text.c_str());
+  std::fprintf(stderr, "%s:%d: rank %d, in \"%s\": %s\n", file, line, state.rank, state.section, text.c_str());
   std::fflush(stderr);
   MPI_Abort(MPI_COMM_WORLD, 1);
   std::abort();
@@ -113,8 +111,7 @@ inline std::string class_name(int error_class) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(error_class, text.data(), &length);
-  return std::to_string(error_class) + " (" + std::string(text.data(), static_cast<std::size_t>(length)) +
-         ")";
+  return std::to_string(error_class) + " (" + std::string(text.data(), static_cast<std::size_t>(length)) + ")";
 }
 
 // Returns a communicator of the ranks with this rank's host name. (That of MPI_COMM_TYPE_SHARED has one rank in MPICH 5
@@ -144,8 +141,7 @@ inline void mpi(int code, const char* call, const char* file, int line) {
 }
 
 // Checks that the call has failed with one of the given classes.
-inline void refused(int code, std::initializer_list<int> classes, const char* call, const char* file,
-                    int line) {
+inline void refused(int code, std::initializer_list<int> classes, const char* call, const char* file, int line) {
   const int got = class_of(code);
   if (std::find(classes.begin(), classes.end(), got) != classes.end()) return;
   std::string wanted;
@@ -166,8 +162,7 @@ inline int terminal = STDERR_FILENO;
 extern "C" inline void check_out_of_time(int) {
   const auto say = [](const char* text) { (void)!write(terminal, text, std::strlen(text)); };
   char digits[] = "rank ???";
-  for (int i = 0, value = state.rank; i < 3; ++i, value /= 10)
-    digits[7 - i] = static_cast<char>('0' + value % 10);
+  for (int i = 0, value = state.rank; i < 3; ++i, value /= 10) digits[7 - i] = static_cast<char>('0' + value % 10);
   say(digits);
   say(": out of time in \"");
   say(state.section);
@@ -319,8 +314,7 @@ inline std::vector<int> all_ranks() {
 // Returns a byte that depends on its position: adjacent bytes, ranks and rounds differ.
 inline unsigned char pattern(std::size_t index, int a, int b, int salt = 0) {
   return static_cast<unsigned char>((index * 7 + index / 251 + static_cast<std::size_t>(a) * 31 +
-                                     static_cast<std::size_t>(b) * 101 + static_cast<std::size_t>(salt) * 13 +
-                                     1) &
+                                     static_cast<std::size_t>(b) * 101 + static_cast<std::size_t>(salt) * 13 + 1) &
                                     0xff);
 }
 

@@ -86,7 +86,7 @@ void sizes_that_wrap(const check::Window& window) {
   constexpr int kCount = 1 << 30;
   MPI_Datatype sixteen, huge, wraps;
   CHECK_MPI(MPI_Type_contiguous(2, MPI_DOUBLE, &sixteen));
-  CHECK_MPI(MPI_Type_contiguous(kCount, sixteen, &huge));  // 2^34 bytes
+  CHECK_MPI(MPI_Type_contiguous(kCount, sixteen, &huge));          // 2^34 bytes
   CHECK_MPI(MPI_Type_create_hvector(kCount, 1, 0, huge, &wraps));  // 2^64 bytes, all at one address
   CHECK_MPI(MPI_Type_commit(&huge));
   CHECK_MPI(MPI_Type_commit(&wraps));
@@ -130,11 +130,9 @@ void beyond_the_window(const check::Window& window) {
   CHECK_REFUSED(put_at(window, next, MPI_Aint{1} << 62), MPI_ERR_RMA_RANGE, MPI_ERR_DISP);
   CHECK_REFUSED(put_at(window, next, -1), MPI_ERR_RMA_RANGE, MPI_ERR_DISP);
   CHECK_REFUSED(MPI_Get(result, kInts, MPI_INT, next, 1, kInts, MPI_INT, window), MPI_ERR_RMA_RANGE);
-  CHECK_REFUSED(MPI_Accumulate(&value, 1, MPI_INT, next, kInts, 1, MPI_INT, MPI_SUM, window),
-                MPI_ERR_RMA_RANGE);
+  CHECK_REFUSED(MPI_Accumulate(&value, 1, MPI_INT, next, kInts, 1, MPI_INT, MPI_SUM, window), MPI_ERR_RMA_RANGE);
   CHECK_REFUSED(MPI_Fetch_and_op(&value, result, MPI_INT, next, kInts, MPI_SUM, window), MPI_ERR_RMA_RANGE);
-  CHECK_REFUSED(MPI_Compare_and_swap(&value, &value, result, MPI_INT, next, kInts, window),
-                MPI_ERR_RMA_RANGE);
+  CHECK_REFUSED(MPI_Compare_and_swap(&value, &value, result, MPI_INT, next, kInts, window), MPI_ERR_RMA_RANGE);
   MPI_Request request = MPI_REQUEST_NULL;
   CHECK_REFUSED(MPI_Rput(&value, 1, MPI_INT, next, kInts, 1, MPI_INT, window, &request), MPI_ERR_RMA_RANGE);
   // An access of 0 elements at the very end is within the window.
@@ -153,12 +151,10 @@ void longer_senders(const check::Window& window) {
   CHECK_REFUSED(MPI_Put(values, 1, MPI_INT, next, 0, 0, MPI_INT, window), MPI_ERR_TRUNCATE);
   CHECK_REFUSED(MPI_Get(result, 4, MPI_INT, next, 0, 8, MPI_INT, window), MPI_ERR_TRUNCATE);
   CHECK_REFUSED(MPI_Accumulate(values, 4, MPI_INT, next, 0, 2, MPI_INT, MPI_SUM, window), MPI_ERR_TRUNCATE);
-  CHECK_REFUSED(
-      MPI_Get_accumulate(values, 4, MPI_INT, result, 2, MPI_INT, next, 0, 4, MPI_INT, MPI_SUM, window),
-      MPI_ERR_TRUNCATE);
-  CHECK_REFUSED(
-      MPI_Get_accumulate(values, 4, MPI_INT, result, 4, MPI_INT, next, 0, 2, MPI_INT, MPI_SUM, window),
-      MPI_ERR_TRUNCATE);
+  CHECK_REFUSED(MPI_Get_accumulate(values, 4, MPI_INT, result, 2, MPI_INT, next, 0, 4, MPI_INT, MPI_SUM, window),
+                MPI_ERR_TRUNCATE);
+  CHECK_REFUSED(MPI_Get_accumulate(values, 4, MPI_INT, result, 4, MPI_INT, next, 0, 2, MPI_INT, MPI_SUM, window),
+                MPI_ERR_TRUNCATE);
   CHECK_REFUSED(MPI_Rput(values, 4, MPI_INT, next, 0, 2, MPI_INT, window, &request), MPI_ERR_TRUNCATE);
   CHECK_REFUSED(MPI_Rget(result, 4, MPI_INT, next, 0, 8, MPI_INT, window, &request), MPI_ERR_TRUNCATE);
   CHECK_MPI(MPI_Win_unlock_all(window));
@@ -341,8 +337,7 @@ void post_of_a_locked_window(const check::Window& window) {
     CHECK_MPI(MPI_Get(&seen, 1, MPI_INT, next, 0, 1, MPI_INT, window));  // so the lock is held, not deferred
     CHECK_MPI(MPI_Win_flush(next, window));
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
-    for (int i = 0; i < 2; ++i)
-      CHECK_REFUSED(MPI_Win_post(from, 0, window), MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);
+    for (int i = 0; i < 2; ++i) CHECK_REFUSED(MPI_Win_post(from, 0, window), MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT);
     CHECK_REFUSED(MPI_Win_wait(window), MPI_ERR_RMA_SYNC);
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
     CHECK_MPI(MPI_Win_unlock(next, window));
@@ -386,16 +381,14 @@ void bad_creations() {
     refused(MPI_Win_create(own, 16, mine ? 0 : 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_DISP);
     refused(MPI_Win_allocate(mine ? -1 : 16, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window), MPI_ERR_SIZE);
     refused(MPI_Win_allocate(16, mine ? -4 : 4, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window), MPI_ERR_DISP);
-    refused(MPI_Win_create(mine ? nullptr : own, 16, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window),
-            MPI_ERR_BASE);
+    refused(MPI_Win_create(mine ? nullptr : own, 16, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_BASE);
   }
   // Without a communicator no other rank gets an error, whatever else is wrong.
   int own[4] = {};
   void* base = nullptr;
   MPI_Win window = MPI_WIN_NULL;
   CHECK_REFUSED(MPI_Win_create(own, sizeof own, 1, MPI_INFO_NULL, MPI_COMM_NULL, &window), MPI_ERR_COMM);
-  if (rank == 0)
-    CHECK_REFUSED(MPI_Win_allocate(16, 1, MPI_INFO_NULL, MPI_COMM_NULL, &base, &window), MPI_ERR_COMM);
+  if (rank == 0) CHECK_REFUSED(MPI_Win_allocate(16, 1, MPI_INFO_NULL, MPI_COMM_NULL, &base, &window), MPI_ERR_COMM);
 #if defined(MPICH_VERSION)  // whose handles are numbers, so that it recognizes that of a freed communicator
   MPI_Comm freed;
   CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &freed));
@@ -405,14 +398,9 @@ void bad_creations() {
 #endif
   // Each rank makes a different mistake, and gets the error for its own.
   switch (rank % 3) {
-    case 0:
-      CHECK_REFUSED(MPI_Win_create(own, -1, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_SIZE);
-      break;
-    case 1:
-      CHECK_REFUSED(MPI_Win_create(nullptr, 16, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_BASE);
-      break;
-    default:
-      CHECK_REFUSED(MPI_Win_create(own, 16, 0, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_DISP);
+    case 0: CHECK_REFUSED(MPI_Win_create(own, -1, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_SIZE); break;
+    case 1: CHECK_REFUSED(MPI_Win_create(nullptr, 16, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_BASE); break;
+    default: CHECK_REFUSED(MPI_Win_create(own, 16, 0, MPI_INFO_NULL, MPI_COMM_WORLD, &window), MPI_ERR_DISP);
   }
 #if defined(MPICH_VERSION)  // which has a context id for some 2,000 communicators and windows together
   if (rank == 0) {
@@ -436,8 +424,8 @@ void without_memory() {
   std::FILE* const file = std::tmpfile();
   CHECK(file != nullptr);
   CHECK_EQ(ftruncate(fileno(file), static_cast<off_t>(kPages * page)), 0);
-  auto* const mine = static_cast<char*>(
-      mmap(nullptr, kPages * page, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0));
+  auto* const mine =
+      static_cast<char*>(mmap(nullptr, kPages * page, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(file), 0));
   CHECK(mine != MAP_FAILED);
   MPI_Win window = MPI_WIN_NULL;
   CHECK_MPI(MPI_Win_create(mine, static_cast<MPI_Aint>(kPages * page), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
@@ -482,20 +470,16 @@ void without_memory() {
   refused("strided accumulate: ", [&](MPI_Aint at) {
     return MPI_Accumulate(ones.data(), kBlocks, MPI_DOUBLE, next, at, 1, blocks, MPI_SUM, window);
   });
-  refused("fetch_and_op: ", [&](MPI_Aint at) {
-    return MPI_Fetch_and_op(&one, &before, MPI_INT64_T, next, at, MPI_SUM, window);
-  });
-  refused("compare_and_swap: ", [&](MPI_Aint at) {
-    return MPI_Compare_and_swap(&one, &one, &before, MPI_INT64_T, next, at, window);
-  });
+  refused("fetch_and_op: ",
+          [&](MPI_Aint at) { return MPI_Fetch_and_op(&one, &before, MPI_INT64_T, next, at, MPI_SUM, window); });
+  refused("compare_and_swap: ",
+          [&](MPI_Aint at) { return MPI_Compare_and_swap(&one, &one, &before, MPI_INT64_T, next, at, window); });
   refused("put: ", [&](MPI_Aint at) { return MPI_Put(&one, 1, MPI_INT64_T, next, at, 1, MPI_INT64_T, window); });
-  refused("strided put: ", [&](MPI_Aint at) {
-    return MPI_Put(ones.data(), kBlocks, MPI_DOUBLE, next, at, 1, blocks, window);
-  });
+  refused("strided put: ",
+          [&](MPI_Aint at) { return MPI_Put(ones.data(), kBlocks, MPI_DOUBLE, next, at, 1, blocks, window); });
   refused("get: ", [&](MPI_Aint at) { return MPI_Get(&before, 1, MPI_INT64_T, next, at, 1, MPI_INT64_T, window); });
-  refused("strided get: ", [&](MPI_Aint at) {
-    return MPI_Get(seen.data(), kBlocks, MPI_DOUBLE, next, at, 1, blocks, window);
-  });
+  refused("strided get: ",
+          [&](MPI_Aint at) { return MPI_Get(seen.data(), kBlocks, MPI_DOUBLE, next, at, 1, blocks, window); });
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));
   double sum = 0;

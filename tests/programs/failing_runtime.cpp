@@ -9,7 +9,7 @@ namespace {
 
 struct Failing {
   const char* name;
-  int left;       // calls until the one that fails; 0: no call fails
+  int left;  // calls until the one that fails; 0: no call fails
   bool failed;
 };
 Failing failing{};
@@ -22,11 +22,11 @@ bool fails(const char* name) {
 
 }  // namespace
 
-#define FORWARD(name, parameters, arguments)                                                     \
-  extern "C" [[gnu::visibility("default")]] int PMPI_##name parameters {                          \
-    if (fails(#name)) return MPI_ERR_OTHER;                                                      \
+#define FORWARD(name, parameters, arguments)                                                            \
+  extern "C" [[gnu::visibility("default")]] int PMPI_##name parameters {                                \
+    if (fails(#name)) return MPI_ERR_OTHER;                                                             \
     static auto* const original = reinterpret_cast<int(*) parameters>(dlsym(RTLD_NEXT, "PMPI_" #name)); \
-    return original arguments;                                                                   \
+    return original arguments;                                                                          \
   }
 FORWARD(Iallreduce,
         (const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request* request),
@@ -99,12 +99,9 @@ void one_rank_fails(const char* name) {
 int main(int argc, char** argv) {
   const check::Program program(argc, argv);
   int failures = 0;
-  {
-    const check::Window first(program.memory(), 64, 8);
-  }
-  for (const char* name :
-       {"Iallreduce", "Comm_rank", "Comm_size", "Comm_group", "Comm_get_attr", "Comm_set_attr",
-        "Comm_test_inter", "Group_size", "Group_translate_ranks"}) {
+  { const check::Window first(program.memory(), 64, 8); }
+  for (const char* name : {"Iallreduce", "Comm_rank", "Comm_size", "Comm_group", "Comm_get_attr", "Comm_set_attr",
+                           "Comm_test_inter", "Group_size", "Group_translate_ranks"}) {
     for (const bool shared : {false, true}) {
       check::section(name);
       int nth = 1;

@@ -32,8 +32,8 @@ int main(int argc, char** argv) {
   CHECK_MPI(MPI_Allgather(&mine, 1, MPI_AINT, addresses.data(), 1, MPI_AINT, MPI_COMM_WORLD));
   CHECK_MPI(MPI_Win_fence(0, dynamic));
   const int value = 60 + rank;
-  CHECK_MPI(MPI_Put(&value, 1, MPI_INT, next, MPI_Aint_add(addresses[static_cast<std::size_t>(next)], 8), 1,
-                    MPI_INT, dynamic));
+  CHECK_MPI(MPI_Put(&value, 1, MPI_INT, next, MPI_Aint_add(addresses[static_cast<std::size_t>(next)], 8), 1, MPI_INT,
+                    dynamic));
   CHECK_MPI(MPI_Put(&value, 1, MPI_INT, next, 0, 1, MPI_INT, beside));
   CHECK_MPI(MPI_Win_fence(0, dynamic));
   CHECK_MPI(MPI_Win_fence(0, beside));

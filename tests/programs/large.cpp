@@ -2,11 +2,10 @@
 // Operations of more than 2 and 4 GiB, and displacements beyond. One block is mapped repeatedly for most of the memory.
 // Only the start, the places around the limits of 31-bit and 32-bit counts, and the end have pages of their own, which
 // the program checks.
-#include "check.hpp"
-
 #include <span>
-
 #include <sys/mman.h>
+
+#include "check.hpp"
 
 namespace {
 
@@ -39,7 +38,9 @@ class Memory {
 
   unsigned char* bytes() { return base_; }
   template <class T>
-  T* as() { return reinterpret_cast<T*>(base_); }
+  T* as() {
+    return reinterpret_cast<T*>(base_);
+  }
   // Sets the memory to zero, and the places that are checked to value(index).
   template <class T, class Value>
   void fill(Value&& value) {
@@ -53,8 +54,9 @@ class Memory {
     for (const std::size_t at : kOwn) {
       for (std::size_t i = at / sizeof(T); i < (at + kPiece) / sizeof(T); ++i) {
         if (as<T>()[i] == value(i)) continue;
-        check::fail(__FILE__, __LINE__, "element " + std::to_string(i) + " is " + check::show(as<T>()[i]) + ", not " +
-                                            check::show(value(i)));
+        check::fail(
+            __FILE__, __LINE__,
+            "element " + std::to_string(i) + " is " + check::show(as<T>()[i]) + ", not " + check::show(value(i)));
       }
     }
   }
@@ -130,26 +132,32 @@ void put_and_get(Memory& memory, Memory& own, MPI_Win window) {
     return there ? byte_of(i - kShort) : static_cast<unsigned char>(0);
   };
   check::section("a put and a get of more than 4 GiB");
-  act_and_look(memory, window, [&](int target) {
-    CHECK_MPI(MPI_Put(own.bytes(), 1, bytes, target, kShort, 1, bytes, window));
-    CHECK_MPI(MPI_Win_flush(target, window));
-    own.fill<unsigned char>([](std::size_t) { return 0; });
-    CHECK_MPI(MPI_Get(own.bytes() + kShort, 1, bytes, target, kShort, 1, bytes, window));
-    CHECK_MPI(MPI_Win_flush(target, window));
-    own.expect<unsigned char>(expected);
-    own.fill<unsigned char>(byte_of);
-  }, [&] { memory.expect<unsigned char>(expected); });
+  act_and_look(
+      memory, window,
+      [&](int target) {
+        CHECK_MPI(MPI_Put(own.bytes(), 1, bytes, target, kShort, 1, bytes, window));
+        CHECK_MPI(MPI_Win_flush(target, window));
+        own.fill<unsigned char>([](std::size_t) { return 0; });
+        CHECK_MPI(MPI_Get(own.bytes() + kShort, 1, bytes, target, kShort, 1, bytes, window));
+        CHECK_MPI(MPI_Win_flush(target, window));
+        own.expect<unsigned char>(expected);
+        own.fill<unsigned char>(byte_of);
+      },
+      [&] { memory.expect<unsigned char>(expected); });
   check::section("a few bytes behind 2 and 4 GiB");
-  act_and_look(memory, window, [&](int target) {
-    for (const std::size_t at : {k2GiB - 2, k2GiB, k4GiB - 2, k4GiB, kBytes - 8}) {
-      CHECK_MPI(MPI_Put(own.bytes() + at, 8, MPI_BYTE, target, static_cast<MPI_Aint>(at), 8, MPI_BYTE, window));
-    }
-  }, [&] {
-    memory.expect<unsigned char>([](std::size_t i) {
-      const bool there = (i >= k2GiB - 2 && i < k2GiB + 8) || (i >= k4GiB - 2 && i < k4GiB + 8) || i >= kBytes - 8;
-      return there ? byte_of(i) : static_cast<unsigned char>(0);
-    });
-  });
+  act_and_look(
+      memory, window,
+      [&](int target) {
+        for (const std::size_t at : {k2GiB - 2, k2GiB, k4GiB - 2, k4GiB, kBytes - 8}) {
+          CHECK_MPI(MPI_Put(own.bytes() + at, 8, MPI_BYTE, target, static_cast<MPI_Aint>(at), 8, MPI_BYTE, window));
+        }
+      },
+      [&] {
+        memory.expect<unsigned char>([](std::size_t i) {
+          const bool there = (i >= k2GiB - 2 && i < k2GiB + 8) || (i >= k4GiB - 2 && i < k4GiB + 8) || i >= kBytes - 8;
+          return there ? byte_of(i) : static_cast<unsigned char>(0);
+        });
+      });
 }
 
 double number_of(std::size_t i) { return static_cast<double>(i % 1000003) + 1; }
@@ -159,9 +167,10 @@ void accumulate(Memory& memory, Memory& own, MPI_Win window) {
   const Many numbers(kCount, MPI_DOUBLE);
   own.fill<double>(number_of);
   check::section("an accumulate of more than 2 GiB");
-  act_and_look(memory, window, [&](int target) {
-    CHECK_MPI(MPI_Accumulate(own.bytes(), 1, numbers, target, 0, 1, numbers, MPI_SUM, window));
-  }, [&] { memory.expect<double>([](std::size_t i) { return i < kCount ? number_of(i) : 0.0; }); });
+  act_and_look(
+      memory, window,
+      [&](int target) { CHECK_MPI(MPI_Accumulate(own.bytes(), 1, numbers, target, 0, 1, numbers, MPI_SUM, window)); },
+      [&] { memory.expect<double>([](std::size_t i) { return i < kCount ? number_of(i) : 0.0; }); });
 }
 
 #if MPI_VERSION >= 4
@@ -170,25 +179,28 @@ void large_counts(Memory& memory, Memory& own, Memory& before, MPI_Win window) {
   constexpr MPI_Count kCount = static_cast<MPI_Count>(k4GiB) + 77;
   own.fill<unsigned char>(byte_of);
   check::section("large counts");
-  act_and_look(memory, window, [&](int target) {
-    CHECK_MPI(MPI_Put_c(own.bytes(), kCount, MPI_BYTE, target, 0, kCount, MPI_BYTE, window));
-    CHECK_MPI(MPI_Win_flush(target, window));
-    before.fill<unsigned char>([](std::size_t) { return 0; });
-    MPI_Request request;
-    CHECK_MPI(MPI_Rget_c(before.bytes(), kCount, MPI_BYTE, target, 0, kCount, MPI_BYTE, window, &request));
-    CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
-    before.expect<unsigned char>([&](std::size_t i) {
-      return i < static_cast<std::size_t>(kCount) ? byte_of(i) : static_cast<unsigned char>(0);
-    });
-    const int one = 1;
-    CHECK_MPI(MPI_Accumulate_c(&one, 1, MPI_INT, target, kBytes - 4, 1, MPI_INT, MPI_SUM, window));
-    CHECK_REFUSED(MPI_Put_c(own.bytes(), kCount, MPI_INT, target, 0, kCount, MPI_INT, window), MPI_ERR_RMA_RANGE);
-  }, [&] {
-    memory.expect<unsigned char>([&](std::size_t i) {
-      if (i == kBytes - 4) return static_cast<unsigned char>(1);
-      return i < static_cast<std::size_t>(kCount) ? byte_of(i) : static_cast<unsigned char>(0);
-    });
-  });
+  act_and_look(
+      memory, window,
+      [&](int target) {
+        CHECK_MPI(MPI_Put_c(own.bytes(), kCount, MPI_BYTE, target, 0, kCount, MPI_BYTE, window));
+        CHECK_MPI(MPI_Win_flush(target, window));
+        before.fill<unsigned char>([](std::size_t) { return 0; });
+        MPI_Request request;
+        CHECK_MPI(MPI_Rget_c(before.bytes(), kCount, MPI_BYTE, target, 0, kCount, MPI_BYTE, window, &request));
+        CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        before.expect<unsigned char>([&](std::size_t i) {
+          return i < static_cast<std::size_t>(kCount) ? byte_of(i) : static_cast<unsigned char>(0);
+        });
+        const int one = 1;
+        CHECK_MPI(MPI_Accumulate_c(&one, 1, MPI_INT, target, kBytes - 4, 1, MPI_INT, MPI_SUM, window));
+        CHECK_REFUSED(MPI_Put_c(own.bytes(), kCount, MPI_INT, target, 0, kCount, MPI_INT, window), MPI_ERR_RMA_RANGE);
+      },
+      [&] {
+        memory.expect<unsigned char>([&](std::size_t i) {
+          if (i == kBytes - 4) return static_cast<unsigned char>(1);
+          return i < static_cast<std::size_t>(kCount) ? byte_of(i) : static_cast<unsigned char>(0);
+        });
+      });
 }
 #endif
 

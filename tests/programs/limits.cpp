@@ -13,13 +13,12 @@
 //   limits twice           MPI_Init again: an error (or the end of the program, if the runtime chooses that), and
 //                          windows work
 #include <fcntl.h>
+#include <fstream>
+#include <optional>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-
-#include <fstream>
-#include <optional>
 #include <vector>
 
 #include "check.hpp"
@@ -282,11 +281,9 @@ void large_operands(const check::Program& program) {
   for (std::size_t i = 0; i < words.size(); ++i) words[i] = static_cast<std::int64_t>(i) * check::rank();
   const MPI_Aint at = MPI_Aint{kWords} * (check::rank() - 1);
   CHECK_MPI(MPI_Win_fence(0, window));
-  if (check::rank() > 0)
-    CHECK_MPI(MPI_Put(words.data(), kWords, MPI_INT64_T, 0, at, kWords, MPI_INT64_T, window));
+  if (check::rank() > 0) CHECK_MPI(MPI_Put(words.data(), kWords, MPI_INT64_T, 0, at, kWords, MPI_INT64_T, window));
   CHECK_MPI(MPI_Win_fence(0, window));
-  if (check::rank() > 0)
-    CHECK_MPI(MPI_Get(got.data(), kWords, MPI_INT64_T, 0, at, kWords, MPI_INT64_T, window));
+  if (check::rank() > 0) CHECK_MPI(MPI_Get(got.data(), kWords, MPI_INT64_T, 0, at, kWords, MPI_INT64_T, window));
   CHECK_MPI(MPI_Win_fence(0, window));
   CHECK(got == words);
 }

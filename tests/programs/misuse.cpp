@@ -17,8 +17,8 @@ using namespace misuse;  // NOLINT(google-build-using-namespace)
 // Returns all cases, numbered in this order, which is also that of tools/figures/misuse.csv.
 std::vector<Case> all_cases() {
   std::vector<Case> all;
-  for (const Cases& each : {outside_epochs(), fences(), locks(), start_and_post(), other_side(), arguments(), range(),
-                            wrong_windows()}) {
+  for (const Cases& each :
+       {outside_epochs(), fences(), locks(), start_and_post(), other_side(), arguments(), range(), wrong_windows()}) {
     all.insert(all.end(), each.begin(), each.end());
   }
   return all;

@@ -112,8 +112,8 @@ void operations(MPI_Win window, const int* mine) {
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
     int theirs = 0;
     const int before = (rank + size - 1) % size;
-    CHECK_MPI(MPI_Sendrecv(&times, 1, MPI_INT, next, 0, &theirs, 1, MPI_INT, before, 0, MPI_COMM_WORLD,
-                           MPI_STATUS_IGNORE));
+    CHECK_MPI(
+        MPI_Sendrecv(&times, 1, MPI_INT, next, 0, &theirs, 1, MPI_INT, before, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     CHECK_MPI(MPI_Win_lock_all(0, window));
     // Whole operations only. A failed one that was repeated has changed nothing the first time.
     for (int i = 0; i < kElements; ++i) CHECK_EQ(mine[i], theirs);
@@ -132,9 +132,7 @@ void operations(MPI_Win window, const int* mine) {
   check("get_accumulate");
   MPI_Request request = MPI_REQUEST_NULL;
   with_each_failing(
-      [&] {
-        return MPI_Raccumulate(ones.data(), 1, type, next, 0, kElements, MPI_INT, MPI_SUM, window, &request);
-      },
+      [&] { return MPI_Raccumulate(ones.data(), 1, type, next, 0, kElements, MPI_INT, MPI_SUM, window, &request); },
       renew,
       [&] {
         with_each_failing([&] { return MPI_Wait(&request, MPI_STATUS_IGNORE); });
@@ -147,10 +145,11 @@ void operations(MPI_Win window, const int* mine) {
   with_each_failing([&] { return MPI_Get(&old, 1, MPI_INT, next, kInts - 1, 1, MPI_INT, window); });
   with_each_failing([&] { return MPI_Win_flush_all(window); });
   CHECK_EQ(old, 1);
-  with_each_failing([&] { return MPI_Get(fetched.data(), 1, type, next, 0, kElements, MPI_INT, window); }, renew, [&] {
-    CHECK_MPI(MPI_Win_flush(next, window));
-    CHECK_MPI(MPI_Type_free(&type));
-  });
+  with_each_failing([&] { return MPI_Get(fetched.data(), 1, type, next, 0, kElements, MPI_INT, window); }, renew,
+                    [&] {
+                      CHECK_MPI(MPI_Win_flush(next, window));
+                      CHECK_MPI(MPI_Type_free(&type));
+                    });
   with_each_failing([&] { return MPI_Fetch_and_op(&one, &old, MPI_INT, next, kInts - 2, MPI_REPLACE, window); });
   with_each_failing([&] { return MPI_Compare_and_swap(&one, &one, &old, MPI_INT, next, kInts - 2, window); });
   with_each_failing([&] { return MPI_Win_flush_local_all(window); });
@@ -319,9 +318,7 @@ void creations() {
       drop();
       return code;
     });
-    each([&](MPI_Win* window) {
-      return MPI_Win_create(memory.data(), 400, 1, MPI_INFO_NULL, MPI_COMM_WORLD, window);
-    });
+    each([&](MPI_Win* window) { return MPI_Win_create(memory.data(), 400, 1, MPI_INFO_NULL, MPI_COMM_WORLD, window); });
     each([&](MPI_Win* window) { return MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, window); });
   }
 }

@@ -42,10 +42,9 @@ int main(int argc, char** argv) {
   std::vector<char> in(out.size());
   std::array<MPI_Request, 2> requests;
   const int previous = (rank + size - 1) % size;
-  CHECK_MPI(
-      MPI_Irecv(in.data(), static_cast<int>(in.size()), MPI_CHAR, previous, 0, MPI_COMM_WORLD, &requests[0]));
-  CHECK_MPI(MPI_Isend(out.data(), static_cast<int>(out.size()), MPI_CHAR, (rank + 1) % size, 0,
-                      MPI_COMM_WORLD, &requests[1]));
+  CHECK_MPI(MPI_Irecv(in.data(), static_cast<int>(in.size()), MPI_CHAR, previous, 0, MPI_COMM_WORLD, &requests[0]));
+  CHECK_MPI(MPI_Isend(out.data(), static_cast<int>(out.size()), MPI_CHAR, (rank + 1) % size, 0, MPI_COMM_WORLD,
+                      &requests[1]));
   CHECK_MPI(MPI_Waitall(2, requests.data(), MPI_STATUSES_IGNORE));
   CHECK_EQ(in.back(), static_cast<char>('a' + previous));
   check::section("memory, attributes and a communicator");

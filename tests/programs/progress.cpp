@@ -272,14 +272,12 @@ std::vector<Step> work_on(MPI_Win window, int target) {
   done("lock, put, unlock");
   CHECK_MPI(MPI_Win_lock_all(0, window));
   done("lock_all");
-  CHECK_MPI(
-      MPI_Fetch_and_op(&one, &before, MPI_INT64_T, target, at(offsetof(Place, counter)), MPI_SUM, window));
+  CHECK_MPI(MPI_Fetch_and_op(&one, &before, MPI_INT64_T, target, at(offsetof(Place, counter)), MPI_SUM, window));
   CHECK_MPI(MPI_Win_flush(target, window));
   CHECK_EQ(before, std::int64_t{40});
   done("fetch_and_op");
   const std::int64_t zero = 0;
-  CHECK_MPI(
-      MPI_Compare_and_swap(&one, &zero, &before, MPI_INT64_T, target, at(offsetof(Place, swapped)), window));
+  CHECK_MPI(MPI_Compare_and_swap(&one, &zero, &before, MPI_INT64_T, target, at(offsetof(Place, swapped)), window));
   CHECK_MPI(MPI_Win_flush(target, window));
   CHECK_EQ(before, std::int64_t{0});
   done("compare_and_swap");
@@ -289,13 +287,13 @@ std::vector<Step> work_on(MPI_Win window, int target) {
   CHECK_EQ(seen[63], std::int64_t{163});
   done("get");
   const long double half = 0.5L;
-  CHECK_MPI(MPI_Accumulate(&half, 1, MPI_LONG_DOUBLE, target, at(offsetof(Place, sum)), 1, MPI_LONG_DOUBLE,
-                           MPI_SUM, window));
+  CHECK_MPI(
+      MPI_Accumulate(&half, 1, MPI_LONG_DOUBLE, target, at(offsetof(Place, sum)), 1, MPI_LONG_DOUBLE, MPI_SUM, window));
   CHECK_MPI(MPI_Win_flush(target, window));
   done("accumulate of a long double");
   const decltype(Place::least) low{-7.5, 3};
-  CHECK_MPI(MPI_Accumulate(&low, 1, MPI_DOUBLE_INT, target, at(offsetof(Place, least)), 1, MPI_DOUBLE_INT,
-                           MPI_MINLOC, window));
+  CHECK_MPI(MPI_Accumulate(&low, 1, MPI_DOUBLE_INT, target, at(offsetof(Place, least)), 1, MPI_DOUBLE_INT, MPI_MINLOC,
+                           window));
   CHECK_MPI(MPI_Win_flush(target, window));
   done("accumulate of a pair by MPI_MINLOC");
   const std::complex<double> turn{0, 1};
@@ -304,8 +302,8 @@ std::vector<Step> work_on(MPI_Win window, int target) {
   CHECK_MPI(MPI_Win_flush(target, window));
   done("accumulate of a complex by MPI_PROD");
   const std::vector<double> large(kDoubles, 2.0);
-  CHECK_MPI(MPI_Accumulate(large.data(), kDoubles, MPI_DOUBLE, target, at(offsetof(Place, large)), kDoubles,
-                           MPI_DOUBLE, MPI_SUM, window));
+  CHECK_MPI(MPI_Accumulate(large.data(), kDoubles, MPI_DOUBLE, target, at(offsetof(Place, large)), kDoubles, MPI_DOUBLE,
+                           MPI_SUM, window));
   CHECK_MPI(MPI_Win_flush(target, window));
   done("accumulate of many doubles");
   CHECK_MPI(MPI_Win_unlock_all(window));
@@ -408,8 +406,11 @@ void target_accumulates(check::Memory memory) {
   }
   CHECK_MPI(MPI_Win_unlock_all(window));
   if (mean[1] > 20 * mean[0] && mean[1] > 1e-3) {
-    check::fail(__FILE__, __LINE__, "an accumulate takes " + check::show(mean[1] * 1e6) + " us beside a target that "
-                "accumulates, and else " + check::show(mean[0] * 1e6) + " us");
+    check::fail(__FILE__, __LINE__,
+                "an accumulate takes " + check::show(mean[1] * 1e6) +
+                    " us beside a target that "
+                    "accumulates, and else " +
+                    check::show(mean[0] * 1e6) + " us");
   }
 }
 
@@ -520,8 +521,7 @@ int main(int argc, char** argv) {
     const check::Section<Memory> waiting[] = {
         {"a pending message and a lock on the window of the holder",
          [](Memory of) { while_locking(of, 1, MPI_LOCK_EXCLUSIVE); }},
-        {"a pending message and a lock on one's own window",
-         [](Memory of) { while_locking(of, 0, MPI_LOCK_SHARED); }},
+        {"a pending message and a lock on one's own window", [](Memory of) { while_locking(of, 0, MPI_LOCK_SHARED); }},
         {"a pending message and lock_all", while_locking_all},
         {"a pending message and start", while_starting},
         {"a pending message and complete", while_completing},

@@ -39,8 +39,8 @@ void sizes(check::Memory memory) {
     for (int target = 0; target < size; ++target) {
       std::fill(in.begin(), in.end(), static_cast<unsigned char>(0xDD));
       CHECK_MPI(MPI_Win_fence(0, window));
-      CHECK_MPI(MPI_Get(in.data(), static_cast<int>(bytes), MPI_BYTE, target,
-                        static_cast<MPI_Aint>(slot) * rank, static_cast<int>(bytes), MPI_BYTE, window));
+      CHECK_MPI(MPI_Get(in.data(), static_cast<int>(bytes), MPI_BYTE, target, static_cast<MPI_Aint>(slot) * rank,
+                        static_cast<int>(bytes), MPI_BYTE, window));
       CHECK_MPI(MPI_Win_fence(0, window));
       for (std::size_t i = 0; i < bytes; ++i) CHECK_EQ(in[i], pattern(i, rank, target, round));
       for (std::size_t i = bytes; i < in.size(); ++i) CHECK_EQ(+in[i], 0xDD);
@@ -126,13 +126,13 @@ void predefined_types(check::Memory memory) {
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = pattern(i, rank, target);
   CHECK_MPI(MPI_Win_fence(0, window));
   for (std::size_t i = 0; i < kTypes; ++i) {
-    CHECK_MPI(MPI_Put(out.data() + i * kSlot, kCount, types[i], target, static_cast<MPI_Aint>(i), kCount,
-                      types[i], window));
+    CHECK_MPI(
+        MPI_Put(out.data() + i * kSlot, kCount, types[i], target, static_cast<MPI_Aint>(i), kCount, types[i], window));
   }
   CHECK_MPI(MPI_Win_fence(0, window));
   for (std::size_t i = 0; i < kTypes; ++i) {
-    CHECK_MPI(MPI_Get(in.data() + i * kSlot, kCount, types[i], target, static_cast<MPI_Aint>(i), kCount,
-                      types[i], window));
+    CHECK_MPI(
+        MPI_Get(in.data() + i * kSlot, kCount, types[i], target, static_cast<MPI_Aint>(i), kCount, types[i], window));
   }
   CHECK_MPI(MPI_Win_fence(0, window));
   for (std::size_t i = 0; i < kTypes; ++i) {
@@ -307,8 +307,8 @@ void many_in_one_epoch(check::Memory memory) {
   }
   for (int i = 0; i < kMany; ++i) {
     for (int target = 0; target < size; ++target) {
-      CHECK_MPI(MPI_Get(&in[static_cast<std::size_t>(i * size + target)], 1, MPI_INT, target, i * size + rank,
-                        1, MPI_INT, window));
+      CHECK_MPI(MPI_Get(&in[static_cast<std::size_t>(i * size + target)], 1, MPI_INT, target, i * size + rank, 1,
+                        MPI_INT, window));
     }
   }
   CHECK_MPI(MPI_Win_fence(0, window));

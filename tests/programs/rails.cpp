@@ -30,8 +30,9 @@ int previous() { return (check::rank() + check::size() - 1) % check::size(); }
 void expect(const unsigned char* memory, const std::vector<unsigned char>& wanted, const char* what) {
   const auto [found, there] = std::mismatch(wanted.begin(), wanted.end(), memory);
   if (found == wanted.end()) return;
-  check::fail(__FILE__, __LINE__, std::string(what) + ": byte " + std::to_string(found - wanted.begin()) + " of " +
-                                      std::to_string(wanted.size()) + " is wrong");
+  check::fail(__FILE__, __LINE__,
+              std::string(what) + ": byte " + std::to_string(found - wanted.begin()) + " of " +
+                  std::to_string(wanted.size()) + " is wrong");
 }
 
 // What was put is there after a fence, and comes back.
@@ -183,8 +184,8 @@ void sizes(check::Memory memory) {
 }
 
 constexpr check::Section<const check::Window&> kSections[] = {
-    {"fences", fences}, {"locks", locks},          {"post, start, complete, wait", active},
-    {"requests", requests}, {"accumulates", accumulates},
+    {"fences", fences},           {"locks", locks}, {"post, start, complete, wait", active}, {"requests", requests},
+    {"accumulates", accumulates},
 };
 
 // Returns how many bytes the device of this host has sent; of an adapter, packets of 1 KiB.

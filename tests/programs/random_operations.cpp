@@ -13,8 +13,9 @@
 #include <array>
 #include <chrono>
 #include <cinttypes>
-#include <climits>
 #include <memory>
+
+#include <climits>
 
 #include "random_operations/plan.hpp"
 #include "usage.hpp"
@@ -60,7 +61,10 @@ class Aligned {
 class Case {
  public:
   Case(const Options& options, const std::vector<Element>& elements, int number, const char* program)
-      : options_(options), number_(number), program_(program), elements_(elements),
+      : options_(options),
+        number_(number),
+        program_(program),
+        elements_(elements),
         dice_(options.seed * 1000003U + static_cast<std::uint64_t>(number)) {
     std::snprintf(section_, sizeof section_, "seed %" PRIu64 " only %d", options.seed, number);
     check::section(section_);
@@ -349,8 +353,7 @@ class Case {
     switch (made.call) {
       case Call::kPut:
         return made.request ? CALL(MPI_Rput, FROM, AT, window_, request) : CALL(MPI_Put, FROM, AT, window_);
-      case Call::kGet:
-        return made.request ? CALL(MPI_Rget, TO, AT, window_, request) : CALL(MPI_Get, TO, AT, window_);
+      case Call::kGet: return made.request ? CALL(MPI_Rget, TO, AT, window_, request) : CALL(MPI_Get, TO, AT, window_);
       case Call::kAccumulate:
         return made.request ? CALL(MPI_Raccumulate, FROM, AT, op, window_, request)
                             : CALL(MPI_Accumulate, FROM, AT, op, window_);
@@ -505,7 +508,8 @@ int main(int argc, char** argv) {
     if (seconds.count() > 0) {
       const check::Usage now = check::usage();
       std::printf("rank 0: %" PRId64 " KiB of heap after the first quarter, %" PRId64 " at the end; resident %" PRId64
-                  ", %" PRId64 "\n", warm.heap, now.heap, warm.kilobytes, now.kilobytes);
+                  ", %" PRId64 "\n",
+                  warm.heap, now.heap, warm.kilobytes, now.kilobytes);
     }
   }
   return 0;

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operations with a request: completed one by one, all together, by tests, and beside requests of messages.
-#include "stopped.hpp"
-#include "usage.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <sched.h>
 #include <string>
 #include <thread>
 #include <utility>
 
-#include <sched.h>
+#include "stopped.hpp"
+#include "usage.hpp"
 
 namespace {
 
@@ -33,9 +32,7 @@ struct Buffers {
         each[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = value(round, rank, i, j);
     }
   }
-  static int value(int round, int origin, int i, int j) {
-    return round * 1000000 + origin * 100000 + i * kInts + j;
-  }
+  static int value(int round, int origin, int i, int j) { return round * 1000000 + origin * 100000 + i * kInts + j; }
   int* operator[](int i) { return each[static_cast<std::size_t>(i)].data(); }
 };
 
@@ -61,8 +58,8 @@ void wait_some(std::vector<MPI_Request>& requests) {
   std::vector<int> indices(requests.size());
   for (;;) {
     int done = 0;
-    CHECK_MPI(MPI_Waitsome(static_cast<int>(requests.size()), requests.data(), &done, indices.data(),
-                           MPI_STATUSES_IGNORE));
+    CHECK_MPI(
+        MPI_Waitsome(static_cast<int>(requests.size()), requests.data(), &done, indices.data(), MPI_STATUSES_IGNORE));
     if (done == MPI_UNDEFINED) return;
   }
 }
@@ -165,8 +162,7 @@ void puts_and_gets(check::Memory memory) {
     CHECK_MPI(MPI_Win_unlock_all(window));
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));
-    for (int i = 0; i < kMany * kInts; ++i)
-      CHECK_EQ(window.as<int>()[i], Buffers::value(round, previous(), 0, i));
+    for (int i = 0; i < kMany * kInts; ++i) CHECK_EQ(window.as<int>()[i], Buffers::value(round, previous(), 0, i));
     CHECK_MPI(MPI_Win_unlock(rank, window));
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
     ++round;
@@ -182,10 +178,10 @@ void accumulates(check::Memory memory) {
   for (Complete complete : kCompletions) {
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next(), 0, window));
     std::vector<MPI_Request> requests(2);
-    CHECK_MPI(MPI_Raccumulate(ones.data(), kCount, MPI_DOUBLE, next(), 0, kCount, MPI_DOUBLE, MPI_SUM, window,
-                              &requests[0]));
-    CHECK_MPI(MPI_Rget_accumulate(ones.data(), kCount, MPI_DOUBLE, before.data(), kCount, MPI_DOUBLE, next(),
-                                  0, kCount, MPI_DOUBLE, MPI_SUM, window, &requests[1]));
+    CHECK_MPI(
+        MPI_Raccumulate(ones.data(), kCount, MPI_DOUBLE, next(), 0, kCount, MPI_DOUBLE, MPI_SUM, window, &requests[0]));
+    CHECK_MPI(MPI_Rget_accumulate(ones.data(), kCount, MPI_DOUBLE, before.data(), kCount, MPI_DOUBLE, next(), 0, kCount,
+                                  MPI_DOUBLE, MPI_SUM, window, &requests[1]));
     complete(requests);
     // No other rank accesses this target.
     for (double value : before) CHECK_EQ(value, 2.0 * rounds + 1);

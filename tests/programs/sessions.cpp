@@ -3,11 +3,11 @@
 // Arguments: `create`: windows of MPI_Win_create. `world`: beside a window of the world model, which has one thread,
 // while the sessions request MPI_THREAD_MULTIPLE. `again`: new sessions after the end of all others, and with them of
 // farside, three times; only the second time they request MPI_THREAD_MULTIPLE.
-#include "check.hpp"
-
 #include <algorithm>
 #include <memory>
 #include <string_view>
+
+#include "check.hpp"
 
 // Open MPI 5 has sessions, although its mpi.h says MPI 3.1.
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)

@@ -343,17 +343,17 @@ int main(int argc, char** argv) {
   CHECK_MPI(MPI_Comm_rank(node, &rank));
   CHECK_MPI(MPI_Comm_size(node, &size));
   const check::Section<> sections[] = {
-      {"sizes and units", sizes_and_units},
-      {"attributes", attributes},
-      {"operations", operations},
-      {"the processor's atomics", processor_atomics},
-      {"synchronization", synchronization},
-      {"what is refused", refused},
+    {"sizes and units", sizes_and_units},
+    {"attributes", attributes},
+    {"operations", operations},
+    {"the processor's atomics", processor_atomics},
+    {"synchronization", synchronization},
+    {"what is refused", refused},
 #if MPI_VERSION >= 4
-      {"large units", large_units},
+    {"large units", large_units},
 #endif
-      {"many rounds", many_rounds},
-      {"over nodes", over_nodes},
+    {"many rounds", many_rounds},
+    {"over nodes", over_nodes},
   };
   if (program.has("renamed")) {
     const std::string name = "container-" + std::to_string(rank);

@@ -5,9 +5,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <functional>
-#include <string>
-
 #include <sched.h>
+#include <string>
 
 #include "check.hpp"
 
@@ -298,12 +297,8 @@ int main(int argc, char** argv) {
   size = check::size();
   on_node = find_node();
   const check::Section<> sections[] = {
-      {"allocated windows", allocated},
-      {"displacement units", units},
-      {"created windows", created},
-      {"synchronization", synchronization},
-      {"the processor's atomics", atomics},
-      {"what is refused", refused},
+      {"allocated windows", allocated},     {"displacement units", units},        {"created windows", created},
+      {"synchronization", synchronization}, {"the processor's atomics", atomics}, {"what is refused", refused},
   };
   check::run(sections);
   return 0;

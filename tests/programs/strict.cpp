@@ -15,8 +15,7 @@ int next;
 int last;
 
 // Makes the second of two conflicting calls. `with`: the first call as the report names it.
-void conflict(const std::function<int()>& call, const char* with, const char* what,
-              const char* third = ", target ") {
+void conflict(const std::function<int()>& call, const char* with, const char* what, const char* third = ", target ") {
   check::Stderr captured;
   const int code = call();
   const std::string text = captured.end();
@@ -41,19 +40,14 @@ void at_the_target(const check::Window& window) {
   int out[8] = {};
   int in[8] = {};
   double numbers[4] = {};
-  const auto put = [&](int at, int count) {
-    return MPI_Put(out, count, MPI_INT, next, at, count, MPI_INT, window);
-  };
-  const auto get = [&](int at, int count) {
-    return MPI_Get(in, count, MPI_INT, next, at, count, MPI_INT, window);
-  };
+  const auto put = [&](int at, int count) { return MPI_Put(out, count, MPI_INT, next, at, count, MPI_INT, window); };
+  const auto get = [&](int at, int count) { return MPI_Get(in, count, MPI_INT, next, at, count, MPI_INT, window); };
   CHECK_MPI(MPI_Win_lock_all(0, window));
   CHECK_MPI(put(0, 4));
   CONFLICT("MPI_Put (operation 1 ", kWindow, put(3, 2));
   CONFLICT("MPI_Put (operation 1 ", kWindow, get(0, 1));
   CHECK_MPI(put(4, 2));
-  CONFLICT("MPI_Put (operation ", kWindow,
-           MPI_Accumulate(out, 1, MPI_INT, next, 5, 1, MPI_INT, MPI_SUM, window));
+  CONFLICT("MPI_Put (operation ", kWindow, MPI_Accumulate(out, 1, MPI_INT, next, 5, 1, MPI_INT, MPI_SUM, window));
   // A flush of this target ends the conflict.
   CHECK_MPI(MPI_Win_flush(next, window));
   CHECK_MPI(put(3, 2));
@@ -239,8 +233,7 @@ void between_fences(const check::Window& window) {
   barrier();
   if (rank == last) {
     CONFLICT("MPI_Put of rank 0 (its operation ", kWindow, MPI_Get(in, 2, MPI_INT, 0, 3, 2, MPI_INT, window));
-    CONFLICT("put an MPI_Win_fence between the two", kWindow,
-             MPI_Put(out, 1, MPI_INT, 0, 0, 1, MPI_INT, window));
+    CONFLICT("put an MPI_Win_fence between the two", kWindow, MPI_Put(out, 1, MPI_INT, 0, 0, 1, MPI_INT, window));
     CHECK_MPI(MPI_Get(in, 2, MPI_INT, 0, 4, 2, MPI_INT, window));
     CHECK_MPI(MPI_Accumulate(out, 4, MPI_INT, 0, 8, 4, MPI_INT, MPI_SUM, window));
   }

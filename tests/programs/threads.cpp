@@ -108,21 +108,21 @@ void one_window(check::Memory memory) {
   const auto at = [](std::size_t offset) { return static_cast<MPI_Aint>(offset); };
   const auto add_int = [&](int target) {
     const std::int32_t one = 1;
-    CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT32_T, target, at(offsetof(Place, count)), 1, MPI_INT32_T,
-                             MPI_SUM, window));
+    CHECK_MPI(
+        MPI_Accumulate(&one, 1, MPI_INT32_T, target, at(offsetof(Place, count)), 1, MPI_INT32_T, MPI_SUM, window));
     CHECK_MPI(MPI_Win_flush(target, window));
   };
   const auto add_long_double = [&](int target) {
     const long double half = 0.5L;
-    CHECK_MPI(MPI_Accumulate(&half, 1, MPI_LONG_DOUBLE, target, at(offsetof(Place, sum)), 1, MPI_LONG_DOUBLE,
-                             MPI_SUM, window));
+    CHECK_MPI(MPI_Accumulate(&half, 1, MPI_LONG_DOUBLE, target, at(offsetof(Place, sum)), 1, MPI_LONG_DOUBLE, MPI_SUM,
+                             window));
     CHECK_MPI(MPI_Win_flush_local(target, window));
   };
   const auto raise_by_swaps = [&](int target) {
     for (std::int64_t expected = 0, seen = -1;; expected = seen) {
       const std::int64_t wanted = expected + 1;
-      CHECK_MPI(MPI_Compare_and_swap(&wanted, &expected, &seen, MPI_INT64_T, target,
-                                     at(offsetof(Place, swapped)), window));
+      CHECK_MPI(
+          MPI_Compare_and_swap(&wanted, &expected, &seen, MPI_INT64_T, target, at(offsetof(Place, swapped)), window));
       CHECK_MPI(MPI_Win_flush(target, window));
       if (seen == expected) break;
     }

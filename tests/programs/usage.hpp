@@ -2,12 +2,11 @@
 // The system resources that this process uses, for programs that must leave them unchanged.
 #pragma once
 
-#include <malloc.h>
-
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <malloc.h>
 #include <string>
 
 #include "check.hpp"

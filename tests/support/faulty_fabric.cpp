@@ -277,5 +277,4 @@ int fi_fabric(fi_fabric_attr* attributes, fid_fabric** fabric, void* context) {
   table->trywait = try_wait;
   return 0;
 }
-
 }

@@ -7,14 +7,6 @@
 // The namespaces are those of the two processes; the interface at each end is eth0. delay: the least delay of a frame;
 // jitter: the largest additional delay, random for each frame; rate: the rate of each direction. The program prints a
 // line when the interfaces exist, and then runs until it is ended.
-#include <fcntl.h>
-#include <linux/if_tun.h>
-#include <net/if.h>
-#include <poll.h>
-#include <sched.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -22,10 +14,17 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <fcntl.h>
+#include <linux/if_tun.h>
 #include <map>
+#include <net/if.h>
+#include <poll.h>
 #include <random>
+#include <sched.h>
 #include <sstream>
 #include <string>
+#include <sys/ioctl.h>
+#include <unistd.h>
 #include <vector>
 
 namespace {

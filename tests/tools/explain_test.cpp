@@ -53,16 +53,13 @@ std::string rules(const Run& run) {
 }  // namespace
 
 TEST_CASE("a window on private memory that could be allocated") {
-  const auto sums = [](std::uint64_t count) {
-    return json{{"routes", {{"cma", {{"put", operations(count)}}}}}};
-  };
+  const auto sums = [](std::uint64_t count) { return json{{"routes", {{"cma", {{"put", operations(count)}}}}}}; };
   CHECK(rules(run_of("create cma", sums(1000))) == "private_memory");
   CHECK_THAT(advise(run_of("create cma", sums(1000)))[0].text,
              Contains("1000 of its 1000 operations (100%)") && Contains("MPI_Win_allocate"));
   CHECK(rules(run_of("create cma", sums(50))).empty());
   CHECK(rules(run_of("create mapped", {{"routes", {{"mapped", {{"put", operations(1000)}}}}}})).empty());
-  CHECK_THAT(advise(run_of("create_dynamic cma", sums(1000)))[0].text,
-             Contains("dynamic window always goes this way"));
+  CHECK_THAT(advise(run_of("create_dynamic cma", sums(1000)))[0].text, Contains("dynamic window always goes this way"));
 }
 
 TEST_CASE("a flush after every put") {
@@ -71,9 +68,8 @@ TEST_CASE("a flush after every put") {
   };
   CHECK(rules(run_of("allocate mapped", sums(1000))) == "flush_after_every");
   CHECK(rules(run_of("allocate mapped", sums(700))).empty());
-  json fabric = {{"routes", {{"fabric", {{"put", operations(1000)}}}}},
-                 {"flushes", 900},
-                 {"waits", {{"flush", waits(900, 2.5)}}}};
+  json fabric = {
+      {"routes", {{"fabric", {{"put", operations(1000)}}}}}, {"flushes", 900}, {"waits", {{"flush", waits(900, 2.5)}}}};
   CHECK_THAT(advise(run_of("allocate fabric", fabric))[0].text, Contains("2.50 s of waiting"));
 }
 
@@ -121,21 +117,19 @@ TEST_CASE("waits that take a share of the time") {
 TEST_CASE("very many small operations, and windows that are not farside's") {
   CHECK(rules(run_of("allocate mapped", {{"routes", {{"mapped", {{"put", operations(20'000'000)}}}}}})) ==
         "many_small");
-  CHECK(
-      rules(run_of("allocate mapped", {{"routes", {{"mapped", {{"put", operations(9'000'000)}}}}}})).empty());
+  CHECK(rules(run_of("allocate mapped", {{"routes", {{"mapped", {{"put", operations(9'000'000)}}}}}})).empty());
   CHECK(rules(run_of("allocate mapped", json::object(), 3)) == "runtime_windows");
 }
 
 TEST_CASE("advice comes by weight, and the ranks are summed up") {
-  Run run = run_of("create cma", {{"routes", {{"cma", {{"put", operations(1000)}}}}},
-                                  {"waits", {{"fence", waits(5, 3.0)}}}});
+  Run run =
+      run_of("create cma", {{"routes", {{"cma", {{"put", operations(1000)}}}}}, {"waits", {{"fence", waits(5, 3.0)}}}});
   CHECK(rules(run) == "fence_waits private_memory");
   add(run, "s.1.json", file_of(1, "create cma", {{"waits", {{"fence", waits(5, 1.0, 0.5)}}}}).dump());
   CHECK(run.files.size() == 2);
   CHECK(run.kinds.at("create cma").waits.at("fence").seconds == Approx(4.0));
   CHECK(run.kinds.at("create cma").waits.at("fence").longest == Approx(0.5));
-  CHECK_THAT(in_words(run),
-             Contains("create cma: waiting in fence") && Contains("20%") && Contains("What would help"));
+  CHECK_THAT(in_words(run), Contains("create cma: waiting in fence") && Contains("20%") && Contains("What would help"));
 }
 
 TEST_CASE("a rank that made no window has no seconds") {
@@ -226,8 +220,7 @@ TEST_CASE("what is no statistics file is refused, by its name") {
                                                                              {"/sites", 3}}) {
     CHECK_THROWS_WITH(add(run, "s.0.json", with(name, value)), Contains("s.0.json"));
   }
-  CHECK_THROWS_WITH(read("/tmp/farside-no-such-statistics"),
-                    Contains("FARSIDE_STATS=/tmp/farside-no-such-statistics"));
+  CHECK_THROWS_WITH(read("/tmp/farside-no-such-statistics"), Contains("FARSIDE_STATS=/tmp/farside-no-such-statistics"));
 }
 
 TEST_CASE("values that are nested without end are refused") {

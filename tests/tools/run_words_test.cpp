@@ -5,9 +5,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "tools/common/commands.hpp"
 #include "tools/common/runtime.hpp"
 #include "tools/common/text.hpp"
-#include "tools/common/commands.hpp"
 
 namespace farside::run_words_test {
 

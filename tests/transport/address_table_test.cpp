@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The addresses of a group's processes: one table per node, and the ranks of other groups as entries of it.
+#include "transport/fabric/address_table.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
@@ -14,7 +16,6 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/space_steps.hpp"
-#include "transport/fabric/address_table.hpp"
 
 namespace farside::address_table_test {
 
@@ -126,13 +127,13 @@ TEST_CASE("a process alone on its node has a table of its own") {
 TEST_CASE("a rank of a group has the address of its entry, at equal distances or not") {
   const auto directory = directory_of(64);
   const std::vector<std::vector<int>> groups = {
-      {0, 1, 2, 3},                // the first ones
-      {7},                         // one
-      {5, 9, 13, 17, 21},          // at a distance
-      {40, 30, 20, 10, 0},         // backwards
-      {3, 2},                      // likewise
-      {0, 1, 2, 4},                // irregular at the end
-      {0, 2, 3, 5, 8, 13, 21},     // everywhere
+      {0, 1, 2, 3},             // the first ones
+      {7},                      // one
+      {5, 9, 13, 17, 21},       // at a distance
+      {40, 30, 20, 10, 0},      // backwards
+      {3, 2},                   // likewise
+      {0, 1, 2, 4},             // irregular at the end
+      {0, 2, 3, 5, 8, 13, 21},  // everywhere
       {63, 0, 62, 1},
   };
   for (const std::vector<int>& indexes : groups) {

@@ -18,7 +18,7 @@ TEST_CASE("bytes are counted up to the largest object, and no further") {
   CHECK(bytes_of(0, std::numeric_limits<std::size_t>::max()) == 0U);
   CHECK(bytes_of(1, kMostBytes) == kMostBytes);
   CHECK(!bytes_of(1, kMostBytes + 1));
-  CHECK(!bytes_of((std::size_t{1} << 61) + 1, 8));            // 8 in 64 bits
+  CHECK(!bytes_of((std::size_t{1} << 61) + 1, 8));               // 8 in 64 bits
   CHECK(!bytes_of(std::size_t{1} << 30, std::size_t{1} << 34));  // 0 in 64 bits
   CHECK(!bytes_of(std::numeric_limits<std::size_t>::max(), std::numeric_limits<std::size_t>::max()));
 }

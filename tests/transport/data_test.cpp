@@ -24,7 +24,10 @@ namespace farside::data_test {
 namespace {
 
 template <class V, class I>
-struct PairOf { V value; I index; };
+struct PairOf {
+  V value;
+  I index;
+};
 using DoubleInt = PairOf<double, std::int32_t>;
 using ShortInt = PairOf<std::int16_t, std::int32_t>;
 using FloatInt = PairOf<float, std::int32_t>;
@@ -50,8 +53,8 @@ std::vector<ReduceOp> all_ops() {
 
 // The last six bytes of an x87 value are padding.
 bool is_padding(BasicType type, std::size_t byte) {
-  const bool extended = type == BasicType::kLongDouble || type == BasicType::kComplexLongDouble ||
-                        type == BasicType::kLongDoubleInt;
+  const bool extended =
+      type == BasicType::kLongDouble || type == BasicType::kComplexLongDouble || type == BasicType::kLongDoubleInt;
   return extended && byte % 16 >= 10 && std::numeric_limits<long double>::digits == 64;
 }
 
@@ -334,8 +337,8 @@ TEST_CASE("combining no elements touches nothing") {
 }
 
 TEST_CASE("compare_and_swap stores on equality and always returns what was there") {
-  const std::array types = {BasicType::kInt8, BasicType::kUint16, BasicType::kInt32, BasicType::kInt64,
-                            BasicType::kLogical4, BasicType::kByte};
+  const std::array types = {BasicType::kInt8,  BasicType::kUint16,   BasicType::kInt32,
+                            BasicType::kInt64, BasicType::kLogical4, BasicType::kByte};
   for (const BasicType type : types) {
     for (const AtomicMethod method : methods_of(type)) {
       INFO(traits(type).name);

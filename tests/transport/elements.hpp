@@ -100,7 +100,10 @@ inline void fill_elements(BasicType type, std::byte* buffer, std::size_t count, 
       case BasicType::kComplexFloat: put_value<float>(at, value), put_value<float>(at, other); break;
       case BasicType::kComplexDouble: put_value<double>(at, value), put_value<double>(at, other); break;
       case BasicType::kComplexLongDouble: put_value<long double>(at, value), put_value<long double>(at, other); break;
-      case BasicType::kLogical1: case BasicType::kLogical2: case BasicType::kLogical4: case BasicType::kLogical8:
+      case BasicType::kLogical1:
+      case BasicType::kLogical2:
+      case BasicType::kLogical4:
+      case BasicType::kLogical8:
         std::memset(at, 0, traits(type).size);
         at[0] = std::byte(value & 1);
         break;

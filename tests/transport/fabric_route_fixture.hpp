@@ -65,8 +65,11 @@ struct RouteFixture {
   // The descriptions of the ranks' memory, if they differ.
   static TargetDescription description_of(int rank) {
     const auto number = static_cast<std::uint64_t>(rank);
-    return {{0x10000 * number, 7000 + number}, {0x20000 * number, 9000 + number}, 100 * number,
-            static_cast<std::uint32_t>(number), 0};
+    return {{0x10000 * number, 7000 + number},
+            {0x20000 * number, 9000 + number},
+            100 * number,
+            static_cast<std::uint32_t>(number),
+            0};
   }
   Status put(int rank, std::size_t bytes = 8, Outstanding* own = nullptr, std::uint64_t offset = 0) {
     return route->operate(rank, DataOperation::put(offset, data.data(), bytes), own);
@@ -75,9 +78,8 @@ struct RouteFixture {
     return route->operate(rank, DataOperation::get(0, data.data(), bytes), nullptr);
   }
   Status add(int rank, Outstanding* own = nullptr, std::size_t count = 1) {
-    return route->operate(rank,
-                          DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, data.data(), nullptr, count),
-                          own);
+    return route->operate(
+        rank, DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, data.data(), nullptr, count), own);
   }
   // Issues a fetch-add on a control word, and waits for it. A release ends the access to the rank's data.
   Status release(int rank) { return fetch_add(rank, DataAccess::kEnds); }
@@ -107,8 +109,8 @@ struct RouteFixture {
   CompletesWhileWaiting waiting{endpoint};
   WakeEvent wake_event;
   Statistics statistics;
-  std::unique_ptr<FabricRoute> route = std::make_unique<FabricRoute>(
-      FabricRoute::Setup{endpoint, waiting, wake_event, statistics, 0, kRegion});
+  std::unique_ptr<FabricRoute> route =
+      std::make_unique<FabricRoute>(FabricRoute::Setup{endpoint, waiting, wake_event, statistics, 0, kRegion});
 };
 
 }  // namespace farside::testing

@@ -58,12 +58,12 @@ class FakeEndpoint final : public Endpoint {
   // The behaviour of the endpoint.
   bool held = false;  // operations stay in flight until complete()
   bool chosen_keys = true;
-  bool atomics = false;      // the endpoint has adapter atomics
-  bool ordered = true;       // messages do not overtake writes
-  bool runs = false;         // writes in runs stay in flight until end_run() has been called
-  int refused_ends = 0;      // so many calls of end_run() are refused, as too early
-  bool lock_is_free = true;  // an acquire step does not stop the operations
-  bool ring = false;         // messages go through rings
+  bool atomics = false;                            // the endpoint has adapter atomics
+  bool ordered = true;                             // messages do not overtake writes
+  bool runs = false;                               // writes in runs stay in flight until end_run() has been called
+  int refused_ends = 0;                            // so many calls of end_run() are refused, as too early
+  bool lock_is_free = true;                        // an acquire step does not stop the operations
+  bool ring = false;                               // messages go through rings
   bool acknowledges = false;                       // notifications have replies
   std::uint32_t losses = 0;                        // how often notifications were lost
   int loses_to = 0;                                // to this rank

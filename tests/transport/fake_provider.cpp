@@ -212,13 +212,11 @@ int open_channel(bool shares, ::fid* request, fid_ep** out) {
   });
   channel->fid.atomic = operations<fi_ops_atomic>([](fi_ops_atomic& ops) {
     ops.readwrite = [](fid_ep* fid, const void* operand, std::size_t, void*, void* result, void*, fi_addr_t,
-                       std::uint64_t address, std::uint64_t, fi_datatype, fi_op, void* context) {
-      return atomic(fid, operand, nullptr, result, address, context);
-    };
+                       std::uint64_t address, std::uint64_t, fi_datatype, fi_op,
+                       void* context) { return atomic(fid, operand, nullptr, result, address, context); };
     ops.compwrite = [](fid_ep* fid, const void* operand, std::size_t, void*, const void* compare, void*, void* result,
-                       void*, fi_addr_t, std::uint64_t address, std::uint64_t, fi_datatype, fi_op, void* context) {
-      return atomic(fid, operand, compare, result, address, context);
-    };
+                       void*, fi_addr_t, std::uint64_t address, std::uint64_t, fi_datatype, fi_op,
+                       void* context) { return atomic(fid, operand, compare, result, address, context); };
   });
   *out = &channel->fid;
   return 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Each operation ends exactly once, whichever event comes first: its completion, its reply, an error, the end of its
 // connection, or the abandonment of its peer. These tests need no provider.
+#include "transport/fabric/in_flight.hpp"
+
 #include <cstring>
 #include <vector>
 
 #include <catch2/catch.hpp>
-
-#include "transport/fabric/in_flight.hpp"
 
 namespace farside::in_flight_test {
 

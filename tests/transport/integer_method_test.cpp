@@ -151,11 +151,11 @@ namespace {
 constexpr std::size_t kRanks = 3;
 
 struct Broken {
-  bool barrier = false;     // no rank executes a barrier
-  bool own_barrier = false; // only a rank that reads kAtomics executes a barrier
-  bool look = false;        // no rank reads `announced`
-  bool both = false;        // the phase changes from kAtomics to kLock at once
-  bool unlock = false;      // a plain store releases the lock
+  bool barrier = false;      // no rank executes a barrier
+  bool own_barrier = false;  // only a rank that reads kAtomics executes a barrier
+  bool look = false;         // no rank reads `announced`
+  bool both = false;         // the phase changes from kAtomics to kLock at once
+  bool unlock = false;       // a plain store releases the lock
 };
 
 // S: one element. L: a long row, which has one element in the model. K: one element, but its rank is killed before the

@@ -99,10 +99,8 @@ class RandomLayouts {
         const Expanded child = make(depth - 1, only);
         return expand_repeated(child, count_below(4), child.upper - child.lower);
       }
-      case 1:
-        return expand_repeated(make(depth - 1, only), count_below(4), below(200) - 100);
-      case 2:
-        return expand_resized(make(depth - 1, only), below(64) - 32, below(96));
+      case 1: return expand_repeated(make(depth - 1, only), count_below(4), below(200) - 100);
+      case 2: return expand_resized(make(depth - 1, only), below(64) - 32, below(96));
       case 3: {  // indexed: one child, some blocks adjacent
         const Expanded child = make(depth - 1, only);
         std::vector<Place> places;
@@ -202,8 +200,8 @@ TEST_CASE("adjacent elements are one run, however they were put together") {
 }
 
 TEST_CASE("a struct without holes moves as one piece, whatever its types") {
-  const LayoutPtr record = Layout::placed(
-      {{0, 1, Layout::basic(BasicType::kDouble)}, {8, 2, Layout::basic(BasicType::kInt32)}});
+  const LayoutPtr record =
+      Layout::placed({{0, 1, Layout::basic(BasicType::kDouble)}, {8, 2, Layout::basic(BasicType::kInt32)}});
   CHECK(record->contiguous());
   CHECK_FALSE(record->uniform_type().has_value());
   CHECK(fragments_of(*record, 100, *Layout::basic(BasicType::kByte), 1600) == 1);

@@ -45,7 +45,7 @@ struct Access {
 class Execution {
  public:
   using Thread = std::function<std::uint64_t()>;
-  using Results = std::vector<std::uint64_t>;   // what the threads return
+  using Results = std::vector<std::uint64_t>;  // what the threads return
   static constexpr std::size_t kMostEvents = 48;
 
   // Returns all possible results.
@@ -79,7 +79,7 @@ class Execution {
     int thread;  // -1: the event is the initial value
     const void* place;
     std::uint64_t read = 0, written = 0;
-    int from = -1;         // the event that wrote what it reads
+    int from = -1;  // the event that wrote what it reads
     bool reads() const { return kind == Access::Kind::kRead || kind == Access::Kind::kChange; }
     bool writes() const { return kind == Access::Kind::kWrite || kind == Access::Kind::kChange; }
     bool fence() const { return kind == Access::Kind::kFence; }

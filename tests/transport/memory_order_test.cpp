@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <sched.h>
 #include <set>
 #include <span>
 #include <string>
@@ -20,12 +21,9 @@
 #include <variant>
 #include <vector>
 
-#include <sched.h>
-
 #include <catch2/catch.hpp>
 
 #include "tests/transport/memory_model.hpp"
-
 #include "transport/base/pause.hpp"
 
 // Replacements of these functions: the model does not continue a thread that waits, and notes a wake.
@@ -45,8 +43,8 @@ void futex_wake_all(const Word&) {
 #undef __x86_64__
 #define std farside_modelled_std
 #define farside farside_in_model
-#include "transport/base/remote_memory.hpp"
 #include "transport/base/atomics.hpp"
+#include "transport/base/remote_memory.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/handler/region_words.hpp"

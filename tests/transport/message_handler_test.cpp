@@ -186,8 +186,8 @@ TEST_CASE("beside a thread that takes the accumulate lock in a loop a handler wa
 #ifndef __SANITIZE_THREAD__  // its atomics hold a lock of its own during the access that fails
 TEST_CASE("memory that cannot be accessed is an error of the request, whose last control step is executed") {
   constexpr std::size_t kPage = 4096;
-  auto* const memory = static_cast<std::byte*>(
-      mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto* const memory =
+      static_cast<std::byte*>(mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   REQUIRE(munmap(memory + kPage, kPage) == 0);
   IntegerWords words;
   IntegerMethod integers;
@@ -631,8 +631,8 @@ TEST_CASE("no mutation of a request makes the handler touch memory outside the s
     for (std::size_t n = below(4); n > 0; --n) {
       std::size_t at = below(message.size());
       if (at >= 16 && at < 24 && below(16) != 0) at = 24 + below(message.size() - 24);
-      const std::byte edges[] = {std::byte{0}, std::byte{1}, std::byte{0x7F}, std::byte{0x80}, std::byte{0xFF},
-                                 std::byte(random())};
+      const std::byte edges[] = {std::byte{0},    std::byte{1},    std::byte{0x7F},
+                                 std::byte{0x80}, std::byte{0xFF}, std::byte(random())};
       message[at] = edges[below(std::size(edges))];
     }
     if (below(8) == 0) message.resize(below(message.size() + 64));

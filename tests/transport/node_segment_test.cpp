@@ -3,10 +3,6 @@
 // fails.
 #include "transport/node/node_segment.hpp"
 
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -14,7 +10,10 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <system_error>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -125,9 +124,9 @@ TEST_CASE("each member finds the control blocks and data of all, in one mapping"
                       "each sees the control block of each");
           const std::uint64_t bytes = data[static_cast<std::size_t>(i)];
           if (bytes == 0) continue;
-          ranks.check(segment.data(i)[0] == std::byte(16 * (i + 1)) &&
-                          segment.data(i)[bytes - 1] == std::byte(16 * (i + 1)),
-                      "each sees the data of each");
+          ranks.check(
+              segment.data(i)[0] == std::byte(16 * (i + 1)) && segment.data(i)[bytes - 1] == std::byte(16 * (i + 1)),
+              "each sees the data of each");
         }
         ranks.barrier();
         ranks.check(segment.has_descriptor() == (ranks.rank() == 0), "the leader keeps a descriptor");
@@ -169,8 +168,7 @@ TEST_CASE("the descriptor of a large segment stays, as its untouched memory is n
     const std::uint64_t left = ranks.all_gather(available_shared_memory().bytes).front();
     constexpr std::uint64_t kMore = 1 << 20;
     {
-      Result<NodeSegment> made =
-          make_segment_of(*group, layout_of({left / 16, left / 16}));
+      Result<NodeSegment> made = make_segment_of(*group, layout_of({left / 16, left / 16}));
       ranks.check(made.ok(), "the segment is made");
       ranks.barrier();
       made.value().published(1);

@@ -51,8 +51,7 @@ TEST_CASE("private memory of another process is read and written, at any size an
         ranks.check(good, "reads what is there, and no more");
       }
       const std::vector<std::uint8_t> sent(kBytes - 2, 0x77);
-      ranks.check(write_process_memory(offers[1].pid, offers[1].address + 1, sent.data(), sent.size()).ok(),
-                  "writes");
+      ranks.check(write_process_memory(offers[1].pid, offers[1].address + 1, sent.data(), sent.size()).ok(), "writes");
     }
     ranks.barrier();
     if (ranks.rank() == 1) {
@@ -67,8 +66,8 @@ TEST_CASE("private memory of another process is read and written, at any size an
 TEST_CASE("an address that is not there is an error of the peer, not a crash", "[native]") {
   expect_well(run_processes(2, [](Ranks& ranks) {
     PeerPermission::instance().need();
-    auto* pages = static_cast<std::byte*>(
-        mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    auto* pages =
+        static_cast<std::byte*>(mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     munmap(pages + kPage, kPage);
     mprotect(pages + 2 * kPage, kPage, PROT_READ);
     const auto offers = ranks.all_gather(Offer{getpid(), reinterpret_cast<std::uint64_t>(pages)});

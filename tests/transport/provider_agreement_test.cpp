@@ -128,10 +128,10 @@ class Job {
     if (with_second) all.front().second = std::move(find_provider("tcp").value());
     Process::instance().use_candidates(std::move(all));
   }
-  std::function<void()> once_agreed;     // called once, when the ranks have agreed on what to try
-  std::string error;                     // of the last choice that failed
-  std::set<std::pair<int, int>> broken;  // trials of the first with the second one fail
-  int cannot_open = -1;                  // this rank cannot register memory over the adapter
+  std::function<void()> once_agreed;        // called once, when the ranks have agreed on what to try
+  std::string error;                        // of the last choice that failed
+  std::set<std::pair<int, int>> broken;     // trials of the first with the second one fail
+  int cannot_open = -1;                     // this rank cannot register memory over the adapter
   std::optional<std::string> why_one_rail;  // the space cannot use this rank's second rail
   bool second_rails = false;                // the last choice
   int trials = 0;                           // of this rank

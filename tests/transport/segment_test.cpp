@@ -162,7 +162,7 @@ TEST_CASE("what is not the peer's segment is not mapped") {
     return !mapping.ok() && mapping.error().kind == ErrorKind::kNoRoute &&
            mapping.error().text.find(fmt::format("/proc/{}/fd/{}", pid, number)) != std::string::npos;
   };
-  CHECK(refused(getpid(), fd, 8192));       // shorter than announced: later accesses would raise SIGBUS
+  CHECK(refused(getpid(), fd, 8192));        // shorter than announced: later accesses would raise SIGBUS
   CHECK(refused(getpid(), in.get(), 4096));  // not a file
   CHECK(refused(getpid(), 9999, 4096));      // not open
   CHECK(refused(0x3fffffff, fd, 4096));      // no such process

@@ -268,7 +268,9 @@ TEST_CASE("FARSIDE_LOG decides what is said from then on, warnings of unknown va
 TEST_CASE("a line of the log is one line, without commands to the terminal, whatever names it has") {
   const std::string text =
       on_stderr([] { log(LogLevel::kError, "{}", "a\x1b]0;b\x07\nfarside: c\xc2\x9bx\x7f\xc3\xa4"); });
-  CHECK(text == "farside: error: a?]0;b?" "?farside: c?x?\xc3\xa4\n");
+  CHECK(text ==
+        "farside: error: a?]0;b?"
+        "?farside: c?x?\xc3\xa4\n");
 }
 
 // The program that the next test starts.

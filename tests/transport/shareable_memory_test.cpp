@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory of MPI_Alloc_mem that peers map later: its places in the file, and that no descriptor or mapping is left.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "transport/node/shareable_memory.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
 #include "tests/transport/processes.hpp"
-#include "transport/node/shareable_memory.hpp"
 
 namespace farside::shareable_memory_test {
 

@@ -177,7 +177,8 @@ TEST_CASE("what waits for a peer that has died ends with an error, whatever it i
   for (const Last last : {Last::kPut, Last::kFetch, Last::kHandler, Last::kControl}) {
     for (const bool when_dead : {false, true}) {
       INFO("operation " << static_cast<int>(last) << (when_dead ? " to a dead peer" : " under way"));
-      expect_well(run_processes(2, [&](Ranks& ranks) { outlive(ranks, last, when_dead); }, 20),
+      expect_well(run_processes(
+                      2, [&](Ranks& ranks) { outlive(ranks, last, when_dead); }, 20),
                   "rank 1: ended by signal 9\n");
     }
   }
@@ -211,29 +212,34 @@ TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
 }
 
 TEST_CASE("private memory that is gone is an error of the operation", "[native]") {
-  expect_well(run_processes(2, [](Ranks& ranks) {
-    use_routes("mapped,cma");
-    void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    const std::unique_ptr<Space> space = std::move(make_space(ranks, space_request(kControlBytes, 4096, memory)).space);
-    if (ranks.rank() == 1) munmap(memory, 4096);
-    ranks.barrier();
-    if (ranks.rank() == 0) {
-      std::uint64_t word = 1, fetched = 0;
-      const auto is_peer_error = [](const Status& status) {
-        return !status.ok() && status.error().kind == ErrorKind::kRange;
-      };
-      ranks.check(is_peer_error(space->put(1, 0, &word, 8)), "put");
-      ranks.check(is_peer_error(space->get(1, 0, &word, 8)), "get");
-      // The call is made twice, since a failed call must release the accumulate lock.
-      for (int i = 0; i < 2; ++i) {
-        ranks.check(is_peer_error(space->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, &word, nullptr, 1)),
-                    "add");
-        ranks.check(is_peer_error(space->compare_and_swap(1, 0, BasicType::kUint64, &word, &word, &fetched)), "swap");
-      }
-      ranks.check(space->flush(1).ok(), "nothing is left to report");
-    }
-    ranks.barrier();
-  }, 20));
+  expect_well(run_processes(
+      2,
+      [](Ranks& ranks) {
+        use_routes("mapped,cma");
+        void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        const std::unique_ptr<Space> space =
+            std::move(make_space(ranks, space_request(kControlBytes, 4096, memory)).space);
+        if (ranks.rank() == 1) munmap(memory, 4096);
+        ranks.barrier();
+        if (ranks.rank() == 0) {
+          std::uint64_t word = 1, fetched = 0;
+          const auto is_peer_error = [](const Status& status) {
+            return !status.ok() && status.error().kind == ErrorKind::kRange;
+          };
+          ranks.check(is_peer_error(space->put(1, 0, &word, 8)), "put");
+          ranks.check(is_peer_error(space->get(1, 0, &word, 8)), "get");
+          // The call is made twice, since a failed call must release the accumulate lock.
+          for (int i = 0; i < 2; ++i) {
+            ranks.check(is_peer_error(space->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, &word, nullptr, 1)),
+                        "add");
+            ranks.check(is_peer_error(space->compare_and_swap(1, 0, BasicType::kUint64, &word, &word, &fetched)),
+                        "swap");
+          }
+          ranks.check(space->flush(1).ok(), "nothing is left to report");
+        }
+        ranks.barrier();
+      },
+      20));
 }
 
 }  // namespace farside::space_errors_test

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "transport/base/statistics.hpp"
+
 #include <cstddef>
 #include <set>
 #include <string>
@@ -6,8 +8,6 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-
-#include "transport/base/statistics.hpp"
 
 namespace farside::statistics_test {
 

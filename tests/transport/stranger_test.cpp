@@ -186,8 +186,7 @@ TEST_CASE("connections on which nothing comes are closed, and others stay") {
   const auto tcp = [] { return std::move(find_provider("tcp").value()); };
   const FakeProcess listens(settings, tcp()), peer({}, tcp());
   std::uint64_t word = 0;
-  const Endpoint::Registration registration =
-      std::move(listens.fabric->register_memory(&word, sizeof word, 1).value());
+  const Endpoint::Registration registration = std::move(listens.fabric->register_memory(&word, sizeof word, 1).value());
   const Endpoint::Place place{peer.fabric->insert(listens.fabric->address()), registration.key, 0};
   const auto write = [&](std::uint64_t value) {
     Pending pending;

@@ -83,8 +83,7 @@ TEST_CASE("the descriptor of a connection is found among others by both of its e
   TcpEnds none = one.written;
   none.here.port = other.written.here.port;
   const std::array sought{other.written, one.written, none, reverse};
-  CHECK(find_tcp_sockets(sought) ==
-        std::vector{other.writer.get(), one.writer.get(), -1, one.reader.get()});
+  CHECK(find_tcp_sockets(sought) == std::vector{other.writer.get(), one.writer.get(), -1, one.reader.get()});
   CHECK(tcp_state(one.writer.get(), one.written));
   // A descriptor that belongs to something else by now.
   CHECK(!tcp_state(other.writer.get(), one.written));

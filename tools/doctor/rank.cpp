@@ -11,8 +11,8 @@
 
 #include "tools/info/info.hpp"
 #include "tools/peers/launch.hpp"
-#include "transport/base/settings.hpp"
 #include "transport/base/files.hpp"
+#include "transport/base/settings.hpp"
 #include "transport/base/ticks.hpp"
 
 namespace farside::tools {

@@ -15,8 +15,8 @@
 
 #include "tools/peers/collectives.hpp"
 #include "tools/peers/peers.hpp"
-#include "transport/base/ticks.hpp"
 #include "transport/base/files.hpp"
+#include "transport/base/ticks.hpp"
 
 namespace farside::tools {
 

@@ -16,11 +16,11 @@
 
 #include "tools/common/child.hpp"
 #include "tools/info/info.hpp"
+#include "transport/base/files.hpp"
 #include "transport/base/integers.hpp"
 #include "transport/base/settings.hpp"
-#include "transport/base/files.hpp"
-#include "transport/fabric/devices.hpp"
 #include "transport/fabric/connecting.hpp"
+#include "transport/fabric/devices.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/node/segment.hpp"
 

@@ -13,7 +13,7 @@ struct SocketAddress {
   std::array<std::uint8_t, 16> host{};  // of IPv4 the first 4 bytes
   std::uint32_t scope = 0;              // the interface of a link-local address of IPv6
   std::uint16_t port = 0;
-  std::uint16_t family = 0;             // AF_INET or AF_INET6; 0: no address
+  std::uint16_t family = 0;  // AF_INET or AF_INET6; 0: no address
   bool operator==(const SocketAddress&) const = default;
 };
 

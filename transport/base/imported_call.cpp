@@ -34,7 +34,7 @@ struct Library {
   Address begin = ~Address{0}, end = 0;
   Address protected_begin = 0,
           protected_end = 0;  // whole pages that the linker makes read-only after relocation
-  const ElfW(Dyn)* dynamic = nullptr;
+  const ElfW(Dyn) * dynamic = nullptr;
   std::string path{};
 };
 
@@ -63,7 +63,7 @@ int look_at(dl_phdr_info* info, std::size_t, void* data) {
 }
 
 struct Tables {
-  const ElfW(Sym)* symbols = nullptr;
+  const ElfW(Sym) * symbols = nullptr;
   const char* names = nullptr;
   std::span<const ElfW(Rela)> relocations, of_calls;
 };
@@ -75,7 +75,7 @@ Tables tables_of(const Library& library) {
   std::size_t bytes = 0, bytes_of_calls = 0;
   bool with_addends = true;
   // Some linkers leave the section as it is in the file, others add the base address to its pointers.
-  const auto at = [&](const ElfW(Dyn)& entry) {
+  const auto at = [&](const ElfW(Dyn) & entry) {
     return entry.d_un.d_ptr < library.base ? library.base + entry.d_un.d_ptr : entry.d_un.d_ptr;
   };
   for (const ElfW(Dyn)* entry = library.dynamic; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
@@ -130,7 +130,7 @@ ImportedCall::ImportedCall(const void* address, const char* function) {
   if (dl_iterate_phdr(look_at, &library) == 0) return;
   const Tables tables = tables_of(library);
   for (const auto& part : {tables.of_calls, tables.relocations}) {
-    for (const ElfW(Rela)& each : part) {
+    for (const ElfW(Rela) & each : part) {
       // The macros for 64-bit files suffice: holds_function() knows no types of 32-bit processors.
       if (count_ == kMost || !holds_function(ELF64_R_TYPE(each.r_info))) continue;
       const ElfW(Sym)& symbol = tables.symbols[ELF64_R_SYM(each.r_info)];

@@ -37,7 +37,7 @@ enum class Counted : std::uint8_t {
 };
 inline constexpr std::array<const char*, 10> kCountedNames = {
     "put",     "get",     "accumulate", "get_accumulate", "compare_and_swap",
-    "control", "handler", "nic_atomic", "from_runtime", "near_hand_off"};
+    "control", "handler", "nic_atomic", "from_runtime",   "near_hand_off"};
 
 // The reasons for the slow path of an accumulate (data/accumulates.md). kType: elements of 1 or 2 bytes, or wider than
 // the CPU's atomics. kUnaligned: no natural alignment. kFloatingPoint: floating-point, complex and pair types. kCma:

@@ -98,12 +98,12 @@ using Kernel = void (*)(std::byte* target, const std::byte* origin, std::byte* f
 // instead of 0.13).
 constexpr std::size_t kBlock = 32;
 
-template <ReduceOp kOp, class T> inline constexpr bool kMovesBytes =
-    (kOp == ReduceOp::kReplace || kOp == ReduceOp::kNoOp) && !kHasGap<T>;
+template <ReduceOp kOp, class T>
+inline constexpr bool kMovesBytes = (kOp == ReduceOp::kReplace || kOp == ReduceOp::kNoOp) && !kHasGap<T>;
 
 template <ReduceOp kOp, class T, bool kFetch>
-inline void locked_step(std::byte* __restrict target, const std::byte* __restrict origin,
-                        std::byte* __restrict fetched, std::size_t index) {
+inline void locked_step(std::byte* __restrict target, const std::byte* __restrict origin, std::byte* __restrict fetched,
+                        std::size_t index) {
   const std::size_t at = index * sizeof(T);
   const T old = load<T>(target + at);
   if constexpr (kFetch) store(fetched + at, old);

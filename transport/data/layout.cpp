@@ -44,8 +44,10 @@ void Layout::take_data(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t
   const bool empty = size_ == 0;
   true_lower_bound_ = empty ? lower : std::min(true_lower_bound_, lower);
   true_upper_bound_ = empty ? upper : std::max(true_upper_bound_, upper);
-  if (empty) uniform_type_ = child.uniform_type_;
-  else if (uniform_type_ != child.uniform_type_) uniform_type_.reset();
+  if (empty)
+    uniform_type_ = child.uniform_type_;
+  else if (uniform_type_ != child.uniform_type_)
+    uniform_type_.reset();
   // Checked: the size must fit into an offset.
   size_ = static_cast<std::size_t>((Offset::of(size_) + Offset::of(child.size_) * Offset::of(count)).value());
   elements_ += child.elements_ * count;  // fewer than bytes
@@ -208,8 +210,10 @@ RunCursor::RunCursor(const Layout& layout, std::size_t count, Unit unit)
 }
 
 void RunCursor::push(const Frame& frame) {
-  if (depth_ < kInlineFrames) inline_[depth_] = frame;
-  else deep_.push_back(frame);
+  if (depth_ < kInlineFrames)
+    inline_[depth_] = frame;
+  else
+    deep_.push_back(frame);
   ++depth_;
 }
 

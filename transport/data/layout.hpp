@@ -34,14 +34,14 @@ struct Ranges {
 
 class Layout {
  public:
-  struct Run {               // `count` elements of `type`, one extent apart, the first at `offset` bytes
+  struct Run {  // `count` elements of `type`, one extent apart, the first at `offset` bytes
     std::ptrdiff_t offset;
     BasicType type;
     std::size_t count;
   };
-  struct Placed {            // a child of struct_of
+  struct Placed {  // a child of struct_of
     std::ptrdiff_t offset;
-    std::size_t count;       // repetitions, one extent() of the child apart
+    std::size_t count;  // repetitions, one extent() of the child apart
     std::shared_ptr<const Layout> child;
   };
 
@@ -57,14 +57,14 @@ class Layout {
   static std::shared_ptr<const Layout> resized(std::shared_ptr<const Layout> child, std::ptrdiff_t lower_bound,
                                                std::ptrdiff_t extent);
 
-  std::size_t size() const { return size_; }                      // bytes of data in one element
+  std::size_t size() const { return size_; }  // bytes of data in one element
   std::ptrdiff_t lower_bound() const { return lower_bound_; }
   std::ptrdiff_t extent() const { return extent_; }
   std::ptrdiff_t true_lower_bound() const { return true_lower_bound_; }  // first byte of data
   std::ptrdiff_t true_upper_bound() const { return true_upper_bound_; }  // one past the last byte of data
   // The single BasicType of all leaves, if there is one (accumulate requires it).
   std::optional<BasicType> uniform_type() const { return uniform_type_; }
-  std::size_t elements() const { return elements_; }              // number of BasicType elements in one element
+  std::size_t elements() const { return elements_; }  // number of BasicType elements in one element
   // Returns the data of `copies` elements in type-map order, if they have this shape. Dense data, vectors, resized
   // types and subarrays of two or three dimensions have it.
   std::optional<Ranges> ranges(std::size_t copies) const;
@@ -83,18 +83,18 @@ class Layout {
   void take_data(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last, std::size_t count);
 
   Kind kind_ = Kind::kPlaced;
-  bool dense_ = false;                 // all bytes are one range in type-map order
-  std::uint32_t depth_ = 1;            // of the tree
-  std::size_t count_ = 1;              // kRepeated
-  std::ptrdiff_t stride_ = 0;          // kRepeated
-  std::vector<Placed> children_;       // kPlaced: the children with data
+  bool dense_ = false;                   // all bytes are one range in type-map order
+  std::uint32_t depth_ = 1;              // of the tree
+  std::size_t count_ = 1;                // kRepeated
+  std::ptrdiff_t stride_ = 0;            // kRepeated
+  std::vector<Placed> children_;         // kPlaced: the children with data
   std::shared_ptr<const Layout> child_;  // kRepeated, kResized
   std::size_t size_ = 0;
   std::ptrdiff_t lower_bound_ = 0, extent_ = 0, true_lower_bound_ = 0, true_upper_bound_ = 0;
   std::optional<BasicType> uniform_type_;
   std::size_t elements_ = 0;
-  std::optional<Run> run_;             // all data, if they are a single run
-  std::optional<Ranges> ranges_;       // of one element
+  std::optional<Run> run_;        // all data, if they are a single run
+  std::optional<Ranges> ranges_;  // of one element
 };
 
 // Walks `count` elements of a layout in type-map order, run by run. It merges adjacent runs if the tree shows them. The
@@ -151,17 +151,20 @@ class ByteFragments {
   class Side {
    public:
     Side(const Layout& layout, std::size_t count) : cursor_(layout, count, RunCursor::Unit::kBytes) {}
-    bool fill();                       // makes bytes() > 0; false at the end
+    bool fill();  // makes bytes() > 0; false at the end
     std::ptrdiff_t offset() const { return offset_; }
     std::size_t bytes() const { return bytes_; }
-    void take(std::size_t bytes) { offset_ += static_cast<std::ptrdiff_t>(bytes); bytes_ -= bytes; }
+    void take(std::size_t bytes) {
+      offset_ += static_cast<std::ptrdiff_t>(bytes);
+      bytes_ -= bytes;
+    }
 
    private:
     RunCursor cursor_;
     std::ptrdiff_t offset_ = 0;
     std::size_t bytes_ = 0;
-    Layout::Run run_{0, BasicType::kByte, 0};   // rest of a run of a type with gaps
-    bool second_ = false;                       // the first member of its first element has been walked
+    Layout::Run run_{0, BasicType::kByte, 0};  // rest of a run of a type with gaps
+    bool second_ = false;                      // the first member of its first element has been walked
   };
   Side origin_, target_;
 };

@@ -13,11 +13,37 @@ namespace farside {
 
 namespace {
 
-constexpr std::array<const char*, kBasicTypes> kNames = {
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float", "double", "long double",
-    "complex float", "complex double", "complex long double", "byte", "character", "character4", "logical1",
-    "logical2", "logical4", "logical8", "float-int", "double-int", "long-int", "int-int", "short-int",
-    "long double-int", "float-float", "double-double", "quad", "complex quad"};
+constexpr std::array<const char*, kBasicTypes> kNames = {"int8",
+                                                         "int16",
+                                                         "int32",
+                                                         "int64",
+                                                         "uint8",
+                                                         "uint16",
+                                                         "uint32",
+                                                         "uint64",
+                                                         "float",
+                                                         "double",
+                                                         "long double",
+                                                         "complex float",
+                                                         "complex double",
+                                                         "complex long double",
+                                                         "byte",
+                                                         "character",
+                                                         "character4",
+                                                         "logical1",
+                                                         "logical2",
+                                                         "logical4",
+                                                         "logical8",
+                                                         "float-int",
+                                                         "double-int",
+                                                         "long-int",
+                                                         "int-int",
+                                                         "short-int",
+                                                         "long double-int",
+                                                         "float-float",
+                                                         "double-double",
+                                                         "quad",
+                                                         "complex quad"};
 
 template <class T>
 constexpr BasicTypeTraits traits_of(const char* name) {

@@ -14,17 +14,37 @@ namespace farside {
 // BasicType, so that this layer needs no MPI. A pair type is a value followed by an int or by a value of the same type
 // (MPI_MINLOC, MPI_MAXLOC; MPI 4.0 section 6.9.4), with the layout of the C struct of both members.
 enum class BasicType : std::uint8_t {
-  kInt8, kInt16, kInt32, kInt64,
-  kUint8, kUint16, kUint32, kUint64,
-  kFloat, kDouble, kLongDouble,
-  kComplexFloat, kComplexDouble, kComplexLongDouble,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kUint8,
+  kUint16,
+  kUint32,
+  kUint64,
+  kFloat,
+  kDouble,
+  kLongDouble,
+  kComplexFloat,
+  kComplexDouble,
+  kComplexLongDouble,
   kByte,       // MPI_BYTE, MPI_PACKED: bitwise operations and MPI_REPLACE only
   kCharacter,  // MPI_CHARACTER, MPI_WCHAR (4 bytes: kCharacter4): no arithmetic
   kCharacter4,
-  kLogical1, kLogical2, kLogical4, kLogical8,  // C bool and Fortran LOGICAL: logical operations
-  kFloatInt, kDoubleInt, kLongInt, kInt32Int32, kShortInt, kLongDoubleInt,  // MPI_FLOAT_INT, ... (C)
-  kFloatFloat, kDoubleDouble,  // MPI_2REAL, MPI_2DOUBLE_PRECISION (Fortran; MPI_2INTEGER is kInt32Int32)
-  kQuad, kComplexQuad,         // MPI_REAL16, MPI_COMPLEX32: IEEE binary128, which on x86-64 is not long double
+  kLogical1,
+  kLogical2,
+  kLogical4,
+  kLogical8,  // C bool and Fortran LOGICAL: logical operations
+  kFloatInt,
+  kDoubleInt,
+  kLongInt,
+  kInt32Int32,
+  kShortInt,
+  kLongDoubleInt,  // MPI_FLOAT_INT, ... (C)
+  kFloatFloat,
+  kDoubleDouble,  // MPI_2REAL, MPI_2DOUBLE_PRECISION (Fortran; MPI_2INTEGER is kInt32Int32)
+  kQuad,
+  kComplexQuad,  // MPI_REAL16, MPI_COMPLEX32: IEEE binary128, which on x86-64 is not long double
 };
 inline constexpr std::size_t kBasicTypes = 31;
 
@@ -33,11 +53,11 @@ inline constexpr std::size_t kBasicTypes = 31;
 // Floating-point, complex and pair types have none, because a CPU adds them only by a compare-and-swap loop.
 struct BasicTypeTraits {
   const char* name;
-  std::uint8_t size;     // bytes of data (12 for kDoubleInt)
-  std::uint8_t extent;   // bytes from one element to the next (16 for kDoubleInt)
-  std::uint8_t first;    // bytes of the first member of a pair type (8 for kDoubleInt), else size
-  std::uint8_t second;   // offset of the second member of a pair type, else 0
-  bool cpu_atomics;      // aligned elements are combined by CPU atomics: integers, logicals, characters of 4 or 8 bytes
+  std::uint8_t size;    // bytes of data (12 for kDoubleInt)
+  std::uint8_t extent;  // bytes from one element to the next (16 for kDoubleInt)
+  std::uint8_t first;   // bytes of the first member of a pair type (8 for kDoubleInt), else size
+  std::uint8_t second;  // offset of the second member of a pair type, else 0
+  bool cpu_atomics;     // aligned elements are combined by CPU atomics: integers, logicals, characters of 4 or 8 bytes
 };
 
 extern const std::array<BasicTypeTraits, kBasicTypes> basic_type_traits;
@@ -72,7 +92,20 @@ inline std::size_t span_of(BasicType type, std::size_t count) {
 //
 // Thread safety: any, under these rules. No function reports errors: the preconditions are the caller's.
 enum class ReduceOp : std::uint8_t {
-  kSum, kProd, kMin, kMax, kLand, kLor, kLxor, kBand, kBor, kBxor, kMinloc, kMaxloc, kReplace, kNoOp,
+  kSum,
+  kProd,
+  kMin,
+  kMax,
+  kLand,
+  kLor,
+  kLxor,
+  kBand,
+  kBor,
+  kBxor,
+  kMinloc,
+  kMaxloc,
+  kReplace,
+  kNoOp,
 };
 inline constexpr std::size_t kReduceOps = 14;
 

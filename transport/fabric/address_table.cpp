@@ -24,7 +24,7 @@ struct Announcement {
 }  // namespace
 
 std::shared_ptr<const AddressTable> AddressTable::share(NodeGroup& node, std::span<const FabricAddress> all,
-                                                          Progress& progress) {
+                                                        Progress& progress) {
   auto table = std::make_shared<AddressTable>();
   const std::size_t bytes = kHeader + all.size_bytes();
   Segment made;

@@ -24,7 +24,7 @@ class AddressTable {
   // Collective over the members of the node. `all`: the addresses, equal on all members. A process that cannot map the
   // shared table has one of its own.
   static std::shared_ptr<const AddressTable> share(NodeGroup& node, std::span<const FabricAddress> all,
-                                                    Progress& progress);
+                                                   Progress& progress);
   std::size_t size() const { return addresses_.size(); }
   const FabricAddress& at(std::size_t index) const { return addresses_[index]; }
   // Private memory of this process, in bytes.

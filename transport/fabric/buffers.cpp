@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/buffers.hpp"
-#include "transport/fabric/operation.hpp"
 
 #include <cstring>
 #include <utility>
+
+#include "transport/fabric/operation.hpp"
 
 namespace farside {
 

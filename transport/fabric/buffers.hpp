@@ -32,7 +32,7 @@
 
 namespace farside {
 
-struct Context;    // operation.hpp
+struct Context;  // operation.hpp
 struct Operation;
 
 class LocalMemory {

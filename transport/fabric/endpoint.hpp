@@ -120,8 +120,7 @@ class Endpoint {
   virtual Status ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t first,
                                  std::span<std::byte> page) = 0;
   // Requests the description of a space (MessageHandler::ServedSpace).
-  virtual Status ask_for_description(Pending& pending, const HandlerPlace& place,
-                                     std::span<std::byte> description) = 0;
+  virtual Status ask_for_description(Pending& pending, const HandlerPlace& place, std::span<std::byte> description) = 0;
 
   // The second device, for halves of large transfers; null if there is none.
   virtual SecondRail* second_rail() const { return nullptr; }

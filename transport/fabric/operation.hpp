@@ -43,32 +43,32 @@ struct Context {
 // through a ring, when its reply is.
 struct Operation : Context {
   Operation(Peer to, std::uint32_t number) : Context(Kind::kOperation), peer(to), index(number) {}
-  Pending* pending = nullptr;    // null: not in use, or abandoned
+  Pending* pending = nullptr;  // null: not in use, or abandoned
   const Peer peer;
   Operation* previous = nullptr;  // among those that the provider has for the peer (peers.hpp)
   Operation* next = nullptr;
-  const std::uint32_t index;     // in the pool of the peer
-  std::uint32_t generation = 0;  // changes with each use, so that a stray reply is recognised
+  const std::uint32_t index;          // in the pool of the peer
+  std::uint32_t generation = 0;       // changes with each use, so that a stray reply is recognised
   std::uint8_t completions_left = 0;  // completions still to come
   bool awaits_reply = false;
-  bool request = false;          // a request to a handler
-  bool notification = false;     // a message without a reply
+  bool request = false;            // a request to a handler
+  bool notification = false;       // a message without a reply
   bool sent_outside_ring = false;  // a message that was sent, although the connection has a ring (message_ring.hpp)
   std::uint32_t notifications_before = 0;  // to the peer, and this one
-  bool run = false;              // a run of writes (in_flight.hpp)
-  Operation* covers = nullptr;   // the run that ends with it
-  OperandCopy operands;          // small operands, where local buffers need not be registered
+  bool run = false;                        // a run of writes (in_flight.hpp)
+  Operation* covers = nullptr;             // the run that ends with it
+  OperandCopy operands;                    // small operands, where local buffers need not be registered
   // Where local buffers must be registered (buffers.hpp):
-  LocalMemory::Slot* slot = nullptr;    // holds the data that are sent, or receives the fetched data
-  FabricHandle<fid_mr> registered;      // registration of a large buffer
-  void* into = nullptr;                 // where data from the slot are copied
+  LocalMemory::Slot* slot = nullptr;  // holds the data that are sent, or receives the fetched data
+  FabricHandle<fid_mr> registered;    // registration of a large buffer
+  void* into = nullptr;               // where data from the slot are copied
   std::size_t into_bytes = 0;
-  bool swapped = false;                 // in the other byte order
+  bool swapped = false;  // in the other byte order
   // Of a request:
   RequestHeader header{};
   std::unique_ptr<OperationList> list;  // null if there are no operations
   std::array<ControlStep, kMostControls> steps{};
-  void* fetched = nullptr;              // receives the data that follow those of the list
+  void* fetched = nullptr;  // receives the data that follow those of the list
   std::size_t fetched_bytes = 0;
   LockedResult* locked_result = nullptr;  // instead of `fetched`, for a list between two steps
 };

@@ -40,8 +40,8 @@ enum class ControlCall : std::uint8_t { kFetchAdd, kCompareAndSwap, kRead, kWrit
 struct ControlStep {
   ControlCall call;
   std::uint8_t unused[3];
-  std::uint32_t word;    // bytes from the start of the control block
-  std::uint64_t operand; // the addend, the value to write, or the number of words to read
+  std::uint32_t word;     // bytes from the start of the control block
+  std::uint64_t operand;  // the addend, the value to write, or the number of words to read
   std::uint64_t compare;
 
   std::size_t words() const { return call == ControlCall::kRead ? static_cast<std::size_t>(operand) : 1; }
@@ -52,15 +52,15 @@ inline constexpr std::size_t kMostControls = 2;
 struct RequestHeader {
   static constexpr std::uint16_t kNoReply = 1;
   MessageKind kind;
-  std::uint8_t controls;       // kOperations: the number of ControlSteps
-  std::uint16_t flags;         // kNoReply, or 0
-  std::uint32_t sender;        // rank of the origin in the space
-  std::uint64_t identity;      // of the origin's process (FabricAddress); 0 between on-node peers
-  std::uint64_t space;         // its id at the target (MessageHandler::publish)
-  std::uint64_t offset;        // kRegions: an address
-  std::uint32_t count;         // kRegions, kDescribe: bytes of the answer
-  std::uint32_t generation;    // of the origin's operation; copied into the reply
-  std::uint64_t operation;     // the origin's operation; copied into the reply
+  std::uint8_t controls;     // kOperations: the number of ControlSteps
+  std::uint16_t flags;       // kNoReply, or 0
+  std::uint32_t sender;      // rank of the origin in the space
+  std::uint64_t identity;    // of the origin's process (FabricAddress); 0 between on-node peers
+  std::uint64_t space;       // its id at the target (MessageHandler::publish)
+  std::uint64_t offset;      // kRegions: an address
+  std::uint32_t count;       // kRegions, kDescribe: bytes of the answer
+  std::uint32_t generation;  // of the origin's operation; copied into the reply
+  std::uint64_t operation;   // the origin's operation; copied into the reply
 };
 static_assert(sizeof(RequestHeader) == 48);
 

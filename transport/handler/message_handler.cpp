@@ -193,8 +193,8 @@ void MessageHandler::Answer::log_its_refusal() const {
     if (fault != nullptr) {
       log(LogLevel::kError,
           "rank {} of the window {} accesses {} in this process, which is not mapped, not writable, or beyond the end "
-          "of a file", sender,
-          base == nullptr ? "that is dynamic" : fmt::format("of {} bytes at {}", bytes, fmt::ptr(base)), fault);
+          "of a file",
+          sender, base == nullptr ? "that is dynamic" : fmt::format("of {} bytes at {}", bytes, fmt::ptr(base)), fault);
     } else if (refused != nullptr) {
       log(LogLevel::kWarn, "a request to the handler was refused: {}", refused);
     }
@@ -229,7 +229,8 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   };
   // From the first step on nothing needs memory.
   const auto make_room = [&](std::size_t bytes) {
-    if (bytes <= answer.fetched.capacity()) [[likely]] return true;
+    if (bytes <= answer.fetched.capacity()) [[likely]]
+      return true;
     const Status made = without_bad_alloc([&]() -> Status {
       patiently([&] { answer.fetched.reserve(bytes); });
       return {};

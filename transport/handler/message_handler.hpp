@@ -32,10 +32,10 @@ class MessageHandler {
     std::byte* base = nullptr;
     std::uint64_t bytes = 0;
     AccumulateLockWord* lock = nullptr;
-    IntegerMethod* integers = nullptr;    // the method of the integers there; null: always atomics
-    bool always_locked = false;           // every accumulate takes the lock (some peer has no CPU atomics here)
-    std::uint32_t ranks = 0;              // senders have ranks below this number
-    std::byte* control = nullptr;         // the control block, if any
+    IntegerMethod* integers = nullptr;  // the method of the integers there; null: always atomics
+    bool always_locked = false;         // every accumulate takes the lock (some peer has no CPU atomics here)
+    std::uint32_t ranks = 0;            // senders have ranks below this number
+    std::byte* control = nullptr;       // the control block, if any
     std::uint64_t control_bytes = 0;
     AttachedRegions* attached = nullptr;  // of a dynamic space: the memory that may be accessed
     // The data that an origin needs to access the space without the handler. The handler does not interpret them.
@@ -52,8 +52,8 @@ class MessageHandler {
   void withdraw(std::uint64_t id) { spaces_.erase(id); }
 
   struct Answer {
-    bool known_sender = false;    // false: no answer is sent
-    bool deferred = false;        // nothing was executed: the accumulate lock was not free
+    bool known_sender = false;  // false: no answer is sent
+    bool deferred = false;      // nothing was executed: the accumulate lock was not free
     ReplyHeader header{};
     std::vector<std::byte> fetched;
     const char* refused = nullptr;  // the reason, if the request was not executed to its end
@@ -64,7 +64,8 @@ class MessageHandler {
     std::uint64_t bytes;
     // Does nothing if the request was executed, or without memory.
     void log_refusal() const {
-      if (refused != nullptr) [[unlikely]] log_its_refusal();
+      if (refused != nullptr) [[unlikely]]
+        log_its_refusal();
     }
     void log_its_refusal() const;
   };

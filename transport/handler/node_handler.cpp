@@ -229,8 +229,7 @@ Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
 Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message, const OperationList& list,
                                const std::function<bool()>& is_alive, const Instead& instead) {
   const Result<std::optional<MessageQueue::Answer>> waited =
-      MessageQueue::at(mapping_->base())
-          .wait_for_answer(progress, message, {is_alive, has_just_polled(), timeout()});
+      MessageQueue::at(mapping_->base()).wait_for_answer(progress, message, {is_alive, has_just_polled(), timeout()});
   if (!waited) return waited.error();
   const std::optional<MessageQueue::Answer>& answer = waited.value();
   if (unanswered_ != !answer) unanswered_ = !answer;

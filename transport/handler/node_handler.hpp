@@ -116,10 +116,10 @@ class PeerNodeHandler {
                 const std::function<bool()>& is_alive, const Instead& instead);
   std::chrono::milliseconds timeout() const { return unanswered_ ? kShortTimeout : kTimeout; }
 
-  std::shared_ptr<Mapping> mapping_;   // shared by all spaces with this on-node peer
-  ProcessIdentity sender_;             // this process
+  std::shared_ptr<Mapping> mapping_;  // shared by all spaces with this on-node peer
+  ProcessIdentity sender_;            // this process
   std::int32_t pid_;
-  std::uint64_t nonce_address_;        // in the peer's private memory
+  std::uint64_t nonce_address_;  // in the peer's private memory
   std::uint64_t nonce_;
   std::uint64_t space_;
   // To wake a thread takes some 10 us, and more time slices of 4 ms on a busy node. A target that has exceeded it

@@ -89,8 +89,15 @@ DataOperation take_part(DataOperation& rest, std::size_t most_bytes) {
 }
 
 std::size_t OperationList::add(const DataOperation& operation, const Blocks& blocks) {
-  ListEntry entry{operation.kind, operation.op, operation.type, std::uint8_t{operation.fetched != nullptr},
-                  static_cast<std::uint32_t>(operation.count), operation.offset, 0, 1, 0};
+  ListEntry entry{operation.kind,
+                  operation.op,
+                  operation.type,
+                  std::uint8_t{operation.fetched != nullptr},
+                  static_cast<std::uint32_t>(operation.count),
+                  operation.offset,
+                  0,
+                  1,
+                  0};
   const std::size_t sent_by_one = entry.data_bytes();
   const std::size_t fetched_by_one = entry.fetched_bytes();
   // kMostBytes and bytes_.size() are multiples of 8, so the padding fits, too.

@@ -28,12 +28,12 @@ enum class OperationKind : std::uint8_t { kPut, kGet, kAccumulate, kCompareAndSw
 // One operation on a target's data. Its buffers belong to the application.
 struct DataOperation {
   OperationKind kind = OperationKind::kPut;
-  ReduceOp op = ReduceOp::kReplace;      // of an accumulate
-  BasicType type = BasicType::kByte;     // of an accumulate or compare_and_swap
-  std::uint64_t offset = 0;              // bytes in the target's data
-  std::size_t count = 0;                 // elements; for puts and gets bytes
-  const void* origin = nullptr;          // null: no operands (get, MPI_NO_OP)
-  void* fetched = nullptr;               // null: no result
+  ReduceOp op = ReduceOp::kReplace;   // of an accumulate
+  BasicType type = BasicType::kByte;  // of an accumulate or compare_and_swap
+  std::uint64_t offset = 0;           // bytes in the target's data
+  std::size_t count = 0;              // elements; for puts and gets bytes
+  const void* origin = nullptr;       // null: no operands (get, MPI_NO_OP)
+  void* fetched = nullptr;            // null: no result
   const void* compare = nullptr;
 
   static DataOperation put(std::uint64_t offset, const void* origin, std::size_t bytes) {
@@ -127,8 +127,8 @@ struct ListEntry {
   OperationKind kind;
   ReduceOp op;
   BasicType type;
-  std::uint8_t fetch;          // 1: the reply contains the former elements
-  std::uint32_t count;         // elements (bytes) in a block
+  std::uint8_t fetch;   // 1: the reply contains the former elements
+  std::uint32_t count;  // elements (bytes) in a block
   std::uint64_t offset;
   std::int64_t stride;
   std::uint32_t blocks;
@@ -188,7 +188,7 @@ class OperationList {
   struct Destination {
     void* buffer;
     BasicType type;
-    std::uint32_t count;           // elements of a block
+    std::uint32_t count;  // elements of a block
     std::uint32_t blocks;
     std::ptrdiff_t stride;
   };
@@ -197,7 +197,7 @@ class OperationList {
 
   std::vector<std::byte> bytes_;
   std::vector<Destination> destinations_;
-  std::size_t last_at_ = 0;        // of the last entry
+  std::size_t last_at_ = 0;  // of the last entry
   ListEntry last_{};
   std::size_t fetched_bytes_ = 0;
   bool has_atomics_ = false;

@@ -76,7 +76,8 @@ struct AccumulateLockWord {
     const std::uint32_t claims = claimed.load(std::memory_order_relaxed);
     const bool waits = (claims | freed.sleepers()) != 0;
     state.store(claims != 0 ? kReserved : kFree, std::memory_order_release);
-    if (waits) [[unlikely]] freed.wake();
+    if (waits) [[unlikely]]
+      freed.wake();
   }
 
  private:

@@ -85,7 +85,7 @@ struct Version {
   const char* root;
   const char* limit;
   const char* used;
-  const char* inactive;   // in memory.stat; includes the groups below
+  const char* inactive;  // in memory.stat; includes the groups below
   const char* active;
 };
 constexpr Version kVersion1{"/sys/fs/cgroup/memory", "/memory.limit_in_bytes", "/memory.usage_in_bytes",

@@ -19,7 +19,7 @@ namespace farside {
 
 struct AvailableMemory {
   std::uint64_t bytes;
-  const char* limit;       // the lowest limit: "the memory of this node" or "the control group of this process"
+  const char* limit;  // the lowest limit: "the memory of this node" or "the control group of this process"
 };
 // Reads /proc and /sys/fs/cgroup, which takes some 50 us.
 AvailableMemory available_shared_memory();
@@ -32,13 +32,13 @@ bool enough_memory_for(std::uint64_t bytes);
 // The need and the limits of one process.
 struct MemoryNeed {
   struct Limit {
-    std::uint64_t id = 0;     // the same in all processes under the same limit; 0: no limit
-    std::uint64_t left = 0;   // bytes
+    std::uint64_t id = 0;    // the same in all processes under the same limit; 0: no limit
+    std::uint64_t left = 0;  // bytes
   };
   static constexpr std::size_t kLimits = 5;
   using LimitIds = std::array<std::uint64_t, kLimits>;
-  std::uint64_t bytes = 0;             // of the new segment, and the untouched bytes of earlier ones
-  std::array<Limit, kLimits> limits;   // of the node, then of control groups, the innermost first
+  std::uint64_t bytes = 0;            // of the new segment, and the untouched bytes of earlier ones
+  std::array<Limit, kLimits> limits;  // of the node, then of control groups, the innermost first
 };
 
 // Returns the need of this process for `bytes` more; no need and no limits for at most 64 KiB. Thread safety: any.

@@ -199,17 +199,17 @@ class MessageQueue {
   Message fill(Slot& slot, std::span<const std::span<const std::byte>> parts, std::uint32_t posted = 0);
 
   std::uint64_t nonce_;
-  std::uint64_t namespaces_;       // of the owner
-  bool has_membarrier_;            // the owner takes part in global_membarrier()
+  std::uint64_t namespaces_;  // of the owner
+  bool has_membarrier_;       // the owner takes part in global_membarrier()
   WakeEvent wake_event_;
-  WakeEvent freed_;                              // of the senders that wait for a slot
+  WakeEvent freed_;  // of the senders that wait for a slot
   // Counts the messages once they are in their slots, except those that await an answer in the first slot. A poller
   // reads that slot itself, since each further cache line that the sender changes costs a transfer between two cores.
   alignas(64) std::atomic<std::uint32_t> sent_;
   // Of posted messages: counted before they are in their slots, and after they were executed.
   alignas(64) std::atomic<std::uint32_t> posted_;
   std::atomic<std::uint32_t> executed_;
-  alignas(64) std::atomic<Ticks> polled_at_;     // the last poll by an application thread of the owner
+  alignas(64) std::atomic<Ticks> polled_at_;             // the last poll by an application thread of the owner
   alignas(64) std::atomic<std::uint32_t> in_execution_;  // kNoSlot or 1 + the index of the slot
   std::array<Slot, kSlots> slots_;
 };

@@ -24,8 +24,7 @@ namespace {
 Result<MemoryNeed> check_limits(std::size_t bytes, std::size_t own) {
   rlimit limit{};
   // Beyond RLIMIT_FSIZE ftruncate(2) raises SIGXFSZ; RLIMIT_AS makes mmap fail by itself.
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-      bytes > limit.rlim_cur) {
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur) {
     return Error{ErrorKind::kNoMemory,
                  fmt::format("shared memory of {} bytes is more than the file size limit of this process ({} bytes); "
                              "raise it with ulimit -f",
@@ -97,8 +96,7 @@ Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::siz
   void* const base = map_file(file.get(), 0, bytes, alignment);
   if (base == MAP_FAILED) return failed("mmap", bytes);
   Mapping mapping(base, bytes);
-  if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return failed("sealing", bytes);
+  if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return failed("sealing", bytes);
   return Segment{std::move(mapping), std::move(file), need.value(), nullptr};
 }
 

@@ -82,8 +82,8 @@ class ShareableMemory {
     std::map<std::size_t, Block> blocks;                   // by offset; without gaps
     std::set<std::pair<std::size_t, std::size_t>> unused;  // size and offset
     std::size_t used_bytes = 0;
-    void* copy = nullptr;   // during a fork, for the child; null if there was no memory for it
-    Mapping moved;          // the pages that the process had mapped when it mapped the arena privately
+    void* copy = nullptr;  // during a fork, for the child; null if there was no memory for it
+    Mapping moved;         // the pages that the process had mapped when it mapped the arena privately
 
     void put(std::size_t offset, std::size_t bytes, bool used);
     std::byte* take(std::size_t bytes, std::size_t alignment);

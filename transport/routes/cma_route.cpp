@@ -237,9 +237,8 @@ Status CmaRoute::send_kept(Send send, NodeTargetExtra* only) {
       keeping_.fetch_sub(1, std::memory_order_relaxed);
       list = std::move(memory->kept);
     }
-    Status sent = without_bad_alloc([&] {
-      return named(patiently([&] { return (this->*send)(*memory, list); }), memory->rank);
-    });
+    Status sent =
+        without_bad_alloc([&] { return named(patiently([&] { return (this->*send)(*memory, list); }), memory->rank); });
     memory->posted = false;
     if (first) first = std::move(sent);
     list->clear();

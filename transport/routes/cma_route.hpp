@@ -99,7 +99,7 @@ class CmaRoute {
   RelaxedFlag threaded_;
   mutable std::mutex mutex_;  // guards the following members and NodeTargetExtra::kept, with several threads
   std::vector<NodeTargetExtra*> with_kept_;  // the targets with kept puts
-  std::atomic<std::size_t> keeping_{0};     // their number, and 1 for failed_
+  std::atomic<std::size_t> keeping_{0};      // their number, and 1 for failed_
   Status failed_;
 };
 

@@ -77,7 +77,8 @@ void FabricRoute::agree(Agreed agreed) {
 
 // A rank is added at its first use. Its description follows when its data are used.
 Result<FabricTarget*> FabricRoute::reach(int rank) {
-  if (FabricTarget* known = targets_.find(rank)) [[likely]] return known;
+  if (FabricTarget* known = targets_.find(rank)) [[likely]]
+    return known;
   const Peer peer = endpoint_.insert(agreed_.addresses.of(rank));
   return &targets_.add(rank, peer, all_alike_ ? &own_ : nullptr);
 }
@@ -90,8 +91,8 @@ Result<FabricTarget*> FabricRoute::describe(int rank) {
   TargetDescription description;
   Pending pending;
   pending.towards(rank);
-  Status asked = endpoint_.ask_for_description(pending, handler_of(target),
-                                               std::as_writable_bytes(std::span(&description, 1)));
+  Status asked =
+      endpoint_.ask_for_description(pending, handler_of(target), std::as_writable_bytes(std::span(&description, 1)));
   if (asked) asked = wait_for(pending);
   if (!asked) return asked.error();
   if (rail_ == nullptr) description.second_key = 0;  // so that the description is compact
@@ -288,7 +289,8 @@ Status FabricRoute::issue_before_flush(BusyTarget& to) {
 Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   if (Status status = acquire_first(to); !status) return status;
   Status issued = without_bad_alloc([&] { return issue_parts(to, among, operation); });
-  if (issued) [[likely]] return issued;
+  if (issued) [[likely]]
+    return issued;
   // An operation that is reported as failed must not touch its buffers any more, so this waits for the parts that
   // were issued. Their errors, and those of other operations, are left to the call that completes them.
   await_writes(among.writes, to.target->peer);

@@ -176,7 +176,7 @@ class FabricRoute {
   // The part of a range of a rank's data that one key gives access to: all of it, unless a region ends before.
   struct Keyed {
     RemoteKey key;
-    std::uint64_t offset = 0;   // from the start of the key's memory
+    std::uint64_t offset = 0;  // from the start of the key's memory
     std::size_t bytes = 0;
   };
   void register_at_second_rail(std::byte* base, std::size_t bytes, std::uint64_t wanted_key);

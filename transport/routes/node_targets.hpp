@@ -26,8 +26,8 @@ namespace farside {
 
 // The state that only some on-node peers need.
 struct NodeTargetExtra {
-  std::byte* memory = nullptr;               // mapped data that operations do not use (of a shared space)
-  OperationCounts::Row* counts = nullptr;    // in a process with one thread
+  std::byte* memory = nullptr;             // mapped data that operations do not use (of a shared space)
+  OperationCounts::Row* counts = nullptr;  // in a process with one thread
   std::int32_t rank = -1;
   std::int32_t pid = 0;                      // of the route cma: the process
   std::uint64_t address = 0;                 // of its private data there; 0: the route is not cma
@@ -59,9 +59,7 @@ class ConsecutiveTargets {
     first_ = static_cast<std::uint32_t>(targets.front().rank);
     of_rank_0_ -= std::uint64_t{first_} * sizeof(NodeTarget);
   }
-  bool contains(int rank) const {
-    return static_cast<std::uint32_t>(rank) - first_ < count_;
-  }
+  bool contains(int rank) const { return static_cast<std::uint32_t>(rank) - first_ < count_; }
   // Precondition: contains(rank).
   const NodeTarget& operator[](int rank) const {
     return *reinterpret_cast<const NodeTarget*>(of_rank_0_ + static_cast<std::uint32_t>(rank) * sizeof(NodeTarget));

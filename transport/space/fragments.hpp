@@ -43,7 +43,7 @@ class Space::Fragments {
 
   Space& space_;
   const int rank_;
-  NodeTarget* const here_;  // null for a target of another node
+  NodeTarget* const here_;        // null for a target of another node
   NodeTargetExtra* const extra_;  // null for most targets
   PeerNodeHandler* const handler_;
   Outstanding* const own_;

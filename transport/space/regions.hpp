@@ -61,7 +61,7 @@ class Regions final : public RegionFinder {
   Result<Region> find(int rank, std::uint64_t address) override;
 
  private:
-  struct Registrations;                 // of regions with the endpoint, by address
+  struct Registrations;  // of regions with the endpoint, by address
   // The regions of a rank that this one has read, by address.
   using Known = std::map<std::uint64_t, Region>;
   static constexpr std::size_t kAtOnce = 64;  // that are read together
@@ -78,8 +78,8 @@ class Regions final : public RegionFinder {
   RegionWords own_words_;
   AttachedRegions own_;
   std::unique_ptr<Registrations> registrations_;
-  std::mutex mutex_;                              // guards stale_ and known_; held for microseconds
-  std::uint64_t stale_ = 0;                       // own_stale() when known_ was empty
+  std::mutex mutex_;         // guards stale_ and known_; held for microseconds
+  std::uint64_t stale_ = 0;  // own_stale() when known_ was empty
   std::unordered_map<int, Known> known_;
 };
 

@@ -33,14 +33,14 @@ std::size_t in_pages(std::size_t bytes) {
 
 // The description of a rank's memory for its on-node peers.
 struct Space::Offer {
-  std::uint64_t allocated = 0;   // bytes of data in the segment of the node
-  std::uint64_t need = 0;        // of memory, as MemoryNeed says
+  std::uint64_t allocated = 0;  // bytes of data in the segment of the node
+  std::uint64_t need = 0;       // of memory, as MemoryNeed says
   std::uint64_t data_bytes = 0;
   std::uint64_t data_place = 0;  // of private data: the address in the process, or the offset in `data_fd`
   std::int32_t data_fd = -1;     // of private data in a file that peers can map (ShareableMemory)
   std::uint64_t alignment = 1;   // as in Request
   std::uint32_t unit = 0;
-  std::int32_t failed = 0;       // 0, or 1 + ErrorKind
+  std::int32_t failed = 0;  // 0, or 1 + ErrorKind
   bool contiguous = false;
   bool overcommit = false;
   bool handled = false;  // the rank's node handler serves it
@@ -83,8 +83,8 @@ Result<std::unique_ptr<Space>> Space::make(const Request& request, NodeGroup& no
 
 // `mapped`: the members of the node whose memory is mapped, or this process alone. The limits of memory concern all
 // members.
-Result<std::unique_ptr<Space>> Space::make_here(std::unique_ptr<Space> space, const Request& request,
-                                                NodeGroup& node, NodeGroup& mapped) {
+Result<std::unique_ptr<Space>> Space::make_here(std::unique_ptr<Space> space, const Request& request, NodeGroup& node,
+                                                NodeGroup& mapped) {
   const bool apart = mapped.members() < node.members();
   Status failed;
   const Offer own = space->offer(request, mapped, failed);
@@ -204,8 +204,8 @@ void Space::take_memory(const Request& request, NodeGroup& node, std::span<const
   new (&header->integers) IntegerWords;
   integers_.announce_in(header->integers);
   if (request.dynamic) {
-    regions_ = std::make_unique<Regions>(*this, static_cast<std::uint32_t>(region_words_), control_ + region_words_,
-                                         ranks_);
+    regions_ =
+        std::make_unique<Regions>(*this, static_cast<std::uint32_t>(region_words_), control_ + region_words_, ranks_);
   }
   if (offers[static_cast<std::size_t>(node.index())].handled) {
     NodeHandler* const handler = process_.node_handler().value();
@@ -375,9 +375,8 @@ void Space::expect_threads() {
 bool Space::uses(RouteKind route) const {
   if (ranks_ == 1) return route == RouteKind::kSelf;
   if (route == RouteKind::kFabric && static_cast<int>(node_.size()) < ranks_) return true;
-  return std::ranges::any_of(node_.all(), [&](const NodeTarget& each) {
-    return each.rank != rank_ && node_.route(each) == route;
-  });
+  return std::ranges::any_of(node_.all(),
+                             [&](const NodeTarget& each) { return each.rank != rank_ && node_.route(each) == route; });
 }
 
 Result<Space::Extent> Space::extent(int target) {

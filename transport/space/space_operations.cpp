@@ -61,8 +61,8 @@ void Space::count_slow_row(int rank, Counted what, std::size_t bytes) const {
   counts_->add(rank, what, bytes);
 }
 
-Status Space::accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin,
-                         void* fetched, std::size_t elements, Access access, Outstanding* own) {
+Status Space::accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
+                         std::size_t elements, Access access, Outstanding* own) {
   NodeTarget* const here = node_.find(rank);
   if (here != nullptr && here->data != nullptr) [[likely]] {
     accumulate_at(*here, here->data + offset, op, type, origin, fetched, elements, access);
@@ -183,8 +183,8 @@ void Space::compare_and_swap_at(const NodeTarget& target, std::byte* at, BasicTy
   Stores::here().made();
 }
 
-Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, const void* origin,
-                               const void* compare, void* fetched) {
+Status Space::compare_and_swap(int rank, std::uint64_t offset, BasicType type, const void* origin, const void* compare,
+                               void* fetched) {
   NodeTarget* const here = node_.find(rank);
   if (here != nullptr && here->data != nullptr) [[likely]] {
     compare_and_swap_at(*here, here->data + offset, type, origin, compare, fetched);

@@ -274,8 +274,8 @@ void fetch_into_operands(const Window& window, MPI_Datatype type, int count, int
   if (count == 1) {
     CHECK_MPI(MPI_Fetch_and_op(origin, origin + by, type, target, 0, MPI_SUM, window));
   } else {
-    CHECK_MPI(MPI_Get_accumulate(origin, count, type, origin + by, count, type, target, 0, count, type, MPI_SUM,
-                                 window));
+    CHECK_MPI(
+        MPI_Get_accumulate(origin, count, type, origin + by, count, type, target, 0, count, type, MPI_SUM, window));
   }
   CHECK_MPI(MPI_Win_flush(target, window));
   for (int i = 0; i < count; ++i) CHECK_EQ(origin[by + i], T{100});

@@ -48,8 +48,7 @@ const Case kCasesOfLocks[] = {
      "the target is not locked; lock this target first with MPI_Win_lock",
      [](Scene& s) { MISTAKE_AT(s.rank, MPI_Win_flush_local(s.rank, s.window)); }},
     {"MPI_Win_unlock, of another target than the locked one", kLocked, MPI_ERR_RMA_SYNC, 0,
-     "unlock of a target that is not locked",
-     [](Scene& s) { MISTAKE_AT(s.rank, MPI_Win_unlock(s.rank, s.window)); }},
+     "unlock of a target that is not locked", [](Scene& s) { MISTAKE_AT(s.rank, MPI_Win_unlock(s.rank, s.window)); }},
     {"MPI_Win_unlock, twice", kNowhere, MPI_ERR_RMA_SYNC, 0, "unlock of a target that is not locked",
      [](Scene& s) {
        s.lock();
@@ -64,8 +63,7 @@ const Case kCasesOfLocks[] = {
        MISTAKE_AT(s.next, MPI_Win_flush(s.next, s.window));
      }},
     {"MPI_Win_free, while a target is locked", kLocked, MPI_ERR_RMA_SYNC, 0,
-     "free while this process holds locks; unlock first",
-     [](Scene& s) { MISTAKE(s.free()); }},
+     "free while this process holds locks; unlock first", [](Scene& s) { MISTAKE(s.free()); }},
 
     // ---- while all targets are locked
 
@@ -79,11 +77,9 @@ const Case kCasesOfLocks[] = {
      "unlock of one target while all are locked by MPI_Win_lock_all; call MPI_Win_unlock_all instead",
      [](Scene& s) { MISTAKE_AT(s.next, MPI_Win_unlock(s.next, s.window)); }},
     {"MPI_Win_fence, while all targets are locked", kAllLocked, MPI_ERR_RMA_SYNC, 0,
-     "fence while this process holds locks",
-     [](Scene& s) { MISTAKE(MPI_Win_fence(0, s.window)); }},
+     "fence while this process holds locks", [](Scene& s) { MISTAKE(MPI_Win_fence(0, s.window)); }},
     {"MPI_Win_start, while all targets are locked", kAllLocked, MPI_ERR_RMA_SYNC, 0,
-     "start while this process holds locks",
-     [](Scene& s) { MISTAKE(MPI_Win_start(s.to_next, 0, s.window)); }},
+     "start while this process holds locks", [](Scene& s) { MISTAKE(MPI_Win_start(s.to_next, 0, s.window)); }},
     {"MPI_Win_post, while this rank has locked all", kAllLocked, MPI_ERR_RMA_SYNC, MPI_ERR_RMA_CONFLICT,
      "post while the own window is locked by this process's MPI_Win_lock_all; call MPI_Win_unlock_all first",
      [](Scene& s) { MISTAKE(MPI_Win_post(s.to_next, 0, s.window)); }},
@@ -94,8 +90,7 @@ const Case kCasesOfLocks[] = {
        MISTAKE(MPI_Win_unlock_all(s.window));
      }},
     {"MPI_Win_free, while all targets are locked", kAllLocked, MPI_ERR_RMA_SYNC, 0,
-     "free while this process holds locks",
-     [](Scene& s) { MISTAKE(s.free()); }},
+     "free while this process holds locks", [](Scene& s) { MISTAKE(s.free()); }},
 };
 
 }  // namespace

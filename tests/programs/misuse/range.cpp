@@ -7,17 +7,12 @@ namespace {
 
 const Case kCasesOfRange[] = {
     {"MPI_Put, one element past the end", kAllLocked, MPI_ERR_RMA_RANGE, 0, "beyond the 256 bytes of rank ",
-     [](Scene& s) {
-       MISTAKE_AT(s.next, MPI_Put(s.values, 1, MPI_INT, s.next, s.kInts, 1, MPI_INT, s.window));
-     }},
+     [](Scene& s) { MISTAKE_AT(s.next, MPI_Put(s.values, 1, MPI_INT, s.next, s.kInts, 1, MPI_INT, s.window)); }},
     {"MPI_Put, one byte past the end", kAllLocked, MPI_ERR_RMA_RANGE, 0, "beyond the 256 bytes of rank ",
-     [](Scene& s) {
-       MISTAKE_AT(s.next, MPI_Put(s.values, 5, MPI_BYTE, s.next, s.kInts - 1, 5, MPI_BYTE, s.window));
-     }},
+     [](Scene& s) { MISTAKE_AT(s.next, MPI_Put(s.values, 5, MPI_BYTE, s.next, s.kInts - 1, 5, MPI_BYTE, s.window)); }},
     {"MPI_Put, more than the window holds", kAllLocked, MPI_ERR_RMA_RANGE, 0, "beyond the 256 bytes of rank ",
      [](Scene& s) {
-       MISTAKE_AT(s.next,
-                  MPI_Put(s.values, s.kInts + 1, MPI_INT, s.next, 0, s.kInts + 1, MPI_INT, s.window));
+       MISTAKE_AT(s.next, MPI_Put(s.values, s.kInts + 1, MPI_INT, s.next, 0, s.kInts + 1, MPI_INT, s.window));
      }},
     {"MPI_Put, a displacement that overflows", kAllLocked, MPI_ERR_RMA_RANGE, MPI_ERR_DISP,
      "beyond the 256 bytes of rank ",
@@ -25,13 +20,10 @@ const Case kCasesOfRange[] = {
        MISTAKE_AT(s.next, MPI_Put(s.values, 1, MPI_INT, s.next, MPI_Aint{1} << 62, 1, MPI_INT, s.window));
      }},
     {"MPI_Get, past the end", kAllLocked, MPI_ERR_RMA_RANGE, 0, "beyond the 256 bytes of rank ",
-     [](Scene& s) {
-       MISTAKE_AT(s.next, MPI_Get(s.result, s.kInts, MPI_INT, s.next, 1, s.kInts, MPI_INT, s.window));
-     }},
+     [](Scene& s) { MISTAKE_AT(s.next, MPI_Get(s.result, s.kInts, MPI_INT, s.next, 1, s.kInts, MPI_INT, s.window)); }},
     {"MPI_Accumulate, past the end", kAllLocked, MPI_ERR_RMA_RANGE, 0, "beyond the 256 bytes of rank ",
      [](Scene& s) {
-       MISTAKE_AT(s.next,
-                  MPI_Accumulate(s.values, 2, MPI_INT, s.next, s.kInts - 1, 2, MPI_INT, MPI_SUM, s.window));
+       MISTAKE_AT(s.next, MPI_Accumulate(s.values, 2, MPI_INT, s.next, s.kInts - 1, 2, MPI_INT, MPI_SUM, s.window));
      }},
     {"MPI_Fetch_and_op, past the end", kAllLocked, MPI_ERR_RMA_RANGE, 0, "beyond the 256 bytes of rank ",
      [](Scene& s) {
@@ -39,13 +31,11 @@ const Case kCasesOfRange[] = {
      }},
     {"MPI_Compare_and_swap, past the end", kAllLocked, MPI_ERR_RMA_RANGE, 0, "beyond the 256 bytes of rank ",
      [](Scene& s) {
-       MISTAKE_AT(s.next, MPI_Compare_and_swap(s.values, s.values + 1, s.result, MPI_INT, s.next, s.kInts,
-                                               s.window));
+       MISTAKE_AT(s.next, MPI_Compare_and_swap(s.values, s.values + 1, s.result, MPI_INT, s.next, s.kInts, s.window));
      }},
     {"MPI_Rput, past the end", kAllLocked, MPI_ERR_RMA_RANGE, 0, "beyond the 256 bytes of rank ",
      [](Scene& s) {
-       MISTAKE_REQUEST(s.next,
-                       MPI_Rput(s.values, 1, MPI_INT, s.next, s.kInts, 1, MPI_INT, s.window, &s.request));
+       MISTAKE_REQUEST(s.next, MPI_Rput(s.values, 1, MPI_INT, s.next, s.kInts, 1, MPI_INT, s.window, &s.request));
      }},
     {"MPI_Put, the last block of a strided type past the end", kAllLocked, MPI_ERR_RMA_RANGE, 0,
      "beyond the 256 bytes of rank ",
@@ -68,14 +58,10 @@ const Case kCasesOfRange[] = {
      }},
     {"MPI_Put, more sent than there is room for", kAllLocked, MPI_ERR_TRUNCATE, 0,
      "bytes are sent where count and datatype leave room for",
-     [](Scene& s) {
-       MISTAKE_AT(s.next, MPI_Put(s.values, 4, MPI_INT, s.next, 0, 2, MPI_INT, s.window));
-     }},
+     [](Scene& s) { MISTAKE_AT(s.next, MPI_Put(s.values, 4, MPI_INT, s.next, 0, 2, MPI_INT, s.window)); }},
     {"MPI_Get, more sent than there is room for", kAllLocked, MPI_ERR_TRUNCATE, 0,
      "bytes are sent where count and datatype leave room for",
-     [](Scene& s) {
-       MISTAKE_AT(s.next, MPI_Get(s.result, 2, MPI_INT, s.next, 0, 4, MPI_INT, s.window));
-     }},
+     [](Scene& s) { MISTAKE_AT(s.next, MPI_Get(s.result, 2, MPI_INT, s.next, 0, 4, MPI_INT, s.window)); }},
     {"MPI_Accumulate, more sent than there is room for", kAllLocked, MPI_ERR_TRUNCATE, 0,
      "bytes are sent where count and datatype leave room for",
      [](Scene& s) {

@@ -32,19 +32,32 @@ struct Case {
 // Returns the name of an error class, as the standard writes it.
 inline std::string name_of(int error_class) {
   const std::pair<int, const char*> names[] = {
-      {MPI_ERR_RMA_SYNC, "RMA_SYNC"},     {MPI_ERR_RMA_CONFLICT, "RMA_CONFLICT"},
-      {MPI_ERR_RMA_RANGE, "RMA_RANGE"},   {MPI_ERR_RMA_ATTACH, "RMA_ATTACH"},
-      {MPI_ERR_RMA_FLAVOR, "RMA_FLAVOR"}, {MPI_ERR_RMA_SHARED, "RMA_SHARED"},
-      {MPI_ERR_ASSERT, "ASSERT"},         {MPI_ERR_LOCKTYPE, "LOCKTYPE"},
-      {MPI_ERR_RANK, "RANK"},             {MPI_ERR_DISP, "DISP"},
-      {MPI_ERR_COUNT, "COUNT"},           {MPI_ERR_TYPE, "TYPE"},
-      {MPI_ERR_OP, "OP"},                 {MPI_ERR_WIN, "WIN"},
-      {MPI_ERR_INFO, "INFO"},             {MPI_ERR_BASE, "BASE"},
-      {MPI_ERR_SIZE, "SIZE"},             {MPI_ERR_ARG, "ARG"},
-      {MPI_ERR_GROUP, "GROUP"},           {MPI_ERR_COMM, "COMM"},
-      {MPI_ERR_BUFFER, "BUFFER"},         {MPI_ERR_TRUNCATE, "TRUNCATE"},
-      {MPI_ERR_OTHER, "OTHER"},           {MPI_ERR_INTERN, "INTERN"},
-      {MPI_ERR_UNKNOWN, "UNKNOWN"},       {MPI_ERR_UNSUPPORTED_OPERATION, "UNSUPPORTED_OPERATION"},
+      {MPI_ERR_RMA_SYNC, "RMA_SYNC"},
+      {MPI_ERR_RMA_CONFLICT, "RMA_CONFLICT"},
+      {MPI_ERR_RMA_RANGE, "RMA_RANGE"},
+      {MPI_ERR_RMA_ATTACH, "RMA_ATTACH"},
+      {MPI_ERR_RMA_FLAVOR, "RMA_FLAVOR"},
+      {MPI_ERR_RMA_SHARED, "RMA_SHARED"},
+      {MPI_ERR_ASSERT, "ASSERT"},
+      {MPI_ERR_LOCKTYPE, "LOCKTYPE"},
+      {MPI_ERR_RANK, "RANK"},
+      {MPI_ERR_DISP, "DISP"},
+      {MPI_ERR_COUNT, "COUNT"},
+      {MPI_ERR_TYPE, "TYPE"},
+      {MPI_ERR_OP, "OP"},
+      {MPI_ERR_WIN, "WIN"},
+      {MPI_ERR_INFO, "INFO"},
+      {MPI_ERR_BASE, "BASE"},
+      {MPI_ERR_SIZE, "SIZE"},
+      {MPI_ERR_ARG, "ARG"},
+      {MPI_ERR_GROUP, "GROUP"},
+      {MPI_ERR_COMM, "COMM"},
+      {MPI_ERR_BUFFER, "BUFFER"},
+      {MPI_ERR_TRUNCATE, "TRUNCATE"},
+      {MPI_ERR_OTHER, "OTHER"},
+      {MPI_ERR_INTERN, "INTERN"},
+      {MPI_ERR_UNKNOWN, "UNKNOWN"},
+      {MPI_ERR_UNSUPPORTED_OPERATION, "UNSUPPORTED_OPERATION"},
   };
   for (const auto& [each, name] : names)
     if (each == error_class) return std::string("MPI_ERR_") + name;
@@ -116,8 +129,8 @@ class Scene {
     says(case_->words);
     if (with_window_) {
       says("on window 'misused'");
-      const bool of_epochs = case_->right == MPI_ERR_RMA_SYNC || case_->right == MPI_ERR_RMA_CONFLICT ||
-                             case_->right == MPI_ERR_ASSERT;
+      const bool of_epochs =
+          case_->right == MPI_ERR_RMA_SYNC || case_->right == MPI_ERR_RMA_CONFLICT || case_->right == MPI_ERR_ASSERT;
       if (of_epochs != (text.find("; here ") != std::string::npos)) wrong(of_epochs ? "no state" : "a state");
     }
     says("(MPI 4.");
@@ -196,15 +209,11 @@ class Scene {
   // The operations on one int at the start of the target's window.
   int put(int target) { return MPI_Put(values, 1, MPI_INT, target, 0, 1, MPI_INT, window); }
   int get(int target) { return MPI_Get(result, 1, MPI_INT, target, 0, 1, MPI_INT, window); }
-  int accumulate(int target) {
-    return MPI_Accumulate(values, 1, MPI_INT, target, 0, 1, MPI_INT, MPI_SUM, window);
-  }
+  int accumulate(int target) { return MPI_Accumulate(values, 1, MPI_INT, target, 0, 1, MPI_INT, MPI_SUM, window); }
   int get_accumulate(int target) {
     return MPI_Get_accumulate(values, 1, MPI_INT, result, 1, MPI_INT, target, 0, 1, MPI_INT, MPI_SUM, window);
   }
-  int fetch_and_op(int target) {
-    return MPI_Fetch_and_op(values, result, MPI_INT, target, 0, MPI_SUM, window);
-  }
+  int fetch_and_op(int target) { return MPI_Fetch_and_op(values, result, MPI_INT, target, 0, MPI_SUM, window); }
   int compare_and_swap(int target) {
     return MPI_Compare_and_swap(values, values + 1, result, MPI_INT, target, 0, window);
   }
@@ -242,44 +251,22 @@ class Scene {
  private:
   void open(Within epoch) {
     switch (epoch) {
-      case kNowhere:
-        break;
-      case kInFence:
-        fence_and_use();
-        break;
-      case kLocked:
-        lock();
-        break;
-      case kAllLocked:
-        lock_all();
-        break;
-      case kStarted:
-        post_and_start();
-        break;
-      case kPosted:
-        post();
-        break;
+      case kNowhere: break;
+      case kInFence: fence_and_use(); break;
+      case kLocked: lock(); break;
+      case kAllLocked: lock_all(); break;
+      case kStarted: post_and_start(); break;
+      case kPosted: post(); break;
     }
   }
   void close(Within epoch) {
     switch (epoch) {
-      case kNowhere:
-        break;
-      case kInFence:
-        fence_off();
-        break;
-      case kLocked:
-        unlock();
-        break;
-      case kAllLocked:
-        unlock_all();
-        break;
-      case kPosted:
-        start();
-        [[fallthrough]];
-      case kStarted:
-        complete_and_wait();
-        break;
+      case kNowhere: break;
+      case kInFence: fence_off(); break;
+      case kLocked: unlock(); break;
+      case kAllLocked: unlock_all(); break;
+      case kPosted: start(); [[fallthrough]];
+      case kStarted: complete_and_wait(); break;
     }
   }
 

@@ -18,8 +18,7 @@ const Case kCasesOfStartAndPost[] = {
     {"MPI_Win_lock_all, in a start epoch", kStarted, MPI_ERR_RMA_SYNC, 0,
      "lock while an epoch of MPI_Win_start is open; call MPI_Win_complete first",
      [](Scene& s) { MISTAKE(MPI_Win_lock_all(0, s.window)); }},
-    {"MPI_Win_unlock, in a start epoch", kStarted, MPI_ERR_RMA_SYNC, 0,
-     "unlock of a target that is not locked",
+    {"MPI_Win_unlock, in a start epoch", kStarted, MPI_ERR_RMA_SYNC, 0, "unlock of a target that is not locked",
      [](Scene& s) { MISTAKE_AT(s.next, MPI_Win_unlock(s.next, s.window)); }},
     {"MPI_Win_unlock_all, in a start epoch", kStarted, MPI_ERR_RMA_SYNC, 0, "unlock_all without a lock_all",
      [](Scene& s) { MISTAKE(MPI_Win_unlock_all(s.window)); }},
@@ -48,8 +47,7 @@ const Case kCasesOfStartAndPost[] = {
        MISTAKE(MPI_Win_complete(s.window));
        CHECK_MPI(MPI_Win_wait(s.window));
      }},
-    {"MPI_Put, after complete", kNowhere, MPI_ERR_RMA_SYNC, 0,
-     "operation outside any access epoch; open one first",
+    {"MPI_Put, after complete", kNowhere, MPI_ERR_RMA_SYNC, 0, "operation outside any access epoch; open one first",
      [](Scene& s) {
        s.post_and_start();
        CHECK_MPI(MPI_Win_complete(s.window));
@@ -64,8 +62,7 @@ const Case kCasesOfStartAndPost[] = {
        CHECK_MPI(MPI_Win_complete(s.window));
      }},
     {"MPI_Win_free, in a start epoch", kStarted, MPI_ERR_RMA_SYNC, 0,
-     "free while an epoch of MPI_Win_start is open; call MPI_Win_complete first",
-     [](Scene& s) { MISTAKE(s.free()); }},
+     "free while an epoch of MPI_Win_start is open; call MPI_Win_complete first", [](Scene& s) { MISTAKE(s.free()); }},
     {"MPI_Win_post, twice", kPosted, MPI_ERR_RMA_SYNC, 0,
      "post while the window is already posted; call MPI_Win_wait first",
      [](Scene& s) { MISTAKE(MPI_Win_post(s.to_next, 0, s.window)); }},
@@ -76,17 +73,14 @@ const Case kCasesOfStartAndPost[] = {
      "lock_all, which locks the own window too, while that is posted; call MPI_Win_wait first",
      [](Scene& s) { MISTAKE(MPI_Win_lock_all(0, s.window)); }},
     {"MPI_Win_free, while posted", kPosted, MPI_ERR_RMA_SYNC, 0,
-     "free while the own window is posted; call MPI_Win_wait first",
-     [](Scene& s) { MISTAKE(s.free()); }},
-    {"MPI_Win_wait, twice", kNowhere, MPI_ERR_RMA_SYNC, 0,
-     "wait or test without a post; call MPI_Win_post first",
+     "free while the own window is posted; call MPI_Win_wait first", [](Scene& s) { MISTAKE(s.free()); }},
+    {"MPI_Win_wait, twice", kNowhere, MPI_ERR_RMA_SYNC, 0, "wait or test without a post; call MPI_Win_post first",
      [](Scene& s) {
        s.post_and_start();
        s.complete_and_wait();
        MISTAKE(MPI_Win_wait(s.window));
      }},
-    {"MPI_Win_test, after wait", kNowhere, MPI_ERR_RMA_SYNC, 0,
-     "wait or test without a post; call MPI_Win_post first",
+    {"MPI_Win_test, after wait", kNowhere, MPI_ERR_RMA_SYNC, 0, "wait or test without a post; call MPI_Win_post first",
      [](Scene& s) {
        s.post_and_start();
        s.complete_and_wait();

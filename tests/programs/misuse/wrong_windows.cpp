@@ -108,8 +108,7 @@ const Case kCasesOfWrongWindows[] = {
        MPI_Comm inter;
        CHECK_MPI(MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, s.next, 5, &inter));
        CHECK_MPI(MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN));
-       if (!MISTAKE_WITHOUT_WINDOW(MPI_Win_allocate(16, 1, MPI_INFO_NULL, inter, &base, &made)))
-         MPI_Win_free(&made);
+       if (!MISTAKE_WITHOUT_WINDOW(MPI_Win_allocate(16, 1, MPI_INFO_NULL, inter, &base, &made))) MPI_Win_free(&made);
        CHECK_MPI(MPI_Comm_free(&inter));
      }},
     {"MPI_Win_allocate, same_disp_unit promised and not kept", kNowhere, MPI_ERR_INFO, MPI_ERR_DISP,
@@ -131,8 +130,7 @@ const Case kCasesOfWrongWindows[] = {
        MPI_Info info;
        CHECK_MPI(MPI_Info_create(&info));
        CHECK_MPI(MPI_Info_set(info, "same_size", "true"));
-       if (!MISTAKE_WITHOUT_WINDOW(
-               MPI_Win_create(s.values, 16 * (s.rank + 1), 1, info, MPI_COMM_WORLD, &made)))
+       if (!MISTAKE_WITHOUT_WINDOW(MPI_Win_create(s.values, 16 * (s.rank + 1), 1, info, MPI_COMM_WORLD, &made)))
          MPI_Win_free(&made);
        CHECK_MPI(MPI_Info_free(&info));
      }},

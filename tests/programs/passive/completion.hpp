@@ -3,10 +3,9 @@
 // locks.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <chrono>
+#include <sched.h>
 
 #include "common.hpp"
 
@@ -51,10 +50,8 @@ inline void flushes(check::Memory memory) {
   CHECK_MPI(MPI_Win_unlock_all(window));
   barrier();
   for (int origin = 0; origin < size; ++origin) {
-    CHECK_EQ(read_own(window, window.as<std::int64_t>() + size + origin),
-             std::int64_t{7000 + 10 * origin + rank});
-    CHECK_EQ(read_own(window, window.as<std::int64_t>() + 2 * size + origin),
-             std::int64_t{8000 + 10 * origin + rank});
+    CHECK_EQ(read_own(window, window.as<std::int64_t>() + size + origin), std::int64_t{7000 + 10 * origin + rank});
+    CHECK_EQ(read_own(window, window.as<std::int64_t>() + 2 * size + origin), std::int64_t{8000 + 10 * origin + rank});
   }
 }
 

@@ -85,8 +85,8 @@ inline void readers_and_writers(check::Memory memory) {
     if (writes) {
       std::fill(words.begin(), words.end(), words[0] + 1);
       // In two halves, the second first; a reader between the two would see different values.
-      CHECK_MPI(MPI_Put(words.data() + kWords / 2, kWords / 2, MPI_INT64_T, target, kWords / 2, kWords / 2,
-                        MPI_INT64_T, window));
+      CHECK_MPI(MPI_Put(words.data() + kWords / 2, kWords / 2, MPI_INT64_T, target, kWords / 2, kWords / 2, MPI_INT64_T,
+                        window));
       CHECK_MPI(MPI_Win_flush(target, window));
       sched_yield();
       CHECK_MPI(MPI_Put(words.data(), kWords / 2, MPI_INT64_T, target, 0, kWords / 2, MPI_INT64_T, window));
@@ -120,8 +120,7 @@ inline void locks_on_all_targets(check::Memory memory) {
   constexpr int kRounds = 60;
   check::Window window(memory, sizeof(std::int64_t), sizeof(std::int64_t));
   for (int round = 0; round < kRounds; ++round) {
-    for (int target = 0; target < size; ++target)
-      CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window));
+    for (int target = 0; target < size; ++target) CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window));
     std::int64_t first = -1;
     for (int target = 0; target < size; ++target) {
       std::int64_t value = -1;

@@ -148,7 +148,7 @@ struct SmallOperands {
 inline void small_operands(check::Memory memory) {
   const char* const checks = std::getenv("FARSIDE_CHECK");
   if (checks != nullptr && std::string(checks) == "strict") return;  // strict checking reports these changes
-  constexpr int kLarge = 1 << 20;  // more than a socket takes
+  constexpr int kLarge = 1 << 20;                                    // more than a socket takes
   const int rank = check::rank();
   const int size = check::size();
   const int target = (rank + 1) % size;

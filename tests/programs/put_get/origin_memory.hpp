@@ -3,10 +3,9 @@
 // before, where an adapter may still have the registration of the old pages.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <cstddef>
 #include <cstdint>
+#include <sys/mman.h>
 #include <vector>
 
 #include "../check.hpp"
@@ -89,8 +88,8 @@ inline void memory_mapped_anew(check::Memory memory) {
     }
     CHECK_MPI(MPI_Win_unlock_all(window));
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
-    CHECK_EQ(own.words()[7], std::int64_t{100'000} * (2 * round + 2) +
-                                 (check::rank() + check::size() - 1) % check::size() + 7);
+    CHECK_EQ(own.words()[7],
+             std::int64_t{100'000} * (2 * round + 2) + (check::rank() + check::size() - 1) % check::size() + 7);
     CHECK_MPI(MPI_Win_free(&window));
   }
 }

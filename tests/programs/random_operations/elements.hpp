@@ -75,7 +75,7 @@ struct Element {
   bool any_bits;               // any bytes are a valid value; else only those from sample()
   bool swaps;                  // MPI_Compare_and_swap accepts it
   std::size_t defined;  // bytes of a member's number type that an operation defines (10 of an x87 number's 16) ...
-  std::size_t number;          // ... and the size of that number type
+  std::size_t number;   // ... and the size of that number type
   void (*combine)(Op, void* target, const void* origin);  // target = target op origin
   void (*sample)(Dice&, Op, void*);                       // an operand: exact under op, however often
 
@@ -106,7 +106,7 @@ struct Pair {
 template <class T>
 struct Integer {
   static std::vector<Op> operations() {
-    return {Op::kSum, Op::kProd, Op::kMin,  Op::kMax, Op::kLand,    Op::kLor,
+    return {Op::kSum,  Op::kProd, Op::kMin, Op::kMax,  Op::kLand,    Op::kLor,
             Op::kLxor, Op::kBand, Op::kBor, Op::kBxor, Op::kReplace, Op::kNoOp};
   }
   static T apply(Op op, T a, T b) {
@@ -140,9 +140,7 @@ struct Language : Integer<T> {
 
 template <class T>
 struct Floating {
-  static std::vector<Op> operations() {
-    return {Op::kSum, Op::kProd, Op::kMin, Op::kMax, Op::kReplace, Op::kNoOp};
-  }
+  static std::vector<Op> operations() { return {Op::kSum, Op::kProd, Op::kMin, Op::kMax, Op::kReplace, Op::kNoOp}; }
   static T apply(Op op, T a, T b) {
     switch (op) {
       case Op::kSum: return a + b;
@@ -239,7 +237,7 @@ void sample(Dice& dice, Op op, void* to) {
 
 // Returns the significant bytes and the size of a number with padding, else 0 and 0.
 template <class T>
-constexpr std::size_t kDefined = std::is_same_v<T, long double> && std::numeric_limits<T>::digits == 64 ? 10 : 0;
+constexpr std::size_t kDefined = std::is_same_v<T, long double>&& std::numeric_limits<T>::digits == 64 ? 10 : 0;
 
 class Elements {
  public:

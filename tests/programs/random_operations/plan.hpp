@@ -74,12 +74,12 @@ struct Access {
   enum class Kind : unsigned char { kNone, kRead, kWritten, kOrdered, kShared };
   static constexpr int kMany = -2;
   Kind kind = Kind::kNone;
-  Op op = Op::kNoOp;        // kShared
-  int origin = kMany;       // kMany: several (kRead, kShared)
-  int flushes = 0;          // of this target by the origin before the access; kNever: never complete in this phase
+  Op op = Op::kNoOp;   // kShared
+  int origin = kMany;  // kMany: several (kRead, kShared)
+  int flushes = 0;     // of this target by the origin before the access; kNever: never complete in this phase
   const Element* element = nullptr;  // kOrdered, kShared
-  std::size_t within = 0;   // index of the byte in the element
-  bool owned = false;       // a flushed access of the same origin preceded; only for this origin is it ordered
+  std::size_t within = 0;            // index of the byte in the element
+  bool owned = false;                // a flushed access of the same origin preceded; only for this origin is it ordered
 };
 constexpr int kNever = 1 << 30;
 
@@ -536,8 +536,10 @@ class Planner {
     const bool spoiled = wild(element, target) || wild(element, compare);
     fetch(element, target, to, false);
     each_byte(element, [&](std::size_t i, bool) {
-      if (spoiled) target[i].wild = true;
-      else if (equal) target[i] = origin[i];
+      if (spoiled)
+        target[i].wild = true;
+      else if (equal)
+        target[i] = origin[i];
     });
   }
 

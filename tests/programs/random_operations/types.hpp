@@ -34,9 +34,7 @@ inline Span span_of(const std::vector<Entry>& map) {
 // A committed datatype with its type map, in order. Owns the handle of a derived datatype.
 class Type {
  public:
-  explicit Type(const Element& element) : handle_(element.type), map_{{0, &element}}, text_(element.name) {
-    measure();
-  }
+  explicit Type(const Element& element) : handle_(element.type), map_{{0, &element}}, text_(element.name) { measure(); }
   Type(MPI_Datatype derived, std::vector<Entry> map, std::string text)
       : handle_(derived), derived_(true), map_(std::move(map)), text_(std::move(text)) {
     CHECK_MPI(MPI_Type_commit(&handle_));

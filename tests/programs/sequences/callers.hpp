@@ -3,10 +3,9 @@
 // of their own. Without threads, the calling thread makes all calls.
 #pragma once
 
-#include <pthread.h>
-
 #include <cstddef>
 #include <functional>
+#include <pthread.h>
 #include <thread>
 #include <vector>
 

@@ -9,10 +9,7 @@ Step draw(Dice& dice, Model& model) {
   step.kind = static_cast<Kind>(dice.below(kKinds));
   step.actor = dice.below(ranks);
   Process& me = model.of(step.actor);
-  step.target = dice.one_in(20)   ? MPI_PROC_NULL
-                : dice.one_in(40) ? ranks
-                : dice.one_in(60) ? -7
-                                  : dice.below(ranks);
+  step.target = dice.one_in(20) ? MPI_PROC_NULL : dice.one_in(40) ? ranks : dice.one_in(60) ? -7 : dice.below(ranks);
   step.lock_type = dice.one_in(2) ? MPI_LOCK_SHARED : MPI_LOCK_EXCLUSIVE;
   // Half the starts have a chance to begin.
   if (step.kind == Kind::kStart && dice.one_in(2)) {

@@ -36,32 +36,15 @@ Classes expected_errors(Model& model, const Step& step, int rank) {
   Process& me = model.of(rank);
   const bool to_nobody = step.has_target() && step.target == MPI_PROC_NULL;
   switch (step.flaw) {
-    case Flaw::kNone:
-      break;
-    case Flaw::kCount:
-      wrong.insert(MPI_ERR_COUNT);
-      break;
-    case Flaw::kType:
-      wrong.insert(MPI_ERR_TYPE);
-      break;
-    case Flaw::kDisplacement:
-      wrong.insert(MPI_ERR_DISP);
-      break;
-    case Flaw::kRange:
-      wrong.insert(MPI_ERR_RMA_RANGE);
-      break;
-    case Flaw::kOp:
-      wrong.insert(MPI_ERR_OP);
-      break;
-    case Flaw::kAssert:
-      wrong.insert(MPI_ERR_ASSERT);
-      break;
-    case Flaw::kLockType:
-      wrong.insert(MPI_ERR_LOCKTYPE);
-      break;
-    case Flaw::kGroup:
-      wrong.insert(MPI_ERR_GROUP);
-      break;
+    case Flaw::kNone: break;
+    case Flaw::kCount: wrong.insert(MPI_ERR_COUNT); break;
+    case Flaw::kType: wrong.insert(MPI_ERR_TYPE); break;
+    case Flaw::kDisplacement: wrong.insert(MPI_ERR_DISP); break;
+    case Flaw::kRange: wrong.insert(MPI_ERR_RMA_RANGE); break;
+    case Flaw::kOp: wrong.insert(MPI_ERR_OP); break;
+    case Flaw::kAssert: wrong.insert(MPI_ERR_ASSERT); break;
+    case Flaw::kLockType: wrong.insert(MPI_ERR_LOCKTYPE); break;
+    case Flaw::kGroup: wrong.insert(MPI_ERR_GROUP); break;
   }
   if (to_nobody) return wrong;  // 12.3: a call to MPI_PROC_NULL does nothing, anywhere
   if (step.has_target() && !model.is_rank(step.target)) {
@@ -86,14 +69,9 @@ Classes expected_errors(Model& model, const Step& step, int rank) {
     case Kind::kRput:
     case Kind::kRget:
     case Kind::kFlush:
-    case Kind::kFlushLocal:
-      needs(me.passive_to(step.target));
-      break;
-    case Kind::kFlushAll:
-      needs(me.passive());
-      break;
-    case Kind::kSync:
-      break;
+    case Kind::kFlushLocal: needs(me.passive_to(step.target)); break;
+    case Kind::kFlushAll: needs(me.passive()); break;
+    case Kind::kSync: break;
     case Kind::kFence:
       needs(!me.started && !me.passive() && !me.posted);
       if ((step.assert& MPI_MODE_NOPRECEDE) != 0) needs(!me.fence_epoch(), MPI_ERR_ASSERT);
@@ -103,32 +81,18 @@ Classes expected_errors(Model& model, const Step& step, int rank) {
       needs(!me.posted && !me.all);
       needs(!model.locked(rank), MPI_ERR_RMA_CONFLICT);
       break;
-    case Kind::kStart:
-      needs(step.group.empty() || !me.access_epoch());
-      break;
-    case Kind::kComplete:
-      needs(me.started || me.empty_start);
-      break;
+    case Kind::kStart: needs(step.group.empty() || !me.access_epoch()); break;
+    case Kind::kComplete: needs(me.started || me.empty_start); break;
     case Kind::kWait:
-    case Kind::kTest:
-      needs(me.posted || me.empty_post);
-      break;
+    case Kind::kTest: needs(me.posted || me.empty_post); break;
     case Kind::kLock:
       needs(!me.started && !me.all && !me.fence_epoch() && me.locks.count(step.target) == 0);
       needs(!model.exposed(step.target), MPI_ERR_RMA_CONFLICT);
       break;
-    case Kind::kUnlock:
-      needs(me.locks.count(step.target) != 0);
-      break;
-    case Kind::kLockAll:
-      needs(!me.access_epoch() && !me.posted);
-      break;
-    case Kind::kUnlockAll:
-      needs(me.all);
-      break;
-    case Kind::kFree:
-      needs(!me.access_epoch() && !me.posted);
-      break;
+    case Kind::kUnlock: needs(me.locks.count(step.target) != 0); break;
+    case Kind::kLockAll: needs(!me.access_epoch() && !me.posted); break;
+    case Kind::kUnlockAll: needs(me.all); break;
+    case Kind::kFree: needs(!me.access_epoch() && !me.posted); break;
   }
   return wrong;
 }
@@ -148,21 +112,16 @@ bool can_end(Model& model, const Step& step, int rank) {
         if (model.of(origin).fence_epoch()) return false;
       return true;
     case Kind::kStart:
-      return std::includes(me.waiting_posts.begin(), me.waiting_posts.end(), step.group.begin(),
-                           step.group.end());
-    case Kind::kWait:
-      return !me.posted || me.completed == *me.posted;
-    case Kind::kLock:
-      return model.lock_is_free(rank, step.target, step.lock_type);
+      return std::includes(me.waiting_posts.begin(), me.waiting_posts.end(), step.group.begin(), step.group.end());
+    case Kind::kWait: return !me.posted || me.completed == *me.posted;
+    case Kind::kLock: return model.lock_is_free(rank, step.target, step.lock_type);
     case Kind::kLockAll:
       for (int each = 0; each < model.ranks(); ++each)
         if (!model.lock_is_free(rank, each, MPI_LOCK_SHARED)) return false;
       return true;
     case Kind::kFence:
-    case Kind::kFree:
-      return step.actor == Step::kEverybody;
-    default:
-      return true;
+    case Kind::kFree: return step.actor == Step::kEverybody;
+    default: return true;
   }
 }
 
@@ -224,18 +183,13 @@ void update_model(Model& model, const Step& step, int rank) {
       me.locks[step.target] = step.lock_type;
       me.fenced = false;
       break;
-    case Kind::kUnlock:
-      me.locks.erase(step.target);
-      break;
+    case Kind::kUnlock: me.locks.erase(step.target); break;
     case Kind::kLockAll:
       me.all = true;
       me.fenced = false;
       break;
-    case Kind::kUnlockAll:
-      me.all = false;
-      break;
-    default:
-      break;
+    case Kind::kUnlockAll: me.all = false; break;
+    default: break;
   }
 }
 

@@ -27,7 +27,7 @@ struct Process {
   std::optional<std::set<int>> posted;
   bool posted_no_put = false;
   bool empty_start = false, empty_post = false;  // with an empty group; not yet completed, not yet waited for
-  std::set<int> completed;  // members of the posted group
+  std::set<int> completed;                       // members of the posted group
   bool fenced_no_put = false;
   // The ranks that have posted to this process and to which it has not started yet.
   std::set<int> waiting_posts;

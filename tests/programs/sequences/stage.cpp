@@ -14,11 +14,10 @@ void Stage::begin(std::string name) {
   history_.clear();
   if (memory_ == check::Memory::kAllocate) {
     void* base = nullptr;
-    CHECK_MPI(
-        MPI_Win_allocate(kInts * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window_));
+    CHECK_MPI(MPI_Win_allocate(kInts * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window_));
   } else {
-    CHECK_MPI(MPI_Win_create(memory_of_window_, sizeof memory_of_window_, sizeof(int), MPI_INFO_NULL,
-                             MPI_COMM_WORLD, &window_));
+    CHECK_MPI(MPI_Win_create(memory_of_window_, sizeof memory_of_window_, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD,
+                             &window_));
   }
   CHECK_MPI(MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN));
 }
@@ -26,8 +25,7 @@ void Stage::begin(std::string name) {
 void Stage::make(Model& model, const Step& step) {
   history_.push_back(step.text());
   // A rank that hangs prints its section.
-  std::snprintf(section_, sizeof section_, "%s, step %zu, %s", name_.c_str(), history_.size(),
-                history_.back().c_str());
+  std::snprintf(section_, sizeof section_, "%s, step %zu, %s", name_.c_str(), history_.size(), history_.back().c_str());
   const bool mine = step.actor == Step::kEverybody || step.actor == rank_;
   if (mine) act(model, step);
   for (int rank = 0; rank < model.ranks(); ++rank) {
@@ -103,16 +101,15 @@ long Stage::make_besides(const std::vector<Beside>& besides, std::size_t thread)
   for (int round = 0; round < kRoundsBeside; ++round) {
     for (const Beside& beside : besides) {
       const int target = beside.step.target;
-      const int code = check::class_of(
-          beside.step.kind == Kind::kGet
-              ? MPI_Get(&fetched_[thread][static_cast<std::size_t>(target)], 1, MPI_INT, target, kUnchanged, 1,
-                        MPI_INT, window_)
-              : MPI_Win_flush(target, window_));
+      const int code =
+          check::class_of(beside.step.kind == Kind::kGet ? MPI_Get(&fetched_[thread][static_cast<std::size_t>(target)],
+                                                                   1, MPI_INT, target, kUnchanged, 1, MPI_INT, window_)
+                                                         : MPI_Win_flush(target, window_));
       refused += beside.wrong.empty() ? 0 : 1;
       if (beside.wrong.empty() == (code == MPI_SUCCESS)) continue;
-      check::fail(__FILE__, __LINE__,
-                  name_ + ": beside " + history_.back() + ", " + beside.step.text() + " gave " +
-                      check::class_name(code));
+      check::fail(
+          __FILE__, __LINE__,
+          name_ + ": beside " + history_.back() + ", " + beside.step.text() + " gave " + check::class_name(code));
     }
   }
   return refused;
@@ -128,54 +125,35 @@ int Stage::call(const Step& step) {
   const std::vector<int> members(step.group.begin(), step.group.end());
   const int out = 1;
   MPI_Request request = MPI_REQUEST_NULL;
-  const auto wait = [&](int code) {
-    return code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
-  };
+  const auto wait = [&](int code) { return code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code; };
   switch (step.kind) {
-    case Kind::kPut:
-      return MPI_Put(&value_, count, type, step.target, at, count, type, window_);
-    case Kind::kGet:
-      return MPI_Get(&results_.emplace_back(), count, type, step.target, at, count, type, window_);
-    case Kind::kAccumulate:
-      return MPI_Accumulate(&value_, count, type, step.target, at, count, type, op, window_);
+    case Kind::kPut: return MPI_Put(&value_, count, type, step.target, at, count, type, window_);
+    case Kind::kGet: return MPI_Get(&results_.emplace_back(), count, type, step.target, at, count, type, window_);
+    case Kind::kAccumulate: return MPI_Accumulate(&value_, count, type, step.target, at, count, type, op, window_);
     case Kind::kFetchAndOp:
       return MPI_Fetch_and_op(&value_, &results_.emplace_back(), type, step.target, at, op, window_);
-    case Kind::kRput:
-      return wait(MPI_Rput(&out, count, type, step.target, at, count, type, window_, &request));
+    case Kind::kRput: return wait(MPI_Rput(&out, count, type, step.target, at, count, type, window_, &request));
     case Kind::kRget:
       return wait(MPI_Rget(&results_.emplace_back(), count, type, step.target, at, count, type, window_, &request));
-    case Kind::kFlush:
-      return MPI_Win_flush(step.target, window_);
-    case Kind::kFlushAll:
-      return MPI_Win_flush_all(window_);
-    case Kind::kFlushLocal:
-      return MPI_Win_flush_local(step.target, window_);
-    case Kind::kSync:
-      return MPI_Win_sync(window_);
-    case Kind::kFence:
-      return MPI_Win_fence(bad_assert ? MPI_MODE_NOCHECK : step.assert, window_);
+    case Kind::kFlush: return MPI_Win_flush(step.target, window_);
+    case Kind::kFlushAll: return MPI_Win_flush_all(window_);
+    case Kind::kFlushLocal: return MPI_Win_flush_local(step.target, window_);
+    case Kind::kSync: return MPI_Win_sync(window_);
+    case Kind::kFence: return MPI_Win_fence(bad_assert ? MPI_MODE_NOCHECK : step.assert, window_);
     case Kind::kPost:
       if (step.flaw == Flaw::kGroup) return MPI_Win_post(MPI_GROUP_NULL, 0, window_);
       return MPI_Win_post(check::Group(members), bad_assert ? MPI_MODE_NOPRECEDE : step.assert, window_);
     case Kind::kStart:
       if (step.flaw == Flaw::kGroup) return MPI_Win_start(MPI_GROUP_NULL, 0, window_);
       return MPI_Win_start(check::Group(members), bad_assert ? MPI_MODE_NOPUT : 0, window_);
-    case Kind::kComplete:
-      return MPI_Win_complete(window_);
-    case Kind::kWait:
-      return MPI_Win_wait(window_);
-    case Kind::kTest:
-      return MPI_Win_test(window_, &flag_);
-    case Kind::kLock:
-      return lock(lock_type, step.target, bad_assert ? MPI_MODE_NOSTORE : 0);
-    case Kind::kUnlock:
-      return MPI_Win_unlock(step.target, window_);
-    case Kind::kLockAll:
-      return MPI_Win_lock_all(bad_assert ? MPI_MODE_NOSUCCEED : 0, window_);
-    case Kind::kUnlockAll:
-      return MPI_Win_unlock_all(window_);
-    case Kind::kFree:
-      return MPI_Win_free(&window_);
+    case Kind::kComplete: return MPI_Win_complete(window_);
+    case Kind::kWait: return MPI_Win_wait(window_);
+    case Kind::kTest: return MPI_Win_test(window_, &flag_);
+    case Kind::kLock: return lock(lock_type, step.target, bad_assert ? MPI_MODE_NOSTORE : 0);
+    case Kind::kUnlock: return MPI_Win_unlock(step.target, window_);
+    case Kind::kLockAll: return MPI_Win_lock_all(bad_assert ? MPI_MODE_NOSUCCEED : 0, window_);
+    case Kind::kUnlockAll: return MPI_Win_unlock_all(window_);
+    case Kind::kFree: return MPI_Win_free(&window_);
   }
   return MPI_SUCCESS;
 }

@@ -56,7 +56,7 @@ class Stage {
   Callers callers_;
   static constexpr int kRoundsBeside = 8;
   std::vector<std::array<int, kInts>> fetched_;  // of the calls beside, by thread and target
-  std::deque<int> results_;  // one per call, since calls may be outstanding together
+  std::deque<int> results_;                      // one per call, since calls may be outstanding together
   int flag_ = 0;
   std::string name_;
   char section_[200] = "";

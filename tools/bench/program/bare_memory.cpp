@@ -19,8 +19,8 @@
 #include <utility>
 
 #include "tools/bench/program/measuring.hpp"
-#include "transport/base/pause.hpp"
 #include "transport/base/files.hpp"
+#include "transport/base/pause.hpp"
 
 namespace farside::bench {
 namespace {
