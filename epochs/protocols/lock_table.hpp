@@ -104,6 +104,7 @@ class LockTable {
   }
   // Rule 9.
   void lose_global_lock() { global_lock_lost_ = true; }
+  bool global_lock_lost() const { return global_lock_lost_; }
 
   // The locks of targets, in the order in which they were acquired; a deferred lock is the last one.
   Locks& locks() { return locks_; }

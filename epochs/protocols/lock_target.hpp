@@ -188,7 +188,8 @@ class LockTarget {
   bool begin_near() {
     if (place_.most == 0 || type_ != LockType::kExclusive || taken_ || uses_global_lock_ != first_) return false;
     const auto held = table_.guard();
-    if (!table_.begin_near()) return false;
+    // The ranks of the queue must agree on whether they hand on the global lock.
+    if (table_.global_lock_lost() || !table_.begin_near()) return false;
     const bool gone = memory_.near().own(ControlBlock::kNearNext) != 0;
     if (gone) table_.end_near();
     return !gone;
@@ -318,7 +319,8 @@ class UnlockTarget {
       global_lock_ = table_.leave_global_lock_if_alone();
       uses_global_lock_ = !global_lock_;
     }
-    passes_near_ = !uses_global_lock_ && may_pass_near(memory_.near(), lock_.near, place_);
+    passes_near_ =
+        !uses_global_lock_ && !table_.global_lock_lost() && may_pass_near(memory_.near(), lock_.near, place_);
   }
   // Whether the data of the epoch must be complete at the target before the first advance(). If not, it is enough that
   // the data are ordered before the release of the target's lock.
