@@ -2,7 +2,6 @@
 #include "pmpi/window/dead_ranks.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -20,7 +19,7 @@ std::vector<DeadRanks::Rank> DeadRanks::look(int awaited) {
   }
   reads_.remove_if([](const Read& read) { return read.operation.done(); });
   std::set<int> ranks{awaited};
-  for (const auto& [rank, why] : suspects_) ranks.insert(rank);
+  ranks.insert(suspects_.begin(), suspects_.end());
   for (int i = 0; i < space_.ranks() && ranks.size() < kMostReads; ++i) {
     ranks.insert(next_);
     next_ = (next_ + 1) % space_.ranks();
@@ -32,16 +31,19 @@ std::vector<DeadRanks::Rank> DeadRanks::look(int awaited) {
 }
 
 void DeadRanks::look_over_fabric(int rank, std::vector<Rank>& dead) {
-  const auto read = std::ranges::find(reads_, rank, &Read::rank);
+  auto read = std::ranges::find(reads_, rank, &Read::rank);
   const bool failed = read != reads_.end() && read->operation.failed();
   std::string why = failed ? read->operation.take_error().error().text : "";
-  if (failed) reads_.erase(read);
+  if (failed) {
+    reads_.erase(read);
+    read = reads_.end();
+  }
   const Endpoint::Reach reach = space_.reach_over_fabric(rank);
   if (!failed && !reach.connected) why = reach.error;
   const bool suspected = suspects_.erase(rank) != 0;
   if (!why.empty()) {
     if (failed || suspected) dead.push_back({rank, fmt::format(" ({})", why)});
-    suspects_.emplace(rank, why);
+    suspects_.insert(rank);
   } else if (read == reads_.end() && space_.may_read_by_fabric(rank)) {
     control_.read(reads_.emplace_back(rank).operation, rank, epochs::ControlBlock::kLock);
   }

@@ -8,8 +8,8 @@
 #pragma once
 
 #include <list>
-#include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,9 +42,9 @@ class DeadRanks {
   Space& space_;
   ControlMemory& control_;
   std::mutex mutex_;
-  std::list<Read> reads_;                // under way
-  std::map<int, std::string> suspects_;  // the ranks that could not be reached at the last look, and why
-  int next_ = 0;                         // the rank to be looked at next
+  std::list<Read> reads_;   // in flight
+  std::set<int> suspects_;  // the ranks that could not be reached at the last look
+  int next_ = 0;            // the rank to be looked at next
 };
 
 }  // namespace farside::pmpi

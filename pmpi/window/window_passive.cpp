@@ -136,13 +136,16 @@ Status Window::run_to_end(auto& protocol, int peer) {
       look.next = Clock::now() + pause;
       const std::optional<epochs::AwaitedLock> lock = protocol.awaited();
       if (!lock) continue;
+      // Without memory for it, the next look may find the same. The protocol must not be left halfway.
+      std::optional<Error> lost;
+      if (!expired) (void)without_bad_alloc([&] { return lost = find_lost(*lock, look), Status(); });
       if (expired) {
         log(LogLevel::kError,
             "a lock of rank {} that failed cannot be taken out of its queue, or of that of the global lock at rank {}: "
             "others hold theirs for more than FARSIDE_PEER_TIMEOUT; locks of this window may wait for ever",
             peer, locks_.home());
-      } else if (std::optional<Error> lost = find_lost(*lock, look)) {
-        if (first) first = declare_lost(*lock, protocol.type(), *lost);
+      } else if (lost) {
+        if (first) first = without_bad_alloc([&] { return declare_lost(*lock, protocol.type(), *lost); });
       } else {
         continue;
       }
