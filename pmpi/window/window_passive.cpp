@@ -113,7 +113,7 @@ Status Window::run_to_end(auto& protocol, int peer) {
   constexpr bool kMayWait = requires { protocol.awaited(); };
   const std::chrono::milliseconds timeout = std::chrono::seconds(Process::instance().settings().value()->peer_timeout);
   // Two looks find the death of a rank of this node, and three that of another one.
-  const auto pause = timeout / 4;
+  const auto pause = timeout / 6;
   Status first;
   std::optional<Clock::time_point> until;  // after a failure: of waiting for others
   LockLook look{Clock::now() + pause};
