@@ -60,9 +60,10 @@ Status ProviderTrial::begin() {
   return {};
 }
 
-Status ProviderTrial::wait(Pending& pending, Progress& waiting) {
+Status ProviderTrial::complete(Status issued, Pending& pending, Progress& waiting) {
   for (Waiter waiter(waiting, wake_event_); !pending.done();) waiter.pause();
-  return pending.take_error();
+  Status done = pending.take_error();
+  return issued ? std::move(done) : std::move(issued);
 }
 
 Status ProviderTrial::run(int other, const FabricAddress& address, Progress& waiting) {
@@ -75,45 +76,37 @@ Status ProviderTrial::run(int other, const FabricAddress& address, Progress& wai
   Status status;
   for (std::size_t i = 0; status && i < keys.size(); ++i)
     status = endpoint_.ask_for_description(pending, handler, std::as_writable_bytes(std::span(&keys[i], 1)));
-  Status waited = wait(pending, waiting);
-  if (!status) return status;
-  if (!waited) return waited;
-  for (const RemoteKey& key : keys) {
-    if (key.base != keys[0].base || key.key != keys[0].key) return wrong("a message");
-  }
-  if (Status done = exchange({peer, keys[0], kWordBytes}, pending, waiting); !done) return done;
-  return endpoint_.nic_atomics() ? add({peer, keys[0], 0}, pending, waiting) : Status();
+  status = complete(std::move(status), pending, waiting);
+  const auto differs = [&](const RemoteKey& key) { return key.base != keys[0].base || key.key != keys[0].key; };
+  if (status && std::ranges::any_of(keys, differs)) status = wrong("a message");
+  if (status) status = exchange({peer, keys[0], kWordBytes}, pending, waiting);
+  if (status && endpoint_.nic_atomics()) status = add({peer, keys[0], 0}, pending, waiting);
+  return status;
 }
 
 Status ProviderTrial::exchange(const Endpoint::Place& memory, Pending& pending, Progress& waiting) {
+  Status status;
   for (const std::size_t bytes : {kWordBytes, kBytes}) {
     const std::vector<std::byte> out = random_bytes(bytes);
     std::vector<std::byte> in(bytes);
-    Status written = endpoint_.write(pending, memory, out.data(), bytes);
-    Status waited = wait(pending, waiting);
-    if (!written) return written;
-    if (!waited) return waited;
-    Status read = endpoint_.read(pending, memory, in.data(), bytes);
-    waited = wait(pending, waiting);
-    if (!read) return read;
-    if (!waited) return waited;
-    if (in != out) return wrong("a read of data that were written before");
+    if (status) status = complete(endpoint_.write(pending, memory, out.data(), bytes), pending, waiting);
+    if (status) status = complete(endpoint_.read(pending, memory, in.data(), bytes), pending, waiting);
+    if (status && in != out) status = wrong("a read of data that were written before");
   }
-  return {};
+  return status;
 }
 
 Status ProviderTrial::add(const Endpoint::Place& word, Pending& pending, Progress& waiting) {
   const std::uint64_t addend = random_bits();
   std::uint64_t expected = 0;
-  for (int i = 0; i < 3; ++i, expected += addend) {
+  Status status;
+  for (int i = 0; status && i < 3; ++i, expected += addend) {
     std::uint64_t fetched = ~expected;
-    Status issued = endpoint_.control(pending, word, ControlCall::kFetchAdd, &addend, nullptr, &fetched);
-    Status waited = wait(pending, waiting);
-    if (!issued) return issued;
-    if (!waited) return waited;
-    if (fetched != expected) return wrong("a fetch-add of the adapter");
+    status = complete(endpoint_.control(pending, word, ControlCall::kFetchAdd, &addend, nullptr, &fetched), pending,
+                      waiting);
+    if (status && fetched != expected) status = wrong("a fetch-add of the adapter");
   }
-  return {};
+  return status;
 }
 
 namespace {
@@ -274,10 +267,6 @@ class SecondRailVote {
       rail_->passed();
     }
   }
-  void end() {
-    trial_.reset();
-    published_.reset();
-  }
   // What this rank says. Another thread may have seen a trial fail since. `use`: what the space can use.
   std::uint64_t flags(const EndpointUse& use) {
     if (status_ && !rail_->usable())
@@ -314,104 +303,115 @@ class SecondRailVote {
   std::optional<PublishedAddress> published_;
 };
 
-}  // namespace
+// A provider while the ranks try it. Unless they take it, its end reverts what this rank has done for it.
+struct Attempt {
+  ~Attempt() {
+    if (taken) return;
+    plan.close();
+    if (!known) peers.forget_addresses();
+    if (fabric == nullptr) return;
+    if (!has_substitute || fault == Fault::kOfOthers) {
+      process.leave_fabric(*fabric);
+    } else if (fault == Fault::kOwn) {
+      process.discard_fabric(*fabric, status.error().text);
+    } else {
+      process.leave_failed_fabric(*fabric, status.error().text);
+    }
+  }
+  // Collective: steps 2 to 5. Success on all ranks, or on none.
+  Result<EndpointUse> carry_out(Agreement& agreement, const Common& common);
+  EndpointUse open();
+  Status try_partner(ProviderTrial& begun, int rank);
 
-Status ProviderAgreement::try_partner(ProviderTrial& begun, Fabric& fabric, Providers provider, GroupPeers& peers,
-                                      int rank) const {
+  const ProviderAgreement& plan;
+  GroupPeers& peers;
+  const Providers provider;
+  const bool known;  // the addresses of all ranks are
+  Process& process = Process::instance();
+  const bool only_one = !process.settings().value()->provider.empty();     // FARSIDE_PROVIDER names it
+  const bool has_substitute = !only_one && is_adapter(name_of(provider));  // another one is tried after it
+  Fabric* fabric = nullptr;
+  Status status{};
+  enum class Fault { kOfOthers, kOwn, kOfTrial } fault = Fault::kOfOthers;
+  bool taken = false;
+};
+
+EndpointUse Attempt::open() {
+  // This tries only the agreed provider: another thread may have discarded it since, and a rank must not continue with
+  // another one.
+  const Result<Fabric*> tried = process.try_fabric(provider);
+  status = tried.status();
+  if (!tried) return {};
+  fabric = tried.value();
+  fabric->share_node(plan.node_members);
+  const Result<EndpointUse> opened = plan.open(*fabric);
+  status = opened.status();
+  return opened ? opened.value() : EndpointUse();
+}
+
+Status Attempt::try_partner(ProviderTrial& begun, int rank) {
   const int other = peers.trial_partner();
-  if (peers.shares_endpoint(rank, other, fabric.address().identity)) return {};
-  Status done = trial ? trial(other) : run_trial(begun, fabric, other, peers.addresses().of(other));
+  Status done = plan.trial ? plan.trial(other) : run_trial(begun, *fabric, other, peers.addresses().of(other));
   if (done) return done;
-  const std::string why = failed_with(fabric, other, done.error());
+  fault = Fault::kOfTrial;
+  const std::string why = failed_with(*fabric, other, done.error());
   peers.keep_failed_trial(provider, rank, other, why);
   return Error{ErrorKind::kPeer, why};
 }
 
+Result<EndpointUse> Attempt::carry_out(Agreement& agreement, const Common& common) {
+  const int rank = agreement.rank(), other = peers.trial_partner();
+  const bool alone = agreement.ranks() == 1;
+  const EndpointUse use = open();
+  std::optional<ProviderTrial> begun;
+  if (status && !known && !alone && is_adapter(only_one ? fabric->provider() : name_of(provider)))
+    status = begun.emplace(*fabric, rank, agreement.ranks(), mixed(~plan.id)).begin();
+  if (!status) fault = Fault::kOwn;
+  SecondRailVote second_rail(status ? fabric : nullptr, mixed(~plan.id));
+  if (!known) {
+    if (!alone) second_rail.begin(agreement);
+    Status gathered = peers.gather_addresses(agreement.group(), status ? fabric : nullptr, process);
+    if (status) status = std::move(gathered);
+    const bool together =
+        status && peers.addresses().known() && !peers.shares_endpoint(rank, other, fabric->address().identity);
+    if (together && begun) status = try_partner(*begun, rank);
+    if (together && status) second_rail.run(other, peers.addresses().of(other));
+  }
+  const std::uint64_t flags = (use.nic_atomics ? 0 : kRankHasNoNicAtomics) | second_rail.flags(use);
+  const Result<Agreement::Combined> all = agreement.agree(status, flags, {second_rail.network(), 0, 0});
+  if (!all) return all.error();
+  taken = true;
+  process.use_fabric(*fabric);
+  peers.keep_addresses(common.best);
+  if (!common.passed_over.empty() && rank == 0 && is_new(common.passed_over))
+    log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), common.passed_over);
+  return EndpointUse{(all.value().flags & kRankHasNoNicAtomics) == 0, second_rail.decide(agreement, all.value()), {}};
+}
+
+}  // namespace
+
 Result<EndpointUse> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peers) const {
-  Process& process = Process::instance();
-  const bool only_one = !process.settings().value()->provider.empty();
-  bool known = used != 0;
+  Common common;
   Providers failed = 0;
-  std::string passed_over;
-  while (true) {
-    Common common;
-    if (known) {
-      common.providers = used;
-    } else {
+  std::string passed_over;  // the first reason
+  for (bool known = used != 0;; known = false) {
+    common.providers = used;
+    if (!known) {
       Result<Common> agreed = agree_on_providers(agreement, peers, failed);
       if (!agreed) return agreed.error();
       common = std::move(agreed.value());
-      if (passed_over.empty()) passed_over = common.passed_over;
     }
+    if (passed_over.empty()) passed_over = common.passed_over;
+    common.passed_over = passed_over;
     const Providers provider = best(common.providers);
     if (provider == 0)
       return Error{ErrorKind::kNoRoute, fmt::format("the ranks have no libfabric provider in common{}{}",
                                                     passed_over.empty() ? "" : ": ", passed_over)};
-
-    Fabric* fabric = nullptr;
-    std::optional<ProviderTrial> begun;
-    EndpointUse use;
-    Status status;
-    enum class Fault { kOfOthers, kOwn, kOfTrial } fault = Fault::kOfOthers;
-    // This tries only the agreed provider: another thread may have discarded it since, and a rank must not continue
-    // with another one.
-    if (Result<Fabric*> tried = process.try_fabric(provider); tried) {
-      fabric = tried.value();
-      fabric->share_node(node_members);
-      const Result<EndpointUse> opened = open(*fabric);
-      status = opened.status();
-      if (opened) use = opened.value();
-    } else {
-      status = tried.error();
-    }
-    const bool by_adapter =
-        fabric != nullptr && is_adapter(only_one ? std::string_view(fabric->provider()) : name_of(provider));
-    const bool to_try = !known && by_adapter && agreement.ranks() > 1;
-    if (status && to_try) status = begun.emplace(*fabric, agreement.rank(), agreement.ranks(), mixed(~id)).begin();
-    if (!status) fault = Fault::kOwn;
-    SecondRailVote second_rail(status ? fabric : nullptr, mixed(~id));
-    if (!known && agreement.ranks() > 1) second_rail.begin(agreement);
-    if (!known) {
-      Status gathered = peers.gather_addresses(agreement.group(), status ? fabric : nullptr, process);
-      if (status) status = std::move(gathered);
-    }
-    if (status && to_try && peers.addresses().known()) {
-      status = try_partner(*begun, *fabric, provider, peers, agreement.rank());
-      if (!status) fault = Fault::kOfTrial;
-    }
-    if (status && !known && peers.addresses().known() &&
-        !peers.shares_endpoint(agreement.rank(), peers.trial_partner(), fabric->address().identity))
-      second_rail.run(peers.trial_partner(), peers.addresses().of(peers.trial_partner()));
-    const std::uint64_t flags = (use.nic_atomics ? 0 : kRankHasNoNicAtomics) | second_rail.flags(use);
-    const Result<Agreement::Combined> combined = agreement.agree(status, flags, {second_rail.network(), 0, 0});
-    begun.reset();
-    second_rail.end();
-    if (combined) {
-      process.use_fabric(*fabric);
-      peers.keep_addresses(common.best);
-      if (!passed_over.empty() && agreement.rank() == 0 && is_new(passed_over))
-        log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), passed_over);
-      const bool second_rails = second_rail.decide(agreement, combined.value());
-      return EndpointUse{(combined.value().flags & kRankHasNoNicAtomics) == 0, second_rails, {}};
-    }
-    close();
-    if (!known) peers.forget_addresses();
-    if (only_one || !is_adapter(name_of(provider))) {
-      if (fabric != nullptr) process.leave_fabric(*fabric);
-      return combined.error();
-    }
+    Attempt attempt{*this, peers, provider, known};
+    Result<EndpointUse> use = attempt.carry_out(agreement, common);
+    if (use || !attempt.has_substitute) return use;
     failed |= provider;
-    if (fabric != nullptr) {
-      if (fault == Fault::kOwn) {
-        process.discard_fabric(*fabric, status.error().text);
-      } else if (fault == Fault::kOfTrial) {
-        process.leave_failed_fabric(*fabric, status.error().text);
-      } else {
-        process.leave_fabric(*fabric);
-      }
-    }
-    if (passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(provider), combined.error().text);
-    known = false;
+    if (passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(provider), use.error().text);
   }
 }
 

@@ -43,7 +43,8 @@ class ProviderTrial {
   Status run(int other, const FabricAddress& address, Progress& waiting);
 
  private:
-  Status wait(Pending& pending, Progress& waiting);
+  // Waits for an operation, also for what was issued of it before it failed.
+  Status complete(Status issued, Pending& pending, Progress& waiting);
   Status exchange(const Endpoint::Place& memory, Pending& pending, Progress& waiting);
   Status add(const Endpoint::Place& word, Pending& pending, Progress& waiting);
 
@@ -104,9 +105,6 @@ struct ProviderAgreement {
 
   // Collective. Returns the features that the endpoints of all ranks have.
   Result<EndpointUse> carry_out(Agreement& agreement, GroupPeers& peers) const;
-
- private:
-  Status try_partner(ProviderTrial& begun, Fabric& fabric, Providers provider, GroupPeers& peers, int rank) const;
 };
 
 }  // namespace farside
