@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "epochs/protocols/lock_words.hpp"
 #include "pmpi/fault.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
@@ -48,14 +49,6 @@ Status combine_over(MPI_Comm communicator, std::span<std::uint64_t> words, const
   return finish(code, request, "MPI_Iallreduce", warning);
 }
 
-// Frees a temporary group of the runtime. A failure only loses memory.
-struct TemporaryGroup {
-  MPI_Group handle = MPI_GROUP_NULL;
-  ~TemporaryGroup() {
-    if (handle != MPI_GROUP_NULL) (void)runtime().Group_free(&handle);
-  }
-};
-
 // Returns the ranks that two ranks of a group have in another one; none unless it has both.
 std::optional<std::array<int, 2>> ranks_in(MPI_Group other, MPI_Group group, const std::array<int, 2>& ranks) {
   std::array<int, 2> there{};
@@ -65,6 +58,14 @@ std::optional<std::array<int, 2>> ranks_in(MPI_Group other, MPI_Group group, con
 }
 
 }  // namespace
+
+TemporaryGroup::TemporaryGroup(MPI_Comm communicator) {
+  if (runtime().Comm_group(communicator, &handle) != MPI_SUCCESS) handle = MPI_GROUP_NULL;
+}
+
+TemporaryGroup::~TemporaryGroup() {
+  if (handle != MPI_GROUP_NULL) (void)runtime().Group_free(&handle);
+}
 
 Result<std::unique_ptr<CommunicatorGroup>> CommunicatorGroup::of(MPI_Comm communicator) {
   int rank = 0, ranks = 0;
@@ -140,6 +141,10 @@ Result<CommunicatorPeers::Place*> CommunicatorPeers::find_place(MPI_Comm communi
 Result<CommunicatorPeers::Place> CommunicatorPeers::make(MPI_Comm communicator, Group& group, std::uint64_t id,
                                                          bool one_node) {
   constexpr std::uint64_t kTheSame = 1;
+  if (!epochs::WaiterId::has_room_for(group.ranks())) {
+    return Error{ErrorKind::kNoRoute, fmt::format("it has {} ranks, and the control words have room for {}",
+                                                  group.ranks(), epochs::WaiterId::kMostRanks)};
+  }
   Result<Nodes> nodes = find_nodes(group, Process::instance(), one_node ? kTheSame : node_identity());
   if (!nodes) return nodes.error();
   return Place(new CommunicatorPeers(communicator, std::move(nodes.value()), group, id));
@@ -163,9 +168,10 @@ bool CommunicatorPeers::can_combine() {
 
 // Either all leaders make it or none does: the runtime agrees on it.
 bool CommunicatorPeers::make_leaders_communicator() {
-  TemporaryGroup all, leading;
+  const TemporaryGroup all(communicator_);
+  TemporaryGroup leading;
   const std::vector<int> leaders = std::exchange(leaders_, {});
-  return runtime().Comm_group(communicator_, &all.handle) == MPI_SUCCESS &&
+  return all &&
          runtime().Group_incl(all.handle, static_cast<int>(leaders.size()), leaders.data(), &leading.handle) ==
              MPI_SUCCESS &&
          runtime().Comm_create_group(communicator_, leading.handle, 0, &leaders_communicator_) == MPI_SUCCESS &&
@@ -177,11 +183,9 @@ Status CommunicatorPeers::combine_leaders(std::span<std::uint64_t> words) {
 }
 
 PeerAddresses CommunicatorPeers::find_addresses(int rank, std::uint64_t identity) {
-  TemporaryGroup group;
+  const TemporaryGroup group(communicator_);
   int ranks = 0;
-  if (runtime().Comm_group(communicator_, &group.handle) != MPI_SUCCESS ||
-      runtime().Group_size(group.handle, &ranks) != MPI_SUCCESS)
-    return {};
+  if (!group || runtime().Group_size(group.handle, &ranks) != MPI_SUCCESS) return {};
   std::vector<int> own(static_cast<std::size_t>(ranks)), there(own.size());
   std::iota(own.begin(), own.end(), 0);
   for (const KnownDirectory& known : RuntimeResources::instance().directories()) {
@@ -202,8 +206,8 @@ void CommunicatorPeers::keep(const std::shared_ptr<const AddressTable>& director
 }
 
 bool CommunicatorPeers::shares_endpoint(int rank, int other, std::uint64_t identity) {
-  TemporaryGroup group;
-  if (runtime().Comm_group(communicator_, &group.handle) != MPI_SUCCESS) return false;
+  const TemporaryGroup group(communicator_);
+  if (!group) return false;
   const std::array<int, 2> own{rank, other};
   return std::ranges::any_of(RuntimeResources::instance().directories(), [&](const KnownDirectory& known) {
     const auto there = ranks_in(known.group.get(), group.handle, own);
@@ -212,18 +216,18 @@ bool CommunicatorPeers::shares_endpoint(int rank, int other, std::uint64_t ident
 }
 
 void CommunicatorPeers::keep_failed_trial(Providers one, int rank, int other, const std::string& why) {
-  TemporaryGroup group;
+  const TemporaryGroup group(communicator_);
   MPI_Group pair = MPI_GROUP_NULL;
   const std::array<int, 2> ranks{rank, other};
-  if (runtime().Comm_group(communicator_, &group.handle) == MPI_SUCCESS &&
-      runtime().Group_incl(group.handle, 2, ranks.data(), &pair) == MPI_SUCCESS)
+  if (group && runtime().Group_incl(group.handle, 2, ranks.data(), &pair) == MPI_SUCCESS)
     RuntimeResources::instance().add_failed_trial({KeptGroup(pair), one, why});
 }
 
 std::optional<std::string> CommunicatorPeers::failed_trial(Providers one) {
   const std::vector<FailedTrial> failed = RuntimeResources::instance().failed_trials();
-  TemporaryGroup group;
-  if (failed.empty() || runtime().Comm_group(communicator_, &group.handle) != MPI_SUCCESS) return {};
+  if (failed.empty()) return {};
+  const TemporaryGroup group(communicator_);
+  if (!group) return {};
   for (const FailedTrial& each : failed) {
     if (each.provider == one && ranks_in(group.handle, each.group.get(), std::array{0, 1})) return each.why;
   }

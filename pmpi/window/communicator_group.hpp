@@ -25,6 +25,18 @@
 
 namespace farside::pmpi {
 
+// A group of the runtime, which is freed with this object. A failure only loses memory.
+struct TemporaryGroup {
+  TemporaryGroup() = default;
+  // The members of a communicator; MPI_GROUP_NULL if the runtime fails.
+  explicit TemporaryGroup(MPI_Comm communicator);
+  TemporaryGroup(const TemporaryGroup&) = delete;
+  TemporaryGroup& operator=(const TemporaryGroup&) = delete;
+  ~TemporaryGroup();
+  explicit operator bool() const { return handle != MPI_GROUP_NULL; }
+  MPI_Group handle = MPI_GROUP_NULL;
+};
+
 class CommunicatorGroup final : public Group {
  public:
   // Errors: kPeer if the runtime does not return rank or size.
@@ -50,7 +62,7 @@ class CommunicatorPeers final : public GroupPeers {
   static Result<Place*> find_place(MPI_Comm communicator);
   // Collective: finds the peers of a new communicator, of which `group` has the ranks. `id`: random bits, the same on
   // all ranks. `one_node`: all ranks try to map each other's memory, whatever their hosts are called. They are valid as
-  // long as the communicator.
+  // long as the communicator. Errors: kPeer; kNoRoute on all ranks if control words have no room for so many.
   static Result<Place> make(MPI_Comm communicator, Group& group, std::uint64_t id, bool one_node = false);
   ~CommunicatorPeers() override;
 

@@ -3,15 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <functional>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 
 #include "epochs/protocols/control_block.hpp"
-#include "epochs/protocols/lock_words.hpp"
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/observe/call_sites.hpp"
 #include "pmpi/observe/clocks.hpp"
@@ -23,7 +20,6 @@
 #include "pmpi/window/announcement.hpp"
 #include "pmpi/window/communicator_group.hpp"
 #include "pmpi/window/hints.hpp"
-#include "pmpi/window/info_assertions.hpp"
 #include "pmpi/window/library_check.hpp"
 #include "pmpi/window/window.hpp"
 #include "pmpi/window/window_table.hpp"
@@ -37,6 +33,19 @@
 
 namespace farside::pmpi {
 namespace {
+
+// The errors after which there are no ranks to agree with.
+Outcome check_communicator(MPI_Comm communicator) {
+  if (communicator == MPI_COMM_NULL)
+    return Fault{MPI_ERR_COMM, "the communicator is MPI_COMM_NULL; give one (MPI 4.0 section 12.2)"};
+  int inter = 0;
+  if (runtime().Comm_test_inter(communicator, &inter) != MPI_SUCCESS) {
+    return Fault{MPI_ERR_COMM,
+                 "the communicator is not valid, for instance because it was freed (MPI 4.0 section 12.2)"};
+  }
+  if (inter == 0) return {};
+  return Fault{MPI_ERR_COMM, "a window needs an intracommunicator; merge this one first (MPI 4.0 section 12.2)"};
+}
 
 Outcome check_arguments(const CreationRequest& request) {
   if (request.size < 0) {
@@ -66,25 +75,19 @@ Status check_memory(const CreationRequest& request) {
   return {};
 }
 
-// What a rank says about itself to all (SpaceMaking::flags).
+// What a rank says of itself to all (SpaceMaking::flags).
 constexpr std::uint64_t kUnknownClock = 1;  // the rank records a trace, and clocks have not been compared yet
 constexpr std::uint64_t kNoRecord = 2;      // the rank records no trace
-constexpr std::uint64_t kSameSize = 4;      // its info asserts same_size
-constexpr std::uint64_t kSameUnit = 8;      // its info asserts same_disp_unit
-constexpr std::uint64_t kContiguous = 16;   // its info wants shared memory that is contiguous in rank order
+constexpr std::uint64_t kContiguous = 4;    // its info wants shared memory that is contiguous in rank order
 
 // Like WindowLockTraits::kMostRanks, but for windows that need the fabric.
 constexpr int kMostRanksWithoutGlobalLockByFabric = 2;  // lock_all is one remote atomic either way
 
-// The result is the same on all ranks, so no agreement is needed.
-Status check_ranks(int ranks) {
-  if (epochs::WaiterId::has_room_for(ranks)) return {};
-  return Error{ErrorKind::kNoRoute, fmt::format("it has {} ranks, and the control words have room for {}", ranks,
-                                                epochs::WaiterId::kMostRanks)};
-}
-
-Space::Request space_request(const CreationRequest& request, const Group& group, std::uint64_t id) {
-  Space::Request wanted;
+// `ready`, `besides`: SpaceMaking::own and the like.
+SpaceMaking making_of(const CreationRequest& request, const Group& group, std::uint64_t id, const Status& ready,
+                      const Status& besides) {
+  SpaceMaking making;
+  Space::Request& wanted = making.request;
   wanted.rank = group.rank();
   wanted.ranks = group.ranks();
   wanted.id = id;
@@ -102,7 +105,98 @@ Space::Request space_request(const CreationRequest& request, const Group& group,
   wanted.overcommit = allows_overcommit(request.info);
   wanted.single_elements = asserts_single_elements(request.info);
   wanted.threaded = RuntimeResources::instance().is_threaded();
-  return wanted;
+  making.call = request.call;
+  making.own = ready ? nullptr : &ready.error();
+  making.besides = besides ? nullptr : &besides.error();
+  making.same_bytes = is_true(request.info, "same_size");
+  making.same_units = is_true(request.info, "same_disp_unit");
+  const std::uint64_t no_clock = clock_is_known() ? 0 : kUnknownClock;
+  making.flags = (wanted.contiguous ? kContiguous : 0) | (Trace::active() != nullptr ? no_clock : kNoRecord);
+  return making;
+}
+
+// MPICH 4.0.2 over UCX 1.13 rounds the base of a window down to a multiple of 16 bytes.
+void warn_of_base(const CreationRequest& request) {
+  static std::once_flag warned;
+  if (is_open_mpi() || request.flavor != MPI_WIN_FLAVOR_CREATE || request.size == 0) return;
+  if (reinterpret_cast<std::uintptr_t>(request.base) % 16 == 0) return;
+  std::call_once(warned, [&] {
+    log(LogLevel::kWarn,
+        "{}: the base {} is no multiple of 16 bytes: MPICH 4.0.2 over UCX 1.13 rounds it down in silence, and "
+        "operations then reach wrong addresses; align the memory of windows that stay with the runtime",
+        request.call, request.base);
+  });
+}
+
+// The reason of a wait for the other ranks in the call.
+class CreationReason final : public LongWait::Reason {
+ public:
+  CreationReason(const char* call, const Group& group) : call_(call), group_(group) {}
+  std::string text(std::chrono::seconds waited) const override {
+    return fmt::format(
+        "rank {} has waited {} s in {} for other ranks of its communicator, which has {}: all must call it",
+        group_.rank(), waited.count(), call_, group_.ranks());
+  }
+
+ private:
+  const char* call_;
+  const Group& group_;
+};
+
+// What this rank brings to a window: what it wants, what it has for it, and why it cannot make it.
+struct Contribution {
+  explicit Contribution(const CreationRequest& request);
+  Contribution(const Contribution&) = delete;
+  Contribution& operator=(const Contribution&) = delete;
+  ~Contribution() {
+    if (handle != MPI_WIN_NULL) (void)runtime().Win_free(&handle);  // a failure only loses memory
+  }
+
+  CreationRequest request;
+  Outcome arguments;  // a mistake in them, which this rank reports as its own
+  Status ready;       // any reason why this rank makes no window, that mistake too
+  Status carried;     // kNoRoute: the window is one for the runtime
+  Status has_handle;
+  CommunicatorPeers::Place* peers = nullptr;  // null only if not ready
+  MPI_Win handle = MPI_WIN_NULL;
+  TemporaryGroup group;
+};
+
+// What the ranks have agreed on, with this rank's memory.
+struct Agreed {
+  std::uint64_t id = 0;
+  MadeSpace memory;
+  std::unique_ptr<Space> logs;  // of FARSIDE_CHECK=strict
+};
+
+Contribution::Contribution(const CreationRequest& given) : request(given) {
+  ready = without_bad_alloc([&] {
+    Status started = RuntimeResources::instance().start();
+    if (!started) return started;
+    prepare_datatypes();
+    begin_statistics();
+    query_launch();
+    begin_files_on_signal();
+    CallSites::instance().begin();
+    return started;
+  });
+  // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.
+  arguments = without_bad_alloc([&] { return check_arguments(request); });
+  if (Outcome valid = without_bad_alloc([&] { return check_info(request.info); }); !valid) {
+    arguments = first_of(std::move(arguments), std::move(valid));
+    request.info = MPI_INFO_NULL;
+  }
+  if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
+  const Result<CommunicatorPeers::Place*> place = CommunicatorPeers::find_place(request.communicator);
+  if (place) peers = place.value();
+  if (ready) ready = place.status();
+  // A setting that cannot be met is an error also where no rank will need the fabric.
+  if (ready && *peers == nullptr) ready = without_bad_alloc([] { return Process::instance().find_named_provider(); });
+  if (!ready) return;
+  DeviceMemory::instance().look_for_drivers();
+  carried = check_memory(request);
+  has_handle = status_of(runtime().Comm_group(request.communicator, &group.handle), "MPI_Comm_group");
+  if (has_handle) has_handle = make_handle(&handle);
 }
 
 // Collective. Returns whether the runtime takes the ranks of a communicator for one node.
@@ -136,36 +230,58 @@ Status share_memory(MPI_Comm communicator, Group& group, CommunicatorPeers::Plac
   return Error{ErrorKind::kNoRoute, "its ranks do not map each other's memory (are they in several containers?)"};
 }
 
-// Makes the memory of a window. `own`, `last`: as in SpaceMaking.
-Result<MadeSpace> make_memory(const CreationRequest& request, std::uint64_t id, const Status& own, Agreement& agreement,
-                              CommunicatorPeers& peers, std::function<Status()> last) {
-  const Group& group = agreement.group();
-  SpaceMaking making;
-  making.request = space_request(request, group, id);
-  if (!own) making.own = &own.error();
-  const InfoAssertions asserted = info_assertions_in(request.info);
-  making.flags = (asserted.same_size ? kSameSize : 0) | (asserted.same_unit ? kSameUnit : 0) |
-                 (making.request.contiguous ? kContiguous : 0);
-  if (Trace::active() == nullptr) {
-    making.flags |= kNoRecord;
-  } else if (!clock_is_known()) {
-    making.flags |= kUnknownClock;
+// At the first window of a communicator. Later ones contain this step in the agreement on the memory.
+Status meet(Contribution& own, CommunicatorGroup& group, Agreement& agreement) {
+  const MPI_Comm communicator = own.request.communicator;
+  const Result<std::string> late_warning = check_library_loaded(communicator, group, own.request.call);
+  if (!late_warning) {
+    own.arguments = {};  // the other ranks do not hear of them
+    return late_warning.error();
   }
-  making.differ = [&](std::uint64_t flags, bool same_bytes, bool same_units) -> std::optional<Status> {
-    const InfoAssertions broken{(flags & kSameSize) != 0 && !same_bytes, (flags & kSameUnit) != 0 && !same_units};
-    if (!broken.same_size && !broken.same_unit) return std::nullopt;
-    return check_info_assertions(request, broken, agreement.group());
-  };
-  making.allow_fabric = [&](const std::string& why) -> Status {
-    if (!why.empty()) log(LogLevel::kInfo, "{}: the fabric is needed: {}", request.call, why);
-    if (Process::instance().settings().value()->fabric) return {};
-    return Error{ErrorKind::kNoRoute, fmt::format("FARSIDE_ROUTES does not allow fabric, which is needed for {}",
-                                                  why.empty() ? "another rank" : why)};
-  };
-  making.last = std::move(last);
-  Result<MadeSpace> made = make_space(making, agreement, peers);
-  if (made && (made.value().flags & (kUnknownClock | kNoRecord)) == kUnknownClock) compare_clocks(request.communicator);
-  return made;
+  const Result<std::uint64_t> agreed = agreement.handshake(own.ready, late_warning.value());
+  if (!agreed) return agreed.error();
+  note_agreement(communicator, agreed.value());
+  Result<CommunicatorPeers::Place> made = CommunicatorPeers::make(communicator, group, agreed.value());
+  if (made) *own.peers = std::move(made.value());
+  return made.status();
+}
+
+// Collective: all ranks have the memory of the window afterwards, or all have an error of the same kind.
+Result<Agreed> agree(Contribution& own, CommunicatorGroup& group) {
+  const CreationReason reason(own.request.call, group);
+  Agreement agreement(group);
+  Status met = own.peers == nullptr || *own.peers == nullptr ? meet(own, group, agreement) : Status();
+  if (met && own.request.flavor == MPI_WIN_FLAVOR_SHARED)
+    met = share_memory(own.request.communicator, group, *own.peers);
+  if (!met) return met.error();
+  CommunicatorPeers& peers = **own.peers;
+  Agreed agreed{.id = peers.next_id(), .memory = {}, .logs = nullptr};
+  if (peers.can_combine()) agreement.combine_by_nodes(peers);
+  if (own.ready) own.ready = std::move(own.carried);
+  if (Process::instance().settings().value()->check == Check::kStrict) {
+    CreationRequest of_logs{own.request.call, MPI_WIN_FLAVOR_ALLOCATE, nullptr, 0, 1, MPI_INFO_NULL, MPI_COMM_NULL};
+    of_logs.size = static_cast<MPI_Aint>(  // the same on all ranks
+        epochs::SharedLog::bytes(group.ranks(), epochs::SharedLog::capacity_for(group.ranks())));
+    Result<MadeSpace> logs = make_space(making_of(of_logs, group, ~agreed.id, own.ready, {}), agreement, peers);
+    if (!logs) return logs.error();
+    agreed.logs = std::move(logs.value().space);
+  }
+  Result<MadeSpace> memory =
+      make_space(making_of(own.request, group, agreed.id, own.ready, own.has_handle), agreement, peers);
+  if (!memory) return memory.error();
+  agreed.memory = std::move(memory.value());
+  if ((agreed.memory.flags & (kUnknownClock | kNoRecord)) == kUnknownClock) compare_clocks(own.request.communicator);
+  return agreed;
+}
+
+// A mistake of this rank is its own error. Without a route the window is the runtime's, as it would be without farside.
+Outcome refuse(Contribution& own, const Error& why, WindowOwner* owner) {
+  if (!own.arguments) return std::move(own.arguments);
+  if (why.kind != ErrorKind::kNoRoute) return fault_of(why);
+  leave_to_runtime(own.request.call, why.text.c_str());
+  warn_of_base(own.request);
+  *owner = WindowOwner::kRuntime;
+  return {};
 }
 
 // The rank that has the global lock of a window. It differs from window to window, because all lock_alls of a window
@@ -177,35 +293,56 @@ int global_lock_home(const MadeSpace& made, std::uint64_t id) {
   return ranks > most ? static_cast<int>(id % static_cast<std::uint64_t>(ranks)) : WindowLocks::kNoGlobalLock;
 }
 
-// MPICH 4.0.2 over UCX 1.13 rounds the base of a window down to a multiple of 16 bytes.
-void warn_of_base(const CreationRequest& request) {
-  static std::once_flag warned;
-  if (is_open_mpi() || request.flavor != MPI_WIN_FLAVOR_CREATE || request.size == 0) return;
-  if (reinterpret_cast<std::uintptr_t>(request.base) % 16 == 0) return;
-  std::call_once(warned, [&] {
-    log(LogLevel::kWarn,
-        "{}: the base {} is no multiple of 16 bytes: MPICH 4.0.2 over UCX 1.13 rounds it down in silence, and "
-        "operations then reach wrong addresses; align the memory of windows that stay with the runtime",
-        request.call, request.base);
-  });
+std::unique_ptr<Window> build(Contribution& own, Agreed agreed) {
+  const CreationRequest& request = own.request;
+  Space& space = *agreed.memory.space;
+  Window::Attributes attributes;
+  // The base of a dynamic window is MPI_BOTTOM (MPI 4.0 section 12.2.6), which its request contains.
+  attributes.base = allocates_memory(request.flavor) ? space.data() : request.base;
+  if (request.flavor == MPI_WIN_FLAVOR_SHARED) attributes.base = space.mapped_data(space.rank()).base;
+  attributes.size = request.size;
+  attributes.displacement_unit = static_cast<int>(request.displacement_unit);
+  attributes.flavor = request.flavor;
+  const int home = global_lock_home(agreed.memory, agreed.id);
+  auto barriers = (*own.peers)->barrier_schedule(space.words_mapped_in_nodes());
+  auto window = std::make_unique<Window>(
+      own.handle, own.group.handle, attributes, std::move(agreed.memory.space), std::move(barriers), home,
+      Hints(request.flavor, request.info, (agreed.memory.flags & kContiguous) != 0),
+      RuntimeResources::instance().is_threaded(), Process::instance().settings().value()->check, std::move(agreed.logs),
+      agreed.id);
+  own.handle = MPI_WIN_NULL;
+  own.group.handle = MPI_GROUP_NULL;
+  window->allow_near_hand_offs(near_hand_offs(request.info));
+  return window;
 }
 
-// The reason of a wait for the other ranks in the call.
-class CreationReason final : public LongWait::Reason {
- public:
-  CreationReason(const char* call, const Group& group) : call_(call), group_(group) {}
-  std::string text(std::chrono::seconds waited) const override {
-    return fmt::format(
-        "rank {} has waited {} s in {} for other ranks of its communicator, which has {}: all must call it",
-        group_.rank(), waited.count(), call_, group_.ranks());
-  }
-
- private:
-  const char* call_;
-  const Group& group_;
-};
+void commit(std::unique_ptr<Window> window, std::size_t nodes) {
+  Window& made = *window;
+  WindowTable::instance().insert(made.handle(), std::move(window));
+  // A session that has begun meanwhile may have raised the thread level before this window was in the table.
+  if (RuntimeResources::instance().is_threaded()) made.expect_threads();
+  count_farside_window();
+  announce_first_window(made, nodes, Process::instance().settings().value()->check);
+}
 
 }  // namespace
+
+Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, WindowOwner* owner) {
+  *owner = WindowOwner::kFarside;
+  if (Outcome possible = check_communicator(request.communicator); !possible) return possible;
+  const PatientAllocation others_wait;
+  const Result<std::unique_ptr<CommunicatorGroup>> group = CommunicatorGroup::of(request.communicator);
+  if (!group) return fault_of(group.error());
+
+  Contribution own(request);  // gathers it
+  Result<Agreed> agreed = agree(own, *group.value());
+  if (!agreed) return refuse(own, agreed.error(), owner);
+  std::unique_ptr<Window> window = build(own, std::move(agreed.value()));
+  *base = window->predefined_attribute(MPI_WIN_BASE);
+  *win = window->handle();
+  commit(std::move(window), (*own.peers)->node_count());
+  return {};
+}
 
 Status make_handle(MPI_Win* handle) {
   const MPI_Comm alone = RuntimeResources::instance().own_communicator();
@@ -227,134 +364,6 @@ Status make_handle(MPI_Win* handle) {
   }
   *handle = MPI_WIN_NULL;
   return Error{ErrorKind::kNoRoute, "the runtime makes no handle for it (Open MPI: is osc/sm excluded?)"};
-}
-
-Outcome create_window(const CreationRequest& given, void** base, MPI_Win* win, WindowOwner* owner) {
-  CreationRequest request = given;
-  *owner = WindowOwner::kFarside;
-  if (request.communicator == MPI_COMM_NULL) {
-    return Fault{MPI_ERR_COMM, "the communicator is MPI_COMM_NULL; give one (MPI 4.0 section 12.2)"};
-  }
-  int inter = 0;
-  if (runtime().Comm_test_inter(request.communicator, &inter) != MPI_SUCCESS) {
-    return Fault{MPI_ERR_COMM,
-                 "the communicator is not valid, for instance because it was freed (MPI 4.0 section 12.2)"};
-  }
-  if (inter != 0) {
-    return Fault{MPI_ERR_COMM, "a window needs an intracommunicator; merge this one first (MPI 4.0 section 12.2)"};
-  }
-
-  // Without a route the window is the runtime's, as it would be without farside.
-  const auto decide = [&](const Error& failed) -> Outcome {
-    if (failed.kind != ErrorKind::kNoRoute) return fault_of(failed);
-    leave_to_runtime(request.call, failed.text.c_str());
-    warn_of_base(request);
-    *owner = WindowOwner::kRuntime;
-    return {};
-  };
-  const PatientAllocation others_wait;
-  const Result<std::unique_ptr<CommunicatorGroup>> group_of_ranks = CommunicatorGroup::of(request.communicator);
-  if (!group_of_ranks) return fault_of(group_of_ranks.error());
-  const CreationReason reason(request.call, *group_of_ranks.value());
-  Agreement agreement(*group_of_ranks.value());
-  Status ready = without_bad_alloc([&] {
-    Status started = RuntimeResources::instance().start();
-    if (!started) return started;
-    prepare_datatypes();
-    begin_statistics();
-    query_launch();
-    begin_files_on_signal();
-    CallSites::instance().begin();
-    return started;
-  });
-  // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.
-  Outcome arguments = without_bad_alloc([&] { return check_arguments(request); });
-  if (Outcome valid = without_bad_alloc([&] { return check_info(request.info); }); !valid) {
-    arguments = first_of(std::move(arguments), std::move(valid));
-    request.info = MPI_INFO_NULL;
-  }
-  if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
-  const auto refuse = [&](const Error& failed) { return arguments ? decide(failed) : std::move(arguments); };
-  // At the first window of a communicator. Later ones contain this step in the making of their memory.
-  const Result<CommunicatorPeers::Place*> place = CommunicatorPeers::find_place(request.communicator);
-  if (ready && !place) ready = place.error();
-  CommunicatorPeers* peers = place ? place.value()->get() : nullptr;
-  if (peers == nullptr) {
-    // A setting that cannot be met is an error also where no rank will need the fabric.
-    if (ready) ready = without_bad_alloc([] { return Process::instance().find_named_provider(); });
-    const LibraryCheck library = check_library_loaded(request.communicator, *group_of_ranks.value(), request.call);
-    if (!library.status) return fault_of(library.status.error());
-    const Result<std::uint64_t> agreed = agreement.handshake(ready, library.late_warning);
-    if (!agreed) return arguments ? fault_of(agreed.error()) : std::move(arguments);
-    note_agreement(request.communicator, agreed.value());
-    if (Status possible = check_ranks(agreement.ranks()); !possible) return decide(possible.error());
-    Result<CommunicatorPeers::Place> made =
-        CommunicatorPeers::make(request.communicator, agreement.group(), agreed.value());
-    if (!made) return decide(made.error());
-    peers = made.value().get();
-    *place.value() = std::move(made.value());
-  }
-  if (request.flavor == MPI_WIN_FLAVOR_SHARED) {
-    if (Status shared = share_memory(request.communicator, agreement.group(), *place.value()); !shared)
-      return refuse(shared.error());
-    peers = place.value()->get();
-  }
-  const std::uint64_t id = peers->next_id();
-  DeviceMemory::instance().look_for_drivers();
-  if (ready) ready = check_memory(request);
-  if (peers->can_combine()) agreement.combine_by_nodes(*peers);
-
-  // The space for the logs of Strict, of the same size on all ranks.
-  std::unique_ptr<Space> logs;
-  const Check check = Process::instance().settings().value()->check;
-  if (check == Check::kStrict) {
-    CreationRequest of_logs = request;
-    of_logs.flavor = MPI_WIN_FLAVOR_ALLOCATE;
-    of_logs.base = nullptr;
-    of_logs.size = static_cast<MPI_Aint>(
-        epochs::SharedLog::bytes(agreement.ranks(), epochs::SharedLog::capacity_for(agreement.ranks())));
-    of_logs.displacement_unit = 1;
-    of_logs.info = MPI_INFO_NULL;
-    Result<MadeSpace> made = make_memory(of_logs, ~id, ready, agreement, *peers, {});
-    if (!made) return refuse(made.error());
-    logs = std::move(made.value().space);
-  }
-
-  MPI_Win handle = MPI_WIN_NULL;
-  MPI_Group group = MPI_GROUP_NULL;
-  Result<MadeSpace> made = make_memory(request, id, ready, agreement, *peers, [&] {
-    Status known = status_of(runtime().Comm_group(request.communicator, &group), "MPI_Comm_group");
-    return known ? make_handle(&handle) : std::move(known);
-  });
-  if (!made) {
-    // A failure only loses memory.
-    if (handle != MPI_WIN_NULL) (void)runtime().Win_free(&handle);
-    if (group != MPI_GROUP_NULL) (void)runtime().Group_free(&group);
-    return refuse(made.error());
-  }
-  Window::Attributes attributes;
-  // The base of a dynamic window is MPI_BOTTOM (MPI 4.0 section 12.2.6), which its request contains.
-  attributes.base = allocates_memory(request.flavor) ? made.value().space->data() : request.base;
-  if (request.flavor == MPI_WIN_FLAVOR_SHARED) attributes.base = made.value().space->mapped_data(agreement.rank()).base;
-  attributes.size = request.size;
-  attributes.displacement_unit = static_cast<int>(request.displacement_unit);
-  attributes.flavor = request.flavor;
-  *base = attributes.base;
-  *win = handle;
-  const int home = global_lock_home(made.value(), id);
-  auto barriers = peers->barrier_schedule(made.value().space->words_mapped_in_nodes());
-  auto window =
-      std::make_unique<Window>(handle, group, attributes, std::move(made.value().space), std::move(barriers), home,
-                               Hints(request.flavor, request.info, (made.value().flags & kContiguous) != 0),
-                               RuntimeResources::instance().is_threaded(), check, std::move(logs), id);
-  Window& made_window = *window;
-  made_window.allow_near_hand_offs(near_hand_offs(request.info));
-  WindowTable::instance().insert(handle, std::move(window));
-  // A session that has begun meanwhile may have raised the thread level before this window was in the table.
-  if (RuntimeResources::instance().is_threaded()) made_window.expect_threads();
-  count_farside_window();
-  announce_first_window(made_window, peers->node_count(), check);
-  return {};
 }
 
 void leave_to_runtime(const char* call, const char* reason) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Creation of windows. All ranks of the communicator agree on each step: a window is farside's on all ranks, or the
-// runtime's on all, or an error on all.
+// Creation of windows: gather what this rank brings, agree with the others, build, commit. A window is farside's on all
+// ranks of the communicator, or the runtime's on all, or an error on all. What can fail on one rank is done before the
+// agreement, or in it.
 //
 // Thread safety: any thread; concurrent calls need different communicators. Cost: 3 reductions of at most 32 bytes, and
 // two exchanges inside the node; more at the first window of a communicator (pmpi/windows.md). Memory: that of the

@@ -39,18 +39,15 @@ Error is_not_loaded_on(const std::string& ranks) {
 // program has only sessions.
 std::vector<int> world_ranks(MPI_Comm communicator) {
   std::vector<int> ranks, there;
-  MPI_Group all = MPI_GROUP_NULL, own = MPI_GROUP_NULL;
+  const TemporaryGroup all(MPI_COMM_WORLD), own(communicator);
   int count = 0;
-  if (runtime().Comm_group(MPI_COMM_WORLD, &all) == MPI_SUCCESS &&
-      runtime().Comm_group(communicator, &own) == MPI_SUCCESS && runtime().Group_size(own, &count) == MPI_SUCCESS) {
+  if (all && own && runtime().Group_size(own.handle, &count) == MPI_SUCCESS) {
     ranks.resize(static_cast<std::size_t>(count));
     there.resize(ranks.size());
     std::iota(ranks.begin(), ranks.end(), 0);
-    if (runtime().Group_translate_ranks(own, count, ranks.data(), all, there.data()) != MPI_SUCCESS) there.clear();
+    const int code = runtime().Group_translate_ranks(own.handle, count, ranks.data(), all.handle, there.data());
+    if (code != MPI_SUCCESS) there.clear();
   }
-  // A failure only loses memory.
-  if (own != MPI_GROUP_NULL) (void)runtime().Group_free(&own);
-  if (all != MPI_GROUP_NULL) (void)runtime().Group_free(&all);
   if (std::ranges::find(there, MPI_UNDEFINED) != there.end()) there.clear();
   std::ranges::sort(there);
   return there;
@@ -72,42 +69,33 @@ std::vector<int> common(const std::vector<int>& some, const std::vector<int>& ot
 
 }  // namespace
 
-LibraryCheck check_library_loaded(MPI_Comm communicator, CommunicatorGroup& group, const char* call) {
-  LibraryCheck check;
-  check.late_warning = fmt::format("{}: a rank has not made this call for 10 s", call);
-  if (group.ranks() == 1) return check;
+Result<std::string> check_library_loaded(MPI_Comm communicator, CommunicatorGroup& group, const char* call) {
+  std::string warning = fmt::format("{}: a rank has not made this call for 10 s", call);
+  if (group.ranks() == 1) return warning;
   std::vector<int> members, unknown;
   if (RuntimeResources::instance().in_world()) {
     const int rank = RuntimeResources::instance().process_rank();
-    if (rank < 0) {
-      check.status = Error{ErrorKind::kPeer, "the runtime's MPI_Comm_rank failed"};
-      return check;
-    }
+    if (rank < 0) return Error{ErrorKind::kPeer, "the runtime's MPI_Comm_rank failed"};
     members = world_ranks(communicator);
     const NodeRanks& known = node_ranks(rank);
-    if (const std::vector<int> without = common(members, known.without); !without.empty()) {
-      check.status = is_not_loaded_on(named(without));
-      return check;
-    }
+    const std::vector<int> without = common(members, known.without);
+    if (!without.empty()) return is_not_loaded_on(named(without));
     std::ranges::set_difference(members, known.with, std::back_inserter(unknown));
   }
   if (members.empty()) {
-    check.late_warning += fmt::format("; is farside loaded there? If not, {}", kRemedy);
+    warning += fmt::format("; is farside loaded there? If not, {}", kRemedy);
   } else if (unknown.empty()) {
-    check.late_warning += "; farside is preloaded or loaded on all ranks of the communicator, so some rank is late";
+    warning += "; farside is preloaded or loaded on all ranks of the communicator, so some rank is late";
   } else {
-    check.late_warning += fmt::format("; is farside loaded on {}? If not, {}", named(unknown), kRemedy);
+    warning += fmt::format("; is farside loaded on {}? If not, {}", named(unknown), kRemedy);
   }
-  if (!is_open_mpi()) return check;
   int highest = 0;
-  check.status = group.take_highest(highest, check.late_warning.c_str());
-  if (check.status && highest != 0) {
-    const bool one = unknown.size() == 1;
-    check.status = is_not_loaded_on(one               ? named(unknown)
-                                    : unknown.empty() ? std::string("some rank")
-                                                      : fmt::format("one or more of {}", named(unknown)));
-  }
-  return check;
+  Status carried = is_open_mpi() ? group.take_highest(highest, warning.c_str()) : Status();
+  if (!carried) return carried.error();
+  if (highest == 0) return warning;
+  return is_not_loaded_on(unknown.empty()       ? std::string("some rank")
+                          : unknown.size() == 1 ? named(unknown)
+                                                : fmt::format("one or more of {}", named(unknown)));
 }
 
 }  // namespace farside::pmpi

@@ -26,13 +26,8 @@
 
 namespace farside::pmpi {
 
-// What is known before the first window of a communicator.
-struct LibraryCheck {
-  Status status;             // an error that names the ranks without farside
-  std::string late_warning;  // the warning to be logged if some rank does not arrive
-};
-
-// Collective, but for ranks that find an error on their own node.
-LibraryCheck check_library_loaded(MPI_Comm communicator, CommunicatorGroup& group, const char* call);
+// Collective, but for ranks that find an error on their own node: it names the ranks without farside. Returns the
+// warning to be logged if some rank does not arrive.
+Result<std::string> check_library_loaded(MPI_Comm communicator, CommunicatorGroup& group, const char* call);
 
 }  // namespace farside::pmpi

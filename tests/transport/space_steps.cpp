@@ -97,7 +97,6 @@ OpenSpace make_space(Ranks& ranks, Space::Request request, int members, Line lin
     request.id = open.peers->next_id();
     SpaceMaking making;
     making.request = request;
-    making.allow_fabric = [](const std::string&) { return Status(); };
     Result<MadeSpace> made = make_space(making, agreement, *open.peers);
     require(made.status(), "the space is made");
     open.space = std::move(made.value().space);

@@ -1,42 +1,59 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/space/make_space.hpp"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <limits>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "transport/base/log.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/space/provider_agreement.hpp"
 
 namespace farside {
 namespace {
 
-// What a rank says about itself, behind the caller's flags.
-constexpr std::uint64_t kNeedsFabric = 1 << 16;
-constexpr std::uint64_t kUsesCma = 1 << 17;
-constexpr std::uint64_t kNoEndpoint = 1 << 18;     // the rank knows no endpoint that the group uses
-constexpr std::uint64_t kNoNicAtomics = 1 << 19;   // the rank's endpoint has no adapter atomics
-constexpr std::uint64_t kNotOpened = 1 << 20;      // the rank has not opened the fabric for this space
-constexpr std::uint64_t kRows = 1 << 21;           // the rank does not say that accumulates are single elements
-constexpr std::uint64_t kNoSecondRail = 1 << 22;   // the rank has no second rail that this space can use
-constexpr std::uint64_t kUnmapped = 1 << 23;       // the rank reaches an on-node peer by the fabric
-constexpr std::uint64_t kFirstIsEmpty = 1 << 24;   // rank 0 has no data
-constexpr std::uint64_t kFirstProvider = 1 << 25;  // the provider of that endpoint; also the following bits
-constexpr std::uint64_t kAllFlags = (std::uint64_t{1} << Agreement::kFlags) - 1;
+// What a rank says of itself, in the flags of the agreement. The vote of all ranks has each bit that one of them has.
+struct Vote {
+  std::uint64_t callers : SpaceMaking::kFlags = 0;
+  bool needs_fabric : 1 = false;
+  bool uses_cma : 1 = false;
+  bool no_endpoint : 1 = false;     // the rank knows no endpoint that the group uses
+  bool no_nic_atomics : 1 = false;  // the rank's endpoint has no adapter atomics
+  bool not_opened : 1 = false;      // the rank has not opened the fabric for this space
+  bool rows : 1 = false;            // the rank does not say that accumulates are single elements
+  bool no_second_rail : 1 = false;  // the rank has no second rail that this space can use
+  bool unmapped : 1 = false;        // the rank reaches an on-node peer by the fabric
+  bool first_is_empty : 1 = false;  // rank 0 has no data
+  bool same_bytes : 1 = false;      // the rank has promised this of all ranks
+  bool same_units : 1 = false;
+  std::uint64_t providers : Agreement::kFlags - SpaceMaking::kFlags - 11 = 0;  // that of the endpoint
+  std::uint64_t failures : 64 - Agreement::kFlags = 0;                         // Agreement's own
 
-Providers providers_in(std::uint64_t all_flags) {
-  return static_cast<Providers>((all_flags & kAllFlags) / kFirstProvider);
-}
+  // A second rail is tried only when a group begins to use the endpoint; without a successful trial it is not used.
+  void lacks(const Result<EndpointUse>& use, const Endpoint& endpoint) {
+    const SecondRail* const rail = endpoint.second_rail();
+    no_nic_atomics = !use || !use.value().nic_atomics;
+    no_second_rail = !use || !use.value().second_rails || rail == nullptr || !rail->usable();
+  }
+  EndpointUse used_by_all() const { return {!no_nic_atomics, !no_second_rail, {}}; }
+  // The provider of the endpoint that the group uses, according to all ranks; 0 if there is none.
+  Providers one_provider() const {
+    return !no_endpoint && std::has_single_bit(std::uint64_t{providers}) ? static_cast<Providers>(providers) : 0;
+  }
+};
+static_assert(sizeof(Vote) == sizeof(std::uint64_t));
 
-// Returns the provider of the endpoint that the group uses, according to all ranks; 0 if there is none.
-Providers one_provider(std::uint64_t all_flags) {
-  return (all_flags & kNoEndpoint) == 0 && std::has_single_bit(providers_in(all_flags)) ? providers_in(all_flags) : 0;
-}
+// This rank's part: its memory, why it has none, and what it says of itself.
+struct Own {
+  std::unique_ptr<Space> space;
+  Status status;
+  Vote vote;
+};
 
 // The endpoint that the group uses already, of this process; none before the first space that needs the fabric.
 struct UsedEndpoint {
@@ -44,45 +61,74 @@ struct UsedEndpoint {
   Providers provider = 0;
 };
 UsedEndpoint used_endpoint(const SpaceMaking& making, GroupPeers& peers) {
-  std::array<UsedEndpoint, Process::kMostEndpoints> all;
-  if (making.endpoint != nullptr) {
-    all.front() = {making.endpoint, 1};
-  } else {
-    std::ranges::transform(Process::instance().endpoints_in_use(), all.begin(), [](const Process::EndpointInUse& each) {
-      return UsedEndpoint{each.fabric, each.provider};
-    });
+  std::vector<UsedEndpoint> all;
+  std::vector<Endpoint*> endpoints;
+  if (making.endpoint != nullptr) all.push_back({making.endpoint, 1});
+  for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
+    if (making.endpoint == nullptr && each.fabric != nullptr) all.push_back({each.fabric, each.provider});
   }
-  std::array<Endpoint*, all.size()> endpoints;
-  std::ranges::transform(all, endpoints.begin(), &UsedEndpoint::endpoint);
-  const auto count = static_cast<std::size_t>(std::ranges::find(endpoints, nullptr) - endpoints.begin());
-  const std::size_t index = peers.find_endpoint(making.request.rank, std::span(endpoints).first(count));
-  return index < count ? all[index] : UsedEndpoint();
+  for (const UsedEndpoint& each : all) endpoints.push_back(each.endpoint);
+  const std::size_t index = peers.find_endpoint(making.request.rank, endpoints);
+  return index < all.size() ? all[index] : UsedEndpoint();
 }
 
-Error in_words(const char* what, const Error& error) { return {error.kind, fmt::format("{}: {}", what, error.text)}; }
-
-// Returns flags for the features of the endpoint that the rank cannot use. A second rail is tried only when a group
-// begins to use the endpoint; without a successful trial it is not used.
-std::uint64_t lacks(const Result<EndpointUse>& use, const Endpoint& endpoint) {
-  const SecondRail* const rail = endpoint.second_rail();
-  return (use && use.value().nic_atomics ? 0 : kNoNicAtomics) |
-         (use && use.value().second_rails && rail != nullptr && rail->usable() ? 0 : kNoSecondRail);
-}
-EndpointUse used_by_all(std::uint64_t all_flags) {
-  return {(all_flags & kNoNicAtomics) == 0, (all_flags & kNoSecondRail) == 0, {}};
+// Called when the rank knows that the fabric is needed. `why` is empty if only another rank needs it.
+Status allow_fabric(const char* call, const std::string& why) {
+  if (!why.empty()) log(LogLevel::kInfo, "{}: the fabric is needed: {}", call, why);
+  if (Process::instance().settings().value()->fabric) return {};
+  return Error{ErrorKind::kNoRoute, fmt::format("FARSIDE_ROUTES does not allow fabric, which is needed for {}",
+                                                why.empty() ? "another rank" : why)};
 }
 
-// Step 2. Returns what the endpoints of all ranks have. `all_flags`: the flags of all ranks.
-Result<EndpointUse> open_fabric(const SpaceMaking& making, Space& space, std::uint64_t all_flags, Agreement& agreement,
+Own gather(const SpaceMaking& making, GroupPeers& peers) {
+  const Space::Request& request = making.request;
+  const UsedEndpoint used = used_endpoint(making, peers);
+  Own own;
+  if (making.own != nullptr) {
+    own.status = *making.own;
+    Space::decline(making.own->kind, peers.node(), Process::instance());
+  } else if (Result<std::unique_ptr<Space>> made = Space::make(request, peers.node()); made) {
+    own.space = std::move(made.value());
+  } else if (!made.error().text.empty()) {
+    own.status = Error{made.error().kind, fmt::format("memory of the window: {}", made.error().text)};
+  }
+  own.vote.callers = making.flags;
+  own.vote.same_bytes = making.same_bytes;
+  own.vote.same_units = making.same_units;
+  own.vote.no_endpoint = used.endpoint == nullptr;
+  own.vote.providers = used.provider;
+  own.vote.not_opened = true;
+  own.vote.rows = !request.single_elements;
+  own.vote.first_is_empty = request.rank == 0 && request.data_bytes == 0;
+  if (own.space == nullptr) return own;
+  const Space::Reach reach = own.space->reach();
+  own.vote.needs_fabric = reach.needs_fabric;
+  own.vote.uses_cma = reach.uses_cma;
+  own.vote.unmapped = reach.some_unmapped;
+  if (reach.unshared) own.status = Error{ErrorKind::kNoRoute, reach.why};
+  if (reach.needs_fabric && used.endpoint != nullptr && request.private_data == nullptr && !request.dynamic) {
+    if (own.status) own.status = allow_fabric(making.call, reach.why);
+    if (own.status) {
+      const Result<EndpointUse> use = own.space->open_fabric(*used.endpoint, false);
+      own.vote.lacks(use, *used.endpoint);
+      own.vote.not_opened = !use;
+      // open_fabric() below fails in the same way, or takes another provider.
+      if (!use) own.space->close_fabric();
+    }
+  }
+  if (own.status && making.besides != nullptr) own.status = *making.besides;
+  return own;
+}
+
+// Returns what the endpoints of all ranks have. `all`: the vote of all ranks.
+Result<EndpointUse> open_fabric(const SpaceMaking& making, Space& space, const Vote& all, Agreement& agreement,
                                 GroupPeers& peers) {
-  const auto open = [&](Endpoint& endpoint) { return space.open_fabric(endpoint, (all_flags & kUsesCma) != 0); };
+  const auto open = [&](Endpoint& endpoint) { return space.open_fabric(endpoint, all.uses_cma); };
   // FARSIDE_ROUTES is the same on all ranks, so that all of them return here, or none.
-  if (Status allowed = making.allow_fabric(space.reach().needs_fabric ? space.reach().why : std::string()); !allowed) {
-    const Result<Agreement::Combined> none = agreement.agree(allowed);
-    return none ? allowed.error() : none.error();
-  }
+  const Space::Reach reach = space.reach();
+  if (Status allowed = allow_fabric(making.call, reach.needs_fabric ? reach.why : ""); !allowed) return allowed.error();
   if (making.endpoint == nullptr) {
-    return ProviderAgreement{.used = one_provider(all_flags),
+    return ProviderAgreement{.used = all.one_provider(),
                              .id = making.request.id,
                              .node_members = static_cast<std::size_t>(peers.node().members()),
                              .open = open,
@@ -92,22 +138,38 @@ Result<EndpointUse> open_fabric(const SpaceMaking& making, Space& space, std::ui
   }
   const Result<EndpointUse> opened = open(*making.endpoint);
   Status status = opened.status();
-  if (one_provider(all_flags) == 0) {
+  if (all.one_provider() == 0) {
     Status gathered = peers.gather_addresses(agreement.group(), making.endpoint, Process::instance());
     if (status) status = std::move(gathered);
   }
-  const Result<Agreement::Combined> accessible = agreement.agree(status, lacks(opened, *making.endpoint));
+  Vote vote;
+  vote.lacks(opened, *making.endpoint);
+  const Result<Agreement::Combined> accessible = agreement.agree(status, std::bit_cast<std::uint64_t>(vote));
   if (!accessible) return accessible.error();
   peers.keep_addresses(true);
-  return used_by_all(accessible.value().flags);
+  return std::bit_cast<Vote>(accessible.value().flags).used_by_all();
 }
 
-// Returns the lowest rank with data; -1 if none has any. All ranks call it, with the same `all_flags`. Cost: nothing
+// Collective, if a promise of some rank is broken: fails on each rank that differs from rank 0.
+Status check_promises(const Space::Request& request, bool units_broken, bool bytes_broken, Group& group) {
+  const std::array own{std::uint64_t{request.unit}, request.data_bytes};
+  std::array first = own;
+  if (Status carried = group.broadcast(std::as_writable_bytes(std::span(first)), 0); !carried) return carried;
+  const bool by_unit = units_broken && own[0] != first[0];
+  if (!by_unit && !(bytes_broken && own[1] != first[1])) return {};
+  return Error{ErrorKind::kAssertion,
+               fmt::format("{} was promised, but rank {} has {} where rank 0 has {}; leave it out of the info "
+                           "(MPI 4.0 section 12.2.1)",
+                           by_unit ? "same_disp_unit" : "same_size", group.rank(), own[by_unit ? 0 : 1],
+                           first[by_unit ? 0 : 1])};
+}
+
+// Returns the lowest rank with data; -1 if none has any. All ranks call it, with the same `all`. Cost: nothing
 // unless rank 0 has no data and another one has; then one agreement for each kDigit bits of a rank, the highest first.
 // In each agreement, the ranks with data whose higher digits are the lowest so far contribute their next digit.
-Result<int> find_lowest_with_data(const Space::Request& request, bool same_bytes, std::uint64_t all_flags,
+Result<int> find_lowest_with_data(const Space::Request& request, bool same_bytes, const Vote& all,
                                   Agreement& agreement) {
-  if ((all_flags & kFirstIsEmpty) == 0) return 0;
+  if (!all.first_is_empty) return 0;
   if (same_bytes) return -1;
   constexpr int kDigit = 6;
   static_assert(1 << kDigit == std::numeric_limits<std::uint64_t>::digits);
@@ -124,79 +186,48 @@ Result<int> find_lowest_with_data(const Space::Request& request, bool same_bytes
   return static_cast<int>(lowest);
 }
 
-}  // namespace
-
-Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, GroupPeers& peers) {
-  Process& process = Process::instance();
+// Collective: all ranks return the same, or errors of the same kind. The vote becomes that of all ranks.
+Result<Space::Agreed> agree(const SpaceMaking& making, Own& own, Agreement& agreement, GroupPeers& peers) {
   const Space::Request& request = making.request;
-  const UsedEndpoint used = used_endpoint(making, peers);
-  std::unique_ptr<Space> space;
-  Status status;
-  if (making.own == nullptr) {
-    Result<std::unique_ptr<Space>> made = Space::make(request, peers.node());
-    if (made) {
-      space = std::move(made.value());
-    } else if (!made.error().text.empty()) {
-      status = in_words("memory of the window", made.error());
-    }
-  } else {
-    status = *making.own;
-    Space::decline(making.own->kind, peers.node(), process);
-  }
-  std::uint64_t flags = making.flags;
-  flags |= used.endpoint == nullptr ? kNoEndpoint : used.provider * kFirstProvider;
-  // Step 2 precedes the agreement where this rank knows enough for it.
-  bool opened = false;
-  if (space != nullptr) {
-    const Space::Reach reach = space->reach();
-    flags |= (reach.needs_fabric ? kNeedsFabric : 0) | (reach.uses_cma ? kUsesCma : 0) |
-             (reach.some_unmapped ? kUnmapped : 0);
-    if (reach.unshared) status = Error{ErrorKind::kNoRoute, reach.why};
-    opened = reach.needs_fabric && used.endpoint != nullptr && request.private_data == nullptr && !request.dynamic;
-    if (status && opened) status = making.allow_fabric(reach.why);
-    if (status && opened) {
-      const Result<EndpointUse> use = space->open_fabric(*used.endpoint, false);
-      flags |= lacks(use, *used.endpoint);
-      // Step 2 fails in the same way, or takes another provider.
-      opened = use.ok();
-      if (!opened) space->close_fabric();
-    }
-    if (status && making.last) status = making.last();
-  }
-  if (!opened) flags |= kNotOpened;
-  if (!request.single_elements) flags |= kRows;
-  if (request.rank == 0 && request.data_bytes == 0) flags |= kFirstIsEmpty;
   const Result<Agreement::Combined> combined =
-      agreement.agree(status, flags, {request.data_bytes, ~request.data_bytes, Agreement::pair(request.unit)});
+      agreement.agree(own.status, std::bit_cast<std::uint64_t>(own.vote),
+                      {request.data_bytes, ~request.data_bytes, Agreement::pair(request.unit)});
   if (!combined) return combined.error();
-  std::uint64_t all_flags = combined.value().flags;
   const Agreement::Words& words = combined.value().words;
+  const Vote all = own.vote = std::bit_cast<Vote>(combined.value().flags);
   Space::Agreed agreed;
   agreed.same_bytes = (words[0] & words[1]) == 0;
   agreed.same_units = Agreement::is_equal(words[2]);
-  agreed.some_cma = (all_flags & kUsesCma) != 0;
-  agreed.some_unmapped = (all_flags & kUnmapped) != 0;
-  agreed.single_elements = (all_flags & kRows) == 0;
-  MadeSpace result{std::move(space), all_flags & SpaceMaking::kMostFlags, (all_flags & kNeedsFabric) != 0};
-  if (making.differ && (!agreed.same_bytes || !agreed.same_units)) {
-    if (const auto kept = making.differ(result.flags, agreed.same_bytes, agreed.same_units)) {
-      if (const Result<Agreement::Combined> all = agreement.agree(*kept); !all) return all.error();
-    }
+  agreed.some_cma = all.uses_cma;
+  agreed.some_unmapped = all.unmapped;
+  agreed.single_elements = !all.rows;
+  const bool units_broken = all.same_units && !agreed.same_units, bytes_broken = all.same_bytes && !agreed.same_bytes;
+  if (units_broken || bytes_broken) {
+    const auto kept = agreement.agree(check_promises(request, units_broken, bytes_broken, agreement.group()));
+    if (!kept) return kept.error();
   }
-  const Result<int> lowest = find_lowest_with_data(request, agreed.same_bytes, all_flags, agreement);
+  const Result<int> lowest = find_lowest_with_data(request, agreed.same_bytes, all, agreement);
   if (!lowest) return lowest.error();
   agreed.lowest_with_data = lowest.value();
-
-  const bool all_opened = (all_flags & (kNotOpened | kUsesCma)) == 0 && one_provider(all_flags) != 0;
-  if (result.needs_fabric) agreed.use = used_by_all(all_flags);
-  if (result.needs_fabric && !all_opened) {
-    const Result<EndpointUse> use = open_fabric(making, *result.space, all_flags, agreement, peers);
+  if (!all.needs_fabric) return agreed;
+  Result<EndpointUse> use = all.used_by_all();
+  if (all.not_opened || all.uses_cma || all.one_provider() == 0) {
+    use = open_fabric(making, *own.space, all, agreement, peers);
     if (!use) return use.error();
-    agreed.use = use.value();
   }
-  if (result.needs_fabric) agreed.addresses = peers.addresses();
-  result.space->finish(std::move(agreed));
-  return result;
+  agreed.use = use.value();
+  agreed.addresses = peers.addresses();
+  return agreed;
+}
+
+}  // namespace
+
+Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, GroupPeers& peers) {
+  Own own = gather(making, peers);
+  Result<Space::Agreed> agreed = agree(making, own, agreement, peers);
+  if (!agreed) return agreed.error();
+  own.space->finish(std::move(agreed.value()));
+  return MadeSpace{std::move(own.space), own.vote.callers, own.vote.needs_fabric};
 }
 
 }  // namespace farside

@@ -294,7 +294,6 @@ class Job {
     making.request.data_bytes = static_cast<std::uint64_t>(settings_.data_bytes);
     if (!settings_.alike) making.request.data_bytes += static_cast<std::uint64_t>(agreement.rank());
     making.request.unit = 1;
-    making.allow_fabric = [](const std::string&) { return Status(); };
     making.endpoint = &endpoint;
     Result<MadeSpace> made = make_space(making, agreement, peers);
     if (!made) return made.error();
