@@ -12,15 +12,15 @@ template <class Operation>
 Outcome with_request(const char* call, Window& window, RemoteBuffer target, MPI_Request* request,
                      Operation&& operation) {
   std::unique_ptr<Outstanding> own;
-  if (Outcome o = window.begin_request_operation(target.rank, own); !o) return o;
+  if (Outcome o = window.operations().begin_request(target.rank, own); !o) return o;
   target.own = own.get();
   std::uint64_t watched = 0;
   target.watched = &watched;
   if (Outcome done = operation(target); !done) {
-    window.abandon_request(target.rank, std::move(own));
+    window.operations().abandon_request(target.rank, std::move(own));
     return done;
   }
-  window.end_request_operation(target.rank);
+  Operations::end_request(target.rank);
   return Requests::instance().start(call, window, target.rank, std::move(own), watched, request);
 }
 
@@ -33,8 +33,10 @@ struct PutCall {
       : from{const_cast<void*>(origin), origin_count, origin_type},
         target{rank, displacement, target_count, target_type},
         win(handle) {}
-  [[gnu::always_inline]] bool attempt(Window& window, const RemoteBuffer& to) const { return window.try_put(from, to); }
-  Outcome operate(Window& window, const RemoteBuffer& to) const { return window.put(from, to); }
+  [[gnu::always_inline]] bool attempt(Window& window, const RemoteBuffer& to) const {
+    return window.operations().try_put(from, to);
+  }
+  Outcome operate(Window& window, const RemoteBuffer& to) const { return window.calls().put(from, to); }
   LocalBuffer from;
   RemoteBuffer target;
   MPI_Win win;
@@ -46,9 +48,9 @@ struct GetCall {
           Count target_count, MPI_Datatype target_type, MPI_Win handle)
       : to{origin, origin_count, origin_type}, target{rank, displacement, target_count, target_type}, win(handle) {}
   [[gnu::always_inline]] bool attempt(Window& window, const RemoteBuffer& from) const {
-    return window.try_get(to, from);
+    return window.operations().try_get(to, from);
   }
-  Outcome operate(Window& window, const RemoteBuffer& from) const { return window.get(to, from); }
+  Outcome operate(Window& window, const RemoteBuffer& from) const { return window.calls().get(to, from); }
   LocalBuffer to;
   RemoteBuffer target;
   MPI_Win win;
@@ -62,8 +64,12 @@ struct AccumulateCall {
         target{rank, displacement, target_count, target_type},
         op(with),
         win(handle) {}
-  bool attempt(Window& window, const RemoteBuffer& to) const { return window.try_accumulate(from, nullptr, to, op); }
-  Outcome operate(Window& window, const RemoteBuffer& to) const { return window.accumulate(from, nullptr, to, op); }
+  bool attempt(Window& window, const RemoteBuffer& to) const {
+    return window.operations().try_accumulate(from, nullptr, to, op);
+  }
+  Outcome operate(Window& window, const RemoteBuffer& to) const {
+    return window.calls().accumulate(from, nullptr, to, op);
+  }
   LocalBuffer from;
   RemoteBuffer target;
   MPI_Op op;
@@ -80,8 +86,12 @@ struct GetAccumulateCall {
         target{rank, displacement, target_count, target_type},
         op(with),
         win(handle) {}
-  bool attempt(Window& window, const RemoteBuffer& to) const { return window.try_accumulate(from, &fetched, to, op); }
-  Outcome operate(Window& window, const RemoteBuffer& to) const { return window.accumulate(from, &fetched, to, op); }
+  bool attempt(Window& window, const RemoteBuffer& to) const {
+    return window.operations().try_accumulate(from, &fetched, to, op);
+  }
+  Outcome operate(Window& window, const RemoteBuffer& to) const {
+    return window.calls().accumulate(from, &fetched, to, op);
+  }
   LocalBuffer from, fetched;
   RemoteBuffer target;
   MPI_Op op;
@@ -122,15 +132,15 @@ template <class Call, class Function, class... Args>
                                    MPI_Op op, MPI_Win win) {
   return on_window(
       win, {"MPI_Fetch_and_op", rank},
-      [&](Window& w) { return w.fetch_and_op(origin, result, type, rank, displacement, op); }, &Runtime::Fetch_and_op,
-      origin, result, type, rank, displacement, op, win);
+      [&](Window& w) { return w.calls().fetch_and_op(origin, result, type, rank, displacement, op); },
+      &Runtime::Fetch_and_op, origin, result, type, rank, displacement, op, win);
 }
 
 [[gnu::noinline]] int compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type,
                                        int rank, MPI_Aint displacement, MPI_Win win) {
   return on_window(
       win, {"MPI_Compare_and_swap", rank},
-      [&](Window& w) { return w.compare_and_swap(origin, compare, result, type, rank, displacement); },
+      [&](Window& w) { return w.calls().compare_and_swap(origin, compare, result, type, rank, displacement); },
       &Runtime::Compare_and_swap, origin, compare, result, type, rank, displacement, win);
 }
 
@@ -192,7 +202,9 @@ FARSIDE_FAST_ENTRY(Fetch_and_op,
                     MPI_Win win),
                    (origin, result, type, rank, displacement, op, win),
                    fetch_and_op(origin, result, type, rank, displacement, op, win)) {
-  const auto fast_path = [&](Window& w) { return w.try_fetch_and_op(origin, result, type, rank, displacement, op); };
+  const auto fast_path = [&](Window& w) {
+    return w.operations().try_fetch_and_op(origin, result, type, rank, displacement, op);
+  };
   if (on_fast_path(win, fast_path)) [[likely]]
     return MPI_SUCCESS;
   return hand_on_Fetch_and_op(origin, result, type, rank, displacement, op, win);
@@ -203,7 +215,7 @@ FARSIDE_FAST_ENTRY(Compare_and_swap,
                    (origin, compare, result, type, rank, displacement, win),
                    compare_and_swap(origin, compare, result, type, rank, displacement, win)) {
   const auto fast_path = [&](Window& w) {
-    return w.try_compare_and_swap(origin, compare, result, type, rank, displacement);
+    return w.operations().try_compare_and_swap(origin, compare, result, type, rank, displacement);
   };
   if (on_fast_path(win, fast_path)) [[likely]]
     return MPI_SUCCESS;

@@ -5,70 +5,45 @@
 namespace farside::pmpi {
 namespace {
 
-// The slow paths.
-[[gnu::noinline]] int fence(int assert, MPI_Win win) {
+// The slow path of a call whose parameters are those of a function of Calls, and the window.
+template <class Original, class... Args>
+[[gnu::noinline]] int on_calls(const CallSite& call, Outcome (Calls::*carry_out)(Args...), Original Runtime::*original,
+                               MPI_Win win, Args... arguments) {
   return on_window(
-      win, "MPI_Win_fence", [&](Window& w) { return w.fence(assert); }, &Runtime::Win_fence, assert, win);
+      win, call, [&](Window& w) { return (w.calls().*carry_out)(arguments...); }, original, arguments..., win);
+}
+// Tries the fast path of a call that notifies other ranks of the node.
+template <class Attempt>
+bool on_node(MPI_Win win, Attempt&& attempt) {
+  return on_fast_path(win, [&](Window& w) { return w.state().fast_notifications && attempt(w.state()); });
 }
 [[gnu::noinline]] int continue_fence(Window& window, std::uint64_t word) {
-  return in_call(window, "MPI_Win_fence", [&](Window& w) { return w.continue_fence(word); });
-}
-[[gnu::noinline]] int post(MPI_Group group, int assert, MPI_Win win) {
-  return on_window(
-      win, "MPI_Win_post", [&](Window& w) { return w.post(group, assert); }, &Runtime::Win_post, group, assert, win);
-}
-[[gnu::noinline]] int start(MPI_Group group, int assert, MPI_Win win) {
-  return on_window(
-      win, "MPI_Win_start", [&](Window& w) { return w.start(group, assert); }, &Runtime::Win_start, group, assert, win);
-}
-[[gnu::noinline]] int complete_slowly(MPI_Win win) {
-  return on_window(
-      win, "MPI_Win_complete", [](Window& w) { return w.complete(); }, &Runtime::Win_complete, win);
-}
-[[gnu::noinline]] int wait_slowly(MPI_Win win) {
-  return on_window(
-      win, "MPI_Win_wait", [](Window& w) { return w.wait(); }, &Runtime::Win_wait, win);
-}
-[[gnu::noinline]] int lock(int lock_type, int rank, int assert, MPI_Win win) {
-  return on_window(
-      win, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock(lock_type, rank, assert); }, &Runtime::Win_lock,
-      lock_type, rank, assert, win);
+  return in_call(window, "MPI_Win_fence", [&](Window& w) { return w.active().continue_fence(word); });
 }
 [[gnu::noinline]] int lock_contended(Window& window, int lock_type, int rank) {
-  return in_call(window, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock_contended(lock_type, rank); });
-}
-[[gnu::noinline]] int unlock(int rank, MPI_Win win) {
-  return on_window(
-      win, {"MPI_Win_unlock", rank}, [&](Window& w) { return w.unlock(rank); }, &Runtime::Win_unlock, rank, win);
+  return in_call(window, {"MPI_Win_lock", rank},
+                 [&](Window& w) { return w.passive().lock_contended(lock_type, rank); });
 }
 [[gnu::noinline]] int unlock_contended(Window& window, epochs::HeldLock lock, std::uint64_t before) {
-  return in_call(window, {"MPI_Win_unlock", lock.target}, [&](Window& w) { return w.unlock_contended(lock, before); });
+  return in_call(window, {"MPI_Win_unlock", lock.target},
+                 [&](Window& w) { return w.passive().unlock_contended(lock, before); });
 }
 // With threads a stripe takes the lock. Inline it would make the entry points larger.
 [[gnu::noinline]] int lock_among_threads(Window& window, int lock_type, int rank, int assert) {
-  if (window.lock_in_stripe(lock_type, rank, assert)) [[likely]]
+  if (window.passive().lock_in_stripe(lock_type, rank, assert)) [[likely]]
     return MPI_SUCCESS;
-  return in_call(window, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock(lock_type, rank, assert); });
+  return in_call(window, {"MPI_Win_lock", rank}, [&](Window& w) { return w.calls().lock(lock_type, rank, assert); });
 }
 [[gnu::noinline]] int unlock_among_threads(Window& window, int rank) {
   farside::epochs::HeldLock held;
   std::uint64_t before = 0;
-  const Window::FastPath fast_path = window.unlock_in_stripe(rank, held, before);
-  if (fast_path == Window::FastPath::kDone) [[likely]] {
-    Window::progress_runtime();
+  const FastPath fast_path = window.passive().unlock_in_stripe(rank, held, before);
+  if (fast_path == FastPath::kDone) [[likely]] {
+    WindowState::progress_runtime();
     return MPI_SUCCESS;
   }
-  if (fast_path == Window::FastPath::kContended) return unlock_contended(window, held, before);
-  return in_call(window, {"MPI_Win_unlock", rank}, [&](Window& w) { return w.unlock(rank); });
-}
-[[gnu::noinline]] int flush(int rank, MPI_Win win) {
-  return on_window(
-      win, {"MPI_Win_flush", rank}, [&](Window& w) { return w.flush(rank); }, &Runtime::Win_flush, rank, win);
-}
-[[gnu::noinline]] int flush_local(int rank, MPI_Win win) {
-  return on_window(
-      win, {"MPI_Win_flush_local", rank}, [&](Window& w) { return w.flush_local(rank); }, &Runtime::Win_flush_local,
-      rank, win);
+  if (fast_path == FastPath::kContended) return unlock_contended(window, held, before);
+  return in_call(window, {"MPI_Win_unlock", rank}, [&](Window& w) { return w.calls().unlock(rank); });
 }
 
 }  // namespace
@@ -76,100 +51,99 @@ namespace {
 
 using namespace farside::pmpi;
 
-FARSIDE_FAST_ENTRY(Win_fence, (int assert, MPI_Win win), (assert, win), fence(assert, win)) {
+FARSIDE_FAST_ENTRY(Win_fence, (int assert, MPI_Win win), (assert, win),
+                   on_calls("MPI_Win_fence", &Calls::fence, &Runtime::Win_fence, win, assert)) {
   Window* window = WindowTable::instance().find_fast(win);
-  if (window != nullptr && window->has_fast_notifications()) [[likely]] {
+  if (window != nullptr && window->state().fast_notifications) [[likely]] {
     std::uint64_t word = 0;
-    const Window::FastPath fast_path = window->try_fence(assert, word);
-    if (fast_path == Window::FastPath::kDone) [[likely]]
+    const FastPath fast_path = ActiveTarget::try_fence(window->state(), assert, word);
+    if (fast_path == FastPath::kDone) [[likely]]
       return MPI_SUCCESS;
-    if (fast_path == Window::FastPath::kContended) return continue_fence(*window, word);
+    if (fast_path == FastPath::kContended) return continue_fence(*window, word);
   }
   return hand_on_Win_fence(assert, win);
 }
 FARSIDE_FAST_ENTRY(Win_post, (MPI_Group group, int assert, MPI_Win win), (group, assert, win),
-                   post(group, assert, win)) {
-  if (on_fast_path(win, [&](Window& w) { return w.has_fast_notifications() && w.try_post(group, assert); })) [[likely]]
+                   on_calls("MPI_Win_post", &Calls::post, &Runtime::Win_post, win, group, assert)) {
+  if (on_node(win, [&](WindowState& w) { return ActiveTarget::try_post(w, group, assert); })) [[likely]]
     return MPI_SUCCESS;
   return hand_on_Win_post(group, assert, win);
 }
 FARSIDE_FAST_ENTRY(Win_start, (MPI_Group group, int assert, MPI_Win win), (group, assert, win),
-                   start(group, assert, win)) {
-  if (on_fast_path(win, [&](Window& w) { return w.has_fast_notifications() && w.try_start(group, assert); })) [[likely]]
+                   on_calls("MPI_Win_start", &Calls::start, &Runtime::Win_start, win, group, assert)) {
+  if (on_node(win, [&](WindowState& w) { return ActiveTarget::try_start(w, group, assert); })) [[likely]]
     return MPI_SUCCESS;
   return hand_on_Win_start(group, assert, win);
 }
-FARSIDE_FAST_ENTRY(Win_complete, (MPI_Win win), (win), complete_slowly(win)) {
-  if (on_fast_path(win, [](Window& w) { return w.has_fast_notifications() && w.try_complete(); })) [[likely]]
+FARSIDE_FAST_ENTRY(Win_complete, (MPI_Win win), (win),
+                   on_calls("MPI_Win_complete", &Calls::complete, &Runtime::Win_complete, win)) {
+  if (on_node(win, [](WindowState& w) { return ActiveTarget::try_complete(w); })) [[likely]]
     return MPI_SUCCESS;
   return hand_on_Win_complete(win);
 }
-FARSIDE_FAST_ENTRY(Win_wait, (MPI_Win win), (win), wait_slowly(win)) {
-  if (on_fast_path(win, [](Window& w) { return w.has_fast_notifications() && w.try_wait(); })) [[likely]]
+FARSIDE_FAST_ENTRY(Win_wait, (MPI_Win win), (win), on_calls("MPI_Win_wait", &Calls::wait, &Runtime::Win_wait, win)) {
+  if (on_node(win, [](WindowState& w) { return ActiveTarget::try_wait(w); })) [[likely]]
     return MPI_SUCCESS;
   return hand_on_Win_wait(win);
 }
 FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag), (win, flag)) {
   return on_window(
-      win, "MPI_Win_test", [&](Window& w) { return w.test(flag); }, &Runtime::Win_test, win, flag);
+      win, "MPI_Win_test", [&](Window& w) { return w.calls().test(flag); }, &Runtime::Win_test, win, flag);
 }
 FARSIDE_FAST_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win), (lock_type, rank, assert, win),
-                   lock(lock_type, rank, assert, win)) {
+                   on_calls({"MPI_Win_lock", rank}, &Calls::lock, &Runtime::Win_lock, win, lock_type, rank, assert)) {
   Window* window = WindowTable::instance().find_fast(win);
-  if (window != nullptr && window->has_fast_locks()) [[likely]] {
+  if (window != nullptr && window->state().fast_locks) [[likely]] {
     if (window->threaded()) [[unlikely]]
       return lock_among_threads(*window, lock_type, rank, assert);
-    const Window::FastPath fast_path = window->try_lock(lock_type, rank, assert);
-    if (fast_path == Window::FastPath::kDone) [[likely]]
+    const FastPath fast_path = window->passive().try_lock(lock_type, rank, assert);
+    if (fast_path == FastPath::kDone) [[likely]]
       return MPI_SUCCESS;
-    if (fast_path == Window::FastPath::kContended) return lock_contended(*window, lock_type, rank);
+    if (fast_path == FastPath::kContended) return lock_contended(*window, lock_type, rank);
   }
   return hand_on_Win_lock(lock_type, rank, assert, win);
 }
-FARSIDE_FAST_ENTRY(Win_unlock, (int rank, MPI_Win win), (rank, win), unlock(rank, win)) {
+FARSIDE_FAST_ENTRY(Win_unlock, (int rank, MPI_Win win), (rank, win),
+                   on_calls({"MPI_Win_unlock", rank}, &Calls::unlock, &Runtime::Win_unlock, win, rank)) {
   Window* window = WindowTable::instance().find_fast(win);
-  if (window != nullptr && window->has_fast_releases()) [[likely]] {
+  if (window != nullptr && window->state().fast_releases) [[likely]] {
     if (window->threaded()) [[unlikely]]
       return unlock_among_threads(*window, rank);
     farside::epochs::HeldLock held;
     std::uint64_t before = 0;
-    const Window::FastPath fast_path = window->try_unlock(rank, held, before);
-    if (fast_path == Window::FastPath::kDone) [[likely]] {
-      Window::progress_runtime();
+    const FastPath fast_path = window->passive().try_unlock(rank, held, before);
+    if (fast_path == FastPath::kDone) [[likely]] {
+      WindowState::progress_runtime();
       return MPI_SUCCESS;
     }
-    if (fast_path == Window::FastPath::kContended) return unlock_contended(*window, held, before);
+    if (fast_path == FastPath::kContended) return unlock_contended(*window, held, before);
   }
   return hand_on_Win_unlock(rank, win);
 }
 FARSIDE_ENTRY(Win_lock_all, (int assert, MPI_Win win), (assert, win)) {
-  return on_window(
-      win, "MPI_Win_lock_all", [&](Window& w) { return w.lock_all(assert); }, &Runtime::Win_lock_all, assert, win);
+  return on_calls("MPI_Win_lock_all", &Calls::lock_all, &Runtime::Win_lock_all, win, assert);
 }
 FARSIDE_ENTRY(Win_unlock_all, (MPI_Win win), (win)) {
-  return on_window(
-      win, "MPI_Win_unlock_all", [](Window& w) { return w.unlock_all(); }, &Runtime::Win_unlock_all, win);
+  return on_calls("MPI_Win_unlock_all", &Calls::unlock_all, &Runtime::Win_unlock_all, win);
 }
-FARSIDE_FAST_ENTRY(Win_flush, (int rank, MPI_Win win), (rank, win), flush(rank, win)) {
-  if (on_fast_path(win, [&](Window& w) { return w.try_flush(rank); })) [[likely]]
+FARSIDE_FAST_ENTRY(Win_flush, (int rank, MPI_Win win), (rank, win),
+                   on_calls({"MPI_Win_flush", rank}, &Calls::flush, &Runtime::Win_flush, win, rank)) {
+  if (on_fast_path(win, [&](Window& w) { return w.passive().try_flush(rank); })) [[likely]]
     return MPI_SUCCESS;
   return hand_on_Win_flush(rank, win);
 }
 FARSIDE_ENTRY(Win_flush_all, (MPI_Win win), (win)) {
-  return on_window(
-      win, "MPI_Win_flush_all", [](Window& w) { return w.flush_all(); }, &Runtime::Win_flush_all, win);
+  return on_calls("MPI_Win_flush_all", &Calls::flush_all, &Runtime::Win_flush_all, win);
 }
-FARSIDE_FAST_ENTRY(Win_flush_local, (int rank, MPI_Win win), (rank, win), flush_local(rank, win)) {
-  if (on_fast_path(win, [&](Window& w) { return w.try_flush(rank); })) [[likely]]
+FARSIDE_FAST_ENTRY(Win_flush_local, (int rank, MPI_Win win), (rank, win),
+                   on_calls({"MPI_Win_flush_local", rank}, &Calls::flush_local, &Runtime::Win_flush_local, win, rank)) {
+  if (on_fast_path(win, [&](Window& w) { return w.passive().try_flush(rank); })) [[likely]]
     return MPI_SUCCESS;
   return hand_on_Win_flush_local(rank, win);
 }
 FARSIDE_ENTRY(Win_flush_local_all, (MPI_Win win), (win)) {
-  return on_window(
-      win, "MPI_Win_flush_local_all", [](Window& w) { return w.flush_local_all(); }, &Runtime::Win_flush_local_all,
-      win);
+  return on_calls("MPI_Win_flush_local_all", &Calls::flush_local_all, &Runtime::Win_flush_local_all, win);
 }
 FARSIDE_ENTRY(Win_sync, (MPI_Win win), (win)) {
-  return on_window(
-      win, "MPI_Win_sync", [](Window& w) { return w.sync(); }, &Runtime::Win_sync, win);
+  return on_calls("MPI_Win_sync", &Calls::sync, &Runtime::Win_sync, win);
 }

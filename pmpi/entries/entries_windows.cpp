@@ -126,7 +126,7 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win), (win)) {
   if (freed) {
     const CallSite call("MPI_Win_free");
     const Outcome ended = farside::without_bad_alloc([&] {
-      const CallReason reason(*window, call);
+      const CallReason reason(window->state(), call);
       return window->end();
     });
     // Until there is memory for it: requests of this window must not outlive it.

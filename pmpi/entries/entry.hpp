@@ -12,7 +12,6 @@
 #include "pmpi/check/broken_rules.hpp"
 #include "pmpi/fault.hpp"
 #include "pmpi/runtime/runtime.hpp"
-#include "pmpi/window/wait_reasons.hpp"
 #include "pmpi/window/window.hpp"
 #include "pmpi/window/window_table.hpp"
 
@@ -39,7 +38,7 @@ namespace farside::pmpi {
 template <class Body>
 int in_call(Window& window, const CallSite& call, Body&& body) {
   const Outcome outcome = without_bad_alloc([&]() -> Outcome {
-    const CallReason reason(window, call);
+    const CallReason reason(window.state(), call);
     Outcome carried = body(window);
     if (BrokenRules::any()) [[unlikely]]
       BrokenRules::instance().report(call);
@@ -72,7 +71,7 @@ int without_window(const char* call, Body&& body) {
   return outcome ? code : raise_without_object(call, outcome.fault());
 }
 
-// Tries the fast path of a call (window_fast_path.hpp). On false the entry point calls hand_on_X(), which is not
+// Tries the fast path of a call (the try_ functions). On false the entry point calls hand_on_X(), which is not
 // inlined and starts the call anew. The fast path then needs no frame and saves no registers for the slow path.
 template <class FastPath>
 bool on_fast_path(MPI_Win win, FastPath&& fast_path) {

@@ -254,7 +254,7 @@ void WindowStatistics::unlocked(int target, EpochKind kind, const Moment& begun)
   closed(kind, target, begun, WaitKind::kUnlock);
 }
 
-void WindowStatistics::fenced(const Moment& begun, bool no_succeed) {
+void WindowStatistics::fenced(bool no_succeed, const Moment& begun) {
   if (trace_ != nullptr) query_processes(-1);
   const std::scoped_lock held(mutex_);
   const Ticks waited = this->waited(WaitKind::kFence, begun);

@@ -105,7 +105,7 @@ class WindowStatistics {
   // Each function records one successful call. `begun` is the begin() of that call.
   void locked(int target, EpochKind kind, const Moment& begun);
   void unlocked(int target, EpochKind kind, const Moment& begun);
-  void fenced(const Moment& begun, bool no_succeed);
+  void fenced(bool no_succeed, const Moment& begun);
   void started(const Moment& begun);
   void completed(const Moment& begun);
   void posted(const Moment& begun);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "epochs/protocols/control_block.hpp"
+#include "epochs/races/shared_log.hpp"
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/observe/call_sites.hpp"
 #include "pmpi/observe/clocks.hpp"

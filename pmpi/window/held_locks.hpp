@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The memory of the list of locks that a rank holds: its first few entries lie in the rank's control block, where ranks
-// that wait for long read the holders of locks (wait_reasons.cpp). This needs no second copy of the entries. Entries of
+// that wait for long read the holders of locks (wait_reports.cpp). This needs no second copy of the entries. Entries of
 // released locks stay until they are overwritten; HeldLock::holds_alone() tells them apart. In windows for several
 // threads the list is longer and lies on the heap, so peers cannot read it.
 //

@@ -76,7 +76,7 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
   }
   int code = runtime().Grequest_start(query, freed, cancel, operation.get(), request);
   if (code != MPI_SUCCESS) {
-    window.abandon_request(rank, std::move(own));
+    window.operations().abandon_request(rank, std::move(own));
     return Fault{code, "the runtime made no request"};
   }
   if (operation != nullptr) {
@@ -263,9 +263,9 @@ std::string Requests::report_wait(std::span<const MPI_Request> requests, std::ch
     const int rank = operation->rank;
     const char* const call = operation->call;
     found.held.unlock();
-    Window::Awaited awaited = window.awaited_by_operations(rank);
+    WaitReports::Awaited awaited = window.reports().awaited_by_operations(rank);
     awaited.what = fmt::format("for rank {} to acknowledge its {}", rank, call);
-    return window.report_wait("a call that completes requests", waited, awaited);
+    return window.reports().report_wait("a call that completes requests", waited, awaited);
   }
   return {};
 }
@@ -279,7 +279,7 @@ int Requests::report(MPI_Request request) {
   // The mutex is not held here: these calls may wait, or run the user's error handler.
   Window* const window = operation->window;
   Outcome outcome = std::move(operation->result);
-  if (window != nullptr) outcome = first_of(std::move(outcome), window->request_completed(operation->watched));
+  if (window != nullptr) outcome = first_of(std::move(outcome), window->calls().request_completed(operation->watched));
   if (outcome) return MPI_SUCCESS;
   return window != nullptr ? window->raise({operation->call, operation->rank}, outcome.fault())
                            : outcome.fault().error_class;
@@ -295,7 +295,7 @@ void Requests::show(MPI_Request request) {
   const WindowHold hold(*operation->window);
   Window& window = *operation->window;
   found.held.unlock();
-  Outcome outcome = window.request_completed(watched);
+  Outcome outcome = window.calls().request_completed(watched);
   found.held.lock();
   change(*operation, [&] { operation->result = first_of(std::move(operation->result), std::move(outcome)); });
 }
@@ -310,7 +310,7 @@ void Requests::abandon(MPI_Request request) {
     change(*operation, [&] {
       operation->watched = 0;
       if (!under_way) return;
-      operation->window->abandon_request(operation->rank, std::move(operation->own));
+      operation->window->operations().abandon_request(operation->rank, std::move(operation->own));
       operation->own = nullptr;
     });
     if (!under_way) return;

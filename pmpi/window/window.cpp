@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/window/window.hpp"
 
-#include <algorithm>
-#include <array>
-#include <atomic>
 #include <utility>
+#include <vector>
 
-#include "pmpi/check/broken_rules.hpp"
+#include <fmt/ranges.h>
+
+#include "pmpi/observe/window_statistics.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/creation.hpp"
+#include "pmpi/window/strict_calls.hpp"
 #include "transport/base/log.hpp"
-#include "transport/base/ticks.hpp"
+#include "transport/fabric/fabric.hpp"
+#include "transport/process.hpp"
+#include "transport/space/regions.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -43,69 +46,47 @@ bool relies_on_world_handler(MPI_Win window) {
   return relies;
 }
 
+std::unique_ptr<WindowStatistics> open_statistics(const WindowState& window, int flavor, std::uint64_t id) {
+  const auto process_rank = [&window](int rank) {
+    return RuntimeResources::instance().process_rank_of(window.group, rank);
+  };
+  return WindowStatistics::open(*window.space, {flavor_of(flavor), id, process_rank}, window.threaded());
+}
+
+Outcome not_dynamic() {
+  return Fault{MPI_ERR_RMA_FLAVOR, "the window was not made by MPI_Win_create_dynamic (MPI 4.0 section 12.2.4)"};
+}
+
 }  // namespace
 
 Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::unique_ptr<Space> space,
                std::shared_ptr<const epochs::BarrierSchedule> barriers, int global_lock_home, Hints hints,
                bool threaded, Check check, std::unique_ptr<Space> logs, std::uint64_t id)
-    : handle_(handle),
-      group_(group),
+    : state_(group, std::move(space), std::move(barriers), global_lock_home, threaded, check),
+      handle_(handle),
       attributes_(attributes),
-      space_(std::move(space)),
-      control_(*space_),
       hints_(std::move(hints)),
-      fast_path_(check != Check::kStrict),
-      fast_locks_(fast_path_),
-      fast_releases_(fast_path_ && !space_->may_keep_puts()),
-      fast_notifications_(fast_path_ && space_->all_immediate()),
-      trusts_locks_(!threaded && (check == Check::kOn || check == Check::kStrict)),
-      fast_targets_(fast_path_ ? space_->consecutive_targets() : std::span<const NodeTarget>()),
-      epoch_(space_->ranks()),
-      locks_(space_->rank(), space_->ranks(), global_lock_home),
-      dead_ranks_(*space_, control_),
-      marks_exposure_(check != Check::kOff),
-      barrier_schedule_(std::move(barriers)) {
-  locks_.locks() =
-      WindowLocks::Locks(HeldLocksMemory<epochs::HeldLock>(space_->own_control_word(epochs::ControlBlock::kHeld)));
-  locks_.locks().reserve(epochs::ControlBlock::kHeldLocks);
-  locks_.mutex().threaded = threaded;
-  if (check == Check::kOff) epoch_.disable_checks();
-  if (check == Check::kWarn) {
-    report_broken_ = [this](const epochs::Violation& broken, int /*target*/) { warn(fault_of(broken)); };
-    epoch_.warn_with(report_broken_);
-  }
-  statistics_ =
-      WindowStatistics::open(*space_,
-                             {flavor_of(attributes.flavor), id,
-                              [this](int rank) { return RuntimeResources::instance().process_rank_of(group_, rank); }},
-                             threaded);
-  if (statistics_ != nullptr) fast_locks_ = fast_releases_ = fast_notifications_ = false;
-  if (check == Check::kStrict) strict_ = std::make_unique<Strict>(*space_, std::move(logs));
-  if (threaded) use_stripes();
-}
-
-Window::~Window() {
-  if (deferring_ == this) deferring_ = nullptr;
-  statistics_.reset();  // its end asks for ranks of the group
-  runtime().Group_free(&group_);
+      calls_(state_, open_statistics(state_, attributes.flavor, id),
+             check == Check::kStrict ? std::make_unique<StrictCalls>(state_, std::move(logs)) : nullptr) {
+  if (threaded) passive().use_stripes();
 }
 
 void Window::expect_threads() {
   // The lock is acquired now. Later a thread on another window would acquire it, concurrently with the thread whose
   // lock it is.
-  if (deferring_ == this) {
-    if (Outcome taken = acquire_deferred_lock(); !taken) raise("MPI_Win_lock", taken.fault());
+  if (WindowState::deferring == &state_) {
+    if (Outcome taken = passive().acquire_deferred_lock(); !taken) raise("MPI_Win_lock", taken.fault());
   }
-  locks_.mutex().threaded = true;
-  trusts_locks_ = false;
-  use_stripes();
-  space_->expect_threads();
-  if (statistics_ != nullptr) statistics_->expect_threads();
+  state_.locks.mutex().threaded = true;
+  state_.trusts_locks = false;
+  passive().use_stripes();
+  state_.space->expect_threads();
+  if (WindowStatistics* const statistics = calls_.statistics()) statistics->expect_threads();
 }
 
 Outcome Window::group(MPI_Group* group) const {
   // Excluding no rank makes a new handle for the same members.
-  const int code = runtime().Group_excl(group_, 0, nullptr, group);
+  const int code = runtime().Group_excl(state_.group, 0, nullptr, group);
   return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the group of the window could not be copied"});
 }
 
@@ -122,10 +103,10 @@ void* Window::predefined_attribute(int key) {
 
 void Window::named(const char* name) {
   {
-    const auto held = guard();
-    name_ = *name != '\0' ? std::make_unique<std::string>(name) : nullptr;
+    const auto held = state_.guard();
+    state_.name = *name != '\0' ? std::make_unique<std::string>(name) : nullptr;
   }
-  if (statistics_ != nullptr) statistics_->named(name);
+  if (WindowStatistics* const statistics = calls_.statistics()) statistics->named(name);
 }
 
 int Window::raise(const CallSite& call, const Fault& fault) {
@@ -139,10 +120,11 @@ void Window::log_fault(const CallSite& call, const Fault& fault) {
   const bool of_epochs = fault.error_class == MPI_ERR_RMA_SYNC || fault.error_class == MPI_ERR_RMA_CONFLICT ||
                          fault.error_class == MPI_ERR_ASSERT;
   {
-    const auto held = guard();
-    name = this->name();
-    if (of_epochs) state = "; here " + epoch_.describe_access();
-    if (of_epochs && epoch_.exposure() >= epochs::Exposure::kPosting) state += "; " + epoch_.describe_exposure();
+    const auto held = state_.guard();
+    name = state_.describe_name();
+    if (of_epochs) state = "; here " + state_.epoch.describe_access();
+    if (of_epochs && state_.epoch.exposure() >= epochs::Exposure::kPosting)
+      state += "; " + state_.epoch.describe_exposure();
   }
   std::string where;
   if (call.target == MPI_PROC_NULL) {
@@ -166,39 +148,117 @@ int Window::raise_after_free(const CallSite& call, const Fault& fault, MPI_Errha
   return code;
 }
 
-std::string Window::name() const { return name_ != nullptr ? *name_ : "(unnamed)"; }
+Outcome Window::check_free() {
+  const auto held = state_.guard();
+  return state_.epoch.free();
+}
 
-void Window::warn(const Fault& fault) { BrokenRules::instance().note(name(), fault.text); }
+// Ends the epochs that FARSIDE_CHECK=warn lets MPI_Win_free find open, because other ranks may wait for that.
+Outcome Window::end_epochs() {
+  Outcome first;
+  if (state_.epoch.started()) first = active().complete();
+  while (!state_.locks.locks().empty()) {
+    epochs::HeldLock lock;
+    first = first_of(std::move(first), passive().unlock(state_.locks.locks().back().target, lock));
+  }
+  while (state_.epoch.access() == epochs::Access::kLockedAll)
+    first = first_of(std::move(first), passive().unlock_all());
+  return first;
+}
 
-Outcome Window::check_assert(int assert, int allowed_bits, const char* allowed) {
-  if ((assert & ~allowed_bits) == 0) return {};
-  Fault fault{MPI_ERR_ASSERT,
-              fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5){}", assert,
-                          allowed, report_broken_ ? "" : kCarriedWithWarn)};
-  if (!report_broken_) return fault;
-  const auto held = guard();
-  warn(fault);
+Outcome Window::end() {
+  Outcome ended = end_epochs();
+  Status completed = state_.space->flush_all();
+  wait_until(state_.space->wake_event(), [&] { return state_.control.posts_done(); });
+  if (completed) completed = state_.control.take_post_error();
+  Outcome agreed = active().barrier(epochs::BarrierWord::kFree);
+  return first_of(first_of(std::move(ended), completed), std::move(agreed));
+}
+
+Outcome Window::attach(const void* base, MPI_Aint size) {
+  if (state_.space->regions() == nullptr) return not_dynamic();
+  if (size < 0) return Fault{MPI_ERR_SIZE, fmt::format("size is {}; it may not be negative", size)};
+  if (size > 0 && DeviceMemory::instance().holds(base)) {
+    return Fault{
+        MPI_ERR_RMA_ATTACH,
+        "the memory is of a GPU, which farside does not reach; a window that MPI_Win_create makes on it is the "
+        "runtime's"};
+  }
+  return state_.space->regions()->attach(base, static_cast<std::uint64_t>(size));
+}
+
+Outcome Window::detach(const void* base) {
+  if (state_.space->regions() == nullptr) return not_dynamic();
+  return state_.space->regions()->detach(base);
+}
+
+Outcome Window::find_mapped(int rank, Space::MappedData& found) const {
+  if (attributes_.flavor == MPI_WIN_FLAVOR_DYNAMIC) {
+    return Fault{MPI_ERR_RMA_FLAVOR,
+                 "the window was made by MPI_Win_create_dynamic, and may have several regions of memory in each rank; "
+                 "query a window of another flavor (MPI 4.1 section 12.2.3)"};
+  }
+  if (rank == MPI_PROC_NULL) {
+    // The lowest rank of the window that has any memory, wherever it is.
+    rank = state_.space->lowest_rank_with_data();
+    if (rank < 0) return {};
+  } else if (Outcome o = state_.check_rank(rank); !o) {
+    return o;
+  }
+  found = state_.space->mapped_data(rank);
   return {};
 }
 
-Outcome Window::check_rank(int rank) const {
-  if (rank >= 0 && rank < space_->ranks()) return {};
-  return Fault{MPI_ERR_RANK, fmt::format("rank {} is not in the window's group of {}; use 0 to {} or MPI_PROC_NULL "
-                                         "(MPI 4.0 section 12.3)",
-                                         rank, space_->ranks(), space_->ranks() - 1)};
+Outcome Window::set_info(MPI_Info info) {
+  if (info == MPI_INFO_NULL) {
+    return Fault{MPI_ERR_INFO, "the info object is MPI_INFO_NULL, which has no hints (MPI 4.0 section 12.2.7)"};
+  }
+  if (Outcome o = check_info(info); !o) return o;
+  const auto held = state_.guard();
+  hints_.take(info);
+  return {};
 }
 
-// The runtime's progress engine takes from 50 ns to many microseconds, more with more ranks. The pause after a call of
-// the engine is sixteen times the duration of the call, but at least 20,000 ticks (5 to 20 us) and at most 2,000,000.
-void Window::progress_runtime_now() {
-  constexpr Ticks kShortest = 20'000, kLongest = 2'000'000;
-  static std::atomic<Ticks> last{0}, pause{0};
-  const Ticks begun = ticks();
-  if (begun - last.load(std::memory_order_relaxed) < pause.load(std::memory_order_relaxed)) return;
-  Process::instance().poll_runtime();
-  const Ticks end = ticks();
-  last.store(end, std::memory_order_relaxed);
-  pause.store(std::clamp(16 * (end - begun), kShortest, kLongest), std::memory_order_relaxed);
+std::string Window::routes() const {
+  std::vector<const char*> names;
+  for (const RouteKind kind : {RouteKind::kMapped, RouteKind::kCma, RouteKind::kFabric}) {
+    if (state_.space->uses(kind)) names.push_back(kRouteNames[static_cast<std::size_t>(kind)]);
+  }
+  if (names.empty()) names.push_back(kRouteNames[static_cast<std::size_t>(RouteKind::kSelf)]);
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
+const Fabric* Window::fabric() const {
+  if (!state_.space->uses(RouteKind::kFabric)) return nullptr;
+  for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
+    if (each.fabric != nullptr && each.fabric == state_.space->endpoint()) return each.fabric;
+  }
+  return nullptr;
+}
+
+std::string Window::devices() const {
+  const Fabric* const endpoint = fabric();
+  if (endpoint == nullptr) return "none";
+  if (!state_.space->uses_second_rail()) return endpoint->device();
+  return fmt::format("{},{}", endpoint->device(), endpoint->second()->device());
+}
+
+Outcome Window::get_info(MPI_Info* info) {
+  {
+    const auto held = state_.guard();
+    if (Outcome o = hints_.report(info); !o) return o;
+  }
+  const auto set = [&](const char* key, const char* value) {
+    return runtime().Info_set(*info, key, value) == MPI_SUCCESS;
+  };
+  const bool by_thread = state_.space->uses(RouteKind::kFabric) || state_.space->uses(RouteKind::kCma);
+  bool taken = set("farside_route", routes().c_str()) && set("farside_progress", by_thread ? "thread" : "origin");
+  if (const Fabric* const endpoint = fabric(); endpoint != nullptr) {
+    taken = set("farside_provider", endpoint->provider()) && set("farside_device", devices().c_str()) && taken;
+  }
+  if (state_.locks.has_global_lock())
+    taken = set("farside_global_lock_home", std::to_string(state_.locks.home()).c_str()) && taken;
+  return taken ? Outcome() : Outcome(Fault{MPI_ERR_NO_MEM, "the runtime took no more info"});
 }
 
 }  // namespace farside::pmpi

@@ -49,7 +49,7 @@ TEST_CASE("windows expect threads as soon as a session with MPI_THREAD_MULTIPLE 
     REQUIRE(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, handle) == MPI_SUCCESS);
     // Where a library for GPUs is loaded, as with Debian 13's runtimes, the first call asks it about the buffer's page.
     REQUIRE(MPI_Put(&value, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, handle) == MPI_SUCCESS);
-    const bool on_fast_path = window->try_put(from, {0, 0, 1, MPI_INT64_T});
+    const bool on_fast_path = window->operations().try_put(from, {0, 0, 1, MPI_INT64_T});
     REQUIRE(MPI_Win_unlock(0, handle) == MPI_SUCCESS);
     return on_fast_path;
   };

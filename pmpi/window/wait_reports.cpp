@@ -3,7 +3,7 @@
 // of readers, for instance, have no names there. Words of ranks on this node are read in place. Over the fabric a read
 // is a message. It goes only to ranks that the window knows and that have acknowledged all operations so far, and its
 // answer is awaited for kReadTimeout.
-#include "pmpi/window/wait_reasons.hpp"
+#include "pmpi/window/wait_reports.hpp"
 
 #include <algorithm>
 #include <array>
@@ -46,31 +46,31 @@ std::string locks(std::uint64_t count, std::string_view kind) {
 
 }  // namespace
 
-std::string Window::report_wait(const char* call, std::chrono::seconds waited, const Awaited& awaited) {
-  const auto held = guard();
-  return fmt::format("rank {} has waited {} s in {} {} (window '{}'){}", space_->rank(), waited.count(), call,
-                     awaited.what, name(), awaited.more);
+std::string WaitReports::report_wait(const char* call, std::chrono::seconds waited, const Awaited& awaited) {
+  const auto held = window_.guard();
+  return fmt::format("rank {} has waited {} s in {} {} (window '{}'){}", window_.space->rank(), waited.count(), call,
+                     awaited.what, window_.describe_name(), awaited.more);
 }
 
-std::vector<std::optional<std::uint64_t>> Window::read_words(std::span<const WordOf> words) {
+std::vector<std::optional<std::uint64_t>> WaitReports::read_words(std::span<const WordOf> words) {
   using Operation = ControlMemory::Operation;
   std::vector<std::optional<std::uint64_t>> values(words.size());
   std::vector<std::unique_ptr<Operation>> reads(words.size());
   std::size_t sent = 0;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const auto [rank, word] = words[i];
-    if (rank == space_->rank()) {
-      values[i] = control_.own(word);
-    } else if (control_.mapped(rank) || (space_->may_read_by_fabric(rank) && sent++ < kMostReads)) {
+    if (rank == window_.space->rank()) {
+      values[i] = window_.control.own(word);
+    } else if (window_.control.mapped(rank) || (window_.space->may_read_by_fabric(rank) && sent++ < kMostReads)) {
       reads[i] = std::make_unique<Operation>();
-      control_.read(*reads[i], rank, word);
+      window_.control.read(*reads[i], rank, word);
     }
   }
   const auto over = [](const std::unique_ptr<Operation>& read) {
     return read == nullptr || read->done() || read->failed();
   };
   const LongWait::Clock::time_point until = LongWait::Clock::now() + kReadTimeout;
-  for (Waiter waiter(Process::instance(), space_->wake_event());
+  for (Waiter waiter(Process::instance(), window_.space->wake_event());
        !std::ranges::all_of(reads, over) && LongWait::Clock::now() < until;)
     waiter.pause();
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -89,24 +89,24 @@ std::vector<std::optional<std::uint64_t>> Window::read_words(std::span<const Wor
 }
 
 // What is known of a rank that does not respond, in parentheses; empty if nothing is known.
-std::string Window::describe_failure(int rank) {
-  if (rank == space_->rank()) return {};
-  const ProcessIdentity process = space_->process_of(rank);
+std::string WaitReports::describe_failure(int rank) {
+  if (rank == window_.space->rank()) return {};
+  const ProcessIdentity process = window_.space->process_of(rank);
   switch (process.state()) {
     case ProcessIdentity::State::kStopped: return fmt::format(" (its process {} is stopped)", process.pid());
     case ProcessIdentity::State::kDead: return fmt::format(" (its process {} has ended)", process.pid());
     case ProcessIdentity::State::kAlive: return {};
     case ProcessIdentity::State::kUnknown: break;
   }
-  if (!space_->reached_by_fabric(rank) || control_.mapped(rank)) return {};
-  if (!space_->may_read_by_fabric(rank))
+  if (!window_.space->reached_by_fabric(rank) || window_.control.mapped(rank)) return {};
+  if (!window_.space->may_read_by_fabric(rank))
     return " (it has not acknowledged earlier operations: it is stopped, out of reach, or slow)";
   const std::array<WordOf, 1> any{{{rank, ControlBlock::kLock}}};
   if (read_words(any).front()) return {};
   return fmt::format(" (it does not answer within {} ms: it is stopped, or out of reach)", kReadTimeout.count());
 }
 
-std::string Window::describe_failure(std::span<const int> ranks) {
+std::string WaitReports::describe_failure(std::span<const int> ranks) {
   if (ranks.size() == 1) return describe_failure(ranks.front());
   std::string text;
   for (const int rank : ranks.first(std::min(ranks.size(), kMostNamed))) {
@@ -116,21 +116,20 @@ std::string Window::describe_failure(std::span<const int> ranks) {
   return text;
 }
 
-Window::Awaited Window::awaited_by_operations(int target) {
-  std::vector<int> ranks = space_->unacknowledged();
+WaitReports::Awaited WaitReports::awaited_by_operations(int target) {
+  std::vector<int> ranks = window_.space->unacknowledged();
   std::ranges::sort(ranks);
-  if (ranks.empty() && target >= 0 && target < space_->ranks()) ranks.push_back(target);
+  if (ranks.empty() && target >= 0 && target < window_.space->ranks()) ranks.push_back(target);
   if (ranks.empty()) return {"for its operations", ""};
   return {fmt::format("for {} to acknowledge operations", names(ranks)), describe_failure(ranks)};
 }
 
-// The exclusive locks that are held now, of one target or, if it is negative, of all.
-std::vector<int> Window::exclusive_holders(int target) {
-  const int queried = std::min(space_->ranks(), kMostQueried);
+std::vector<int> WaitReports::exclusive_holders(int target) {
+  const int queried = std::min(window_.space->ranks(), kMostQueried);
   std::vector<WordOf> words;
   for (int rank = 0; rank < queried; ++rank) {
     // The list of this rank itself may contain the lock that it waits for.
-    if (rank == space_->rank()) continue;
+    if (rank == window_.space->rank()) continue;
     for (std::uint32_t i = 0; i < ControlBlock::kHeldLocks; ++i) {
       const std::uint32_t entry = ControlBlock::kHeld + i * static_cast<std::uint32_t>(sizeof(HeldLock));
       words.push_back({rank, entry});
@@ -148,7 +147,7 @@ std::vector<int> Window::exclusive_holders(int target) {
     if (!halves[i] || !halves[i + 1]) continue;
     const auto lock = std::bit_cast<HeldLock>(std::array{*halves[i], *halves[i + 1]});
     if (lock.type != LockType::kExclusive || !lock.needs_release || (target >= 0 && lock.target != target)) continue;
-    if (lock.target < 0 || lock.target >= space_->ranks()) continue;
+    if (lock.target < 0 || lock.target >= window_.space->ranks()) continue;
     candidates.push_back({words[i].rank, lock});
     lock_words.push_back({lock.target, ControlBlock::kLock});
   }
@@ -163,13 +162,13 @@ std::vector<int> Window::exclusive_holders(int target) {
   return holders;
 }
 
-Window::Awaited Window::awaited_lock(int target, LockType type) {
+WaitReports::Awaited WaitReports::awaited_lock(int target, LockType type) {
   Awaited awaited{
       fmt::format("for {} lock at rank {}", type == LockType::kShared ? "a shared" : "an exclusive", target), ""};
-  const bool global = locks_.needs_global_lock(type);
+  const bool global = window_.locks.needs_global_lock(type);
   const std::array<WordOf, 2> words{
       {{target, ControlBlock::kLock},
-       {global ? locks_.home() : target, global ? ControlBlock::kGlobalLock : ControlBlock::kLock}}};
+       {global ? window_.locks.home() : target, global ? ControlBlock::kGlobalLock : ControlBlock::kLock}}};
   const auto values = read_words(words);
   if (global && values[1] && LockWord::readers(*values[1]) > 0) {
     awaited.more +=
@@ -192,19 +191,19 @@ Window::Awaited Window::awaited_lock(int target, LockType type) {
   return awaited;
 }
 
-Window::Awaited Window::awaited_lock_all(int next) {
-  if (!locks_.has_global_lock()) {
+WaitReports::Awaited WaitReports::awaited_lock_all(int next) {
+  if (!window_.locks.has_global_lock()) {
     Awaited awaited = awaited_lock(next, LockType::kShared);
     awaited.what = fmt::format("for the locks of all ranks, and now for that of rank {}", next);
     return awaited;
   }
   Awaited awaited{"for the locks of all ranks", ""};
-  const std::array<WordOf, 1> word{{{locks_.home(), ControlBlock::kGlobalLock}}};
+  const std::array<WordOf, 1> word{{{window_.locks.home(), ControlBlock::kGlobalLock}}};
   const auto value = read_words(word).front();
   if (!value) {
     awaited.more = fmt::format(
         "; the holders of exclusive locks are not known: the home of the global lock, rank {}, was not read{}",
-        locks_.home(), describe_failure(locks_.home()));
+        window_.locks.home(), describe_failure(window_.locks.home()));
     return awaited;
   }
   const std::uint64_t writers = LockWord::writers(*value);
@@ -215,20 +214,20 @@ Window::Awaited Window::awaited_lock_all(int next) {
   return awaited;
 }
 
-Window::Awaited Window::awaited_in_barrier(int peer, std::uint64_t count) {
+WaitReports::Awaited WaitReports::awaited_in_barrier(int peer, std::uint64_t count) {
   if (peer < 0) return {"for its notifications of other ranks to be sent", ""};
   std::vector<int> missing;
-  if (barrier_schedule_->is_flat()) {
-    const int queried = std::min(space_->ranks(), kMostQueried);
+  if (window_.barrier_schedule->is_flat()) {
+    const int queried = std::min(window_.space->ranks(), kMostQueried);
     std::vector<WordOf> words;
     for (int rank = 0; rank < queried; ++rank) {
-      const BarrierSchedule::FirstWord first = BarrierSchedule::first_word_of(rank, space_->ranks());
+      const BarrierSchedule::FirstWord first = BarrierSchedule::first_word_of(rank, window_.space->ranks());
       words.push_back({first.at, first.word});
     }
     const auto values = read_words(words);
     for (int rank = 0; rank < queried; ++rank) {
       const auto& value = values[static_cast<std::size_t>(rank)];
-      if (rank != space_->rank() && value && BarrierWord::count(*value) < count) missing.push_back(rank);
+      if (rank != window_.space->rank() && value && BarrierWord::count(*value) < count) missing.push_back(rank);
     }
   }
   if (!missing.empty())
@@ -238,12 +237,12 @@ Window::Awaited Window::awaited_in_barrier(int peer, std::uint64_t count) {
           describe_failure(peer)};
 }
 
-Window::Awaited Window::awaited_posts(std::span<const int> missing) {
+WaitReports::Awaited WaitReports::awaited_posts(std::span<const int> missing) {
   if (missing.empty()) return {"for posts", ""};
   return {fmt::format("for the MPI_Win_post of {}", names(missing)), describe_failure(missing)};
 }
 
-Window::Awaited Window::awaited_completes(std::size_t missing, std::span<const int> origins) {
+WaitReports::Awaited WaitReports::awaited_completes(std::size_t missing, std::span<const int> origins) {
   if (missing == origins.size())
     return {fmt::format("for the MPI_Win_complete of {}", names(origins)), describe_failure(origins)};
   return {fmt::format("for the MPI_Win_complete of {} of {}", missing, names(origins)), describe_failure(origins)};

@@ -5,8 +5,9 @@
 #include <optional>
 #include <utility>
 
+#include "pmpi/window/calls.hpp"
 #include "pmpi/window/staged_buffer.hpp"
-#include "pmpi/window/window.hpp"
+#include "pmpi/window/strict_calls.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/node/device_memory.hpp"
 
@@ -25,11 +26,13 @@ Outcome end_failed(Space& space, Outcome failed) {
 }  // namespace
 
 // Strict compares the copies with what they were until the epoch ends.
-void Window::keep_for_strict(StagedBuffer copy) {
+void Calls::keep(StagedBuffer copy) {
   if (strict_ != nullptr) strict_->keep(std::make_shared<StagedBuffer>(std::move(copy)));
 }
 
-std::optional<Outcome> Window::stage_transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put) {
+std::optional<Outcome> Calls::stage_transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put) {
+  if (!DeviceMemory::possible()) [[likely]]
+    return std::nullopt;
   if (target.rank == MPI_PROC_NULL) return std::nullopt;
   const Datatype* const type = StagedBuffer::type_on_device(origin);
   if (type == nullptr) return std::nullopt;
@@ -38,15 +41,17 @@ std::optional<Outcome> Window::stage_transfer(const LocalBuffer& origin, const R
   if (put) {
     if (Status fetched = copy.fetch(); !fetched) return fetched;
   }
-  if (Outcome done = transfer(copy.on_host(), target, put); !done) return end_failed(*space_, std::move(done));
-  Status complete = space_->flush(target.rank);
+  if (Outcome done = transfer(copy.on_host(), target, put); !done) return end_failed(*window_.space, std::move(done));
+  Status complete = window_.space->flush(target.rank);
   if (complete && !put && !has_failed(target)) complete = copy.store();
-  keep_for_strict(std::move(copy));
+  keep(std::move(copy));
   return complete;
 }
 
-std::optional<Outcome> Window::stage_accumulate(const LocalBuffer& origin, const LocalBuffer* result,
-                                                const RemoteBuffer& target, MPI_Op op) {
+std::optional<Outcome> Calls::stage_accumulate(const LocalBuffer& origin, const LocalBuffer* result,
+                                               const RemoteBuffer& target, MPI_Op op) {
+  if (!DeviceMemory::possible()) [[likely]]
+    return std::nullopt;
   if (target.rank == MPI_PROC_NULL) return std::nullopt;
   const Datatype* const origin_type = op != MPI_NO_OP ? StagedBuffer::type_on_device(origin) : nullptr;
   const Datatype* const result_type = result != nullptr ? StagedBuffer::type_on_device(*result) : nullptr;
@@ -65,16 +70,18 @@ std::optional<Outcome> Window::stage_accumulate(const LocalBuffer& origin, const
     to_host = to->on_host();
   }
   if (Outcome done = accumulate(from ? from->on_host() : origin, to_host ? &*to_host : nullptr, target, op); !done)
-    return end_failed(*space_, std::move(done));
-  Status complete = space_->flush(target.rank);
+    return end_failed(*window_.space, std::move(done));
+  Status complete = window_.space->flush(target.rank);
   if (complete && to && !has_failed(target)) complete = to->store();
-  if (from) keep_for_strict(std::move(*from));
-  if (to) keep_for_strict(std::move(*to));
+  if (from) keep(std::move(*from));
+  if (to) keep(std::move(*to));
   return complete;
 }
 
-std::optional<Outcome> Window::stage_compare_and_swap(const void* origin, const void* compare, void* result,
-                                                      MPI_Datatype type, int rank, MPI_Aint displacement) {
+std::optional<Outcome> Calls::stage_compare_and_swap(const void* origin, const void* compare, void* result,
+                                                     MPI_Datatype type, int rank, MPI_Aint displacement) {
+  if (!DeviceMemory::possible()) [[likely]]
+    return std::nullopt;
   if (rank == MPI_PROC_NULL) return std::nullopt;
   std::array<void*, 3> addresses{const_cast<void*>(origin), const_cast<void*>(compare), result};
   std::array<std::optional<StagedBuffer>, 3> copies;
@@ -93,11 +100,11 @@ std::optional<Outcome> Window::stage_compare_and_swap(const void* origin, const 
   }
   if (!any) return std::nullopt;
   if (Outcome done = compare_and_swap(addresses[0], addresses[1], addresses[2], type, rank, displacement); !done)
-    return end_failed(*space_, std::move(done));
-  Status complete = space_->flush(rank);
+    return end_failed(*window_.space, std::move(done));
+  Status complete = window_.space->flush(rank);
   if (complete && copies[2]) complete = copies[2]->store();
   for (std::optional<StagedBuffer>& copy : copies) {
-    if (copy) keep_for_strict(std::move(*copy));
+    if (copy) keep(std::move(*copy));
   }
   return complete;
 }

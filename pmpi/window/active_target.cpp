@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/window/active_target.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "pmpi/check/collective_check.hpp"
+#include "pmpi/runtime/runtime.hpp"
+#include "pmpi/window/passive_target.hpp"
+#include "pmpi/window/wait_reports.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+using Mark = epochs::ExposureMark<ControlMemory>;
+
+// MPI 4.0 section 12.5.3: a window may not be locked and exposed at the same time.
+constexpr epochs::Violation kLockedWhilePosted{
+    epochs::ErrorClass::kRmaConflict, "post while the own window is locked by some rank",
+    "post when all locks on this window were released", "MPI 4.0 section 12.5.3 (3.1: 11.5.3)", true};
+
+Fault no_group() {
+  return {MPI_ERR_GROUP, "the group is not valid, for instance because it was freed (MPI 4.0 section 12.5.2)"};
+}
+
+}  // namespace
+
+Outcome ActiveTarget::translate(MPI_Group group, Members& members) const {
+  if (group == MPI_GROUP_NULL) {
+    return Fault{MPI_ERR_GROUP,
+                 "the group is MPI_GROUP_NULL; use MPI_GROUP_EMPTY or a part of the window's group "
+                 "(MPI 4.0 section 12.5.2)"};
+  }
+  int size = 0;
+  if (runtime().Group_size(group, &size) != MPI_SUCCESS) return no_group();
+  Members theirs(static_cast<std::size_t>(size));
+  std::iota(theirs.ranks().begin(), theirs.ranks().end(), 0);
+  members.resize(static_cast<std::size_t>(size));
+  const std::span<int> ranks = members.ranks();
+  const int code = runtime().Group_translate_ranks(group, size, theirs.ranks().data(), window_.group, ranks.data());
+  if (code != MPI_SUCCESS) return no_group();
+  const auto stranger = std::find(ranks.begin(), ranks.end(), MPI_UNDEFINED);
+  if (stranger == ranks.end()) return {};
+  return Fault{MPI_ERR_GROUP,
+               fmt::format("member {} of the group is not in the window's group; make it from that group "
+                           "(MPI 4.0 section 12.5.2)",
+                           stranger - ranks.begin())};
+}
+
+Outcome ActiveTarget::members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks) {
+  // With threads another call may replace the cached group while this one uses the members.
+  const auto take_known = [&] { ranks = window_.threaded() ? own.copy(known.members()) : known.members(); };
+  {
+    const auto held = window_.guard();
+    if (known.is(group)) {
+      take_known();
+      return {};
+    }
+  }
+  Members translated;
+  if (Outcome o = translate(group, translated); !o) return o;
+  const auto held = window_.guard();
+  known.set(group, translated.ranks());
+  take_known();
+  return {};
+}
+
+// Notifies all members of a group, and waits until the notifications were sent.
+Status ActiveTarget::notify(What what, std::span<const int> members) {
+  const int self = window_.space->rank();
+  if (!window_.space->all_immediate()) {
+    // Some members cannot be left out. Without memory the constructor has notified none.
+    std::optional<epochs::Notify<ControlMemory>> notification;
+    patiently([&] { notification.emplace(window_.control, self, what, members); });
+    return run(window_.space->wake_event(), *notification);
+  }
+  const auto notification = epochs::Notify<ControlMemory>::notification_of(self, what);
+  for (const int member : members) window_.control.notify_now(member, notification.word, notification.added);
+  if (!members.empty()) window_.space->stores_drained_by_atomic();
+  return {};
+}
+
+Outcome ActiveTarget::run_barrier(std::uint64_t word) {
+  const int rank = window_.space->rank();
+  const std::uint8_t flags = epochs::BarrierWord::current_flags(word);
+  const std::uint32_t before = std::exchange(window_.interruptions_at_barrier, window_.space->interruptions());
+  epochs::Barrier<ControlMemory> barrier(window_.control, *window_.barrier_schedule, word, before);
+  LossTimeout timeout;
+  ControlMemory::Operation* failed = nullptr;
+  bool over = false;
+  const WaitReason reason(window_, [&](WaitReports& reports) {
+    return reports.awaited_in_barrier(barrier.awaits(), epochs::BarrierWord::count(word));
+  });
+  wait_until(window_.space->wake_event(), [&] {
+    over = barrier.advance();
+    if (!over && timeout.is_expired(barrier.awaits_lost())) barrier.abandon();
+    return over || (failed = barrier.failed_operation()) != nullptr || barrier.abandoned();
+  });
+  Status status;
+  if (!over) status = failed != nullptr ? failed->take_error() : Status(timeout.error());
+  window_.space->finish_puts();
+  if (!status) {
+    window_.barrier_flags |= epochs::BarrierWord::kFailed;  // for ranks that are still in this barrier
+    return status;
+  }
+  Outcome agreed;
+  const auto held = window_.guard();
+  if ((flags & epochs::BarrierWord::kNoPut) != 0) window_.epoch.asserted_no_put(rank);
+  for (std::size_t i = 0; i < barrier.steps().size(); ++i) {
+    const int peer = barrier.steps()[i].from;
+    const std::uint8_t received_flags = barrier.received_flags(i);
+    if (peer < 0) continue;
+    if ((received_flags & epochs::BarrierWord::kNoPut) != 0) window_.epoch.asserted_no_put(peer);
+    if (agreed && received_flags != flags) agreed = check_agreement(rank, flags, peer, received_flags);
+  }
+  return agreed;
+}
+
+Outcome ActiveTarget::fence(int assert) {
+  if (Outcome o = window_.check_assert(assert, kFenceAsserts, "MPI_MODE_NOSTORE, NOPUT, NOPRECEDE, NOSUCCEED"); !o)
+    return o;
+  {
+    const auto held = window_.guard();
+    if (const epochs::Violation v = window_.epoch.fence(assert_of_fence(assert))) return v;
+  }
+  Outcome checked;
+  if (window_.locks.has_deferred())
+    checked = PassiveTarget(window_).acquire_deferred_lock();  // FARSIDE_CHECK=warn: a fence beside locks
+  // The barrier is entered after a failed operation as well, because the other ranks wait in it.
+  Status completed = window_.space->release_puts();
+  const auto keep = [&completed](Status status) {
+    if (completed) completed = std::move(status);
+  };
+  // The word of the barrier carries the operations that are kept for the only peer. They are complete there before the
+  // peer leaves the barrier, and this rank needs no acknowledgement.
+  const int peer = window_.fast_path ? window_.space->only_peer() : -1;
+  const bool carried = peer >= 0;
+  keep(carried ? window_.space->order_before_release(peer) : window_.space->flush_all());
+  Outcome agreed = barrier(flags_of_fence(assert));
+  if (carried) {
+    keep(window_.space->flush_all());
+    if ((assert& MPI_MODE_NOSUCCEED) == 0) window_.space->expect_release(peer);
+  }
+  return first_of(first_of(completed, std::move(agreed)), std::move(checked));
+}
+
+Outcome ActiveTarget::mark_exposed() { return Mark::set(window_.control) ? Outcome() : Outcome(kLockedWhilePosted); }
+
+Outcome ActiveTarget::post(MPI_Group group, int assert) {
+  constexpr int kAllowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
+  if (Outcome o = window_.check_assert(assert, kAllowed, "MPI_MODE_NOCHECK, NOSTORE, NOPUT"); !o) return o;
+  Members own;
+  std::span<const int> origins;
+  if (Outcome o = members_of(group, window_.last_posted, own, origins); !o) return o;
+  if (window_.completions.abandoned() && !origins.empty()) {
+    return Fault{
+        MPI_ERR_OTHER,
+        "an earlier exposure of this window ended with the loss of a connection, and completes of it may still "
+        "arrive, as if they were of this one; post in another window"};
+  }
+  {
+    const auto held = window_.guard();
+    if (const epochs::Violation v = window_.epoch.begin_post(origins)) return v;
+    if (origins.empty()) return {};
+    // An origin completes after this post, also with MPI_MODE_NOCHECK.
+    window_.interruptions_at_post = window_.space->interruptions();
+    window_.wait_timeout = {};
+  }
+  if (window_.marks_exposure) {
+    Outcome exposed = mark_exposed();
+    if (!exposed) {
+      // A rank may be about to release its lock, so a second attempt precedes the error.
+      Process::instance().poll_now();
+      std::this_thread::yield();
+      exposed = mark_exposed();
+    }
+    if (!exposed) {
+      const auto held = window_.guard();
+      if (!window_.report_broken) {
+        window_.epoch.post_refused();
+        return exposed;
+      }
+      if (window_.epoch.access() < epochs::Access::kLockingAll) window_.warn(exposed.fault());  // else reported already
+      Mark::set_beside_locks(window_.control);
+    }
+  }
+  // With MPI_MODE_NOCHECK the origins do not wait for this post.
+  const What notification = (assert& MPI_MODE_NOPUT) != 0 ? What::kPostedNoPut : What::kPosted;
+  Status notified;
+  if ((assert& MPI_MODE_NOCHECK) == 0) notified = without_bad_alloc([&] { return notify(notification, origins); });
+  const auto held = window_.guard();
+  // Some origins may have been notified, so the window is exposed. Those that were not send no complete. The cause may
+  // be an interruption before this post, so MPI_Win_wait and MPI_Win_test consider all interruptions.
+  if (!notified) window_.interruptions_at_post = window_.space->first_interruptions();
+  window_.epoch.post_notified();
+  return notified;
+}
+
+Outcome ActiveTarget::start(MPI_Group group, int assert) {
+  if (Outcome o = window_.check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
+  Members own;
+  std::span<const int> targets;
+  if (Outcome o = members_of(group, window_.last_started, own, targets); !o) return o;
+  std::vector<int> no_put;
+  if ((assert& MPI_MODE_NOCHECK) == 0) no_put.reserve(targets.size());
+  {
+    const auto held = window_.guard();
+    if (const epochs::Violation v = window_.epoch.begin_start(targets)) return v;
+    if (targets.empty()) return {};
+  }
+  if (window_.locks.has_deferred()) {  // FARSIDE_CHECK=warn: a start beside locks
+    if (Outcome o = PassiveTarget(window_).acquire_deferred_lock(); !o) return o;
+  }
+  for (const int target : targets) window_.space->expect_release(target);
+  if ((assert& MPI_MODE_NOCHECK) == 0) {
+    epochs::AwaitPosts<ControlMemory> posts(window_.control, targets, &no_put);
+    LossTimeout timeout;
+    bool over = false;
+    const WaitReason reason(window_, [&](WaitReports& reports) { return reports.awaited_posts(posts.missing()); });
+    wait_until(window_.space->wake_event(), [&] {
+      over = posts.advance();
+      return over || timeout.is_expired(posts.first_missing(
+                         [&](int target) { return window_.space->interrupted_since_post(target); }));
+    });
+    if (!over) {
+      const auto held = window_.guard();
+      window_.epoch.start_refused();
+      return Status(timeout.error());
+    }
+  }
+  // A target has posted after the end of its last exposure to this rank.
+  for (const int target : targets) window_.space->post_received(target);
+  const auto held = window_.guard();
+  for (const int target : no_put) window_.epoch.asserted_no_put(target);
+  window_.epoch.start_ready();
+  return {};
+}
+
+Outcome ActiveTarget::complete() {
+  std::span<const int> targets;
+  Members own;
+  bool started = false;
+  {
+    const auto held = window_.guard();
+    started = window_.epoch.started();
+    targets = window_.epoch.started_group();
+    // Another thread may start the next epoch before all targets are notified.
+    if (window_.threaded()) targets = own.copy(targets);
+    if (const epochs::Violation v = window_.epoch.complete()) return v;
+  }
+  if (!started) return window_.space->flush_all();  // no rank is to be notified
+  // The data must take effect before the notification does. This waits for operations that the notification would
+  // overtake.
+  Status first;
+  const auto keep = [&first](Status status) {
+    if (!status && first) first = std::move(status);
+  };
+  keep(window_.space->release_puts());
+  const bool immediate = window_.space->all_immediate();
+  for (const int target : targets) {
+    if (!immediate) keep(window_.space->order_before_release(target));
+  }
+  keep(without_bad_alloc([&] { return notify(What::kCompleted, targets); }));
+  for (const int target : targets) {
+    if (!immediate) keep(window_.space->flush(target));
+  }
+  return first;
+}
+
+Outcome ActiveTarget::wait() {
+  std::size_t origins = 0;
+  {
+    const auto held = window_.guard();
+    if (const epochs::Violation v = window_.epoch.begin_wait()) return v;
+    if (window_.epoch.exposure() != epochs::Exposure::kWaiting) return {};
+    origins = window_.epoch.posted_group().size();
+  }
+  Status lost;
+  bool over = false;
+  const WaitReason reason(window_, [&](WaitReports& reports) {
+    Members of_post;
+    std::span<const int> posted;
+    {
+      const auto held = window_.guard();
+      posted = of_post.copy(window_.epoch.posted_group());
+    }
+    return reports.awaited_completes(window_.completions.missing(window_.control, origins), posted);
+  });
+  wait_until(window_.space->wake_event(), [&] {
+    over = window_.completions.take(window_.control, origins);
+    if (over || (lost = complete_lost())) return over;
+    // What has arrived before the interruption is seen now.
+    over = window_.completions.take(window_.control, origins);
+    return true;
+  });
+  if (!over) window_.completions.abandon();
+  end_exposure(epochs::Call::kWait);
+  return over ? Outcome() : Outcome(std::move(lost));
+}
+
+// Returns an error if the connection of a posted origin was interrupted after the post, its complete has not arrived,
+// and window_.wait_timeout has expired. The post may be lost as well.
+Status ActiveTarget::complete_lost() {
+  if (window_.space->interruptions() == window_.interruptions_at_post) [[likely]]
+    return {};
+  const auto held = window_.guard();
+  for (const int origin : window_.epoch.posted_group()) {
+    if (!window_.space->interrupted_since(origin, window_.interruptions_at_post)) continue;
+    return window_.wait_timeout.is_expired(origin) ? Status(window_.wait_timeout.error()) : Status();
+  }
+  return {};
+}
+
+void ActiveTarget::end_exposure(epochs::Call call) {
+  window_.space->finish_puts();
+  if (window_.marks_exposure) Mark::clear(window_.control);
+  const auto held = window_.guard();
+  window_.epoch.exposure_ended(call);
+}
+
+Outcome ActiveTarget::test(int* flag) {
+  *flag = 0;
+  // A program that calls nothing but MPI_Win_test must still make progress.
+  Process::instance().poll_now();
+  Process::instance().poll_runtime();
+  std::size_t origins = 0;
+  bool completed = false;
+  {
+    const auto held = window_.guard();
+    if (const epochs::Violation v = window_.epoch.test()) return v;
+    if (window_.epoch.exposure() != epochs::Exposure::kPosted) {
+      *flag = 1;
+      return window_.epoch.begin_wait();
+    }
+    origins = window_.epoch.posted_group().size();
+    completed = window_.completions.take(window_.control, origins);
+    if (completed) {
+      if (const epochs::Violation v = window_.epoch.begin_wait()) return v;
+    }
+  }
+  if (!completed) {
+    Status lost = complete_lost();
+    // If the completes have arrived meanwhile, the next test is true.
+    return window_.completions.arrived(window_.control, origins) ? Status() : std::move(lost);
+  }
+  *flag = 1;
+  end_exposure(epochs::Call::kTest);
+  return {};
+}
+
+}  // namespace farside::pmpi

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Active target synchronization of a window (MPI 4.0 sections 12.5.1 and 12.5.2), and the barrier of fence and free.
+// Each function without try_ is one MPI call: it checks the arguments, asks the epoch state, acts, and returns an
+// Outcome. The try_ functions are fast paths, among ranks of the node.
+//
+// Cost in remote operations: epochs/synchronization.md. Thread safety: that of WindowState.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include <mpi.h>
+
+#include "epochs/protocols/barrier.hpp"
+#include "epochs/protocols/exposure.hpp"
+#include "pmpi/window/window_state.hpp"
+
+namespace farside::pmpi {
+
+class ActiveTarget {
+ public:
+  explicit ActiveTarget(WindowState& window) : window_(window) {}
+
+  // Precondition of the fast paths: fast_notifications. They are static, since they are not inlined: the entry point
+  // need not put the view into memory. A fence without assertions; kContended: it is not over, and continue_fence()
+  // with `word` waits for its end.
+  static FastPath try_fence(WindowState& window, int assert, std::uint64_t& word);
+  Outcome continue_fence(std::uint64_t word) { return run_barrier(word); }
+  // Post, start, complete and wait with one peer, the same as in the last epoch of that kind. Start and wait spin for
+  // about a microsecond.
+  static bool try_post(WindowState& window, MPI_Group group, int assert);
+  static bool try_start(WindowState& window, MPI_Group group, int assert);
+  static bool try_complete(WindowState& window);
+  static bool try_wait(WindowState& window);
+
+  Outcome fence(int assert);
+  Outcome post(MPI_Group group, int assert);
+  Outcome start(MPI_Group group, int assert);
+  Outcome complete();
+  Outcome wait();
+  Outcome test(int* flag);
+  static constexpr int kFenceAsserts = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED;
+  static epochs::FenceAssert assert_of_fence(int assert) {
+    return {(assert& MPI_MODE_NOPRECEDE) != 0, (assert& MPI_MODE_NOSUCCEED) != 0, (assert& MPI_MODE_NOSTORE) != 0,
+            (assert& MPI_MODE_NOPUT) != 0};
+  }
+  // A barrier that exchanges flags of the call (epochs::BarrierWord). A fault if they differ between ranks.
+  Outcome barrier(std::uint8_t flags) { return run_barrier(enter_barrier(window_, flags)); }
+
+ private:
+  using What = epochs::Notify<ControlMemory>::What;
+
+  // The two steps of barrier(): the word that the peers read, and the barrier.
+  static std::uint64_t enter_barrier(WindowState& window, std::uint8_t flags) {
+    return epochs::BarrierWord::make(++window.barriers, flags, std::exchange(window.barrier_flags, flags));
+  }
+  Outcome run_barrier(std::uint64_t word);
+  // Sets the exposure mark of a post in the own lock word, which locks of this rank find. A fault if this rank is
+  // locked.
+  Outcome mark_exposed();
+  void end_exposure(epochs::Call call);
+  Status complete_lost();
+  Outcome translate(MPI_Group group, Members& members) const;
+  // The members of a group, kept in `known` and, with several threads, copied to `own`.
+  Outcome members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks);
+  Status notify(What what, std::span<const int> members);
+
+  WindowState& window_;
+};
+
+// Spins for the time of some hand-offs between two cores, without progress of the endpoint or the runtime, until
+// probe() returns kDone or kNotTaken. Returns that, or kContended if the time is over.
+template <class Probe>
+FastPath spin_briefly(Probe&& probe) {
+  constexpr int kProbes = 64;
+  for (int probes = 0;; ++probes) {
+    const FastPath result = probe();
+    if (result != FastPath::kContended || probes == kProbes) return result;
+    relax();
+  }
+}
+
+// The only member of a group that is `known`, or MPI_UNDEFINED.
+inline int only_member(MPI_Group group, const KnownGroup& known) {
+  return known.is(group) && known.members().size() == 1 ? known.members().front() : MPI_UNDEFINED;
+}
+
+inline FastPath ActiveTarget::try_fence(WindowState& window, int assert, std::uint64_t& word) {
+  using epochs::BarrierWord, epochs::ControlBlock;
+  const int rank = window.space->rank(), ranks = window.space->ranks();
+  if (assert != 0 || ranks == 1 || !window.release_puts()) return FastPath::kNotTaken;
+  {
+    const auto held = window.guard();
+    if (!window.epoch.allows_fast_fence()) return FastPath::kNotTaken;
+    window.epoch.fast_fenced();
+    word = enter_barrier(window, 0);
+  }
+  const std::uint64_t count = BarrierWord::count(word);
+  for (int round = 0, distance = 1; distance < ranks; ++round, distance *= 2) {
+    const std::uint32_t at = ControlBlock::barrier_round(round);
+    window.control.notify_by_write(rank + distance < ranks ? rank + distance : rank + distance - ranks, at, word);
+    std::uint64_t seen = 0;
+    const FastPath passed = spin_briefly([&] {
+      seen = window.control.own(at);
+      return BarrierWord::count(seen) >= count ? FastPath::kDone : FastPath::kContended;
+    });
+    if (passed != FastPath::kDone || BarrierWord::flags(seen, count) != 0) return FastPath::kContended;
+  }
+  window.space->stores_drained_by_atomic();
+  if (!window.fast_releases) [[unlikely]]
+    window.space->finish_puts();
+  WindowState::progress_runtime();
+  return FastPath::kDone;
+}
+
+inline bool ActiveTarget::try_post(WindowState& window, MPI_Group group, int assert) {
+  using Notify = epochs::Notify<ControlMemory>;
+  int origin = MPI_UNDEFINED;
+  {
+    const auto held = window.guard();
+    origin = only_member(group, window.last_posted);
+    if (assert != 0 || origin == MPI_UNDEFINED || !window.epoch.allows_fast_post(origin)) return false;
+    if (window.marks_exposure && !epochs::ExposureMark<ControlMemory>::set(window.control)) return false;
+    window.epoch.fast_posted();
+  }
+  const Notify::Notification notification = Notify::notification_of(window.space->rank(), Notify::What::kPosted);
+  window.control.notify_now(origin, notification.word, notification.added);
+  window.space->stores_drained_by_atomic();
+  return true;
+}
+
+inline bool ActiveTarget::try_start(WindowState& window, MPI_Group group, int assert) {
+  using epochs::ControlBlock;
+  // Each probe checks the epoch as well, since another thread may have started one meanwhile, and taken the post.
+  return spin_briefly([&] {
+           const auto held = window.guard();
+           const int target = only_member(group, window.last_started);
+           if (assert != 0 || target == MPI_UNDEFINED || !window.epoch.allows_fast_start(target))
+             return FastPath::kNotTaken;
+           const std::uint32_t word = ControlBlock::posted_word(target);
+           const std::uint64_t post = ControlBlock::posted_bit(target), no_put = ControlBlock::no_put_bit(target);
+           const std::uint64_t posted = window.control.own(word) & (post | no_put);
+           if (posted == 0) return FastPath::kContended;
+           if (posted != post) return FastPath::kNotTaken;
+           ControlMemory::fetch_add_now(*window.space->own_control_word(word), -post);
+           window.epoch.fast_started(target);
+           return FastPath::kDone;
+         }) == FastPath::kDone;
+}
+
+inline bool ActiveTarget::try_complete(WindowState& window) {
+  if (!window.release_puts()) return false;
+  int target = MPI_UNDEFINED;
+  {
+    const auto held = window.guard();
+    if (!window.epoch.allows_fast_complete()) return false;
+    target = window.epoch.started_group().front();
+    window.epoch.fast_completed();
+  }
+  window.control.notify_now(target, epochs::ControlBlock::kCompleted, 1);
+  window.space->stores_drained_by_atomic();
+  WindowState::progress_runtime();
+  return true;
+}
+
+inline bool ActiveTarget::try_wait(WindowState& window) {
+  // Each probe checks the epoch as well, since another thread may have waited meanwhile.
+  const FastPath ended = spin_briefly([&] {
+    const auto held = window.guard();
+    if (!window.epoch.allows_fast_wait()) return FastPath::kNotTaken;
+    if (!window.completions.take(window.control, 1)) return FastPath::kContended;
+    if (window.marks_exposure) epochs::ExposureMark<ControlMemory>::clear(window.control);
+    window.epoch.exposure_ended(epochs::Call::kWait);
+    return FastPath::kDone;
+  });
+  if (ended != FastPath::kDone) return false;
+  if (!window.fast_releases) [[unlikely]]
+    window.space->finish_puts();
+  WindowState::progress_runtime();
+  return true;
+}
+
+}  // namespace farside::pmpi

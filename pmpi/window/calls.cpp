@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/window/calls.hpp"
+
+#include <utility>
+
+#include "pmpi/window/active_target.hpp"
+#include "pmpi/window/passive_target.hpp"
+#include "pmpi/window/strict_calls.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+using Moment = WindowStatistics::Moment;
+
+EpochKind kind_of(bool shared) { return shared ? EpochKind::kLockShared : EpochKind::kLockExclusive; }
+
+// The call itself has succeeded.
+template <class Enter>
+void count(Enter&& enter) {
+  (void)without_bad_alloc([&] { return enter(), Status(); });
+}
+
+}  // namespace
+
+Calls::Calls(WindowState& window, std::unique_ptr<WindowStatistics> statistics, std::unique_ptr<StrictCalls> strict)
+    : window_(window), strict_(std::move(strict)), statistics_(std::move(statistics)) {
+  if (statistics_ != nullptr) window.fast_locks = window.fast_releases = window.fast_notifications = false;
+}
+
+Calls::~Calls() = default;
+
+Outcome Calls::transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put) {
+  if (std::optional<Outcome> staged = stage_transfer(origin, target, put)) return std::move(*staged);
+  Operations operations(window_);
+  if (strict_ == nullptr && statistics_ == nullptr) [[likely]] {
+    if (std::optional<Outcome> done = operations.transfer_plain(origin, target, put)) return std::move(*done);
+  }
+  CheckedOperation checked;
+  return execute(operations.check_transfer(origin, target, put, checked), checked);
+}
+
+Outcome Calls::accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op) {
+  if (std::optional<Outcome> staged = stage_accumulate(origin, result, target, op)) return std::move(*staged);
+  CheckedOperation checked;
+  return execute(Operations(window_).check_accumulate(origin, result, target, op, checked), checked);
+}
+
+Outcome Calls::fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
+                            MPI_Op op) {
+  if (Outcome o = Operations::check_fetch_and_op(type); !o) return o;
+  const LocalBuffer from{const_cast<void*>(origin), 1, type}, to{result, 1, type};
+  return accumulate(from, &to, {rank, displacement, 1, type}, op);
+}
+
+Outcome Calls::compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
+                                MPI_Aint displacement) {
+  std::optional<Outcome> staged = stage_compare_and_swap(origin, compare, result, type, rank, displacement);
+  if (staged) return std::move(*staged);
+  const LocalBuffer fetched{result, 1, type};
+  const RemoteBuffer target{rank, displacement, 1, type};
+  CheckedOperation checked;
+  return execute(Operations(window_).check_compare_and_swap(origin, compare, fetched, target, checked), checked);
+}
+
+Outcome Calls::execute(Outcome valid, const CheckedOperation& operation) {
+  if (!valid || operation.bytes == 0) return valid;
+  const int rank = operation.target.rank;
+  if (strict_ != nullptr) [[unlikely]]
+    return strict_->execute(operation);
+  // Loads and stores are counted by the space.
+  if (statistics_ == nullptr || window_.space->mapped(rank) != nullptr) [[likely]]
+    return Operations(window_).execute(operation);
+  const Moment begun = WindowStatistics::begin_operation();
+  Outcome outcome = Operations(window_).execute(operation);
+  if (outcome) count([&] { statistics_->operated(rank, operation.call, operation.bytes, begun); });
+  return outcome;
+}
+
+template <class Call, class Enter, class... Args>
+Outcome Calls::counted(Call&& call, Enter enter, Args... arguments) {
+  if (statistics_ == nullptr) [[likely]]
+    return call();
+  const Moment begun = statistics_->begin();
+  Outcome outcome = call();
+  if (outcome) count([&] { (*statistics_.*enter)(arguments..., begun); });
+  return outcome;
+}
+
+Outcome Calls::request_completed(std::uint64_t watched) {
+  return strict_ == nullptr || watched == 0 ? Outcome() : strict_->request_completed(watched);
+}
+
+Outcome Calls::fence(int assert) {
+  return counted([&] { return strict_ != nullptr ? strict_->fence(assert) : ActiveTarget(window_).fence(assert); },
+                 &WindowStatistics::fenced, (assert& MPI_MODE_NOSUCCEED) != 0);
+}
+
+Outcome Calls::post(MPI_Group group, int assert) {
+  return counted([&] { return ActiveTarget(window_).post(group, assert); }, &WindowStatistics::posted);
+}
+
+Outcome Calls::start(MPI_Group group, int assert) {
+  return counted([&] { return ActiveTarget(window_).start(group, assert); }, &WindowStatistics::started);
+}
+
+Outcome Calls::complete() {
+  return counted([&] { return strict_ != nullptr ? strict_->complete() : ActiveTarget(window_).complete(); },
+                 &WindowStatistics::completed);
+}
+
+Outcome Calls::wait() {
+  return counted([&] { return strict_ != nullptr ? strict_->wait() : ActiveTarget(window_).wait(); },
+                 &WindowStatistics::exposure_ended);
+}
+
+Outcome Calls::test(int* flag) {
+  const Moment begun = statistics_ != nullptr ? statistics_->begin() : Moment{};
+  Outcome outcome = strict_ != nullptr ? strict_->test(flag) : ActiveTarget(window_).test(flag);
+  if (statistics_ != nullptr && outcome && *flag != 0) count([&] { statistics_->exposure_ended(begun); });
+  return outcome;
+}
+
+Outcome Calls::lock(int lock_type, int rank, int assert) {
+  const auto call = [&] { return PassiveTarget(window_).lock(lock_type, rank, assert); };
+  if (rank == MPI_PROC_NULL) return call();
+  return counted(call, &WindowStatistics::locked, rank, kind_of(lock_type == MPI_LOCK_SHARED));
+}
+
+Outcome Calls::unlock(int rank) {
+  epochs::HeldLock released;
+  const Moment begun = statistics_ != nullptr ? WindowStatistics::begin_untimed() : Moment{};
+  Outcome outcome =
+      strict_ != nullptr ? strict_->unlock(rank, released) : PassiveTarget(window_).unlock(rank, released);
+  if (statistics_ != nullptr && outcome && rank != MPI_PROC_NULL)
+    count([&] { statistics_->unlocked(rank, kind_of(released.type == epochs::LockType::kShared), begun); });
+  return outcome;
+}
+
+Outcome Calls::lock_all(int assert) {
+  return counted([&] { return PassiveTarget(window_).lock_all(assert); }, &WindowStatistics::locked_all);
+}
+
+Outcome Calls::unlock_all() {
+  return counted([&] { return strict_ != nullptr ? strict_->unlock_all() : PassiveTarget(window_).unlock_all(); },
+                 &WindowStatistics::unlocked_all);
+}
+
+Outcome Calls::flush_target(int rank, Completion completion) {
+  const auto call = [&] {
+    return strict_ != nullptr ? strict_->flush(rank, completion) : PassiveTarget(window_).flush(rank);
+  };
+  return rank == MPI_PROC_NULL ? call() : counted(call, &WindowStatistics::flushed, rank);
+}
+
+Outcome Calls::flush_targets(Completion completion) {
+  const auto call = [&] {
+    return strict_ != nullptr ? strict_->flush_all(completion) : PassiveTarget(window_).flush_all();
+  };
+  return counted(call, &WindowStatistics::flushed, -1);
+}
+
+Outcome Calls::sync() { return PassiveTarget(window_).sync(); }
+
+}  // namespace farside::pmpi

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Communication of a window (MPI 4.0 section 12.3). A call is a check of its arguments and of the epoch
+// (operation_checks.cpp), which changes nothing but the epoch state, and the operation (operations.cpp). The try_
+// functions are the fast path, inline in the entry point: with one predefined datatype without gaps, in an epoch that
+// allows it, an operation on a mapped target is a load or a store. Each condition there is a condition of the check, or
+// stricter: false means that nothing has changed, and the slow path executes or refuses the call. They make no calls if
+// they succeed. always_inline: without it the compiler stops inlining them as soon as they grow a little, and a call
+// costs a fifth of their time.
+//
+// Thread safety: that of WindowState. Errors: the MPI error class in the Fault.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <mpi.h>
+
+#include "pmpi/datatypes/datatype.hpp"
+#include "pmpi/datatypes/reduce_op.hpp"
+#include "pmpi/window/window_state.hpp"
+#include "transport/node/device_memory.hpp"
+
+namespace farside::pmpi {
+
+// Arguments of operations. Counts are 64 bits for the large-count calls.
+struct LocalBuffer {
+  void* address;
+  std::int64_t count;
+  MPI_Datatype type;
+};
+struct RemoteBuffer {
+  int rank;
+  MPI_Aint displacement;  // in units of the target's displacement unit
+  std::int64_t count;
+  MPI_Datatype type;
+  // Of a call with a request: the counter of its operations, and the place for their number in FARSIDE_CHECK=strict.
+  Outstanding* own = nullptr;
+  std::uint64_t* watched = nullptr;
+};
+
+// A call whose arguments are valid and which its epoch allows.
+struct CheckedOperation {
+  Counted call = Counted::kPut;  // up to kCompareAndSwap
+  LocalBuffer origin{};
+  const void* compare = nullptr;
+  const LocalBuffer* result = nullptr;  // null: the call fetches nothing
+  RemoteBuffer target{};
+  const Datatype *origin_type = nullptr, *result_type = nullptr, *target_type = nullptr;
+  std::int64_t at = 0;    // byte offset of element 0 in the target's data; negative with a positive lower bound
+  std::size_t bytes = 0;  // 0: there is nothing to do, and the other members have no value
+  ReduceOp op = ReduceOp::kReplace;
+  BasicType element = BasicType::kByte;
+  bool reads_origin = true;
+};
+
+class Operations {
+ public:
+  explicit Operations(WindowState& window) : window_(window) {}
+
+  bool try_put(const LocalBuffer& origin, const RemoteBuffer& target);
+  bool try_get(const LocalBuffer& origin, const RemoteBuffer& target);
+  bool try_accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op);
+  bool try_fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
+                        MPI_Op op);
+  [[gnu::always_inline]] bool try_compare_and_swap(const void* origin, const void* compare, void* result,
+                                                   MPI_Datatype type, int rank, MPI_Aint displacement);
+
+  // `result` null: plain accumulate. MPI_NO_OP ignores the origin.
+  Outcome check_transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put, CheckedOperation& checked);
+  Outcome check_accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op,
+                           CheckedOperation& checked);
+  // All buffers are of one element of the target's type.
+  Outcome check_compare_and_swap(const void* origin, const void* compare, const LocalBuffer& result,
+                                 const RemoteBuffer& target, CheckedOperation& checked);
+  // Precondition: there is something to do.
+  Outcome execute(const CheckedOperation& operation);
+  // Checks and executes a put or get with the most frequent arguments. Nothing, if check_transfer() must check them.
+  std::optional<Outcome> transfer_plain(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
+  // What MPI_Fetch_and_op demands beside an accumulate.
+  static Outcome check_fetch_and_op(MPI_Datatype type);
+
+  // The request-based calls: begin_request() checks whether they are allowed now and makes the counter of the operation
+  // (null if the operation is complete when it returns); end_request() follows the operation; abandon_request()
+  // replaces it for a request that was not made, or that the program has freed.
+  Outcome begin_request(int rank, std::unique_ptr<Outstanding>& own);
+  static void end_request(int rank) {
+    if (rank != MPI_PROC_NULL) WindowState::progress_runtime();
+  }
+  void abandon_request(int rank, std::unique_ptr<Outstanding> own) { window_.space->abandon(rank, std::move(own)); }
+
+ private:
+  // Static, since it is not inlined: the entry point need not put the view into memory.
+  static bool try_combine(WindowState& window, const void* origin, void* result, std::int64_t count, MPI_Datatype type,
+                          int rank, MPI_Aint displacement, MPI_Op op);
+  // `bytes` bytes at a displacement in a mapped target, or null if an operation may not access them on the fast path.
+  struct FastPlace {
+    const NodeTarget* target;
+    std::byte* at;
+  };
+  [[gnu::always_inline]] FastPlace fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const;
+  Space::Access access(int rank) const;
+  // Checks whether an operation on this rank is allowed now. `updates`: it may change the window there.
+  Outcome check_epoch(int rank, bool updates);
+  // Computes the offset of element 0 in the target's data, or a range fault if the `count` elements of `type` are not
+  // within them.
+  Outcome locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
+  // The same in a dynamic window (MPI 4.0 section 12.2.4), where displacements are addresses.
+  Outcome locate_attached(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
+
+  // Whether an epoch of a fence or start allows operations on this rank; the rank then awaits the end of the epoch.
+  // Also false in an epoch in which some rank has asserted MPI_MODE_NOPUT.
+  bool in_active_epoch(int rank) const {
+    return window_.epoch.allows_fast_operation(rank) && !window_.epoch.allows_fast_flush(rank);
+  }
+  Outcome move_bytes(void* here, const RemoteBuffer& target, std::uint64_t offset, std::size_t bytes, bool put);
+  Outcome move(const CheckedOperation& operation);
+  std::optional<Outcome> move_ranges(const CheckedOperation& operation);
+  Outcome combine(const CheckedOperation& operation);
+  std::optional<Outcome> combine_ranges(const CheckedOperation& operation, const std::byte* origin, std::byte* fetched,
+                                        const std::optional<Ranges>& from);
+
+  WindowState& window_;
+};
+
+// The size of `count` contiguous elements, or 0 if the type is not predefined or has gaps.
+inline std::size_t plain_bytes(MPI_Datatype type, std::int64_t count) {
+  if (static_cast<std::uint64_t>(count) >> 48 != 0) return 0;  // negative, or so large that the product may overflow
+  return static_cast<std::size_t>(count) * predefined_table.plain_size(type);
+}
+
+// Whether the address is not null and its memory is known to be accessible to the CPU.
+inline bool is_usable(const void* address) {
+  return address != nullptr && (!DeviceMemory::possible() || DeviceMemory::is_known_host(address));
+}
+
+// Whether two buffers of so many bytes, at least one, have bytes in common.
+inline bool overlap(const void* one, const void* other, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(one) - reinterpret_cast<std::uintptr_t>(other) + (bytes - 1) < 2 * bytes - 1;
+}
+
+inline Operations::FastPlace Operations::fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const {
+  if (bytes == 0 || !(window_.epoch.allows_fast_operation(rank) || window_.holds_in_stripe(rank))) return {};
+  const NodeTarget* target = nullptr;
+  if (window_.fast_targets.contains(rank)) [[likely]] {
+    target = &window_.fast_targets[rank];
+  } else {
+    target = window_.fast_path ? window_.space->fast_target(rank) : nullptr;
+    if (target == nullptr) return {};
+  }
+  std::byte* const data = target->data;
+  if (data == nullptr) return {};
+  std::int64_t offset = 0;
+  if (__builtin_mul_overflow(std::int64_t{displacement}, std::int64_t{target->unit}, &offset)) return {};
+  const auto at = static_cast<std::uint64_t>(offset);  // beyond any memory, if the displacement is negative
+  if (at > target->bytes || bytes > target->bytes - at) return {};
+  return {target, data + at};
+}
+
+[[gnu::always_inline]] inline bool Operations::try_put(const LocalBuffer& origin, const RemoteBuffer& target) {
+  if (origin.type != target.type || origin.count != target.count) return false;
+  const std::size_t bytes = plain_bytes(origin.type, origin.count);
+  const FastPlace to = fast_place(target.rank, target.displacement, bytes);
+  if (to.at == nullptr || !is_usable(origin.address)) return false;
+  window_.space->put_at(*to.target, to.at, origin.address, bytes);
+  return true;
+}
+
+[[gnu::always_inline]] inline bool Operations::try_get(const LocalBuffer& origin, const RemoteBuffer& target) {
+  if (origin.type != target.type || origin.count != target.count) return false;
+  const std::size_t bytes = plain_bytes(origin.type, origin.count);
+  const FastPlace from = fast_place(target.rank, target.displacement, bytes);
+  if (from.at == nullptr || !is_usable(origin.address)) return false;
+  window_.space->get_at(*from.target, from.at, origin.address, bytes);
+  return true;
+}
+
+// An exclusive lock excludes all other processes, unless it was locked with MPI_MODE_NOCHECK. It does not exclude other
+// threads of this process, nor operations without a lock that are carried out all the same.
+inline Space::Access Operations::access(int rank) const {
+  const auto& locks = window_.locks.locks();
+  const bool alone = window_.trusts_locks && !locks.empty() && locks.back().target == rank &&
+                     locks.back().needs_release && locks.back().type == epochs::LockType::kExclusive;
+  return alone ? Space::Access::kAlone : Space::Access::kShared;
+}
+
+inline bool Operations::try_combine(WindowState& window, const void* origin, void* result, std::int64_t count,
+                                    MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op) {
+  const Datatype* found = predefined_table.find(type);
+  const std::optional<ReduceOp> reduce = find_reduce_op(op);
+  if (found == nullptr || !found->basic || !reduce || !allowed(*reduce, *found->basic)) return false;
+  if (result == nullptr && *reduce == ReduceOp::kNoOp) return false;
+  const std::size_t bytes = plain_bytes(type, count);
+  const Operations operations(window);
+  const FastPlace to = operations.fast_place(rank, displacement, bytes);
+  if (to.at == nullptr || (*reduce != ReduceOp::kNoOp && !is_usable(origin))) return false;
+  const Space::Access among = operations.access(rank);
+  const auto elements = static_cast<std::size_t>(count);
+  if (window.space->try_add_at(*to.target, to.at, *reduce, *found->basic, origin, result, elements, among)) return true;
+  if (result != nullptr && overlap(origin, result, bytes)) [[unlikely]]
+    return false;
+  window.space->accumulate_at(*to.target, to.at, *reduce, *found->basic, origin, result, elements, among);
+  return true;
+}
+
+inline bool Operations::try_accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target,
+                                       MPI_Op op) {
+  const auto as_target = [&](const LocalBuffer& buffer) {
+    return buffer.type == target.type && buffer.count == target.count;
+  };
+  if (!as_target(origin) || (result != nullptr && (!as_target(*result) || !is_usable(result->address)))) return false;
+  return try_combine(window_, origin.address, result != nullptr ? result->address : nullptr, target.count, target.type,
+                     target.rank, target.displacement, op);
+}
+
+inline bool Operations::try_fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank,
+                                         MPI_Aint displacement, MPI_Op op) {
+  return is_usable(result) && try_combine(window_, origin, result, 1, type, rank, displacement, op);
+}
+
+inline bool Operations::try_compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type,
+                                             int rank, MPI_Aint displacement) {
+  const Datatype* found = predefined_table.find(type);
+  if (found == nullptr || !found->basic || !can_compare_and_swap(*found->basic)) return false;
+  const FastPlace to = fast_place(rank, displacement, plain_bytes(type, 1));
+  if (to.at == nullptr || !is_usable(origin) || !is_usable(compare) || !is_usable(result)) return false;
+  window_.space->compare_and_swap_at(*to.target, to.at, *found->basic, origin, compare, result);
+  return true;
+}
+
+}  // namespace farside::pmpi

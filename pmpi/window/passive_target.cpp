@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pmpi/window/passive_target.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "epochs/protocols/exposure.hpp"
+#include "epochs/protocols/lock.hpp"
+#include "epochs/protocols/lock_all.hpp"
+#include "epochs/protocols/lock_table.hpp"
+#include "epochs/protocols/lock_target.hpp"
+#include "epochs/protocols/near_lock.hpp"
+#include "pmpi/window/wait_reports.hpp"
+#include "transport/base/log.hpp"
+#include "transport/base/trace.hpp"
+
+namespace farside::pmpi {
+namespace {
+
+using epochs::HeldLock, epochs::LockTarget, epochs::LockType, epochs::UnlockTarget;
+
+// MPI 4.0 section 12.5.3: a window may not be locked and exposed at once.
+constexpr epochs::Violation kPostedWhileLocked{
+    epochs::ErrorClass::kRmaConflict, "lock of a target whose window is exposed by its MPI_Win_post",
+    "lock it after the target's MPI_Win_wait", "MPI 4.0 section 12.5.3 (3.1: 11.5.3)", true};
+
+Error out_of_wake_words() {
+  return {ErrorKind::kPeer,
+          "locks of this window that failed have left their places in queues, and this process cannot wait for another "
+          "lock; free the window"};
+}
+
+}  // namespace
+
+// Whether an awaited lock is lost: a rank of the window has ended, no other rank is known to hold the lock alone, and
+// nobody has departed since the last look.
+std::optional<Error> PassiveTarget::find_lost(const epochs::AwaitedLock& lock, LockLook& look) {
+  using epochs::GlobalLock, epochs::LockWord, epochs::TargetLock;
+  const bool global = lock.word == GlobalLock::kWord;
+  WaitReports reports(window_);
+  std::vector<WaitReports::WordOf> words{{lock.rank, lock.word}};
+  if (global) {
+    for (const LockType type : {LockType::kShared, LockType::kExclusive})
+      words.push_back({lock.rank, GlobalLock::drain_word(type)});
+  } else {
+    words.push_back({lock.rank, TargetLock::drain_word(LockType::kShared)});
+  }
+  auto now = reports.read_words(words);
+  // Arrivals do not count.
+  if (now.front())
+    now.front() = LockWord::ticket(*now.front()) - LockWord::readers(*now.front()) - LockWord::writers(*now.front());
+  const std::vector<DeadRanks::Rank> dead = window_.dead_ranks.look(lock.rank);
+  const bool moved = std::exchange(look.seen, now) != now;
+  if (dead.empty() || moved) return {};
+  for (const int holder : reports.exclusive_holders(global ? -1 : lock.rank)) {
+    if (std::ranges::find(dead, holder, &DeadRanks::Rank::rank) == dead.end()) return {};
+  }
+  std::string ended;
+  for (const DeadRanks::Rank& each : dead)
+    ended += fmt::format("{}rank {}{}", ended.empty() ? "" : ", ", each.rank, each.how);
+  return Error{ErrorKind::kPeer,
+               fmt::format("{} is lost: {} ended, and nobody has released the lock since; free the window",
+                           global ? "the lock of all ranks" : fmt::format("the lock of rank {}", lock.rank), ended)};
+}
+
+// Returns the error of a wait for a lost lock, which later attempts get immediately; or success, if the lock can be
+// acquired without the global lock now.
+Status PassiveTarget::declare_lost(const epochs::AwaitedLock& lock, LockType type, const Error& why) {
+  bool dispensable = false;
+  if (lock.word == epochs::GlobalLock::kWord && type == LockType::kExclusive) {
+    epochs::LoseGlobalLock<ControlMemory> lose(window_.control, lock.rank);
+    if (Status tried = run(window_.space->wake_event(), lose); !tried) return tried;
+    dispensable = lose.lost();
+  }
+  const auto held = window_.guard();
+  window_.lost_locks.push_back({lock, type, why});
+  if (!dispensable) return why;
+  window_.locks.lose_global_lock();
+  return {};
+}
+
+// `rank`: that of the lock, or -1 for a lock_all.
+Status PassiveTarget::check_not_lost(int rank, LockType type) {
+  const auto held = window_.guard();
+  const bool all = rank < 0;
+  for (const auto& [lock, by, why] : window_.lost_locks) {
+    // An exclusive lock may be possible where a lock_all is not (LoseGlobalLock).
+    const bool needed = lock.word == epochs::GlobalLock::kWord
+                            ? all || (by == type && window_.locks.needs_global_lock(type))
+                            : lock.rank == rank || (all && !window_.locks.has_global_lock());
+    if (needed) return why;
+  }
+  return {};
+}
+
+Status PassiveTarget::run_to_end(auto& protocol, int peer) {
+  using Clock = LongWait::Clock;
+  constexpr bool kMayWait = requires { protocol.awaited(); };
+  const std::chrono::milliseconds timeout = std::chrono::seconds(Process::instance().settings().value()->peer_timeout);
+  // Two looks find the death of a rank of this node, and three that of another one.
+  const auto pause = timeout / 6;
+  Status first;
+  std::optional<Clock::time_point> until;  // after a failure: of waiting for others
+  LockLook look{Clock::now() + pause};
+  for (bool over = false;;) {
+    wait_until(window_.space->wake_event(), [&] {
+      over = protocol.advance();
+      while (ControlMemory::Operation* failed = over ? nullptr : protocol.failed_operation()) {
+        Status status = failed->take_error();
+        if (!first) continue;
+        first = std::move(status);
+        until = Clock::now() + timeout;
+      }
+      return over ||
+             (kMayWait && timeout.count() > 0 && Clock::now() >= std::min(until.value_or(look.next), look.next));
+    });
+    if (over) return first;
+    if constexpr (kMayWait) {
+      const bool expired = until && Clock::now() >= *until;
+      if (expired) until.reset();
+      look.next = Clock::now() + pause;
+      const std::optional<epochs::AwaitedLock> lock = protocol.awaited();
+      if (!lock) continue;
+      // Without memory for it, the next look may find the same. The protocol must not be left halfway.
+      std::optional<Error> lost;
+      if (!expired) (void)without_bad_alloc([&] { return lost = find_lost(*lock, look), Status(); });
+      if (expired) {
+        log(LogLevel::kError,
+            "a lock of rank {} that failed cannot be taken out of its queue, or of that of the global lock at rank {}: "
+            "others hold theirs for more than FARSIDE_PEER_TIMEOUT; locks of this window may wait for ever",
+            peer, window_.locks.home());
+      } else if (lost) {
+        if (first) first = without_bad_alloc([&] { return declare_lost(*lock, protocol.type(), *lost); });
+      } else {
+        continue;
+      }
+      protocol.stop_waiting();
+    }
+  }
+}
+
+Outcome PassiveTarget::acquire(HeldLock& lock, const std::optional<std::uint64_t>& taken) {
+  const bool carried = window_.report_broken != nullptr;
+  const bool with_global_lock = window_.locks.needs_global_lock(lock.type);
+  LockTarget acquire(window_.control, window_.locks, lock.target, lock.type, taken, carried, near_place(lock));
+  const WaitReason reason(window_, [&](WaitReports& reports) { return reports.awaited_lock(lock.target, lock.type); });
+  Status status = run_to_end(acquire, lock.target);
+  if (status && !acquire.ok() && with_global_lock && !window_.locks.needs_global_lock(lock.type))
+    return this->acquire(lock);
+  lock.token = acquire.token();
+  lock.near = acquire.near();
+  if (lock.near > 1) Process::instance().statistics().add(RouteKind::kMapped, Counted::kNearHandOff, 0);
+  if (acquire.out_of_wake_words()) return Outcome(Status(out_of_wake_words()));
+  if (!acquire.saw_exposure() || !status) return status;
+  if (!carried) return kPostedWhileLocked;
+  const auto held = window_.guard();
+  window_.warn(fault_of(kPostedWhileLocked));
+  return {};
+}
+
+epochs::NearPlace PassiveTarget::near_place(const HeldLock& lock) const {
+  if (lock.type != LockType::kExclusive || window_.near_hand_offs == 0) return {};
+  const int home = window_.space->near_home(lock.target);
+  return home < 0 ? epochs::NearPlace{} : epochs::NearPlace{home, window_.near_hand_offs};
+}
+
+bool PassiveTarget::may_defer(const HeldLock& lock) const {
+  // With a trace the lock is acquired at once, so that the trace shows the wait in MPI_Win_lock.
+  return lock.needs_release && !window_.threaded() && !window_.locks.needs_global_lock(lock.type) &&
+         window_.fast_path && Trace::active() == nullptr && window_.space->may_defer_lock(lock.target);
+}
+
+Outcome PassiveTarget::acquire_deferred_lock() {
+  WindowState::deferring = nullptr;
+  window_.locks.resume_deferred();
+  HeldLock& lock = window_.locks.locks().back();
+  Outcome acquired = window_.space->acquire_deferred_lock(lock.target, [&] { return acquire(lock); });
+  if (acquired) return acquired;
+  // The call that reports the failure may be for another target or window.
+  Fault fault = acquired.fault();
+  if (fault.target == Fault::kNoTarget) fault.target = lock.target;
+  window_.epoch.lock_refused(lock.target);
+  window_.locks.locks().pop_back();
+  return fault;
+}
+
+Outcome PassiveTarget::unlock_deferred(HeldLock& lock, bool& over) {
+  using epochs::LockWord, epochs::TargetLock;
+  const auto step = [](std::uint64_t adds, std::uint64_t stops) {
+    return ControlStep{ControlCall::kFetchAdd, {}, TargetLock::kWord, adds, stops};
+  };
+  LockedResult locked_result;
+  over = true;
+  Status done =
+      window_.space->execute_locked(lock.target, step(LockWord::arrive(lock.type), LockWord::contenders(lock.type)),
+                                    step(LockWord::depart(lock.type), 0), locked_result);
+  if (!done) return done;
+  if (!locked_result.stopped) {
+    lock.token = epochs::LockToken(LockWord::ticket(locked_result.acquire_step));
+    return TargetLock::nobody_waits(locked_result.release_step, lock.type) ? Status()
+                                                                           : hand_off(lock, locked_result.release_step);
+  }
+  if (Outcome o = acquire(lock, locked_result.acquire_step); !o) return o;
+  window_.space->keep_again(lock.target, std::move(locked_result.list));
+  over = false;
+  return {};
+}
+
+// Completes MPI_Win_lock. Precondition: the lock is awaited in the epoch state.
+Outcome PassiveTarget::acquire_or_defer(HeldLock lock) {
+  if (may_defer(lock)) {
+    // It outlives this call, and so this view.
+    const auto take = [&window = window_]() -> Status {
+      Outcome acquired = PassiveTarget(window).acquire_deferred_lock();
+      if (acquired) return {};
+      const Fault& fault = acquired.fault();
+      return Error{fault.error_class == MPI_ERR_RMA_CONFLICT ? ErrorKind::kConflict : ErrorKind::kPeer, fault.text,
+                   fault.target};
+    };
+    // The first contact with the target may fail.
+    if (Status deferred = without_bad_alloc([&] { return window_.space->defer_lock(lock.target, take); }); !deferred) {
+      window_.epoch.lock_refused(lock.target);
+      return deferred;
+    }
+    WindowState::deferring = &window_;
+    window_.locks.defer(lock.target, lock.type);
+    window_.epoch.lock_acquired(lock.target);  // the rules treat a deferred lock as held; there is one thread
+    return {};
+  }
+  if (lock.needs_release) {
+    if (Outcome o = without_bad_alloc([&] { return acquire(lock); }); !o) {
+      const auto held = window_.guard();
+      window_.epoch.lock_refused(lock.target);
+      return o;
+    }
+    // The release of a global lock at a third rank is not ordered behind the data, so nothing would be gained.
+    const bool near = window_.locks.home() == lock.target || window_.locks.home() == window_.space->rank();
+    if (!window_.locks.needs_global_lock(lock.type) || near) window_.space->expect_release(lock.target);
+  }
+  const auto held = window_.guard();
+  window_.locks.locks().push_back(lock);
+  window_.epoch.lock_acquired(lock.target);
+  return {};
+}
+
+// Hands off a lock after its departure, which found `before` in the lock word, because others wait.
+Status PassiveTarget::hand_off(const HeldLock& lock, std::uint64_t before) {
+  epochs::ReleaseLock<ControlMemory> release(window_.control, lock.target, lock.type, lock.token, before);
+  Status released = run(window_.space->wake_event(), release);
+  return released ? window_.control.take_post_error() : std::move(released);
+}
+
+Status PassiveTarget::unlock_contended(const HeldLock& lock, std::uint64_t before) {
+  WindowState::progress_runtime();
+  return hand_off(lock, before);
+}
+
+// If ranks outnumber cores, a lock that passes in ticket order mostly goes to a sleeping rank, at the cost of a context
+// switch. So a rank first tries to acquire the lock without a ticket. A rank with a ticket is never overtaken.
+template <class Attempt>
+FastPath PassiveTarget::acquire_without_ticket(int lock_type, int rank, Attempt&& attempt) {
+  using Clock = std::chrono::steady_clock;
+  using epochs::LockWord;
+  // Applies once this rank has yielded. Measured on 2 cores: with a limit of 8, 16 ranks take twice as long; with
+  // 1,024, a rank that often meets a preempted holder gets a hundredth of the turns.
+  constexpr std::uint64_t kMostOvertakers = 64;
+  // Long enough for 2 cores to hand the lock to 16 sleeping ranks. So a queue empties before others join it.
+  constexpr std::chrono::microseconds kLongest{500};
+  const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
+  std::uint64_t& word = *lock_word(rank);
+  const std::uint64_t first = LockWord::ticket(ControlWord::look(word));
+  Clock::time_point until{};
+  for (Waiter waiter(Process::instance(), window_.space->wake_event()); !waiter.may_sleep();) {
+    waiter.pause();
+    const std::uint64_t now = ControlWord::look(word);
+    if (epochs::TargetLock::holds_at_once(now, type)) {
+      if (const FastPath result = attempt(); result != FastPath::kContended) return result;
+    }
+    if (LockWord::exposed(now)) break;
+    if (!waiter.has_yielded()) continue;
+    if (LockWord::distance(LockWord::ticket(now), first) > kMostOvertakers) break;
+    if (until == Clock::time_point{}) until = Clock::now() + kLongest;
+    if (Clock::now() >= until) break;
+  }
+  return FastPath::kContended;
+}
+
+Outcome PassiveTarget::lock_contended(int lock_type, int rank) {
+  const auto attempt = [&] { return try_lock(lock_type, rank, 0); };
+  return acquire_without_ticket(lock_type, rank, attempt) == FastPath::kDone ? Outcome()
+                                                                             : lock_slow(lock_type, rank, 0);
+}
+
+Outcome PassiveTarget::lock(int lock_type, int rank, int assert) {
+  const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
+  const auto attempt = [&] {
+    if (window_.lock_stripes != nullptr) {
+      if (lock_in_stripe(lock_type, rank, assert)) return FastPath::kDone;
+      // Otherwise the epoch or another thread is in the way, or the arguments are.
+      std::uint64_t* const word = assert == 0 && !window_.locks.needs_global_lock(type) ? lock_word(rank) : nullptr;
+      const bool free = word == nullptr || epochs::TargetLock::holds_at_once(ControlWord::look(*word), type);
+      return free ? FastPath::kNotTaken : FastPath::kContended;
+    }
+    const auto held = window_.guard();
+    return try_lock(lock_type, rank, assert);
+  };
+  FastPath taken = window_.fast_path ? attempt() : FastPath::kNotTaken;
+  if (taken == FastPath::kContended) taken = acquire_without_ticket(lock_type, rank, attempt);
+  if (taken == FastPath::kDone) return {};
+  return lock_slow(lock_type, rank, assert);
+}
+
+void PassiveTarget::use_stripes() {
+  if (!window_.fast_path || !window_.space->words_mapped_in_nodes() || window_.lock_stripes != nullptr) return;
+  window_.locks.locks().reserve(WindowLockStripes::kStripes);
+  window_.lock_stripes = std::make_unique<WindowLockStripes>();
+}
+
+bool PassiveTarget::open_stripes(int rank) {
+  if (window_.lock_stripes->is_open() || lock_word(rank) == nullptr) return false;
+  const WindowLocks::Guard held = window_.locks.guard();
+  // close_stripes() needs no memory.
+  if (!window_.epoch.allows_fast_lock() || !window_.epoch.reserve_locks()) return false;
+  window_.lock_stripes->open();
+  return true;
+}
+
+Outcome PassiveTarget::unlock(int rank, HeldLock& lock) {
+  std::uint64_t before = 0;
+  const auto attempt = [&] {
+    // With fast_releases the entry point has tried the stripe already.
+    if (!window_.fast_releases) {
+      if (const FastPath released = unlock_in_stripe(rank, lock, before); released != FastPath::kNotTaken)
+        return released;
+    }
+    const auto held = window_.guard();
+    return try_unlock(rank, lock, before);
+  };
+  switch (window_.fast_path && window_.complete_puts(rank) ? attempt() : FastPath::kNotTaken) {
+    case FastPath::kDone: WindowState::progress_runtime(); return {};
+    case FastPath::kContended: return unlock_contended(lock, before);
+    case FastPath::kNotTaken: break;
+  }
+  return unlock_slow(rank, lock);
+}
+
+Outcome PassiveTarget::lock_slow(int lock_type, int rank, int assert) {
+  if (lock_type != MPI_LOCK_SHARED && lock_type != MPI_LOCK_EXCLUSIVE) {
+    return Fault{
+        MPI_ERR_LOCKTYPE,
+        fmt::format("{} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE (MPI 4.0 section 12.5.3)", lock_type)};
+  }
+  if (Outcome o = window_.check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
+  if (rank == MPI_PROC_NULL) return {};
+  if (Outcome o = window_.check_rank(rank); !o) return o;
+  const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
+  if (Outcome o = acquire_deferred(); !o) return o;
+  if (Status lost = (assert& MPI_MODE_NOCHECK) != 0 ? Status() : check_not_lost(rank, type); !lost) return lost;
+  {
+    const auto held = window_.guard();
+    // Room for this lock, before it is acquired.
+    auto& locks = window_.locks.locks();
+    if (window_.epoch.locks_begun() >= locks.capacity()) locks.reserve(2 * window_.epoch.locks_begun());
+    if (const epochs::Violation v = window_.epoch.begin_lock(rank, type)) return v;
+    if (!window_.epoch.awaits(rank)) return {};
+  }
+  return acquire_or_defer({.target = rank, .type = type, .needs_release = (assert& MPI_MODE_NOCHECK) == 0});
+}
+
+Outcome PassiveTarget::unlock_slow(int rank, HeldLock& lock) {
+  if (rank == MPI_PROC_NULL) return {};
+  if (Outcome o = window_.check_rank(rank); !o) return o;
+  bool deferred = false, releases = false;
+  {
+    const auto held = window_.guard();
+    const bool locked = window_.epoch.locked(rank).has_value();
+    if (const epochs::Violation v = window_.epoch.unlock(rank)) return v;
+    releases = locked && !window_.epoch.locked(rank);
+    deferred = window_.locks.has_deferred() && window_.locks.deferred().target == rank;
+    if (releases) lock = window_.locks.take(rank);
+  }
+  if (!releases) return window_.space->flush(rank);
+  WindowState::progress_runtime();
+  if (!lock.needs_release) return window_.space->flush(rank);
+  if (deferred) {
+    WindowState::deferring = nullptr;
+    window_.locks.resume_deferred();
+    bool over = false;
+    if (Outcome o = unlock_deferred(lock, over); over) return first_of(std::move(o), window_.space->flush(rank));
+  }
+  // The data must take effect before the releases, so this waits for operations that the releases would overtake.
+  UnlockTarget unlock(window_.control, window_.locks, lock, near_place(lock));
+  Status first = unlock.needs_complete_data() ? window_.space->flush(rank) : window_.space->order_before_release(rank);
+  const auto keep = [&first](Status status) {
+    if (!status && first) first = std::move(status);
+  };
+  keep(run_to_end(unlock, rank));
+  keep(window_.space->flush(rank));
+  unlock.data_complete();
+  keep(run_to_end(unlock, rank));
+  keep(window_.control.take_post_error());
+  return first;
+}
+
+// The lock_all covers loads from and stores to the own window, too.
+Outcome PassiveTarget::lock_all(int assert) {
+  if (Outcome o = window_.check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
+  if (Outcome o = acquire_deferred(); !o) return o;
+  const bool unchecked = (assert& MPI_MODE_NOCHECK) != 0;
+  if (Status lost = unchecked ? Status() : check_not_lost(-1, LockType::kShared); !lost) return lost;
+  {
+    const auto held = window_.guard();
+    if (const epochs::Violation v = window_.epoch.begin_lock_all()) return v;
+    if (window_.epoch.access() != epochs::Access::kLockingAll) return {};
+    window_.lock_all_unchecked = unchecked;
+  }
+  const auto acquire = [&]() -> Status {
+    epochs::LockAll all(window_.control, window_.locks);
+    const WaitReason reason(window_,
+                            [&](WaitReports& reports) { return reports.awaited_lock_all(all.awaited_rank()); });
+    Status ended = run_to_end(all);
+    return all.out_of_wake_words() ? Status(out_of_wake_words()) : std::move(ended);
+  };
+  const Status acquired = unchecked ? Status() : without_bad_alloc(acquire);
+  const auto held = window_.guard();
+  if (acquired) {
+    window_.epoch.lock_all_acquired();
+  } else {
+    window_.epoch.lock_all_refused();
+  }
+  return acquired;
+}
+
+Outcome PassiveTarget::unlock_all() {
+  bool unchecked = false, releases = false;
+  epochs::LockToken token;
+  {
+    const auto held = window_.guard();
+    const bool locked = window_.epoch.access() == epochs::Access::kLockedAll;
+    if (const epochs::Violation v = window_.epoch.unlock_all()) return v;
+    releases = locked && window_.epoch.access() != epochs::Access::kLockedAll;
+    unchecked = window_.lock_all_unchecked;
+    token = window_.locks.lock_all_token();
+  }
+  if (!releases) return window_.space->flush_all();
+  WindowState::progress_runtime();
+  Status completed = window_.space->flush_all();
+  if (unchecked) return completed;
+  epochs::UnlockAll all(window_.control, window_.locks, token);
+  Status released = run_to_end(all);
+  if (released) released = window_.control.take_post_error();
+  return first_of(completed, released);
+}
+
+Outcome PassiveTarget::flush(int rank) {
+  if (rank == MPI_PROC_NULL) return {};
+  if (Outcome o = window_.check_rank(rank); !o) return o;
+  if (!window_.holds_in_stripe(rank)) {
+    const auto held = window_.guard();
+    if (const epochs::Violation v = window_.epoch.flush(rank)) return v;
+  }
+  WindowState::progress_runtime();
+  return window_.space->flush(rank);
+}
+
+Outcome PassiveTarget::flush_all() {
+  {
+    const auto held = window_.guard();
+    if (const epochs::Violation v = window_.epoch.flush_all()) return v;
+  }
+  WindowState::progress_runtime();
+  return window_.space->flush_all();
+}
+
+Outcome PassiveTarget::sync() {
+  {
+    const auto held = window_.guard();
+    if (const epochs::Violation v = window_.epoch.sync()) return v;
+  }
+  // Programs poll with MPI_Win_sync, so this makes progress.
+  WindowState::progress_runtime();
+  Process::instance().poll();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return {};
+}
+
+}  // namespace farside::pmpi

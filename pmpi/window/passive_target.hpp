@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Passive target synchronization of a window (MPI 4.0 sections 12.5.3 and 12.5.4): locks, flushes, sync. Each function
+// without try_ is one MPI call: it checks the arguments, asks the epoch state, acts, and returns an Outcome. The try_
+// functions are fast paths, inline in the entry point: an uncontended lock or unlock is one atomic, and a flush of a
+// mapped target is a fence. Each condition there is a condition of the slow path, or stricter. always_inline: without
+// it the compiler stops inlining them as soon as they grow a little, and a call costs a fifth of their time.
+//
+// Cost in remote operations: epochs/lock.md. Thread safety: that of WindowState.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "epochs/protocols/lock_words.hpp"
+#include "epochs/protocols/near_lock.hpp"
+#include "pmpi/window/window_state.hpp"
+
+namespace farside::pmpi {
+
+class PassiveTarget {
+ public:
+  explicit PassiveTarget(WindowState& window) : window_(window) {}
+
+  [[gnu::always_inline]] bool try_flush(int rank);
+  // kContended: other processes are in the lock word, and lock_contended() completes the call. An unlock has departed;
+  // the previous value of the word is in `before`, and unlock_contended() completes the call, with the lock in `lock`.
+  [[gnu::always_inline]] FastPath try_lock(int lock_type, int rank, int assert);
+  [[gnu::always_inline]] FastPath try_unlock(int rank, epochs::HeldLock& lock, std::uint64_t& before);
+  // The same for a lock that a stripe holds (epochs/protocols/lock_stripes.hpp), in programs with threads.
+  [[gnu::always_inline]] bool lock_in_stripe(int lock_type, int rank, int assert);
+  [[gnu::always_inline]] FastPath unlock_in_stripe(int rank, epochs::HeldLock& lock, std::uint64_t& before);
+  Outcome lock_contended(int lock_type, int rank);
+  Status unlock_contended(const epochs::HeldLock& lock, std::uint64_t before);
+
+  Outcome lock(int lock_type, int rank, int assert);
+  // `lock`: the one that is released, if the call succeeds.
+  Outcome unlock(int rank, epochs::HeldLock& lock);
+  Outcome lock_all(int assert);
+  Outcome unlock_all();
+  Outcome flush(int rank);
+  Outcome flush_all();
+  Outcome sync();
+
+  // Acquires the deferred lock of this window, or of any.
+  Outcome acquire_deferred_lock();
+  static Outcome acquire_deferred() {
+    return WindowState::deferring != nullptr ? PassiveTarget(*WindowState::deferring).acquire_deferred_lock()
+                                             : Outcome();
+  }
+  // Makes the lock stripes of a window for several threads. Does nothing with FARSIDE_CHECK=strict, which must see each
+  // lock, or if the control words of the node's ranks are not mapped.
+  void use_stripes();
+
+ private:
+  // The lock word of a target that is mapped and whose operations are complete when they return; else null.
+  std::uint64_t* lock_word(int rank) const { return window_.space->fast_control_word(rank, epochs::TargetLock::kWord); }
+  std::uint64_t* fast_lock_word(int rank);  // keeps the last one
+  // Opens the stripes for a lock of the rank; returns whether it has.
+  bool open_stripes(int rank);
+  Outcome lock_slow(int lock_type, int rank, int assert);
+  Outcome unlock_slow(int rank, epochs::HeldLock& lock);
+  // Calls attempt() whenever the lock of the rank, whose word is mapped, is free, until attempt() does not return
+  // kContended or a limit is reached.
+  template <class Attempt>
+  FastPath acquire_without_ticket(int lock_type, int rank, Attempt&& attempt);
+  // Acquires a lock by the lock table, and waits until it is held. `taken`: what the lock word held when a message took
+  // the ticket of the lock, if one did.
+  Outcome acquire(epochs::HeldLock& lock, const std::optional<std::uint64_t>& taken = {});
+  Outcome acquire_or_defer(epochs::HeldLock lock);
+  epochs::NearPlace near_place(const epochs::HeldLock& lock) const;
+  // A lock may be deferred, to travel with its operations and its release in one message (MPI 4.0 section 12.5.3 lets
+  // MPI_Win_lock return before the lock is held): one lock of the process, as the lock table says.
+  bool may_defer(const epochs::HeldLock& lock) const;
+  // Unlocks a lock that is still deferred. `over`: the epoch was one message; else the lock is held now.
+  Outcome unlock_deferred(epochs::HeldLock& lock, bool& over);
+  Status hand_off(const epochs::HeldLock& lock, std::uint64_t before);
+  // Runs a protocol of the lock table to its end, also after failures of its operations, and returns the first error.
+  // `peer`: the target, for messages.
+  Status run_to_end(auto& protocol, int peer = 0);
+  // Locks that ranks have died with (epochs/lock.md, Failures). What a wait for a lock has seen of it
+  // when it last looked for dead ranks:
+  struct LockLook {
+    LongWait::Clock::time_point next;
+    std::vector<std::optional<std::uint64_t>> seen = {};
+  };
+  std::optional<Error> find_lost(const epochs::AwaitedLock& lock, LockLook& look);
+  Status declare_lost(const epochs::AwaitedLock& lock, epochs::LockType type, const Error& why);
+  Status check_not_lost(int rank, epochs::LockType type);
+
+  WindowState& window_;
+};
+
+inline bool PassiveTarget::try_flush(int rank) {
+  const bool fast = window_.fast_releases || (window_.fast_locks && !window_.space->keeps_puts());
+  if (!fast || !(window_.epoch.allows_fast_flush(rank) || window_.holds_in_stripe(rank)) ||
+      !window_.space->fast_immediate(rank))
+    return false;
+  WindowState::progress_runtime();
+  window_.space->drain_stores();
+  return true;
+}
+
+inline std::uint64_t* PassiveTarget::fast_lock_word(int rank) {
+  if (rank == window_.last_locked) [[likely]]
+    return window_.last_lock_word;
+  std::uint64_t* word = lock_word(rank);
+  if (word == nullptr) return nullptr;
+  window_.last_locked = rank;
+  window_.last_lock_word = word;
+  window_.last_lock_value = 0;
+  return word;
+}
+
+// An uncontended lock or unlock is one atomic. Precondition of both functions: fast_path, and the guard is held if
+// there are threads.
+[[gnu::always_inline]] inline FastPath PassiveTarget::try_lock(int lock_type, int rank, int assert) {
+  using epochs::LockType, epochs::LockWord;
+  const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
+  const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
+  if (!plain || WindowState::deferring != nullptr || window_.locks.needs_global_lock(type) ||
+      !window_.epoch.allows_fast_lock())
+    return FastPath::kNotTaken;
+  std::uint64_t* word = fast_lock_word(rank);
+  if (word == nullptr) return FastPath::kNotTaken;
+  std::uint64_t before = window_.last_lock_value;
+  if (!epochs::try_acquire(*word, type, before)) [[unlikely]]
+    return FastPath::kContended;
+  window_.epoch.fast_locked(rank, type);
+  // This lock is the only one, and the constructor has reserved memory for several. So the compiler may omit the code
+  // that grows the vector.
+  if (window_.locks.locks().size() == window_.locks.locks().capacity()) __builtin_unreachable();
+  window_.locks.locks().push_back({.target = rank,
+                                   .type = type,
+                                   .needs_release = true,
+                                   .fast = true,
+                                   .token = epochs::LockToken(LockWord::ticket(before))});
+  return FastPath::kDone;
+}
+
+[[gnu::always_inline]] inline FastPath PassiveTarget::try_unlock(int rank, epochs::HeldLock& lock,
+                                                                 std::uint64_t& before) {
+  using epochs::LockWord, epochs::TargetLock;
+  auto& locks = window_.locks.locks();
+  if (locks.empty() || locks.back().target != rank || !locks.back().fast || !window_.epoch.allows_fast_unlock(rank))
+    return FastPath::kNotTaken;
+  lock = locks.back();
+  // The data have arrived already. last_lock_word belongs to this lock, which is the last lock of the fast path.
+  before = ControlMemory::fetch_add_now(*window_.last_lock_word, LockWord::depart(lock.type));
+  window_.last_lock_value = LockWord::with_nobody_present(before);
+  locks.pop_back();
+  window_.epoch.fast_unlocked();
+  window_.space->stores_drained_by_atomic();
+  return TargetLock::nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
+}
+
+inline bool PassiveTarget::lock_in_stripe(int lock_type, int rank, int assert) {
+  using epochs::LockType;
+  const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
+  const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
+  if (window_.lock_stripes == nullptr || !plain || window_.locks.needs_global_lock(type)) return false;
+  do {
+    if (window_.lock_stripes->try_lock(
+            rank, type, [&window = window_](int target) { return PassiveTarget(window).lock_word(target); })) [[likely]]
+      return true;
+  } while (open_stripes(rank));
+  return false;
+}
+
+inline FastPath PassiveTarget::unlock_in_stripe(int rank, epochs::HeldLock& lock, std::uint64_t& before) {
+  if (window_.lock_stripes == nullptr || !window_.lock_stripes->try_unlock(rank, lock, before))
+    return FastPath::kNotTaken;
+  window_.space->stores_drained_by_atomic();
+  return epochs::TargetLock::nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
+}
+
+}  // namespace farside::pmpi

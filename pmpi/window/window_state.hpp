@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the parts of a window share: its memory, epoch state, lock table and settings. The parts (operations.hpp,
+// passive_target.hpp, active_target.hpp, wait_reports.hpp) are views of it, which cost nothing: the compiler passes the
+// address of the state. The order of the members keeps those of the fast path together.
+//
+// Thread safety: any thread, after expect_threads() or if the window was made with `threaded`. Operations and flushes
+// on the fast path read the epoch state without the guard; all other calls take it for a few instructions.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <mpi.h>
+
+#include "epochs/protocols/barrier.hpp"
+#include "epochs/protocols/exposure.hpp"
+#include "epochs/protocols/lock_stripes.hpp"
+#include "epochs/protocols/lock_table.hpp"
+#include "epochs/rules/epoch_state.hpp"
+#include "pmpi/fault.hpp"
+#include "pmpi/window/dead_ranks.hpp"
+#include "pmpi/window/held_locks.hpp"
+#include "pmpi/window/members.hpp"
+#include "pmpi/window/synchronization.hpp"
+#include "transport/base/mutex.hpp"
+#include "transport/base/settings.hpp"
+#include "transport/space/control_memory.hpp"
+#include "transport/space/space.hpp"
+
+namespace farside::pmpi {
+
+// The traits of the lock table of a window (epochs/protocols/lock_table.hpp).
+struct WindowLockTraits {
+  // A window of at most this many ranks, whose control words are all mapped, has no global lock: lock_all acquires
+  // every rank's lock, at some 10 ns each, and an exclusive lock is one atomic instead of two.
+  static constexpr std::size_t kMostRanks = 16;
+  template <class T>
+  using List = std::vector<T, HeldLocksMemory<T>>;
+  struct Mutex {
+    BiasedMutex mutex;
+    RelaxedFlag threaded;  // without threads it is not locked
+  };
+  class Guard {
+   public:
+    explicit Guard(Mutex& of) : held_(of.threaded ? &of.mutex : nullptr) {
+      if (held_ != nullptr) held_->lock();
+    }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+    ~Guard() {
+      if (held_ != nullptr) held_->unlock();
+    }
+
+   private:
+    BiasedMutex* held_;
+  };
+};
+using WindowLocks = epochs::LockTable<WindowLockTraits>;
+using WindowLockStripes = epochs::LockStripes<BiasedMutex>;
+
+// The result of a try_ function, the fast path of a call. kNotTaken: nothing has changed, and the function of that name
+// without try_ executes or refuses the call. kContended: the call has begun, and its slow path completes it.
+enum class FastPath : std::uint8_t { kNotTaken, kDone, kContended };
+
+struct WindowState {
+  // `barriers`: the schedule of this rank, which must match the schedules of the other ranks. `global_lock_home` is the
+  // rank of the global lock, the same on all ranks, or WindowLocks::kNoGlobalLock.
+  WindowState(MPI_Group of, std::unique_ptr<Space> memory, std::shared_ptr<const epochs::BarrierSchedule> barriers,
+              int global_lock_home, bool threaded, Check check);
+  WindowState(const WindowState&) = delete;
+  WindowState& operator=(const WindowState&) = delete;
+  ~WindowState();
+
+  // Guards the epoch state and the lock table if several threads may call, and closes the stripes. Never held while
+  // waiting.
+  class Guard {
+   public:
+    explicit Guard(WindowState& window) : held_(window.locks.mutex()) {
+      if (window.lock_stripes != nullptr && window.lock_stripes->is_open()) window.close_stripes();
+    }
+
+   private:
+    WindowLocks::Guard held_;
+  };
+  Guard guard() { return Guard(*this); }
+  void close_stripes();
+  bool threaded() const { return locks.mutex().threaded; }
+  bool holds_in_stripe(int rank) const { return lock_stripes != nullptr && lock_stripes->holds(rank); }
+
+  Outcome check_rank(int rank) const;
+  // Fails with MPI_ERR_ASSERT if `assert` has other bits than `allowed_bits` (MPI 4.0 section 12.5.5). `allowed`: the
+  // names of these bits.
+  Outcome check_assert(int assert, int allowed_bits, const char* allowed);
+  // FARSIDE_CHECK=warn: notes a broken rule whose call is carried out. To be called under guard().
+  void warn(const Fault& fault) const;
+  std::string describe_name() const;  // likewise
+
+  // Release, or complete, kept puts on the fast path. False: the slow path will return the error.
+  bool release_puts() { return fast_releases || !space->keeps_puts() || without_error(space->release_puts()); }
+  bool complete_puts(int rank) { return !space->keeps_puts() || without_error(space->complete_puts(rank)); }
+  bool without_error(Status status) {
+    if (status) return true;
+    space->report_puts_later(std::move(status));
+    return false;
+  }
+
+  // For calls that do not wait. Makes progress of the runtime at the first and every 64th call of a thread, unless some
+  // thread has made it shortly before. Without this progress, the messages of a program that only flushes would not
+  // advance. Do not call it under the guard.
+  static void progress_runtime() {
+    constexpr unsigned kEvery = 64;
+    if (calls++ % kEvery == 0) [[unlikely]]
+      progress_runtime_now();
+  }
+  static void progress_runtime_now();
+
+  std::unique_ptr<Space> space;
+  ControlMemory control;
+  bool fast_path;                   // no strict checks
+  bool fast_locks;                  // and no window statistics: locks may take the fast path
+  bool fast_releases;               // and the window never keeps puts: unlocks and flushes may take the fast path
+  bool fast_notifications;          // as fast_locks, and all ranks on the node: fence, post, start, complete, wait
+  bool trusts_locks;                // no threads, and no broken rule is carried out: an exclusive lock is held alone
+  ConsecutiveTargets fast_targets;  // with fast_path: the targets of this node, if their ranks are consecutive
+  epochs::EpochState epoch;
+
+  // Of passive target synchronization (passive_target.hpp).
+  WindowLocks locks;
+  std::unique_ptr<WindowLockStripes> lock_stripes;  // null without threads
+  int last_locked = -1;                             // target of the last lock on the fast path
+  std::uint64_t* last_lock_word = nullptr;          // its lock word
+  std::uint64_t last_lock_value = 0;                // what it held at the release, with nobody present
+  bool lock_all_unchecked = false;                  // MPI_MODE_NOCHECK
+  std::uint32_t near_hand_offs = 0;
+  struct LostLock {
+    epochs::AwaitedLock lock;
+    epochs::LockType by;  // the lock that waited for it
+    Error why;
+  };
+  std::vector<LostLock> lost_locks;  // guarded by guard()
+  DeadRanks dead_ranks;
+  static inline WindowState* deferring = nullptr;  // the window of the process whose lock table has the deferred lock
+
+  // Of active target synchronization (active_target.hpp).
+  bool marks_exposure;             // in the lock word; not with FARSIDE_CHECK=off
+  std::uint8_t barrier_flags = 0;  // of the last barrier (epochs/protocols/barrier.hpp)
+  epochs::CompletionCount completions;
+  std::uint64_t barriers = 0;
+  std::shared_ptr<const epochs::BarrierSchedule> barrier_schedule;
+  KnownGroup last_posted, last_started;
+  LossTimeout wait_timeout;  // of the wait for the last post's completes
+  // Space::interruptions() at the last post, and when the last barrier was entered.
+  std::uint32_t interruptions_at_post = 0, interruptions_at_barrier;
+
+  MPI_Group group;                           // the window's; the handle is freed with the window
+  epochs::EpochState::Report report_broken;  // FARSIDE_CHECK=warn, else empty
+  std::unique_ptr<std::string> name;         // that the program has given, or null; guarded by guard()
+
+ private:
+  // Calls of progress_runtime() by this thread.
+  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit unsigned calls = 0;
+};
+
+}  // namespace farside::pmpi
