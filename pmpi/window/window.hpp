@@ -48,6 +48,7 @@ class Window {
   Window(const Window&) = delete;
   Window& operator=(const Window&) = delete;
 
+  MPI_Win handle() const { return handle_; }
   Calls& calls() { return calls_; }
   // Views, to be used at once.
   Operations operations() { return Operations(state_); }
