@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A lock convoy, for the trace of it: all ranks request rank 0's lock at the same time, and each holds it for some
-// milliseconds. With FARSIDE_TRACE the trace must say which rank waited for which (tests/tools/trace). The window keeps
+// milliseconds. With FARSIDE_TRACE the trace must say which rank waited for which (tests/cli/trace). The window keeps
 // the order in which the ranks held the lock, and the program prints it at the end: "order 2 0 1".
 #include <chrono>
 #include <cstdint>

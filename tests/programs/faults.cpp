@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ranks that die or are stopped during operations (run by tests/faults).
+// Ranks that die or are stopped during operations (run by tests/system/faults).
 //
 //   errors [create]                                      the provider reports failed operations
 //                                                        (support/faulty_fabric.cpp): each is an error of the call that

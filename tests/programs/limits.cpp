@@ -5,11 +5,11 @@
 //   limits address_space   RLIMIT_AS leaves the last rank no room for a window, nor for the stack of a thread
 //          [first]         the same before farside has started
 //   limits locked          RLIMIT_MEMLOCK is 0: farside needs locked memory only with adapters
-//   limits operands        operands of 32 MiB, more than a rank may lock (tests/verbs sets RLIMIT_MEMLOCK)
+//   limits operands        operands of 32 MiB, more than a rank may lock (tests/system/verbs sets RLIMIT_MEMLOCK)
 //   limits shm             /dev/shm is full (a small one is needed: support/small_shm): farside keeps nothing there
 //   limits sparse          a window larger than the memory (FARSIDE_OVERCOMMIT)
 //   limits works           windows work under the restrictions that the runner has set (tests/support/forbid.c,
-//          [within N]      tests/verbs); the first one is made within N seconds
+//          [within N]      tests/system/verbs); the first one is made within N seconds
 //   limits twice           MPI_Init again: an error (or the end of the program, if the runtime chooses that), and
 //                          windows work
 #include <fcntl.h>

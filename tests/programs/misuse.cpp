@@ -5,7 +5,7 @@
 //   misuse [create]           all mistakes
 //   misuse [create] only N    the N-th mistake (from 1)
 //   misuse report N           the runtime's reaction to the N-th, as "rank R: silent|right|other: CLASS", for
-//                             tests/native_misuse; afterwards the window is used as after a refusal
+//                             tests/system/native_misuse; afterwards the window is used as after a refusal
 //   misuse names              one line per mistake
 //   misuse fatal              one mistake under MPI_ERRORS_ARE_FATAL: this run must fail
 #include "misuse/cases.hpp"

@@ -3,9 +3,9 @@
 //
 //   providers             a window of the ranks other than rank 1, then one of all ranks
 //             all_first   the other way round
-//             adapter     tests/verbs has taken the adapter from rank 1: each window has the best provider of its ranks
+//             adapter     tests/system/verbs has taken the adapter from rank 1: windows have the best of their ranks
 //   providers cut within N  4 ranks on 2 hosts: a window of ranks 0 and 2 uses the adapter when the cable goes dead
-//                         (tests/verbs), and then one of all ranks is made, over tcp, within N seconds
+//                         (tests/system/verbs), and then one of all ranks is made, over tcp, within N seconds
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -107,7 +107,7 @@ void in_turn(const check::Program& program) {
   }
 }
 
-// Asks tests/verbs to cut the cable, or to make it whole, and waits until that is done.
+// Asks tests/system/verbs to cut the cable, or to make it whole, and waits until that is done.
 void change_cable() {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   const char* const file = std::getenv("FARSIDE_TEST_CUT_CABLE");

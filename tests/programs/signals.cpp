@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Signals that write statistics and traces (run by tests/signals, which looks at the files).
+// Signals that write statistics and traces (run by tests/system/signals, which looks at the files).
 //
 //   signals term|usr1 [create]   each rank sends itself SIGTERM or SIGUSR1 while it works. The default action ends it;
 //                                where the runtime has a handler (MPICH's, of SIGUSR1), the program continues
