@@ -269,8 +269,7 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   command->add_flag("--demo", settings->demo, "run a short selection, and print the next steps");
   command->add_flag("--cluster", settings->cluster,
                     "measure passive target between nodes: other default variants and measures, and the ranks go to "
-                    "the nodes in turn "
-                    "(of --hosts, or of the batch job)");
+                    "the nodes in turn (of --hosts, or of the batch job)");
   auto prints_script = std::make_shared<bool>(false);
   command->add_flag("--sbatch", *prints_script,
                     "print a Slurm batch script for --cluster: farside bench --sbatch | sbatch");

@@ -50,9 +50,7 @@ struct BenchSettings {
   std::vector<std::string> runtimes;  // empty: all
   std::vector<std::string> variants{"native", "node", "fabric"};  // of Open MPI's, those that it has
   std::string library_folder = default_library_folder();
-  std::string json_file;  // empty: none; so are the next two
-  std::string csv_file;
-  std::string html_file;
+  std::string json_file, csv_file, html_file;  // empty: none
   // Names, groups, "all"; empty: the default ones, with html_file also those of the plots.
   std::vector<std::string> measures;
   std::vector<std::string> skip;
@@ -79,9 +77,7 @@ enum class Verdict {
 std::string_view verdict_name(Verdict verdict);  // "measured", "wrong", "crashed", ...
 
 struct Figure {  // in the measure's unit
-  double median = 0;
-  double min = 0;
-  double p90 = 0;
+  double median = 0, min = 0, p90 = 0;
   long samples = 0;
   double preempted = 0;  // how often the scheduler took a core from a rank, per operation
 };

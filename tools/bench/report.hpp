@@ -83,7 +83,6 @@ std::vector<std::string> differences(const Json& a, const Json& b);
 std::string comparison_text(const std::vector<Comparison>& comparisons, bool all);
 
 // The table of one runtime for a terminal, and below it comparisons of its figures.
-
 std::string table_text(const BenchSettings& settings, const std::vector<const bench::MeasureInfo*>& measures,
                        const RuntimeReport& report);
 

@@ -91,10 +91,9 @@ std::string advice_for_loading(const std::string& why) {
 }
 
 void check_library(Causes& causes) {
-  for (const Group& group : groups(causes.ranks(), why_not_loaded)) {
+  for (const Group& group : groups(causes.ranks(), why_not_loaded))
     causes.fail("library", advice_for_loading(group.text), "farside is not loaded on {}: {}", causes.at(group.ranks),
                 group.text);
-  }
 }
 
 // "0.1.0 on a (rank 0), 0.2.0 on b (rank 1)"; empty if all ranks have the same.
@@ -107,15 +106,14 @@ std::string differences(Causes& causes, const std::function<std::string(const Js
 }
 
 void check_versions(Causes& causes) {
-  const auto value = [](const char* key) { return [key](const Json& rank) { return text_of(rank, key); }; };
-  if (const std::string texts = differences(causes, value("farside")); !texts.empty())
-    causes.fail("version", "install one version on all hosts", "the ranks load different versions of farside: {}",
-                texts);
-  if (const std::string texts = differences(causes, value("peers")); !texts.empty())
-    causes.fail("version", "install one version on all hosts",
-                "the hosts have different versions of farside's tools: {}", texts);
-  if (const std::string texts = differences(causes, value("mpi")); !texts.empty())
-    causes.fail("mpi", "load the same MPI on all hosts", "the ranks run different MPI libraries: {}", texts);
+  const auto compare = [&](const char* key, const char* check, const char* advice, const char* what) {
+    const std::string texts = differences(causes, [key](const Json& rank) { return text_of(rank, key); });
+    if (!texts.empty()) causes.fail(check, advice, "{}: {}", what, texts);
+  };
+  constexpr const char* kOneVersion = "install one version on all hosts";
+  compare("farside", "version", kOneVersion, "the ranks load different versions of farside");
+  compare("peers", "version", kOneVersion, "the hosts have different versions of farside's tools");
+  compare("mpi", "mpi", "load the same MPI on all hosts", "the ranks run different MPI libraries");
 }
 
 void check_settings(Causes& causes) {
@@ -230,21 +228,15 @@ void check_windows(Causes& causes) {
   }
 }
 
-bool has_adapter(const Json& examination, const std::string& host) {
-  const Json* facts = host_of(examination, host);
-  return facts != nullptr && !facts->at("adapters").empty();
-}
-
 // Only adapters need locked memory. Without one, only a limit of 0 is worth a line, which no system has by default.
 void check_limits(Causes& causes) {
   const auto locked = [&](const Json& rank) {
-    for (const Json& limit : part_of(rank, "limits")) {
-      if (limit.at("limit") != "locked memory" || limit.at("value").is_null()) continue;
-      const std::uint64_t value = limit.at("value");
-      const bool adapter = has_adapter(causes.of(), rank.at("host"));
-      if (value == 0 || (adapter && value < kLittleLockedMemory)) return limit_text(value, true);
-    }
-    return std::string();
+    const Json* limit = limit_of(rank, "locked memory");
+    if (limit == nullptr || limit->at("value").is_null()) return std::string();
+    const Json* facts = host_of(causes.of(), rank.at("host"));
+    const bool adapter = facts != nullptr && !facts->at("adapters").empty();
+    const std::uint64_t value = limit->at("value");
+    return value == 0 || (adapter && value < kLittleLockedMemory) ? limit_text(value, true) : std::string();
   };
   for (const Group& group : groups(causes.ranks(), locked)) {
     causes.warn(
@@ -257,13 +249,10 @@ void check_limits(Causes& causes) {
   for (const char* name : {"shared memory", "file size", "address space", "descriptors", "/dev/shm"}) {
     std::string advice;
     const auto little = [&](const Json& rank) {
-      for (const Json& limit : part_of(rank, "limits")) {
-        if (limit.at("limit") != name || limit.at("enough").get<bool>()) continue;
-        if (advice.empty()) advice = limit.at("advice");
-        const Json& value = limit.at("value");
-        return limit_text(value.is_null() ? kNoLimit : value.get<std::uint64_t>(), limit.at("unit") == "bytes");
-      }
-      return std::string();
+      const Json* limit = limit_of(rank, name);
+      if (limit == nullptr || limit->at("enough").get<bool>()) return std::string();
+      if (advice.empty()) advice = limit->at("advice");
+      return limit_text(*limit);
     };
     for (const Group& group : groups(causes.ranks(), little))
       causes.warn("limits", advice, "{}: {} on {}", name, group.text, causes.at(group.ranks));

@@ -40,11 +40,16 @@ std::string text_of(const Json& object, const char* key) {
   return found == object.end() || !found->is_string() ? std::string() : found->get<std::string>();
 }
 
-const Json* route_of(const Json& rank, std::string_view route) {
-  for (const Json& one : part_of(rank, "routes"))
-    if (one.at("route") == route) return &one;
+// The element of a member whose entry `key` is this; null if there is none.
+static const Json* element(const Json& object, const char* member, const char* key, std::string_view value) {
+  for (const Json& one : part_of(object, member))
+    if (one.at(key) == value) return &one;
   return nullptr;
 }
+
+const Json* route_of(const Json& rank, std::string_view route) { return element(rank, "routes", "route", route); }
+
+const Json* limit_of(const Json& rank, std::string_view limit) { return element(rank, "limits", "limit", limit); }
 
 bool allows_fabric(const Json& rank) {
   const std::string routes = text_of(part_of(rank, "settings"), "FARSIDE_ROUTES");
@@ -52,9 +57,7 @@ bool allows_fabric(const Json& rank) {
 }
 
 const Json* host_of(const Json& examination, const std::string& name) {
-  for (const Json& host : part_of(part_of(examination, "between"), "hosts"))
-    if (host.at("host") == name) return &host;
-  return nullptr;
+  return element(part_of(examination, "between"), "hosts", "host", name);
 }
 
 std::string rank_list(const std::vector<int>& ascending) {
@@ -151,11 +154,8 @@ std::vector<Node> nodes_of(const Json& examination) {
 std::string or_dash(std::string text) { return text.empty() ? "-" : text; }
 
 std::string locked_memory(const Json& rank) {
-  for (const Json& limit : part_of(rank, "limits")) {
-    if (limit.at("limit") != "locked memory") continue;
-    return limit_text(limit.at("value").is_null() ? kNoLimit : limit.at("value").get<std::uint64_t>(), true);
-  }
-  return "-";
+  const Json* limit = limit_of(rank, "locked memory");
+  return limit == nullptr ? "-" : limit_text(*limit);
 }
 
 std::string clock(const Json& rank) {

@@ -41,6 +41,8 @@ const Json& part_of(const Json& object, const char* key);
 std::string text_of(const Json& object, const char* key);
 // The result of a rank's trial of a route; null if there was none.
 const Json* route_of(const Json& rank, std::string_view route);
+// The limit of this name of a rank; null if it is not known.
+const Json* limit_of(const Json& rank, std::string_view limit);
 // Whether the FARSIDE_ROUTES of a rank allows libfabric.
 bool allows_fabric(const Json& rank);
 // The entry of a host in the matrix of the trial between hosts; null if there was none.

@@ -26,85 +26,71 @@ namespace farside::tools {
 
 class RankCollector {
  public:
-  explicit RankCollector(MPI_Comm comm);
+  explicit RankCollector(MPI_Comm comm) : comm_(comm), ranks_(comm) {}
 
-  int rank() const { return rank_; }
-  int ranks() const { return ranks_; }
+  int rank() const { return ranks_.mine; }
+  int ranks() const { return ranks_.all; }
 
   // Returns the texts of all ranks at rank 0, in rank order; nothing at the others.
-  std::vector<std::string> collect(const std::string& mine);
+  std::vector<std::string> collect(const std::string& mine) {
+    const int tag = round_++;
+    if (ranks_.mine != 0) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      MPI_Isend(mine.data(), static_cast<int>(mine.size()), MPI_CHAR, 0, tag, comm_, &request);
+      sleeping_wait(request);
+      return {};
+    }
+    std::vector<std::string> texts(static_cast<std::size_t>(ranks_.all));
+    texts[0] = mine;
+    {
+      const std::scoped_lock held(mutex_);
+      answered_.assign(texts.size(), false);
+      answered_[0] = true;
+    }
+    for (int left = ranks_.all - 1; left > 0;) {
+      int there = 0;
+      MPI_Status status;
+      MPI_Iprobe(MPI_ANY_SOURCE, tag, comm_, &there, &status);
+      if (there == 0) {
+        sleep_between_tests();
+        continue;
+      }
+      int length = 0;
+      MPI_Get_count(&status, MPI_CHAR, &length);
+      const auto from = static_cast<std::size_t>(status.MPI_SOURCE);
+      texts[from].resize(static_cast<std::size_t>(length));
+      MPI_Recv(texts[from].data(), length, MPI_CHAR, status.MPI_SOURCE, tag, comm_, MPI_STATUS_IGNORE);
+      const std::scoped_lock held(mutex_);
+      answered_[from] = true;
+      --left;
+    }
+    const std::scoped_lock held(mutex_);
+    answered_.clear();
+    return texts;
+  }
   // Returns the number of rank 0.
-  int share(int number);
+  int share(int number) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Ibcast(&number, 1, MPI_INT, 0, comm_, &request);
+    sleeping_wait(request);
+    return number;
+  }
   // At rank 0 during collect(), returns the ranks that have not answered, in ascending order. Otherwise returns none.
-  std::vector<int> missing() const;
+  std::vector<int> missing() const {
+    const std::scoped_lock held(mutex_);
+    std::vector<int> all;
+    for (std::size_t i = 0; i < answered_.size(); ++i)
+      if (!answered_[i]) all.push_back(static_cast<int>(i));
+    return all;
+  }
 
  private:
   const MPI_Comm comm_;
-  int rank_ = 0;
-  int ranks_ = 1;
+  const Ranks ranks_;
   int round_ = 0;  // of collect(): the tag of its messages
   mutable std::mutex mutex_;
   std::vector<bool> answered_;  // empty: no collect() is running
 };
-
-// ---- rank collector ----
-
-RankCollector::RankCollector(MPI_Comm comm) : comm_(comm) {
-  MPI_Comm_rank(comm, &rank_);
-  MPI_Comm_size(comm, &ranks_);
-}
-
-std::vector<std::string> RankCollector::collect(const std::string& mine) {
-  const int tag = round_++;
-  if (rank_ != 0) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Isend(mine.data(), static_cast<int>(mine.size()), MPI_CHAR, 0, tag, comm_, &request);
-    sleeping_wait(request);
-    return {};
-  }
-  std::vector<std::string> texts(static_cast<std::size_t>(ranks_));
-  texts[0] = mine;
-  {
-    const std::scoped_lock held(mutex_);
-    answered_.assign(texts.size(), false);
-    answered_[0] = true;
-  }
-  for (int left = ranks_ - 1; left > 0;) {
-    int there = 0;
-    MPI_Status status;
-    MPI_Iprobe(MPI_ANY_SOURCE, tag, comm_, &there, &status);
-    if (there == 0) {
-      sleep_between_tests();
-      continue;
-    }
-    int length = 0;
-    MPI_Get_count(&status, MPI_CHAR, &length);
-    const auto from = static_cast<std::size_t>(status.MPI_SOURCE);
-    texts[from].resize(static_cast<std::size_t>(length));
-    MPI_Recv(texts[from].data(), length, MPI_CHAR, status.MPI_SOURCE, tag, comm_, MPI_STATUS_IGNORE);
-    const std::scoped_lock held(mutex_);
-    answered_[from] = true;
-    --left;
-  }
-  const std::scoped_lock held(mutex_);
-  answered_.clear();
-  return texts;
-}
-
-int RankCollector::share(int number) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibcast(&number, 1, MPI_INT, 0, comm_, &request);
-  sleeping_wait(request);
-  return number;
-}
-
-std::vector<int> RankCollector::missing() const {
-  const std::scoped_lock held(mutex_);
-  std::vector<int> all;
-  for (std::size_t i = 0; i < answered_.size(); ++i)
-    if (!answered_[i]) all.push_back(static_cast<int>(i));
-  return all;
-}
 
 // ---- examine ----
 
@@ -181,12 +167,12 @@ class Examiner {
     const int rank = collector_.rank();
     watchdog_.at("MPI_Allgather or MPI_Comm_split");
     place_.on_node = split_by_node(MPI_COMM_WORLD);
-    MPI_Comm_rank(place_.on_node, &place_.index);
+    place_.index = Ranks(place_.on_node).mine;
     MPI_Comm_split(MPI_COMM_WORLD, place_.index == 0 ? 0 : MPI_UNDEFINED, rank, &place_.leaders);
     std::array<int, 2> node{0, 1};
     if (place_.leaders != MPI_COMM_NULL) {
-      MPI_Comm_rank(place_.leaders, &node[0]);
-      MPI_Comm_size(place_.leaders, &node[1]);
+      const Ranks leaders(place_.leaders);
+      node = {leaders.mine, leaders.all};
     }
     MPI_Bcast(node.data(), 2, MPI_INT, 0, place_.on_node);
     place_.node = node[0];
@@ -195,10 +181,8 @@ class Examiner {
 
   // Collects entries of all ranks at rank 0, which adds them to a part of the examination, and prints it.
   void gather(const char* part, const std::vector<Json>& own) {
-    Json entries = Json::array();
-    for (const Json& entry : own) entries.push_back(entry);
     Json& found = found_[part];
-    for (const std::string& text : collector_.collect(json_text(entries)))
+    for (const std::string& text : collector_.collect(json_text(own)))
       for (const Json& entry : parse_json(text)) found.push_back(entry);
     print_found(part);
   }
@@ -224,12 +208,6 @@ class Examiner {
     return collector_.share(works) != 0;
   }
 
-  int ranks_on_node() const {
-    int ranks = 1;
-    MPI_Comm_size(place_.on_node, &ranks);
-    return ranks;
-  }
-
   // The routes of windows inside a node that FARSIDE_ROUTES allows; empty: none.
   std::string route_of_allocated() const { return settings_.mapped ? "mapped" : settings_.fabric ? "fabric" : ""; }
   std::string route_of_private() const {
@@ -245,7 +223,7 @@ class Examiner {
   void make_windows(bool reachable) {
     step("windows inside the nodes", limit_);
     std::vector<Json> made;
-    const int ranks = ranks_on_node();
+    const int ranks = Ranks(place_.on_node).all;
     for (const auto& [call, wanted] :
          {std::pair("MPI_Win_allocate", route_of_allocated()), std::pair("MPI_Win_create", route_of_private())}) {
       if (ranks < 2 || wanted.empty()) continue;
@@ -341,10 +319,7 @@ int examine(const std::vector<std::string_view>& words) {
   watchdog.begin("MPI_Init", limit);
   int level = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};
-  int length = 0;
-  MPI_Get_library_version(version.data(), &length);
-  own["mpi"] = mpi_version(std::string(version.data(), static_cast<std::size_t>(length)));
+  own["mpi"] = mpi_version(library_version());
 
   Examiner all(std::move(own), watchdog, limit);
   examiner = &all;

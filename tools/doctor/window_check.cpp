@@ -22,7 +22,6 @@ namespace farside::tools {
 
 // Captures what this process prints on stderr, because farside prints its reasons there (transport/base/log.hpp), and
 // prints it at the end.
-
 class OwnErrors {
  public:
   OwnErrors() : stderr_(dup(STDERR_FILENO)), kept_(memfd_create("stderr", MFD_CLOEXEC)) {
@@ -87,10 +86,7 @@ std::array<Word, kBlockWords> pattern(int origin, Word salt) {
 // One rank's use of the window. After an error it carries out only the calls that other ranks wait for.
 class Use {
  public:
-  Use(const WindowRole& role, Watchdog& watchdog) : role_(role), watchdog_(watchdog) {
-    MPI_Comm_rank(role.comm, &rank_);
-    MPI_Comm_size(role.comm, &ranks_);
-  }
+  Use(const WindowRole& role, Watchdog& watchdog) : role_(role), watchdog_(watchdog), ranks_(role.comm) {}
 
   // Returns whether there is a window of farside. If not, no rank has one.
   bool make() {
@@ -137,6 +133,12 @@ class Use {
     if (code != MPI_SUCCESS) wrong(mpi_error(call, code));
     return code == MPI_SUCCESS;
   }
+  // A call that may wait for other ranks.
+  template <class... Parameters, class... Arguments>
+  bool waits(const char* name, int (*call)(Parameters...), Arguments... arguments) {
+    watchdog_.at(name);
+    return called(name, call(arguments...));
+  }
   void wrong(const std::string& text) {
     if (trouble_.empty()) trouble_ = text;
   }
@@ -149,15 +151,13 @@ class Use {
   // An epoch of a lock at a rank. Returns whether all calls of `body`, which returns the same, have succeeded.
   template <class Body>
   bool locked(int kind, int at, Body&& body) {
-    watchdog_.at("MPI_Win_lock");
-    if (!called("MPI_Win_lock", MPI_Win_lock(kind, at, 0, window_))) return false;
+    if (!waits("MPI_Win_lock", MPI_Win_lock, kind, at, 0, window_)) return false;
     const bool done = body();
-    watchdog_.at("MPI_Win_unlock");
-    return called("MPI_Win_unlock", MPI_Win_unlock(at, window_)) && done;
+    return waits("MPI_Win_unlock", MPI_Win_unlock, at, window_) && done;
   }
 
   void clear() {
-    locked(MPI_LOCK_EXCLUSIVE, rank_, [&] {
+    locked(MPI_LOCK_EXCLUSIVE, ranks_.mine, [&] {
       std::memset(memory_, 0, sizeof *memory_);
       return true;
     });
@@ -170,7 +170,7 @@ class Use {
   }
 
   void put_and_get() {
-    const auto out = pattern(rank_, 0);
+    const auto out = pattern(ranks_.mine, 0);
     std::array<Word, kBlockWords> in{};
     const bool done = locked(MPI_LOCK_EXCLUSIVE, role_.target, [&] { return put(out, kLocked); }) &&
                       locked(MPI_LOCK_SHARED, role_.target, [&] {
@@ -181,18 +181,15 @@ class Use {
   }
 
   void accumulate() {
-    watchdog_.at("MPI_Win_lock_all");
-    if (!called("MPI_Win_lock_all", MPI_Win_lock_all(0, window_))) return;
+    if (!waits("MPI_Win_lock_all", MPI_Win_lock_all, 0, window_)) return;
     Word before = -1;
     const bool issued = called("MPI_Accumulate", MPI_Accumulate(&kAddend, 1, MPI_INT64_T, role_.target, kSum, 1,
                                                                 MPI_INT64_T, MPI_SUM, window_)) &&
                         called("MPI_Fetch_and_op",
                                MPI_Fetch_and_op(&kAddend, &before, MPI_INT64_T, role_.target, kSum, MPI_SUM, window_));
-    watchdog_.at("MPI_Win_flush");
-    const bool flushed = called("MPI_Win_flush", MPI_Win_flush(role_.target, window_));
+    const bool flushed = waits("MPI_Win_flush", MPI_Win_flush, role_.target, window_);
     if (issued && flushed && before != kAddend) wrong("MPI_Fetch_and_op did not see MPI_Accumulate of the same rank");
-    watchdog_.at("MPI_Win_unlock_all");
-    called("MPI_Win_unlock_all", MPI_Win_unlock_all(window_));
+    waits("MPI_Win_unlock_all", MPI_Win_unlock_all, window_);
   }
 
   // All ranks count at rank 0 by a get and a put, which only the exclusive lock makes one operation.
@@ -212,16 +209,15 @@ class Use {
   }
 
   void fence() {
-    watchdog_.at("MPI_Win_fence");
-    const auto out = pattern(rank_, 500);
-    if (!called("MPI_Win_fence", MPI_Win_fence(MPI_MODE_NOPRECEDE, window_))) return;
+    const auto out = pattern(ranks_.mine, 500);
+    if (!waits("MPI_Win_fence", MPI_Win_fence, MPI_MODE_NOPRECEDE, window_)) return;
     if (role_.target != MPI_PROC_NULL) put(out, kFenced);
     called("MPI_Win_fence", MPI_Win_fence(MPI_MODE_NOSUCCEED, window_));
   }
 
   void check_own_memory() {
     Memory seen{};
-    const bool done = locked(MPI_LOCK_SHARED, rank_, [&] {
+    const bool done = locked(MPI_LOCK_SHARED, ranks_.mine, [&] {
       seen = *memory_;
       return true;
     });
@@ -234,15 +230,14 @@ class Use {
     };
     if (role_.has_origin && !from_one_origin(seen.locked, 0)) wrong("a put under a lock has not arrived whole");
     if (role_.has_origin && !from_one_origin(seen.fenced, 500)) wrong("a put in a fence has not arrived whole");
-    const Word counted = Word{kContendedLocks} * ranks_;
-    if (rank_ == 0 && seen.counter != counted)
+    const Word counted = Word{kContendedLocks} * ranks_.all;
+    if (ranks_.mine == 0 && seen.counter != counted)
       wrong(fmt::format("under exclusive locks {} of {} increments were counted", seen.counter, counted));
   }
 
   const WindowRole& role_;
   Watchdog& watchdog_;
-  int rank_ = 0;
-  int ranks_ = 1;
+  const Ranks ranks_;
   MPI_Win window_ = MPI_WIN_NULL;
   Memory own_{};  // of MPI_Win_create: private memory
   Memory* memory_ = nullptr;
@@ -318,9 +313,7 @@ int round_of(int node, int nodes) { return node == nodes - 1 && nodes % 2 == 1 ?
 }  // namespace
 
 Json measure_link(MPI_Comm nodes, Watchdog& watchdog) {
-  int node = 0, count = 1;
-  MPI_Comm_rank(nodes, &node);
-  MPI_Comm_size(nodes, &count);
+  const auto [node, count] = Ranks(nodes);
   const int next = (node + 1) % count;
   Json link{{"from", node}, {"to", next}, {"latency_us", 0.0}, {"megabytes_per_second", 0.0}};
   link["trouble"] = "";
@@ -358,9 +351,7 @@ Json measure_link(MPI_Comm nodes, Watchdog& watchdog) {
 }
 
 Json measure_clock(MPI_Comm nodes) {
-  int node = 0, count = 1;
-  MPI_Comm_rank(nodes, &node);
-  MPI_Comm_size(nodes, &count);
+  const auto [node, count] = Ranks(nodes);
   ClockOffset offset{0, 0};
   for (int other = 1; other < count; ++other) {
     if (node == 0) {

@@ -3,6 +3,7 @@
 #include "tools/explain/explain.hpp"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -102,13 +103,7 @@ std::string figures_by(const Run& run, By by) {
   std::string text;
   for (const Advice& each : advise(run))
     if (each.rule == kMissingRanks || each.rule == kOversubscribed) text += fmt::format("! {}\n", each.text);
-  switch (by) {
-    case By::kRank: return text + by_rank(run);
-    case By::kSize: return text + by_size(run);
-    case By::kPair: return text + by_pair(run);
-    case By::kSite: break;
-  }
-  return text + by_site(run);
+  return text + std::array{by_rank, by_size, by_pair, by_site}[static_cast<std::size_t>(by)](run);
 }
 
 }  // namespace farside::tools::explain

@@ -33,8 +33,7 @@ struct WindowKind {
   std::map<std::string, Waits> waits;                                // by call
   std::map<std::string, std::map<std::string, Operations>> routes;   // route, operation
   std::map<std::string, std::map<std::string, std::uint64_t>> slow;  // accumulates: "lock" or "handler", why
-  std::uint64_t flushes = 0;
-  std::uint64_t flushes_all = 0;
+  std::uint64_t flushes = 0, flushes_all = 0;
   Waits slow_operations;        // operations that are not loads or stores
   std::set<std::string> names;  // that the program has given to windows; not all if there are many
 

@@ -186,10 +186,6 @@ class Text {
 
 std::string word(const Json& value) { return value.get<std::string>(); }
 
-std::string amount(const Json& value, bool bytes) {
-  return limit_text(value.is_null() ? kNoLimit : value.get<std::uint64_t>(), bytes);
-}
-
 void runtimes(Text& text, const Json& all) {
   text.line("\nruntimes");
   for (const Json& one : all) {
@@ -244,8 +240,7 @@ void providers(Text& text, const Json& libfabric) {
 void limits(Text& text, const Json& all) {
   text.line("\nlimits");
   for (const Json& one : all) {
-    const bool bytes = one["unit"] == "bytes";
-    text.line("  {:<15} {:<10} {}", word(one["limit"]), amount(one["value"], bytes), word(one["meaning"]));
+    text.line("  {:<15} {:<10} {}", word(one["limit"]), limit_text(one), word(one["meaning"]));
     if (const std::string advice = word(one["advice"]); !advice.empty()) text.line("                  ! {}", advice);
   }
 }

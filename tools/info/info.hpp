@@ -29,6 +29,11 @@ Json limit_facts();
 
 // 8 MiB, 20000, unlimited
 std::string limit_text(std::uint64_t value, bool bytes);
+// The same of the value of a limit in JSON.
+inline std::string limit_text(const Json& limit) {
+  const Json& value = limit.at("value");
+  return limit_text(value.is_null() ? kNoLimit : value.get<std::uint64_t>(), limit.at("unit") == "bytes");
+}
 
 // ---- the routes to an on-node peer's memory, as found by trials between two processes ----
 struct RouteReport {

@@ -18,12 +18,19 @@
 
 namespace farside::tools {
 
+// The number of this rank of a communicator, and of all.
+struct Ranks {
+  int mine = 0, all = 1;
+  explicit Ranks(MPI_Comm comm) {
+    MPI_Comm_rank(comm, &mine);
+    MPI_Comm_size(comm, &all);
+  }
+};
+
 // Returns the texts that are not empty, in rank order, at all ranks.
 inline std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm) {
-  int ranks = 0;
-  MPI_Comm_size(comm, &ranks);
   const int length = static_cast<int>(mine.size());
-  std::vector<int> lengths(static_cast<std::size_t>(ranks));
+  std::vector<int> lengths(static_cast<std::size_t>(Ranks(comm).all));
   MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, comm);
   std::vector<int> begins(lengths.size());
   std::exclusive_scan(lengths.begin(), lengths.end(), begins.begin(), 0);
@@ -45,16 +52,25 @@ inline bool at_all(bool holds, MPI_Comm comm) {
 // Returns a communicator of the ranks of this node, which the caller frees. (MPI_Comm_split_type does not tell: from
 // MPICH 5 on, MPI_COMM_TYPE_SHARED gives communicators of one rank each.)
 inline MPI_Comm split_by_node(MPI_Comm comm) {
-  int ranks = 0, rank = 0;
-  MPI_Comm_size(comm, &ranks);
-  MPI_Comm_rank(comm, &rank);
-  std::vector<std::uint64_t> nodes(static_cast<std::size_t>(ranks));
+  const Ranks ranks(comm);
+  std::vector<std::uint64_t> nodes(static_cast<std::size_t>(ranks.all));
   const std::uint64_t own = node_identity();
   MPI_Allgather(&own, 1, MPI_UINT64_T, nodes.data(), 1, MPI_UINT64_T, comm);
   const auto first = std::find(nodes.begin(), nodes.end(), own) - nodes.begin();
   MPI_Comm node = MPI_COMM_NULL;
-  MPI_Comm_split(comm, static_cast<int>(first), rank, &node);
+  MPI_Comm_split(comm, static_cast<int>(first), ranks.mine, &node);
   return node;
+}
+
+// The first line of the version of the MPI library: "Open MPI v4.1.4", "MPICH Version: 4.0.2".
+inline std::string library_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> version{};
+  int length = 0;
+  MPI_Get_library_version(version.data(), &length);
+  std::string text(version.data(), static_cast<std::size_t>(length));
+  text.resize(std::min(text.find_first_of(",\n"), text.size()));
+  std::replace(text.begin(), text.end(), '\t', ' ');
+  return text;
 }
 
 // Returns what the window's info says, such as farside_route, which only farside has; empty if it says nothing.
@@ -71,10 +87,9 @@ inline std::string window_info(MPI_Win window, const char* key) {
 // Whether this rank is the first of its node.
 inline bool is_first_of_node(MPI_Comm comm) {
   MPI_Comm node = split_by_node(comm);
-  int rank = 0;
-  MPI_Comm_rank(node, &rank);
+  const Ranks ranks(node);
   MPI_Comm_free(&node);
-  return rank == 0;
+  return ranks.mine == 0;
 }
 
 // Waits that sleep between tests, so that a waiting rank leaves its core to other ranks.

@@ -14,12 +14,9 @@
 
 namespace farside::tools {
 
-// The variables by which a launcher of Open MPI, MPICH or Slurm passes ranks to this process. Header only, for programs
-// that are not linked with farside's libraries.
-
 // The variables in which launchers pass the number of the rank and of all ranks. In a batch job, SLURM_STEP_NUM_TASKS
 // is set only for processes that srun has started. srun also starts the helpers of other launchers, so the variables of
-// those launchers come first.
+// those launchers come first. (Inline, for programs without farside's libraries.)
 struct RankVariables {
   const char* rank;
   const char* ranks;

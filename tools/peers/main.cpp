@@ -78,9 +78,7 @@ Addresses gather_addresses(const Fabric* fabric, int hosts, MPI_Comm comm) {
 // One round: each host tries the one `step` behind it. Returns the reason of this host's failure.
 std::string run_round(OpenEndpoint& endpoint, const ProviderTrials& trials, const Addresses& addresses, int step,
                       std::uint64_t id, MPI_Comm comm) {
-  const int hosts = static_cast<int>(addresses.size());
-  int rank = 0;
-  MPI_Comm_rank(comm, &rank);
+  const auto [rank, hosts] = Ranks(comm);
   const int to = (rank + step) % hosts;
   std::optional<ProviderTrial> trial;
   Status status;
@@ -103,8 +101,7 @@ std::vector<std::string> providers_to_try(const Settings& settings) {
 }
 
 static ProviderTrials try_provider(const std::string& provider, const Settings& settings, MPI_Comm comm) {
-  int hosts = 0;
-  MPI_Comm_size(comm, &hosts);
+  const int hosts = Ranks(comm).all;
   OpenEndpoint endpoint;
   const Status opened = endpoint.open(provider, settings);
   const nlohmann::json mine{{"device", opened ? endpoint.get()->device() : ""},
@@ -152,9 +149,7 @@ int try_hosts_of_ranks(MPI_Comm comm, bool as_json) {
     return 2;
   }
   const Json matrix = try_hosts(settings.value(), comm);
-  int rank = 0;
-  MPI_Comm_rank(comm, &rank);
-  if (rank == 0) std::fputs((as_json ? json_text(matrix, 2) + '\n' : matrix_text(matrix)).c_str(), stdout);
+  if (Ranks(comm).mine == 0) std::fputs((as_json ? json_text(matrix, 2) + '\n' : matrix_text(matrix)).c_str(), stdout);
   return matrix.at("all").at("provider") == "" ? 1 : 0;
 }
 
@@ -162,10 +157,9 @@ int try_hosts_of_ranks(MPI_Comm comm, bool as_json) {
 // each other host; MPI only brings them together.
 int info(const std::vector<std::string_view>& words) {
   MPI_Init(nullptr, nullptr);
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm hosts = MPI_COMM_NULL;
-  MPI_Comm_split(MPI_COMM_WORLD, is_first_of_node(MPI_COMM_WORLD) ? 0 : MPI_UNDEFINED, rank, &hosts);
+  MPI_Comm_split(MPI_COMM_WORLD, is_first_of_node(MPI_COMM_WORLD) ? 0 : MPI_UNDEFINED, Ranks(MPI_COMM_WORLD).mine,
+                 &hosts);
   int exit_code = 0;
   if (hosts != MPI_COMM_NULL) {
     exit_code = try_hosts_of_ranks(hosts, !words.empty() && words[0] == "--json");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The provider that farside takes between hosts, and the reasons against a better one. They follow from the providers
-// of each host and from the trials between the hosts (peer_trials.hpp). The output of `farside info --hosts`:
+// of each host and from the trials between the hosts (peers.hpp). The output of `farside info --hosts`:
 //
 //   farside_peers     the version of the format
 //   farside

@@ -16,6 +16,7 @@
 #include "tools/trace/trace.hpp"
 
 namespace farside::tools::trace {
+namespace {
 
 // Arranges a trace in lanes. A process has lanes for the epochs of its windows (several if they overlap), for its
 // operations and flushes, and for the requests that its progress thread served.
@@ -26,7 +27,7 @@ struct Lane {
 };
 
 // The kinds of bars in page.html: those of epochs, then these.
-inline constexpr int kFlushBar = 6, kOperationBar = 7, kServedBar = 8;
+constexpr int kFlushBar = 6, kOperationBar = 7, kServedBar = 8;
 
 // An epoch or a span. A span waits for nothing.
 struct Bar {
@@ -47,12 +48,6 @@ struct Lanes {
   std::vector<Lane> lanes;  // ordered by process
   std::vector<Bar> bars;
 };
-
-Lanes lay_out(const Timeline& timeline);
-
-// ---- lanes ----
-
-namespace {
 
 // Windows come first, then lanes without a window: operations and flushes, requests served.
 enum class Group { kAccess, kExposure, kOperations, kServed };
@@ -85,8 +80,6 @@ Bar bar_of(const Timeline& timeline, const Span& span) {
   bar.operations = fmt::format("{} ({}, {} bytes)", served ? "request" : bar.name, name(span.route), span.bytes);
   return bar;
 }
-
-}  // namespace
 
 Lanes lay_out(const Timeline& timeline) {
   Lanes result;
@@ -139,8 +132,6 @@ Lanes lay_out(const Timeline& timeline) {
 }
 
 // ---- chrome ----
-
-namespace {
 
 using nlohmann::json;
 
@@ -242,8 +233,6 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
 }
 
 // ---- page ----
-
-using nlohmann::json;
 
 constexpr std::size_t kMostWaits = 1000;
 

@@ -134,21 +134,20 @@ Timeline merge(const std::vector<RankTrace>& traces) {
           break;
         }
         case TraceKind::kEpoch: {
-          Epoch epoch{process,
-                      window_of(record),
-                      static_cast<EpochKind>(record.detail),
-                      record.target,
-                      at(record.begin),
-                      at(record.granted),
-                      at(record.closing),
-                      at(record.end),
-                      {},
-                      {},
-                      site_of(record.site),
-                      site_of(record.end_site)};
-          count(record, epoch);
           latest[record.window] = timeline.epochs.size();
-          timeline.epochs.push_back(std::move(epoch));
+          timeline.epochs.push_back({process,
+                                     window_of(record),
+                                     static_cast<EpochKind>(record.detail),
+                                     record.target,
+                                     at(record.begin),
+                                     at(record.granted),
+                                     at(record.closing),
+                                     at(record.end),
+                                     {},
+                                     {},
+                                     site_of(record.site),
+                                     site_of(record.end_site)});
+          count(record, timeline.epochs.back());
           break;
         }
         case TraceKind::kCounts:

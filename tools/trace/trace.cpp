@@ -3,6 +3,7 @@
 #include "tools/trace/trace.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <fstream>
 #include <functional>
@@ -58,14 +59,34 @@ std::string header(const Timeline& timeline) {
   return text;
 }
 
-// Formats a sum over ranks, which may exceed the range of Nanoseconds and is then clamped.
-std::string sum(double seconds) { return duration(static_cast<Nanoseconds>(std::min(seconds * 1e9, 9e18))); }
+// Sums over ranks may exceed the range of Nanoseconds.
+std::string shown(double nanoseconds) { return duration(static_cast<Nanoseconds>(std::min(nanoseconds, 9e18))); }
+double length(Nanoseconds begin, Nanoseconds end) { return static_cast<double>(end) - static_cast<double>(begin); }
+
+// What one rank, pair or site did, in nanoseconds.
+struct Costs {
+  double locks = 0, fences = 0, starts = 0, waits = 0, ends = 0, flushes = 0, operations = 0;
+  Amount done;
+  std::uint64_t calls = 0;
+  double all() const { return locks + fences + starts + waits + ends + flushes + operations; }
+
+  void add_begin(const Epoch& epoch) {
+    (epoch.kind == EpochKind::kStart ? starts : locks) += length(epoch.begin, epoch.granted);
+  }
+  void add_end(const Epoch& epoch) {
+    double& sum = epoch.kind == EpochKind::kFence ? fences : epoch.kind == EpochKind::kPost ? waits : ends;
+    sum += length(epoch.closing, epoch.end);
+  }
+  void add(const Span& span) {
+    (span.kind == TraceKind::kFlush ? flushes : operations) += length(span.begin, span.end);
+  }
+};
 
 std::string epochs(const Timeline& timeline) {
   if (timeline.totals.empty()) return {};
   Table table({"epoch", "number", "time in them", "of which waiting"});
   for (const auto& [kind, total] : timeline.totals)
-    table.add(name(kind), total.count, sum(total.seconds), sum(total.waited));
+    table.add(name(kind), total.count, shown(1e9 * total.seconds), shown(1e9 * total.waited));
   return "\nTime in epochs, of all processes together\n" + table.text();
 }
 
@@ -138,31 +159,23 @@ std::string operations(const Timeline& timeline) {
   return '\n' + table.text();
 }
 
-std::string targets(const Timeline& timeline, const std::vector<LockWait>& waits) {
-  struct Costs {
-    Nanoseconds locks = 0, unlocks = 0, flushes = 0, operations = 0;
-    Nanoseconds all() const { return locks + unlocks + flushes + operations; }
-  };
+std::string targets(const Timeline& timeline) {
   std::map<std::pair<int, int>, Costs> costs;  // window, target
-  for (const LockWait& wait : waits) {
-    const Epoch& epoch = timeline.epochs[wait.epoch];
-    if (epoch.target >= 0) costs[{epoch.window, epoch.target}].locks += wait.waited;
-  }
   for (const Epoch& epoch : timeline.epochs) {
-    if (epoch.target >= 0) costs[{epoch.window, epoch.target}].unlocks += epoch.end - epoch.closing;
+    if (epoch.target < 0) continue;
+    Costs& cost = costs[{epoch.window, epoch.target}];
+    if (epoch.window >= 0) cost.add_begin(epoch);
+    cost.add_end(epoch);
   }
-  for (const Span& span : timeline.spans) {
-    if (span.target < 0) continue;
-    Costs& cost = costs[{span.window, span.target}];
-    (span.kind == TraceKind::kFlush ? cost.flushes : cost.operations) += span.end - span.begin;
-  }
+  for (const Span& span : timeline.spans)
+    if (span.target >= 0) costs[{span.window, span.target}].add(span);
   std::erase_if(costs, [](const auto& each) { return each.second.all() == 0; });
   if (costs.empty()) return {};
   Table table({"slowest targets", "locks", "unlocks", "flushes", "operations"});
   for (const auto& [where, cost] : most_of(costs, [](const Costs& each) { return each.all(); })) {
     std::string name = name_of(timeline, where.first, where.second);
     if (where.first >= 0) name += ", " + timeline.window(where.first).title();
-    table.add(name, duration(cost.locks), duration(cost.unlocks), duration(cost.flushes), duration(cost.operations));
+    table.add(name, shown(cost.locks), shown(cost.ends), shown(cost.flushes), shown(cost.operations));
   }
   return '\n' + table.text();
 }
@@ -210,7 +223,7 @@ std::string in_words(const Timeline& timeline, const AwaitedProcess& awaited) {
 std::string summary(const Timeline& timeline) {
   const std::vector<LockWait> waits = lock_waits(timeline);
   return header(timeline) + epochs(timeline) + locks(timeline, waits) + fences(timeline) + operations(timeline) +
-         targets(timeline, waits);
+         targets(timeline);
 }
 
 // ---- by ----
@@ -218,29 +231,6 @@ std::string summary(const Timeline& timeline) {
 // Figures by rank, size, pair and site.
 
 namespace {
-
-// Sums over ranks may exceed the range of Nanoseconds.
-std::string shown(double nanoseconds) { return duration(static_cast<Nanoseconds>(std::min(nanoseconds, 9e18))); }
-double length(Nanoseconds begin, Nanoseconds end) { return static_cast<double>(end) - static_cast<double>(begin); }
-
-// What one rank, pair or site did, in nanoseconds.
-struct Costs {
-  double locks = 0, fences = 0, starts = 0, waits = 0, ends = 0, flushes = 0, operations = 0;
-  Amount done;
-  std::uint64_t calls = 0;
-  double all() const { return locks + fences + starts + waits + ends + flushes + operations; }
-
-  void add_begin(const Epoch& epoch) {
-    (epoch.kind == EpochKind::kStart ? starts : locks) += length(epoch.begin, epoch.granted);
-  }
-  void add_end(const Epoch& epoch) {
-    double& sum = epoch.kind == EpochKind::kFence ? fences : epoch.kind == EpochKind::kPost ? waits : ends;
-    sum += length(epoch.closing, epoch.end);
-  }
-  void add(const Span& span) {
-    (span.kind == TraceKind::kFlush ? flushes : operations) += length(span.begin, span.end);
-  }
-};
 
 std::string by_rank(const Timeline& timeline) {
   std::map<int, Costs> costs;
@@ -268,31 +258,23 @@ std::string by_rank(const Timeline& timeline) {
 }
 
 std::string by_pair(const Timeline& timeline) {
-  std::map<std::tuple<int, int, int>, Costs> costs;  // origin, window, target
+  // The same pair of processes may meet in several windows.
+  std::map<std::pair<std::string, std::string>, Costs> pairs;
+  const auto pair_of = [&](int process, int window, int target) -> Costs& {
+    const int there = timeline.process_of(window, target);
+    return pairs[{timeline.process(process).name,
+                  there >= 0 ? timeline.process(there).name : fmt::format("rank {} of a window", target)}];
+  };
   for (const Epoch& epoch : timeline.epochs) {
+    for (const auto& [target, amount] : epoch.by_target)
+      pair_of(epoch.process, epoch.window, target).done.add(amount.count, amount.bytes);
     if (epoch.target < 0) continue;
-    Costs& pair = costs[{epoch.process, epoch.window, epoch.target}];
+    Costs& pair = pair_of(epoch.process, epoch.window, epoch.target);
     pair.add_begin(epoch);
     pair.add_end(epoch);
   }
-  for (const Epoch& epoch : timeline.epochs)
-    for (const auto& [target, amount] : epoch.by_target)
-      costs[{epoch.process, epoch.window, target}].done.add(amount.count, amount.bytes);
   for (const Span& span : timeline.spans)
-    if (span.kind != TraceKind::kServed && span.target >= 0) costs[{span.process, span.window, span.target}].add(span);
-  // The same pair of processes may meet in several windows.
-  std::map<std::pair<std::string, std::string>, Costs> pairs;
-  for (const auto& [key, cost] : costs) {
-    const auto& [process, window, target] = key;
-    const int there = timeline.process_of(window, target);
-    Costs& sum = pairs[{timeline.process(process).name,
-                        there >= 0 ? timeline.process(there).name : fmt::format("rank {} of a window", target)}];
-    sum.locks += cost.locks;
-    sum.ends += cost.ends;
-    sum.flushes += cost.flushes;
-    sum.operations += cost.operations;
-    sum.done.add(cost.done.count, cost.done.bytes);
-  }
+    if (span.kind != TraceKind::kServed && span.target >= 0) pair_of(span.process, span.window, span.target).add(span);
   if (pairs.empty()) return "No epoch, flush or operation with one target was recorded.\n";
   SortedTable table({"origin", "target", "locks", "unlocks", "flushes", "slow operations", "operations", "bytes"});
   for (const auto& [pair, cost] : pairs) {
@@ -377,13 +359,7 @@ std::string by_site(const Timeline& timeline) {
 }  // namespace
 
 std::string figures_by(const Timeline& timeline, By by) {
-  switch (by) {
-    case By::kRank: return by_rank(timeline);
-    case By::kSize: return by_size(timeline);
-    case By::kPair: return by_pair(timeline);
-    case By::kSite: break;
-  }
-  return by_site(timeline);
+  return std::array{by_rank, by_size, by_pair, by_site}[static_cast<std::size_t>(by)](timeline);
 }
 
 }  // namespace farside::tools::trace

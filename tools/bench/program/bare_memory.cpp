@@ -234,24 +234,16 @@ UniqueFd connected(const Pair& pair) {
 
 Outcome measure_bare_tcp(std::size_t bytes, const MeasureInfo& info, const Pair& pair, const Options& options) {
   const bool sleeps = !pair.origin && info.target == TargetState::kServesAsleep;
-  const auto announced = [&pair](long count) { return of_rank(0, count, pair.comm); };
   Outcome outcome;
   try {
     const UniqueFd socket = connected(pair);
     std::vector<char> data(bytes, 'x'), answer(8, 'y');
-    const auto batch = [&](long count) {
+    outcome.values = sample_together(pair, options.sample_seconds, [&](long count) {
       return time_of(count, [&] {
         transfer(socket.get(), pair.origin, data, sleeps);
         transfer(socket.get(), !pair.origin, answer, sleeps);
       });
-    };
-    if (pair.origin) {
-      outcome.values =
-          take_samples({.sample_seconds = options.sample_seconds}, [&](long count) { return batch(announced(count)); });
-      announced(0);
-    } else {
-      while (const long count = announced(0)) batch(count);
-    }
+    });
   } catch (const std::runtime_error& error) {
     outcome.wrong = error.what();
   }

@@ -12,76 +12,51 @@ namespace {
 
 constexpr int kRounds = 8;
 
-struct Place {
-  int rank = 0, size = 0;
-  explicit Place(MPI_Comm comm) {
-    MPI_Comm_rank(comm, &rank);
-    MPI_Comm_size(comm, &size);
-  }
-};
-
-struct Work {  // of this rank, in one round
-  double seconds = 0;
-  double operations = 0;
-};
-
-// Starts all ranks together. Ranks that take part repeat `step`, which does some operations and returns their number,
-// until the time is over. The result of the other ranks is zero. Collective.
-template <class Step>
-Work work_together(MPI_Comm comm, bool takes_part, double seconds, Step&& step) {
-  MPI_Barrier(comm);
-  Work work;
-  if (takes_part) work.seconds = repeat_for(seconds, [&] { work.operations += static_cast<double>(step()); });
-  return work;
-}
-
-// Returns the sum over the ranks, at rank 0 only.
-double sum(MPI_Comm comm, double mine) {
-  double all = 0;
-  MPI_Reduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, 0, comm);
-  return all;
-}
-
-// Measures the rate of all ranks together, in operations per second, once per round. Collective.
-template <class Step>
-Outcome rates_of_rounds(const Pair& crowd, bool takes_part, const Options& options, Step&& step) {
+// Each round all ranks start together, and those that take part repeat `step`, which does some operations and returns
+// their number. A sample is the sum over the ranks of figure(seconds, operations). Collective.
+template <class Step, class Figure>
+Outcome in_rounds(const Pair& crowd, bool takes_part, const Options& options, Step&& step, Figure&& figure) {
   Outcome outcome;
   for (int round = 0; round < kRounds; ++round) {
-    const Work work = work_together(crowd.comm, takes_part, options.sample_seconds / kRounds, step);
-    const double rate = sum(crowd.comm, takes_part ? work.operations / work.seconds : 0);
-    if (crowd.origin) outcome.values.push_back(rate);
+    MPI_Barrier(crowd.comm);
+    double mine = 0, all = 0, operations = 0;
+    if (takes_part) {
+      const double seconds =
+          repeat_for(options.sample_seconds / kRounds, [&] { operations += static_cast<double>(step()); });
+      mine = figure(seconds, operations);
+    }
+    MPI_Reduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, 0, crowd.comm);
+    if (crowd.origin) outcome.values.push_back(all);
   }
   return outcome;
 }
 
+double rate(double seconds, double operations) { return operations / seconds; }
+
 }  // namespace
 
 Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Options& options) {
-  const Place place(crowd.comm);
+  const tools::Ranks ranks(crowd.comm);
   const Window window(crowd, options.window, sizeof(std::uint64_t));
-  const bool takes_part = info.x > 1 || place.rank == 1;
+  const bool takes_part = info.x > 1 || ranks.mine == 1;
   // The value names its writer and the number of the write.
   const auto name = [](int rank, std::uint64_t turn) { return static_cast<std::uint64_t>(rank) << 40 | turn; };
   std::uint64_t turns = 0;
   std::uint64_t value = 0;
   const auto step = [&] {
-    value = name(place.rank, ++turns);
+    value = name(ranks.mine, ++turns);
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window.handle());
     MPI_Put(&value, 1, MPI_UINT64_T, 0, 0, 1, MPI_UINT64_T, window.handle());
     MPI_Win_unlock(0, window.handle());
     return 1;
   };
   if (takes_part) step();  // connections, page faults
-  Outcome outcome;
-  for (int round = 0; round < kRounds; ++round) {
-    const Work work = work_together(crowd.comm, takes_part, options.sample_seconds / kRounds, step);
-    // The target's own locks contend with the others, but its own time would not show the latency of a remote lock.
-    const bool counts = takes_part && place.rank != 0;
-    const double latencies = sum(crowd.comm, counts ? 1e6 * work.seconds / work.operations : 0);
-    const double ranks = sum(crowd.comm, counts ? 1 : 0);
-    if (crowd.origin) outcome.values.push_back(latencies / ranks);
-  }
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(place.size));
+  // The target's own locks contend with the others, but its own time would not show the latency of a remote lock.
+  const int counted = info.x > 1 ? ranks.all - 1 : 1;
+  Outcome outcome = in_rounds(crowd, takes_part, options, step, [&](double seconds, double operations) {
+    return ranks.mine != 0 ? 1e6 * seconds / operations / counted : 0;
+  });
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks.all));
   MPI_Gather(&turns, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, 0, crowd.comm);
   if (crowd.origin) {
     MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle());
@@ -96,11 +71,11 @@ Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Opt
 
 Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& options) {
   constexpr int kPuts = 64;
-  const Place place(crowd.comm);
+  const tools::Ranks ranks(crowd.comm);
   const Window window(crowd, options.window, kPuts * sizeof(std::uint64_t));
-  const bool takes_part = info.x > 1 || place.rank == 0;
-  const int to = (place.rank + 1) % place.size;
-  const int from = (place.rank + place.size - 1) % place.size;
+  const bool takes_part = info.x > 1 || ranks.mine == 0;
+  const int to = (ranks.mine + 1) % ranks.all;
+  const int from = (ranks.mine + ranks.all - 1) % ranks.all;
   std::array<std::uint64_t, kPuts> values{};
   std::uint64_t rounds = 0;
   const auto step = [&] {
@@ -114,52 +89,48 @@ Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& 
   };
   MPI_Win_lock(MPI_LOCK_SHARED, to, 0, window.handle());
   if (takes_part) step();
-  Outcome outcome = rates_of_rounds(crowd, takes_part, options, step);
+  Outcome outcome = in_rounds(crowd, takes_part, options, step, rate);
   MPI_Win_unlock(to, window.handle());
   MPI_Barrier(crowd.comm);
   std::uint64_t expected = 0;
   MPI_Sendrecv(&rounds, 1, MPI_UINT64_T, to, 0, &expected, 1, MPI_UINT64_T, from, 0, crowd.comm, MPI_STATUS_IGNORE);
-  MPI_Win_lock(MPI_LOCK_SHARED, place.rank, 0, window.handle());
+  MPI_Win_lock(MPI_LOCK_SHARED, ranks.mine, 0, window.handle());
   const bool right = expected == 0 || counts_from(window.as<std::uint64_t>(), kPuts, expected);
-  MPI_Win_unlock(place.rank, window.handle());
+  MPI_Win_unlock(ranks.mine, window.handle());
   if (!tools::at_all(right, crowd.comm)) outcome.wrong = "a rank did not get what the next rank has put";
   return outcome;
 }
 
 Outcome measure_random(const MeasureInfo& info, const Pair& crowd, const Options& options) {
-  const Place place(crowd.comm);
+  const tools::Ranks ranks(crowd.comm);
   // Each rank has a word of its own at each other rank, and numbers its puts there.
-  const Window window(crowd, options.window, static_cast<std::size_t>(place.size) * sizeof(std::uint64_t));
+  const Window window(crowd, options.window, static_cast<std::size_t>(ranks.all) * sizeof(std::uint64_t));
   const int together = info.group == "random_rate" ? 64 : 1;
-  std::vector<std::uint64_t> done(static_cast<std::size_t>(place.size)), sent(64);
-  std::minstd_rand random(static_cast<unsigned>(place.rank) + 1);
+  std::vector<std::uint64_t> done(static_cast<std::size_t>(ranks.all)), sent(64);
+  std::minstd_rand random(static_cast<unsigned>(ranks.mine) + 1);
   const auto step = [&] {
     int to = 0;
     for (int k = 0; k < together; ++k) {
-      to = (place.rank + 1 + static_cast<int>(random() % static_cast<unsigned>(place.size - 1))) % place.size;
+      to = (ranks.mine + 1 + static_cast<int>(random() % static_cast<unsigned>(ranks.all - 1))) % ranks.all;
       std::uint64_t& value = sent[static_cast<std::size_t>(k)] = ++done[static_cast<std::size_t>(to)];
-      MPI_Put(&value, 1, MPI_UINT64_T, to, 8 * place.rank, 1, MPI_UINT64_T, window.handle());
+      MPI_Put(&value, 1, MPI_UINT64_T, to, 8 * ranks.mine, 1, MPI_UINT64_T, window.handle());
     }
     together == 1 ? MPI_Win_flush(to, window.handle()) : MPI_Win_flush_all(window.handle());
     return together;
   };
   MPI_Win_lock_all(0, window.handle());
-  for (int i = 0; i < 8 * place.size; ++i) step();  // connections
-  Outcome outcome;
-  for (int round = 0; round < kRounds; ++round) {
-    const Work work = work_together(crowd.comm, true, options.sample_seconds / kRounds, step);
-    const double latency = 1e6 * work.seconds / work.operations / place.size;
-    const double figure = sum(crowd.comm, together == 1 ? latency : work.operations / work.seconds);
-    if (crowd.origin) outcome.values.push_back(figure);
-  }
+  for (int i = 0; i < 8 * ranks.all; ++i) step();  // connections
+  Outcome outcome = in_rounds(crowd, true, options, step, [&](double seconds, double operations) {
+    return together == 1 ? 1e6 * seconds / operations / ranks.all : rate(seconds, operations);
+  });
   MPI_Win_unlock_all(window.handle());
   MPI_Barrier(crowd.comm);
   std::vector<std::uint64_t> expected(done.size());
   MPI_Alltoall(done.data(), 1, MPI_UINT64_T, expected.data(), 1, MPI_UINT64_T, crowd.comm);
-  MPI_Win_lock(MPI_LOCK_SHARED, place.rank, 0, window.handle());
+  MPI_Win_lock(MPI_LOCK_SHARED, ranks.mine, 0, window.handle());
   // Several puts of one batch may go to the same word, and MPI does not order them.
   const bool right = together != 1 || std::equal(expected.begin(), expected.end(), window.as<std::uint64_t>());
-  MPI_Win_unlock(place.rank, window.handle());
+  MPI_Win_unlock(ranks.mine, window.handle());
   if (!tools::at_all(right, crowd.comm)) outcome.wrong = "a rank did not get what another rank has put last";
   return outcome;
 }
@@ -182,7 +153,7 @@ Outcome measure_fetch_rate(const MeasureInfo&, const Pair& crowd, const Options&
   const bool takes_part = !crowd.origin;
   MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle());
   if (takes_part) step();
-  Outcome outcome = rates_of_rounds(crowd, takes_part, options, step);
+  Outcome outcome = in_rounds(crowd, takes_part, options, step, rate);
   MPI_Win_unlock(0, window.handle());
   std::uint64_t all = 0;
   MPI_Reduce(&done, &all, 1, MPI_UINT64_T, MPI_SUM, 0, crowd.comm);
@@ -293,19 +264,11 @@ class Rounds {
   bool right_ = true;
 };
 
-double over_ranks(double mine, MPI_Op operation, MPI_Comm comm) {
-  MPI_Allreduce(MPI_IN_PLACE, &mine, 1, MPI_DOUBLE, operation, comm);
-  return mine;
-}
-
 Figures figures_of(const Row& row, const Pair& crowd, const Options& options) {
-  int rank = 0;
-  int size = 0;
-  MPI_Comm_rank(crowd.comm, &rank);
-  MPI_Comm_size(crowd.comm, &size);
+  const tools::Ranks ranks(crowd.comm);
   const Window window(crowd, options.window, sizeof(std::uint64_t));
-  Rounds rounds(row, rank, size, window.handle());
-  for (int target = 0; target < (row.everywhere ? size : 1); ++target) rounds.add(target);  // connections
+  Rounds rounds(row, ranks.mine, ranks.all, window.handle());
+  for (int target = 0; target < (row.everywhere ? ranks.all : 1); ++target) rounds.add(target);  // connections
   if (row.readers > 0) rounds.read(0);
   MPI_Barrier(crowd.comm);
   rounds.forget_waits();
@@ -319,16 +282,19 @@ Figures figures_of(const Row& row, const Pair& crowd, const Options& options) {
     seconds = seconds_since(start);
   } while (seconds < limit);
 
-  const auto among = [&](double mine, MPI_Op operation) { return over_ranks(mine, operation, crowd.comm); };
+  const auto among = [&](double mine, MPI_Op operation) {
+    MPI_Allreduce(MPI_IN_PLACE, &mine, 1, MPI_DOUBLE, operation, crowd.comm);
+    return mine;
+  };
   Figures figures;
   figures.microseconds = 1e6 * among(seconds, MPI_SUM) / among(done, MPI_SUM);
   figures.fairness = among(done, MPI_MIN) / among(done, MPI_MAX);
   figures.longest_wait = 1e6 * among(rounds.longest_wait(), MPI_MAX);
   std::vector<std::uint64_t> added = rounds.added();
-  MPI_Allreduce(MPI_IN_PLACE, added.data(), size, MPI_UINT64_T, MPI_SUM, crowd.comm);
-  MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window.handle());
-  const bool counted = *window.as<std::uint64_t>() == added[static_cast<std::size_t>(rank)];
-  MPI_Win_unlock(rank, window.handle());
+  MPI_Allreduce(MPI_IN_PLACE, added.data(), ranks.all, MPI_UINT64_T, MPI_SUM, crowd.comm);
+  MPI_Win_lock(MPI_LOCK_SHARED, ranks.mine, 0, window.handle());
+  const bool counted = *window.as<std::uint64_t>() == added[static_cast<std::size_t>(ranks.mine)];
+  MPI_Win_unlock(ranks.mine, window.handle());
   figures.right = tools::at_all(counted && rounds.right(), crowd.comm);
   return figures;
 }

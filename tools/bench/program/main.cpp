@@ -17,18 +17,6 @@ namespace {
 using namespace farside::bench;
 using namespace farside::tools;
 
-// Shortens "Open MPI v4.1.4, package: ..." to "Open MPI v4.1.4", and "MPICH Version:\t4.0.2\n..." to
-// "MPICH Version: 4.0.2".
-std::string library_version() {
-  std::string text(MPI_MAX_LIBRARY_VERSION_STRING, '\0');
-  int length = 0;
-  MPI_Get_library_version(text.data(), &length);
-  text.resize(static_cast<std::size_t>(length));
-  text = text.substr(0, text.find_first_of(",\n"));
-  std::ranges::replace(text, '\t', ' ');
-  return text;
-}
-
 int ranks_of(const MeasureInfo& info, int size) { return info.ranks == kAllRanks ? size : info.ranks; }
 
 void run_all(const Options& options, int rank, int size) {
@@ -61,10 +49,7 @@ int main(int argc, char** argv) {
   const bool threads = std::ranges::any_of(options->measures, [](const auto* info) { return info->threads; });
   int provided = 0;
   threads ? MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) : MPI_Init(nullptr, nullptr);
-  int rank = 0;
-  int size = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const auto [rank, size] = Ranks(MPI_COMM_WORLD);
   if (size < 2) {
     std::fprintf(stderr, "farside-bench: needs at least two ranks; start it with: mpirun -n 2 %s\n", argv[0]);
     exit_code = 2;
@@ -72,7 +57,7 @@ int main(int argc, char** argv) {
     const std::string facts = is_first_of_node(MPI_COMM_WORLD) ? json_text(host_facts()) : std::string();
     const std::vector<std::string> hosts = gather_texts(facts, MPI_COMM_WORLD);  // of each node
     if (rank == 0) print_hello(library_version(), size, hosts, *options);
-    std::erase_if(options->measures, [size](const MeasureInfo* info) { return info->ranks > size; });
+    std::erase_if(options->measures, [size = size](const MeasureInfo* info) { return info->ranks > size; });
     run_all(*options, rank, size);
     sleeping_barrier(MPI_COMM_WORLD);
     if (rank == 0) print_end();

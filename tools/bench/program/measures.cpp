@@ -400,23 +400,14 @@ Outcome measure_window_creation(const MeasureInfo& info, const Pair& pair, const
       MPI_Win_create(memory.data(), size, 1, MPI_INFO_NULL, pair.comm, &win);
     else
       MPI_Win_create_dynamic(MPI_INFO_NULL, pair.comm, &win);
-    if (first) print_route_of(win);
+    if (first && pair.origin) print_route_of(win);
     MPI_Win_free(&win);
   };
-  // Both ranks make as many windows as the origin announces before each batch.
-  const auto announced = [&pair](long count) { return of_rank(0, count, pair.comm); };
-  const auto batch = [&](long count) { return time_of(count, [&] { make_and_free(false); }); };
-  Outcome outcome;
-  if (!pair.origin) {
-    while (const long count = announced(0)) batch(count);
-    return outcome;
-  }
-  announced(1);
   make_and_free(true);  // sets up what a runtime or library needs once
-  outcome.values = in_unit(info, 0, take_samples({.sample_seconds = options.sample_seconds}, [&](long count) {
-                             return batch(announced(count));
+  Outcome outcome;
+  outcome.values = in_unit(info, 0, sample_together(pair, options.sample_seconds, [&](long count) {
+                             return time_of(count, [&] { make_and_free(false); });
                            }));
-  announced(0);
   return outcome;
 }
 

@@ -25,14 +25,14 @@ bool counts_from(const Word* words, int count, Word first) {
   return std::all_of(words, words + count, [&first](Word word) { return word == first++; });
 }
 
-// Samples one measure. Operations are timed in batches that are long enough for the clock (calibrated to about half a
-// millisecond). Many short batches give a median that is robust against the scheduler's noise.
 using Clock = std::chrono::steady_clock;
 
 inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// Operations are timed in batches that are long enough for the clock (calibrated to about half a millisecond). Many
+// short batches give a median that is robust against the scheduler's noise.
 struct Budget {
   double batch_seconds = 0.0005;
   double sample_seconds = 0.2;    // all samples together
@@ -81,6 +81,17 @@ std::vector<double> sample(double sample_seconds, Operation&& operation) {
   return take_samples({.sample_seconds = sample_seconds}, [&](long count) { return time_of(count, operation); });
 }
 
+// The same with batches in which both ranks take part, as often as the origin announces before each. Collective.
+template <class Batch>
+std::vector<double> sample_together(const Pair& pair, double sample_seconds, Batch&& batch) {
+  const auto announced = [&pair](long count) { return of_rank(0, count, pair.comm); };
+  std::vector<double> samples;
+  if (pair.origin)
+    samples = take_samples({.sample_seconds = sample_seconds}, [&](long count) { return batch(announced(count)); });
+  while (const long count = announced(0)) batch(count);
+  return samples;
+}
+
 // Repeats `step` for `seconds`, and returns the seconds that it took. The clock is read so rarely that this does not
 // count.
 template <class Step>
@@ -94,20 +105,17 @@ double repeat_for(double seconds, Step&& step) {
   return elapsed;
 }
 
-// The following two are what a target outside of MPI does until the deadline. The first sleeps.
+// What a target outside of MPI does until the deadline: it sleeps,
 inline void sleep_until(Clock::time_point deadline) {
   while (Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
-
-// Computes on this process's own memory, without system calls or MPI.
+// or computes on this process's own memory, without system calls or MPI.
 inline void compute_until(Clock::time_point deadline) {
   std::array<volatile double, 512> numbers{};
   do {
     for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = numbers[i] * 0.999 + static_cast<double>(i);
   } while (Clock::now() < deadline);
 }
-
-// The window of a measure.
 
 // Reports the route of the window, and its provider.
 inline void print_route_of(MPI_Win window) {
@@ -129,8 +137,7 @@ class Window {  // a window on at least `bytes` of zeroed memory at each rank
       MPI_Win_create(memory_, static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, pair.comm, &handle_);
     }
     if (pair.origin) print_route_of(handle_);
-    int rank = 0;
-    MPI_Comm_rank(pair.comm, &rank);
+    const int rank = tools::Ranks(pair.comm).mine;
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, handle_);
     std::fill_n(static_cast<char*>(memory_), bytes, char{0});
     MPI_Win_unlock(rank, handle_);

@@ -68,7 +68,7 @@ Outcome measure_random(const MeasureInfo& info, const Pair& crowd, const Options
 // number of operations per second of all ranks.
 Outcome measure_fetch_rate(const MeasureInfo& info, const Pair& crowd, const Options& options);
 
-// contended: all ranks of the job lock at the same time, in one period of 2.5 times `sample_seconds` (contended.cpp). A
+// contended: all ranks of the job lock at the same time, in one period of 2.5 times `sample_seconds`. A
 // round is: lock exclusively, get a counter, flush, put it incremented, unlock; or what the row of info.name has
 // instead. The figure is the time per round and rank, or by the end of info.name
 //   _fair: the rounds of the slowest rank, divided by those of the fastest
@@ -100,7 +100,7 @@ enum class BareFabric {
 Outcome measure_bare_fabric(BareFabric what, std::size_t bytes, const MeasureInfo& info, const Pair& pair,
                             const Options& options);
 
-// A bare TCP socket between the two ranks (bare_tcp.cpp), the limit of what a provider over TCP can reach: `bytes`
+// A bare TCP socket between the two ranks (bare_memory.cpp), the limit of what a provider over TCP can reach: `bytes`
 // there, and 8 bytes back. Both ranks try again while nothing arrives; a target that sleeps does so in poll(2). Over
 // the target's first address that answers, other than the loopback interface's if there is one.
 Outcome measure_bare_tcp(std::size_t bytes, const MeasureInfo& info, const Pair& pair, const Options& options);

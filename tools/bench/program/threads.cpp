@@ -179,9 +179,7 @@ Outcome measure_threads(const MeasureInfo& info, const Pair& pair, const Options
   std::vector<std::int64_t> expected;
   for (const Worker& worker : workers) expected.push_back(kind.changes() ? worker.done : 0);
   MPI_Bcast(expected.data(), count, MPI_INT64_T, 0, pair.comm);
-  int rank = 0;
-  MPI_Comm_rank(pair.comm, &rank);
-  if (!tools::at_all(places.right(rank, expected), pair.comm))
+  if (!tools::at_all(places.right(tools::Ranks(pair.comm).mine, expected), pair.comm))
     outcome.wrong = "a thread's word at the target is not what the thread made of it";
   if (!std::ranges::all_of(workers, &Worker::right)) outcome.wrong = "a thread fetched a wrong value";
   return outcome;
