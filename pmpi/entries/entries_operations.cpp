@@ -24,79 +24,46 @@ Outcome with_request(const char* call, Window& window, RemoteBuffer target, MPI_
   return Requests::instance().start(call, window, target.rank, std::move(own), watched, request);
 }
 
-// The arguments of each kind of operation, with int or MPI_Count, and its two paths. The request-based forms keep a
-// target's buffer of their own.
-template <class Count>
-struct PutCall {
-  PutCall(const void* origin, Count origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
-          Count target_count, MPI_Datatype target_type, MPI_Win handle)
+// The arguments of an operation, and its two paths. The request-based forms keep a target's buffer of their own.
+template <Counted kind>
+struct OperationCall {
+  // Put and get.
+  OperationCall(const void* origin, std::int64_t origin_count, MPI_Datatype origin_type, int rank,
+                MPI_Aint displacement, std::int64_t target_count, MPI_Datatype target_type, MPI_Win handle)
       : from{const_cast<void*>(origin), origin_count, origin_type},
         target{rank, displacement, target_count, target_type},
         win(handle) {}
+  OperationCall(const void* origin, std::int64_t origin_count, MPI_Datatype origin_type, int rank,
+                MPI_Aint displacement, std::int64_t target_count, MPI_Datatype target_type, MPI_Op with, MPI_Win handle)
+      : OperationCall(origin, origin_count, origin_type, rank, displacement, target_count, target_type, handle) {
+    op = with;
+  }
+  OperationCall(const void* origin, std::int64_t origin_count, MPI_Datatype origin_type, void* result,
+                std::int64_t result_count, MPI_Datatype result_type, int rank, MPI_Aint displacement,
+                std::int64_t target_count, MPI_Datatype target_type, MPI_Op with, MPI_Win handle)
+      : OperationCall(origin, origin_count, origin_type, rank, displacement, target_count, target_type, with, handle) {
+    fetched = {result, result_count, result_type};
+  }
   [[gnu::always_inline]] bool attempt(Window& window, const RemoteBuffer& to) const {
-    return window.operations().try_put(from, to);
-  }
-  Outcome operate(Window& window, const RemoteBuffer& to) const { return window.calls().put(from, to); }
-  LocalBuffer from;
-  RemoteBuffer target;
-  MPI_Win win;
-};
-
-template <class Count>
-struct GetCall {
-  GetCall(void* origin, Count origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
-          Count target_count, MPI_Datatype target_type, MPI_Win handle)
-      : to{origin, origin_count, origin_type}, target{rank, displacement, target_count, target_type}, win(handle) {}
-  [[gnu::always_inline]] bool attempt(Window& window, const RemoteBuffer& from) const {
-    return window.operations().try_get(to, from);
-  }
-  Outcome operate(Window& window, const RemoteBuffer& from) const { return window.calls().get(to, from); }
-  LocalBuffer to;
-  RemoteBuffer target;
-  MPI_Win win;
-};
-
-template <class Count>
-struct AccumulateCall {
-  AccumulateCall(const void* origin, Count origin_count, MPI_Datatype origin_type, int rank, MPI_Aint displacement,
-                 Count target_count, MPI_Datatype target_type, MPI_Op with, MPI_Win handle)
-      : from{const_cast<void*>(origin), origin_count, origin_type},
-        target{rank, displacement, target_count, target_type},
-        op(with),
-        win(handle) {}
-  bool attempt(Window& window, const RemoteBuffer& to) const {
-    return window.operations().try_accumulate(from, nullptr, to, op);
+    if constexpr (kind == Counted::kPut) return window.operations().try_put(from, to);
+    if constexpr (kind == Counted::kGet) return window.operations().try_get(from, to);
+    return window.operations().try_accumulate(from, result(), to, op);
   }
   Outcome operate(Window& window, const RemoteBuffer& to) const {
-    return window.calls().accumulate(from, nullptr, to, op);
+    if constexpr (kind == Counted::kPut) return window.calls().put(from, to);
+    if constexpr (kind == Counted::kGet) return window.calls().get(from, to);
+    return window.calls().accumulate(from, result(), to, op);
   }
-  LocalBuffer from;
+  const LocalBuffer* result() const { return kind == Counted::kFetch ? &fetched : nullptr; }
+  LocalBuffer from, fetched{};
   RemoteBuffer target;
-  MPI_Op op;
+  MPI_Op op{};
   MPI_Win win;
 };
-
-template <class Count>
-struct GetAccumulateCall {
-  GetAccumulateCall(const void* origin, Count origin_count, MPI_Datatype origin_type, void* result, Count result_count,
-                    MPI_Datatype result_type, int rank, MPI_Aint displacement, Count target_count,
-                    MPI_Datatype target_type, MPI_Op with, MPI_Win handle)
-      : from{const_cast<void*>(origin), origin_count, origin_type},
-        fetched{result, result_count, result_type},
-        target{rank, displacement, target_count, target_type},
-        op(with),
-        win(handle) {}
-  bool attempt(Window& window, const RemoteBuffer& to) const {
-    return window.operations().try_accumulate(from, &fetched, to, op);
-  }
-  Outcome operate(Window& window, const RemoteBuffer& to) const {
-    return window.calls().accumulate(from, &fetched, to, op);
-  }
-  LocalBuffer from, fetched;
-  RemoteBuffer target;
-  MPI_Op op;
-  MPI_Win win;
-};
+using PutCall = OperationCall<Counted::kPut>;
+using GetCall = OperationCall<Counted::kGet>;
+using AccumulateCall = OperationCall<Counted::kAccumulate>;
+using GetAccumulateCall = OperationCall<Counted::kFetch>;
 
 // The fast path of an operation.
 template <class Call, class... Args>
@@ -128,22 +95,6 @@ template <class Call, class Function, class... Args>
   return on_window(call.win, {name, call.target.rank}, body, original, arguments..., request);
 }
 
-[[gnu::noinline]] int fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
-                                   MPI_Op op, MPI_Win win) {
-  return on_window(
-      win, {"MPI_Fetch_and_op", rank},
-      [&](Window& w) { return w.calls().fetch_and_op(origin, result, type, rank, displacement, op); },
-      &Runtime::Fetch_and_op, origin, result, type, rank, displacement, op, win);
-}
-
-[[gnu::noinline]] int compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type,
-                                       int rank, MPI_Aint displacement, MPI_Win win) {
-  return on_window(
-      win, {"MPI_Compare_and_swap", rank},
-      [&](Window& w) { return w.calls().compare_and_swap(origin, compare, result, type, rank, displacement); },
-      &Runtime::Compare_and_swap, origin, compare, result, type, rank, displacement, win);
-}
-
 }  // namespace
 }  // namespace farside::pmpi
 
@@ -168,31 +119,24 @@ using namespace farside::pmpi;
   origin, origin_count, origin_type, result, result_count, result_type, FARSIDE_TARGET_ARGUMENTS, op, win
 
 // The entry points of one row of the list of calls.
-#define FARSIDE_OPERATION(name, request_based, Kind)                                                \
-  FARSIDE_FAST_ENTRY(name, (FARSIDE_PARAMETERS_##Kind(int)), (FARSIDE_ARGUMENTS_##Kind),            \
-                     operate<Kind<int>>("MPI_" #name, &Runtime::name, FARSIDE_ARGUMENTS_##Kind)) {  \
-    if (attempt<Kind<int>>(FARSIDE_ARGUMENTS_##Kind)) [[likely]]                                    \
-      return MPI_SUCCESS;                                                                           \
-    return hand_on_##name(FARSIDE_ARGUMENTS_##Kind);                                                \
-  }                                                                                                 \
-  FARSIDE_ENTRY(request_based, (FARSIDE_PARAMETERS_##Kind(int), MPI_Request * request),             \
-                (FARSIDE_ARGUMENTS_##Kind, request)) {                                              \
-    return operate_with_request<Kind<int>>("MPI_" #request_based, &Runtime::request_based, request, \
-                                           FARSIDE_ARGUMENTS_##Kind);                               \
-  }                                                                                                 \
-  FARSIDE_LARGE_OPERATION(name, request_based, Kind)
-#if MPI_VERSION >= 4
-#define FARSIDE_LARGE_OPERATION(name, request_based, Kind)                                                         \
-  FARSIDE_ENTRY(name##_c, (FARSIDE_PARAMETERS_##Kind(MPI_Count)), (FARSIDE_ARGUMENTS_##Kind)) {                    \
-    return operate<Kind<MPI_Count>>("MPI_" #name "_c", &Runtime::name##_c, FARSIDE_ARGUMENTS_##Kind);              \
-  }                                                                                                                \
-  FARSIDE_ENTRY(request_based##_c, (FARSIDE_PARAMETERS_##Kind(MPI_Count), MPI_Request * request),                  \
-                (FARSIDE_ARGUMENTS_##Kind, request)) {                                                             \
-    return operate_with_request<Kind<MPI_Count>>("MPI_" #request_based "_c", &Runtime::request_based##_c, request, \
-                                                 FARSIDE_ARGUMENTS_##Kind);                                        \
+#define FARSIDE_OPERATION_OF(name, request_based, Kind, Count)                                 \
+  FARSIDE_FAST_ENTRY(name, (FARSIDE_PARAMETERS_##Kind(Count)), (FARSIDE_ARGUMENTS_##Kind),     \
+                     operate<Kind>("MPI_" #name, &Runtime::name, FARSIDE_ARGUMENTS_##Kind)) {  \
+    if (attempt<Kind>(FARSIDE_ARGUMENTS_##Kind)) [[likely]]                                    \
+      return MPI_SUCCESS;                                                                      \
+    return hand_on_##name(FARSIDE_ARGUMENTS_##Kind);                                           \
+  }                                                                                            \
+  FARSIDE_ENTRY(request_based, (FARSIDE_PARAMETERS_##Kind(Count), MPI_Request * request),      \
+                (FARSIDE_ARGUMENTS_##Kind, request)) {                                         \
+    return operate_with_request<Kind>("MPI_" #request_based, &Runtime::request_based, request, \
+                                      FARSIDE_ARGUMENTS_##Kind);                               \
   }
+#if MPI_VERSION >= 4
+#define FARSIDE_OPERATION(name, request_based, Kind)   \
+  FARSIDE_OPERATION_OF(name, request_based, Kind, int) \
+  FARSIDE_OPERATION_OF(name##_c, request_based##_c, Kind, MPI_Count)
 #else
-#define FARSIDE_LARGE_OPERATION(name, request_based, Kind)
+#define FARSIDE_OPERATION(name, request_based, Kind) FARSIDE_OPERATION_OF(name, request_based, Kind, int)
 #endif
 #define FARSIDE_CALL(name)
 #include "pmpi/runtime/calls.def"
@@ -201,7 +145,8 @@ FARSIDE_FAST_ENTRY(Fetch_and_op,
                    (const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op,
                     MPI_Win win),
                    (origin, result, type, rank, displacement, op, win),
-                   fetch_and_op(origin, result, type, rank, displacement, op, win)) {
+                   on_calls({"MPI_Fetch_and_op", rank}, &Calls::fetch_and_op, &Runtime::Fetch_and_op, win, origin,
+                            result, type, rank, displacement, op)) {
   const auto fast_path = [&](Window& w) {
     return w.operations().try_fetch_and_op(origin, result, type, rank, displacement, op);
   };
@@ -213,7 +158,8 @@ FARSIDE_FAST_ENTRY(Compare_and_swap,
                    (const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
                     MPI_Aint displacement, MPI_Win win),
                    (origin, compare, result, type, rank, displacement, win),
-                   compare_and_swap(origin, compare, result, type, rank, displacement, win)) {
+                   on_calls({"MPI_Compare_and_swap", rank}, &Calls::compare_and_swap, &Runtime::Compare_and_swap, win,
+                            origin, compare, result, type, rank, displacement)) {
   const auto fast_path = [&](Window& w) {
     return w.operations().try_compare_and_swap(origin, compare, result, type, rank, displacement);
   };

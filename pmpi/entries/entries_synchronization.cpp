@@ -5,13 +5,6 @@
 namespace farside::pmpi {
 namespace {
 
-// The slow path of a call whose parameters are those of a function of Calls, and the window.
-template <class Original, class... Args>
-[[gnu::noinline]] int on_calls(const CallSite& call, Outcome (Calls::*carry_out)(Args...), Original Runtime::*original,
-                               MPI_Win win, Args... arguments) {
-  return on_window(
-      win, call, [&](Window& w) { return (w.calls().*carry_out)(arguments...); }, original, arguments..., win);
-}
 // Tries the fast path of a call that notifies other ranks of the node.
 template <class Attempt>
 bool on_node(MPI_Win win, Attempt&& attempt) {

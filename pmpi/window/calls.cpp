@@ -30,9 +30,8 @@ Calls::Calls(WindowState& window, std::unique_ptr<WindowStatistics> statistics, 
 Calls::~Calls() = default;
 
 Outcome Calls::transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put) {
-  if (std::optional<Outcome> staged = stage_transfer(origin, target, put)) return std::move(*staged);
   Operations operations(window_);
-  if (strict_ == nullptr && statistics_ == nullptr) [[likely]] {
+  if (strict_ == nullptr && statistics_ == nullptr && is_usable(origin.address)) [[likely]] {
     if (std::optional<Outcome> done = operations.transfer_plain(origin, target, put)) return std::move(*done);
   }
   CheckedOperation checked;
@@ -40,7 +39,6 @@ Outcome Calls::transfer(const LocalBuffer& origin, const RemoteBuffer& target, b
 }
 
 Outcome Calls::accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op) {
-  if (std::optional<Outcome> staged = stage_accumulate(origin, result, target, op)) return std::move(*staged);
   CheckedOperation checked;
   return execute(Operations(window_).check_accumulate(origin, result, target, op, checked), checked);
 }
@@ -54,8 +52,6 @@ Outcome Calls::fetch_and_op(const void* origin, void* result, MPI_Datatype type,
 
 Outcome Calls::compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
                                 MPI_Aint displacement) {
-  std::optional<Outcome> staged = stage_compare_and_swap(origin, compare, result, type, rank, displacement);
-  if (staged) return std::move(*staged);
   const LocalBuffer fetched{result, 1, type};
   const RemoteBuffer target{rank, displacement, 1, type};
   CheckedOperation checked;
@@ -64,6 +60,13 @@ Outcome Calls::compare_and_swap(const void* origin, const void* compare, void* r
 
 Outcome Calls::execute(Outcome valid, const CheckedOperation& operation) {
   if (!valid || operation.bytes == 0) return valid;
+  if (DeviceMemory::possible()) [[unlikely]] {
+    if (std::optional<Outcome> staged = stage(operation)) return std::move(*staged);
+  }
+  return execute_on_host(operation);
+}
+
+Outcome Calls::execute_on_host(const CheckedOperation& operation) {
   const int rank = operation.target.rank;
   if (strict_ != nullptr) [[unlikely]]
     return strict_->execute(operation);

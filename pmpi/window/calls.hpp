@@ -18,7 +18,6 @@
 
 namespace farside::pmpi {
 
-class StagedBuffer;
 class StrictCalls;
 
 // Local completion is completion at the target, but for FARSIDE_CHECK=strict, which distinguishes them.
@@ -69,13 +68,9 @@ class Calls {
   // Executes a call and, if the window has statistics and the call succeeds, counts it by `enter`.
   template <class Call, class Enter, class... Args>
   Outcome counted(Call&& call, Enter enter, Args... arguments);
-  // Operations whose local buffers are in the memory of a GPU; nothing if none is.
-  std::optional<Outcome> stage_transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
-  std::optional<Outcome> stage_accumulate(const LocalBuffer& origin, const LocalBuffer* result,
-                                          const RemoteBuffer& target, MPI_Op op);
-  std::optional<Outcome> stage_compare_and_swap(const void* origin, const void* compare, void* result,
-                                                MPI_Datatype type, int rank, MPI_Aint displacement);
-  void keep(StagedBuffer copy);
+  // Executes an operation whose local buffers are in the memory of a GPU; nothing if none is.
+  std::optional<Outcome> stage(const CheckedOperation& operation);
+  Outcome execute_on_host(const CheckedOperation& operation);
 
   WindowState& window_;
   const std::unique_ptr<StrictCalls> strict_;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The checks of communication calls: arguments, range and epoch (MPI 4.0 section 12.3).
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -74,6 +76,33 @@ std::string in_digits(Wide value) {
   return fmt::format("{}", static_cast<std::int64_t>(value));
 }
 
+// A buffer of a call, and what the checks find of it.
+struct Side {
+  const char* whose;
+  const void* address;
+  std::int64_t count;
+  MPI_Datatype handle;
+  const Datatype* type = nullptr;
+  std::size_t bytes = 0;
+};
+
+// Checks counts, rank and datatypes; most calls have one datatype.
+Outcome check_sides(const WindowState& window, int rank, std::span<Side> sides) {
+  for (const Side& side : sides) {
+    if (Outcome o = check_count(side.count, side.whose); !o) return o;
+  }
+  if (rank == MPI_PROC_NULL) return {};
+  if (Outcome o = window.check_rank(rank); !o) return o;
+  for (Side& side : sides) {
+    if (side.handle == sides.front().handle) side.type = sides.front().type;
+    if (side.type == nullptr) {
+      if (Outcome o = find_type(side.handle, side.whose, side.type); !o) return o;
+    }
+    if (Outcome o = count_bytes(side.count, *side.type, side.whose, side.bytes); !o) return o;
+  }
+  return {};
+}
+
 }  // namespace
 
 Outcome Operations::check_epoch(int rank, bool updates) {
@@ -137,33 +166,24 @@ Outcome Operations::locate_attached(const RemoteBuffer& target, const Datatype& 
 
 Outcome Operations::check_transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put,
                                    CheckedOperation& checked) {
-  if (Outcome o = check_count(origin.count, "origin"); !o) return o;
-  if (Outcome o = check_count(target.count, "target"); !o) return o;
-  if (target.rank == MPI_PROC_NULL) return {};
-  if (Outcome o = window_.check_rank(target.rank); !o) return o;
-  const Datatype* origin_type = nullptr;
-  if (Outcome o = find_type(origin.type, "origin", origin_type); !o) return o;
-  const Datatype* target_type = origin_type;
-  if (target.type != origin.type) {
-    if (Outcome o = find_type(target.type, "target", target_type); !o) return o;
-  }
-  std::size_t origin_bytes = 0, target_bytes = 0;
-  if (Outcome o = count_bytes(origin.count, *origin_type, "origin", origin_bytes); !o) return o;
-  if (Outcome o = count_bytes(target.count, *target_type, "target", target_bytes); !o) return o;
-  const std::size_t bytes = put ? origin_bytes : target_bytes;
-  if (Outcome o = check_fits(bytes, put ? target_bytes : origin_bytes); !o) return o;
+  std::array<Side, 2> sides{
+      {{"origin", origin.address, origin.count, origin.type}, {"target", nullptr, target.count, target.type}}};
+  const auto& [here, there] = sides;
+  if (Outcome o = check_sides(window_, target.rank, sides); !o || target.rank == MPI_PROC_NULL) return o;
+  const std::size_t bytes = put ? here.bytes : there.bytes;
+  if (Outcome o = check_fits(bytes, put ? there.bytes : here.bytes); !o) return o;
   std::int64_t at = 0;
-  if (target_bytes > 0) {
-    if (Outcome o = locate(target, *target_type, at); !o) return o;
+  if (there.bytes > 0) {
+    if (Outcome o = locate(target, *there.type, at); !o) return o;
   } else if (Outcome o = check_displacement(target.displacement); !o) {
     return o;
   }
-  if (Outcome o = check_buffer(origin.address, *origin_type, bytes, "origin"); !o) return o;
+  if (Outcome o = check_buffer(origin.address, *here.type, bytes, "origin"); !o) return o;
   checked = {.call = put ? Counted::kPut : Counted::kGet,
              .origin = origin,
              .target = target,
-             .origin_type = origin_type,
-             .target_type = target_type,
+             .origin_type = here.type,
+             .target_type = there.type,
              .at = at,
              .bytes = bytes,
              .reads_origin = put};
@@ -184,79 +204,52 @@ Outcome Operations::check_accumulate(const LocalBuffer& origin, const LocalBuffe
                  "(MPI 4.0 section 12.3.4)"};
   }
   const bool reads_origin = *reduce != ReduceOp::kNoOp;
-  if (reads_origin) {
-    if (Outcome o = check_count(origin.count, "origin"); !o) return o;
-  }
-  if (result != nullptr) {
-    if (Outcome o = check_count(result->count, "result"); !o) return o;
-  }
-  if (Outcome o = check_count(target.count, "target"); !o) return o;
-  if (target.rank == MPI_PROC_NULL) return {};
-  if (Outcome o = window_.check_rank(target.rank); !o) return o;
-
-  const Datatype* target_type = nullptr;
-  if (Outcome o = find_type(target.type, "target", target_type); !o) return o;
-  const Datatype* origin_type = target_type;
-  if (reads_origin && origin.type != target.type) {
-    if (Outcome o = find_type(origin.type, "origin", origin_type); !o) return o;
-  }
-  const Datatype* result_type = target_type;
-  if (result != nullptr && result->type != target.type) {
-    if (Outcome o = find_type(result->type, "result", result_type); !o) return o;
-  }
-  std::size_t bytes = 0;
-  if (Outcome o = count_bytes(target.count, *target_type, "target", bytes); !o) return o;
-  std::size_t origin_bytes = bytes;
-  if (reads_origin) {
-    if (Outcome o = count_bytes(origin.count, *origin_type, "origin", origin_bytes); !o) return o;
-  }
+  std::array<Side, 3> sides{{{"target", nullptr, target.count, target.type}}};
+  std::size_t used = 1;
+  const Side &to = sides[0], *from = nullptr, *into = nullptr;
+  if (reads_origin) from = &(sides[used++] = {"origin", origin.address, origin.count, origin.type});
+  if (result != nullptr) into = &(sides[used++] = {"result", result->address, result->count, result->type});
+  const std::span<Side> all = std::span(sides).first(used);
+  if (Outcome o = check_sides(window_, target.rank, all); !o || target.rank == MPI_PROC_NULL) return o;
+  const std::size_t bytes = to.bytes, origin_bytes = from != nullptr ? from->bytes : bytes;
   if (Outcome o = check_fits(origin_bytes, bytes); !o) return o;
-  if (result != nullptr) {
+  if (into != nullptr) {
     // The fetch returns as many bytes as the target describes.
-    std::size_t room = 0;
-    if (Outcome o = count_bytes(result->count, *result_type, "result", room); !o) return o;
-    if (Outcome o = check_fits(bytes, room); !o) return o;
+    if (Outcome o = check_fits(bytes, into->bytes); !o) return o;
     if (Outcome o = check_fits(bytes, origin_bytes); !o) return o;
   }
   if (bytes == 0) {
     if (Outcome o = check_displacement(target.displacement); !o) return o;
     return check_epoch(target.rank, reads_origin);
   }
-  if (reads_origin) {
-    if (Outcome o = check_buffer(origin.address, *origin_type, origin_bytes, "origin"); !o) return o;
-  }
-  if (result != nullptr) {
-    if (Outcome o = check_buffer(result->address, *result_type, bytes, "result"); !o) return o;
+  for (const Side& side : all.subspan(1)) {
+    if (Outcome o = check_buffer(side.address, *side.type, std::min(side.bytes, bytes), side.whose); !o) return o;
   }
 
-  const std::optional<BasicType> element = target_type->layout->uniform_type();
+  const std::optional<BasicType> element = to.type->layout->uniform_type();
   if (!element) {
     return Fault{MPI_ERR_TYPE,
                  "the target datatype mixes basic types; an accumulate needs one (MPI 4.0 section 12.3.4)"};
   }
-  if (reads_origin && origin_type->layout->uniform_type() != element) {
-    return Fault{MPI_ERR_TYPE, fmt::format("the origin datatype is not made of {} as the target's is; use one "
+  for (const Side& side : all.subspan(1)) {
+    if (side.type->layout->uniform_type() == element) continue;
+    return Fault{MPI_ERR_TYPE, fmt::format("the {} datatype is not made of {} as the target's is; use one "
                                            "basic type (MPI 4.0 section 12.3.4)",
-                                           traits(*element).name)};
-  }
-  if (result != nullptr && result_type->layout->uniform_type() != element) {
-    return Fault{MPI_ERR_TYPE, fmt::format("the result datatype is not made of {} as the target's is; use one "
-                                           "basic type (MPI 4.0 section 12.3.4)",
-                                           traits(*element).name)};
+                                           side.whose, traits(*element).name)};
   }
   if (!allowed(*reduce, *element)) {
     return Fault{MPI_ERR_OP, fmt::format("{} is not defined for {}; use an operation that is (MPI 4.0 section 6.9.2)",
                                          farside::name(*reduce), traits(*element).name)};
   }
   std::int64_t at = 0;
-  if (Outcome o = locate(target, *target_type, at); !o) return o;
+  if (Outcome o = locate(target, *to.type, at); !o) return o;
   checked = {.call = result != nullptr ? Counted::kFetch : Counted::kAccumulate,
              .origin = origin,
              .result = result,
              .target = target,
-             .origin_type = origin_type,
-             .result_type = result_type,
-             .target_type = target_type,
+             .origin_type = from != nullptr ? from->type : to.type,
+             .result_type = into != nullptr ? into->type : to.type,
+             .target_type = to.type,
              .at = at,
              .bytes = origin_bytes == 0 ? 0 : bytes,
              .op = *reduce,

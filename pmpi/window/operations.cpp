@@ -41,7 +41,7 @@ void copy_elements(Direction direction, std::vector<std::byte>& packed, const Lo
 
 // The elements of one predefined type, in an epoch that is open: conditions of check_transfer(), or stricter.
 std::optional<Outcome> Operations::transfer_plain(const LocalBuffer& origin, const RemoteBuffer& target, bool put) {
-  if (origin.type != target.type || origin.count != target.count || origin.address == nullptr) return std::nullopt;
+  if (origin.type != target.type || origin.count != target.count) return std::nullopt;
   const std::size_t bytes = plain_bytes(origin.type, origin.count);
   if (bytes == 0 || window_.space->regions() != nullptr) return std::nullopt;
   if (!window_.epoch.allows_fast_operation(target.rank) && !window_.holds_in_stripe(target.rank)) return std::nullopt;
@@ -148,15 +148,12 @@ std::optional<Outcome> Operations::move_ranges(const CheckedOperation& operation
 
 Outcome Operations::combine(const CheckedOperation& operation) {
   const auto& [origin, result, target] = std::tie(operation.origin, operation.result, operation.target);
-  const Datatype &origin_type = *operation.origin_type, &result_type = *operation.result_type,
-                 &target_type = *operation.target_type;
-  const std::int64_t at = operation.at;
-  const ReduceOp op = operation.op;
+  const Datatype &origin_type = *operation.origin_type, &result_type = *operation.result_type;
   const BasicType element = operation.element;
   const bool reads_origin = operation.reads_origin;
   const auto target_count = static_cast<std::size_t>(target.count);
   const void* from = reads_origin ? origin.address : nullptr;
-  if (target_type.basic && origin_type.basic && result_type.basic) [[likely]] {
+  if (operation.target_type->basic && origin_type.basic && result_type.basic) [[likely]] {
     const std::size_t count = reads_origin ? static_cast<std::size_t>(origin.count) : target_count;
     std::vector<std::byte> operands;
     if (result != nullptr && reads_origin && overlap(from, result->address, count * traits(element).extent))
@@ -167,67 +164,55 @@ Outcome Operations::combine(const CheckedOperation& operation) {
       operands.assign(first, first + span_of(element, count));
       from = operands.data();
     }
-    return window_.space->accumulate(target.rank, static_cast<std::uint64_t>(at), op, element, from,
+    return window_.space->accumulate(target.rank, static_cast<std::uint64_t>(operation.at), operation.op, element, from,
                                      result != nullptr ? result->address : nullptr, count, access(target.rank),
                                      target.own);
   }
   if (result == nullptr) {
-    if (!reads_origin) return {};
-    const std::optional<Ranges> from_ranges = origin_type.layout->ranges(static_cast<std::size_t>(origin.count));
-    std::optional<Outcome> combined_so = combine_ranges(operation, bytes_at(from, 0), nullptr, from_ranges);
-    if (combined_so) return std::move(*combined_so);
-    ElementFragments fragments(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout,
-                               target_count);
-    ElementFragment fragment;
-    if (!fragments.next(fragment)) return {};
-    const std::size_t elements = origin_type.layout->elements() * static_cast<std::size_t>(origin.count);
-    Space::Fragments combined(*window_.space, target.rank, target.own, elements / fragment.count);
-    Status status;
-    do {
-      status =
-          combined.accumulate(static_cast<std::uint64_t>(at + fragment.target_offset), op, element,
-                              bytes_at(from, fragment.origin_offset), nullptr, fragment.count, access(target.rank));
-    } while (status && fragments.next(fragment));
-    return first_of(status, combined.end());
+    return combine_layouts(operation, bytes_at(from, 0), nullptr, *origin_type.layout,
+                           static_cast<std::size_t>(origin.count));
   }
   // With three layouts, origin and result go through contiguous copies, which must live until all operations are
   // complete.
-  const std::size_t elements = target_type.layout->elements() * target_count;
+  const std::size_t elements = operation.target_type->layout->elements() * target_count;
   std::vector<std::byte> packed(reads_origin ? elements * traits(element).extent : 0);
   std::vector<std::byte> fetched(elements * traits(element).extent);
   if (reads_origin)
     copy_elements(Direction::kIn, packed, origin, beside_packed(origin, origin_type, element, elements));
   // Made before the operation, since it may lack memory.
   ByteFragments into = beside_packed(*result, result_type, element, elements);
-  const Ranges contiguous{0, fetched.size(), 1, 0, 1, 0};
-  if (std::optional<Outcome> issued =
-          combine_ranges(operation, reads_origin ? packed.data() : nullptr, fetched.data(), contiguous)) {
-    Outcome completed = first_of(std::move(*issued), window_.space->flush(target.rank));
-    if (completed) copy_elements(Direction::kOut, fetched, *result, std::move(into));
-    return completed;
-  }
-  const auto flat = Layout::basic(element);
-  ElementFragments fragments(*flat, elements, *target_type.layout, target_count);
-  ElementFragment fragment;
-  if (!fragments.next(fragment)) return {};
-  Space::Fragments combined(*window_.space, target.rank, nullptr, elements / fragment.count);
-  Status status;
-  do {
-    status = combined.accumulate(static_cast<std::uint64_t>(at + fragment.target_offset), op, element,
-                                 reads_origin ? packed.data() + fragment.origin_offset : nullptr,
-                                 fetched.data() + fragment.origin_offset, fragment.count, access(target.rank));
-  } while (status && fragments.next(fragment));
-  Status issued = combined.end();
-  Status completed = window_.space->flush(target.rank);
-  for (Status* step : {&status, &issued, &completed}) {
-    if (!*step) return std::move(*step);
-  }
-  copy_elements(Direction::kOut, fetched, *result, std::move(into));
-  return {};
+  Outcome issued = combine_layouts(operation, reads_origin ? packed.data() : nullptr, fetched.data(),
+                                   *Layout::basic(element), elements);
+  Outcome completed = first_of(std::move(issued), window_.space->flush(target.rank));
+  if (completed) copy_elements(Direction::kOut, fetched, *result, std::move(into));
+  return completed;
 }
 
-// Like move_ranges, for accumulates of types without gaps. Fetched elements have the layout of the origin's elements.
-// With a fetch, a null `origin` means that nothing is sent; without one it is MPI_BOTTOM.
+// Combines `count` elements of a layout at `origin` with the target's. Fetched elements have the same layout. With a
+// fetch, a null `origin` means that nothing is sent; without one it is MPI_BOTTOM.
+Outcome Operations::combine_layouts(const CheckedOperation& operation, const std::byte* origin, std::byte* fetched,
+                                    const Layout& layout, std::size_t count) {
+  const RemoteBuffer& target = operation.target;
+  if (std::optional<Outcome> combined = combine_ranges(operation, origin, fetched, layout.ranges(count)))
+    return std::move(*combined);
+  ElementFragments fragments(layout, count, *operation.target_type->layout, static_cast<std::size_t>(target.count));
+  ElementFragment fragment;
+  if (!fragments.next(fragment)) return {};
+  const bool sends = origin != nullptr || fetched == nullptr;
+  // The caller flushes after a fetch, so the request needs no counters of its own.
+  Space::Fragments combined(*window_.space, target.rank, fetched == nullptr ? target.own : nullptr,
+                            layout.elements() * count / fragment.count);
+  Status status;
+  do {
+    status = combined.accumulate(static_cast<std::uint64_t>(operation.at + fragment.target_offset), operation.op,
+                                 operation.element, sends ? bytes_at(origin, fragment.origin_offset) : nullptr,
+                                 fetched != nullptr ? fetched + fragment.origin_offset : nullptr, fragment.count,
+                                 access(target.rank));
+  } while (status && fragments.next(fragment));
+  return first_of(status, combined.end());
+}
+
+// The same like move_ranges, for types without gaps.
 std::optional<Outcome> Operations::combine_ranges(const CheckedOperation& operation, const std::byte* origin,
                                                   std::byte* fetched, const std::optional<Ranges>& from) {
   const RemoteBuffer& target = operation.target;
@@ -240,7 +225,6 @@ std::optional<Outcome> Operations::combine_ranges(const CheckedOperation& operat
   const NodeTarget* const there = window_.space->mapped_target(target.rank);
   std::optional<Space::Fragments> fragments;
   if (there == nullptr) {
-    // The caller flushes after a fetch, so the request needs no counters of its own.
     Outstanding* const own = fetched == nullptr ? target.own : nullptr;
     fragments.emplace(*window_.space, target.rank, own, std::max(to->count * to->outer, from->count * from->outer));
   }

@@ -78,6 +78,7 @@ class Operations {
   // Precondition: there is something to do.
   Outcome execute(const CheckedOperation& operation);
   // Checks and executes a put or get with the most frequent arguments. Nothing, if check_transfer() must check them.
+  // Precondition: is_usable(origin.address).
   std::optional<Outcome> transfer_plain(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
   // What MPI_Fetch_and_op demands beside an accumulate.
   static Outcome check_fetch_and_op(MPI_Datatype type);
@@ -119,6 +120,8 @@ class Operations {
   Outcome move(const CheckedOperation& operation);
   std::optional<Outcome> move_ranges(const CheckedOperation& operation);
   Outcome combine(const CheckedOperation& operation);
+  Outcome combine_layouts(const CheckedOperation& operation, const std::byte* origin, std::byte* fetched,
+                          const Layout& layout, std::size_t count);
   std::optional<Outcome> combine_ranges(const CheckedOperation& operation, const std::byte* origin, std::byte* fetched,
                                         const std::optional<Ranges>& from);
 
