@@ -34,6 +34,11 @@ EpochState StrictCalls::epoch() {
   return window_.epoch;
 }
 
+Exposure StrictCalls::exposure() {
+  const auto held = window_.guard();
+  return window_.epoch.exposure();
+}
+
 Outcome StrictCalls::execute(const CheckedOperation& operation) {
   using Call = Strict::Call;
   static_assert(static_cast<int>(Call::kGetAccumulate) == static_cast<int>(Counted::kFetch) &&
@@ -95,9 +100,9 @@ Outcome StrictCalls::complete() {
 // A call that may end the exposure.
 template <class Call>
 Outcome StrictCalls::end_exposure(Call&& call) {
-  const bool exposed = epoch().exposure() == Exposure::kPosted;
+  const bool exposed = exposure() == Exposure::kPosted;
   Outcome done = call();
-  if (!exposed || epoch().exposure() >= Exposure::kPosting) return done;
+  if (!exposed || exposure() >= Exposure::kPosting) return done;
   return first_of(std::move(done), without_bad_alloc([&] { return strict_.exposure_ended(); }));
 }
 

@@ -34,6 +34,7 @@ class StrictCalls {
 
  private:
   epochs::EpochState epoch();
+  epochs::Exposure exposure();
   bool is_rank(int rank) const { return rank >= 0 && rank < window_.space->ranks(); }
   template <class Call>
   Outcome end_exposure(Call&& call);
