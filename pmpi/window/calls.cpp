@@ -68,6 +68,7 @@ Outcome Calls::execute(Outcome valid, const CheckedOperation& operation) {
 
 Outcome Calls::execute_on_host(const CheckedOperation& operation) {
   const int rank = operation.target.rank;
+  // Its checks and delays are not counted as time of the operation.
   if (strict_ != nullptr) [[unlikely]]
     return strict_->execute(operation);
   // Loads and stores are counted by the space.
