@@ -112,7 +112,7 @@ Strict::Strict(Space& space, std::unique_ptr<Space> logs)
       shared_(log_space_, space.rank(), space.ranks(), SharedLog::capacity_for(space.ranks())) {}
 
 Strict::OneThread::OneThread(Strict& strict) : strict_(strict) {
-  Waiter waiter(Process::instance(), strict.space_.wake_event());
+  Waiter waiter(Process::instance(), strict.space_.words().wake_event());
   while (strict.busy_.exchange(true, std::memory_order_acquire)) waiter.pause();
 }
 
@@ -195,7 +195,7 @@ Outcome Strict::check_other_ranks(const Operation& operation, const Places& plac
 
 Outcome Strict::carried_out(const Operation& operation, const Places& places) {
   const int target = operation.target.rank;
-  if (Status done = space_.flush(target); !done) return done;
+  if (Status done = space_.route(target).flush(target); !done) return done;
   for (const auto& [runs, written] : {std::pair{&places.read, false}, {&places.written, true}}) {
     if (runs->runs().empty()) continue;
     buffers_.add({name_of(operation), target, number_, written, runs->runs()});
@@ -206,7 +206,7 @@ Outcome Strict::carried_out(const Operation& operation, const Places& places) {
   std::vector<std::uint64_t> images;
   for (const StridedRun& run : places.target.runs()) {
     images.push_back(hash_of(std::span(&run, 1), [&](std::uint64_t at, std::byte* to, std::size_t bytes) {
-      return space_.get(target, at, to, bytes).ok() && space_.flush(target).ok();
+      return space_.route(target).get(target, at, to, bytes).ok() && space_.route(target).flush(target).ok();
     }));
   }
   return shared_.executed(target, images);
@@ -322,7 +322,7 @@ void Strict::delay(std::chrono::microseconds time) {
     delayed_ += time;
   }
   const Clock::time_point until = Clock::now() + time;
-  for (Waiter waiter(Process::instance(), space_.wake_event()); Clock::now() < until;) waiter.pause();
+  for (Waiter waiter(Process::instance(), space_.words().wake_event()); Clock::now() < until;) waiter.pause();
 }
 
 }  // namespace farside::pmpi

@@ -40,7 +40,7 @@ nlohmann::json in_json(const StatisticsSums& sums, const Ticked& seconds) {
     for (std::size_t what = 0; what < StatisticsSums::kKinds; ++what) {
       const StatisticsSums::Operations& done = sums.operations[route][what];
       if (done.count != 0)
-        json["routes"][kRouteNames[route]][kCountedNames[what]] = {{"count", done.count}, {"bytes", done.bytes}};
+        json["routes"][kRoutes[route].name][kCountedNames[what]] = {{"count", done.count}, {"bytes", done.bytes}};
     }
   }
   constexpr const char* kBy[] = {"lock", "handler"};
@@ -150,7 +150,7 @@ void write_statistics() {
   json["windows"] = {{"farside", farside_windows.load(std::memory_order_relaxed)},
                      {"runtime", runtime_windows.load(std::memory_order_relaxed)}};
   // Those of the windows and, below, those of the process.
-  std::array<std::array<StatisticsSums::Operations, kCountedNames.size()>, kRouteNames.size()> operations{};
+  std::array<std::array<StatisticsSums::Operations, kCountedNames.size()>, kRouteKinds> operations{};
   const std::map<std::string, StatisticsSums> by_kind = AllWindowStatistics::instance().sums();
   const ClockPair now = ClockPair::read();
   // Without a window there is no begin, and no tick was counted.
@@ -159,7 +159,7 @@ void write_statistics() {
   json["window_kinds"] = nlohmann::json::object();
   for (const auto& [kind, sums] : by_kind) {
     json["window_kinds"][kind] = in_json(sums, seconds);
-    for (std::size_t route = 0; route < kRouteNames.size(); ++route) {
+    for (std::size_t route = 0; route < kRouteKinds; ++route) {
       for (std::size_t what = 0; what < StatisticsSums::kKinds; ++what) {
         const StatisticsSums::Operations& done = sums.operations[route][what];
         operations[route][what].count += done.count;
@@ -174,7 +174,7 @@ void write_statistics() {
   if (const std::vector<CallSites::Site> sites = CallSites::instance().all(); !sites.empty())
     json["sites"] = in_json(sites, seconds);
   json["routes"] = nlohmann::json::object();
-  for (std::size_t route = 0; route < kRouteNames.size(); ++route) {
+  for (std::size_t route = 0; route < kRouteKinds; ++route) {
     for (std::size_t what = 0; what < kCountedNames.size(); ++what) {
       const Statistics::Counter& counter =
           Process::instance().statistics().counter(static_cast<RouteKind>(route), static_cast<Counted>(what));
@@ -182,7 +182,7 @@ void write_statistics() {
       done.count += counter.count.load(std::memory_order_relaxed);
       done.bytes += counter.bytes.load(std::memory_order_relaxed);
       if (done.count == 0) continue;
-      json["routes"][kRouteNames[route]][kCountedNames[what]] = {{"count", done.count}, {"bytes", done.bytes}};
+      json["routes"][kRoutes[route].name][kCountedNames[what]] = {{"count", done.count}, {"bytes", done.bytes}};
     }
   }
   const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';

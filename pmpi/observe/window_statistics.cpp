@@ -15,9 +15,9 @@ constexpr std::size_t kMostCounts = 32;
 
 std::string kind_of(const Space& space, TraceFlavor flavor) {
   std::string routes;
-  for (std::size_t route = 0; route < kRouteNames.size(); ++route) {
+  for (std::size_t route = 0; route < kRouteKinds; ++route) {
     if (space.uses(static_cast<RouteKind>(route)))
-      routes += fmt::format("{}{}", routes.empty() ? "" : "+", kRouteNames[route]);
+      routes += fmt::format("{}{}", routes.empty() ? "" : "+", kRoutes[route].name);
   }
   return fmt::format("{} {}", kFlavorNames[static_cast<std::size_t>(flavor)], routes);
 }
@@ -218,7 +218,7 @@ void WindowStatistics::record(const Open& epoch, Ticks closing, Ticks end) {
 // Adds the operations since the last call to the sums and, with a trace, to drained_.
 void WindowStatistics::drain(int only) {
   counts_.drain(only, [this](int target, Counted what, std::uint64_t count, std::uint64_t bytes) {
-    const RouteKind route = space_.route(target);
+    const RouteKind route = space_.kind(target);
     StatisticsSums::Operations& sums =
         sums_.operations[static_cast<std::size_t>(route)][static_cast<std::size_t>(what)];
     sums.count += count;
@@ -314,7 +314,7 @@ void WindowStatistics::operated(int target, Counted what, std::uint64_t bytes, c
   record.kind = TraceKind::kOperation;
   record.site = site_;
   record.what = static_cast<std::uint8_t>(what);
-  record.route = static_cast<std::uint8_t>(space_.route(target));
+  record.route = static_cast<std::uint8_t>(space_.kind(target));
   record.window = window_;
   record.target = target;
   record.begin = begun.at;
@@ -344,7 +344,7 @@ StatisticsSums WindowStatistics::sums() const {
   StatisticsSums sums = sums_;
   counts_.each([&](int target, Counted what, std::uint64_t count, std::uint64_t bytes) {
     StatisticsSums::Operations& done =
-        sums.operations[static_cast<std::size_t>(space_.route(target))][static_cast<std::size_t>(what)];
+        sums.operations[static_cast<std::size_t>(space_.kind(target))][static_cast<std::size_t>(what)];
     done.count += count;
     done.bytes += bytes;
     StatisticsSums::Target& there = sums.targets[process_of(target)];

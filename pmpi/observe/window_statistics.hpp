@@ -61,7 +61,7 @@ struct StatisticsSums {
   std::uint64_t windows = 0;
   std::array<Epochs, kEpochNames.size()> epochs{};
   std::array<Waits, kWaitNames.size()> waits{};
-  std::array<std::array<Operations, kKinds>, kRouteNames.size()> operations{};
+  std::array<std::array<Operations, kKinds>, kRouteKinds> operations{};
   OperationCounts::Slow slow{};
   std::uint64_t flushes = 0;  // of one target
   std::uint64_t flushes_all = 0;

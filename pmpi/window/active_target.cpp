@@ -71,22 +71,22 @@ Outcome ActiveTarget::members_of(MPI_Group group, KnownGroup& known, Members& ow
 // Notifies all members of a group, and waits until the notifications were sent.
 Status ActiveTarget::notify(What what, std::span<const int> members) {
   const int self = window_.space->rank();
-  if (!window_.space->all_immediate()) {
+  if (!window_.space->words().all_immediate()) {
     // Some members cannot be left out. Without memory the constructor has notified none.
     std::optional<epochs::Notify<ControlMemory>> notification;
     patiently([&] { notification.emplace(window_.control, self, what, members); });
-    return run(window_.space->wake_event(), *notification);
+    return run(window_.space->words().wake_event(), *notification);
   }
   const auto notification = epochs::Notify<ControlMemory>::notification_of(self, what);
   for (const int member : members) window_.control.notify_now(member, notification.word, notification.added);
-  if (!members.empty()) window_.space->stores_drained_by_atomic();
+  if (!members.empty()) Stores::here().drained_by_atomic();
   return {};
 }
 
 Outcome ActiveTarget::run_barrier(std::uint64_t word) {
   const int rank = window_.space->rank();
   const std::uint8_t flags = epochs::BarrierWord::current_flags(word);
-  const std::uint32_t before = std::exchange(window_.interruptions_at_barrier, window_.space->interruptions());
+  const std::uint32_t before = std::exchange(window_.interruptions_at_barrier, window_.control.interruptions());
   epochs::Barrier<ControlMemory> barrier(window_.control, *window_.barrier_schedule, word, before);
   LossTimeout timeout;
   ControlMemory::Operation* failed = nullptr;
@@ -94,7 +94,7 @@ Outcome ActiveTarget::run_barrier(std::uint64_t word) {
   const WaitReason reason(window_, [&](WaitReports& reports) {
     return reports.awaited_in_barrier(barrier.awaits(), epochs::BarrierWord::count(word));
   });
-  wait_until(window_.space->wake_event(), [&] {
+  wait_until(window_.space->words().wake_event(), [&] {
     over = barrier.advance();
     if (!over && timeout.is_expired(barrier.awaits_lost())) barrier.abandon();
     return over || (failed = barrier.failed_operation()) != nullptr || barrier.abandoned();
@@ -130,7 +130,7 @@ Outcome ActiveTarget::fence(int assert) {
   if (window_.locks.has_deferred())
     checked = PassiveTarget(window_).acquire_deferred_lock();  // FARSIDE_CHECK=warn: a fence beside locks
   // The barrier is entered after a failed operation as well, because the other ranks wait in it.
-  Status completed = window_.space->release_puts();
+  Status completed = window_.space->queued_puts().release();
   const auto keep = [&completed](Status status) {
     if (completed) completed = std::move(status);
   };
@@ -138,11 +138,11 @@ Outcome ActiveTarget::fence(int assert) {
   // peer leaves the barrier, and this rank needs no acknowledgement.
   const int peer = window_.fast_path ? window_.space->only_peer() : -1;
   const bool carried = peer >= 0;
-  keep(carried ? window_.space->order_before_release(peer) : window_.space->flush_all());
+  keep(carried ? window_.space->route(peer).order_before_release(peer) : window_.space->flush_all());
   Outcome agreed = barrier(flags_of_fence(assert));
   if (carried) {
     keep(window_.space->flush_all());
-    if ((assert& MPI_MODE_NOSUCCEED) == 0) window_.space->expect_release(peer);
+    if ((assert& MPI_MODE_NOSUCCEED) == 0) window_.space->route(peer).expect_release(peer);
   }
   return first_of(first_of(completed, std::move(agreed)), std::move(checked));
 }
@@ -166,7 +166,7 @@ Outcome ActiveTarget::post(MPI_Group group, int assert) {
     if (const epochs::Violation v = window_.epoch.begin_post(origins)) return v;
     if (origins.empty()) return {};
     // An origin completes after this post, also with MPI_MODE_NOCHECK.
-    window_.interruptions_at_post = window_.space->interruptions();
+    window_.interruptions_at_post = window_.control.interruptions();
     window_.wait_timeout = {};
   }
   if (window_.marks_exposure) {
@@ -194,7 +194,7 @@ Outcome ActiveTarget::post(MPI_Group group, int assert) {
   const auto held = window_.guard();
   // Some origins may have been notified, so the window is exposed. Those that were not send no complete. The cause may
   // be an interruption before this post, so MPI_Win_wait and MPI_Win_test consider all interruptions.
-  if (!notified) window_.interruptions_at_post = window_.space->first_interruptions();
+  if (!notified) window_.interruptions_at_post = window_.control.first_interruptions();
   window_.epoch.post_notified();
   return notified;
 }
@@ -214,16 +214,16 @@ Outcome ActiveTarget::start(MPI_Group group, int assert) {
   if (window_.locks.has_deferred()) {  // FARSIDE_CHECK=warn: a start beside locks
     if (Outcome o = PassiveTarget(window_).acquire_deferred_lock(); !o) return o;
   }
-  for (const int target : targets) window_.space->expect_release(target);
+  for (const int target : targets) window_.space->route(target).expect_release(target);
   if ((assert& MPI_MODE_NOCHECK) == 0) {
     epochs::AwaitPosts<ControlMemory> posts(window_.control, targets, &no_put);
     LossTimeout timeout;
     bool over = false;
     const WaitReason reason(window_, [&](WaitReports& reports) { return reports.awaited_posts(posts.missing()); });
-    wait_until(window_.space->wake_event(), [&] {
+    wait_until(window_.space->words().wake_event(), [&] {
       over = posts.advance();
       return over || timeout.is_expired(posts.first_missing(
-                         [&](int target) { return window_.space->interrupted_since_post(target); }));
+                         [&](int target) { return window_.control.interrupted_since_post(target); }));
     });
     if (!over) {
       const auto held = window_.guard();
@@ -232,7 +232,9 @@ Outcome ActiveTarget::start(MPI_Group group, int assert) {
     }
   }
   // A target has posted after the end of its last exposure to this rank.
-  for (const int target : targets) window_.space->post_received(target);
+  for (const int target : targets) {
+    if (ControlRoute* const route = window_.control.route()) route->post_received(target);
+  }
   const auto held = window_.guard();
   for (const int target : no_put) window_.epoch.asserted_no_put(target);
   window_.epoch.start_ready();
@@ -258,14 +260,14 @@ Outcome ActiveTarget::complete() {
   const auto keep = [&first](Status status) {
     if (!status && first) first = std::move(status);
   };
-  keep(window_.space->release_puts());
-  const bool immediate = window_.space->all_immediate();
+  keep(window_.space->queued_puts().release());
+  const bool immediate = window_.space->words().all_immediate();
   for (const int target : targets) {
-    if (!immediate) keep(window_.space->order_before_release(target));
+    if (!immediate) keep(window_.space->route(target).order_before_release(target));
   }
   keep(without_bad_alloc([&] { return notify(What::kCompleted, targets); }));
   for (const int target : targets) {
-    if (!immediate) keep(window_.space->flush(target));
+    if (!immediate) keep(window_.space->route(target).flush(target));
   }
   return first;
 }
@@ -289,7 +291,7 @@ Outcome ActiveTarget::wait() {
     }
     return reports.awaited_completes(window_.completions.missing(window_.control, origins), posted);
   });
-  wait_until(window_.space->wake_event(), [&] {
+  wait_until(window_.space->words().wake_event(), [&] {
     over = window_.completions.take(window_.control, origins);
     if (over || (lost = complete_lost())) return over;
     // What has arrived before the interruption is seen now.
@@ -304,11 +306,11 @@ Outcome ActiveTarget::wait() {
 // Returns an error if the connection of a posted origin was interrupted after the post, its complete has not arrived,
 // and window_.wait_timeout has expired. The post may be lost as well.
 Status ActiveTarget::complete_lost() {
-  if (window_.space->interruptions() == window_.interruptions_at_post) [[likely]]
+  if (window_.control.interruptions() == window_.interruptions_at_post) [[likely]]
     return {};
   const auto held = window_.guard();
   for (const int origin : window_.epoch.posted_group()) {
-    if (!window_.space->interrupted_since(origin, window_.interruptions_at_post)) continue;
+    if (!window_.control.interrupted_since(origin, window_.interruptions_at_post)) continue;
     return window_.wait_timeout.is_expired(origin) ? Status(window_.wait_timeout.error()) : Status();
   }
   return {};

@@ -107,7 +107,7 @@ inline FastPath ActiveTarget::try_fence(WindowState& window, int assert, std::ui
     });
     if (passed != FastPath::kDone || BarrierWord::flags(seen, count) != 0) return FastPath::kContended;
   }
-  window.space->stores_drained_by_atomic();
+  Stores::here().drained_by_atomic();
   if (!window.fast_releases) [[unlikely]]
     window.space->finish_puts();
   WindowState::progress_runtime();
@@ -126,7 +126,7 @@ inline bool ActiveTarget::try_post(WindowState& window, MPI_Group group, int ass
   }
   const Notify::Notification notification = Notify::notification_of(window.space->rank(), Notify::What::kPosted);
   window.control.notify_now(origin, notification.word, notification.added);
-  window.space->stores_drained_by_atomic();
+  Stores::here().drained_by_atomic();
   return true;
 }
 
@@ -143,7 +143,7 @@ inline bool ActiveTarget::try_start(WindowState& window, MPI_Group group, int as
            const std::uint64_t posted = window.control.own(word) & (post | no_put);
            if (posted == 0) return FastPath::kContended;
            if (posted != post) return FastPath::kNotTaken;
-           ControlMemory::fetch_add_now(*window.space->own_control_word(word), -post);
+           ControlMemory::fetch_add_now(*window.space->words().own(word), -post);
            window.epoch.fast_started(target);
            return FastPath::kDone;
          }) == FastPath::kDone;
@@ -159,7 +159,7 @@ inline bool ActiveTarget::try_complete(WindowState& window) {
     window.epoch.fast_completed();
   }
   window.control.notify_now(target, epochs::ControlBlock::kCompleted, 1);
-  window.space->stores_drained_by_atomic();
+  Stores::here().drained_by_atomic();
   WindowState::progress_runtime();
   return true;
 }

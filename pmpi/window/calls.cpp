@@ -72,7 +72,7 @@ Outcome Calls::execute_on_host(const CheckedOperation& operation) {
   if (strict_ != nullptr) [[unlikely]]
     return strict_->execute(operation);
   // Loads and stores are counted by the space.
-  if (statistics_ == nullptr || window_.space->mapped(rank) != nullptr) [[likely]]
+  if (statistics_ == nullptr || window_.space->mapped_target(rank) != nullptr) [[likely]]
     return Operations(window_).execute(operation);
   const Moment begun = WindowStatistics::begin_operation();
   Outcome outcome = Operations(window_).execute(operation);

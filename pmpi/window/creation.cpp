@@ -305,7 +305,7 @@ std::unique_ptr<Window> build(Contribution& own, Agreed agreed) {
   attributes.displacement_unit = static_cast<int>(request.displacement_unit);
   attributes.flavor = request.flavor;
   const int home = global_lock_home(agreed.memory, agreed.id);
-  auto barriers = (*own.peers)->barrier_schedule(space.words_mapped_in_nodes());
+  auto barriers = (*own.peers)->barrier_schedule(space.words().mapped_in_nodes());
   auto window = std::make_unique<Window>(
       own.handle, own.group.handle, attributes, std::move(agreed.memory.space), std::move(barriers), home,
       Hints(request.flavor, request.info, (agreed.memory.flags & kContiguous) != 0),

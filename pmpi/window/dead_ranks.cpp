@@ -14,7 +14,7 @@ std::vector<DeadRanks::Rank> DeadRanks::look(int awaited) {
   std::vector<Rank> dead;
   for (int rank = 0; rank < space_.ranks(); ++rank) {
     if (!control_.mapped(rank)) continue;
-    const ProcessIdentity process = space_.process_of(rank);
+    const ProcessIdentity process = space_.words().process_of(rank);
     if (process.is_dead()) dead.push_back({rank, fmt::format(" (process {})", process.pid())});
   }
   reads_.remove_if([](const Read& read) { return read.operation.done(); });
@@ -38,13 +38,14 @@ void DeadRanks::look_over_fabric(int rank, std::vector<Rank>& dead) {
     reads_.erase(read);
     read = reads_.end();
   }
-  const Endpoint::Reach reach = space_.reach_over_fabric(rank);
+  if (control_.route() == nullptr) return;
+  const ControlRoute::Reach reach = control_.route()->reach(rank);
   if (!failed && !reach.connected) why = reach.error;
   const bool suspected = suspects_.erase(rank) != 0;
   if (!why.empty()) {
     if (failed || suspected) dead.push_back({rank, fmt::format(" ({})", why)});
     suspects_.insert(rank);
-  } else if (read == reads_.end() && space_.may_read_by_fabric(rank)) {
+  } else if (read == reads_.end() && control_.route()->may_read(rank)) {
     control_.read(reads_.emplace_back(rank).operation, rank, epochs::ControlBlock::kLock);
   }
 }

@@ -302,7 +302,7 @@ Outcome Operations::begin_request(int rank, std::unique_ptr<Outstanding>& own) {
     const auto held = window_.guard();
     if (const epochs::Violation v = window_.epoch.request_operation(rank)) return v;
   }
-  Result<std::unique_ptr<Outstanding>> made = window_.space->own_outstanding(rank);
+  Result<std::unique_ptr<Outstanding>> made = window_.space->route(rank).own_outstanding(rank);
   if (made) own = std::move(made.value());
   return made.status();
 }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/space/fragments.hpp"
+#include "transport/routes/fragments.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -63,23 +63,24 @@ Outcome Operations::execute(const CheckedOperation& operation) {
     case Counted::kFetch: return combine(operation);
     default: break;
   }
-  return window_.space->compare_and_swap(operation.target.rank, static_cast<std::uint64_t>(operation.at),
-                                         operation.element, operation.origin.address, operation.compare,
-                                         operation.result->address);
+  return window_.space->route(operation.target.rank)
+      .compare_and_swap(operation.target.rank, static_cast<std::uint64_t>(operation.at), operation.element,
+                        operation.origin.address, operation.compare, operation.result->address);
 }
 
 Outcome Operations::move_bytes(void* here, const RemoteBuffer& target, std::uint64_t offset, std::size_t bytes,
                                bool put) {
-  if (put && window_.space->may_keep_puts()) {
+  if (put && window_.space->may_queue_puts()) {
     const bool until_end = in_active_epoch(target.rank);
     // Threads that put under locks need not share a list.
     if (until_end || (!window_.threaded() && window_.epoch.allows_fast_flush(target.rank))) {
-      return window_.space->put_kept(target.rank, offset, here, bytes, target.own,
-                                     until_end ? CmaRoute::Keep::kUntilEnd : CmaRoute::Keep::kUntilFlush);
+      return window_.space->route(target.rank)
+          .queue_put(target.rank, offset, here, bytes, target.own,
+                     until_end ? QueuedPuts::Until::kEnd : QueuedPuts::Until::kFlush);
     }
   }
-  return put ? window_.space->put(target.rank, offset, here, bytes, target.own)
-             : window_.space->get(target.rank, offset, here, bytes, target.own);
+  return put ? window_.space->route(target.rank).put(target.rank, offset, here, bytes, target.own)
+             : window_.space->route(target.rank).get(target.rank, offset, here, bytes, target.own);
 }
 
 Outcome Operations::move(const CheckedOperation& operation) {
@@ -95,7 +96,7 @@ Outcome Operations::move(const CheckedOperation& operation) {
   ByteFragment fragment;
   if (!fragments.next(fragment)) return {};
   // The estimate of the count assumes fragments of one length, which is the common case.
-  Space::Fragments moved(*window_.space, target.rank, target.own, operation.bytes / fragment.bytes);
+  Fragments moved(window_.space->route(target.rank), target.rank, target.own, operation.bytes / fragment.bytes);
   Status status;
   do {
     const auto offset = static_cast<std::uint64_t>(operation.at + fragment.target_offset);
@@ -113,10 +114,10 @@ std::optional<Outcome> Operations::move_ranges(const CheckedOperation& operation
   const std::optional<Ranges> from = operation.origin_type->layout->ranges(static_cast<std::size_t>(origin.count));
   if (!to || !from) return std::nullopt;
   std::byte* const here = bytes_at(origin.address, 0);
-  std::byte* there = window_.space->mapped(target.rank);
-  if (there == nullptr) {
-    Space::Fragments fragments(*window_.space, target.rank, target.own,
-                               std::max(to->count * to->outer, from->count * from->outer));
+  const NodeTarget* const mapped = window_.space->mapped_target(target.rank);
+  if (mapped == nullptr) {
+    Fragments fragments(window_.space->route(target.rank), target.rank, target.own,
+                        std::max(to->count * to->outer, from->count * from->outer));
     Status status;
     const bool fits = for_ranges(*to, *from,
                                  [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
@@ -130,7 +131,7 @@ std::optional<Outcome> Operations::move_ranges(const CheckedOperation& operation
     if (!fits) return std::nullopt;
     return first_of(status, fragments.end());
   }
-  there += operation.at;
+  std::byte* const there = mapped->data + operation.at;
   const bool moved =
       for_ranges(*to, *from,
                  [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
@@ -142,7 +143,7 @@ std::optional<Outcome> Operations::move_ranges(const CheckedOperation& operation
                    }
                  });
   if (!moved) return std::nullopt;
-  window_.space->moved(target.rank, put ? Counted::kPut : Counted::kGet, to->total());
+  window_.space->mapped_route().moved(target.rank, put ? Counted::kPut : Counted::kGet, to->total());
   return Outcome{};
 }
 
@@ -164,9 +165,9 @@ Outcome Operations::combine(const CheckedOperation& operation) {
       operands.assign(first, first + span_of(element, count));
       from = operands.data();
     }
-    return window_.space->accumulate(target.rank, static_cast<std::uint64_t>(operation.at), operation.op, element, from,
-                                     result != nullptr ? result->address : nullptr, count, access(target.rank),
-                                     target.own);
+    return window_.space->route(target.rank)
+        .accumulate(target.rank, static_cast<std::uint64_t>(operation.at), operation.op, element, from,
+                    result != nullptr ? result->address : nullptr, count, access(target.rank), target.own);
   }
   if (result == nullptr) {
     return combine_layouts(operation, bytes_at(from, 0), nullptr, *origin_type.layout,
@@ -183,7 +184,7 @@ Outcome Operations::combine(const CheckedOperation& operation) {
   ByteFragments into = beside_packed(*result, result_type, element, elements);
   Outcome issued = combine_layouts(operation, reads_origin ? packed.data() : nullptr, fetched.data(),
                                    *Layout::basic(element), elements);
-  Outcome completed = first_of(std::move(issued), window_.space->flush(target.rank));
+  Outcome completed = first_of(std::move(issued), window_.space->route(target.rank).flush(target.rank));
   if (completed) copy_elements(Direction::kOut, fetched, *result, std::move(into));
   return completed;
 }
@@ -200,8 +201,8 @@ Outcome Operations::combine_layouts(const CheckedOperation& operation, const std
   if (!fragments.next(fragment)) return {};
   const bool sends = origin != nullptr || fetched == nullptr;
   // The caller flushes after a fetch, so the request needs no counters of its own.
-  Space::Fragments combined(*window_.space, target.rank, fetched == nullptr ? target.own : nullptr,
-                            layout.elements() * count / fragment.count);
+  Fragments combined(window_.space->route(target.rank), target.rank, fetched == nullptr ? target.own : nullptr,
+                     layout.elements() * count / fragment.count);
   Status status;
   do {
     status = combined.accumulate(static_cast<std::uint64_t>(operation.at + fragment.target_offset), operation.op,
@@ -223,10 +224,11 @@ std::optional<Outcome> Operations::combine_ranges(const CheckedOperation& operat
   if (!to || !from) return std::nullopt;
   const bool sends = origin != nullptr || fetched == nullptr;
   const NodeTarget* const there = window_.space->mapped_target(target.rank);
-  std::optional<Space::Fragments> fragments;
+  std::optional<Fragments> fragments;
   if (there == nullptr) {
     Outstanding* const own = fetched == nullptr ? target.own : nullptr;
-    fragments.emplace(*window_.space, target.rank, own, std::max(to->count * to->outer, from->count * from->outer));
+    fragments.emplace(window_.space->route(target.rank), target.rank, own,
+                      std::max(to->count * to->outer, from->count * from->outer));
   }
   Status status;
   const bool fits = for_ranges(
@@ -237,8 +239,9 @@ std::optional<Outcome> Operations::combine_ranges(const CheckedOperation& operat
         std::byte* const back = fetched != nullptr ? fetched + origin_at : nullptr;
         const std::size_t elements = bytes / traits(element).size;
         if (!fragments) {
-          window_.space->accumulate_rows_at(*there, there->data + operation.at + target_at, target_stride, op, element,
-                                            sent, back, origin_stride, elements, count, access(target.rank));
+          window_.space->mapped_route().accumulate_rows_at(*there, there->data + operation.at + target_at,
+                                                           target_stride, op, element, sent, back, origin_stride,
+                                                           elements, count, access(target.rank));
         } else if (status) {
           status = fragments->accumulate(static_cast<std::uint64_t>(operation.at + target_at), op, element, sent, back,
                                          elements, access(target.rank), {count, target_stride, origin_stride});

@@ -90,7 +90,9 @@ class Operations {
   static void end_request(int rank) {
     if (rank != MPI_PROC_NULL) WindowState::progress_runtime();
   }
-  void abandon_request(int rank, std::unique_ptr<Outstanding> own) { window_.space->abandon(rank, std::move(own)); }
+  void abandon_request(int rank, std::unique_ptr<Outstanding> own) {
+    window_.space->route(rank).abandon(rank, std::move(own));
+  }
 
  private:
   // Static, since it is not inlined: the entry point need not put the view into memory.
@@ -102,7 +104,7 @@ class Operations {
     std::byte* at;
   };
   [[gnu::always_inline]] FastPlace fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const;
-  Space::Access access(int rank) const;
+  Access access(int rank) const;
   // Checks whether an operation on this rank is allowed now. `updates`: it may change the window there.
   Outcome check_epoch(int rank, bool updates);
   // Computes the offset of element 0 in the target's data, or a range fault if the `count` elements of `type` are not
@@ -167,7 +169,7 @@ inline Operations::FastPlace Operations::fast_place(int rank, MPI_Aint displacem
   const std::size_t bytes = plain_bytes(origin.type, origin.count);
   const FastPlace to = fast_place(target.rank, target.displacement, bytes);
   if (to.at == nullptr || !is_usable(origin.address)) return false;
-  window_.space->put_at(*to.target, to.at, origin.address, bytes);
+  window_.space->mapped_route().put_at(*to.target, to.at, origin.address, bytes);
   return true;
 }
 
@@ -176,17 +178,17 @@ inline Operations::FastPlace Operations::fast_place(int rank, MPI_Aint displacem
   const std::size_t bytes = plain_bytes(origin.type, origin.count);
   const FastPlace from = fast_place(target.rank, target.displacement, bytes);
   if (from.at == nullptr || !is_usable(origin.address)) return false;
-  window_.space->get_at(*from.target, from.at, origin.address, bytes);
+  window_.space->mapped_route().get_at(*from.target, from.at, origin.address, bytes);
   return true;
 }
 
 // An exclusive lock excludes all other processes, unless it was locked with MPI_MODE_NOCHECK. It does not exclude other
 // threads of this process, nor operations without a lock that are carried out all the same.
-inline Space::Access Operations::access(int rank) const {
+inline Access Operations::access(int rank) const {
   const auto& locks = window_.locks.locks();
   const bool alone = window_.trusts_locks && !locks.empty() && locks.back().target == rank &&
                      locks.back().needs_release && locks.back().type == epochs::LockType::kExclusive;
-  return alone ? Space::Access::kAlone : Space::Access::kShared;
+  return alone ? Access::kAlone : Access::kShared;
 }
 
 inline bool Operations::try_combine(WindowState& window, const void* origin, void* result, std::int64_t count,
@@ -199,12 +201,15 @@ inline bool Operations::try_combine(WindowState& window, const void* origin, voi
   const Operations operations(window);
   const FastPlace to = operations.fast_place(rank, displacement, bytes);
   if (to.at == nullptr || (*reduce != ReduceOp::kNoOp && !is_usable(origin))) return false;
-  const Space::Access among = operations.access(rank);
+  const Access among = operations.access(rank);
   const auto elements = static_cast<std::size_t>(count);
-  if (window.space->try_add_at(*to.target, to.at, *reduce, *found->basic, origin, result, elements, among)) return true;
+  if (window.space->mapped_route().try_add_at(*to.target, to.at, *reduce, *found->basic, origin, result, elements,
+                                              among))
+    return true;
   if (result != nullptr && overlap(origin, result, bytes)) [[unlikely]]
     return false;
-  window.space->accumulate_at(*to.target, to.at, *reduce, *found->basic, origin, result, elements, among);
+  window.space->mapped_route().accumulate_at(*to.target, to.at, *reduce, *found->basic, origin, result, elements,
+                                             among);
   return true;
 }
 
@@ -229,7 +234,7 @@ inline bool Operations::try_compare_and_swap(const void* origin, const void* com
   if (found == nullptr || !found->basic || !can_compare_and_swap(*found->basic)) return false;
   const FastPlace to = fast_place(rank, displacement, plain_bytes(type, 1));
   if (to.at == nullptr || !is_usable(origin) || !is_usable(compare) || !is_usable(result)) return false;
-  window_.space->compare_and_swap_at(*to.target, to.at, *found->basic, origin, compare, result);
+  window_.space->mapped_route().compare_and_swap_at(*to.target, to.at, *found->basic, origin, compare, result);
   return true;
 }
 

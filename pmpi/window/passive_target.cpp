@@ -75,7 +75,7 @@ Status PassiveTarget::declare_lost(const epochs::AwaitedLock& lock, LockType typ
   bool dispensable = false;
   if (lock.word == epochs::GlobalLock::kWord && type == LockType::kExclusive) {
     epochs::LoseGlobalLock<ControlMemory> lose(window_.control, lock.rank);
-    if (Status tried = run(window_.space->wake_event(), lose); !tried) return tried;
+    if (Status tried = run(window_.space->words().wake_event(), lose); !tried) return tried;
     dispensable = lose.lost();
   }
   const auto held = window_.guard();
@@ -109,7 +109,7 @@ Status PassiveTarget::run_to_end(auto& protocol, int peer) {
   std::optional<Clock::time_point> until;  // after a failure: of waiting for others
   LockLook look{Clock::now() + pause};
   for (bool over = false;;) {
-    wait_until(window_.space->wake_event(), [&] {
+    wait_until(window_.space->words().wake_event(), [&] {
       over = protocol.advance();
       while (ControlMemory::Operation* failed = over ? nullptr : protocol.failed_operation()) {
         Status status = failed->take_error();
@@ -166,21 +166,21 @@ Outcome PassiveTarget::acquire(HeldLock& lock, const std::optional<std::uint64_t
 
 epochs::NearPlace PassiveTarget::near_place(const HeldLock& lock) const {
   if (lock.type != LockType::kExclusive || window_.near_hand_offs == 0) return {};
-  const int home = window_.space->near_home(lock.target);
+  const int home = window_.space->words().near_home(lock.target);
   return home < 0 ? epochs::NearPlace{} : epochs::NearPlace{home, window_.near_hand_offs};
 }
 
 bool PassiveTarget::may_defer(const HeldLock& lock) const {
   // With a trace the lock is acquired at once, so that the trace shows the wait in MPI_Win_lock.
   return lock.needs_release && !window_.threaded() && !window_.locks.needs_global_lock(lock.type) &&
-         window_.fast_path && Trace::active() == nullptr && window_.space->may_defer_lock(lock.target);
+         window_.fast_path && Trace::active() == nullptr && window_.space->deferred_locks(lock.target) != nullptr;
 }
 
 Outcome PassiveTarget::acquire_deferred_lock() {
   WindowState::deferring = nullptr;
   window_.locks.resume_deferred();
   HeldLock& lock = window_.locks.locks().back();
-  Outcome acquired = window_.space->acquire_deferred_lock(lock.target, [&] { return acquire(lock); });
+  Outcome acquired = window_.space->deferred_locks(lock.target)->take(lock.target, [&] { return acquire(lock); });
   if (acquired) return acquired;
   // The call that reports the failure may be for another target or window.
   Fault fault = acquired.fault();
@@ -197,9 +197,9 @@ Outcome PassiveTarget::unlock_deferred(HeldLock& lock, bool& over) {
   };
   LockedResult locked_result;
   over = true;
-  Status done =
-      window_.space->execute_locked(lock.target, step(LockWord::arrive(lock.type), LockWord::contenders(lock.type)),
-                                    step(LockWord::depart(lock.type), 0), locked_result);
+  DeferredLocks& deferred = *window_.space->deferred_locks(lock.target);
+  Status done = deferred.execute(lock.target, step(LockWord::arrive(lock.type), LockWord::contenders(lock.type)),
+                                 step(LockWord::depart(lock.type), 0), locked_result);
   if (!done) return done;
   if (!locked_result.stopped) {
     lock.token = epochs::LockToken(LockWord::ticket(locked_result.acquire_step));
@@ -207,7 +207,7 @@ Outcome PassiveTarget::unlock_deferred(HeldLock& lock, bool& over) {
                                                                            : hand_off(lock, locked_result.release_step);
   }
   if (Outcome o = acquire(lock, locked_result.acquire_step); !o) return o;
-  window_.space->keep_again(lock.target, std::move(locked_result.list));
+  deferred.queue_again(lock.target, std::move(locked_result.list));
   over = false;
   return {};
 }
@@ -224,7 +224,9 @@ Outcome PassiveTarget::acquire_or_defer(HeldLock lock) {
                    fault.target};
     };
     // The first contact with the target may fail.
-    if (Status deferred = without_bad_alloc([&] { return window_.space->defer_lock(lock.target, take); }); !deferred) {
+    if (Status deferred =
+            without_bad_alloc([&] { return window_.space->deferred_locks(lock.target)->defer(lock.target, take); });
+        !deferred) {
       window_.epoch.lock_refused(lock.target);
       return deferred;
     }
@@ -241,7 +243,8 @@ Outcome PassiveTarget::acquire_or_defer(HeldLock lock) {
     }
     // The release of a global lock at a third rank is not ordered behind the data, so nothing would be gained.
     const bool near = window_.locks.home() == lock.target || window_.locks.home() == window_.space->rank();
-    if (!window_.locks.needs_global_lock(lock.type) || near) window_.space->expect_release(lock.target);
+    if (!window_.locks.needs_global_lock(lock.type) || near)
+      window_.space->route(lock.target).expect_release(lock.target);
   }
   const auto held = window_.guard();
   window_.locks.locks().push_back(lock);
@@ -252,7 +255,7 @@ Outcome PassiveTarget::acquire_or_defer(HeldLock lock) {
 // Hands off a lock after its departure, which found `before` in the lock word, because others wait.
 Status PassiveTarget::hand_off(const HeldLock& lock, std::uint64_t before) {
   epochs::ReleaseLock<ControlMemory> release(window_.control, lock.target, lock.type, lock.token, before);
-  Status released = run(window_.space->wake_event(), release);
+  Status released = run(window_.space->words().wake_event(), release);
   return released ? window_.control.take_post_error() : std::move(released);
 }
 
@@ -276,7 +279,7 @@ FastPath PassiveTarget::acquire_without_ticket(int lock_type, int rank, Attempt&
   std::uint64_t& word = *lock_word(rank);
   const std::uint64_t first = LockWord::ticket(ControlWord::look(word));
   Clock::time_point until{};
-  for (Waiter waiter(Process::instance(), window_.space->wake_event()); !waiter.may_sleep();) {
+  for (Waiter waiter(Process::instance(), window_.space->words().wake_event()); !waiter.may_sleep();) {
     waiter.pause();
     const std::uint64_t now = ControlWord::look(word);
     if (epochs::TargetLock::holds_at_once(now, type)) {
@@ -317,7 +320,7 @@ Outcome PassiveTarget::lock(int lock_type, int rank, int assert) {
 }
 
 void PassiveTarget::use_stripes() {
-  if (!window_.fast_path || !window_.space->words_mapped_in_nodes() || window_.lock_stripes != nullptr) return;
+  if (!window_.fast_path || !window_.space->words().mapped_in_nodes() || window_.lock_stripes != nullptr) return;
   window_.locks.locks().reserve(WindowLockStripes::kStripes);
   window_.lock_stripes = std::make_unique<WindowLockStripes>();
 }
@@ -385,23 +388,25 @@ Outcome PassiveTarget::unlock_slow(int rank, HeldLock& lock) {
     deferred = window_.locks.has_deferred() && window_.locks.deferred().target == rank;
     if (releases) lock = window_.locks.take(rank);
   }
-  if (!releases) return window_.space->flush(rank);
+  if (!releases) return window_.space->route(rank).flush(rank);
   WindowState::progress_runtime();
-  if (!lock.needs_release) return window_.space->flush(rank);
+  if (!lock.needs_release) return window_.space->route(rank).flush(rank);
   if (deferred) {
     WindowState::deferring = nullptr;
     window_.locks.resume_deferred();
     bool over = false;
-    if (Outcome o = unlock_deferred(lock, over); over) return first_of(std::move(o), window_.space->flush(rank));
+    if (Outcome o = unlock_deferred(lock, over); over)
+      return first_of(std::move(o), window_.space->route(rank).flush(rank));
   }
   // The data must take effect before the releases, so this waits for operations that the releases would overtake.
   UnlockTarget unlock(window_.control, window_.locks, lock, near_place(lock));
-  Status first = unlock.needs_complete_data() ? window_.space->flush(rank) : window_.space->order_before_release(rank);
+  Status first = unlock.needs_complete_data() ? window_.space->route(rank).flush(rank)
+                                              : window_.space->route(rank).order_before_release(rank);
   const auto keep = [&first](Status status) {
     if (!status && first) first = std::move(status);
   };
   keep(run_to_end(unlock, rank));
-  keep(window_.space->flush(rank));
+  keep(window_.space->route(rank).flush(rank));
   unlock.data_complete();
   keep(run_to_end(unlock, rank));
   keep(window_.control.take_post_error());
@@ -466,7 +471,7 @@ Outcome PassiveTarget::flush(int rank) {
     if (const epochs::Violation v = window_.epoch.flush(rank)) return v;
   }
   WindowState::progress_runtime();
-  return window_.space->flush(rank);
+  return window_.space->route(rank).flush(rank);
 }
 
 Outcome PassiveTarget::flush_all() {

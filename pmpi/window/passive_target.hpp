@@ -54,7 +54,7 @@ class PassiveTarget {
 
  private:
   // The lock word of a target that is mapped and whose operations are complete when they return; else null.
-  std::uint64_t* lock_word(int rank) const { return window_.space->fast_control_word(rank, epochs::TargetLock::kWord); }
+  std::uint64_t* lock_word(int rank) const { return window_.space->words().fast(rank, epochs::TargetLock::kWord); }
   std::uint64_t* fast_lock_word(int rank);  // keeps the last one
   // Opens the stripes for a lock of the rank; returns whether it has.
   bool open_stripes(int rank);
@@ -92,12 +92,12 @@ class PassiveTarget {
 };
 
 inline bool PassiveTarget::try_flush(int rank) {
-  const bool fast = window_.fast_releases || (window_.fast_locks && !window_.space->keeps_puts());
+  const bool fast = window_.fast_releases || (window_.fast_locks && !window_.space->queued_puts().any());
   if (!fast || !(window_.epoch.allows_fast_flush(rank) || window_.holds_in_stripe(rank)) ||
       !window_.space->fast_immediate(rank))
     return false;
   WindowState::progress_runtime();
-  window_.space->drain_stores();
+  Stores::here().drain();
   return true;
 }
 
@@ -150,7 +150,7 @@ inline std::uint64_t* PassiveTarget::fast_lock_word(int rank) {
   window_.last_lock_value = LockWord::with_nobody_present(before);
   locks.pop_back();
   window_.epoch.fast_unlocked();
-  window_.space->stores_drained_by_atomic();
+  Stores::here().drained_by_atomic();
   return TargetLock::nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
 }
 
@@ -170,7 +170,7 @@ inline bool PassiveTarget::lock_in_stripe(int lock_type, int rank, int assert) {
 inline FastPath PassiveTarget::unlock_in_stripe(int rank, epochs::HeldLock& lock, std::uint64_t& before) {
   if (window_.lock_stripes == nullptr || !window_.lock_stripes->try_unlock(rank, lock, before))
     return FastPath::kNotTaken;
-  window_.space->stores_drained_by_atomic();
+  Stores::here().drained_by_atomic();
   return epochs::TargetLock::nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
 }
 

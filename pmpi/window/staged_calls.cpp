@@ -108,7 +108,7 @@ std::optional<Outcome> Calls::stage(const CheckedOperation& operation) {
     (void)window_.space->flush_all();
     return done;
   }
-  Status complete = window_.space->flush(target.rank);
+  Status complete = window_.space->route(target.rank).flush(target.rank);
   for (Side& side : sides) {
     if (side.copy == nullptr) continue;
     // The call that completes the request reports its error.

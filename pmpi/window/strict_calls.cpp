@@ -77,7 +77,7 @@ Outcome StrictCalls::execute(const CheckedOperation& operation) {
 // Refuses an operation under a lock_all on a rank that is exposed by a post (MPI 4.0 section 12.5.3).
 Outcome StrictCalls::check_not_exposed(int rank) {
   epochs::ReadExposure<ControlMemory> look(window_.control, rank);
-  const Status looked = run(window_.space->wake_event(), look);
+  const Status looked = run(window_.space->words().wake_event(), look);
   return looked && look.exposed() ? Outcome(kOperationWhilePosted) : Outcome(looked);
 }
 

@@ -61,7 +61,8 @@ std::vector<std::optional<std::uint64_t>> WaitReports::read_words(std::span<cons
     const auto [rank, word] = words[i];
     if (rank == window_.space->rank()) {
       values[i] = window_.control.own(word);
-    } else if (window_.control.mapped(rank) || (window_.space->may_read_by_fabric(rank) && sent++ < kMostReads)) {
+    } else if (window_.control.mapped(rank) ||
+               (window_.control.route() != nullptr && window_.control.route()->may_read(rank) && sent++ < kMostReads)) {
       reads[i] = std::make_unique<Operation>();
       window_.control.read(*reads[i], rank, word);
     }
@@ -70,7 +71,7 @@ std::vector<std::optional<std::uint64_t>> WaitReports::read_words(std::span<cons
     return read == nullptr || read->done() || read->failed();
   };
   const LongWait::Clock::time_point until = LongWait::Clock::now() + kReadTimeout;
-  for (Waiter waiter(Process::instance(), window_.space->wake_event());
+  for (Waiter waiter(Process::instance(), window_.space->words().wake_event());
        !std::ranges::all_of(reads, over) && LongWait::Clock::now() < until;)
     waiter.pause();
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -91,15 +92,16 @@ std::vector<std::optional<std::uint64_t>> WaitReports::read_words(std::span<cons
 // What is known of a rank that does not respond, in parentheses; empty if nothing is known.
 std::string WaitReports::describe_failure(int rank) {
   if (rank == window_.space->rank()) return {};
-  const ProcessIdentity process = window_.space->process_of(rank);
+  const ProcessIdentity process = window_.space->words().process_of(rank);
   switch (process.state()) {
     case ProcessIdentity::State::kStopped: return fmt::format(" (its process {} is stopped)", process.pid());
     case ProcessIdentity::State::kDead: return fmt::format(" (its process {} has ended)", process.pid());
     case ProcessIdentity::State::kAlive: return {};
     case ProcessIdentity::State::kUnknown: break;
   }
-  if (!window_.space->reached_by_fabric(rank) || window_.control.mapped(rank)) return {};
-  if (!window_.space->may_read_by_fabric(rank))
+  ControlRoute* const route = window_.control.route();
+  if (route == nullptr || !route->reached(rank) || window_.control.mapped(rank)) return {};
+  if (!route->may_read(rank))
     return " (it has not acknowledged earlier operations: it is stopped, out of reach, or slow)";
   const std::array<WordOf, 1> any{{{rank, ControlBlock::kLock}}};
   if (read_words(any).front()) return {};
@@ -117,7 +119,8 @@ std::string WaitReports::describe_failure(std::span<const int> ranks) {
 }
 
 WaitReports::Awaited WaitReports::awaited_by_operations(int target) {
-  std::vector<int> ranks = window_.space->unacknowledged();
+  std::vector<int> ranks =
+      window_.control.route() != nullptr ? window_.control.route()->unacknowledged() : std::vector<int>();
   std::ranges::sort(ranks);
   if (ranks.empty() && target >= 0 && target < window_.space->ranks()) ranks.push_back(target);
   if (ranks.empty()) return {"for its operations", ""};

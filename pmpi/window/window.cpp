@@ -14,6 +14,7 @@
 #include "transport/base/log.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/process.hpp"
+#include "transport/routes/fabric/fabric_route.hpp"
 #include "transport/space/regions.hpp"
 
 namespace farside::pmpi {
@@ -169,7 +170,7 @@ Outcome Window::end_epochs() {
 Outcome Window::end() {
   Outcome ended = end_epochs();
   Status completed = state_.space->flush_all();
-  wait_until(state_.space->wake_event(), [&] { return state_.control.posts_done(); });
+  wait_until(state_.space->words().wake_event(), [&] { return state_.control.posts_done(); });
   if (completed) completed = state_.control.take_post_error();
   Outcome agreed = active().barrier(epochs::BarrierWord::kFree);
   return first_of(first_of(std::move(ended), completed), std::move(agreed));
@@ -221,17 +222,16 @@ Outcome Window::set_info(MPI_Info info) {
 
 std::string Window::routes() const {
   std::vector<const char*> names;
-  for (const RouteKind kind : {RouteKind::kMapped, RouteKind::kCma, RouteKind::kFabric}) {
-    if (state_.space->uses(kind)) names.push_back(kRouteNames[static_cast<std::size_t>(kind)]);
-  }
-  if (names.empty()) names.push_back(kRouteNames[static_cast<std::size_t>(RouteKind::kSelf)]);
+  for (std::size_t kind = 0; kind < kRouteKinds; ++kind)
+    if (state_.space->uses(static_cast<RouteKind>(kind))) names.push_back(kRoutes[kind].name);
   return fmt::format("{}", fmt::join(names, ","));
 }
 
 const Fabric* Window::fabric() const {
-  if (!state_.space->uses(RouteKind::kFabric)) return nullptr;
+  const FabricRoute* const route = state_.space->fabric_route();
+  if (route == nullptr || !state_.space->uses(RouteKind::kFabric)) return nullptr;
   for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
-    if (each.fabric != nullptr && each.fabric == state_.space->endpoint()) return each.fabric;
+    if (each.fabric != nullptr && each.fabric == &route->endpoint()) return each.fabric;
   }
   return nullptr;
 }
@@ -239,7 +239,7 @@ const Fabric* Window::fabric() const {
 std::string Window::devices() const {
   const Fabric* const endpoint = fabric();
   if (endpoint == nullptr) return "none";
-  if (!state_.space->uses_second_rail()) return endpoint->device();
+  if (!state_.space->fabric_route()->uses_second_rail()) return endpoint->device();
   return fmt::format("{},{}", endpoint->device(), endpoint->second()->device());
 }
 
@@ -251,7 +251,9 @@ Outcome Window::get_info(MPI_Info* info) {
   const auto set = [&](const char* key, const char* value) {
     return runtime().Info_set(*info, key, value) == MPI_SUCCESS;
   };
-  const bool by_thread = state_.space->uses(RouteKind::kFabric) || state_.space->uses(RouteKind::kCma);
+  bool by_thread = false;
+  for (std::size_t kind = 0; kind < kRouteKinds; ++kind)
+    by_thread = by_thread || (kRoutes[kind].by_thread && state_.space->uses(static_cast<RouteKind>(kind)));
   bool taken = set("farside_route", routes().c_str()) && set("farside_progress", by_thread ? "thread" : "origin");
   if (const Fabric* const endpoint = fabric(); endpoint != nullptr) {
     taken = set("farside_provider", endpoint->provider()) && set("farside_device", devices().c_str()) && taken;

@@ -18,8 +18,8 @@ WindowState::WindowState(MPI_Group of, std::unique_ptr<Space> memory,
       control(*space),
       fast_path(check != Check::kStrict),
       fast_locks(fast_path),
-      fast_releases(fast_path && !space->may_keep_puts()),
-      fast_notifications(fast_path && space->all_immediate()),
+      fast_releases(fast_path && !space->may_queue_puts()),
+      fast_notifications(fast_path && space->words().all_immediate()),
       trusts_locks(!threaded && (check == Check::kOn || check == Check::kStrict)),
       fast_targets(fast_path ? space->consecutive_targets() : std::span<const NodeTarget>()),
       epoch(space->ranks()),
@@ -27,10 +27,10 @@ WindowState::WindowState(MPI_Group of, std::unique_ptr<Space> memory,
       dead_ranks(*space, control),
       marks_exposure(check != Check::kOff),
       barrier_schedule(std::move(schedule)),
-      interruptions_at_barrier(space->first_interruptions()),
+      interruptions_at_barrier(control.first_interruptions()),
       group(of) {
   locks.locks() =
-      WindowLocks::Locks(HeldLocksMemory<epochs::HeldLock>(space->own_control_word(epochs::ControlBlock::kHeld)));
+      WindowLocks::Locks(HeldLocksMemory<epochs::HeldLock>(space->words().own(epochs::ControlBlock::kHeld)));
   locks.locks().reserve(epochs::ControlBlock::kHeldLocks);
   locks.mutex().threaded = threaded;
   if (check == Check::kOff) epoch.disable_checks();

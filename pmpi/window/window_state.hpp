@@ -102,11 +102,15 @@ struct WindowState {
   std::string describe_name() const;  // likewise
 
   // Release, or complete, kept puts on the fast path. False: the slow path will return the error.
-  bool release_puts() { return fast_releases || !space->keeps_puts() || without_error(space->release_puts()); }
-  bool complete_puts(int rank) { return !space->keeps_puts() || without_error(space->complete_puts(rank)); }
+  bool release_puts() {
+    return fast_releases || !space->queued_puts().any() || without_error(space->queued_puts().release());
+  }
+  bool complete_puts(int rank) {
+    return !space->queued_puts().any() || without_error(space->queued_puts().complete(rank));
+  }
   bool without_error(Status status) {
     if (status) return true;
-    space->report_puts_later(std::move(status));
+    space->queued_puts().report_later(std::move(status));
     return false;
   }
 
@@ -155,7 +159,7 @@ struct WindowState {
   std::shared_ptr<const epochs::BarrierSchedule> barrier_schedule;
   KnownGroup last_posted, last_started;
   LossTimeout wait_timeout;  // of the wait for the last post's completes
-  // Space::interruptions() at the last post, and when the last barrier was entered.
+  // ControlMemory::interruptions() at the last post, and when the last barrier was entered.
   std::uint32_t interruptions_at_post = 0, interruptions_at_barrier;
 
   MPI_Group group;                           // the window's; the handle is freed with the window

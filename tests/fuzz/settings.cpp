@@ -53,10 +53,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!setting.parse(value, settings)) return 0;
   const std::string_view name = setting.name;
   if (name == "FARSIDE_ROUTES") {
-    require(settings.mapped || settings.cma || settings.fabric, "there is a route");
-    for (const auto& [on, word] :
-         {std::pair{settings.mapped, "mapped"}, {settings.cma, "cma"}, {settings.fabric, "fabric"}}) {
-      require(on == (value.find(word) != value.npos), "a route is on if it is named");
+    require(settings.routes != bit(RouteKind::kSelf), "there is a route");
+    for (std::size_t i = 1; i < kRouteKinds; ++i) {
+      require(settings.allows(static_cast<RouteKind>(i)) == (value.find(kRoutes[i].name) != value.npos),
+              "a route is on if it is named");
     }
   } else if (name == "FARSIDE_PEER_TIMEOUT") {
     require(settings.peer_timeout <= 86400 && value.find_first_not_of("0123456789") == value.npos,

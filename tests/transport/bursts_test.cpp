@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <catch2/catch.hpp>
 
-#include "transport/routes/target_order.hpp"
+#include "transport/routes/fabric/target_order.hpp"
 
 namespace farside::bursts_test {
 

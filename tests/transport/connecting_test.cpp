@@ -44,8 +44,8 @@ void put_to_all(Ranks& ranks, SpaceFixture& space) {
   const std::uint64_t word = 7;
   for (int round = 0; round < 2; ++round) {
     for (int r = 1; r < ranks.size(); ++r) {
-      space.good(space->put(r, 8, &word, 8), "put");
-      space.good(space->flush(r), "flush");
+      space.good(space->route(r).put(r, 8, &word, 8), "put");
+      space.good(space->route(r).flush(r), "flush");
     }
   }
 }
@@ -310,8 +310,8 @@ TEST_CASE("a process without descriptors closes connections that it does not use
   expect_well(run_with_space(4, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture& space) {
     const std::uint64_t word = 7;
     const auto put_to = [&](int rank) {
-      space.good(space->put(rank, 8, &word, 8), "put");
-      space.good(space->flush(rank), "flush");
+      space.good(space->route(rank).put(rank, 8, &word, 8), "put");
+      space.good(space->route(rank).flush(rank), "flush");
     };
     if (ranks.rank() == 0) {
       put_to(1);

@@ -73,7 +73,7 @@ TEST_CASE("both sides may connect to each other at once: one connection for each
       ranks.barrier();
       const std::uint64_t mine = 100 + static_cast<std::uint64_t>(ranks.rank());
       for (const int r : peers)
-        space.good(space->put(r, 8 * static_cast<std::uint64_t>(ranks.rank()), &mine, 8), "put");
+        space.good(space->route(r).put(r, 8 * static_cast<std::uint64_t>(ranks.rank()), &mine, 8), "put");
       space.good(space->flush_all(), "flush");
       ranks.barrier();
       for (int r = 0; r < kRanks; ++r) {
@@ -105,7 +105,7 @@ TEST_CASE(
     for (std::uint64_t round = 1; round <= 3; ++round) {
       for (int r = 0; r < kRanks; ++r) {
         if (r != ranks.rank())
-          space.good(space->put(r, 8 * static_cast<std::uint64_t>(ranks.rank()), &round, 8), "put");
+          space.good(space->route(r).put(r, 8 * static_cast<std::uint64_t>(ranks.rank()), &round, 8), "put");
       }
       space.good(space->flush_all(), "flush");
       ranks.barrier();
@@ -132,7 +132,7 @@ TEST_CASE("a process that polls without a pause accepts connections") {
     ranks.barrier();
     if (ranks.rank() == 1) {
       const std::uint64_t word = 7;
-      space.good(space->put(0, 8, &word, 8), "put");
+      space.good(space->route(0).put(0, 8, &word, 8), "put");
       space.good(space->flush_all(), "flush");
     } else {
       const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -163,7 +163,7 @@ TEST_CASE("a connection without the secret is refused, and the job continues") {
                   "who knows it comes in: the others were refused for what they said");
     }
     const std::uint64_t word = 7;
-    space.good(space->put(1 - ranks.rank(), 8, &word, 8), "put");
+    space.good(space->route(1 - ranks.rank()).put(1 - ranks.rank(), 8, &word, 8), "put");
     space.good(space->flush_all(), "flush");
     ranks.barrier();
     ranks.check(read_data<std::uint64_t>(space, 8) == 7, "what was put is here");

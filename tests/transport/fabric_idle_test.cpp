@@ -46,7 +46,7 @@ TEST_CASE("a process that knows ten thousand peers and has nothing under way sle
     Fabric& fabric = *Process::instance().fabric().value();
     for (int i = 0; i < 10'000; ++i) fabric.insert(any_address(1));
     const std::uint64_t word = 7;
-    space.good(space->put(1 - ranks.rank(), 0, &word, 8), "put");
+    space.good(space->route(1 - ranks.rank()).put(1 - ranks.rank(), 0, &word, 8), "put");
     space.good(space->flush_all(), "flush");
     ranks.barrier();
     std::this_thread::sleep_for(1s);
@@ -57,7 +57,7 @@ TEST_CASE("a process that knows ten thousand peers and has nothing under way sle
     ranks.barrier();
     if (ranks.rank() == 1) {
       const auto begin = Clock::now();
-      space.good(space->put(0, 8, &word, 8), "put");
+      space.good(space->route(0).put(0, 8, &word, 8), "put");
       space.good(space->flush_all(), "flush");
       ranks.check(Clock::now() - begin < 200ms, "a process that sleeps serves at once");
     }

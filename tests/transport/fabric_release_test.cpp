@@ -63,7 +63,7 @@ TEST_CASE("only a step that ends the access carries kept operations, and only th
   for (const ControlCall call :
        {ControlCall::kFetchAdd, ControlCall::kRead, ControlCall::kWrite, ControlCall::kCompareAndSwap}) {
     Pending pending;
-    CHECK(on.route->control(call, DataAccess::kGoesOn, 7, 64, pending, &operand, &operand, &fetched).ok());
+    CHECK(on.route->control().control(call, DataAccess::kGoesOn, 7, 64, pending, &operand, &operand, &fetched).ok());
     CHECK(on.calls() == "message 7 of 0 and 1");
   }
   for (const ControlCall call : {ControlCall::kFetchAdd, ControlCall::kWrite}) {
@@ -94,7 +94,8 @@ TEST_CASE("operations that a release carries are in flight for a flush by anothe
   const std::uint64_t operand = 1;
   std::uint64_t fetched = 0;
   const auto release = [&](Pending& pending) {
-    return on.route->control(ControlCall::kFetchAdd, DataAccess::kEnds, 7, 64, pending, &operand, &operand, &fetched);
+    return on.route->control().control(ControlCall::kFetchAdd, DataAccess::kEnds, 7, 64, pending, &operand, &operand,
+                                       &fetched);
   };
   const auto in_flight = [&] {
     const BusyTarget* const busy = on.route->targets().find(7)->busy;
@@ -119,7 +120,8 @@ TEST_CASE("operations that a release carries are in flight for a flush by anothe
   on.endpoint.fail_next(CallKind::kMessage, true);
   CHECK_FALSE(release(pending).ok());
   CHECK(in_flight() == 0);
-  CHECK(on.route->control(ControlCall::kFetchAdd, DataAccess::kGoesOn, 7, 64, pending, &operand, &operand, &fetched)
+  CHECK(on.route->control()
+            .control(ControlCall::kFetchAdd, DataAccess::kGoesOn, 7, 64, pending, &operand, &operand, &fetched)
             .ok());
   CHECK(in_flight() == 0);
   on.endpoint.complete();
@@ -173,7 +175,7 @@ TEST_CASE("RDMA behind a notification with operations waits until they were exec
   CHECK(on.route->flush(7).ok());
   // The rank itself has said that it has executed them.
   notify_with_put();
-  on.route->post_received(7);
+  on.route->control().post_received(7);
   CHECK(on.get(7, 8000).ok());
   CHECK(on.calls() == "read 7");
   CHECK(on.route->flush(7).ok());
@@ -256,13 +258,13 @@ TEST_CASE("a lock that is deferred travels with the operations of its epoch, if 
     ++acquired;
     return Status();
   };
-  CHECK(on.route->may_defer_lock());
-  CHECK(on.route->defer_lock(7, acquire).ok());
+  CHECK(on.route->locks() != nullptr);
+  CHECK(on.route->locks()->defer(7, acquire).ok());
   CHECK(on.put(7).ok());
   CHECK(on.add(7).ok());
   CHECK(on.calls().empty());
   LockedResult free;
-  CHECK(on.route->execute_locked(7, kAcquire, kRelease, free).ok());
+  CHECK(on.route->locks()->execute(7, kAcquire, kRelease, free).ok());
   CHECK(on.calls() == "message 7 of 2 and 2");
   CHECK_FALSE(free.stopped);
   CHECK(on.route->flush(7).ok());
@@ -270,12 +272,12 @@ TEST_CASE("a lock that is deferred travels with the operations of its epoch, if 
 
   // If it is not, the operations are kept again, for the release.
   on.endpoint.lock_is_free = false;
-  CHECK(on.route->defer_lock(7, acquire).ok());
+  CHECK(on.route->locks()->defer(7, acquire).ok());
   CHECK(on.put(7).ok());
   LockedResult stopped;
-  CHECK(on.route->execute_locked(7, kAcquire, kRelease, stopped).ok());
+  CHECK(on.route->locks()->execute(7, kAcquire, kRelease, stopped).ok());
   REQUIRE((stopped.stopped && stopped.list != nullptr));
-  on.route->keep_again(7, std::move(stopped.list));
+  on.route->locks()->queue_again(7, std::move(stopped.list));
   CHECK(on.calls() == "message 7 of 1 and 2");
   CHECK(on.release(7).ok());
   CHECK(on.calls() == "message 7 of 1 and 1");
@@ -312,15 +314,13 @@ TEST_CASE("a deferred lock is acquired, once, before the first operation leaves,
     on.agree();
     int acquired = 0;
     const auto defer = [&] {
-      CHECK(on.route
-                ->defer_lock(7,
-                             [&] {
-                               return on.route->acquire_deferred_lock(7, [&] {
-                                 ++acquired;
-                                 return on.fetch_add(7);
-                               });
-                             })
-                .ok());
+      const auto acquire = [&] {
+        return on.route->locks()->take(7, [&] {
+          ++acquired;
+          return on.fetch_add(7);
+        });
+      };
+      CHECK(on.route->locks()->defer(7, acquire).ok());
     };
     defer();
     CHECK(on.route->flush(7).ok());
@@ -341,9 +341,9 @@ TEST_CASE("a deferred lock that cannot be acquired is an error of the operation,
   RouteFixture on;
   on.agree();
   const auto refuse = [&] {
-    return on.route->acquire_deferred_lock(7, [] { return Status(Error{ErrorKind::kConflict, "no"}); });
+    return on.route->locks()->take(7, [] { return Status(Error{ErrorKind::kConflict, "no"}); });
   };
-  CHECK(on.route->defer_lock(7, refuse).ok());
+  CHECK(on.route->locks()->defer(7, refuse).ok());
   CHECK(on.put(7).ok());
   CHECK(on.put(7, 8000).error().kind == ErrorKind::kConflict);
   CHECK(on.calls().empty());
@@ -400,7 +400,7 @@ TEST_CASE("an operation over two regions is one for each, and a release in a dyn
   on.agreed.first_address = 4096;
   on.agree();
   on.endpoint.held = true;
-  CHECK_FALSE(on.route->may_defer_lock());
+  CHECK(on.route->locks() == nullptr);
   CHECK(on.put(7, 4000, nullptr, 500).ok());
   const std::vector<Call> calls = on.endpoint.take_calls();
   REQUIRE(in_words(calls) == "write 7, write 7");
@@ -420,7 +420,7 @@ TEST_CASE("in a space of single elements adapters change words and integers, and
   on.endpoint.atomics = true;
   on.agreed.rules.choose_domains(true, true);
   on.agree();
-  CHECK_FALSE(on.route->may_defer_lock());
+  CHECK(on.route->locks() == nullptr);
   CHECK(on.release(7).ok());
   std::vector<Call> calls = on.endpoint.take_calls();
   CHECK(in_words(calls) == "description 7, control 7");
@@ -485,7 +485,7 @@ TEST_CASE("in a space of rows adapters change words, and integers go to the hand
   on.agreed.rules.choose_domains(true, false);
   on.agree();
   on.endpoint.held = true;
-  CHECK_FALSE(on.route->may_defer_lock());
+  CHECK(on.route->locks() == nullptr);
   CHECK(on.add(7, nullptr, 1).ok());
   CHECK(on.calls() == "description 7, message 7 of 1");
   // A row is one message.
@@ -504,7 +504,7 @@ TEST_CASE("in a space of rows adapters change words, and integers go to the hand
   CHECK(on.release(7).ok());
   CHECK(on.calls() == "control 7");
   const Result<bool> by_nic =
-      on.route->by_nic(7, DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, &before, nullptr, 1));
+      on.route->goes_alone(7, DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, &before, nullptr, 1));
   REQUIRE(by_nic.ok());
   CHECK_FALSE(by_nic.value());
   CHECK(on.route->flush(7).ok());
@@ -520,10 +520,10 @@ TEST_CASE("the executor of an integer is an error, and not the CPU, without the 
     std::int64_t one = 1;
     const auto add = DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, &one, nullptr, 1);
     on.endpoint.fail_next(CallKind::kDescription, at_once);
-    const Result<bool> failed = on.route->by_nic(7, add);
+    const Result<bool> failed = on.route->goes_alone(7, add);
     REQUIRE_FALSE(failed.ok());
     CHECK(failed.error().kind == ErrorKind::kPeer);
-    const Result<bool> known = on.route->by_nic(7, add);
+    const Result<bool> known = on.route->goes_alone(7, add);
     REQUIRE(known.ok());
     CHECK(known.value());
   }
@@ -532,13 +532,13 @@ TEST_CASE("the executor of an integer is an error, and not the CPU, without the 
 TEST_CASE("a read for a report does not take the error of a lost notification") {
   RouteFixture on;
   on.agree();
-  CHECK_FALSE(on.route->may_read_control_word(7));
+  CHECK_FALSE(on.route->control().may_read(7));
   CHECK(on.put(7).ok());
   CHECK(on.route->flush(7).ok());
-  CHECK(on.route->may_read_control_word(7));
+  CHECK(on.route->control().may_read(7));
   on.endpoint.loses_to = 7;
   on.endpoint.losses = 1;
-  CHECK_FALSE(on.route->may_read_control_word(7));
+  CHECK_FALSE(on.route->control().may_read(7));
 }
 
 TEST_CASE("what combines integers is one domain of a space") {

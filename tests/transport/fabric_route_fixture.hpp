@@ -13,7 +13,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/fake_endpoint.hpp"
-#include "transport/routes/fabric_route.hpp"
+#include "transport/routes/fabric/fabric_route.hpp"
 
 namespace farside::testing {
 
@@ -87,7 +87,7 @@ struct RouteFixture {
     Pending pending;
     const std::uint64_t one = 1;
     std::uint64_t fetched = 0;
-    Status status = route->control(ControlCall::kFetchAdd, access, rank, 64, pending, &one, &one, &fetched);
+    Status status = route->control().control(ControlCall::kFetchAdd, access, rank, 64, pending, &one, &one, &fetched);
     endpoint.complete();
     return status ? pending.take_error() : std::move(status);
   }
@@ -96,7 +96,7 @@ struct RouteFixture {
     Pending pending;
     const std::uint64_t one = 1;
     std::uint64_t fetched = 0;
-    Status status = route->notify(call, access, rank, 64, pending, &one, &fetched);
+    Status status = route->control().notify(call, access, rank, 64, pending, &one, &fetched);
     endpoint.complete();
     return status ? pending.take_error() : std::move(status);
   }
@@ -108,9 +108,8 @@ struct RouteFixture {
   AccumulateLockWord lock;
   CompletesWhileWaiting waiting{endpoint};
   WakeEvent wake_event;
-  Statistics statistics;
   std::unique_ptr<FabricRoute> route =
-      std::make_unique<FabricRoute>(FabricRoute::Setup{endpoint, waiting, wake_event, statistics, 0, kRegion});
+      std::make_unique<FabricRoute>(FabricRoute::Setup{endpoint, waiting, wake_event, 0, kRegion});
 };
 
 }  // namespace farside::testing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How ranks become known to a route over the fabric, which of them a flush visits, and what it asks of the endpoint.
-#include "transport/routes/fabric_route.hpp"
+#include "transport/routes/fabric/fabric_route.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -16,7 +16,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/fabric_route_fixture.hpp"
-#include "transport/routes/target_order.hpp"
+#include "transport/routes/fabric/target_order.hpp"
 
 namespace farside::fabric_route_test {
 
@@ -77,7 +77,7 @@ TEST_CASE(
     "an interruption concerns one rank, and waits that began before it; a start, all since the rank's last post") {
   RouteFixture on;
   on.agree();
-  FabricRoute& route = *on.route;
+  FabricControl& route = on.route->control();
   CHECK(route.first_interruptions() == 0);
   CHECK_FALSE(route.interrupted_since(7, 0));
   on.endpoint.interrupted = 5;
@@ -136,7 +136,7 @@ TEST_CASE("extent of a rank need a question only if they differ, and the first o
   on.agreed.same_bytes = false;
   on.agree();
   for (int i = 0; i < 2; ++i) {
-    const Result<FabricRoute::Extent> extent = on.route->extent(7);
+    const Result<Route::Extent> extent = on.route->extent(7);
     REQUIRE(extent.ok());
     CHECK((extent.value().bytes == 700 && extent.value().unit == 7));
   }
@@ -182,7 +182,7 @@ TEST_CASE("a description that fails is an error of the operation, and is asked f
     CHECK(fails([&] { return on.route->extent(7).status(); }));
     CHECK(fails([&] { return on.route->own_outstanding(7).status(); }));
     CHECK(fails([&] { return on.route->keep(7, std::make_unique<OperationList>()); }));
-    CHECK(fails([&] { return on.route->defer_lock(7, nullptr); }));
+    CHECK(fails([&] { return on.route->locks()->defer(7, nullptr); }));
     CHECK_FALSE(on.route->targets().any_busy());
     CHECK(on.route->flush(7).ok());
     CHECK(on.put(7).ok());
@@ -348,7 +348,7 @@ TEST_CASE("a second space of the same id is refused, and the first one stays") {
   RouteFixture on;
   on.agree();
   {
-    FabricRoute other(FabricRoute::Setup{on.endpoint, on.waiting, on.wake_event, on.statistics, 0, on.kRegion});
+    FabricRoute other(FabricRoute::Setup{on.endpoint, on.waiting, on.wake_event, 0, on.kRegion});
     MessageHandler::ServedSpace space;
     space.control = on.control.data();
     space.control_bytes = on.control.size();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The ranks that were reached over the fabric: which of them are active, and for how long.
-#include "transport/routes/fabric_targets.hpp"
+#include "transport/routes/fabric/fabric_targets.hpp"
 
 #include <atomic>
 #include <cstddef>

@@ -19,7 +19,7 @@
 
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/endpoint.hpp"
-#include "transport/routes/fabric_route.hpp"
+#include "transport/routes/fabric/fabric_route.hpp"
 
 namespace farside::testing {
 

@@ -14,7 +14,7 @@
 
 #include "tests/transport/fake_process.hpp"
 #include "transport/node/node_group.hpp"
-#include "transport/routes/fabric_route.hpp"
+#include "transport/routes/fabric/fabric_route.hpp"
 
 namespace farside::testing {
 
@@ -83,8 +83,8 @@ class FakeSpace {
   Polls waiting_{*origin.fabric}, waiting_there_{*target.fabric};
 
  public:
-  FabricRoute own{FabricRoute::Setup{*origin.fabric, waiting_, wake_event_, origin.statistics, 0, kId}};
-  FabricRoute there{FabricRoute::Setup{*target.fabric, waiting_there_, wake_event_, target.statistics, 1, kId}};
+  FabricRoute own{FabricRoute::Setup{*origin.fabric, waiting_, wake_event_, 0, kId}};
+  FabricRoute there{FabricRoute::Setup{*target.fabric, waiting_there_, wake_event_, 1, kId}};
 };
 
 }  // namespace farside::testing

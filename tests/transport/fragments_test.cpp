@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operations in fragments. On every route they have the same effect as one by one. They travel in lists if this is
 // faster, and their errors are reported.
-#include "transport/space/fragments.hpp"
+#include "transport/routes/fragments.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -38,27 +38,27 @@ TEST_CASE("pieces arrive, come back and add up on every route, each in its place
       std::iota(words.begin(), words.end(), 1000 * (me + 1));
       const std::vector<std::byte> large(kLarge, std::byte(me + 1));
       {
-        Space::Fragments put(*space, to, nullptr, kFragments);
+        Fragments put(space->route(to), to, nullptr, kFragments);
         for (std::size_t i = 0; i < kFragments; ++i) {
           space.good(put.put(place(i), &words[i], 8), "put");
           if (i == kFragments / 2) space.good(put.put(kLargeAt + kLarge * me, large.data(), kLarge), "a large put");
         }
         space.good(put.end(), "end");
       }
-      space.good(space->flush(to), "flush");
+      space.good(space->route(to).flush(to), "flush");
       {
-        Space::Fragments add(*space, to, nullptr, kFragments);
+        Fragments add(space->route(to), to, nullptr, kFragments);
         for (std::size_t i = 0; i < kFragments; ++i) {
-          space.good(add.accumulate(place(i), ReduceOp::kSum, BasicType::kUint64, &words[i], &before[i], 1,
-                                    Space::Access::kShared),
-                     "add");
+          space.good(
+              add.accumulate(place(i), ReduceOp::kSum, BasicType::kUint64, &words[i], &before[i], 1, Access::kShared),
+              "add");
         }
         space.good(add.end(), "end");
       }
-      space.good(space->flush(to), "flush");
-      const std::unique_ptr<Outstanding> own = std::move(space->own_outstanding(to).value());
+      space.good(space->route(to).flush(to), "flush");
+      const std::unique_ptr<Outstanding> own = std::move(space->route(to).own_outstanding(to).value());
       {
-        Space::Fragments get(*space, to, own.get(), kFragments);
+        Fragments get(space->route(to), to, own.get(), kFragments);
         for (std::size_t i = 0; i < kFragments; ++i) space.good(get.get(place(i), &back[i], 8), "get");
         space.good(get.end(), "end");
       }
@@ -123,14 +123,14 @@ void check_blocks(Variant variant, bool polls, std::size_t others) {
       for (std::size_t i = 0; i < origin.size(); ++i) origin[i] = std::byte(i % 251);
       const Blocks blocks{shape.count, shape.stride, shape.origin_stride};
       if (ranks.rank() == 0) {
-        Space::Fragments put(*space, 1, nullptr, shape.count + others);
+        Fragments put(space->route(1), 1, nullptr, shape.count + others);
         space.good(put.put(first, origin.data() + origin_first, shape.bytes, blocks), "put");
         space.good(put.end(), "end");
-        space.good(space->flush(1), "flush");
-        Space::Fragments get(*space, 1, nullptr, shape.count + others);
+        space.good(space->route(1).flush(1), "flush");
+        Fragments get(space->route(1), 1, nullptr, shape.count + others);
         space.good(get.get(first, back.data() + origin_first, shape.bytes, blocks), "get");
         space.good(get.end(), "end");
-        space.good(space->flush(1), "flush");
+        space.good(space->route(1).flush(1), "flush");
         bool same = true;
         for (std::size_t block = 0; block < shape.count; ++block) {
           const std::ptrdiff_t at =
@@ -141,8 +141,8 @@ void check_blocks(Variant variant, bool polls, std::size_t others) {
         const auto untouched = std::count(back.begin(), back.end(), kFilling);
         ranks.check(origin.size() == shape.bytes * shape.count || untouched > 0, "and nothing between: " + what);
         const std::uint64_t end = 1;
-        if (polls) space.good(space->put(1, kEnd, &end, sizeof end), "the end");
-        space.good(space->flush(1), "flush");
+        if (polls) space.good(space->route(1).put(1, kEnd, &end, sizeof end), "the end");
+        space.good(space->route(1).flush(1), "flush");
       } else if (polls) {
         while (read_data<std::uint64_t>(space, kEnd) != 1) Process::instance().poll();
         std::fill_n(space->data() + kEnd, 8, kFilling);
@@ -180,12 +180,12 @@ TEST_CASE("blocks that follow others at another distance keep theirs") {
       std::iota(words.begin(), words.end(), 1);
       const auto place = [](std::size_t i) { return i < kEach ? 16 * i : 16 * kEach + 24 * (i - kEach); };
       if (ranks.rank() == 0) {
-        Space::Fragments put(*space, 1, nullptr, words.size());
+        Fragments put(space->route(1), 1, nullptr, words.size());
         space.good(put.put(place(0), words.data(), 8, {kEach, 16, 8}), "put");
         space.good(put.put(place(kEach), &words[kEach], 8, {kEach, 24, 8}), "put");
         for (std::size_t i = 2 * kEach; i < words.size(); ++i) space.good(put.put(place(i), &words[i], 8), "put");
         space.good(put.end(), "end");
-        space.good(space->flush(1), "flush");
+        space.good(space->route(1).flush(1), "flush");
       }
       ranks.barrier();
       std::vector<std::uint64_t> model(place(words.size()) / 8, 0);
@@ -208,12 +208,12 @@ TEST_CASE("blocks of accumulates are combined in their places, and what they fet
       ranks.barrier();
       std::vector<double> ones(3 * kBlocks, 1.0), before(3 * kBlocks, -1.0);
       if (ranks.rank() != 0) {
-        Space::Fragments add(*space, 0, nullptr, kBlocks);
-        space.good(add.accumulate(8, ReduceOp::kSum, BasicType::kDouble, ones.data(), before.data(), 2,
-                                  Space::Access::kShared, {kBlocks, 40, 24}),
+        Fragments add(space->route(0), 0, nullptr, kBlocks);
+        space.good(add.accumulate(8, ReduceOp::kSum, BasicType::kDouble, ones.data(), before.data(), 2, Access::kShared,
+                                  {kBlocks, 40, 24}),
                    "add");
         space.good(add.end(), "end");
-        space.good(space->flush(0), "flush");
+        space.good(space->route(0).flush(0), "flush");
         bool fetched = true, between = true;
         for (std::size_t i = 0; i < before.size(); ++i) {
           if (i % 3 == 2)
@@ -236,12 +236,12 @@ TEST_CASE("blocks of accumulates are combined in their places, and what they fet
       ranks.barrier();
       if (ranks.rank() == 1) {
         std::vector<std::byte> pairs(kPair * kBlocks, std::byte{1}), held(kPair * kBlocks, std::byte{7});
-        Space::Fragments replace(*space, 0, nullptr, kBlocks);
+        Fragments replace(space->route(0), 0, nullptr, kBlocks);
         space.good(replace.accumulate(0, ReduceOp::kReplace, BasicType::kDoubleInt, pairs.data(), held.data(), 1,
-                                      Space::Access::kShared, {kBlocks, 48, 16}),
+                                      Access::kShared, {kBlocks, 48, 16}),
                    "replace");
         space.good(replace.end(), "end");
-        space.good(space->flush(0), "flush");
+        space.good(space->route(0).flush(0), "flush");
         bool good = true;
         for (std::size_t i = 0; i < held.size(); ++i)
           good = good && held[i] == (i % kPair < 12 ? kFilling : std::byte{7});
@@ -267,7 +267,7 @@ TEST_CASE("on-node peers with more messages than there are slots all get their t
     std::vector<std::uint64_t> words(kBlocks);
     for (std::size_t round = 1; me != 0 && round <= kRounds; ++round) {
       std::iota(words.begin(), words.end(), round * 1'000'000 * me);
-      Space::Fragments put(*space, 0, nullptr, kBlocks);
+      Fragments put(space->route(0), 0, nullptr, kBlocks);
       space.good(put.put(8 * me, words.data(), 8, {kBlocks, 64, 8}), "put");
       space.good(put.end(), "end");
     }
@@ -294,7 +294,7 @@ TEST_CASE("blocks between which nothing is mapped are got all the same") {
     ranks.barrier();
     if (ranks.rank() == 0) {
       std::vector<std::byte> back(16);
-      Space::Fragments get(*space, 1, nullptr, 2);
+      Fragments get(space->route(1), 1, nullptr, 2);
       space.good(get.get(holes[1] - 8, back.data(), 8, {2, kPage + 8, 8}), "get");
       space.good(get.end(), "end");
       ranks.check(back == std::vector<std::byte>(16, std::byte{3}), "both are here");
@@ -315,8 +315,8 @@ TEST_CASE("pieces for oneself are there at once, whatever the others are reached
     expect_well(run_with_space(2, variant, 4096, [&](Ranks& ranks, SpaceFixture& space) {
       std::vector<std::uint64_t> words(64);
       std::iota(words.begin(), words.end(), 1);
-      space->expect_release(ranks.rank());
-      Space::Fragments put(*space, ranks.rank(), nullptr, words.size());
+      space->route(ranks.rank()).expect_release(ranks.rank());
+      Fragments put(space->route(ranks.rank()), ranks.rank(), nullptr, words.size());
       for (std::size_t i = 0; i < words.size(); ++i) space.good(put.put(16 * i, &words[i], 8), "put");
       space.good(put.end(), "end");
       ranks.check(read_data<std::uint64_t>(space, 16 * 63) == 64, "the last is here");
@@ -339,27 +339,27 @@ TEST_CASE("pieces of one origin's accumulates take effect in order, alone and am
         std::size_t next = 0;
         const auto replace = [&](auto& by) {
           const std::uint64_t* value = &values[next++];
-          if constexpr (std::is_same_v<std::remove_reference_t<decltype(by)>, Space::Fragments>) {
-            space.good(
-                by.accumulate(64, ReduceOp::kReplace, BasicType::kUint64, value, nullptr, 1, Space::Access::kShared),
-                "replace");
+          if constexpr (std::is_same_v<std::remove_reference_t<decltype(by)>, Fragments>) {
+            space.good(by.accumulate(64, ReduceOp::kReplace, BasicType::kUint64, value, nullptr, 1, Access::kShared),
+                       "replace");
           } else {
             space.good(by.accumulate(1, 64, ReduceOp::kReplace, BasicType::kUint64, value, nullptr, 1), "replace");
           }
         };
         for (std::uint64_t time = 0; time < kTimes; ++time) {
-          if (time % 3 == 0) space->expect_release(1);
-          replace(*space);
-          Space::Fragments fragments(*space, 1, nullptr, 10);
+          if (time % 3 == 0) space->route(1).expect_release(1);
+          replace(space->route(1));
+          Fragments fragments(space->route(1), 1, nullptr, 10);
           for (int i = 0; i < 10; ++i) replace(fragments);
           space.good(fragments.end(), "end");
-          replace(*space);
-          space.good(space->accumulate(1, 64, ReduceOp::kNoOp, BasicType::kUint64, nullptr, &seen[time], 1), "look");
+          replace(space->route(1));
+          space.good(space->route(1).accumulate(1, 64, ReduceOp::kNoOp, BasicType::kUint64, nullptr, &seen[time], 1),
+                     "look");
           if (time % 7 != 0) continue;
-          space.good(space->flush(1), "flush");
+          space.good(space->route(1).flush(1), "flush");
           ranks.check(seen[time] == next, fmt::format("the last of {} is there, not {}", next, seen[time]));
         }
-        space.good(space->flush(1), "flush");
+        space.good(space->route(1).flush(1), "flush");
       }
       ranks.barrier();
     }));
@@ -377,7 +377,7 @@ TEST_CASE("an on-node peer that died while pieces were on their way to it is an 
     ranks.barrier();
     kill(pids[1], SIGKILL);
     std::vector<std::uint64_t> words(64, 1);
-    Space::Fragments put(*space, 1, nullptr, words.size());
+    Fragments put(space->route(1), 1, nullptr, words.size());
     for (std::size_t i = 0; i < words.size(); ++i) space.good(put.put(16 * i, &words[i], 8), "put");
     const Status status = put.end();
     ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "an error of the peer");

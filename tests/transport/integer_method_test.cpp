@@ -440,14 +440,16 @@ TEST_CASE(
         const std::uint64_t single = i % kElements;
         // Long rows begin late, and only one rank of three issues one at a time.
         if (i > kTimes / 4 && (i + static_cast<std::uint64_t>(ranks.rank())) % 3 == 0) {
-          space.good(space->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, ones.data(), nullptr, kElements),
-                     "row");
+          space.good(
+              space->route(0).accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, ones.data(), nullptr, kElements),
+              "row");
         }
-        space.good(space->accumulate(0, single * 8, ReduceOp::kSum, BasicType::kUint64, ones.data(), &fetched, 1),
-                   "one");
-        space.good(space->accumulate(0, 0, ReduceOp::kNoOp, BasicType::kUint64, nullptr, &last, 1), "read");
+        space.good(
+            space->route(0).accumulate(0, single * 8, ReduceOp::kSum, BasicType::kUint64, ones.data(), &fetched, 1),
+            "one");
+        space.good(space->route(0).accumulate(0, 0, ReduceOp::kNoOp, BasicType::kUint64, nullptr, &last, 1), "read");
         for (std::uint64_t next = last + 1; true; next = last + 1) {
-          space.good(space->compare_and_swap(0, 0, BasicType::kUint64, &next, &last, &swapped), "swap");
+          space.good(space->route(0).compare_and_swap(0, 0, BasicType::kUint64, &next, &last, &swapped), "swap");
           if (swapped == last) break;
           last = swapped;
         }

@@ -543,7 +543,7 @@ TEST_CASE("what an origin lists is what the handler does, in order, and what is 
 TEST_CASE("operations of one shape at equal distances take up no more than their data") {
   OperationList list;
   std::uint64_t word = 0;
-  DataOperation operation{OperationKind::kPut, ReduceOp::kReplace, BasicType::kByte, 0, 8, &word, nullptr, nullptr};
+  DataOperation operation = DataOperation::put(0, &word, 8);
   for (int i = 0; i < 512; ++i, operation.offset += 24) REQUIRE(list.add(operation));
   CHECK(list.bytes().size() == sizeof(ListEntry) + 8 * 512);
   operation.offset = 8;

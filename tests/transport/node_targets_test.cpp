@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Finding a rank among few: those of a node, and those that were reached.
-#include "transport/routes/node_targets.hpp"
+#include "transport/routes/mapped/node_targets.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -9,7 +9,7 @@
 #include <catch2/catch.hpp>
 
 #include "transport/fabric/pending.hpp"
-#include "transport/routes/target_order.hpp"
+#include "transport/routes/fabric/target_order.hpp"
 
 namespace farside::outstanding_test {
 

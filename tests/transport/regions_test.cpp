@@ -23,7 +23,7 @@
 #include "tests/transport/space_steps.hpp"
 #include "transport/handler/message_handler.hpp"
 #include "transport/node/process_memory.hpp"
-#include "transport/routes/target_order.hpp"
+#include "transport/routes/fabric/target_order.hpp"
 #include "transport/space/space.hpp"
 
 namespace farside::regions_test {
@@ -196,8 +196,8 @@ TEST_CASE("the handler touches attached memory only, and shows the table page by
   const auto add = [&](std::uint64_t address) {
     const std::int64_t five = 5;
     OperationList list;
-    list.add({OperationKind::kAccumulate, ReduceOp::kSum, BasicType::kInt64, address - Regions::kFirst, 1, &five,
-              nullptr, nullptr});
+    list.add(
+        DataOperation::accumulate(address - Regions::kFirst, ReduceOp::kSum, BasicType::kInt64, &five, nullptr, 1));
     return ask({MessageKind::kOperations, 0, 0, 1, 0, id, 0, 0, 0, 0}, list.bytes().data(), list.bytes().size());
   };
   CHECK(add(address_of(&data[0])).refused != nullptr);
@@ -253,10 +253,10 @@ TEST_CASE("regions of a peer are found, used and refused as they come and go", "
         values[static_cast<std::size_t>(i)] = 1000 * ranks.rank() + i;
         ranks.check(space.covered(next, region(there, i), 8), "an attached region is found");
         ranks.check(!space.covered(next, region(there, i), 9), "and where it ends");
-        space.require(
-            space->put(next, SpaceFixture::offset(region(there, i)), &values[static_cast<std::size_t>(i)], 8));
+        space.require(space->route(next).put(next, SpaceFixture::offset(region(there, i)),
+                                             &values[static_cast<std::size_t>(i)], 8));
       }
-      space.require(space->flush(next));
+      space.require(space->route(next).flush(next));
       ranks.barrier();
       for (int i = 0; i < kRegions; ++i) {
         std::array<std::int64_t, 2> pair{};
@@ -282,16 +282,16 @@ TEST_CASE("regions of a peer are found, used and refused as they come and go", "
       ranks.barrier();
       ranks.check(space.covered(next, there, 24), "regions that meet are one to an access");
       const std::array<std::int64_t, 3> row = {7, 8, 9};
-      space.require(space->put(next, SpaceFixture::offset(there), row.data(), 24));
-      space.require(space->flush(next));
+      space.require(space->route(next).put(next, SpaceFixture::offset(there), row.data(), 24));
+      space.require(space->route(next).flush(next));
       std::array<std::int64_t, 3> got{};
-      space.require(space->get(next, SpaceFixture::offset(there), got.data(), 24));
-      space.require(space->flush(next));
+      space.require(space->route(next).get(next, SpaceFixture::offset(there), got.data(), 24));
+      space.require(space->route(next).flush(next));
       ranks.check(got == row, "over the border of two regions and back");
       std::int64_t fetched = 0;
-      space.require(space->accumulate(next, SpaceFixture::offset(there + 12), ReduceOp::kSum, BasicType::kInt64,
-                                      row.data(), &fetched, 1));
-      space.require(space->flush(next));
+      space.require(space->route(next).accumulate(next, SpaceFixture::offset(there + 12), ReduceOp::kSum,
+                                                  BasicType::kInt64, row.data(), &fetched, 1));
+      space.require(space->route(next).flush(next));
       ranks.barrier();
     }));
   }
@@ -312,8 +312,8 @@ TEST_CASE("a region that is known costs no question, until one that was known is
     ranks.barrier();
     const auto use = [&](std::uint64_t address) {
       ranks.check(space.covered(other, address, sizeof got), "the region is found");
-      space.require(space->get(other, SpaceFixture::offset(address), got.data(), sizeof got));
-      space.require(space->flush(other));
+      space.require(space->route(other).get(other, SpaceFixture::offset(address), got.data(), sizeof got));
+      space.require(space->route(other).flush(other));
       ranks.barrier();
       return table_reads_served();
     };
@@ -369,7 +369,7 @@ TEST_CASE("a table that is being changed is not believed", "[native]") {
     ranks.barrier();
     if (ranks.rank() == 1) {
       // Sets the version as if rank 0 were in the middle of a change. The words of the table follow the control words.
-      const Space::MappedControl control = space->mapped_control(0);
+      const ControlWords::Mapped control = space->words().mapped(0);
       const RegionWords words{reinterpret_cast<std::byte*>(&control.word((kControlBytes + 63) / 64 * 64))};
       words.word(RegionWords::kVersion).fetch_add(1);
       words.word(RegionWords::kCount).store(0);
@@ -410,7 +410,7 @@ TEST_CASE("shared data are loaded and stored by all, whatever the routes of oper
             const RouteKind route = r == ranks.rank() ? RouteKind::kSelf
                                     : fabric          ? RouteKind::kFabric
                                                       : RouteKind::kMapped;
-            ranks.check(space->route(r) == route, "operations go by the route that was asked for");
+            ranks.check(space->kind(r) == route, "operations go by the route that was asked for");
           }
           if (contiguous || bytes > 0) {
             ranks.check(space->mapped_data(ranks.rank()).base == space->data(), "one's own are where they are");
@@ -434,8 +434,8 @@ TEST_CASE("shared data are loaded and stored by all, whatever the routes of oper
           // One rank accesses by operations, the other one by loads. Contiguous data of rank 2 begin at an odd address.
           const std::int64_t value = 10 + ranks.rank();
           for (int i = 0; i < 50; ++i) {
-            space.require(space->accumulate(2, 803, ReduceOp::kSum, BasicType::kInt64, &value, nullptr, 1));
-            space.require(space->accumulate(2, 4096, ReduceOp::kSum, BasicType::kInt64, &value, nullptr, 1));
+            space.require(space->route(2).accumulate(2, 803, ReduceOp::kSum, BasicType::kInt64, &value, nullptr, 1));
+            space.require(space->route(2).accumulate(2, 4096, ReduceOp::kSum, BasicType::kInt64, &value, nullptr, 1));
           }
           space.require(space->flush_all());
           ranks.barrier();

@@ -51,7 +51,7 @@ struct RailFixture : RouteFixture {
     second.chosen_keys = endpoint.chosen_keys;
     if (!rail) rail.emplace(endpoint, second);
     endpoint.rail = &*rail;
-    route = std::make_unique<FabricRoute>(FabricRoute::Setup{endpoint, both, wake_event, statistics, 0, kRegion});
+    route = std::make_unique<FabricRoute>(FabricRoute::Setup{endpoint, both, wake_event, 0, kRegion});
     MessageHandler::ServedSpace space;
     space.base = large.data();
     space.bytes = bytes;

@@ -74,11 +74,11 @@ std::string on_stderr(const std::function<void()>& body) {
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 bool same(const Settings& a, const Settings& b) {
-  return a.mapped == b.mapped && a.cma == b.cma && a.fabric == b.fabric && a.provider == b.provider &&
-         a.device == b.device && a.second_device == b.second_device && a.log == b.log && a.stats == b.stats &&
-         a.trace == b.trace && a.sites == b.sites && a.check == b.check && a.nic_atomics == b.nic_atomics &&
-         a.huge_pages == b.huge_pages && a.overcommit == b.overcommit && a.connections == b.connections &&
-         a.peer_timeout == b.peer_timeout && a.hang == b.hang;
+  return a.routes == b.routes && a.provider == b.provider && a.device == b.device &&
+         a.second_device == b.second_device && a.log == b.log && a.stats == b.stats && a.trace == b.trace &&
+         a.sites == b.sites && a.check == b.check && a.nic_atomics == b.nic_atomics && a.huge_pages == b.huge_pages &&
+         a.overcommit == b.overcommit && a.connections == b.connections && a.peer_timeout == b.peer_timeout &&
+         a.hang == b.hang;
 }
 
 struct Documented {
@@ -87,9 +87,10 @@ struct Documented {
 };
 
 void routes(Settings& settings, bool mapped, bool cma, bool fabric) {
-  settings.mapped = mapped;
-  settings.cma = cma;
-  settings.fabric = fabric;
+  settings.routes = bit(RouteKind::kSelf);
+  for (const auto& [on, kind] :
+       {std::pair{mapped, RouteKind::kMapped}, {cma, RouteKind::kCma}, {fabric, RouteKind::kFabric}})
+    if (on) settings.routes |= bit(kind);
 }
 
 const std::map<std::string, std::vector<Documented>>& documented() {

@@ -40,23 +40,26 @@ TEST_CASE("accumulates of every operation and type come out as the kernels', in 
             before_second = model;
             combine(AtomicMethod::kLocked, op, type, model.data(), origin[2].data(), nullptr, count);
 
-            space.good(space->accumulate(to, slot, ReduceOp::kReplace, type, origin[0].data(), nullptr, count), "a");
-            space.good(space->accumulate(to, slot, op, type, origin[1].data(), nullptr, count), "b");
-            space.good(space->accumulate(to, slot, op, type, origin[2].data(), first.data(), count), "c");
-            space.good(space->accumulate(to, slot, ReduceOp::kNoOp, type, nullptr, last.data(), count), "d");
-            space.good(space->flush(to), "flush");
+            space.good(
+                space->route(to).accumulate(to, slot, ReduceOp::kReplace, type, origin[0].data(), nullptr, count), "a");
+            space.good(space->route(to).accumulate(to, slot, op, type, origin[1].data(), nullptr, count), "b");
+            space.good(space->route(to).accumulate(to, slot, op, type, origin[2].data(), first.data(), count), "c");
+            space.good(space->route(to).accumulate(to, slot, ReduceOp::kNoOp, type, nullptr, last.data(), count), "d");
+            space.good(space->route(to).flush(to), "flush");
             const std::string what = fmt::format("{} {} x{}", traits(type).name, name(op), count);
             ranks.check(same_elements(type, first.data(), before_second.data(), count), what + ": fetched");
             ranks.check(same_elements(type, last.data(), model.data(), count), what + ": the result");
             std::vector<std::byte> got(bytes, kFilling);
-            space.good(space->get(to, slot, got.data(), bytes), "get");
-            space.good(space->flush(to), "flush");
+            space.good(space->route(to).get(to, slot, got.data(), bytes), "get");
+            space.good(space->route(to).flush(to), "flush");
             ranks.check(same_elements(type, got.data(), model.data(), count), what + ": got");
           }
         }
       }
-      space.good(space->accumulate(to, slot, ReduceOp::kNoOp, BasicType::kInt32, nullptr, nullptr, 1), "nothing");
-      space.good(space->accumulate(to, slot, ReduceOp::kSum, BasicType::kInt32, nullptr, nullptr, 0), "no element");
+      space.good(space->route(to).accumulate(to, slot, ReduceOp::kNoOp, BasicType::kInt32, nullptr, nullptr, 1),
+                 "nothing");
+      space.good(space->route(to).accumulate(to, slot, ReduceOp::kSum, BasicType::kInt32, nullptr, nullptr, 0),
+                 "no element");
     }));
   }
 }
@@ -75,12 +78,16 @@ TEST_CASE("accumulates by an adapter and by the handler keep their order, withou
         constexpr BasicType kPair = BasicType::kDoubleDouble, kWord = BasicType::kUint64;
         sent[i] = {2 * i, i};
         word[i] = 2 * i + 1;
-        space.good(space->accumulate(to, 0, ReduceOp::kReplace, kPair, &sent[i], nullptr, 1), "replace the pair");
-        space.good(space->accumulate(to, 0, ReduceOp::kNoOp, kWord, nullptr, &seen_as_word[i], 1), "fetch the word");
-        space.good(space->accumulate(to, 0, ReduceOp::kReplace, kWord, &word[i], nullptr, 1), "replace the word");
-        space.good(space->accumulate(to, 0, ReduceOp::kNoOp, kPair, nullptr, &seen_as_pair[i], 1), "fetch the pair");
+        space.good(space->route(to).accumulate(to, 0, ReduceOp::kReplace, kPair, &sent[i], nullptr, 1),
+                   "replace the pair");
+        space.good(space->route(to).accumulate(to, 0, ReduceOp::kNoOp, kWord, nullptr, &seen_as_word[i], 1),
+                   "fetch the word");
+        space.good(space->route(to).accumulate(to, 0, ReduceOp::kReplace, kWord, &word[i], nullptr, 1),
+                   "replace the word");
+        space.good(space->route(to).accumulate(to, 0, ReduceOp::kNoOp, kPair, nullptr, &seen_as_pair[i], 1),
+                   "fetch the pair");
       }
-      space.good(space->flush(to), "flush");
+      space.good(space->route(to).flush(to), "flush");
       for (std::uint64_t i = 0; i < kTimes; ++i) {
         ranks.check(seen_as_word[i] == 2 * i, "the word sees the pair before it");
         ranks.check(seen_as_pair[i] == Pair{2 * i + 1, i}, "the pair sees the word before it");
@@ -101,10 +108,12 @@ TEST_CASE("the gaps of pair types are left alone, at the target and in the resul
         const std::size_t bytes = kCount * traits(type).extent;
         std::vector<std::byte> origin(bytes), fetched(bytes, kFilling), got(bytes);
         fill_elements(type, origin.data(), kCount, 9);
-        space.good(space->accumulate(to, offset, ReduceOp::kReplace, type, origin.data(), nullptr, kCount), "replace");
-        space.good(space->accumulate(to, offset, ReduceOp::kNoOp, type, nullptr, fetched.data(), kCount), "fetch");
-        space.good(space->get(to, offset, got.data(), bytes), "get");
-        space.good(space->flush(to), "flush");
+        space.good(space->route(to).accumulate(to, offset, ReduceOp::kReplace, type, origin.data(), nullptr, kCount),
+                   "replace");
+        space.good(space->route(to).accumulate(to, offset, ReduceOp::kNoOp, type, nullptr, fetched.data(), kCount),
+                   "fetch");
+        space.good(space->route(to).get(to, offset, got.data(), bytes), "get");
+        space.good(space->route(to).flush(to), "flush");
         ranks.check(gaps_hold(type, got.data(), kCount, kFilling), fmt::format("{}: target", traits(type).name));
         ranks.check(gaps_hold(type, fetched.data(), kCount, kFilling), fmt::format("{}: result", traits(type).name));
         offset += 512;
@@ -123,12 +132,13 @@ TEST_CASE("stores of others into the gaps of pairs are not lost while the pairs 
         std::vector<std::byte> origin(kCount * 16);
         fill_elements(BasicType::kDoubleInt, origin.data(), kCount, 3);
         for (int i = 0; i < 2000; ++i) {
-          space.good(space->accumulate(1, 0, ReduceOp::kMaxloc, BasicType::kDoubleInt, origin.data(), nullptr, kCount),
+          space.good(space->route(1).accumulate(1, 0, ReduceOp::kMaxloc, BasicType::kDoubleInt, origin.data(), nullptr,
+                                                kCount),
                      "maxloc");
-          space.good(space->flush(1), "flush");
+          space.good(space->route(1).flush(1), "flush");
         }
         const std::uint64_t end = 1;
-        space.good(space->put(1, 4088, &end, 8), "put");
+        space.good(space->route(1).put(1, 4088, &end, 8), "put");
       } else {
         auto* gap = reinterpret_cast<std::uint32_t*>(space->data() + 12 + 16 * (kCount / 2));
         const std::atomic_ref end(*reinterpret_cast<std::uint64_t*>(space->data() + 4088));
@@ -157,12 +167,12 @@ TEST_CASE("a pair whose data ends with the buffers is combined, and nothing behi
             std::memcpy(origin.get(), &value, sizeof value);
             std::memcpy(origin.get() + 8, &index, sizeof index);
             const auto combine_with = [&](ReduceOp op) {
-              return space->accumulate(1, 16, op, BasicType::kDoubleInt, origin.get(), fetched.get(), 1);
+              return space->route(1).accumulate(1, 16, op, BasicType::kDoubleInt, origin.get(), fetched.get(), 1);
             };
             space.good(combine_with(ReduceOp::kReplace), "replace");
-            space.good(space->flush(1), "flush");
+            space.good(space->route(1).flush(1), "flush");
             space.good(combine_with(ReduceOp::kMaxloc), "maxloc");
-            space.good(space->flush(1), "flush");
+            space.good(space->route(1).flush(1), "flush");
             ranks.check(std::memcmp(origin.get(), fetched.get(), kData) == 0, "what is fetched is what was there");
           }
           ranks.barrier();
@@ -189,17 +199,22 @@ TEST_CASE("concurrent additions to one location are all counted, and no two fetc
       std::vector<std::uint64_t> fetched(kTimes);
       long double sink = 0;
       for (std::uint64_t i = 0; i < kTimes; ++i) {
-        space.good(space->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, &one, &fetched[i], 1), "uint64");
-        space.good(space->accumulate(0, 10, ReduceOp::kSum, BasicType::kInt16, &short_one, nullptr, 1), "int16");
-        space.good(space->accumulate(0, 16, ReduceOp::kSum, BasicType::kDouble, &real_one, nullptr, 1), "double");
+        space.good(space->route(0).accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, &one, &fetched[i], 1),
+                   "uint64");
+        space.good(space->route(0).accumulate(0, 10, ReduceOp::kSum, BasicType::kInt16, &short_one, nullptr, 1),
+                   "int16");
+        space.good(space->route(0).accumulate(0, 16, ReduceOp::kSum, BasicType::kDouble, &real_one, nullptr, 1),
+                   "double");
         if (i % 4 == 0) {
-          space.good(space->accumulate(0, 32, ReduceOp::kSum, BasicType::kLongDouble, &long_one, &sink, 1), "long");
+          space.good(space->route(0).accumulate(0, 32, ReduceOp::kSum, BasicType::kLongDouble, &long_one, &sink, 1),
+                     "long");
           // The element is not aligned to its size, so no atomic of the CPU or of a provider is possible.
-          space.good(space->accumulate(0, 65, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1), "misaligned");
+          space.good(space->route(0).accumulate(0, 65, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1),
+                     "misaligned");
         }
-        if (i % 16 == 15) space.good(space->flush(0), "flush");
+        if (i % 16 == 15) space.good(space->route(0).flush(0), "flush");
       }
-      space.good(space->flush(0), "flush");
+      space.good(space->route(0).flush(0), "flush");
       ranks.check(std::is_sorted(fetched.begin(), fetched.end()), "one origin's additions come in order");
       std::uint64_t sum = 0;
       for (const std::uint64_t value : fetched) sum += value;
@@ -230,8 +245,8 @@ TEST_CASE("additions to private memory at an odd address are all counted, from e
             const std::uint64_t one = 1;
             std::uint64_t times = 0;
             const auto add = [&] {
-              space.good(space->accumulate(0, 8, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1), "add");
-              if (++times % 16 == 0) space.good(space->flush(0), "flush");
+              space.good(space->route(0).accumulate(0, 8, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1), "add");
+              if (++times % 16 == 0) space.good(space->route(0).flush(0), "flush");
             };
             if (ranks.rank() == 0) {
               // As long as the peer does.
@@ -239,10 +254,10 @@ TEST_CASE("additions to private memory at an odd address are all counted, from e
               while (end.load() != std::byte{1}) add();
             } else {
               while (times < kTimes) add();
-              space.good(space->flush(0), "flush");
-              space.good(space->put(0, 40, &one, 1), "put");
+              space.good(space->route(0).flush(0), "flush");
+              space.good(space->route(0).put(0, 40, &one, 1), "put");
             }
-            space.good(space->flush(0), "flush");
+            space.good(space->route(0).flush(0), "flush");
             ranks.barrier();
             if (ranks.rank() == 0) {
               ranks.check(read_data<std::uint64_t>(space, 8) == times + kTimes, "all are counted");
@@ -269,8 +284,9 @@ TEST_CASE("compare_and_swap swaps only what it expects, and increments made of i
         T expected = 0;
         while (true) {
           T desired = static_cast<T>(expected + 1), found = 0;
-          space.good(space->compare_and_swap(0, offset, type, &desired, &expected, &found), "compare_and_swap");
-          space.good(space->flush(0), "flush");
+          space.good(space->route(0).compare_and_swap(0, offset, type, &desired, &expected, &found),
+                     "compare_and_swap");
+          space.good(space->route(0).flush(0), "flush");
           if (found == expected) return;
           expected = found;
         }

@@ -28,15 +28,15 @@ TEST_CASE("an access beyond a target's data over the fabric is an error of the f
     expect_well(run_with_space(2, Variant::kFabric, 4096, [&](Ranks& ranks, SpaceFixture& space) {
       if (ranks.rank() == 1) return;
       std::uint64_t word = 1;
-      const Status issued = call == 0 ? space->put(1, 1 << 30, &word, 8)
-                            : call == 1
-                                ? space->get(1, 1 << 30, &word, 8)
-                                : space->accumulate(1, 1 << 30, ReduceOp::kSum, BasicType::kUint64, &word, nullptr, 1);
-      const Status flushed = space->flush(1);
+      const Status issued =
+          call == 0   ? space->route(1).put(1, 1 << 30, &word, 8)
+          : call == 1 ? space->route(1).get(1, 1 << 30, &word, 8)
+                      : space->route(1).accumulate(1, 1 << 30, ReduceOp::kSum, BasicType::kUint64, &word, nullptr, 1);
+      const Status flushed = space->route(1).flush(1);
       // The handler returns the reason, a provider does not.
       const ErrorKind expected = call == 2 ? ErrorKind::kRange : ErrorKind::kPeer;
       ranks.check(!issued.ok() || (!flushed.ok() && flushed.error().kind == expected), "an error of the peer");
-      space.good(space->flush(1), "it is reported once");
+      space.good(space->route(1).flush(1), "it is reported once");
     }));
   }
 }
@@ -46,13 +46,13 @@ TEST_CASE("an error is reported by the operation's own counter, or by a flush on
     if (ranks.rank() == 1) return;
     const long double real = 1;
     for (const bool followed : {true, false}) {
-      std::unique_ptr<Outstanding> own = std::move(space->own_outstanding(1).value());
-      space.good(space->accumulate(1, 1UL << 40, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1,
-                                   Space::Access::kShared, own.get()),
+      std::unique_ptr<Outstanding> own = std::move(space->route(1).own_outstanding(1).value());
+      space.good(space->route(1).accumulate(1, 1UL << 40, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1,
+                                            Access::kShared, own.get()),
                  "issuing");
       Outstanding& operation = *own;
-      if (!followed) space->abandon(1, std::move(own));
-      const Status flushed = space->flush(1);
+      if (!followed) space->route(1).abandon(1, std::move(own));
+      const Status flushed = space->route(1).flush(1);
       if (followed) {
         space.good(flushed, "the flush");
         ranks.check(operation.done(), "the operation is over after the flush");
@@ -60,7 +60,7 @@ TEST_CASE("an error is reported by the operation's own counter, or by a flush on
       } else {
         ranks.check(!flushed.ok() && flushed.error().kind == ErrorKind::kRange, "the flush says range");
       }
-      space.good(space->flush(1), "it is reported once");
+      space.good(space->route(1).flush(1), "it is reported once");
     }
   }));
 }
@@ -71,14 +71,16 @@ TEST_CASE("what the handler refuses is an error of the flush, and the target liv
       const std::uint64_t word = 1;
       const long double real = 1;
       for (const std::uint64_t offset : {4088UL, 1UL << 40}) {
-        space.good(space->accumulate(1, offset, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1), "issuing");
-        const Status refused = space->flush(1);
+        space.good(space->route(1).accumulate(1, offset, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1),
+                   "issuing");
+        const Status refused = space->route(1).flush(1);
         ranks.check(!refused.ok() && refused.error().kind == ErrorKind::kRange, "the refusal says range");
-        space.good(space->flush(1), "an error is reported once");
+        space.good(space->route(1).flush(1), "an error is reported once");
       }
-      space.good(space->put(1, 0, &word, 8), "put");
-      space.good(space->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "handler");
-      space.good(space->flush(1), "all is well again");
+      space.good(space->route(1).put(1, 0, &word, 8), "put");
+      space.good(space->route(1).accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1),
+                 "handler");
+      space.good(space->route(1).flush(1), "all is well again");
     }
     ranks.barrier();
     if (ranks.rank() == 1) ranks.check(read_data<long double>(space, 16) == 1, "what was sent is here");
@@ -91,7 +93,7 @@ TEST_CASE("a peer that is gone is an error of the flush") {
                   [](Ranks& ranks) {
                     SpaceFixture space(ranks, Variant::kFabric, 4096);
                     const std::uint64_t word = 1;
-                    space.good(space->put(1 - ranks.rank(), 0, &word, 8), "put");
+                    space.good(space->route(1 - ranks.rank()).put(1 - ranks.rank(), 0, &word, 8), "put");
                     space.good(space->flush_all(), "flush");
                     const auto pids = ranks.all_gather(getpid());
                     if (ranks.rank() == 1) {
@@ -101,9 +103,9 @@ TEST_CASE("a peer that is gone is an error of the flush") {
                     }
                     ranks.barrier();
                     await_stopped(pids[1]);
-                    space.good(space->put(1, 0, &word, 8), "put");
+                    space.good(space->route(1).put(1, 0, &word, 8), "put");
                     kill(pids[1], SIGKILL);
-                    const Status status = space->flush(1);
+                    const Status status = space->route(1).flush(1);
                     ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "the flush says so");
                     _exit(ranks.failures() == 0 ? 0 : 1);
                   },
@@ -129,9 +131,10 @@ void outlive(Ranks& ranks, Last last, bool when_dead) {
   };
   if (ranks.rank() == 0) {
     // All connections are made.
-    space.good(space->put(1, 0, words.data(), 8), "put");
-    space.good(space->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "handler");
-    space.good(space->flush(1), "flush");
+    space.good(space->route(1).put(1, 0, words.data(), 8), "put");
+    space.good(space->route(1).accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1),
+               "handler");
+    space.good(space->route(1).flush(1), "flush");
   }
   const auto pids = ranks.all_gather(getpid());
   if (ranks.rank() == 1) {
@@ -148,13 +151,13 @@ void outlive(Ranks& ranks, Last last, bool when_dead) {
   Status issued;
   switch (last) {
     case Last::kPut:
-      for (int i = 0; i < 50 && issued.ok(); ++i) issued = space->put(1, 0, words.data(), 8 * words.size());
+      for (int i = 0; i < 50 && issued.ok(); ++i) issued = space->route(1).put(1, 0, words.data(), 8 * words.size());
       break;
     case Last::kFetch:
-      issued = space->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, words.data(), words.data() + 1, 1);
+      issued = space->route(1).accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, words.data(), words.data() + 1, 1);
       break;
     case Last::kHandler:
-      issued = space->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1);
+      issued = space->route(1).accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1);
       break;
     case Last::kControl: memory.fetch_add(operation, 1, 64, 1); break;
   }
@@ -162,12 +165,12 @@ void outlive(Ranks& ranks, Last last, bool when_dead) {
     std::this_thread::sleep_for(100ms);
     kill(pids[1], SIGKILL);
   }
-  Status status = last == Last::kControl ? finish() : space->flush(1);
+  Status status = last == Last::kControl ? finish() : space->route(1).flush(1);
   if (!issued) status = std::move(issued);
   ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "the error says that the peer is gone");
   ranks.check(Clock::now() - begin < 10s, "in time");
   // No outstanding operation can write to this memory later.
-  space->flush(1).ok();
+  space->route(1).flush(1).ok();
   _exit(ranks.failures() == 0 ? 0 : 1);
 }
 
@@ -191,8 +194,8 @@ TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
     const std::uint64_t one = 1;
     std::uint64_t fetched = 0;
     const long double real = 1;
-    space.good(space->put(1 - ranks.rank(), 0, &one, 8), "put");
-    space.good(space->flush(1 - ranks.rank()), "flush");
+    space.good(space->route(1 - ranks.rank()).put(1 - ranks.rank(), 0, &one, 8), "put");
+    space.good(space->route(1 - ranks.rank()).flush(1 - ranks.rank()), "flush");
     const auto pids = ranks.all_gather(getpid());
     if (ranks.rank() == 1) {
       raise(SIGSTOP);
@@ -202,9 +205,10 @@ TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
         std::this_thread::sleep_for(2500ms);
         kill(pids[1], SIGCONT);
       });
-      space.good(space->accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1), "handler");
-      space.good(space->accumulate(1, 8, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1), "fetch");
-      space.good(space->flush(1), "flush");
+      space.good(space->route(1).accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1),
+                 "handler");
+      space.good(space->route(1).accumulate(1, 8, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1), "fetch");
+      space.good(space->route(1).flush(1), "flush");
       later.join();
     }
     ranks.barrier();
@@ -226,16 +230,18 @@ TEST_CASE("private memory that is gone is an error of the operation", "[native]"
           const auto is_peer_error = [](const Status& status) {
             return !status.ok() && status.error().kind == ErrorKind::kRange;
           };
-          ranks.check(is_peer_error(space->put(1, 0, &word, 8)), "put");
-          ranks.check(is_peer_error(space->get(1, 0, &word, 8)), "get");
+          ranks.check(is_peer_error(space->route(1).put(1, 0, &word, 8)), "put");
+          ranks.check(is_peer_error(space->route(1).get(1, 0, &word, 8)), "get");
           // The call is made twice, since a failed call must release the accumulate lock.
           for (int i = 0; i < 2; ++i) {
-            ranks.check(is_peer_error(space->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, &word, nullptr, 1)),
-                        "add");
-            ranks.check(is_peer_error(space->compare_and_swap(1, 0, BasicType::kUint64, &word, &word, &fetched)),
-                        "swap");
+            ranks.check(
+                is_peer_error(space->route(1).accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, &word, nullptr, 1)),
+                "add");
+            ranks.check(
+                is_peer_error(space->route(1).compare_and_swap(1, 0, BasicType::kUint64, &word, &word, &fetched)),
+                "swap");
           }
-          ranks.check(space->flush(1).ok(), "nothing is left to report");
+          ranks.check(space->route(1).flush(1).ok(), "nothing is left to report");
         }
         ranks.barrier();
       },

@@ -14,7 +14,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/space_fixture.hpp"
-#include "transport/routes/target_order.hpp"
+#include "transport/routes/fabric/target_order.hpp"
 
 namespace farside::space_extent_test {
 
@@ -65,7 +65,7 @@ TEST_CASE("ranks that differ know the bytes and the unit of each other, after on
       const auto own = static_cast<std::uint64_t>(ranks.rank());
       for (int r = 0; r < 3; ++r) {
         const std::uint64_t end = 4096 * (static_cast<std::uint64_t>(r) + 1);
-        ranks.check(space.put(r, end - 8 * (own + 1), &own, 8).ok(), "put");
+        ranks.check(space.route(r).put(r, end - 8 * (own + 1), &own, 8).ok(), "put");
       }
       ranks.check(space.flush_all().ok(), "flush");
       ranks.barrier();
@@ -82,8 +82,10 @@ TEST_CASE("an operation on a rank that differs asks for its description by itsel
   run_differing("fabric", false, [](Ranks& ranks, Space& space) {
     const int next = (ranks.rank() + 1) % 3;
     std::array<std::byte, 2 * kMostGetInRing> bytes{};  // a smaller get is a message itself
-    ranks.check(space.get(next, 0, bytes.data(), bytes.size()).ok() && space.flush(next).ok(), "get");
-    ranks.check(space.get(next, 8, bytes.data(), bytes.size()).ok() && space.flush(next).ok(), "get");
+    ranks.check(space.route(next).get(next, 0, bytes.data(), bytes.size()).ok() && space.route(next).flush(next).ok(),
+                "get");
+    ranks.check(space.route(next).get(next, 8, bytes.data(), bytes.size()).ok() && space.route(next).flush(next).ok(),
+                "get");
     ranks.barrier();
     ranks.check(questions_served() == 1, "the other one has asked once");
     ranks.barrier();

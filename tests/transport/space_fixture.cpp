@@ -53,7 +53,7 @@ SpaceFixture::SpaceFixture(Ranks& ranks, Variant variant, std::size_t bytes, std
                                                         : RouteKind::kMapped;
   for (int r = 0; r < ranks.size(); ++r) {
     const RouteKind route = r == ranks.rank() ? RouteKind::kSelf : expected;
-    ranks.check(space_->route(r) == route, "the route is the one that was asked for");
+    ranks.check(space_->kind(r) == route, "the route is the one that was asked for");
     const Result<Space::Extent> extent = space_->extent(r);
     ranks.check(extent.ok() && extent.value().bytes == bytes, "the size of a peer's data is known");
   }
@@ -98,7 +98,7 @@ std::uint64_t counted(RouteKind route, Counted what) {
 }
 
 void await(SpaceFixture& space, ControlMemory::Operation& operation) {
-  Waiter waiter(Process::instance(), space->wake_event());
+  Waiter waiter(Process::instance(), space->words().wake_event());
   while (!operation.done() && !operation.failed()) waiter.pause();
 }
 

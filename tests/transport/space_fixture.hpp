@@ -5,7 +5,7 @@
 //   for (const Variant variant : kAllVariants) {
 //     INFO(name(variant));
 //     expect_well(run_with_space(2, variant, 4096, [&](Ranks& ranks, SpaceFixture& space) {
-//       space.good(space->put(1 - ranks.rank(), 0, &word, 8), "put");
+//       space.good(space->route(1 - ranks.rank()).put(1 - ranks.rank(), 0, &word, 8), "put");
 //       ...
 //     }));
 //   }

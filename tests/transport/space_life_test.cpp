@@ -71,10 +71,11 @@ TEST_CASE("cma without mapped reaches oneself, and says what is missing for othe
       agreed.some_cma = reach.uses_cma;
       space->finish(std::move(agreed));
       ranks.check(reach.needs_fabric && reach.why.find("cma without mapped") != std::string::npos, "why is said");
-      ranks.check(space->route(ranks.rank()) == RouteKind::kSelf, "one's own memory needs no route");
+      ranks.check(space->kind(ranks.rank()) == RouteKind::kSelf, "one's own memory needs no route");
       const std::uint64_t sent = 7;
       std::uint64_t got = 0;
-      ranks.check(space->put(ranks.rank(), 8, &sent, 8).ok() && space->get(ranks.rank(), 8, &got, 8).ok() && got == 7,
+      ranks.check(space->route(ranks.rank()).put(ranks.rank(), 8, &sent, 8).ok() &&
+                      space->route(ranks.rank()).get(ranks.rank(), 8, &got, 8).ok() && got == 7,
                   "and is reached");
     }
   }));
@@ -134,7 +135,7 @@ TEST_CASE("a space may end while operations are under way") {
     {
       std::unique_ptr<Space> space = std::move(make_space(ranks, space_request(kControlBytes, 1 << 16)).space);
       if (ranks.rank() == 0) {
-        for (int i = 0; i < 20; ++i) ranks.check(space->put(1, 0, words.data(), 8 * words.size()).ok(), "put");
+        for (int i = 0; i < 20; ++i) ranks.check(space->route(1).put(1, 0, words.data(), 8 * words.size()).ok(), "put");
         space.reset();
       }
       ranks.barrier();
@@ -165,8 +166,9 @@ TEST_CASE("a space that is gone leaves no file, no mapping and no thread behind"
         SpaceFixture space(ranks, variant, 65536);
         const std::uint64_t word = 1;
         long double real = 1;
-        space.good(space->put(1 - ranks.rank(), 0, &word, 8), "put");
-        space.good(space->accumulate(1 - ranks.rank(), 16, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1),
+        space.good(space->route(1 - ranks.rank()).put(1 - ranks.rank(), 0, &word, 8), "put");
+        space.good(space->route(1 - ranks.rank())
+                       .accumulate(1 - ranks.rank(), 16, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1),
                    "add");
       };
       const std::size_t threads = entries("/proc/self/task");

@@ -74,7 +74,7 @@ void visit(Ranks& ranks, SpaceFixture& space, std::chrono::milliseconds limit) {
   const auto timed = [&](const char* what, const Status& issued) {
     const auto begin = Clock::now();
     space.good(issued, what);
-    space.good(space->flush(0), what);
+    space.good(space->route(0).flush(0), what);
     ranks.check(Clock::now() - begin < limit, fmt::format("{} is served in time", what));
   };
   std::vector<std::byte> large(kLarge, std::byte{1});
@@ -83,14 +83,15 @@ void visit(Ranks& ranks, SpaceFixture& space, std::chrono::milliseconds limit) {
   ControlMemory memory(*space);
   ControlMemory::Operation operation;
   for (int i = 0; i < 20; ++i) {
-    timed("put", space->put(0, 64, &one, 8));
-    timed("large put", space->put(0, 128, large.data(), large.size()));
-    timed("get", space->get(0, 64, &fetched, 8));
-    timed("large get", space->get(0, 128, large.data(), large.size()));
-    timed("accumulate", space->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1));
-    timed("fetch", space->accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1));
-    timed("handler", space->accumulate(0, 16, ReduceOp::kSum, BasicType::kLongDouble, &long_one, &long_fetched, 1));
-    timed("compare_and_swap", space->compare_and_swap(0, 32, BasicType::kUint64, &one, &zero, &fetched));
+    timed("put", space->route(0).put(0, 64, &one, 8));
+    timed("large put", space->route(0).put(0, 128, large.data(), large.size()));
+    timed("get", space->route(0).get(0, 64, &fetched, 8));
+    timed("large get", space->route(0).get(0, 128, large.data(), large.size()));
+    timed("accumulate", space->route(0).accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1));
+    timed("fetch", space->route(0).accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1));
+    timed("handler",
+          space->route(0).accumulate(0, 16, ReduceOp::kSum, BasicType::kLongDouble, &long_one, &long_fetched, 1));
+    timed("compare_and_swap", space->route(0).compare_and_swap(0, 32, BasicType::kUint64, &one, &zero, &fetched));
     const auto begin = Clock::now();
     memory.fetch_add(operation, 0, 64, 1);
     await(space, operation);
@@ -149,8 +150,8 @@ TEST_CASE("a target that computes serves all the same") {
         ranks.barrier();
         visit(ranks, space, 1000ms);
         const std::uint64_t one = 1;
-        space.good(space->put(0, 48, &one, 8), "put");
-        space.good(space->flush(0), "flush");
+        space.good(space->route(0).put(0, 48, &one, 8), "put");
+        space.good(space->route(0).flush(0), "flush");
       }
     }));
   }
@@ -174,31 +175,33 @@ TEST_CASE("operations that take many messages have their effect on a target that
         ranks.barrier();
         for (const std::size_t count : {std::size_t{1024}, std::size_t{1040}, kElements}) {
           const std::size_t bytes = count * sizeof(double);
-          space.good(space->get(0, 0, before.data(), bytes), "get");
-          space.good(space->flush(0), "flush");
-          space.good(space->accumulate(0, 0, ReduceOp::kSum, BasicType::kDouble, operands.data(), after.data(), count),
+          space.good(space->route(0).get(0, 0, before.data(), bytes), "get");
+          space.good(space->route(0).flush(0), "flush");
+          space.good(space->route(0).accumulate(0, 0, ReduceOp::kSum, BasicType::kDouble, operands.data(), after.data(),
+                                                count),
                      "get_accumulate");
-          space.good(space->flush(0), "flush");
+          space.good(space->route(0).flush(0), "flush");
           ranks.check(std::equal(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(count), after.begin()),
                       "what was there is fetched");
-          space.good(space->get(0, 0, after.data(), bytes), "get");
-          space.good(space->flush(0), "flush");
+          space.good(space->route(0).get(0, 0, after.data(), bytes), "get");
+          space.good(space->route(0).flush(0), "flush");
           bool once = true;
           for (std::size_t i = 0; i < count; ++i) once = once && after[i] == before[i] + operands[i];
           ranks.check(once, "each element was added to once");
-          space.good(space->accumulate(0, 0, ReduceOp::kNoOp, BasicType::kDouble, nullptr, operands.data(), count),
-                     "get_accumulate of MPI_NO_OP");
-          space.good(space->flush(0), "flush");
+          space.good(
+              space->route(0).accumulate(0, 0, ReduceOp::kNoOp, BasicType::kDouble, nullptr, operands.data(), count),
+              "get_accumulate of MPI_NO_OP");
+          space.good(space->route(0).flush(0), "flush");
           ranks.check(std::equal(after.begin(), after.begin() + static_cast<std::ptrdiff_t>(count), operands.begin()),
                       "it fetches what is there");
           for (std::size_t i = 0; i < count; ++i) operands[i] = static_cast<double>(i + 1);
           if (count == kElements) break;
-          space.good(space->put(0, 0, before.data(), bytes), "put");
-          space.good(space->flush(0), "flush");
+          space.good(space->route(0).put(0, 0, before.data(), bytes), "put");
+          space.good(space->route(0).flush(0), "flush");
         }
         const double end = -1;
-        space.good(space->put(0, 0, &end, sizeof end), "put");
-        space.good(space->flush(0), "flush");
+        space.good(space->route(0).put(0, 0, &end, sizeof end), "put");
+        space.good(space->route(0).flush(0), "flush");
       }
     }));
   }
@@ -231,12 +234,12 @@ TEST_CASE("a target that waits in the MPI runtime serves from there") {
         std::uint64_t seen = 0;
         for (const auto end = Clock::now() + 200s; seen == 0 && Clock::now() < end;) {
           visit(ranks, space, 1000ms);
-          space.good(space->get(0, 56, &seen, 8), "get");
-          space.good(space->flush(0), "flush");
+          space.good(space->route(0).get(0, 56, &seen, 8), "get");
+          space.good(space->route(0).flush(0), "flush");
         }
         const std::uint64_t one = 1;
-        space.good(space->put(0, 48, &one, 8), "put");
-        space.good(space->flush(0), "flush");
+        space.good(space->route(0).put(0, 48, &one, 8), "put");
+        space.good(space->route(0).flush(0), "flush");
       }
     }));
   }
@@ -259,13 +262,14 @@ TEST_CASE("threads of one process may use a space together") {
             const long double long_one = 1;
             std::uint64_t got = 0;
             const std::uint64_t mine = 256 + 8 * (3 * static_cast<std::uint64_t>(ranks.rank()) + t);
-            bool good = space->accumulate(to, 0, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1).ok();
+            bool good = space->route(to).accumulate(to, 0, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1).ok();
             good =
-                good && space->accumulate(to, 16, ReduceOp::kSum, BasicType::kLongDouble, &long_one, nullptr, 1).ok();
-            good = good && space->put(to, mine, &sent, 8).ok();
-            good = good && space->flush(to).ok();
-            good = good && space->get(to, mine, &got, 8).ok();
-            good = good && space->flush(to).ok() && got == sent;
+                good &&
+                space->route(to).accumulate(to, 16, ReduceOp::kSum, BasicType::kLongDouble, &long_one, nullptr, 1).ok();
+            good = good && space->route(to).put(to, mine, &sent, 8).ok();
+            good = good && space->route(to).flush(to).ok();
+            good = good && space->route(to).get(to, mine, &got, 8).ok();
+            good = good && space->route(to).flush(to).ok() && got == sent;
             if (!good) ++failures;
           }
         });

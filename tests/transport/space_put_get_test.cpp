@@ -8,7 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/space_fixture.hpp"
-#include "transport/space/fragments.hpp"
+#include "transport/routes/fragments.hpp"
 
 namespace farside::space_put_get_test {
 
@@ -28,8 +28,8 @@ TEST_CASE("what is put arrives, and what is got is what is there, at any size an
           auto& buffer = sent[static_cast<std::size_t>(to)];
           buffer.resize(bytes + 1);
           for (std::size_t i = 0; i < bytes; ++i) buffer[i] = seed(ranks.rank(), to, i);
-          space.good(space->put(to, slot(ranks.rank()) + offset, buffer.data(), bytes), "put");
-          if (to == 1) space.good(space->flush(to), "flush");
+          space.good(space->route(to).put(to, slot(ranks.rank()) + offset, buffer.data(), bytes), "put");
+          if (to == 1) space.good(space->route(to).flush(to), "flush");
         }
         space.good(space->flush_all(), "flush_all");
         ranks.barrier();
@@ -43,8 +43,8 @@ TEST_CASE("what is put arrives, and what is got is what is there, at any size an
         for (int at = 0; at < 3; ++at) {
           const int of = (at + 1) % 3;  // what `of` has put there
           std::vector<std::byte> got(bytes + 1, kFilling);
-          space.good(space->get(at, slot(of) + offset, got.data(), bytes), "get");
-          space.good(space->flush(at), "flush");
+          space.good(space->route(at).get(at, slot(of) + offset, got.data(), bytes), "get");
+          space.good(space->route(at).flush(at), "flush");
           bool good = got[bytes] == kFilling;
           for (std::size_t i = 0; i < bytes; ++i) good = good && got[i] == seed(of, at, i);
           ranks.check(good, fmt::format("{} bytes are got from rank {}", bytes, at));
@@ -66,17 +66,18 @@ TEST_CASE("many operations may be under way at once") {
       std::vector<std::uint64_t> sent(kMany), got(kMany);
       for (std::size_t i = 0; i < kMany; ++i) {
         sent[i] = i * 2654435761 + static_cast<std::uint64_t>(ranks.rank());
-        space.good(space->put(to, 8 * i, &sent[i], 8), "put");
+        space.good(space->route(to).put(to, 8 * i, &sent[i], 8), "put");
       }
-      space.good(space->flush(to), "flush");
-      for (std::size_t i = 0; i < kMany; ++i) space.good(space->get(to, 8 * i, &got[i], 8), "get");
-      space.good(space->flush(to), "flush");
+      space.good(space->route(to).flush(to), "flush");
+      for (std::size_t i = 0; i < kMany; ++i) space.good(space->route(to).get(to, 8 * i, &got[i], 8), "get");
+      space.good(space->route(to).flush(to), "flush");
       ranks.check(got == sent, "all are there");
       ranks.barrier();
       for (std::size_t i = 0; i < kMany; ++i) {
-        space.good(space->accumulate(to, 8 * i, ReduceOp::kSum, BasicType::kUint64, &sent[i], &got[i], 1), "add");
+        space.good(space->route(to).accumulate(to, 8 * i, ReduceOp::kSum, BasicType::kUint64, &sent[i], &got[i], 1),
+                   "add");
       }
-      space.good(space->flush(to), "flush");
+      space.good(space->route(to).flush(to), "flush");
       ranks.check(got == sent, "all are fetched");
     }));
   }
@@ -96,13 +97,14 @@ TEST_CASE("puts until the end of an epoch are there when the target has finished
             std::vector<std::vector<std::byte>> data(count);  // over the fabric in use until the flush
             for (std::size_t i = 0; i < count; ++i) {
               data[i].assign(bytes, value(i));
-              space.good(space->put_kept(1, i * (bytes + 8), data[i].data(), bytes, nullptr, CmaRoute::Keep::kUntilEnd),
+              space.good(space->route(1).queue_put(1, i * (bytes + 8), data[i].data(), bytes, nullptr,
+                                                   QueuedPuts::Until::kEnd),
                          "put");
             }
-            space.good(space->release_puts(), "release");
-            ranks.check(!space->keeps_puts(), "all have left");
+            space.good(space->queued_puts().release(), "release");
+            ranks.check(!space->queued_puts().any(), "all have left");
             // Over the fabric a notification is ordered behind them; here a barrier of the test stands for it.
-            if (over_fabric(variant)) space.good(space->flush(1), "flush");
+            if (over_fabric(variant)) space.good(space->route(1).flush(1), "flush");
           }
           ranks.barrier();
           if (ranks.rank() == 1) {
@@ -132,17 +134,18 @@ TEST_CASE("puts that are kept until a flush are there after it, and before a get
           if (ranks.rank() == 0) {
             for (std::size_t i = 0; i < count; ++i) {
               values[i] = i * 1000 + count + distance;
-              space.good(space->put_kept(1, i * distance, &values[i], 8, nullptr, CmaRoute::Keep::kUntilFlush), "put");
+              space.good(space->route(1).queue_put(1, i * distance, &values[i], 8, nullptr, QueuedPuts::Until::kFlush),
+                         "put");
             }
             if (variant == Variant::kCma && count == 3) {
-              ranks.check(space->keeps_puts(), "they are kept");
+              ranks.check(space->queued_puts().any(), "they are kept");
               std::uint64_t got = 0;
-              space.good(space->get(1, 2 * distance, &got, 8), "get");
+              space.good(space->route(1).get(1, 2 * distance, &got, 8), "get");
               ranks.check(got == values[2], "the get follows the puts");
             }
-            space.good(count == 20 ? space->order_before_release(1) : space->flush(1), "flush");
-            if (over_fabric(variant)) space.good(space->flush(1), "flush");
-            ranks.check(!space->keeps_puts(), "all have left");
+            space.good(count == 20 ? space->route(1).order_before_release(1) : space->route(1).flush(1), "flush");
+            if (over_fabric(variant)) space.good(space->route(1).flush(1), "flush");
+            ranks.check(!space->queued_puts().any(), "all have left");
           }
           ranks.barrier();
           if (ranks.rank() == 1) {
@@ -160,8 +163,8 @@ TEST_CASE("kept puts need no system call, and a flush executes them") {
   expect_well(run_with_space(2, Variant::kCma, 4096, [](Ranks& ranks, SpaceFixture& space) {
     const std::uint64_t value = 42;
     if (ranks.rank() == 0) {
-      space.good(space->put_kept(1, 8, &value, sizeof value, nullptr, CmaRoute::Keep::kUntilEnd), "put");
-      ranks.check(space->keeps_puts(), "it is kept");
+      space.good(space->route(1).queue_put(1, 8, &value, sizeof value, nullptr, QueuedPuts::Until::kEnd), "put");
+      ranks.check(space->queued_puts().any(), "it is kept");
     }
     ranks.barrier();
     if (ranks.rank() == 1) {
@@ -169,8 +172,8 @@ TEST_CASE("kept puts need no system call, and a flush executes them") {
       ranks.check(read_data<std::byte>(space, 8) == kFilling, "nothing has arrived");
     }
     ranks.barrier();
-    if (ranks.rank() == 0) space.good(space->flush(1), "flush");
-    ranks.check(!space->keeps_puts(), "none is kept");
+    if (ranks.rank() == 0) space.good(space->route(1).flush(1), "flush");
+    ranks.check(!space->queued_puts().any(), "none is kept");
     ranks.barrier();
     if (ranks.rank() == 1) ranks.check(read_data<std::uint64_t>(space, 8) == value, "the put is there");
     ranks.barrier();
@@ -181,14 +184,14 @@ TEST_CASE("kept puts need no system call, and a flush executes them") {
 // must take effect after the posted puts, by any route, and the puts of several epochs in their order.
 TEST_CASE("no access precedes posted puts that the target has not finished") {
   expect_well(run_with_space(3, Variant::kCma, 64 * 1024, [](Ranks& ranks, SpaceFixture& space) {
-    using Keep = CmaRoute::Keep;
+    using Until = QueuedPuts::Until;
     const auto put = [&](std::uint64_t value) {
-      space.good(space->put_kept(1, 0, &value, 8, nullptr, Keep::kUntilEnd), "put");
-      space.good(space->release_puts(), "release");
+      space.good(space->route(1).queue_put(1, 0, &value, 8, nullptr, Until::kEnd), "put");
+      space.good(space->queued_puts().release(), "release");
     };
     const auto get = [&] {
       std::uint64_t got = 0;
-      space.good(space->get(1, 0, &got, 8), "get");
+      space.good(space->route(1).get(1, 0, &got, 8), "get");
       return got;
     };
     for (std::uint64_t round = 1; round < 40; ++round) {
@@ -202,16 +205,17 @@ TEST_CASE("no access precedes posted puts that the target has not finished") {
         const std::uint64_t one = 1;
         std::uint64_t before = 0;
         put(base + 1);
-        space.good(space->accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, &one, &before, 1), "accumulate");
+        space.good(space->route(1).accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, &one, &before, 1),
+                   "accumulate");
         ranks.check(before == base + 1, "an accumulate follows the put");
         for (std::uint64_t i = 3; i < 20; ++i) put(base + i);  // of as many epochs
         ranks.check(get() == base + 19, "the last epoch's put is last");
         put(base + 20);
         std::vector<std::uint64_t> large(1000, base + 21);
-        space.good(space->put(1, 0, large.data(), 8000), "a large put");
+        space.good(space->route(1).put(1, 0, large.data(), 8000), "a large put");
         ranks.check(get() == base + 21, "a large put follows the small one");
         put(base + 22);
-        Space::Fragments strided(*space, 1, nullptr, 4);
+        Fragments strided(space->route(1), 1, nullptr, 4);
         const std::uint64_t value = base + 23;
         space.good(strided.put(0, &value, 8, {4, 16, 0}), "a strided put");
         space.good(strided.end(), "its end");
@@ -233,8 +237,8 @@ TEST_CASE("puts that are kept until a flush are complete after a release") {
   expect_well(run_with_space(2, Variant::kCma, 4096, [](Ranks& ranks, SpaceFixture& space) {
     const std::uint64_t value = 43;
     if (ranks.rank() == 0) {
-      space.good(space->put_kept(1, 8, &value, sizeof value, nullptr, CmaRoute::Keep::kUntilFlush), "put");
-      space.good(space->release_puts(), "release");
+      space.good(space->route(1).queue_put(1, 8, &value, sizeof value, nullptr, QueuedPuts::Until::kFlush), "put");
+      space.good(space->queued_puts().release(), "release");
     }
     ranks.barrier();
     if (ranks.rank() == 1) ranks.check(read_data<std::uint64_t>(space, 8) == value, "the put is there");
@@ -244,12 +248,12 @@ TEST_CASE("puts that are kept until a flush are complete after a release") {
 
 TEST_CASE("an error of kept puts is reported once, by the next release") {
   expect_well(run_with_space(2, Variant::kCma, 4096, [](Ranks& ranks, SpaceFixture& space) {
-    space->report_puts_later(Error{ErrorKind::kPeer, "first"});
-    space->report_puts_later(Error{ErrorKind::kPeer, "second"});
-    ranks.check(space->keeps_puts(), "something is to be reported");
-    const Status reported = space->release_puts();
+    space->queued_puts().report_later(Error{ErrorKind::kPeer, "first"});
+    space->queued_puts().report_later(Error{ErrorKind::kPeer, "second"});
+    ranks.check(space->queued_puts().any(), "something is to be reported");
+    const Status reported = space->queued_puts().release();
     ranks.check(!reported && reported.error().text == "first", "the first error");
-    ranks.check(space->release_puts().ok() && !space->keeps_puts(), "no other");
+    ranks.check(space->queued_puts().release().ok() && !space->queued_puts().any(), "no other");
     ranks.barrier();
   }));
 }
@@ -258,8 +262,8 @@ TEST_CASE("operations and bytes are counted by route") {
   expect_well(run_with_space(2, Variant::kFabric, 4096, [](Ranks& ranks, SpaceFixture& space) {
     const std::uint64_t before = counted(RouteKind::kFabric, Counted::kPut);
     const std::uint64_t word = 1;
-    space.good(space->put(1 - ranks.rank(), 0, &word, 8), "put");
-    space.good(space->put(ranks.rank(), 8, &word, 8), "put");
+    space.good(space->route(1 - ranks.rank()).put(1 - ranks.rank(), 0, &word, 8), "put");
+    space.good(space->route(ranks.rank()).put(ranks.rank(), 8, &word, 8), "put");
     space.good(space->flush_all(), "flush");
     ranks.check(counted(RouteKind::kFabric, Counted::kPut) == before + 1, "one to the peer");
     ranks.check(counted(RouteKind::kSelf, Counted::kPut) == 1, "one to itself");

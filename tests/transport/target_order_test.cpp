@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which operations towards a target are kept, and which leave: each phase of the state machine, and the ways between
 // them.
-#include "transport/routes/target_order.hpp"
+#include "transport/routes/fabric/target_order.hpp"
 
 #include <array>
 #include <chrono>

@@ -16,6 +16,7 @@
 
 #include "tools/common/host.hpp"
 #include "tools/info/info.hpp"
+#include "transport/base/route_kind.hpp"
 
 namespace farside::tools {
 
@@ -229,7 +230,12 @@ std::string clock_offset(const Json& examination, int node) {
 }
 
 std::string route_table(const Json& examination, const std::vector<Node>& nodes) {
-  Table table({"node", "mapped", "cma", "fabric", "provider", "next node", "put 8 B", "put 1 MiB", "clock offset"});
+  std::vector<std::string> header{"node"};
+  for (const RouteInfo& route : kRoutes)
+    if (route.allowed_by_name) header.emplace_back(route.name);
+  for (const char* const more : {"provider", "next node", "put 8 B", "put 1 MiB", "clock offset"})
+    header.emplace_back(more);
+  Table table(std::move(header));
   for (const Node& node : nodes) {
     std::string next = "-", latency = "-", rate = "-";
     for (const Json& link : part_of(examination, "links")) {
@@ -240,9 +246,12 @@ std::string route_table(const Json& examination, const std::vector<Node>& nodes)
       latency = with_unit(link.at("latency_us"), bench::Unit::kMicroseconds);
       rate = with_unit(link.at("megabytes_per_second"), bench::Unit::kMegabytes);
     }
-    table.add(node_name(examination, node.number), route_cell(node, "mapped"), route_cell(node, "cma"),
-              route_cell(node, "fabric"), provider_cell(examination, node), next, latency, rate,
-              clock_offset(examination, node.number));
+    std::vector<std::string> row{node_name(examination, node.number)};
+    for (const RouteInfo& route : kRoutes)
+      if (route.allowed_by_name) row.push_back(route_cell(node, route.name));
+    row.insert(row.end(),
+               {provider_cell(examination, node), next, latency, rate, clock_offset(examination, node.number)});
+    table.add(std::move(row));
   }
   return table.text();
 }

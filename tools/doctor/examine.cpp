@@ -193,7 +193,7 @@ class Examiner {
   // Returns whether libfabric reaches all hosts.
   bool try_providers() {
     int works = 0;
-    if (settings_.fabric) {
+    if (settings_.allows(RouteKind::kFabric)) {
       const auto providers = static_cast<int>(providers_to_try(settings_).size());
       step("libfabric between the hosts", limit_ + providers * (place_.nodes - 1) * 2 * ProviderAgreement::kTrialLimit);
       watchdog_.at("the trial of the providers");
@@ -209,9 +209,11 @@ class Examiner {
   }
 
   // The routes of windows inside a node that FARSIDE_ROUTES allows; empty: none.
-  std::string route_of_allocated() const { return settings_.mapped ? "mapped" : settings_.fabric ? "fabric" : ""; }
-  std::string route_of_private() const {
-    return settings_.mapped && settings_.cma ? "cma" : settings_.fabric ? "fabric" : "";
+  std::string route_inside(RouteKind wanted) const {
+    for (const RouteKind kind : {wanted, RouteKind::kFabric})
+      if (settings_.allows(kind) && (kind == RouteKind::kFabric || settings_.allows(RouteKind::kMapped)))
+        return farside::info(kind).name;
+    return {};
   }
 
   Json check(const WindowRole& role) {
@@ -224,8 +226,9 @@ class Examiner {
     step("windows inside the nodes", limit_);
     std::vector<Json> made;
     const int ranks = Ranks(place_.on_node).all;
-    for (const auto& [call, wanted] :
-         {std::pair("MPI_Win_allocate", route_of_allocated()), std::pair("MPI_Win_create", route_of_private())}) {
+    for (const auto& [call, kind] :
+         {std::pair("MPI_Win_allocate", RouteKind::kMapped), std::pair("MPI_Win_create", RouteKind::kCma)}) {
+      const std::string wanted = route_inside(kind);
       if (ranks < 2 || wanted.empty()) continue;
       WindowRole role{call, "node", wanted, place_.on_node, (place_.index + 1) % ranks, true};
       made.push_back(check(role));
@@ -233,7 +236,8 @@ class Examiner {
     gather("windows", made);
     if (!reachable || place_.nodes < 2) return;
     step("windows of all ranks", limit_);
-    WindowRole role{"MPI_Win_allocate", "all", "fabric", MPI_COMM_WORLD, MPI_PROC_NULL, false};
+    WindowRole role{"MPI_Win_allocate", "all",         farside::info(RouteKind::kFabric).name,
+                    MPI_COMM_WORLD,     MPI_PROC_NULL, false};
     find_counterparts(role);
     gather("windows", {check(role)});
   }

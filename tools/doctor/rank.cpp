@@ -63,8 +63,7 @@ Json rank_facts() {
   facts["limits"] = limit_facts();
   Settings settings;
   add_settings(facts, settings);
-  facts["routes"] = {route_facts("mapped", settings.mapped, try_mapped()),
-                     route_facts("cma", settings.cma && settings.mapped, try_cma())};
+  facts["routes"] = route_facts(settings, nullptr);
   facts["clock"] = {{"source", first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource")},
                     {"counter", ticks_by_counter}};
   return facts;

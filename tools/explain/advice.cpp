@@ -9,6 +9,7 @@
 
 #include "tools/common/text.hpp"
 #include "tools/explain/explain.hpp"
+#include "transport/base/route_kind.hpp"
 
 namespace farside::tools::explain {
 namespace {
@@ -180,7 +181,9 @@ class Rules {
   }
 
   void many_small(const std::string& kind, const WindowKind& sums) {
-    const std::uint64_t mapped = sums.total("mapped").count + sums.total("self").count;
+    std::uint64_t mapped = 0;
+    for (const RouteInfo& route : kRoutes)
+      if (!route.by_thread) mapped += sums.total(route.name).count;
     if (mapped < kManyMapped) return;
     add("many_small", kind, static_cast<double>(mapped) * kMappedOperation,
         "{} operations by load and store. If they are small, the calls themselves are the cost: move more with each "

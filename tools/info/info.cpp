@@ -142,7 +142,7 @@ Json gather_info(const std::string& library_folder) {
   Json table = settings_now(settings);
   info["libfabric"] = libfabric(settings);
   RouteReport fabric;
-  fabric.how = "libfabric, between nodes, and inside one where nothing else reaches";
+  fabric.how = farside::info(RouteKind::kFabric).how;
   fabric.why = info["libfabric"]["problem"];
   for (const Json& one : info["libfabric"]["providers"]) {
     if (!one["chosen"].get<bool>()) continue;
@@ -151,9 +151,7 @@ Json gather_info(const std::string& library_folder) {
     if (fabric.possible) fabric.how += fmt::format(": {}", one["provider"].get<std::string>());
   }
   if (!fabric.possible) fabric.advice = "see the providers";
-  info["routes"] = {route_facts("mapped", settings.mapped, try_mapped()),
-                    route_facts("cma", settings.cma && settings.mapped, try_cma()),
-                    route_facts("fabric", settings.fabric, fabric)};
+  info["routes"] = route_facts(settings, &fabric);
   info["limits"] = limit_facts();
   info["settings"] = std::move(table);
   info["unknown_settings"] = unknown_settings();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tools/common/text.hpp"
+#include "transport/base/settings.hpp"
 
 namespace farside::tools {
 
@@ -44,8 +45,9 @@ struct RouteReport {
 };
 RouteReport try_mapped();
 RouteReport try_cma();
-// One route as the JSON of `farside info` has it; `allowed`: by FARSIDE_ROUTES.
-Json route_facts(const char* route, bool allowed, const RouteReport& report);
+// The routes of FARSIDE_ROUTES as the JSON of `farside info` has them. `fabric`: the report of the routes between
+// nodes, which are left out if it is null.
+Json route_facts(const Settings& settings, const RouteReport* fabric);
 
 // The settings that may forbid process_vm_readv and process_vm_writev.
 struct CmaLimits {

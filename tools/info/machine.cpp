@@ -152,8 +152,6 @@ std::string limit_text(std::uint64_t value, bool bytes) {
 
 namespace {
 
-constexpr const char* kMapped = "shared memory: a memfd that the on-node peers map (no file in /dev/shm)";
-constexpr const char* kCma = "process_vm_readv and process_vm_writev, for memory that the program allocated by itself";
 constexpr std::size_t kBytes = 1 << 16;
 
 // Runs a trial in a child of this process. Returns the error of the trial or of the child; empty: none.
@@ -166,7 +164,7 @@ std::string error_in_child(const std::function<std::string()>& trial) {
 
 RouteReport try_mapped() {
   RouteReport report;
-  report.how = kMapped;
+  report.how = info(RouteKind::kMapped).how;
   Result<Segment> segment = make_segment(kBytes);
   if (!segment) {
     report.why = segment.error().text;
@@ -208,12 +206,25 @@ RouteReport try_cma() {
     return std::string();
   });
   if (error.empty() && word != kNew) error = "what was written is not there";
-  return error.empty() ? RouteReport{true, kCma, {}, {}} : explain_cma(error, find_cma_limits());
+  return error.empty() ? RouteReport{true, info(RouteKind::kCma).how, {}, {}} : explain_cma(error, find_cma_limits());
 }
 
-Json route_facts(const char* route, bool allowed, const RouteReport& report) {
-  return {{"route", route},    {"possible", report.possible}, {"allowed", allowed},
-          {"how", report.how}, {"why", report.why},           {"advice", report.advice}};
+Json route_facts(const Settings& settings, const RouteReport* fabric) {
+  Json facts = Json::array();
+  for (std::size_t i = 0; i < kRouteKinds; ++i) {
+    const auto kind = static_cast<RouteKind>(i);
+    const RouteInfo& route = kRoutes[i];
+    if (!route.allowed_by_name || (!route.immediate && fabric == nullptr)) continue;
+    const RouteReport report = !route.immediate ? *fabric : kind == RouteKind::kCma ? try_cma() : try_mapped();
+    const bool allowed = settings.allows(kind) && (kind != RouteKind::kCma || settings.allows(RouteKind::kMapped));
+    facts.push_back({{"route", route.name},
+                     {"possible", report.possible},
+                     {"allowed", allowed},
+                     {"how", report.how},
+                     {"why", report.why},
+                     {"advice", report.advice}});
+  }
+  return facts;
 }
 
 CmaLimits find_cma_limits(const std::string& proc) {
@@ -229,7 +240,7 @@ CmaLimits find_cma_limits(const std::string& proc) {
 
 RouteReport explain_cma(const std::string& error, const CmaLimits& limits) {
   RouteReport report;
-  report.how = kCma;
+  report.how = info(RouteKind::kCma).how;
   report.why = error;
   const auto cause = [&](const std::string& why, const std::string& advice) {
     report.why += "; " + why;

@@ -73,7 +73,7 @@ void check(const std::string& file, const TraceRecord& record, std::size_t numbe
   const bool epoch = record.kind == TraceKind::kEpoch || record.kind == TraceKind::kTotal;
   if ((epoch && record.detail >= kEpochNames.size()) ||
       (record.kind == TraceKind::kWindow && record.detail >= kFlavorNames.size()) ||
-      record.what >= kCountedNames.size() || record.route >= kRouteNames.size() || record.target < -1)
+      record.what >= kCountedNames.size() || record.route >= kRouteKinds || record.target < -1)
     refuse(file, "record {} has a value that there is not; the file is damaged", number);
 }
 

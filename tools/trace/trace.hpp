@@ -37,7 +37,7 @@ using Nanoseconds = std::int64_t;  // since the first event of any rank
 
 inline const char* name(EpochKind kind) { return kEpochNames[static_cast<std::size_t>(kind)]; }
 inline const char* name(Counted what) { return kCountedNames[static_cast<std::size_t>(what)]; }
-inline const char* name(RouteKind route) { return kRouteNames[static_cast<std::size_t>(route)]; }
+inline const char* name(RouteKind route) { return info(route).name; }
 inline const char* name(TraceFlavor flavor) { return kFlavorNames[static_cast<std::size_t>(flavor)]; }
 inline double microseconds(Nanoseconds time) { return static_cast<double>(time) * 1e-3; }
 

@@ -6,28 +6,42 @@
 #include <charconv>
 #include <cstdlib>
 #include <unistd.h>
+#include <utility>
 
 namespace farside {
 namespace {
 
 bool parse_routes(std::string_view value, Settings& settings) {
-  settings.mapped = settings.cma = settings.fabric = false;
+  settings.routes = bit(RouteKind::kSelf);
   while (true) {
     const std::size_t comma = value.find(',');
-    const std::string_view word = value.substr(0, comma);
-    if (word == "mapped") {
-      settings.mapped = true;
-    } else if (word == "cma") {
-      settings.cma = true;
-    } else if (word == "fabric") {
-      settings.fabric = true;
-    } else {
-      return false;
-    }
+    const RouteInfo* const route = std::ranges::find_if(
+        kRoutes, [&](const RouteInfo& each) { return each.allowed_by_name && each.name == value.substr(0, comma); });
+    if (route == std::end(kRoutes)) return false;
+    settings.routes |= static_cast<RouteSet>(1U << (route - kRoutes));
     if (comma == std::string_view::npos) return true;
     value.remove_prefix(comma + 1);
   }
 }
+
+// The names of these routes in one text.
+struct RouteNames {
+  char text[128] = {};
+  consteval RouteNames(std::string_view before, std::string_view between, std::string_view behind) {
+    char* to = text;
+    const auto add = [&](std::string_view part) { to = std::ranges::copy(part, to).out; };
+    add(before);
+    bool first = true;
+    for (const RouteInfo& each : kRoutes) {
+      if (!each.allowed_by_name) continue;
+      if (!std::exchange(first, false)) add(between);
+      add(each.name);
+    }
+    add(behind);
+  }
+};
+constexpr RouteNames kDefaultRoutes{"", ",", ""};
+constexpr RouteNames kAllowedRoutes{"one or more of ", ", ", ", separated by commas"};
 
 bool parse_provider(std::string_view value, Settings& settings) {
   settings.provider = value;
@@ -106,7 +120,7 @@ bool parse_trace(std::string_view value, Settings& settings) {
 }
 
 constexpr Setting kSettings[] = {
-    {"FARSIDE_ROUTES", "mapped,cma,fabric", "one or more of mapped, cma, fabric, separated by commas",
+    {"FARSIDE_ROUTES", kDefaultRoutes.text, kAllowedRoutes.text,
      "routes to a peer's memory that may be used; cma only together with mapped; fabric alone sends everything through "
      "libfabric, inside a node too",
      parse_routes},

@@ -11,6 +11,7 @@
 
 #include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/route_kind.hpp"
 
 namespace farside {
 
@@ -19,10 +20,9 @@ namespace farside {
 enum class Check : int { kOff, kWarn, kOn, kStrict };
 
 struct Settings {
-  // FARSIDE_ROUTES: the allowed routes to a peer's memory.
-  bool mapped = true;  // shared memory, inside a node
-  bool cma = true;     // process_vm_readv/writev on private memory, inside a node (needs mapped as well)
-  bool fabric = true;  // libfabric
+  // FARSIDE_ROUTES: the allowed routes to a peer's memory. (cma needs mapped as well.)
+  RouteSet routes = kAllRoutes;
+  bool allows(RouteKind kind) const { return (routes & bit(kind)) != 0; }
   // FARSIDE_PROVIDER: a libfabric provider, as in fi_info; empty: farside chooses.
   std::string provider;
   // FARSIDE_DEVICE: one of the provider's devices (libfabric: domains); empty: farside chooses.

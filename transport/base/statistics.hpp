@@ -13,11 +13,9 @@
 #include <vector>
 
 #include "transport/base/atomics.hpp"
+#include "transport/base/route_kind.hpp"
 
 namespace farside {
-
-enum class RouteKind : std::uint8_t { kSelf, kMapped, kCma, kFabric };
-inline constexpr std::array<const char*, 4> kRouteNames = {"self", "mapped", "cma", "fabric"};
 
 // kControl: operations of protocols on control words (locks, notifications, barriers). kHandler: requests that the
 // handler of this process executed. kNicAtomic: atomics on data or control words that an adapter executed.
@@ -70,7 +68,7 @@ class Statistics {
 
  private:
   std::atomic<bool> enabled_{false};
-  std::array<std::array<Counter, kCountedNames.size()>, kRouteNames.size()> counters_{};
+  std::array<std::array<Counter, kCountedNames.size()>, kRouteKinds> counters_{};
 };
 
 // The number of operations and bytes for each target since the last drain(). A window keeps these counts only for

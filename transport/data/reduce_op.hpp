@@ -119,6 +119,10 @@ inline bool allowed(ReduceOp op, BasicType type) {
 
 enum class AtomicMethod : std::uint8_t { kAtomic, kLocked };
 
+// kAlone: no other process or thread accesses the target's data meanwhile (this process holds an exclusive lock and has
+// one thread), so that plain loops suffice.
+enum class Access : std::uint8_t { kShared, kAlone };
+
 inline bool has_cpu_atomics(BasicType type) { return traits(type).cpu_atomics; }
 
 // Returns the method for `type` at `address`: kAtomic if the type has CPU atomics and the address is naturally aligned.

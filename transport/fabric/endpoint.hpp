@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Endpoint: the interface by which the routes of a space access other processes. Fabric (fabric.hpp) implements it with
-// libfabric, and documents its behaviour. A simulation implements it to count the calls.
+// libfabric, and documents its behaviour. A simulation implements it to count the calls. No header above fabric/ needs
+// libfabric's.
 //
 // Thread safety, errors and cost: those of Fabric.
 #pragma once
@@ -11,18 +12,26 @@
 #include <span>
 #include <string>
 
-#include <rdma/fi_domain.h>
-
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
-#include "transport/fabric/handles.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/handler/message_handler.hpp"
 #include "transport/handler/operation_list.hpp"
 
+struct fid_mr;
+
 namespace farside {
 
 class SecondRail;
+
+// A registration of memory that peers may access with the key until the Registration is destroyed.
+struct Registration {
+  struct Close {
+    void operator()(fid_mr* region) const;
+  };
+  std::unique_ptr<fid_mr, Close> region;
+  RemoteKey key;
+};
 
 // What a space uses of an endpoint, besides what all endpoints have.
 struct EndpointUse {

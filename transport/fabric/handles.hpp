@@ -10,7 +10,6 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
 
-#include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
 
 namespace farside {
@@ -28,12 +27,6 @@ struct FreeInfo {
   void operator()(fi_info* info) const { fi_freeinfo(info); }
 };
 using InfoHandle = std::unique_ptr<fi_info, FreeInfo>;
-
-// A registration of memory that peers may access with the key until the Registration is destroyed.
-struct Registration {
-  FabricHandle<fid_mr> region;
-  RemoteKey key;
-};
 
 // `code` is negative, as libfabric returns it.
 inline Error fabric_error(ErrorKind kind, std::string_view tried, std::int64_t code) {

@@ -299,6 +299,8 @@ bool FabricDomain::advertises_atomics() const {
   return has(FI_SUM, FI_FETCH_ATOMIC) && has(FI_CSWAP, FI_COMPARE_ATOMIC);
 }
 
+void Registration::Close::operator()(fid_mr* region) const { fi_close(&region->fid); }
+
 Result<Registration> FabricDomain::register_memory(void* base, std::size_t bytes, std::uint64_t wanted) const {
   const fi_domain_attr& attributes = *info_->domain_attr;
   if (attributes.mr_key_size < sizeof wanted) wanted &= (1ULL << (8 * attributes.mr_key_size)) - 1;

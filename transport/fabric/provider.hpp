@@ -16,6 +16,7 @@
 
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
+#include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/handles.hpp"
 
 namespace farside {

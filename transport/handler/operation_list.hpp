@@ -30,6 +30,7 @@ struct DataOperation {
   OperationKind kind = OperationKind::kPut;
   ReduceOp op = ReduceOp::kReplace;   // of an accumulate
   BasicType type = BasicType::kByte;  // of an accumulate or compare_and_swap
+  Access access = Access::kShared;    // of an accumulate
   std::uint64_t offset = 0;           // bytes in the target's data
   std::size_t count = 0;              // elements; for puts and gets bytes
   const void* origin = nullptr;       // null: no operands (get, MPI_NO_OP)
@@ -37,16 +38,33 @@ struct DataOperation {
   const void* compare = nullptr;
 
   static DataOperation put(std::uint64_t offset, const void* origin, std::size_t bytes) {
-    return {OperationKind::kPut, ReduceOp::kReplace, BasicType::kByte, offset, bytes, origin, nullptr, nullptr};
+    return {OperationKind::kPut,
+            ReduceOp::kReplace,
+            BasicType::kByte,
+            Access::kShared,
+            offset,
+            bytes,
+            origin,
+            nullptr,
+            nullptr};
   }
   static DataOperation get(std::uint64_t offset, void* fetched, std::size_t bytes) {
-    return {OperationKind::kGet, ReduceOp::kNoOp, BasicType::kByte, offset, bytes, nullptr, fetched, nullptr};
+    return {OperationKind::kGet,
+            ReduceOp::kNoOp,
+            BasicType::kByte,
+            Access::kShared,
+            offset,
+            bytes,
+            nullptr,
+            fetched,
+            nullptr};
   }
   static DataOperation accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
                                   std::size_t count) {
     return {OperationKind::kAccumulate,
             op,
             type,
+            Access::kShared,
             offset,
             count,
             op == ReduceOp::kNoOp ? nullptr : origin,
@@ -55,7 +73,8 @@ struct DataOperation {
   }
   static DataOperation compare_and_swap(std::uint64_t offset, BasicType type, const void* origin, const void* compare,
                                         void* fetched) {
-    return {OperationKind::kCompareAndSwap, ReduceOp::kReplace, type, offset, 1, origin, fetched, compare};
+    return {
+        OperationKind::kCompareAndSwap, ReduceOp::kReplace, type, Access::kShared, offset, 1, origin, fetched, compare};
   }
 
   bool atomic() const { return kind == OperationKind::kAccumulate || kind == OperationKind::kCompareAndSwap; }

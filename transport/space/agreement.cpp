@@ -27,7 +27,8 @@ std::uint32_t hash(const std::string& text) {
 // second space), the provider's name 20.
 constexpr std::uint32_t kVersionMask = 0xff;
 std::uint32_t settings_word(const Settings& settings) {
-  const std::uint32_t routes = (settings.mapped ? 1U : 0U) | (settings.cma ? 2U : 0U) | (settings.fabric ? 4U : 0U);
+  static_assert(kRouteKinds == 1 + 3);
+  const std::uint32_t routes = settings.routes >> 1;  // without self
   const std::uint32_t strict = settings.check == Check::kStrict ? 1U : 0U;
   return (hash(settings.provider) & ~0xfffU) | strict << 11 | routes << 8 | Agreement::kProtocol;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ControlMemory: RemoteMemory over the control words of a Space: mapped words, messages, or the adapter. All ranks use
+// ControlMemory: RemoteMemory over the ControlWords of a space: mapped words, messages, or the adapter. All ranks use
 // one atomicity domain. In the domain cpu, atomics are CPU instructions of this process on mapped words, and of the
 // target's message handler on other words. In the domain nic, network adapters execute all atomics, also those on a
 // rank's own words.
@@ -63,9 +63,9 @@ class ControlMemory {
    private:
     friend class ControlMemory;
     Pending pending_;
-    const Space* notified_ = nullptr;  // the last use was a notification to this rank
+    const ControlRoute* notified_ = nullptr;  // the last use was a notification to this rank by this route
     int notified_rank_ = 0;
-    std::uint32_t lost_before_ = 0;  // as Space::lost_notifications()
+    std::uint32_t lost_before_ = 0;  // as ControlRoute::lost_notifications()
     std::uint64_t value_ = 0, operand_ = 0, compare_ = 0;
     Clock::time_point not_before_{};
   };
@@ -83,28 +83,28 @@ class ControlMemory {
       friend class Near;
       std::uint64_t value_ = 0;
     };
-    explicit Near(Space& space) : space_(space) {}
+    explicit Near(ControlWords& words) : words_(words) {}
     void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
                           std::uint64_t desired) {
-      operation.value_ = ControlWord::compare_and_swap(space_.node_control(rank).word(word), expected, desired);
+      operation.value_ = ControlWord::compare_and_swap(words_.on_node(rank).word(word), expected, desired);
     }
     // Wakes the rank if it sleeps.
     void post_write(int rank, std::uint32_t word, std::uint64_t value) {
-      const Space::MappedControl block = space_.node_control(rank);
+      const ControlWords::Mapped block = words_.on_node(rank);
       ControlWord::write(block.word(word), value);
       block.wake();
     }
-    std::uint64_t own(std::uint32_t word) const { return ControlWord::look(*space_.own_control_word(word)); }
+    std::uint64_t own(std::uint32_t word) const { return ControlWord::look(*words_.own(word)); }
     std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
-      return ControlWord::fetch_add(*space_.own_control_word(word), value);
+      return ControlWord::fetch_add(*words_.own(word), value);
     }
 
    private:
-    Space& space_;
+    ControlWords& words_;
   };
 
-  explicit ControlMemory(Space& space) : space_(space), near_(space) {
-    if (!space.all_words_mapped()) hand_off_time_ = kFabricHandOff;
+  explicit ControlMemory(Space& space) : words_(space.words()), near_(words_) {
+    if (!words_.all_mapped()) hand_off_time_ = kFabricHandOff;
   }
   ControlMemory(const ControlMemory&) = delete;
   ControlMemory& operator=(const ControlMemory&) = delete;
@@ -114,7 +114,7 @@ class ControlMemory {
   // control_word.hpp defines the memory orders on mapped words.
   void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value,
                  DataAccess access = DataAccess::kGoesOn) {
-    if (const Space::MappedControl block = space_.mapped_control(rank)) [[likely]] {
+    if (const ControlWords::Mapped block = words_.mapped(rank)) [[likely]] {
       operation.value_ = ControlWord::fetch_add(block.word(word), value);
       block.wake();
     } else {
@@ -129,23 +129,23 @@ class ControlMemory {
   }
   // Adds, and wakes the owner if it sleeps. Precondition: the word is mapped.
   void notify_now(int rank, std::uint32_t word, std::uint64_t value) {
-    const Space::MappedControl block = space_.mapped_control(rank);
+    const ControlWords::Mapped block = words_.mapped(rank);
     ControlWord::fetch_add(block.word(word), value);
     block.wake();
   }
   // The same for a word that only this rank changes: a store suffices, if it is sequentially consistent with the
   // owner's arming of the wake event (wake_event.hpp).
   void notify_by_write(int rank, std::uint32_t word, std::uint64_t value) {
-    const Space::MappedControl block = space_.mapped_control(rank);
+    const ControlWords::Mapped block = words_.mapped(rank);
     ControlWord::write(block.word(word), value);
     block.wake();
   }
-  bool mapped(int rank) const { return static_cast<bool>(space_.mapped_control(rank)); }
+  bool mapped(int rank) const { return static_cast<bool>(words_.mapped(rank)); }
   // True if all ranks share a node.
-  bool all_mapped() const { return space_.all_words_mapped(); }
+  bool all_mapped() const { return words_.all_mapped(); }
   void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
                         std::uint64_t desired) {
-    if (const Space::MappedControl block = space_.mapped_control(rank)) [[likely]] {
+    if (const ControlWords::Mapped block = words_.mapped(rank)) [[likely]] {
       operation.value_ = ControlWord::compare_and_swap(block.word(word), expected, desired);
       block.wake();
     } else {
@@ -158,7 +158,7 @@ class ControlMemory {
     read(operation, rank, word, std::span(&operation.value_, 1));
   }
   void read(Operation& operation, int rank, std::uint32_t word, std::span<std::uint64_t> values) {
-    if (const Space::MappedControl block = space_.mapped_control(rank)) [[likely]] {
+    if (const ControlWords::Mapped block = words_.mapped(rank)) [[likely]] {
       for (std::uint64_t& value : values) {
         value = ControlWord::read(block.word(word));
         word += sizeof value;
@@ -209,9 +209,19 @@ class ControlMemory {
       return notify_by_write(rank, word, value);
     notify(operation, ControlCall::kWrite, rank, word, value, access);
   }
+  // The route to words that are not mapped; null if there are none.
+  ControlRoute* route() const { return words_.route(); }
+  // See ControlRoute; false for words that are mapped. Three loads if there was no later interruption.
   bool interrupted_since(int rank, std::uint32_t interruptions) const {
-    return space_.interrupted_since(rank, interruptions);
+    ControlRoute* const by = words_.route(rank);
+    return by != nullptr && by->interrupted_since(rank, interruptions);
   }
+  bool interrupted_since_post(int rank) const {
+    ControlRoute* const by = words_.route(rank);
+    return by != nullptr && by->interrupted_since_post(rank);
+  }
+  std::uint32_t interruptions() const { return route() != nullptr ? route()->interruptions() : 0; }
+  std::uint32_t first_interruptions() const { return route() != nullptr ? route()->first_interruptions() : 0; }
   void pause(Operation& operation, std::uint64_t hand_offs) {
     const auto longest = static_cast<std::uint64_t>(kLongestPause / std::chrono::nanoseconds(1));
     const auto unit = static_cast<std::uint64_t>(hand_off_time_.load(std::memory_order_relaxed));
@@ -229,12 +239,12 @@ class ControlMemory {
   }
   // Nanoseconds per hand-off, by the present estimate.
   std::int64_t hand_off_time() const { return hand_off_time_.load(std::memory_order_relaxed); }
-  std::uint64_t own(std::uint32_t word) const { return ControlWord::look(*space_.own_control_word(word)); }
+  std::uint64_t own(std::uint32_t word) const { return ControlWord::look(*words_.own(word)); }
   // In the domain nic the adapter executes this, and the caller waits for it: a few microseconds. If the adapter fails,
   // the word is unknown. This is logged, and all later operations over the fabric fail.
   std::uint64_t own_fetch_add(std::uint32_t word, std::uint64_t value) {
-    if (space_.words_changed_by_cpu()) [[likely]]
-      return ControlWord::fetch_add(*space_.own_control_word(word), value);
+    if (words_.changed_by_cpu()) [[likely]]
+      return ControlWord::fetch_add(*words_.own(word), value);
     return fetch_add_waiting(word, value);
   }
 
@@ -303,8 +313,8 @@ class ControlMemory {
     Status status = usable();
     if (status)
       status = control_patiently([&] {
-        return space_.control(call, access, rank, word, operation.pending_, &operation.operand_, &operation.compare_,
-                              fetched.data());
+        return words_.route()->control(call, access, rank, word, operation.pending_, &operation.operand_,
+                                       &operation.compare_, fetched.data());
       });
     if (!status) operation.pending_.failed(status.error());
   }
@@ -313,21 +323,22 @@ class ControlMemory {
               DataAccess access) {
     operation.operand_ = value;
     operation.pending_.towards(rank);
-    operation.notified_ = &space_;
+    operation.notified_ = words_.route();
     operation.notified_rank_ = rank;
-    operation.lost_before_ = space_.lost_notifications(rank);
+    operation.lost_before_ = words_.route()->lost_notifications(rank);
     Status status = usable();
     if (status)
       status = control_patiently([&] {
-        return space_.notify(call, access, rank, word, operation.pending_, &operation.operand_, &operation.value_);
+        return words_.route()->notify(call, access, rank, word, operation.pending_, &operation.operand_,
+                                      &operation.value_);
       });
     if (!status) operation.pending_.failed(status.error());
   }
 
   std::uint64_t fetch_add_waiting(std::uint32_t word, std::uint64_t value) {
     Operation operation;
-    fetch_add(operation, space_.rank(), word, value);
-    for (Waiter waiter(Process::instance(), space_.wake_event()); !operation.done() && !operation.failed();)
+    fetch_add(operation, words_.rank(), word, value);
+    for (Waiter waiter(Process::instance(), words_.wake_event()); !operation.done() && !operation.failed();)
       waiter.pause();
     if (!operation.failed()) return operation.value();
     const Status failed = operation.take_error();
@@ -345,7 +356,7 @@ class ControlMemory {
     return Error{ErrorKind::kOther, "an earlier atomic of the adapter on an own control word failed; free the window"};
   }
 
-  Space& space_;
+  ControlWords& words_;
   Near near_;
   std::atomic<bool> own_word_unknown_{false};  // fetch_add_waiting() has failed
   std::atomic<std::int64_t> hand_off_time_{kMappedHandOff};

@@ -75,7 +75,7 @@ UsedEndpoint used_endpoint(const SpaceMaking& making, GroupPeers& peers) {
 // Called when the rank knows that the fabric is needed. `why` is empty if only another rank needs it.
 Status allow_fabric(const char* call, const std::string& why) {
   if (!why.empty()) log(LogLevel::kInfo, "{}: the fabric is needed: {}", call, why);
-  if (Process::instance().settings().value()->fabric) return {};
+  if (Process::instance().settings().value()->allows(RouteKind::kFabric)) return {};
   return Error{ErrorKind::kNoRoute, fmt::format("FARSIDE_ROUTES does not allow fabric, which is needed for {}",
                                                 why.empty() ? "another rank" : why)};
 }

@@ -13,8 +13,8 @@
 #include "transport/base/integers.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/waiter.hpp"
-#include "transport/fabric/endpoint.hpp"
 #include "transport/node/process_memory.hpp"
+#include "transport/routes/fabric/fabric_route.hpp"
 #include "transport/space/control_memory.hpp"
 #include "transport/space/space.hpp"
 
@@ -48,13 +48,13 @@ Status Regions::attach(const void* base, std::uint64_t bytes) {
   }
   // Registered before any peer can find the region in the table.
   Endpoint::Registration registration;
-  if (space_.fabric_ != nullptr && bytes > 0) {
+  if (space_.fabric_route() != nullptr && bytes > 0) {
     // Adapter atomics change whole words, whose other bytes may belong to another region.
-    const std::uint64_t before = space_.rules_.integers_by_nic ? region.address % kWordAlignment : 0;
-    const std::uint64_t behind = space_.rules_.integers_by_nic ? -region.end() % kWordAlignment : 0;
+    const std::uint64_t before = space_.mapped_route().rules().integers_by_nic ? region.address % kWordAlignment : 0;
+    const std::uint64_t behind = space_.mapped_route().rules().integers_by_nic ? -region.end() % kWordAlignment : 0;
     std::byte* const from = static_cast<std::byte*>(const_cast<void*>(base)) - before;
     Result<Endpoint::Registration> exposed =
-        space_.fabric_->endpoint().register_memory(from, before + bytes + behind, random_bits());
+        space_.fabric_route()->endpoint().register_memory(from, before + bytes + behind, random_bits());
     if (!exposed) return Error{ErrorKind::kAttach, exposed.error().text};
     registration = std::move(exposed.value());
     region.key = registration.key;
@@ -89,7 +89,7 @@ Status Regions::notify_readers(std::span<const int> readers) {
   }
   Status first;
   for (ControlMemory::Operation& operation : operations) {
-    for (Waiter waiter(Process::instance(), space_.wake_event()); !operation.done() && !operation.failed();)
+    for (Waiter waiter(Process::instance(), space_.words().wake_event()); !operation.done() && !operation.failed();)
       waiter.pause();
     if (operation.failed() && first) first = operation.take_error();
   }
@@ -113,7 +113,7 @@ Result<std::optional<Region>> Regions::look_up(int rank, std::uint64_t address) 
   }
   // The memory may have been attached since.
   const Result<std::vector<Region>> read =
-      space_.mapped_control(rank) ? read_on_node(rank, address) : ask_handler(rank, address);
+      space_.words().mapped(rank) ? read_on_node(rank, address) : ask_handler(rank, address);
   if (!read) return read.error();
   const std::scoped_lock held(mutex_);
   std::optional<Region> found;
@@ -125,9 +125,9 @@ Result<std::optional<Region>> Regions::look_up(int rank, std::uint64_t address) 
 }
 
 Result<std::vector<Region>> Regions::read_on_node(int rank, std::uint64_t address) {
-  const RegionWords words{reinterpret_cast<std::byte*>(&space_.mapped_control(rank).word(words_))};
+  const RegionWords words{reinterpret_cast<std::byte*>(&space_.words().mapped(rank).word(words_))};
   words.note_reader(space_.rank());
-  const std::int32_t pid = space_.node_.extra(*space_.node_.find(rank))->pid;
+  const std::int32_t pid = space_.words().node().extra(*space_.words().node().find(rank))->pid;
   while (true) {
     std::vector<Region> regions;
     Status status;
@@ -165,7 +165,7 @@ Result<std::vector<Region>> Regions::read_on_node(int rank, std::uint64_t addres
 Result<std::vector<Region>> Regions::ask_handler(int rank, std::uint64_t address) {
   using Page = AttachedRegions::Page;
   std::array<std::byte, sizeof(Page) + kAtOnce * sizeof(Region)> answer;
-  if (Status asked = space_.fabric_->ask_for_regions(rank, address, answer); !asked) return asked.error();
+  if (Status asked = space_.fabric_route()->ask_for_regions(rank, address, answer); !asked) return asked.error();
   Page page;
   std::memcpy(&page, answer.data(), sizeof page);
   std::vector<Region> regions(std::min<std::size_t>(page.count, kAtOnce));

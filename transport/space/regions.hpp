@@ -33,7 +33,6 @@
 
 #include "transport/base/result.hpp"
 #include "transport/handler/attached_regions.hpp"
-#include "transport/routes/fabric_route.hpp"
 
 namespace farside {
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How a space is made, and how it ends.
 #include "transport/space/space.hpp"
 
 #include <algorithm>
@@ -11,9 +10,9 @@
 #include <fmt/format.h>
 
 #include "transport/base/log.hpp"
-#include "transport/fabric/fabric.hpp"
 #include "transport/handler/node_handler.hpp"
 #include "transport/node/process_memory.hpp"
+#include "transport/routes/fabric/fabric_route.hpp"
 #include "transport/space/regions.hpp"
 
 namespace farside {
@@ -27,6 +26,10 @@ constexpr std::size_t kWholeControl = 8192, kStartOfControl = 4096;
 std::size_t in_pages(std::size_t bytes) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   return (bytes + page - 1) / page * page;
+}
+
+HugePages huge_pages() {
+  return Process::instance().settings().value()->huge_pages ? HugePages::of_kernel() : HugePages();
 }
 
 }  // namespace
@@ -47,17 +50,18 @@ struct Space::Offer {
 };
 
 Space::Space(const Request& request)
-    : process_(Process::instance()),
-      rank_(request.rank),
+    : rank_(request.rank),
       ranks_(request.ranks),
       id_(request.id),
       unit_(request.unit),
       private_data_(request.private_data != nullptr || request.dynamic),
       shared_(request.shared),
-      cma_(process_, request.rank) {
-  region_words_ = (request.control_bytes + 63) / 64 * 64;
+      words_(request.rank),
+      mapped_(words_.node(), request.rank),
+      cma_(words_.node(), request.rank) {
+  region_words_ = static_cast<std::uint32_t>((request.control_bytes + 63) / 64 * 64);
   const std::size_t control = region_words_ + (request.dynamic ? RegionWords::bytes(request.ranks) : 0);
-  control_bytes_ = in_pages(control);
+  control_bytes_ = static_cast<std::uint32_t>(in_pages(control));
   data_bytes_ = request.dynamic ? Regions::kBytes : request.data_bytes;
   threaded_ = request.threaded;
   if (request.threaded) cma_.expect_threads();
@@ -65,16 +69,16 @@ Space::Space(const Request& request)
 
 Result<std::unique_ptr<Space>> Space::make(const Request& request, NodeGroup& node) {
   std::unique_ptr<Space> space(new Space(request));
-  space->node_members_ = node.members();
-  const Settings& settings = *space->process_.settings().value();
-  if (!request.shared && !settings.mapped) {
+  const Settings& settings = *Process::instance().settings().value();
+  if (!request.shared && !settings.allows(RouteKind::kMapped)) {
     const std::unique_ptr<NodeGroup> alone = NodeGroup::alone(request.rank);
     Result<std::unique_ptr<Space>> made = make_here(std::move(space), request, node, *alone);
     if (made && request.ranks > 1) {
       made.value()->needs_fabric_ = true;
       made.value()->why_ = std::make_unique<std::string>(
-          settings.cma ? "FARSIDE_ROUTES allows cma without mapped, by which cma reaches the control block"
-                       : "FARSIDE_ROUTES does not allow mapped");
+          settings.allows(RouteKind::kCma)
+              ? "FARSIDE_ROUTES allows cma without mapped, by which cma reaches the control block"
+              : "FARSIDE_ROUTES does not allow mapped");
     }
     return made;
   }
@@ -86,30 +90,53 @@ Result<std::unique_ptr<Space>> Space::make(const Request& request, NodeGroup& no
 Result<std::unique_ptr<Space>> Space::make_here(std::unique_ptr<Space> space, const Request& request, NodeGroup& node,
                                                 NodeGroup& mapped) {
   const bool apart = mapped.members() < node.members();
+  const std::size_t control_bytes = space->control_bytes_;
+  const auto check = [&](std::span<const Offer> offers) -> Status {
+    std::vector<MemoryShare> shares;
+    for (std::size_t i = 0; i < offers.size(); ++i) {
+      if (offers[i].failed != 0) return Error{static_cast<ErrorKind>(offers[i].failed - 1), {}};
+      shares.push_back({offers[i].need, node.member(static_cast<int>(i)).limits});
+    }
+    const std::uint64_t own = offers[static_cast<std::size_t>(node.index())].allocated;
+    return check_memory_needs(find_memory_need(control_bytes + huge_pages().whole(own)), shares);
+  };
+  const auto layout = [&](std::span<const Offer> offers) {
+    NodeSegment::Layout made;
+    made.control_bytes = control_bytes;
+    made.reserved = control_bytes <= kWholeControl ? control_bytes : kStartOfControl;
+    made.contiguous = request.shared && std::ranges::any_of(offers, &Offer::contiguous);
+    for (const Offer& each : offers) {
+      made.data.push_back(each.allocated);
+      made.alignment = std::max(made.alignment, each.alignment);
+      made.overcommit = made.overcommit || each.overcommit;
+    }
+    made.huge = huge_pages();
+    return made;
+  };
   Status failed;
   const Offer own = space->offer(request, mapped, failed);
   Result<NodeSegment> segment = NodeSegment();
   Status possible;
   // The leader makes the memory as soon as it has all offers.
-  auto [offers, announcement] = node.exchange_by_leader(own, space->process_, [&](const std::vector<Offer>& all) {
+  auto [offers, announcement] = node.exchange_by_leader(own, Process::instance(), [&](const std::vector<Offer>& all) {
     NodeSegment::Announcement made;
     if (apart) return made;
-    possible = space->check_offers(node, all);
+    possible = check(all);
     if (possible) {
-      segment = NodeSegment::lead(mapped, space->layout(all), made);
+      segment = NodeSegment::lead(mapped, layout(all), made);
     } else {
       made.failed = 1 + static_cast<std::int32_t>(possible.error().kind);
     }
     return made;
   });
   if (!failed) return failed.error();
-  if (apart || !node.leads()) possible = space->check_offers(node, offers);
+  if (apart || !node.leads()) possible = check(offers);
   if (!possible) return possible.error();
   if (apart) {
     offers = {own};
-    segment = NodeSegment::lead(mapped, space->layout(offers), announcement);
+    segment = NodeSegment::lead(mapped, layout(offers), announcement);
   } else if (!node.leads()) {
-    segment = NodeSegment::join(mapped, space->layout(offers), announcement);
+    segment = NodeSegment::join(mapped, layout(offers), announcement);
   }
   if (!segment) return segment.error();
   space->take_memory(request, mapped, offers, std::move(segment.value()));
@@ -143,17 +170,17 @@ Space::Offer Space::offer(const Request& request, NodeGroup& node, Status& faile
   own.data_place = reinterpret_cast<std::uint64_t>(data_);
   if (node.members() == 1) return own;
   if (!request.dynamic) {
-    if (auto place = process_.shareable_memory().find(data_, data_bytes_)) {
+    if (auto place = Process::instance().shareable_memory().find(data_, data_bytes_)) {
       own.data_fd = place->fd;
       own.data_place = place->offset;
       exposed_ = std::make_unique<std::shared_ptr<const void>>(std::move(place->users));
       return own;
     }
   }
-  if (!process_.settings().value()->cma) return own;
+  if (!Process::instance().settings().value()->allows(RouteKind::kCma)) return own;
   PeerPermission::instance().need();  // the peers try it before they choose a route
   // Without a handler on-node peers move fragments one by one.
-  if (const Result<NodeHandler*> handler = process_.node_handler()) {
+  if (const Result<NodeHandler*> handler = Process::instance().node_handler()) {
     own.handled = true;
     node.set_handler(handler.value()->place());
   } else {
@@ -162,53 +189,24 @@ Space::Offer Space::offer(const Request& request, NodeGroup& node, Status& faile
   return own;
 }
 
-Status Space::check_offers(const NodeGroup& node, std::span<const Offer> offers) const {
-  std::vector<MemoryShare> shares;
-  for (std::size_t i = 0; i < offers.size(); ++i) {
-    const NodeMember member = node.member(static_cast<int>(i));
-    if (offers[i].failed != 0) return Error{static_cast<ErrorKind>(offers[i].failed - 1), {}};
-    shares.push_back({offers[i].need, member.limits});
-  }
-  const std::uint64_t own = offers[static_cast<std::size_t>(node.index())].allocated;
-  return check_memory_needs(find_memory_need(control_bytes_ + huge_pages().whole(own)), shares);
-}
-
-HugePages Space::huge_pages() const {
-  return process_.settings().value()->huge_pages ? HugePages::of_kernel() : HugePages();
-}
-
-NodeSegment::Layout Space::layout(std::span<const Offer> offers) const {
-  NodeSegment::Layout layout;
-  layout.control_bytes = control_bytes_;
-  layout.reserved = control_bytes_ <= kWholeControl ? control_bytes_ : kStartOfControl;
-  layout.contiguous = shared_ && std::ranges::any_of(offers, &Offer::contiguous);
-  for (const Offer& each : offers) {
-    layout.data.push_back(each.allocated);
-    layout.alignment = std::max(layout.alignment, each.alignment);
-    layout.overcommit = layout.overcommit || each.overcommit;
-  }
-  layout.huge = huge_pages();
-  return layout;
-}
-
 void Space::take_memory(const Request& request, NodeGroup& node, std::span<const Offer> offers, NodeSegment segment) {
   segment_ = std::move(segment);
   contiguous_ = shared_ && std::ranges::any_of(offers, &Offer::contiguous);
-  control_ = segment_.control(node.index());
+  std::byte* const control = segment_.control(node.index());
   if (!private_data_) data_ = segment_.data(node.index());
-  auto* const header = reinterpret_cast<Header*>(control_);
-  new (&header->accumulate_lock) AccumulateLockWord{};
-  new (&header->wake_event) WakeEvent;
+  ControlHeader& header = ControlHeader::of(control);
+  new (&header.accumulate_lock) AccumulateLockWord{};
+  new (&header.wake_event) WakeEvent;
   static const ProcessIdentity own_process = ProcessIdentity::own();
-  header->owner = own_process;
-  new (&header->integers) IntegerWords;
-  integers_.announce_in(header->integers);
+  header.owner = own_process;
+  new (&header.integers) IntegerWords;
+  mapped_.integers().announce_in(header.integers);
+  words_.begin(control);
   if (request.dynamic) {
-    regions_ =
-        std::make_unique<Regions>(*this, static_cast<std::uint32_t>(region_words_), control_ + region_words_, ranks_);
+    regions_ = std::make_unique<Regions>(*this, region_words_, control + region_words_, ranks_);
   }
   if (offers[static_cast<std::size_t>(node.index())].handled) {
-    NodeHandler* const handler = process_.node_handler().value();
+    NodeHandler* const handler = Process::instance().node_handler().value();
     if (handler->publish(id_, served_space(true))) node_handler_ = handler;
   }
 }
@@ -217,8 +215,8 @@ MessageHandler::ServedSpace Space::served_space(bool always_locked) {
   MessageHandler::ServedSpace served;
   served.base = data_;
   served.bytes = data_bytes_;
-  served.lock = &reinterpret_cast<Header*>(control_)->accumulate_lock;
-  served.integers = &integers_;
+  served.lock = &ControlHeader::of(words_.own_block()).accumulate_lock;
+  served.integers = &mapped_.integers();
   served.always_locked = always_locked;
   served.ranks = static_cast<std::uint32_t>(ranks_);
   served.attached = regions_ != nullptr ? &regions_->own() : nullptr;
@@ -226,21 +224,22 @@ MessageHandler::ServedSpace Space::served_space(bool always_locked) {
 }
 
 void Space::find_routes(NodeGroup& node, std::span<const Offer> offers) {
-  node_.reserve(offers.size());
+  NodeTargets& targets = words_.node();
+  targets.reserve(offers.size());
   if (node.members() < ranks_) {
     needs_fabric_ = true;
     why_ = std::make_unique<std::string>("some rank is on another node");
   }
-  for (int i = 0; i < node.members(); ++i) node_.add(node.member(i).rank);
+  for (int i = 0; i < node.members(); ++i) targets.add(node.member(i).rank);
   for (std::size_t i = 0; i < offers.size(); ++i) {
     const NodeMember member = node.member(static_cast<int>(i));
-    NodeTarget& target = node_.all()[i];
+    NodeTarget& target = targets.all()[i];
     target.bytes = offers[i].data_bytes;
     target.unit = offers[i].unit;
     all_support_membarrier_ = all_support_membarrier_ && member.membarrier == 1;
     if (member.rank == rank_) {
       target.data = data_;
-      target.control = control_;
+      target.control = words_.own_block();
       continue;
     }
     target.control = segment_.control(static_cast<int>(i));
@@ -253,9 +252,9 @@ void Space::find_routes(NodeGroup& node, std::span<const Offer> offers) {
     needs_fabric_ = needs_fabric_ || !reached;
     some_unmapped_ = some_unmapped_ || !reached;
     unshared_ = unshared_ || unshared;
-    uses_cma_ = uses_cma_ || node_.route(target) == RouteKind::kCma;
+    uses_cma_ = uses_cma_ || targets.route(target) == RouteKind::kCma;
   }
-  node_.arrange();
+  targets.arrange();
   segment_.forget_places();
 }
 
@@ -263,7 +262,7 @@ void Space::find_routes(NodeGroup& node, std::span<const Offer> offers) {
 // which they are mapped, or null. Returns false and the reason in `why` if no route inside the node reaches the target.
 bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer& offer, std::byte*& memory,
                        std::string& why) {
-  const Settings& settings = *process_.settings().value();
+  const Settings& settings = *Process::instance().settings().value();
   const auto unreached = [&](std::string reason) {
     why = std::move(reason);
     target.control = nullptr;
@@ -279,19 +278,20 @@ bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer
     memory = nullptr;
     if (!mapping) return unreached(mapping.error().text);
     memory = mapping.value().base() + before;
-    node_.make_extra(target).mapping = std::move(mapping.value());
+    words_.node().make_extra(target).mapping = std::move(mapping.value());
   } else if (offer.allocated == 0) {
     memory = nullptr;
-    if (!settings.cma) return unreached("its memory is private and FARSIDE_ROUTES does not allow cma");
+    if (!settings.allows(RouteKind::kCma))
+      return unreached("its memory is private and FARSIDE_ROUTES does not allow cma");
     std::uint64_t nonce = 0;
     if (Status status = read_process_memory(member.pid, member.nonce_address, &nonce, sizeof nonce); !status)
       return unreached(status.error().text);
     if (nonce != member.nonce)
       return unreached(fmt::format("process id {} is that of another process here", member.pid));
-    NodeTargetExtra& extra = node_.make_extra(target);
+    NodeTargetExtra& extra = words_.node().make_extra(target);
     extra.pid = member.pid;
     extra.address = offer.data_place;
-    extra.lock = &accumulate_lock(target);
+    extra.lock = &ControlHeader::of(target.control).accumulate_lock;
     if (!offer.handled) return true;
     auto handler = PeerNodeHandler::find(member.pid, member.nonce_address, member.nonce, member.handler, id_);
     // Without the peer's queue, this rank could not find out whether lists that other ranks have posted are executed.
@@ -299,50 +299,47 @@ bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer
     extra.handler = std::move(handler.value());
     return true;
   }
-  if (settings.mapped) {
+  if (settings.allows(RouteKind::kMapped)) {
     target.data = memory;
     return true;
   }
   // A shared space is mapped whatever the routes of operations are.
-  node_.make_extra(target).memory = memory;
+  words_.node().make_extra(target).memory = memory;
   return unreached("FARSIDE_ROUTES does not allow mapped");
 }
 
 Result<EndpointUse> Space::open_fabric(Endpoint& endpoint, bool some_cma) {
   fabric_ = std::make_unique<FabricRoute>(
-      FabricRoute::Setup{endpoint, process_, wake_event(), process_.statistics(), rank_, id_, threaded_});
+      FabricRoute::Setup{endpoint, Process::instance(), words_.wake_event(), rank_, id_, threaded_});
   MessageHandler::ServedSpace served = served_space(some_cma);
-  served.control = control_;
+  served.control = words_.own_block();
   served.control_bytes = control_bytes_;
   if (Status exposed = fabric_->register_memory(served, data_bytes_, unit_); !exposed) return exposed.error();
   return EndpointUse{endpoint.nic_atomics(), fabric_->uses_second_rail(), fabric_->why_one_rail()};
 }
 
+void Space::close_fabric() { fabric_.reset(); }
+
 void Space::finish(Agreed agreed) {
-  counting_ = process_.statistics().enabled();
   lowest_with_data_ = agreed.lowest_with_data;
-  rules_.always_locked = agreed.some_cma;
-  rules_.choose_domains(fabric_ != nullptr && agreed.use.nic_atomics, agreed.single_elements);
-  cma_.set_rules(rules_);
+  AccumulateRules rules;
+  rules.always_locked = agreed.some_cma;
+  rules.choose_domains(fabric_ != nullptr && agreed.use.nic_atomics, agreed.single_elements);
+  mapped_.set_rules(rules, fabric_ != nullptr ? &fabric_->atomics() : nullptr);
+  cma_.set_rules(rules, fabric_ == nullptr, regions_ != nullptr);
   if (fabric_ != nullptr) {
-    fabric_->agree({std::move(agreed.addresses), rules_, agreed.same_bytes, agreed.same_units, agreed.use.second_rails,
+    fabric_->agree({std::move(agreed.addresses), rules, agreed.same_bytes, agreed.same_units, agreed.use.second_rails,
                     regions_.get(), regions_ != nullptr ? Regions::kFirst : 0});
   }
-  node_mapped_ =
-      node_.size() > 1 && std::ranges::all_of(node_.all(), [](const NodeTarget& t) { return t.control != nullptr; });
-  const auto all_here = [&](auto&& holds) {
-    return static_cast<int>(node_.size()) == ranks_ && std::ranges::all_of(node_.all(), holds);
-  };
-  all_words_mapped_ = !rules_.by_nic && all_here([](const NodeTarget& each) { return each.control != nullptr; });
-  all_immediate_ =
-      !rules_.by_nic && all_here([&](const NodeTarget& each) { return node_.route(each) != RouteKind::kFabric; });
-  // The memory of a dynamic space may be detached before a kept put arrives.
-  may_keep_puts_ = (uses_cma_ || node_handler_ != nullptr) && regions_ == nullptr;
+  words_.finish(ranks_, rules.by_nic, Process::instance().settings().value()->allows(RouteKind::kMapped),
+                fabric_ != nullptr ? &fabric_->control() : nullptr);
+  // The memory of a dynamic space may be detached before a queued put arrives.
+  may_queue_puts_ = (uses_cma_ || node_handler_ != nullptr) && regions_ == nullptr;
   // Under these conditions the ranks of each node map each other's memory, and can change their method together. Only
   // these ranks and their message handlers combine elements in the memory of the node.
-  if (!rules_.always_locked && !agreed.some_unmapped && all_support_membarrier_) {
-    std::byte* const first = segment_.control(0) + offsetof(Header, integers);
-    integers_.allow_lock({first, control_bytes_, node_.size()}, threaded_);
+  if (!rules.always_locked && !agreed.some_unmapped && all_support_membarrier_) {
+    std::byte* const first = segment_.control(0) + offsetof(ControlHeader, integers);
+    mapped_.integers().allow_lock({first, control_bytes_, words_.node().size()}, threaded_);
   }
   segment_.published(1);
   why_.reset();
@@ -355,8 +352,8 @@ Space::~Space() {
 
 OperationCounts& Space::count_by_target(bool threaded) {
   counts_ = std::make_unique<OperationCounts>(threaded);
-  counting_ = true;
-  for (NodeTarget& target : node_.all()) node_.make_extra(target).counts = counts_->row(target.rank);
+  for (NodeTarget& target : words_.node().all()) words_.node().make_extra(target).counts = counts_->row(target.rank);
+  mapped_.count_in(counts_.get());
   cma_.count_in(counts_.get());
   if (fabric_ != nullptr) fabric_->count_in(counts_.get());
   return *counts_;
@@ -364,31 +361,54 @@ OperationCounts& Space::count_by_target(bool threaded) {
 
 void Space::expect_threads() {
   threaded_ = true;
+  if (counts_ != nullptr) counts_->expect_threads();
+  mapped_.expect_threads();
   cma_.expect_threads();
-  integers_.expect_threads();
   if (fabric_ != nullptr) fabric_->expect_threads();
-  if (counts_ == nullptr) return;
-  counts_->expect_threads();
-  for (NodeTarget& target : node_.all()) node_.make_extra(target).counts = nullptr;
 }
 
-bool Space::uses(RouteKind route) const {
-  if (ranks_ == 1) return route == RouteKind::kSelf;
-  if (route == RouteKind::kFabric && static_cast<int>(node_.size()) < ranks_) return true;
-  return std::ranges::any_of(node_.all(),
-                             [&](const NodeTarget& each) { return each.rank != rank_ && node_.route(each) == route; });
+bool Space::uses(RouteKind kind) const {
+  if (ranks_ == 1) return kind == RouteKind::kSelf;
+  const NodeTargets& node = words_.node();
+  if (kind == RouteKind::kFabric && static_cast<int>(node.size()) < ranks_) return true;
+  return std::ranges::any_of(node.all(),
+                             [&](const NodeTarget& each) { return each.rank != rank_ && node.route(each) == kind; });
+}
+
+Route& Space::route(int target) {
+  const NodeTarget* const here = words_.node().find(target);
+  if (here != nullptr && here->data != nullptr) [[likely]]
+    return mapped_;
+  if (here != nullptr && words_.node().route(*here) == RouteKind::kCma) return cma_;
+  return *fabric_;
+}
+
+Status Space::flush_all() {
+  Status queued = cma_.flush_all();
+  Status status = fabric_ != nullptr ? fabric_->flush_all() : Status();
+  (void)mapped_.flush_all();
+  return queued ? std::move(status) : std::move(queued);
+}
+
+int Space::only_peer() {
+  const int peer = 1 - rank_;
+  return ranks_ == 2 && !shared_ && words_.changed_by_cpu() && !route(peer).immediate() ? peer : -1;
+}
+
+DeferredLocks* Space::deferred_locks(int target) {
+  return shared_ || words_.mapped(target) || route(target).immediate() ? nullptr : fabric_->locks();
 }
 
 Result<Space::Extent> Space::extent(int target) {
-  const NodeTarget* const here = node_.find(target);
+  const NodeTarget* const here = words_.node().find(target);
   if (here != nullptr) return Extent{here->bytes, here->unit};
   return fabric_->extent(target);
 }
 
 Space::MappedData Space::mapped_data(int target) const {
-  const NodeTarget* const here = node_.find(target);
+  const NodeTarget* const here = words_.node().find(target);
   if (here == nullptr) return {};
-  const NodeTargetExtra* const extra = node_.extra(*here);
+  const NodeTargetExtra* const extra = words_.node().extra(*here);
   std::byte* const base = here->data != nullptr || extra == nullptr ? here->data : extra->memory;
   if (base == nullptr || (here->bytes == 0 && !contiguous_)) return {nullptr, 0, here->unit};
   return {base, here->bytes, here->unit};

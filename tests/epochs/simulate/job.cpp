@@ -24,6 +24,7 @@
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/lock_table.hpp"
 #include "epochs/rules/epoch_state.hpp"
+#include "transport/routes/fabric/fabric_route.hpp"
 #include "transport/space/control_memory.hpp"
 #include "transport/space/make_space.hpp"
 
@@ -318,7 +319,7 @@ void Job::use(int rank, SimulatedWindow& window, int count) const {
   for (int i = 0; i < count && others > 0; ++i) {
     const auto step = static_cast<std::int64_t>(others) * i / settings_.touched;
     const int target = members_ + static_cast<int>((step + rank) % others);
-    (void)window.space->put(target, 0, data.data(), data.size());
+    (void)window.space->route(target).put(target, 0, data.data(), data.size());
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/routes/node_targets.hpp"
+#include "transport/routes/mapped/node_targets.hpp"
 
 #include <bit>
 
@@ -12,7 +12,7 @@ NodeTarget& NodeTargets::add(int rank) {
 }
 
 NodeTargetExtra& NodeTargets::make_extra(const NodeTarget& target) {
-  if (extra_.empty()) extra_.resize(targets_.size());
+  if (extra_ == nullptr) extra_ = std::make_unique<std::unique_ptr<NodeTargetExtra>[]>(targets_.size());
   std::unique_ptr<NodeTargetExtra>& extra = extra_[index_of(target)];
   if (extra == nullptr) {
     extra = std::make_unique<NodeTargetExtra>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/routes/target_order.hpp"
+#include "transport/routes/fabric/target_order.hpp"
 
 namespace farside {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // NodeTargets: the targets of a space on this node: this rank and its on-node peers. All other ranks are targets of the
-// fabric (fabric_route.hpp).
+// fabric (fabric/fabric_route.hpp).
 //
 // Thread safety: any for find(), once all targets are added. Cost of find(): a few instructions where the ranks of the
 // node are consecutive, or follow each other at a distance that is a power of two; else a hash. Memory: 32 bytes per
@@ -34,8 +34,8 @@ struct NodeTargetExtra {
   AccumulateLockWord* lock = nullptr;        // of the route cma: of these data
   Mapping mapping;                           // of data in a file of ShareableMemory
   std::unique_ptr<PeerNodeHandler> handler;  // of the route cma, if the peer has one
-  std::unique_ptr<OperationList> kept;       // of the route cma: puts that CmaRoute keeps
-  bool kept_until_end = false;               // as CmaRoute::Keep, of all of them
+  std::unique_ptr<OperationList> kept;       // of the route cma: puts that CmaRoute has queued
+  bool kept_until_end = false;               // as QueuedPuts::Until::kEnd, of all of them
   RelaxedFlag posted;                        // some of this epoch were posted already
 };
 
@@ -100,7 +100,7 @@ class NodeTargets {
     return extra != nullptr && extra->address != 0 ? RouteKind::kCma : RouteKind::kFabric;
   }
   NodeTargetExtra* extra(const NodeTarget& target) const {
-    return extra_.empty() ? nullptr : extra_[index_of(target)].get();
+    return extra_ == nullptr ? nullptr : extra_[index_of(target)].get();
   }
   // Precondition: all targets are added.
   NodeTargetExtra& make_extra(const NodeTarget& target);
@@ -116,7 +116,7 @@ class NodeTargets {
   std::size_t index_of(const NodeTarget& target) const { return static_cast<std::size_t>(&target - targets_.data()); }
 
   std::vector<NodeTarget> targets_;
-  std::vector<std::unique_ptr<NodeTargetExtra>> extra_;  // by target; empty if no target needs it
+  std::unique_ptr<std::unique_ptr<NodeTargetExtra>[]> extra_;  // by target; null if no target needs it
   // The ranks from first_ on at the distance 1 << shift_, if they are regular; else regular_ is 0.
   NodeTarget* begin_ = nullptr;
   std::uint32_t first_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/routes/fabric_targets.hpp"
+#include "transport/routes/fabric/fabric_targets.hpp"
 
 #include <algorithm>
 

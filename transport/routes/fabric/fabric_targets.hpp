@@ -19,7 +19,7 @@
 #include "transport/base/mutex.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/pending.hpp"
-#include "transport/routes/target_order.hpp"
+#include "transport/routes/fabric/target_order.hpp"
 
 namespace farside {
 

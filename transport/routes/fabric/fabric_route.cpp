@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The queue of small operations, their issue, and the waits of a release and a flush.
+#include "transport/routes/fabric/fabric_route.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace farside {
+
+FabricRoute::FabricRoute(const Setup& setup)
+    : Route(RouteKind::kFabric, setup.rank), space_(setup), control_(space_), atomics_(space_) {}
+
+FabricRoute::~FabricRoute() {
+  // After an error the caller may not have flushed. The endpoint still uses operations that are under way: each
+  // completes, or its peer is abandoned. Kept operations belong to an epoch that never ended, and are dropped.
+  space_.targets.for_each_busy([this](FabricTargets::Use& use) {
+    space_.drop_kept(*use);
+    (void)complete(*use);
+  });
+}
+
+void FabricRoute::agree(Agreed agreed) {
+  take_rules(agreed.rules);
+  space_.agree(std::move(agreed));
+}
+
+Status FabricRoute::ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page) {
+  const Result<FabricTarget*> target = space_.reach(rank);
+  if (!target) return target.error();
+  Pending pending;
+  pending.towards(rank);
+  if (Status asked = space_.endpoint.ask_for_regions(pending, space_.handler_of(*target.value()), first, page); !asked)
+    return asked;
+  return space_.wait_for(pending);
+}
+
+Result<bool> FabricRoute::goes_alone(int rank, const DataOperation& operation) {
+  if (!operation.atomic() || !rules_.integers_by_nic) return false;
+  const Result<FabricTarget*> target = space_.describe(rank);
+  if (!target) return target.error();
+  return rules_.nic(operation.type, space_.place_of(*target.value(), operation.offset));
+}
+
+Status FabricRoute::operate(int rank, const DataOperation& operation, Outstanding* own) {
+  if (operation.count == 0) return {};
+  TargetOrder::Offer offer{operation};
+  std::optional<TargetOrder::Next> next;
+  if (own == nullptr && !(operation.atomic() && rules_.integers_by_nic)) {
+    // Most operations of a burst join kept ones: these need no FabricTargets::Use.
+    if (FabricTarget* const known = space_.targets.find(rank); known != nullptr && known->description != 0) {
+      const auto held = space_.targets.hold(*known);
+      if (known->busy != nullptr) {
+        next = known->busy->order.offer(offer, traffic(*known->busy));
+        if (*next == TargetOrder::Next::kKept) return {};
+      }
+    }
+  }
+  const Result<FabricTargets::Use> used = space_.use(rank);
+  if (!used) return used.error();
+  BusyTarget& to = *used.value();
+  if (operation.atomic() && rules_.nic(operation.type, space_.place_of(*to.target, operation.offset)))
+    return issue(to, own != nullptr ? *own : to, operation);
+  if (own != nullptr) {
+    // An accumulate keeps its order behind the kept operations; a put or get with a request may overtake them.
+    Status before = operation.atomic() ? issue_kept(to) : Status();
+    return before ? issue(to, *own, operation) : std::move(before);
+  }
+  while (true) {
+    if (!next) {
+      const auto held = space_.targets.hold(*to.target);
+      next = to.order.offer(offer, traffic(to));
+    }
+    if (*next == TargetOrder::Next::kKept) return {};
+    if (*next == TargetOrder::Next::kIssue) return issue(to, to, operation);
+    next.reset();
+    if (Status status = issue_kept(to); !status) return status;
+  }
+}
+
+Status FabricRoute::keep(int rank, std::unique_ptr<OperationList> list) {
+  const Result<FabricTargets::Use> used = space_.use(rank);
+  if (!used) return used.error();
+  BusyTarget& to = *used.value();
+  while (true) {
+    TargetOrder::Next next{};
+    {
+      const auto held = space_.targets.hold(*to.target);
+      next = to.order.offer(list, traffic(to));
+    }
+    if (next == TargetOrder::Next::kKept) return {};
+    if (next == TargetOrder::Next::kIssue) return send_behind_kept(to, nullptr, std::move(list));
+    if (Status status = issue_kept(to); !status) return status;
+  }
+}
+
+Status FabricRoute::send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* own, bool last) {
+  Status first;
+  for (std::unique_ptr<OperationList>& list : lists) {
+    Status sent = last && own == nullptr ? keep(rank, std::move(list)) : send_behind_kept(rank, own, std::move(list));
+    if (first) first = std::move(sent);
+  }
+  return first;
+}
+
+// Called before an operation leaves.
+Status FabricRoute::acquire_first(BusyTarget& to) {
+  if (!to.order.deferred()) [[likely]]
+    return {};
+  const TargetOrder::Acquire acquire = to.order.end_deferral();
+  return acquire();
+}
+
+Status FabricRoute::issue_kept(BusyTarget& to) {
+  if (to.order.deferred() && to.order.keeps_any()) [[unlikely]] {
+    if (Status status = acquire_first(to); !status) return status;
+  }
+  KeptOperations taken = space_.take_kept(to, false);
+  if (taken.empty()) return {};
+  Status status = without_bad_alloc([&] {
+    return taken.list != nullptr ? send_list(to, to.requests, std::move(taken.list)) : issue(to, to, *taken.one());
+  });
+  space_.kept_sent(to, std::move(taken));
+  return status;
+}
+
+Status FabricRoute::issue_before_flush(BusyTarget& to) {
+  {
+    const auto held = space_.targets.hold(*to.target);
+    to.order.flush_begins();
+  }
+  Status issued = issue_kept(to);
+  // All runs end before this thread waits for one.
+  if (rules_.by_nic) space_.endpoint.end_run(to.writes, to.target->peer);
+  return issued;
+}
+
+Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
+  if (Status status = acquire_first(to); !status) return status;
+  Status issued = without_bad_alloc([&] { return issue_parts(to, among, operation); });
+  if (issued) [[likely]]
+    return issued;
+  // An operation that is reported as failed must not touch its buffers any more, so this waits for the parts that
+  // were issued. Their errors, and those of other operations, are left to the call that completes them.
+  space_.await_writes(among.writes, to.target->peer);
+  for (Pending* pending : {&among.reads, &among.atomics, &among.requests, &among.second_rail})
+    space_.await_end(*pending);
+  return issued;
+}
+
+// The target's provider answers RDMA that is issued after a message before the handler executes the message. So an
+// operation with a request of its own, which may be awaited while a large transfer follows, stays RDMA.
+bool FabricRoute::is_quicker_as_message(const BusyTarget& to, const Outstanding& among,
+                                        const DataOperation& operation) const {
+  if (&among != &to) return false;
+  if (operation.kind == OperationKind::kPut) {
+    if (operation.count > kMostPutInRing) return false;
+  } else if (operation.kind != OperationKind::kGet || operation.count > kMostGetInRing) {
+    return false;
+  }
+  return space_.endpoint.has_message_ring(to.target->peer);
+}
+
+// Accumulates towards one target take effect in the order in which they are issued (accumulate_ordering, MPI 4.0
+// section 12.7.2): requests are ordered among themselves, and so are atomics of an adapter. No element is combined by
+// both: type and address at the target decide, here and at the target. Puts and gets go by RDMA, or over TCP, if they
+// are small, in messages.
+Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
+  const auto fragment = [](auto* buffer, std::size_t done) { return buffer + done; };
+  if (to.target->unconfirmed.any() && !operation.atomic()) [[unlikely]] {
+    if (Status confirmed = control_.confirm(to); !confirmed) return confirmed;
+  }
+  if (is_quicker_as_message(to, among, operation)) return issue_by_handler(to, among, operation);
+  const bool transfers = operation.kind == OperationKind::kPut || operation.kind == OperationKind::kGet;
+  std::size_t bytes = operation.count;  // of a put or get, by the first device
+  if (space_.rail != nullptr && transfers && bytes >= SecondRail::kSplitFrom) [[unlikely]] {
+    bytes = SecondRail::first_part(bytes);
+    if (Status status = space_.rail->issue(to, among.second_rail, operation, bytes); !status) return status;
+  }
+  switch (operation.kind) {
+    case OperationKind::kPut:
+      return space_.by_keys(
+          to, operation.offset, bytes, [&](const Endpoint::Place& place, std::size_t done, std::size_t part) {
+            const std::byte* const from = fragment(static_cast<const std::byte*>(operation.origin), done);
+            // Where each put leaves at once, many may be under way. A request has a Pending of its own.
+            return rules_.by_nic && &among == &to ? space_.endpoint.write_in_run(among.writes, place, from, part)
+                                                  : space_.endpoint.write(among.writes, place, from, part);
+          });
+    case OperationKind::kGet:
+      return space_.by_keys(to, operation.offset, bytes,
+                            [&](const Endpoint::Place& place, std::size_t done, std::size_t part) {
+                              return space_.endpoint.read(
+                                  among.reads, place, fragment(static_cast<std::byte*>(operation.fetched), done), part);
+                            });
+    case OperationKind::kAccumulate:
+    case OperationKind::kCompareAndSwap: break;
+  }
+  const void* const address = space_.place_of(*to.target, operation.offset);
+  if (rules_.nic(operation.type, address)) return atomics_.issue(to, among.atomics, operation);
+  rules_.count_slow(counts_, operation.type, address, true);
+  return issue_by_handler(to, among, operation);
+}
+
+Status FabricRoute::issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
+  for (DataOperation rest = operation; rest.count > 0;) {
+    const DataOperation part = take_part(rest);
+    std::unique_ptr<OperationList> list = patiently([] { return OperationList::take_spare(); });
+    patiently([&] { list->add(part); });
+    if (Status status = send_list(to, among.requests, std::move(list)); !status) return status;
+  }
+  return {};
+}
+
+Status FabricRoute::send_behind_kept(int rank, Outstanding* own, std::unique_ptr<OperationList> list) {
+  const Result<FabricTargets::Use> used = space_.use(rank);
+  return used ? send_behind_kept(*used.value(), own, std::move(list)) : Status(used.error());
+}
+
+Status FabricRoute::send_behind_kept(BusyTarget& to, Outstanding* own, std::unique_ptr<OperationList> list) {
+  Status before = issue_kept(to);
+  Status sent = send_list(to, own != nullptr ? own->requests : to.requests, std::move(list));
+  return before ? std::move(sent) : std::move(before);
+}
+
+Status FabricRoute::send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list) {
+  if (Status status = acquire_first(to); !status) return status;
+  // An earlier error is returned, but the list is sent all the same: its operations were accepted.
+  Status before;
+  if (list->has_atomics()) before = space_.wait_for(to.atomics);
+  for (Waiter waiter(space_.waiting, space_.wake_event); to.requests.count() >= kMostLists;) waiter.pause();
+  Status issued = space_.endpoint.execute(among, space_.handler_of(*to.target), std::move(list));
+  return before ? std::move(issued) : std::move(before);
+}
+
+Result<std::unique_ptr<Outstanding>> FabricRoute::own_outstanding(int rank) {
+  const Result<FabricTargets::Use> used = space_.use(rank);
+  if (!used) return used.error();
+  {
+    const auto held = space_.targets.hold(*used.value()->target);
+    used.value()->pinned = true;
+  }
+  return std::make_unique<Outstanding>(static_cast<Outstanding&>(*used.value()));
+}
+
+void FabricRoute::abandon(int rank, std::unique_ptr<Outstanding> own) {
+  if (own == nullptr) return;
+  const FabricTargets::Use use(space_.targets, *space_.targets.find(rank), rank);
+  const auto held = space_.targets.hold(*use->target);
+  use->abandoned.push_back(std::move(own));
+}
+
+Status FabricRoute::flush(int rank) {
+  FabricTarget* const target = space_.targets.find(rank);
+  if (target == nullptr) return {};
+  const FabricTargets::Use use(space_.targets, *target);
+  return use ? complete(*use) : Status();
+}
+
+Status FabricRoute::flush_all() {
+  if (!space_.targets.any_busy()) [[likely]]
+    return {};
+  Status first;
+  const auto keep = [&first](Status status) {
+    if (!status && first) first = std::move(status);
+  };
+  // Issues towards all targets before it waits for any.
+  space_.targets.for_each_busy([&](FabricTargets::Use& use) { keep(issue_before_flush(*use)); });
+  space_.targets.for_each_busy([&](FabricTargets::Use& use) { keep(complete(*use)); });
+  return first;
+}
+
+Status FabricRoute::complete(BusyTarget& to) {
+  Status first;
+  const auto keep = [&first](Status status) {
+    if (!status && first) first = std::move(status);
+  };
+  keep(issue_before_flush(to));
+  keep(complete_writes(to));
+  for (Pending* pending : {&to.reads, &to.atomics, &to.requests}) keep(space_.wait_for(*pending));
+  keep(complete_second_rail(to));
+  const auto held = space_.targets.hold(*to.target);
+  to.order.flushed();
+  std::erase_if(to.abandoned, [&](const std::unique_ptr<Outstanding>& own) {
+    const bool done = own->done();
+    if (done) keep(own->take_error());
+    return done;
+  });
+  return first;
+}
+
+// An error of reaching the rank is left to the operations that follow.
+void FabricRoute::expect_release(int rank) {
+  (void)without_bad_alloc([&]() -> Status {
+    const Result<FabricTarget*> target = space_.reach(rank);
+    if (!target) return {};
+    const FabricTargets::Use use(space_.targets, *target.value(), rank);
+    const auto held = space_.targets.hold(*use->target);
+    use->order.expect_release();
+    return {};
+  });
+}
+
+Status FabricRoute::order_before_release(int rank) {
+  FabricTarget* const target = space_.targets.find(rank);
+  if (target == nullptr) return {};
+  const FabricTargets::Use use(space_.targets, *target);
+  if (!use) return {};
+  BusyTarget& to = *use;
+  // Errors of detached memory are to be known before the release.
+  if (space_.agreed.regions != nullptr) return complete(to);
+  Status first;
+  const auto keep = [&](Status status) {
+    if (!status && first) first = std::move(status);
+  };
+  if (rules_.by_nic) {
+    // The adapter executes its atomics behind all earlier operations of the connection, but not behind requests,
+    // which the handler executes, and not behind the second rail.
+    keep(issue_kept(to));
+    keep(space_.wait_for(to.requests));
+    keep(complete_second_rail(to));
+    return first;
+  }
+  // The release is a message to the handler, together with the kept operations.
+  if (!space_.endpoint.orders_messages_behind_writes()) keep(complete_writes(to));
+  keep(space_.wait_for(to.reads));
+  keep(space_.wait_for(to.atomics));
+  keep(complete_second_rail(to));
+  return first;
+}
+
+}  // namespace farside

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "transport/routes/fabric/fabric_space.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "transport/base/log.hpp"
+
+namespace farside {
+namespace {
+
+// The keys of a space's memory, where processes choose them. Only the ranks of the space know its id.
+constexpr std::uint64_t kControlKey = 0x9e3779b97f4a7c15;
+constexpr std::uint64_t kDataKey = 0xc2b2ae3d27d4eb4f;
+
+}  // namespace
+
+FabricSpace::FabricSpace(const Setup& setup)
+    : endpoint(setup.endpoint),
+      waiting(setup.waiting),
+      wake_event(setup.wake_event),
+      rank(setup.rank),
+      id(setup.space),
+      targets(setup.threaded) {}
+
+FabricSpace::~FabricSpace() {
+  if (published) endpoint.withdraw(id);
+}
+
+Status FabricSpace::register_memory(const MessageHandler::ServedSpace& space, std::uint64_t data_bytes,
+                                    std::uint32_t unit) {
+  Result<Endpoint::Registration> control =
+      endpoint.register_memory(space.control, space.control_bytes, id ^ kControlKey);
+  if (!control) return control.error();
+  control_region = std::move(control.value().region);
+  own.control_key = control.value().key;
+  if (space.attached == nullptr && data_bytes > 0) {
+    Result<Endpoint::Registration> data = endpoint.register_memory(space.base, data_bytes, id ^ kDataKey);
+    if (!data) return data.error();
+    data_region = std::move(data.value().region);
+    own.data_key = data.value().key;
+  }
+  SecondRail* const second = endpoint.second_rail();
+  if (second != nullptr && space.attached == nullptr && second->state() != SecondRail::State::kFailed) {
+    rail = std::make_unique<RailUse>(*this, *second);
+    if (data_bytes >= SecondRail::kSplitFrom)
+      own.second_key = rail->register_memory(space.base, data_bytes, id ^ kDataKey);
+  }
+  own.bytes = space.attached == nullptr ? data_bytes : 0;
+  own.unit = unit;
+  MessageHandler::ServedSpace served = space;
+  static_assert(sizeof own <= sizeof served.description);
+  std::memcpy(served.description.data(), &own, sizeof own);
+  served.description_bytes = sizeof own;
+  if (!endpoint.publish(id, served)) return Error{ErrorKind::kOther, "another window of this process has the same id"};
+  published = true;
+  return {};
+}
+
+void FabricSpace::agree(Agreed with_all) {
+  agreed = std::move(with_all);
+  if (!agreed.second_rails) rail.reset();
+  all_alike = agreed.same_bytes && agreed.same_units && endpoint.keys_are_chosen();
+}
+
+// A rank is added at its first use. Its description follows when its data are used.
+Result<FabricTarget*> FabricSpace::reach(int to) {
+  if (FabricTarget* known = targets.find(to)) [[likely]]
+    return known;
+  const Peer peer = endpoint.insert(agreed.addresses.of(to));
+  return &targets.add(to, peer, all_alike ? &own : nullptr);
+}
+
+Result<FabricTarget*> FabricSpace::describe(int to) {
+  Result<FabricTarget*> reached = reach(to);
+  if (!reached) return reached;
+  FabricTarget& target = *reached.value();
+  if (target.description != 0) return &target;
+  TargetDescription description;
+  Pending pending;
+  pending.towards(to);
+  Status asked =
+      endpoint.ask_for_description(pending, handler_of(target), std::as_writable_bytes(std::span(&description, 1)));
+  if (asked) asked = wait_for(pending);
+  if (!asked) return asked.error();
+  if (rail == nullptr) description.second_key = 0;  // so that the description is compact
+  targets.describe(target, description);
+  return &target;
+}
+
+Result<Route::Extent> FabricSpace::extent(int to) {
+  if (agreed.same_bytes && agreed.same_units) return Route::Extent{own.bytes, own.unit};
+  const Result<FabricTarget*> target = describe(to);
+  if (!target) return target.error();
+  const TargetDescription description = targets.description(*target.value());
+  return Route::Extent{description.bytes, description.unit};
+}
+
+Result<FabricTargets::Use> FabricSpace::use(int to) {
+  const Result<FabricTarget*> target = describe(to);
+  if (!target) return target.error();
+  return FabricTargets::Use(targets, *target.value(), to);
+}
+
+Result<FabricSpace::Keyed> FabricSpace::keyed(const BusyTarget& to, std::uint64_t offset, std::size_t bytes) {
+  if (agreed.regions == nullptr) [[likely]]
+    return Keyed{targets.description(*to.target).data_key, offset, bytes};
+  const std::uint64_t address = agreed.first_address + offset;
+  const Result<Region> region = agreed.regions->find(to.rank, address);
+  if (!region) return region.error();
+  return Keyed{region.value().key, address - region.value().address, std::min(bytes, region.value().end() - address)};
+}
+
+KeptOperations FabricSpace::take_kept(BusyTarget& to, bool even_nothing) {
+  for (Waiter waiter(waiting, wake_event);; waiter.pause()) {
+    const auto held = targets.hold(*to.target);
+    if (std::optional<KeptOperations> taken = to.order.take(even_nothing)) return std::move(*taken);
+  }
+}
+
+void FabricSpace::kept_sent(BusyTarget& to, KeptOperations sent) {
+  const auto held = targets.hold(*to.target);
+  to.order.sent(std::move(sent));
+}
+
+void FabricSpace::drop_kept(BusyTarget& to) {
+  const auto held = targets.hold(*to.target);
+  to.order.drop();
+}
+
+void FabricSpace::await_end(const Pending& pending) {
+  for (Waiter waiter(waiting, wake_event); !pending.done();) waiter.pause();
+}
+
+void FabricSpace::await_writes(Pending& writes, Peer peer) {
+  if (!agreed.rules.by_nic) return await_end(writes);
+  // Another thread may begin a run while this one waits.
+  constexpr std::uint32_t kAgain = 8;
+  Waiter waiter(waiting, wake_event);
+  for (std::uint32_t rounds = 0; !writes.done(); ++rounds) {
+    if (rounds % kAgain == 0) endpoint.end_run(writes, peer);
+    waiter.pause();
+  }
+}
+
+Status FabricSpace::wait_for(Pending& pending) {
+  await_end(pending);
+  return pending.take_error();
+}
+
+// ---- the second rail ----
+
+std::uint32_t RailUse::register_memory(std::byte* base, std::size_t bytes, std::uint64_t wanted_key) {
+  constexpr std::uint64_t kMostKey = std::numeric_limits<decltype(TargetDescription::second_key)>::max();
+  Endpoint& endpoint = rail_.endpoint();
+  Result<Endpoint::Registration> data = endpoint.register_memory(base, bytes, wanted_key);
+  const bool chosen = endpoint.keys_are_chosen();
+  const std::uint64_t key = data ? data.value().key.key : 0;
+  if (!data || chosen != space_.endpoint.keys_are_chosen() || (!chosen && (key == 0 || key > kMostKey))) {
+    why_not_ = data ? "its memory keys do not have 32 bits" : data.error().text;
+    return 0;
+  }
+  data_ = std::move(data.value().region);
+  return chosen ? 0 : static_cast<std::uint32_t>(key);
+}
+
+Status RailUse::issue(BusyTarget& to, Pending& among, const DataOperation& operation, std::size_t begin) {
+  const Result<Peer> peer = rail_.find(to.target->peer, space_.waiting, space_.wake_event);
+  if (!peer) return among.named(peer.error());
+  const TargetDescription target = space_.targets.description(*to.target);
+  // Where processes choose keys, they have chosen the same for both rails.
+  const std::uint64_t key = target.second_key != 0 ? target.second_key : target.data_key.key;
+  const Endpoint::Place place{peer.value(), {target.data_key.base, key}, operation.offset + begin};
+  const std::size_t bytes = operation.count - begin;
+  if (operation.kind == OperationKind::kGet)
+    return rail_.endpoint().read(among, place, static_cast<std::byte*>(operation.fetched) + begin, bytes);
+  Status written = rail_.endpoint().write(among, place, static_cast<const std::byte*>(operation.origin) + begin, bytes);
+  if (written && rail_.reads_back()) {
+    const auto held = space_.targets.hold(*to.target);
+    if (to.read_back == nullptr) to.read_back = std::make_unique<ReadBack>();
+    to.read_back->written(place);
+  }
+  return written;
+}
+
+Status RailUse::read_back(BusyTarget& to) {
+  std::optional<ReadBack::Word> word;
+  {
+    const auto held = space_.targets.hold(*to.target);
+    if (to.read_back != nullptr) word = to.read_back->next();
+  }
+  if (!word) return {};
+  std::uint64_t ignored = 0;
+  Pending pending;
+  pending.towards(to.rank);
+  Status read = rail_.endpoint().read(pending, word->place, &ignored, sizeof ignored);
+  Status waited = space_.wait_for(pending);
+  {
+    const auto held = space_.targets.hold(*to.target);
+    to.read_back->done(word->number);
+  }
+  return read ? std::move(waited) : std::move(read);
+}
+
+}  // namespace farside

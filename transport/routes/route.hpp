@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Route: how this process reaches the data of other ranks of one space. Space::route() says which route leads to a
+// rank. Each route has a folder of its own, and one line in base/route_kind.hpp.
+//
+//   mapped   loads and stores; the fast path of its callers passes this interface by (mapped/mapped_route.hpp)
+//   cma      process_vm_readv(2) and process_vm_writev(2), or the handler of an on-node peer
+//   fabric   an Endpoint; also the ControlRoute to words that are not mapped
+//
+// Thread safety: any, after expect_threads() or if the route was made for threads. Errors: an operation's Status has
+// the errors of issuing; a flush returns later ones. Cost: node/on-node.md.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/base/remote_memory.hpp"
+#include "transport/base/result.hpp"
+#include "transport/base/statistics.hpp"
+#include "transport/fabric/pending.hpp"
+#include "transport/handler/operation_list.hpp"
+#include "transport/routes/accumulate_rules.hpp"
+
+namespace farside {
+
+// Operations of more bytes do not travel in lists: RDMA moves them in parallel.
+inline constexpr std::size_t kMostCoalesced = 2048;
+static_assert(kMostCoalesced <= OperationList::kMostInOne);
+
+// A lock that travels with the operations of its epoch, in a process with one thread. The operations are queued behind
+// the lock; before the first one that cannot wait, `acquire` takes the lock. The deferral ends by `acquire`, or by
+// take() or execute().
+class DeferredLocks {
+ public:
+  using Acquire = std::function<Status()>;
+  virtual Status defer(int rank, Acquire acquire) = 0;
+  // Ends the deferral: `acquire` takes the lock by itself, while the queued operations stay queued. If it fails, they
+  // are dropped.
+  template <class Take>
+  auto take(int rank, Take&& acquire) {
+    end_deferral(rank);
+    auto taken = acquire();
+    if (!taken) drop_queued(rank);
+    return taken;
+  }
+  // Sends one message with the acquire step, the queued operations and the release step, and waits for its reply. If
+  // the acquire step stops it, only the ticket is taken: the caller must wait for the lock, and `result` has the
+  // operations.
+  virtual Status execute(int rank, const ControlStep& acquire_step, const ControlStep& release_step,
+                         LockedResult& result) = 0;
+  // Queues the operations of such a result again. The caller now holds the lock, and they travel with its release.
+  virtual void queue_again(int rank, std::unique_ptr<OperationList> list) = 0;
+
+ protected:
+  ~DeferredLocks() = default;
+  virtual void end_deferral(int rank) = 0;
+  virtual void drop_queued(int rank) = 0;
+};
+
+// Puts that Route::queue_put() has queued.
+class QueuedPuts {
+ public:
+  // kUntilEnd: the target awaits the end of the epoch (active target synchronization, MPI 4.0 section 12.5). The put
+  // takes effect in the target's Space::finish_puts(), and the origin calls release() before it notifies the target.
+  enum class Until : std::uint8_t { kFlush, kEnd };
+  // One load.
+  bool any() const { return queued_.load(std::memory_order_relaxed) > 0; }
+  // Posts the puts that are queued until the end to their targets, without a system call, and completes others. Returns
+  // the first error since the last call of this or a flush.
+  virtual Status release() = 0;
+  virtual Status complete(int rank) = 0;
+  // Leaves an error to the next call of release() or a flush.
+  virtual void report_later(Status error) = 0;
+
+ protected:
+  ~QueuedPuts() = default;
+  std::atomic<std::size_t> queued_{0};  // targets with queued puts, and 1 for an error to report
+};
+
+// Steps on control words that this process does not map, and what is known of the ranks that own them.
+class ControlRoute {
+ public:
+  // Issues a step. A step that ends the access to the rank's data carries the queued operations for the rank (in the
+  // domain cpu). The operands are copied; `fetched` stays in use until `pending` is done.
+  virtual Status control(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
+                         const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched) = 0;
+  // The same as a notification (Endpoint::notify), which is a fetch-add or a write: `pending` is done when it is sent.
+  // The operations that it carries are complete at the rank before the word changes. RDMA that is issued later waits
+  // until the rank has confirmed these operations, in one round trip, unless post_received() was called before.
+  virtual Status notify(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
+                        const std::uint64_t* operand, std::uint64_t* fetched) = 0;
+  // To be called when a post of the rank has arrived. The rank posts only after it has executed all earlier
+  // notifications.
+  virtual void post_received(int rank) = 0;
+  // How often notifications to the rank may have been lost with its connection.
+  virtual std::uint32_t lost_notifications(int rank) const = 0;
+  // Interruptions: the ends of connections by which notifications of peers may have been lost (Endpoint). A wait for a
+  // notification ends with an error if the connection to the sender was interrupted after the earliest moment at which
+  // the sender could have sent the notification. Their number, one load; and when the space was made, before any rank
+  // could send one.
+  virtual std::uint32_t interruptions() const = 0;
+  virtual std::uint32_t first_interruptions() const = 0;
+  // Return whether notifications of the rank may have been lost after so many interruptions, or since the last
+  // post_received() or the creation of the space. Cost: one load if there was no later interruption at all.
+  virtual bool interrupted_since(int rank, std::uint32_t interruptions) = 0;
+  virtual bool interrupted_since_post(int rank) = 0;
+
+  // For reports. Whether operations have reached the rank; another one may have to be connected first.
+  virtual bool reached(int rank) const = 0;
+  // Returns whether a read of a rank's control word waits neither for an earlier operation nor for a description of the
+  // rank, and does not take the error of lost notifications from a later operation. False if the rank has no entry or
+  // no connection.
+  virtual bool may_read(int rank) = 0;
+  // Requests a connection to the rank, and does not wait for it. Returns whether there is one, or the error of the last
+  // attempt; empty: none has ended yet.
+  struct Reach {
+    bool connected = true;
+    std::string error = {};
+  };
+  virtual Reach reach(int rank) = 0;
+  // The ranks that have not acknowledged all operations, in no order.
+  virtual std::vector<int> unacknowledged() = 0;
+
+ protected:
+  ~ControlRoute() = default;
+};
+
+class Route {
+ public:
+  Route(RouteKind kind, int rank) : rank_(rank), kind_(kind) {}
+  Route(const Route&) = delete;
+  Route& operator=(const Route&) = delete;
+
+  // The bytes of a rank's data, 0 in a dynamic space, and its unit.
+  struct Extent {
+    std::uint64_t bytes = 0;
+    std::uint32_t unit = 0;
+  };
+  RouteKind kind(int rank) const { return rank == rank_ ? RouteKind::kSelf : kind_; }
+  // Returns whether operations, but for queued puts, are complete when they return.
+  bool immediate() const { return kRoutes[static_cast<std::size_t>(kind_)].immediate; }
+  const AccumulateRules& rules() const { return rules_; }
+  // From now on operations are counted there, and not in the process's statistics.
+  void count_in(OperationCounts* counts) {
+    counts_ = counts;
+    counting_ = true;
+  }
+
+  // Operations on a rank's data. Offsets are bytes in its data; the caller has checked the range. An operation returns
+  // when it is issued or queued. Local buffers stay in use until flush, except operands of at most kCopiedAtCall bytes.
+  // `own` (see own_outstanding) counts the operation as well, and receives its errors.
+  Status put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own = nullptr) {
+    count(rank, Counted::kPut, bytes);
+    return operate(rank, DataOperation::put(offset, origin, bytes), own);
+  }
+  Status get(int rank, std::uint64_t offset, void* origin, std::size_t bytes, Outstanding* own = nullptr) {
+    count(rank, Counted::kGet, bytes);
+    return operate(rank, DataOperation::get(offset, origin, bytes), own);
+  }
+  // Atomic per element. `fetched` may be null.
+  Status accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
+                    std::size_t elements, Access access = Access::kShared, Outstanding* own = nullptr);
+  Status compare_and_swap(int rank, std::uint64_t offset, BasicType type, const void* origin, const void* compare,
+                          void* fetched);
+  // The same for an operation that was counted.
+  virtual Status operate(int rank, const DataOperation& operation, Outstanding* own) = 0;
+  // As put(); but a small one may be queued, as QueuedPuts says, until a flush or order_before_release(), or until the
+  // end of an epoch.
+  virtual Status queue_put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own,
+                           QueuedPuts::Until /*until*/) {
+    return put(rank, offset, origin, bytes, own);
+  }
+  void count(int rank, Counted what, std::size_t bytes) const {
+    if (!counting_) [[likely]]
+      return;
+    count_slow(rank, what, bytes);
+  }
+
+  // The fragments of one operation of the application (fragments.hpp). Precedes the first one.
+  virtual void before_fragments(int /*rank*/) {}
+  // From so many fragments on, they travel in lists to the rank's handler.
+  virtual std::size_t fewest_in_list(int /*rank*/, bool /*atomic*/) const { return SIZE_MAX; }
+  // Puts or gets all blocks in another way than lists, and counts them, if that is faster with so many fragments in
+  // all. Otherwise returns nothing.
+  virtual std::optional<Status> move_blocks(int /*rank*/, const DataOperation& /*first*/, const Blocks& /*blocks*/,
+                                            std::size_t /*fragments*/) {
+    return std::nullopt;
+  }
+  // Returns whether a small operation does not travel in a list.
+  virtual Result<bool> goes_alone(int /*rank*/, const DataOperation& /*operation*/) { return false; }
+  // The most lists that send_lists() takes. `last`: nothing follows them.
+  virtual std::size_t lists_together() const { return 1; }
+  virtual Status send_lists(int /*rank*/, std::span<std::unique_ptr<OperationList>> /*lists*/, Outstanding* /*own*/,
+                            bool /*last*/) {
+    return {};
+  }
+
+  // Returns a counter for request-based operations on the rank; null where operations are complete, or queued with a
+  // copy of their operand, when they return. Errors: kPeer.
+  virtual Result<std::unique_ptr<Outstanding>> own_outstanding(int /*rank*/) { return std::unique_ptr<Outstanding>(); }
+  // Abandons the operations of `own`, which may be null: a flush of the rank returns their errors.
+  virtual void abandon(int /*rank*/, std::unique_ptr<Outstanding> /*own*/) {}
+  // Wait until all operations are complete at the rank, or at all ranks; return the first error among them.
+  virtual Status flush(int rank) = 0;
+  virtual Status flush_all() = 0;
+  // Announces the fetch-add that ends an epoch (a lock's release, complete's notification): small operations are queued
+  // until it is issued, and travel in one message with it. A flush of the rank withdraws the announcement.
+  virtual void expect_release(int /*rank*/) {}
+  // Waits for the operations that this fetch-add would overtake if it were issued next. Unlike a flush it does not
+  // complete operations.
+  virtual Status order_before_release(int /*rank*/) { return {}; }
+  // From now on several threads may use the route at once. Precondition: no thread is in an operation.
+  virtual void expect_threads() {}
+
+ protected:
+  ~Route() = default;
+  void take_rules(const AccumulateRules& rules);
+  void count_slow(int rank, Counted what, std::size_t bytes) const;
+
+  OperationCounts* counts_ = nullptr;
+  const int rank_;  // this process's
+  const RouteKind kind_;
+  AccumulateRules rules_;
+  bool counting_ = false;
+};
+
+}  // namespace farside
