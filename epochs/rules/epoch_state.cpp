@@ -36,8 +36,8 @@ Rule broken(const Cell<State>& cell, bool is_member, FenceAssert assert) {
   return Rule::kNone;
 }
 
-bool has(const std::vector<std::uint64_t>& bits, int rank) {
-  return !bits.empty() && ((bits[static_cast<unsigned>(rank) / 64] >> (static_cast<unsigned>(rank) % 64)) & 1) != 0;
+bool is_valid(std::span<const int> group, unsigned ranks) {
+  return std::ranges::all_of(group, [&](int rank) { return static_cast<unsigned>(rank) < ranks; });
 }
 
 bool copy(std::span<const int> from, std::vector<int>& to) {
@@ -59,6 +59,18 @@ const EpochState::Report EpochState::kNoReport;
 
 #define FARSIDE_INLINE [[gnu::always_inline]] inline
 
+FARSIDE_INLINE void ExposureSide::change(Call call, FenceAssert assert) {
+  const ExposureCell& to = cell(call, state);
+  if (to.kind == ExposureCell::Kind::kRefuse) return;  // carried out
+  const Exposure next = to.kind == ExposureCell::Kind::kFence && assert.no_succeed ? Exposure::kNone : to.next;
+  if (to.kind != ExposureCell::Kind::kFence && next == state) return;
+  if (next != Exposure::kPosted && state != Exposure::kNone) closed_by = call_name(call);
+  if (call == Call::kFence && assert.no_succeed) closed_by = kFenceNoSucceed;
+  after_fence = state == Exposure::kFence;
+  opened_by = next == Exposure::kNone ? nullptr : call_name(call);
+  state = next;
+}
+
 FARSIDE_INLINE Rule EpochState::broken_rule(Call call, int target, FenceAssert assert) const {
   if (takes_target(call) && static_cast<unsigned>(target) >= ranks_) return Rule::kBadTarget;
   if (!awaited_.empty()) [[unlikely]] {
@@ -67,12 +79,13 @@ FARSIDE_INLINE Rule EpochState::broken_rule(Call call, int target, FenceAssert a
   }
   if (shape(call).access) {
     // member() does not see the group while an assertion of MPI_MODE_NOPUT is in force in this epoch.
-    const bool is_member = shape(call).members && (member(target) || (restricting_ && access_ == Access::kStarted &&
-                                                                      open_.has_members() && open_.member(target)));
+    const bool is_member =
+        shape(call).members && (member(target) || (restricting_ && access_ == Access::kStarted &&
+                                                   !open_.members().empty() && open_.members().has(target)));
     const Rule rule = broken(cell(call, access_), is_member, assert);
     if (rule != Rule::kNone) return rule;
   }
-  return shape(call).exposure ? broken(cell(call, exposure_), false, assert) : Rule::kNone;
+  return shape(call).exposure ? broken(cell(call, exposure_.state), false, assert) : Rule::kNone;
 }
 
 FARSIDE_INLINE Violation EpochState::apply_inline(Call call, int target, FenceAssert assert) {
@@ -87,11 +100,8 @@ FARSIDE_INLINE Violation EpochState::apply_inline(Call call, int target, FenceAs
 Violation EpochState::apply(Call call, int target, FenceAssert assert) { return apply_inline(call, target, assert); }
 
 FARSIDE_INLINE void EpochState::change_state(Call call, int target, FenceAssert assert, Access awaited) {
-  if (shape(call).access) change_access(call, target, assert, awaited);
-  if (shape(call).exposure) change_exposure(call, assert);
-}
-
-FARSIDE_INLINE void EpochState::change_access(Call call, int target, FenceAssert assert, Access awaited) {
+  if (shape(call).exposure) exposure_.change(call, assert);
+  if (!shape(call).access) return;
   const AccessCell& to = cell(call, access_);
   if (to.kind == AccessCell::Kind::kRefuse && to.broken != AccessCell::Broken::kMoves) return;  // carried out
   Access next = awaited != Access::kNone ? awaited : to.next;
@@ -119,18 +129,6 @@ FARSIDE_INLINE void EpochState::change_access(Call call, int target, FenceAssert
   enter(next, call_name(call));
 }
 
-FARSIDE_INLINE void EpochState::change_exposure(Call call, FenceAssert assert) {
-  const ExposureCell& to = cell(call, exposure_);
-  if (to.kind == ExposureCell::Kind::kRefuse) return;  // carried out
-  const Exposure next = to.kind == ExposureCell::Kind::kFence && assert.no_succeed ? Exposure::kNone : to.next;
-  if (to.kind != ExposureCell::Kind::kFence && next == exposure_) return;
-  if (next != Exposure::kPosted && exposure_ != Exposure::kNone) exposure_closed_by_ = call_name(call);
-  if (call == Call::kFence && assert.no_succeed) exposure_closed_by_ = kFenceNoSucceed;
-  exposure_after_fence_ = exposure_ == Exposure::kFence;
-  exposure_opened_by_ = next == Exposure::kNone ? nullptr : call_name(call);
-  exposure_ = next;
-}
-
 void EpochState::enter(Access next, const char* by) {
   // Targets that are no longer allowed are closed first, and targets that are allowed now are opened last: readers take
   // no mutex.
@@ -140,7 +138,7 @@ void EpochState::enter(Access next, const char* by) {
   opened_by_ = next == Access::kNone ? nullptr : by;
   const bool passive = next == Access::kLocked || next == Access::kLockedAll;
   if (next == Access::kLockedAll || (next == Access::kFenceActive && !restricting_)) open_.open_all(passive);
-  if (open_.has_members() && (next == Access::kLocked || (next == Access::kStarted && !restricting_)))
+  if (!open_.members().empty() && (next == Access::kLocked || (next == Access::kStarted && !restricting_)))
     open_.open_members(passive);
 }
 
@@ -152,21 +150,17 @@ void EpochState::resume(bool refused) {
   const bool started = next == Access::kStarting || next == Access::kStarted;
   if (started) add_started();
   enter(next, call_name(started ? Call::kStart : Call::kFence));
-  if (next == Access::kStarted) start_ready();
-}
-
-bool EpochState::ends(Call call, Rule rule) const {
-  if (rule == Rule::kBadTarget) return true;
-  if (changes_nothing(call)) return false;
-  const AccessCell& access = cell(call, access_);
-  const ExposureCell& exposure = cell(call, exposure_);
-  return rule == Rule::kStillLocking ||
-         (access.kind == AccessCell::Kind::kRefuse && access.broken == AccessCell::Broken::kEnds) ||
-         (exposure.kind == ExposureCell::Kind::kRefuse && exposure.broken == ExposureCell::Broken::kEnds);
+  if (next == Access::kStarted) opened(Call::kStart);
 }
 
 Violation EpochState::violation_or_report(Call call, Rule rule, int target, bool ends) const {
-  ends = ends || this->ends(call, rule);
+  const auto refuses = [](const auto& cell) {
+    using Of = std::remove_cvref_t<decltype(cell)>;
+    return cell.kind == Of::Kind::kRefuse && cell.broken == Of::Broken::kEnds;
+  };
+  ends = ends || rule == Rule::kBadTarget ||
+         (!changes_nothing(call) &&
+          (rule == Rule::kStillLocking || refuses(cell(call, access_)) || refuses(cell(call, exposure_.state))));
   if (report_ == nullptr || ends) {
     Violation refused = violation(rule);
     refused.carried = !ends;
@@ -183,7 +177,7 @@ Violation EpochState::operate(int target, bool updates) {
   if (const Rule rule = broken_rule(Call::kOperation, target, {}); rule != Rule::kNone) {
     return violation_or_report(Call::kOperation, rule, target);
   }
-  if (restricting_ && updates && has(no_put_, target)) {
+  if (restricting_ && updates && no_put_.has(target)) {
     if (const Violation refused = violation_or_report(Call::kOperation, Rule::kNoPut, target)) return refused;
   }
   change_state(Call::kOperation, target);
@@ -191,23 +185,23 @@ Violation EpochState::operate(int target, bool updates) {
 }
 
 void EpochState::asserted_no_put(int target) {
-  if (report_ == &kNoReport || !reserve(no_put_)) return;
-  if (access_ == Access::kStarting && !open_.reserve_members()) return;
+  if (report_ == &kNoReport || !no_put_.reserve(ranks_)) return;
+  if (access_ == Access::kStarting && !open_.members().reserve(ranks_)) return;
   if (access_ == Access::kStarted && open_.has_single()) {  // operations take the slow path from now on
-    if (!open_.reserve_members()) return;
+    if (!open_.members().reserve(ranks_)) return;
     const int single = open_.single();
     open_.close_single();
-    open_.add(single);
+    open_.members().add(single);
   }
   open_.close_all();
   open_.close_members();
-  set(no_put_, target);
+  no_put_.add(target);
   restricting_ = true;
 }
 
 void EpochState::forget_assertions() {
   if (!restricting_) return;
-  std::fill(no_put_.begin(), no_put_.end(), 0);
+  no_put_.clear();
   restricting_ = false;
 }
 
@@ -228,68 +222,52 @@ Violation EpochState::fence(FenceAssert assert) {
 }
 
 Violation EpochState::wait() {
-  return exposure_ < Exposure::kPosting && empty_post_ ? Violation() : apply_inline(Call::kWait);
+  return exposure_.state < Exposure::kPosting && exposure_.empty_post ? Violation() : apply_inline(Call::kWait);
 }
 
 Violation EpochState::test() {
-  return exposure_ < Exposure::kPosting && empty_post_ ? Violation() : apply_inline(Call::kTest);
-}
-
-bool EpochState::group_is_valid(std::span<const int> group) const {
-  return std::all_of(group.begin(), group.end(), [&](int rank) { return static_cast<unsigned>(rank) < ranks_; });
-}
-
-bool EpochState::reserve(Bits& bits) const {
-  if (!bits.empty()) return true;
-  try {
-    bits.resize((std::size_t{ranks_} + 63) / 64);
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-  return true;
+  return exposure_.state < Exposure::kPosting && exposure_.empty_post ? Violation() : apply_inline(Call::kTest);
 }
 
 Violation EpochState::post(std::span<const int> group) {
-  if (!group_is_valid(group)) return violation(Rule::kBadGroup);
+  if (!is_valid(group, ranks_)) return violation(Rule::kBadGroup);
   if (group.empty()) {
-    empty_post_ = true;
+    exposure_.empty_post = true;
     return {};
   }
   if (const Rule rule = broken_rule(Call::kPost, kNoTarget, {}); rule != Rule::kNone) {
     if (const Violation refused = violation_or_report(Call::kPost, rule, kNoTarget)) return refused;
   }
-  if (!copy(group, posted_group_)) return violation(Rule::kNoMemory);
+  if (!copy(group, exposure_.group)) return violation(Rule::kNoMemory);
   change_state(Call::kPost);
   return {};
 }
 
 Violation EpochState::begin_post(std::span<const int> group) {
   const Violation refused = post(group);
-  if (!refused && !group.empty()) exposure_ = Exposure::kPosting;
+  if (!refused && !group.empty()) exposure_.state = Exposure::kPosting;
   return refused;
 }
-
-void EpochState::post_notified() { exposure_ = Exposure::kPosted; }
 
 Violation EpochState::begin_wait() {
   const Violation refused = wait();
   if (refused) return refused;
-  if (exposure_ == Exposure::kPosted) {
-    exposure_ = Exposure::kWaiting;
+  if (exposure_.state == Exposure::kPosted) {
+    exposure_.state = Exposure::kWaiting;
   } else {
-    empty_post_ = false;
+    exposure_.empty_post = false;
   }
   return {};
 }
 
 Violation EpochState::start(std::span<const int> group) {
   const Violation refused = begin_start(group);
-  if (!refused && !group.empty()) start_ready();
+  if (!refused && !group.empty()) opened(Call::kStart);
   return refused;
 }
 
 Violation EpochState::begin_start(std::span<const int> group) {
-  if (!group_is_valid(group)) return violation(Rule::kBadGroup);
+  if (!is_valid(group, ranks_)) return violation(Rule::kBadGroup);
   if (group.empty()) {
     empty_start_ = true;
     return {};
@@ -300,7 +278,7 @@ Violation EpochState::begin_start(std::span<const int> group) {
     if (const Violation refused = violation_or_report(Call::kStart, twice ? Rule::kStartTwice : rule, kNoTarget, twice))
       return refused;
   }
-  if (group.size() > 1 && !open_.reserve_members()) return violation(Rule::kNoMemory);
+  if (group.size() > 1 && !open_.members().reserve(ranks_)) return violation(Rule::kNoMemory);
   if (!copy(group, started_group_)) return violation(Rule::kNoMemory);
   if (below) {
     before_ = Access::kStarting;
@@ -313,22 +291,8 @@ Violation EpochState::begin_start(std::span<const int> group) {
 }
 
 void EpochState::add_started() {
-  if (started_group_.size() == 1) return;  // start_ready() opens it
-  for (const int rank : started_group_) open_.add(rank);
-}
-
-void EpochState::start_ready() {
-  if (access_ > Access::kStarted) {
-    before_ = Access::kStarted;
-    return;
-  }
-  enter(Access::kStarted, call_name(Call::kStart));
-  if (started_group_.size() != 1) return;
-  if (restricting_) {
-    open_.add(started_group_[0]);
-  } else {
-    open_.open_single(started_group_[0], false);
-  }
+  if (started_group_.size() == 1) return;  // opened() opens it
+  for (const int rank : started_group_) open_.members().add(rank);
 }
 
 Violation EpochState::complete() {
@@ -346,13 +310,13 @@ Violation EpochState::complete() {
 
 void EpochState::clear_started() {
   if (open_.has_single()) return open_.close_single();
-  if (!open_.has_members()) return;
-  for (const int rank : started_group_) open_.remove(rank);
+  if (open_.members().empty()) return;
+  for (const int rank : started_group_) open_.members().remove(rank);
 }
 
 Violation EpochState::lock(int target, LockType type) {
   const Violation refused = begin_lock(target, type);
-  if (!refused && awaits(target)) lock_acquired(target);
+  if (!refused && awaits(target)) opened(Call::kLock, target);
   return refused;
 }
 
@@ -385,11 +349,11 @@ Violation EpochState::begin_lock(int target, LockType type) {
     if (const Violation refused = violation_or_report(Call::kLock, rule, target)) return refused;
     clear_started();  // it goes on below
   }
-  // When lock_acquired() is called for an awaited target, another target may have become the single one.
+  // When opened() is called for an awaited target, another target may have become the single one.
   const bool alone = !open_.has_single() && awaited_.empty();
-  if (!alone && !open_.reserve_members()) return violation(Rule::kNoMemory);
+  if (!alone && !open_.members().reserve(ranks_)) return violation(Rule::kNoMemory);
   const bool needs_type = type == LockType::kExclusive || !awaited_.empty();
-  if (!alone && needs_type && !reserve(exclusive_)) return violation(Rule::kNoMemory);
+  if (!alone && needs_type && !exclusive_.reserve(ranks_)) return violation(Rule::kNoMemory);
   try {
     awaited_.push_back({target, type});
   } catch (const std::bad_alloc&) {
@@ -401,22 +365,56 @@ Violation EpochState::begin_lock(int target, LockType type) {
 }
 
 bool EpochState::awaits(int target) const {
-  return std::any_of(awaited_.begin(), awaited_.end(), [&](const Awaited& each) { return each.target == target; });
+  return std::ranges::find(awaited_, target, &Awaited::target) != awaited_.end();
 }
 
-void EpochState::lock_acquired(int target) {
-  const auto awaited =
-      std::find_if(awaited_.begin(), awaited_.end(), [&](const Awaited& each) { return each.target == target; });
-  const LockType type = awaited->type;
-  awaited_.erase(awaited);
-  if (!open_.has_single()) {
-    single_type_ = type;
-    open_.open_single(target, true);
-    return;
+void EpochState::opened(Call call, int target) {
+  if (call == Call::kPost) {
+    exposure_.state = Exposure::kPosted;
+  } else if (call == Call::kLockAll) {
+    enter(Access::kLockedAll, call_name(call));
+  } else if (call == Call::kStart) {
+    if (access_ > Access::kStarted) {
+      before_ = Access::kStarted;
+      return;
+    }
+    enter(Access::kStarted, call_name(call));
+    if (started_group_.size() != 1) return;
+    if (restricting_) {
+      open_.members().add(started_group_[0]);
+    } else {
+      open_.open_single(started_group_[0], false);
+    }
+  } else {
+    const auto awaited = std::ranges::find(awaited_, target, &Awaited::target);
+    const LockType type = awaited->type;
+    awaited_.erase(awaited);
+    if (!open_.has_single()) {
+      single_type_ = type;
+      open_.open_single(target, true);
+      return;
+    }
+    open_.members().add(target);
+    open_.open_members(true);
+    if (type == LockType::kExclusive) exclusive_.add(target);
   }
-  open_.add(target);
-  open_.open_members(true);
-  if (type == LockType::kExclusive) set(exclusive_, target);
+}
+
+void EpochState::refused(Call call, int target) {
+  if (call == Call::kPost) {
+    exposure_.state = exposure_.after_fence ? Exposure::kFence : Exposure::kNone;
+    exposure_.opened_by = exposure_.after_fence ? call_name(Call::kFence) : nullptr;
+  } else if (call == Call::kLockAll) {
+    resume(true);
+  } else if (call == Call::kLock) {
+    if (std::erase_if(awaited_, [&](const Awaited& each) { return each.target == target; }) == 0) drop(target);
+    if (--locks_held_ == 0) resume(true);
+  } else if (access_ > Access::kStarted) {
+    before_ = Access::kNone;
+  } else {
+    clear_started();
+    resume(true);
+  }
 }
 
 Violation EpochState::unlock(int target) {
@@ -426,19 +424,21 @@ Violation EpochState::unlock(int target) {
 // Removes a target from the locked ones.
 void EpochState::drop(int target) {
   if (open_.is_single(target)) return open_.close_single();
-  open_.remove(target);
-  if (!exclusive_.empty()) clear(exclusive_, target);
+  open_.members().remove(target);
+  if (!exclusive_.empty()) exclusive_.remove(target);
 }
 
 std::optional<LockType> EpochState::locked(int target) const {
   if (!passive(target)) return std::nullopt;
   if (open_.is_single(target)) return single_type_;
-  return access_ == Access::kLocked && has(exclusive_, target) ? LockType::kExclusive : LockType::kShared;
+  const bool exclusive = access_ == Access::kLocked && !exclusive_.empty() && exclusive_.has(target);
+  return exclusive ? LockType::kExclusive : LockType::kShared;
 }
 
-void EpochState::lock_refused(int target) {
-  if (std::erase_if(awaited_, [&](const Awaited& each) { return each.target == target; }) == 0) drop(target);
-  if (--locks_held_ == 0) resume(true);
+Violation EpochState::lock_all() {
+  const Violation refused = begin_lock_all();
+  if (!refused && access_ == Access::kLockingAll) opened(Call::kLockAll);
+  return refused;
 }
 
 Violation EpochState::begin_lock_all() {
@@ -451,26 +451,8 @@ Violation EpochState::begin_lock_all() {
   return {};
 }
 
-void EpochState::lock_all_acquired() { enter(Access::kLockedAll, call_name(Call::kLockAll)); }
-
-void EpochState::lock_all_refused() { resume(true); }
-
 Violation EpochState::unlock_all() {
   return !again_.empty() && ends_counted(kNoTarget) ? Violation() : apply(Call::kUnlockAll);
-}
-
-void EpochState::start_refused() {
-  if (access_ > Access::kStarted) {
-    before_ = Access::kNone;
-    return;
-  }
-  clear_started();
-  resume(true);
-}
-
-void EpochState::post_refused() {
-  exposure_ = exposure_after_fence_ ? Exposure::kFence : Exposure::kNone;
-  exposure_opened_by_ = exposure_after_fence_ ? call_name(Call::kFence) : nullptr;
 }
 
 std::string EpochState::describe_access() const {
@@ -496,20 +478,18 @@ std::string EpochState::describe_access() const {
   return "";
 }
 
-std::string EpochState::describe_exposure() const {
-  switch (exposure_) {
+std::string ExposureSide::describe() const {
+  switch (state) {
     case Exposure::kNone:
       return std::string("the window is not exposed") +
-             (exposure_closed_by_ != nullptr
-                  ? std::string(" (the last exposure was closed by ") + exposure_closed_by_ + ")"
-                  : "");
+             (closed_by != nullptr ? std::string(" (the last exposure was closed by ") + closed_by + ")" : "");
     case Exposure::kFence: return "the window is exposed to all (MPI_Win_fence)";
     case Exposure::kPosting:
-      return "the window is being posted to " + counted(posted_group_.size(), "origin") + " (MPI_Win_post)";
+      return "the window is being posted to " + counted(group.size(), "origin") + " (MPI_Win_post)";
     case Exposure::kPosted:
     case Exposure::kWaiting:
-      return "the window is posted to " + counted(posted_group_.size(), "origin") + " (MPI_Win_post)" +
-             (exposure_ == Exposure::kWaiting ? ", and its end is waited for (MPI_Win_wait)" : "");
+      return "the window is posted to " + counted(group.size(), "origin") + " (MPI_Win_post)" +
+             (state == Exposure::kWaiting ? ", and its end is waited for (MPI_Win_wait)" : "");
   }
   return "";
 }

@@ -20,6 +20,34 @@
 
 namespace farside::epochs {
 
+// A bit per rank, allocated when it is first needed. All but empty() and reserve() need that.
+template <class Word>
+class RankBits {
+ public:
+  bool empty() const { return words_.empty(); }
+  bool reserve(unsigned ranks) {
+    if (!words_.empty()) return true;
+    try {
+      words_ = std::vector<Word>((std::size_t{ranks} + 63) / 64);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    return true;
+  }
+  bool has(int rank) const { return (words_[number(rank) / 64] >> (number(rank) % 64) & 1) != 0; }
+  void add(int rank) { words_[number(rank) / 64] = words_[number(rank) / 64] | bit(rank); }
+  void remove(int rank) { words_[number(rank) / 64] = words_[number(rank) / 64] & ~bit(rank); }
+  void clear() {
+    for (Word& word : words_) word = 0;
+  }
+
+ private:
+  static unsigned number(int rank) { return static_cast<unsigned>(rank); }
+  static std::uint64_t bit(int rank) { return std::uint64_t{1} << (number(rank) % 64); }
+
+  std::vector<Word> words_;
+};
+
 class OpenTargets {
  public:
   explicit OpenTargets(int ranks) : ranks_(static_cast<unsigned>(ranks)) {}
@@ -42,26 +70,9 @@ class OpenTargets {
   }
   void close_all() { below_ = flush_below_ = 0; }
 
-  // The set may change while it is open or closed. Precondition of all that follow: reserve_members() was true.
-  bool reserve_members() {
-    if (!members_.empty()) return true;
-    try {
-      members_ = std::vector<Bits>((std::size_t{ranks_} + 63) / 64);
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
-    return true;
-  }
-  bool has_members() const { return !members_.empty(); }
-  bool member(int target) const { return (members_[number(target) / 64] >> (number(target) % 64) & 1) != 0; }
-  void add(int target) {
-    Bits& bits = members_[number(target) / 64];
-    bits = bits | std::uint64_t{1} << (number(target) % 64);
-  }
-  void remove(int target) {
-    Bits& bits = members_[number(target) / 64];
-    bits = bits & ~(std::uint64_t{1} << (number(target) % 64));
-  }
+  // The set may change while it is open or closed.
+  RankBits<Published<std::uint64_t>>& members() { return members_; }
+  const RankBits<Published<std::uint64_t>>& members() const { return members_; }
   void open_members(bool passive) { set_ = (set_ & ~(kOpen | kPassive)) | kOpen | (passive ? kPassive : 0); }
   void close_members() {
     if (members_open()) set_ = (set_ & ~(kOpen | kPassive)) + kClosed;
@@ -69,7 +80,6 @@ class OpenTargets {
   bool members_open() const { return (set_ & kOpen) != 0; }
 
  private:
-  using Bits = Published<std::uint64_t>;
   static constexpr std::uint64_t kNobody = ~std::uint64_t{0};  // of no target
   static constexpr unsigned kOpen = 1, kPassive = 2, kClosed = 4;
   static unsigned number(int target) { return static_cast<unsigned>(target); }
@@ -81,7 +91,7 @@ class OpenTargets {
     const unsigned set = set_;
     if ((set & needed) != needed || number(target) >= ranks_) [[likely]]
       return false;
-    return member(target) && set_ == set;
+    return members_.has(target) && set_ == set;
   }
 
   Published<std::uint64_t> single_ = kNobody;
@@ -89,7 +99,7 @@ class OpenTargets {
   Published<unsigned> flush_below_ = 0;
   Published<unsigned> set_ = 0;  // flags of the set, and how often it was closed
   unsigned ranks_;
-  std::vector<Bits> members_;
+  RankBits<Published<std::uint64_t>> members_;
 };
 
 }  // namespace farside::epochs

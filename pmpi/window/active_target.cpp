@@ -180,7 +180,7 @@ Outcome ActiveTarget::post(MPI_Group group, int assert) {
     if (!exposed) {
       const auto held = window_.guard();
       if (!window_.report_broken) {
-        window_.epoch.post_refused();
+        window_.epoch.refused(epochs::Call::kPost);
         return exposed;
       }
       if (window_.epoch.access() < epochs::Access::kLockingAll) window_.warn(exposed.fault());  // else reported already
@@ -195,7 +195,7 @@ Outcome ActiveTarget::post(MPI_Group group, int assert) {
   // Some origins may have been notified, so the window is exposed. Those that were not send no complete. The cause may
   // be an interruption before this post, so MPI_Win_wait and MPI_Win_test consider all interruptions.
   if (!notified) window_.interruptions_at_post = window_.control.first_interruptions();
-  window_.epoch.post_notified();
+  window_.epoch.opened(epochs::Call::kPost);
   return notified;
 }
 
@@ -227,7 +227,7 @@ Outcome ActiveTarget::start(MPI_Group group, int assert) {
     });
     if (!over) {
       const auto held = window_.guard();
-      window_.epoch.start_refused();
+      window_.epoch.refused(epochs::Call::kStart);
       return Status(timeout.error());
     }
   }
@@ -237,7 +237,7 @@ Outcome ActiveTarget::start(MPI_Group group, int assert) {
   }
   const auto held = window_.guard();
   for (const int target : no_put) window_.epoch.asserted_no_put(target);
-  window_.epoch.start_ready();
+  window_.epoch.opened(epochs::Call::kStart);
   return {};
 }
 
@@ -277,8 +277,8 @@ Outcome ActiveTarget::wait() {
   {
     const auto held = window_.guard();
     if (const epochs::Violation v = window_.epoch.begin_wait()) return v;
-    if (window_.epoch.exposure() != epochs::Exposure::kWaiting) return {};
-    origins = window_.epoch.posted_group().size();
+    if (window_.epoch.exposure().state != epochs::Exposure::kWaiting) return {};
+    origins = window_.epoch.exposure().group.size();
   }
   Status lost;
   bool over = false;
@@ -287,7 +287,7 @@ Outcome ActiveTarget::wait() {
     std::span<const int> posted;
     {
       const auto held = window_.guard();
-      posted = of_post.copy(window_.epoch.posted_group());
+      posted = of_post.copy(window_.epoch.exposure().group);
     }
     return reports.awaited_completes(window_.completions.missing(window_.control, origins), posted);
   });
@@ -309,7 +309,7 @@ Status ActiveTarget::complete_lost() {
   if (window_.control.interruptions() == window_.interruptions_at_post) [[likely]]
     return {};
   const auto held = window_.guard();
-  for (const int origin : window_.epoch.posted_group()) {
+  for (const int origin : window_.epoch.exposure().group) {
     if (!window_.control.interrupted_since(origin, window_.interruptions_at_post)) continue;
     return window_.wait_timeout.is_expired(origin) ? Status(window_.wait_timeout.error()) : Status();
   }
@@ -333,11 +333,11 @@ Outcome ActiveTarget::test(int* flag) {
   {
     const auto held = window_.guard();
     if (const epochs::Violation v = window_.epoch.test()) return v;
-    if (window_.epoch.exposure() != epochs::Exposure::kPosted) {
+    if (window_.epoch.exposure().state != epochs::Exposure::kPosted) {
       *flag = 1;
       return window_.epoch.begin_wait();
     }
-    origins = window_.epoch.posted_group().size();
+    origins = window_.epoch.exposure().group.size();
     completed = window_.completions.take(window_.control, origins);
     if (completed) {
       if (const epochs::Violation v = window_.epoch.begin_wait()) return v;

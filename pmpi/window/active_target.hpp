@@ -92,8 +92,8 @@ inline FastPath ActiveTarget::try_fence(WindowState& window, int assert, std::ui
   if (assert != 0 || ranks == 1 || !window.release_puts()) return FastPath::kNotTaken;
   {
     const auto held = window.guard();
-    if (!window.epoch.allows_fast_fence()) return FastPath::kNotTaken;
-    window.epoch.fast_fenced();
+    if (!window.epoch.allows_fast(epochs::Call::kFence)) return FastPath::kNotTaken;
+    window.epoch.pass_fast(epochs::Call::kFence);
     word = enter_barrier(window, 0);
   }
   const std::uint64_t count = BarrierWord::count(word);
@@ -120,9 +120,9 @@ inline bool ActiveTarget::try_post(WindowState& window, MPI_Group group, int ass
   {
     const auto held = window.guard();
     origin = only_member(group, window.last_posted);
-    if (assert != 0 || origin == MPI_UNDEFINED || !window.epoch.allows_fast_post(origin)) return false;
+    if (assert != 0 || origin == MPI_UNDEFINED || !window.epoch.allows_fast(epochs::Call::kPost, origin)) return false;
     if (window.marks_exposure && !epochs::ExposureMark<ControlMemory>::set(window.control)) return false;
-    window.epoch.fast_posted();
+    window.epoch.pass_fast(epochs::Call::kPost);
   }
   const Notify::Notification notification = Notify::notification_of(window.space->rank(), Notify::What::kPosted);
   window.control.notify_now(origin, notification.word, notification.added);
@@ -136,7 +136,7 @@ inline bool ActiveTarget::try_start(WindowState& window, MPI_Group group, int as
   return spin_briefly([&] {
            const auto held = window.guard();
            const int target = only_member(group, window.last_started);
-           if (assert != 0 || target == MPI_UNDEFINED || !window.epoch.allows_fast_start(target))
+           if (assert != 0 || target == MPI_UNDEFINED || !window.epoch.allows_fast(epochs::Call::kStart, target))
              return FastPath::kNotTaken;
            const std::uint32_t word = ControlBlock::posted_word(target);
            const std::uint64_t post = ControlBlock::posted_bit(target), no_put = ControlBlock::no_put_bit(target);
@@ -144,7 +144,7 @@ inline bool ActiveTarget::try_start(WindowState& window, MPI_Group group, int as
            if (posted == 0) return FastPath::kContended;
            if (posted != post) return FastPath::kNotTaken;
            ControlMemory::fetch_add_now(*window.space->words().own(word), -post);
-           window.epoch.fast_started(target);
+           window.epoch.pass_fast(epochs::Call::kStart, target);
            return FastPath::kDone;
          }) == FastPath::kDone;
 }
@@ -154,9 +154,9 @@ inline bool ActiveTarget::try_complete(WindowState& window) {
   int target = MPI_UNDEFINED;
   {
     const auto held = window.guard();
-    if (!window.epoch.allows_fast_complete()) return false;
+    if (!window.epoch.allows_fast(epochs::Call::kComplete)) return false;
     target = window.epoch.started_group().front();
-    window.epoch.fast_completed();
+    window.epoch.pass_fast(epochs::Call::kComplete);
   }
   window.control.notify_now(target, epochs::ControlBlock::kCompleted, 1);
   Stores::here().drained_by_atomic();
@@ -168,7 +168,7 @@ inline bool ActiveTarget::try_wait(WindowState& window) {
   // Each probe checks the epoch as well, since another thread may have waited meanwhile.
   const FastPath ended = spin_briefly([&] {
     const auto held = window.guard();
-    if (!window.epoch.allows_fast_wait()) return FastPath::kNotTaken;
+    if (!window.epoch.allows_fast(epochs::Call::kWait)) return FastPath::kNotTaken;
     if (!window.completions.take(window.control, 1)) return FastPath::kContended;
     if (window.marks_exposure) epochs::ExposureMark<ControlMemory>::clear(window.control);
     window.epoch.exposure_ended(epochs::Call::kWait);

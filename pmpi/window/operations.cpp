@@ -44,7 +44,8 @@ std::optional<Outcome> Operations::transfer_plain(const LocalBuffer& origin, con
   if (origin.type != target.type || origin.count != target.count) return std::nullopt;
   const std::size_t bytes = plain_bytes(origin.type, origin.count);
   if (bytes == 0 || window_.space->regions() != nullptr) return std::nullopt;
-  if (!window_.epoch.allows_fast_operation(target.rank) && !window_.holds_in_stripe(target.rank)) return std::nullopt;
+  if (!window_.epoch.allows_fast(epochs::Call::kOperation, target.rank) && !window_.holds_in_stripe(target.rank))
+    return std::nullopt;
   const Result<Space::Extent> extent = window_.space->extent(target.rank);
   if (!extent) return extent.status();
   std::int64_t offset = 0;
@@ -73,7 +74,7 @@ Outcome Operations::move_bytes(void* here, const RemoteBuffer& target, std::uint
   if (put && window_.space->may_queue_puts()) {
     const bool until_end = in_active_epoch(target.rank);
     // Threads that put under locks need not share a list.
-    if (until_end || (!window_.threaded() && window_.epoch.allows_fast_flush(target.rank))) {
+    if (until_end || (!window_.threaded() && window_.epoch.allows_fast(epochs::Call::kFlush, target.rank))) {
       return window_.space->route(target.rank)
           .queue_put(target.rank, offset, here, bytes, target.own,
                      until_end ? QueuedPuts::Until::kEnd : QueuedPuts::Until::kFlush);

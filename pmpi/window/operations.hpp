@@ -116,7 +116,8 @@ class Operations {
   // Whether an epoch of a fence or start allows operations on this rank; the rank then awaits the end of the epoch.
   // Also false in an epoch in which some rank has asserted MPI_MODE_NOPUT.
   bool in_active_epoch(int rank) const {
-    return window_.epoch.allows_fast_operation(rank) && !window_.epoch.allows_fast_flush(rank);
+    return window_.epoch.allows_fast(epochs::Call::kOperation, rank) &&
+           !window_.epoch.allows_fast(epochs::Call::kFlush, rank);
   }
   Outcome move_bytes(void* here, const RemoteBuffer& target, std::uint64_t offset, std::size_t bytes, bool put);
   Outcome move(const CheckedOperation& operation);
@@ -147,7 +148,8 @@ inline bool overlap(const void* one, const void* other, std::size_t bytes) {
 }
 
 inline Operations::FastPlace Operations::fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const {
-  if (bytes == 0 || !(window_.epoch.allows_fast_operation(rank) || window_.holds_in_stripe(rank))) return {};
+  if (bytes == 0 || !(window_.epoch.allows_fast(epochs::Call::kOperation, rank) || window_.holds_in_stripe(rank)))
+    return {};
   const NodeTarget* target = nullptr;
   if (window_.fast_targets.contains(rank)) [[likely]] {
     target = &window_.fast_targets[rank];

@@ -185,7 +185,7 @@ Outcome PassiveTarget::acquire_deferred_lock() {
   // The call that reports the failure may be for another target or window.
   Fault fault = acquired.fault();
   if (fault.target == Fault::kNoTarget) fault.target = lock.target;
-  window_.epoch.lock_refused(lock.target);
+  window_.epoch.refused(epochs::Call::kLock, lock.target);
   window_.locks.locks().pop_back();
   return fault;
 }
@@ -227,18 +227,19 @@ Outcome PassiveTarget::acquire_or_defer(HeldLock lock) {
     if (Status deferred =
             without_bad_alloc([&] { return window_.space->deferred_locks(lock.target)->defer(lock.target, take); });
         !deferred) {
-      window_.epoch.lock_refused(lock.target);
+      window_.epoch.refused(epochs::Call::kLock, lock.target);
       return deferred;
     }
     WindowState::deferring = &window_;
     window_.locks.defer(lock.target, lock.type);
-    window_.epoch.lock_acquired(lock.target);  // the rules treat a deferred lock as held; there is one thread
+    window_.epoch.opened(epochs::Call::kLock,
+                         lock.target);  // the rules treat a deferred lock as held; there is one thread
     return {};
   }
   if (lock.needs_release) {
     if (Outcome o = without_bad_alloc([&] { return acquire(lock); }); !o) {
       const auto held = window_.guard();
-      window_.epoch.lock_refused(lock.target);
+      window_.epoch.refused(epochs::Call::kLock, lock.target);
       return o;
     }
     // The release of a global lock at a third rank is not ordered behind the data, so nothing would be gained.
@@ -248,7 +249,7 @@ Outcome PassiveTarget::acquire_or_defer(HeldLock lock) {
   }
   const auto held = window_.guard();
   window_.locks.locks().push_back(lock);
-  window_.epoch.lock_acquired(lock.target);
+  window_.epoch.opened(epochs::Call::kLock, lock.target);
   return {};
 }
 
@@ -329,7 +330,7 @@ bool PassiveTarget::open_stripes(int rank) {
   if (window_.lock_stripes->is_open() || lock_word(rank) == nullptr) return false;
   const WindowLocks::Guard held = window_.locks.guard();
   // close_stripes() needs no memory.
-  if (!window_.epoch.allows_fast_lock() || !window_.epoch.reserve_locks()) return false;
+  if (!window_.epoch.allows_fast(epochs::Call::kLock) || !window_.epoch.reserve_locks()) return false;
   window_.lock_stripes->open();
   return true;
 }
@@ -435,9 +436,9 @@ Outcome PassiveTarget::lock_all(int assert) {
   const Status acquired = unchecked ? Status() : without_bad_alloc(acquire);
   const auto held = window_.guard();
   if (acquired) {
-    window_.epoch.lock_all_acquired();
+    window_.epoch.opened(epochs::Call::kLockAll);
   } else {
-    window_.epoch.lock_all_refused();
+    window_.epoch.refused(epochs::Call::kLockAll);
   }
   return acquired;
 }

@@ -93,7 +93,7 @@ class PassiveTarget {
 
 inline bool PassiveTarget::try_flush(int rank) {
   const bool fast = window_.fast_releases || (window_.fast_locks && !window_.space->queued_puts().any());
-  if (!fast || !(window_.epoch.allows_fast_flush(rank) || window_.holds_in_stripe(rank)) ||
+  if (!fast || !(window_.epoch.allows_fast(epochs::Call::kFlush, rank) || window_.holds_in_stripe(rank)) ||
       !window_.space->fast_immediate(rank))
     return false;
   WindowState::progress_runtime();
@@ -119,14 +119,14 @@ inline std::uint64_t* PassiveTarget::fast_lock_word(int rank) {
   const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
   const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
   if (!plain || WindowState::deferring != nullptr || window_.locks.needs_global_lock(type) ||
-      !window_.epoch.allows_fast_lock())
+      !window_.epoch.allows_fast(epochs::Call::kLock))
     return FastPath::kNotTaken;
   std::uint64_t* word = fast_lock_word(rank);
   if (word == nullptr) return FastPath::kNotTaken;
   std::uint64_t before = window_.last_lock_value;
   if (!epochs::try_acquire(*word, type, before)) [[unlikely]]
     return FastPath::kContended;
-  window_.epoch.fast_locked(rank, type);
+  window_.epoch.pass_fast(epochs::Call::kLock, rank, type);
   // This lock is the only one, and the constructor has reserved memory for several. So the compiler may omit the code
   // that grows the vector.
   if (window_.locks.locks().size() == window_.locks.locks().capacity()) __builtin_unreachable();
@@ -142,14 +142,15 @@ inline std::uint64_t* PassiveTarget::fast_lock_word(int rank) {
                                                                  std::uint64_t& before) {
   using epochs::LockWord, epochs::TargetLock;
   auto& locks = window_.locks.locks();
-  if (locks.empty() || locks.back().target != rank || !locks.back().fast || !window_.epoch.allows_fast_unlock(rank))
+  if (locks.empty() || locks.back().target != rank || !locks.back().fast ||
+      !window_.epoch.allows_fast(epochs::Call::kUnlock, rank))
     return FastPath::kNotTaken;
   lock = locks.back();
   // The data have arrived already. last_lock_word belongs to this lock, which is the last lock of the fast path.
   before = ControlMemory::fetch_add_now(*window_.last_lock_word, LockWord::depart(lock.type));
   window_.last_lock_value = LockWord::with_nobody_present(before);
   locks.pop_back();
-  window_.epoch.fast_unlocked();
+  window_.epoch.pass_fast(epochs::Call::kUnlock);
   Stores::here().drained_by_atomic();
   return TargetLock::nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
 }

@@ -36,7 +36,7 @@ EpochState StrictCalls::epoch() {
 
 Exposure StrictCalls::exposure() {
   const auto held = window_.guard();
-  return window_.epoch.exposure();
+  return window_.epoch.exposure().state;
 }
 
 Outcome StrictCalls::execute(const CheckedOperation& operation) {

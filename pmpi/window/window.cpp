@@ -124,8 +124,8 @@ void Window::log_fault(const CallSite& call, const Fault& fault) {
     const auto held = state_.guard();
     name = state_.describe_name();
     if (of_epochs) state = "; here " + state_.epoch.describe_access();
-    if (of_epochs && state_.epoch.exposure() >= epochs::Exposure::kPosting)
-      state += "; " + state_.epoch.describe_exposure();
+    if (of_epochs && state_.epoch.exposure().state >= epochs::Exposure::kPosting)
+      state += "; " + state_.epoch.exposure().describe();
   }
   std::string where;
   if (call.target == MPI_PROC_NULL) {

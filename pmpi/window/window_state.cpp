@@ -33,10 +33,10 @@ WindowState::WindowState(MPI_Group of, std::unique_ptr<Space> memory,
       WindowLocks::Locks(HeldLocksMemory<epochs::HeldLock>(space->words().own(epochs::ControlBlock::kHeld)));
   locks.locks().reserve(epochs::ControlBlock::kHeldLocks);
   locks.mutex().threaded = threaded;
-  if (check == Check::kOff) epoch.disable_checks();
+  if (check == Check::kOff) epoch.report_only();
   if (check == Check::kWarn) {
     report_broken = [this](const epochs::Violation& broken, int /*target*/) { warn(fault_of(broken)); };
-    epoch.warn_with(report_broken);
+    epoch.report_only(report_broken);
   }
 }
 

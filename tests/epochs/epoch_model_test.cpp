@@ -135,8 +135,8 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
                                    .no_succeed = below(3) == 0,
                                    .no_store = below(2) == 0,
                                    .no_put = below(2) == 0};
-          if (fast && state.allows_fast_fence() && below(2) == 0) {
-            state.fast_fenced();
+          if (fast && state.allows_fast(Call::kFence) && below(2) == 0) {
+            state.pass_fast(Call::kFence);
             check("fence-fast", {}, model.fence(false, false));
             break;
           }
@@ -144,16 +144,16 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
           break;
         }
         case 9:
-          if (fast && group.size() == 1 && state.allows_fast_post(group[0])) {
-            state.fast_posted();
+          if (fast && group.size() == 1 && state.allows_fast(Call::kPost, group[0])) {
+            state.pass_fast(Call::kPost);
             check("post-fast", {}, model.post());
             break;
           }
           check("post", state.post(group), model.post(group.empty()));
           break;
         case 10:
-          if (fast && group.size() == 1 && state.allows_fast_start(group[0])) {
-            state.fast_started(group[0]);
+          if (fast && group.size() == 1 && state.allows_fast(Call::kStart, group[0])) {
+            state.pass_fast(Call::kStart, group[0]);
             check("start-fast", {}, model.start(group));
             break;
           }
@@ -161,8 +161,8 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
           break;
         case 11:
         case 12:
-          if (fast && state.allows_fast_complete()) {
-            state.fast_completed();
+          if (fast && state.allows_fast(Call::kComplete)) {
+            state.pass_fast(Call::kComplete);
             check("complete-fast", {}, model.complete());
             break;
           }
@@ -170,7 +170,7 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
           break;
         case 13: {
           const bool posted = model.posted, legal = model.wait(true);
-          if (fast && state.allows_fast_wait()) {
+          if (fast && state.allows_fast(Call::kWait)) {
             check("wait-fast", {}, legal);
             state.exposure_ended();
             break;
@@ -196,7 +196,7 @@ TEST_CASE("random sequences agree with a plain model of the standard", "[epochs]
           if (was_legal && below(4) == 0) {  // the protocol refuses the lock
             const std::string before = seen(state);
             check("lock-refused", state.lock(target, type), true);
-            state.lock_refused(target);
+            state.refused(Call::kLock, target);
             if (seen(state) != before) FAIL("a refused lock left a trace after" << history);
             break;
           }

@@ -138,12 +138,12 @@ TEST_CASE("a process may post and start at once, to itself too, in either order"
     CHECK(!state.operation(0));
     CHECK(!state.operation(1));
     CHECK(!state.test());  // the test returns false: nothing changes
-    CHECK(state.exposure() == Exposure::kPosted);
+    CHECK(state.exposure().state == Exposure::kPosted);
     CHECK(!state.complete());
     CHECK(!state.test());
     state.exposure_ended(Call::kTest);
-    CHECK(state.exposure() == Exposure::kNone);
-    CHECK(std::string(state.exposure_closed_by()) == "MPI_Win_test");
+    CHECK(state.exposure().state == Exposure::kNone);
+    CHECK(std::string(state.exposure().closed_by) == "MPI_Win_test");
     CHECK(state.wait());  // the test that returned true was the wait
   }
   CHECK(!state.start(both));
@@ -191,12 +191,12 @@ TEST_CASE("start and post with an empty group open nothing, and may be closed on
 TEST_CASE("with reports only, locks of what is locked are counted, and an epoch of start or fence goes on below locks",
           "[epochs]") {
   EpochState state(kRanks);
-  state.disable_checks();
+  state.report_only();
   CHECK(!state.lock(1, LockType::kShared));
   CHECK(state.lock(1, LockType::kExclusive));
   CHECK(!state.lock(1, LockType::kShared));
   CHECK(state.locks_held() == 1);
-  CHECK(!state.allows_fast_unlock(1));
+  CHECK(!state.allows_fast(Call::kUnlock, 1));
   CHECK(!state.unlock(1));
   CHECK(state.locked(1) == LockType::kShared);
   CHECK(!state.unlock(1));
@@ -219,8 +219,8 @@ TEST_CASE("with reports only, locks of what is locked are counted, and an epoch 
       CHECK(state.started());
       CHECK(!(all ? state.unlock_all() : state.unlock(3)));
       CHECK(state.access() == Access::kStarted);
-      CHECK(state.allows_fast_operation(kMember));
-      CHECK(!state.allows_fast_operation(3));
+      CHECK(state.allows_fast(Call::kOperation, kMember));
+      CHECK(!state.allows_fast(Call::kOperation, 3));
       CHECK(!state.complete());
       // The other way round, and the epochs overlap.
       CHECK(!(all ? state.lock_all() : state.lock(3, LockType::kExclusive)));
@@ -228,7 +228,7 @@ TEST_CASE("with reports only, locks of what is locked are counted, and an epoch 
       CHECK(state.start(group));
       CHECK(!(all ? state.unlock_all() : state.unlock(3)));
       CHECK(state.access() == Access::kStarted);
-      CHECK(state.allows_fast_operation(kMember));
+      CHECK(state.allows_fast(Call::kOperation, kMember));
       CHECK(!state.lock(3, LockType::kShared));
       CHECK(!state.complete());
       CHECK(!state.started());
@@ -267,20 +267,20 @@ TEST_CASE("what a protocol finds refused was never open", "[epochs]") {
       EpochState state = make(access, exposure);
       const std::string before = seen(state);
       REQUIRE(!state.lock(kMember, LockType::kExclusive));
-      state.lock_refused(kMember);
+      state.refused(Call::kLock, kMember);
       CHECK(seen(state) == before);
       REQUIRE(!state.lock_all());
-      state.lock_all_refused();
+      state.refused(Call::kLockAll);
       CHECK(seen(state) == before);
       REQUIRE(!state.start(kGroup));
-      state.start_refused();
+      state.refused(Call::kStart);
       CHECK(name(state.access()) == access);
       CHECK(!state.started());
-      const char* const opened_by = state.exposure_opened_by();
+      const char* const opened_by = state.exposure().opened_by;
       REQUIRE(!state.post(kGroup));
-      state.post_refused();
-      CHECK(name(state.exposure()) == exposure);
-      CHECK(state.exposure_opened_by() == opened_by);
+      state.refused(Call::kPost);
+      CHECK(name(state.exposure().state) == exposure);
+      CHECK(state.exposure().opened_by == opened_by);
       CHECK(state.wait());
     }
   }
@@ -289,7 +289,7 @@ TEST_CASE("what a protocol finds refused was never open", "[epochs]") {
 TEST_CASE("a refused start leaves no member behind", "[epochs]") {
   EpochState state(kRanks);
   REQUIRE(!state.start(kGroup));
-  state.start_refused();
+  state.refused(Call::kStart);
   REQUIRE(!state.lock(0, LockType::kShared));
   CHECK(state.operation(kMember));
 }
@@ -298,13 +298,13 @@ TEST_CASE("a lock refused while another is held leaves the other", "[epochs]") {
   EpochState state = make("open", "fence");
   REQUIRE(!state.lock(1, LockType::kShared));
   REQUIRE(!state.lock(2, LockType::kExclusive));
-  state.lock_refused(2);
+  state.refused(Call::kLock, 2);
   CHECK(state.operation(2));
   CHECK(!state.operation(1));
   CHECK(state.locks_held() == 1);
   REQUIRE(!state.lock(2, LockType::kShared));
   REQUIRE(!state.unlock(1));
-  state.lock_refused(2);  // the fence epoch ended with the lock of 1
+  state.refused(Call::kLock, 2);  // the fence epoch ended with the lock of 1
   CHECK(state.access() == Access::kNone);
 }
 
@@ -328,7 +328,7 @@ TEST_CASE("a lock that a thread still waits for cannot be used or given back by 
     CHECK(state.describe_access() == "1 target is waited for (MPI_Win_lock)");
     // The lock of another target by another thread.
     REQUIRE(!state.begin_lock(kOther, LockType::kExclusive));
-    state.lock_acquired(kOther);
+    state.opened(Call::kLock, kOther);
     CHECK(state.describe_access() == "1 target is locked (MPI_Win_lock), 1 target is waited for (MPI_Win_lock)");
     CHECK(!state.operation(kOther));
     CHECK(!state.flush_all());
@@ -336,7 +336,7 @@ TEST_CASE("a lock that a thread still waits for cannot be used or given back by 
     CHECK(!state.unlock(kOther));
     CHECK(state.access() == Access::kLocked);
     CHECK(state.operation(kOther));
-    state.lock_acquired(kMember);
+    state.opened(Call::kLock, kMember);
     CHECK(!state.operation(kMember));
     CHECK(state.locked(kMember) == LockType::kExclusive);
     CHECK(!state.unlock(kMember));
@@ -344,7 +344,7 @@ TEST_CASE("a lock that a thread still waits for cannot be used or given back by 
 
     EpochState refused = make(access, "none");
     REQUIRE(!refused.begin_lock(kMember, LockType::kShared));
-    refused.lock_refused(kMember);
+    refused.refused(Call::kLock, kMember);
     CHECK(seen(refused) == before);
   }
 }
@@ -354,7 +354,7 @@ TEST_CASE("locks that are waited for together keep their types, in whatever orde
     EpochState state(kRanks);
     const LockType types[] = {LockType::kExclusive, LockType::kShared, LockType::kExclusive};
     for (int target = 0; target < 3; ++target) REQUIRE(!state.begin_lock(target, types[target]));
-    for (int k = 0; k < 3; ++k) state.lock_acquired((first + k) % 3);
+    for (int k = 0; k < 3; ++k) state.opened(Call::kLock, (first + k) % 3);
     for (int target = 0; target < 3; ++target) CHECK(state.locked(target) == types[target]);
     CHECK(state.locks_held() == 3);
     for (int target = 0; target < 3; ++target) CHECK(!state.unlock(target));
@@ -374,10 +374,11 @@ TEST_CASE("a start, a lock_all and a post that a thread is still in open nothing
       CHECK(state.start(group));
       CHECK(seen(state) == waiting);
       EpochState refused = state;
-      refused.start_refused();
+      refused.refused(Call::kStart);
       CHECK(refused.access() == make(access, "none").access());
-      CHECK(refused.allows_fast_operation(kMember) == make(access, "none").allows_fast_operation(kMember));
-      state.start_ready();
+      CHECK(refused.allows_fast(Call::kOperation, kMember) ==
+            make(access, "none").allows_fast(Call::kOperation, kMember));
+      state.opened(Call::kStart);
       CHECK(!state.operation(kMember));
       CHECK(!state.complete());
     }
@@ -391,9 +392,9 @@ TEST_CASE("a start, a lock_all and a post that a thread is still in open nothing
     CHECK(!state.locked(kMember));
     CHECK(seen(state) == waiting);
     EpochState refused = state;
-    refused.lock_all_refused();
+    refused.refused(Call::kLockAll);
     CHECK(seen(refused) == before);
-    state.lock_all_acquired();
+    state.opened(Call::kLockAll);
     CHECK(!state.operation(kMember));
     CHECK(!state.unlock_all());
   }
@@ -401,14 +402,14 @@ TEST_CASE("a start, a lock_all and a post that a thread is still in open nothing
   REQUIRE(!state.begin_post(kGroup));
   CHECK(std::string(state.wait().what) == violation(Rule::kStillPosting).what);
   CHECK(state.test());
-  state.post_notified();
+  state.opened(Call::kPost);
   CHECK(!state.test());
   CHECK(!state.begin_wait());
   CHECK(std::string(state.begin_wait().what) == violation(Rule::kWaitTwice).what);
   CHECK(state.test());
   CHECK(state.post(kGroup));
   state.exposure_ended();
-  CHECK(state.exposure() == Exposure::kNone);
+  CHECK(state.exposure().state == Exposure::kNone);
 }
 
 TEST_CASE("a target that promised MPI_MODE_NOPUT is not updated until the epoch ends, and may be read") {
@@ -456,7 +457,7 @@ TEST_CASE("the calls that opened and closed an epoch are known", "[epochs]") {
   CHECK(state.opened_by() == nullptr);
   CHECK(state.closed_by() == nullptr);
   CHECK(state.describe_access() == "no access epoch is open");
-  CHECK(state.describe_exposure() == "the window is not exposed");
+  CHECK(state.exposure().describe() == "the window is not exposed");
   CHECK(!state.fence(kNoPrecede));
   CHECK(state.closed_by() == nullptr);
   CHECK(!state.operation(1));
@@ -475,11 +476,11 @@ TEST_CASE("the calls that opened and closed an epoch are known", "[epochs]") {
   CHECK(!state.unlock(2));
   CHECK(std::string(state.closed_by()) == "MPI_Win_unlock");
   CHECK(!state.post(kGroup));
-  CHECK(std::string(state.exposure_opened_by()) == "MPI_Win_post");
-  CHECK(state.describe_exposure() == "the window is posted to 2 origins (MPI_Win_post)");
+  CHECK(std::string(state.exposure().opened_by) == "MPI_Win_post");
+  CHECK(state.exposure().describe() == "the window is posted to 2 origins (MPI_Win_post)");
   state.exposure_ended();
-  CHECK(state.exposure_opened_by() == nullptr);
-  CHECK(state.describe_exposure() == "the window is not exposed (the last exposure was closed by MPI_Win_wait)");
+  CHECK(state.exposure().opened_by == nullptr);
+  CHECK(state.exposure().describe() == "the window is not exposed (the last exposure was closed by MPI_Win_wait)");
 }
 
 TEST_CASE("a broken rule is reported where the call is carried out all the same", "[epochs]") {
@@ -488,7 +489,7 @@ TEST_CASE("a broken rule is reported where the call is carried out all the same"
   const EpochState::Report report = [&reports](const Violation& broken, int target) {
     reports.push_back(std::to_string(target) + ": " + broken.what);
   };
-  state.warn_with(report);
+  state.report_only(report);
   const std::string before = seen(state);  // which tries calls
   reports.clear();
   CHECK(!state.operation(kMember));
@@ -513,7 +514,7 @@ TEST_CASE("a fence that asserts MPI_MODE_NOPRECEDE after operations is carried o
   const EpochState::Report report = [&reports](const Violation& broken, int target) {
     reports += broken.error == ErrorClass::kAssert && target < 0 ? 1 : 0;
   };
-  state.warn_with(report);
+  state.report_only(report);
   CHECK(!state.fence({}));
   CHECK(!state.fence({.no_precede = true}));
   CHECK(!state.operation(0));

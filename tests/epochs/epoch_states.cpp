@@ -12,7 +12,7 @@ EpochState make(const std::string& access, const std::string& exposure) {
   const bool by_fence = access == "open" || access == "active";
   if (by_fence || exposure == "fence") REQUIRE(!state.fence(kNoAssert));
   if (is_posted(exposure)) REQUIRE(!state.begin_post(kGroup));
-  if (is_posted(exposure) && exposure != "posting") state.post_notified();
+  if (is_posted(exposure) && exposure != "posting") state.opened(Call::kPost);
   if (exposure == "waiting") REQUIRE(!state.begin_wait());
   if (exposure == "none" && by_fence) {  // the end of a post ends the exposure of the fence
     REQUIRE(!state.post(kGroup));
@@ -26,13 +26,13 @@ EpochState make(const std::string& access, const std::string& exposure) {
     REQUIRE(!state.lock(kMember, LockType::kExclusive));
   }
   if (locks_all(access)) REQUIRE(!state.begin_lock_all());
-  if (access == "all") state.lock_all_acquired();
+  if (access == "all") state.opened(Call::kLockAll);
   if (access == "none" && exposure == "fence") {
     REQUIRE(!state.lock_all());
     REQUIRE(!state.unlock_all());
   }
   REQUIRE(name(state.access()) == access);
-  REQUIRE(name(state.exposure()) == exposure);
+  REQUIRE(name(state.exposure().state) == exposure);
   return state;
 }
 
@@ -41,12 +41,12 @@ char type_held(std::optional<LockType> type) { return !type ? '-' : *type == Loc
 std::string seen(const EpochState& state) {
   std::ostringstream out;
   const auto text = [](const char* s) { return s == nullptr ? "-" : s; };
-  out << name(state.access()) << ' ' << name(state.exposure()) << ' ' << state.locks_held() << ' '
-      << text(state.opened_by()) << ' ' << text(state.closed_by()) << ' ' << text(state.exposure_opened_by()) << ' '
-      << text(state.exposure_closed_by()) << " started";
+  out << name(state.access()) << ' ' << name(state.exposure().state) << ' ' << state.locks_held() << ' '
+      << text(state.opened_by()) << ' ' << text(state.closed_by()) << ' ' << text(state.exposure().opened_by) << ' '
+      << text(state.exposure().closed_by) << " started";
   for (int rank : state.started_group()) out << ' ' << rank;
   out << " posted";
-  for (int rank : state.posted_group()) out << ' ' << rank;
+  for (int rank : state.exposure().group) out << ' ' << rank;
   for (int rank = -1; rank <= state.ranks(); ++rank) {
     EpochState copy = state;
     out << ' ' << !copy.request_operation(rank) << !copy.operation(rank) << !copy.flush(rank);

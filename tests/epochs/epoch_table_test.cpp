@@ -152,31 +152,18 @@ EpochState make_used(const std::string& access, const std::string& exposure) {
   return state;
 }
 
-// The fast path in one call: allows_fast_ and, if allowed, the move.
-bool try_start(EpochState& state, int target) {
-  if (!state.allows_fast_start(target)) return false;
-  state.fast_started(target);
+// The fast path in one call: allows_fast and, if allowed, the move.
+template <Call kCall, LockType kType = LockType::kShared>
+bool try_fast(EpochState& state, int peer) {
+  if (!state.allows_fast(kCall, peer)) return false;
+  state.pass_fast(kCall, peer, kType);
+  if (kCall == Call::kWait) state.exposure_ended();
   return true;
 }
-bool try_complete(EpochState& state, int) {
-  if (!state.allows_fast_complete()) return false;
-  state.fast_completed();
-  return true;
-}
-bool try_post(EpochState& state, int origin) {
-  if (!state.allows_fast_post(origin)) return false;
-  state.fast_posted();
-  return true;
-}
-bool try_fence(EpochState& state, int) {
-  if (!state.allows_fast_fence()) return false;
-  state.fast_fenced();
-  return true;
-}
-bool try_wait(EpochState& state, int) {
-  if (!state.allows_fast_wait()) return false;
-  state.exposure_ended();
-  return true;
+// The target of a lock must be a rank.
+template <LockType kType>
+bool try_lock(EpochState& state, int target) {
+  return target >= 0 && target < kRanks && try_fast<Call::kLock, kType>(state, target);
 }
 Violation wait_in_general(EpochState& state, int) {
   const Violation violation = state.wait();
@@ -216,7 +203,7 @@ TEST_CASE("every call in every pair of states does what MPI says", "[epochs]") {
         } else {
           REQUIRE(!violation);
           CHECK(name(state.access()) == (want_access == "=" ? access : want_access));
-          CHECK(name(state.exposure()) == (want_exposure == "=" ? exposure : want_exposure));
+          CHECK(name(state.exposure().state) == (want_exposure == "=" ? exposure : want_exposure));
         }
       }
     }
@@ -247,7 +234,7 @@ TEST_CASE("with reports only, a call that breaks a rule is carried out, or ends 
         const EpochState::Report report = [&](const Violation&, int) { ++reports; };
         const bool ended = ends.contains(call + ": " + access) || ends.contains(call + ": " + exposure);
         CHECK(make_call(checked, call).carried == !ended);
-        state.warn_with(report);
+        state.report_only(report);
         const bool refused = static_cast<bool>(make_call(state, call));
         CHECK(refused == ended);
         CHECK(reports == (ended ? 0 : 1));
@@ -271,21 +258,18 @@ TEST_CASE("the fast-path checks say yes only where the tables do, and then move 
     Violation (*in_general)(EpochState&, int);
   };
   const Pair pairs[] = {
-      {"operation", [](EpochState& s, int rank) { return s.allows_fast_operation(rank); },
-       [](EpochState& s, int rank) { return s.operation(rank); }},
-      {"flush", [](EpochState& s, int rank) { return s.allows_fast_flush(rank); },
-       [](EpochState& s, int rank) { return s.flush(rank); }},
-      {"lock shared", [](EpochState& s, int rank) { return s.try_lock(rank, LockType::kShared); },
+      {"operation", try_fast<Call::kOperation>, [](EpochState& s, int rank) { return s.operation(rank); }},
+      {"flush", try_fast<Call::kFlush>, [](EpochState& s, int rank) { return s.flush(rank); }},
+      {"lock shared", try_lock<LockType::kShared>,
        [](EpochState& s, int rank) { return s.lock(rank, LockType::kShared); }},
-      {"lock exclusive", [](EpochState& s, int rank) { return s.try_lock(rank, LockType::kExclusive); },
+      {"lock exclusive", try_lock<LockType::kExclusive>,
        [](EpochState& s, int rank) { return s.lock(rank, LockType::kExclusive); }},
-      {"unlock", [](EpochState& s, int rank) { return s.try_unlock(rank); },
-       [](EpochState& s, int rank) { return s.unlock(rank); }},
-      {"start", try_start, [](EpochState& s, int rank) { return s.start(std::vector<int>{rank}); }},
-      {"complete", try_complete, [](EpochState& s, int) { return s.complete(); }},
-      {"post", try_post, [](EpochState& s, int rank) { return s.post(std::vector<int>{rank}); }},
-      {"fence", try_fence, [](EpochState& s, int) { return s.fence({}); }},
-      {"wait", try_wait, wait_in_general},
+      {"unlock", try_fast<Call::kUnlock>, [](EpochState& s, int rank) { return s.unlock(rank); }},
+      {"start", try_fast<Call::kStart>, [](EpochState& s, int rank) { return s.start(std::vector<int>{rank}); }},
+      {"complete", try_fast<Call::kComplete>, [](EpochState& s, int) { return s.complete(); }},
+      {"post", try_fast<Call::kPost>, [](EpochState& s, int rank) { return s.post(std::vector<int>{rank}); }},
+      {"fence", try_fast<Call::kFence>, [](EpochState& s, int) { return s.fence({}); }},
+      {"wait", try_fast<Call::kWait>, wait_in_general},
   };
   for (const Pair& pair : pairs) {
     int taken = 0;
@@ -303,7 +287,7 @@ TEST_CASE("the fast-path checks say yes only where the tables do, and then move 
               CHECK(!pair.in_general(general, rank));
               CHECK(seen(fast) == seen(general));
               CHECK(fast.describe_access() == general.describe_access());
-              CHECK(fast.describe_exposure() == general.describe_exposure());
+              CHECK(fast.exposure().describe() == general.exposure().describe());
               // The following calls have the same effect.
               for (const int next : {1, kOther, kMember}) {
                 CHECK(!fast.operation(next) == !general.operation(next));
@@ -325,20 +309,20 @@ TEST_CASE("the fast-path checks say yes only where the tables do, and then move 
   }
   // An assertion of MPI_MODE_NOPUT by the only target takes operations off the fast path.
   EpochState started = make_used("started", "none");
-  CHECK(started.allows_fast_operation(kOther));
+  CHECK(started.allows_fast(Call::kOperation, kOther));
   started.asserted_no_put(kOther);
-  CHECK(!started.allows_fast_operation(kOther));
+  CHECK(!started.allows_fast(Call::kOperation, kOther));
   CHECK(started.operation(kOther));
   CHECK(!started.operation(kOther, false));
-  CHECK(!started.allows_fast_complete());
+  CHECK(!started.allows_fast(Call::kComplete));
   CHECK(!started.complete());
-  CHECK(started.allows_fast_start(kOther));
+  CHECK(started.allows_fast(Call::kStart, kOther));
 
   EpochState state = make("none", "none");
-  CHECK(state.try_lock(1, LockType::kExclusive));
+  CHECK(try_lock<LockType::kExclusive>(state, 1));
   CHECK(state.locked(1) == LockType::kExclusive);
   CHECK(!state.lock(kMember, LockType::kShared));
-  CHECK(!state.try_unlock(1));
+  CHECK(!try_fast<Call::kUnlock>(state, 1));
   CHECK(!state.unlock(1));
   CHECK(state.locked(1) == std::nullopt);
   CHECK(!state.lock(kOther, LockType::kExclusive));
@@ -346,7 +330,7 @@ TEST_CASE("the fast-path checks say yes only where the tables do, and then move 
   CHECK(state.locked(kOther) == LockType::kExclusive);
   CHECK(state.locks_held() == 2);
   CHECK(!state.unlock(kMember));
-  CHECK(state.try_unlock(kOther));
+  CHECK(try_fast<Call::kUnlock>(state, kOther));
   CHECK(state.access() == Access::kNone);
 }
 

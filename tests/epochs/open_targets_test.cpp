@@ -32,14 +32,14 @@ using Word = std::uint64_t;
 TEST_CASE("an operation concurrent with the end of one epoch and the beginning of another sees one of them") {
   const auto results = [](bool flush, bool opens) {
     real::epochs::OpenTargets open(4);
-    REQUIRE(open.reserve_members());
-    for (const int target : {1, 2}) open.add(target);
+    REQUIRE(open.members().reserve(4));
+    for (const int target : {1, 2}) open.members().add(target);
     open.open_members(true);
     const auto synchronize = [&, opens] {
-      open.remove(1);
-      open.remove(2);
+      open.members().remove(1);
+      open.members().remove(2);
       open.close_members();
-      open.add(3);
+      open.members().add(3);
       if (opens) open.open_members(false);
       return Word{0};
     };
