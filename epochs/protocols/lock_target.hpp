@@ -83,19 +83,18 @@ class LockTarget {
   LockType type() const { return type_; }
   // The lock in whose queue it waits, or nothing. If it waits at both locks, the global lock.
   std::optional<AwaitedLock> awaited() const {
-    if (step_ == Step::kBoth && !std::get<AcquireBoth>(part_).global_lock_held())
-      return AwaitedLock{table_.home(), GlobalLock::kWord};
-    const bool waits =
-        step_ == Step::kNear || step_ == Step::kBoth || (step_ == Step::kLock && std::get<Acquire>(part_).waits());
+    const auto* both = step_ == Step::kBoth ? &std::get<AcquireBoth>(part_) : nullptr;
+    if (both != nullptr && both->waits_for_global_lock()) return AwaitedLock{table_.home(), GlobalLock::kWord};
+    const bool waits = step_ == Step::kNear || (both != nullptr && both->waits_for_lock()) ||
+                       (step_ == Step::kLock && std::get<Acquire>(part_).waits());
     return waits ? std::optional(AwaitedLock{target_, TargetLock::kWord}) : std::nullopt;
   }
-  // Ends the wait in a queue, without the lock. Precondition: awaited(). The place in the queue and its wake words stay
-  // in use, and other locks of the target or of the window may wait for ever.
+  // Ends the wait in this queue, without the lock; that in another one goes on. Precondition: awaited(). The place in
+  // the queue and its wake words stay in use, and other locks of the target or of the window may wait for ever.
   void stop_waiting() {
     failed_ = true;
-    if (step_ == Step::kBoth) {
-      leave_both(false);
-    } else {
+    if (step_ == Step::kBoth) return std::get<AcquireBoth>(part_).stop_waiting();
+    {
       const bool near = step_ == Step::kNear;  // the near words of this rank stay in use, too
       const auto guard = table_.guard();
       table_.end_wake_word(words_[0], !near);
@@ -238,7 +237,7 @@ class LockTarget {
   bool advance_both() {
     auto& both = std::get<AcquireBoth>(part_);
     if (!(failed_ ? both.advance_after_failure() : both.advance())) return false;
-    leave_both(true);
+    leave_both();
     if (failed_) {
       leave_global_lock();
     } else {
@@ -246,12 +245,11 @@ class LockTarget {
     }
     return true;
   }
-  // `over`: the acquisition has ended by itself.
-  void leave_both(bool over) {
+  void leave_both() {
     auto& both = std::get<AcquireBoth>(part_);
     const auto guard = table_.guard();
-    table_.end_wake_word(words_[0], both.global_lock_may_wake() || (!over && !both.global_lock_held()));
-    table_.end_wake_word(words_[1], both.lock_may_wake() || !over);
+    table_.end_wake_word(words_[0], both.global_lock_may_wake());
+    table_.end_wake_word(words_[1], both.lock_may_wake());
     uses_global_lock_ = both.global_lock_held();
     table_.entered(uses_global_lock_ ? std::optional(both.global_lock_token()) : std::nullopt);
   }

@@ -65,6 +65,11 @@ class AcquireWithGlobalLock {
     return failed;
   }
 
+  // Whether it waits in the queue of the global lock, and of the target's lock.
+  bool waits_for_global_lock() const { return !global_lock_failed_ && global_lock_.waits(); }
+  bool waits_for_lock() const { return !lock_failed_ && lock_ && lock_->waits(); }
+  // Ends the wait for the global lock, if it waits there, or for the target's lock, as a failure would.
+  void stop_waiting() { (waits_for_global_lock() ? global_lock_failed_ : lock_failed_) = true; }
   // After a failure, call this function instead of advance() until it returns true. Only this rank can remove itself
   // from a queue, so the acquisition that has not failed continues until its lock is held or it fails, too. This
   // function releases the lock of the target if that is held. The caller releases the global lock if
@@ -96,9 +101,10 @@ class AcquireWithGlobalLock {
   bool lock_failed_ = false;
 };
 
-// Keeps lock_alls from the global lock for ever, if one of them waits for exclusive locks. Exclusive locks then no
-// longer need the global lock (LockTable::lose_global_lock). For a window in which a holder of an exclusive lock has
-// ended.
+// Keeps lock_alls from the global lock for ever, if one of them waits for exclusive locks, or if none is present: later
+// ones then wait behind the caller. Exclusive locks no longer need the global lock (LockTable::lose_global_lock). For a
+// window in which a rank has ended.
+// Precondition: the caller waits in the queue of the global lock for an exclusive lock, and keeps this place for ever.
 // Cost in remote operations: 2, more beside concurrent departures.
 template <RemoteMemory M>
 class LoseGlobalLock {
@@ -107,9 +113,18 @@ class LoseGlobalLock {
   bool advance() {
     while (!over_ && operation_.done()) {
       const std::uint64_t found = operation_.value();
-      lost_ = DrainWord::is_lost(found) || (tried_ && found == expected_);
-      over_ = lost_ || !DrainWord::awaits_departures(found);
+      if (reads_lock_word_) {
+        over_ = true;
+        lost_ = LockWord::readers(found) == 0;
+        break;
+      }
+      over_ = lost_ = DrainWord::is_lost(found) || (tried_ && found == expected_);
       if (over_) break;
+      if (!DrainWord::awaits_departures(found)) {
+        reads_lock_word_ = true;
+        memory_.read(operation_, home_, GlobalLock::kWord);
+        continue;
+      }
       tried_ = true;
       expected_ = found;
       memory_.compare_and_swap(operation_, home_, kWord, found, found + DrainWord::lose());
@@ -125,7 +140,7 @@ class LoseGlobalLock {
   typename M::Operation operation_;
   std::uint64_t expected_ = 0;
   int home_;
-  bool tried_ = false, over_ = false, lost_ = false;
+  bool tried_ = false, reads_lock_word_ = false, over_ = false, lost_ = false;
 };
 
 // Releases an exclusive lock and the global lock, both at once. Precondition: no other exclusive lock of this process

@@ -182,7 +182,7 @@ class MemoryState {
     for (Actor& actor : actors) actor.stirred = actor.stirred || (actor.rank == rank && actor.looked);
   }
   std::uint64_t hash() const {
-    std::uint64_t hash = hash_bytes(mix(hash_, lost), late_.data(), sizeof(late_));
+    std::uint64_t hash = hash_bytes(mix(mix(hash_, lost), dead), late_.data(), sizeof(late_));
     for (const Actor& actor : actors) {
       hash = hash_bytes(hash, actor.slots.data(), actor.used * sizeof(Slot));
       hash = hash_bytes(mix(hash, actor.flying), actor.flights.data(), actor.flying * sizeof(Request));
@@ -194,6 +194,20 @@ class MemoryState {
   std::array<Actor, kActors> actors{};
   std::uint64_t lost = 0;  // bits: ranks at which every operation fails
   bool is_lost(int rank) const { return (lost >> rank & 1) != 0; }
+  std::uint64_t dead = 0;  // bits: ranks that have died
+  bool is_dead(int rank) const { return (dead >> rank & 1) != 0; }
+  // The actors of the rank take no further step. What they have issued takes effect all the same.
+  void die(int rank) {
+    dead |= 1U << rank;
+    for (Actor& actor : actors) {
+      if (actor.rank != rank) continue;
+      for (std::size_t s = 0; s < actor.used; ++s) {
+        Slot& slot = actor.slots[s];
+        const bool changes = slot.request.kind != Kind::kRead && slot.request.kind != Kind::kPause;
+        if (!changes || (slot.phase != Phase::kIssued && slot.phase != Phase::kHalf)) slot = {};
+      }
+    }
+  }
 
  private:
   struct Late {
@@ -301,11 +315,11 @@ class Memory {
 
   int rank() const { return rank_; }
   int index() const { return actor_; }
-  // Ends a protocol object. None of its operations may be outstanding, since they end with it. (After the loss of a
-  // rank they may be: a process waits for them when it destroys the object.)
+  // Ends a protocol object. None of its operations may be outstanding, since they end with it. (After the loss or the
+  // death of a rank they may be: a process waits for them when it destroys the object.)
   void retire_operations() {
     for (std::size_t i = 0; i < actor().used; ++i) {
-      if (actor().slots[i].phase != MemoryState::Phase::kDone && memory_state_.lost == 0)
+      if (actor().slots[i].phase != MemoryState::Phase::kDone && memory_state_.lost + memory_state_.dead == 0)
         broken("a protocol is over while an operation is not done");
       actor().slots[i] = {};
     }
@@ -395,6 +409,10 @@ class Running {
   template <class P>
   P& get() {
     return *std::launder(reinterpret_cast<P*>(storage_.data()));
+  }
+  template <class P>
+  const P& get() const {
+    return *std::launder(reinterpret_cast<const P*>(storage_.data()));
   }
   void end() { size_ = 0; }
   explicit operator bool() const { return size_ != 0; }

@@ -9,6 +9,8 @@
 //   step     some operations of the actor that took effect become done, or its own words have changed, and it calls
 //            advance() once
 //   lose     a rank is lost: operations on it fail from then on (Options::may_lose)
+//   die      a rank takes no further step (Options::may_die)
+//   give up  an actor finds that what it waits for is lost (Options::still)
 //   appear   the oldest change of a rank's own words that own() did not show becomes visible (Options::late)
 //
 // Completion needs no event of its own. It makes no difference before the actor's next advance(), so each step
@@ -49,6 +51,11 @@ struct Options {
   Sabotage sabotage = {};
   // Bits: one of these ranks may be lost, at any time. From then on operations on it fail instead of taking effect.
   std::uint64_t may_lose = 0;
+  // Bits: one of these ranks may die, at any time; `dead_are_lost`: operations on it fail from then on.
+  std::uint64_t may_die = 0;
+  bool dead_are_lost = false;
+  // An actor gives up only when nothing else can happen: long after all that others do.
+  bool still = false;
   std::uint64_t max_states = 60'000'000;
 };
 
@@ -81,6 +88,8 @@ struct Report {
 //   static bool at_once(std::uint32_t word)         optional: whether operations on the word take effect in the step
 //                                                   that issues them (CPU atomics); they are done in a later one
 //   static void check_end(const MemoryState&, const Shared&, std::string& failure)
+//   void die(const Memory&, Shared&), bool may_give_up(const MemoryState&, const Shared&) const, void give_up(Memory&,
+//   Shared&)                         optional: the rank has died, and the program is over; an actor gives up
 template <class Program>
 class Explorer {
  public:
@@ -144,8 +153,8 @@ class Explorer {
     std::array<Program, kActors> programs;
   };
   struct Event {
-    enum class What : std::uint8_t { kEffect, kArrive, kStep, kAppear, kLose } what;
-    std::int8_t who;      // actor; kAppear, kLose: rank
+    enum class What : std::uint8_t { kEffect, kArrive, kStep, kGiveUp, kAppear, kLose, kDie } what;
+    std::int8_t who;      // actor; kAppear, kLose, kDie: rank
     std::uint16_t which;  // kEffect: the slot; kArrive: the notification; kStep: the set of slots that become done
   };
   static constexpr std::size_t kMaxEvents = 64;
@@ -288,12 +297,28 @@ class Explorer {
       if (program(a).over()) continue;
       if (each.stirred || program(a).begins()) events.add(Event::What::kStep, a, 0);
       for (unsigned set = effected; set != 0; set = (set - 1) & effected) events.add(Event::What::kStep, a, set);
+      if (!options_.still) list_giving_up(events, a);
     }
+    const bool still = events.count == 0 && options_.still;
+    for (int a = 0; a < actors_ && still; ++a) list_giving_up(events, a);
     const bool all_over = events.count == 0;
     for (int rank = 0; rank < kRanks; ++rank) {
       if (state_.memory_state.has_late(rank)) events.add(Event::What::kAppear, rank, 0);
       const bool may_be_lost = (options_.may_lose >> rank & 1) != 0 && state_.memory_state.lost == 0 && !all_over;
       if (may_be_lost) events.add(Event::What::kLose, rank, 0);
+      const bool may_die = (options_.may_die >> rank & 1) != 0 && state_.memory_state.dead == 0 && !all_over;
+      if (may_die) events.add(Event::What::kDie, rank, 0);
+    }
+  }
+  void list_giving_up(Events& events, int who) {
+    if constexpr (requires(Program p) { p.may_give_up(state_.memory_state, state_.shared); }) {
+      // It has the answers to what it has issued.
+      const MemoryState::Actor& each = actor(who);
+      const bool waits = std::none_of(each.slots.begin(), each.slots.begin() + each.used, [](const auto& slot) {
+        return slot.phase == MemoryState::Phase::kIssued || slot.phase == MemoryState::Phase::kHalf;
+      });
+      if (waits && !program(who).over() && program(who).may_give_up(state_.memory_state, state_.shared))
+        events.add(Event::What::kGiveUp, who, 0);
     }
   }
 
@@ -301,11 +326,13 @@ class Explorer {
   void take_local_step(Frame& frame) {
     const Events& events = frame.events;
     const auto is_of_actor = [&](std::size_t i, int who) {
-      return i < events.count && events.list[i].what <= Event::What::kStep && events.list[i].who == who;
+      return i < events.count && events.list[i].what <= Event::What::kGiveUp && events.list[i].who == who;
     };
     for (std::size_t i = 0; i < events.count; ++i) {
       const Event event = events.list[i];
       if (event.what != Event::What::kStep || is_of_actor(i - 1, event.who) || is_of_actor(i + 1, event.who)) continue;
+      // Its death before the step is not that after it.
+      if (state_.memory_state.dead == 0 && (options_.may_die >> actor(event.who).rank & 1) != 0) continue;
       apply(event);
       const bool local = !actor(event.who).looked && failure_.empty();
       failure_.clear();
@@ -325,7 +352,21 @@ class Explorer {
       case Event::What::kStep: step(event.who, event.which); break;
       case Event::What::kAppear: state_.memory_state.appear(event.who); break;
       case Event::What::kLose: state_.memory_state.lost = 1U << event.who; break;
+      case Event::What::kGiveUp:
+        if constexpr (requires(Program p) { p.give_up(memory(0), state_.shared); })
+          program(event.who).give_up(memory(event.who), state_.shared);
+        break;
+      case Event::What::kDie: die(event.who); break;
     }
+  }
+  void die(int rank) {
+    if constexpr (requires(Program p) { p.die(memory(0), state_.shared); }) {
+      for (int a = 0; a < actors_; ++a) {
+        if (actor(a).rank == rank) program(a).die(memory(a), state_.shared);
+      }
+    }
+    state_.memory_state.die(rank);
+    if (options_.dead_are_lost) state_.memory_state.lost |= 1U << rank;
   }
 
   void take_effect(int who, MemoryState::Slot& slot) {
@@ -333,6 +374,7 @@ class Explorer {
     if (state_.memory_state.is_lost(request.rank)) {
       slot.phase = MemoryState::Phase::kFailed;
       actor(who).stirred = true;
+      if (state_.memory_state.is_dead(actor(who).rank)) slot = {};
       return;
     }
     if (options_.adapters && state_.memory_state.meets(request)) memory(who).broken(Memory::kMeets);
@@ -351,6 +393,7 @@ class Explorer {
     store(request, before, after);
     if (slot.phase == MemoryState::Phase::kEffected) {
       slot.request = {};
+      if (state_.memory_state.is_dead(actor(who).rank)) slot = {};
       program(who).effect(request, memory(who), state_.shared);
     }
   }
@@ -465,6 +508,8 @@ class Explorer {
   std::string describe(const Event& event) {
     const std::string who = "actor " + std::to_string(event.who);
     if (event.what == Event::What::kLose) return "rank " + std::to_string(event.who) + " is lost";
+    if (event.what == Event::What::kDie) return "rank " + std::to_string(event.who) + " dies";
+    if (event.what == Event::What::kGiveUp) return who + " gives up" + program(event.who).describe_position();
     if (event.what == Event::What::kAppear)
       return "rank " + std::to_string(event.who) + " sees a change of its own words";
     if (event.what == Event::What::kStep) {

@@ -9,6 +9,7 @@
 #include "tests/epochs/small_ring.hpp"
 // clang-format on
 
+#include "tests/epochs/death_cases.hpp"
 #include "tests/epochs/lock_cases.hpp"
 
 namespace {
@@ -53,4 +54,11 @@ TEST_CASE("a later ticket at the global lock that is not told that its slot was 
   const Sabotage keep_silent = [](Request& r) { r.dropped = wakes(r) && r.operand == WakeValue::kAgain; };
   const Report report = explore_locks({{"L E E", "E", "E", "E"}}, {.shorten = false, .sabotage = keep_silent});
   CHECK(report.failure == kDeadlock);
+}
+
+TEST_CASE("with a ring of 1 slot, no living rank waits for ever for one that dies at any moment") {
+  deaths_must_hold(death_case({"X0", "X0", "X0"}));
+  deaths_must_hold(death_case({"S0", "X0", "S0"}));
+  deaths_must_hold(death_case({"X0", "L", "X1"}, true));
+  deaths_must_hold(death_case({"L", "X0", "L"}, true));
 }

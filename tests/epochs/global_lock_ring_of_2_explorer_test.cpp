@@ -9,6 +9,7 @@
 #include "tests/epochs/small_ring.hpp"
 // clang-format on
 
+#include "tests/epochs/death_cases.hpp"
 #include "tests/epochs/lock_cases.hpp"
 
 namespace {
@@ -40,4 +41,11 @@ TEST_CASE("with a ring of 2 slots, lock_all, exclusive and shared locks exclude 
   must_hold({{"L S0", "X0", "S0 L"}, {}, false, true});
   must_hold({{"L", "L", "X0", "S0"}, {}, false, true});
   must_hold({{"L", "X0(X1)", "X1 S0"}, {}, false, true});
+}
+
+TEST_CASE("with a ring of 2 slots, no living rank waits for ever for one that dies at any moment") {
+  deaths_must_hold(death_case({"X0", "X0", "X0"}));
+  deaths_must_hold(death_case({"S0", "X0", "S0"}));
+  deaths_must_hold(death_case({"X0", "L", "X1"}, true));
+  deaths_must_hold(death_case({"L", "X0", "L"}, true));
 }

@@ -2,6 +2,9 @@
 // The script of an actor of the explorer that uses the lock table of its rank, and its properties. Several actors
 // (threads) share the table. Locks and lock_alls exclude each other as MPI requires. No actor acquires a lock before
 // the data of the lock's last epoch are complete. At the end neither the table nor a control word holds a trace.
+//
+// When a rank has died, actors find lost locks as pmpi/window/window_passive.cpp does (find_lost, declare_lost,
+// check_not_lost), but without its looks, which are a matter of time. What the dead rank held excludes others for ever.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +19,7 @@
 #include "epochs/protocols/lock_all.hpp"
 #include "epochs/protocols/lock_table.hpp"
 #include "epochs/protocols/lock_target.hpp"
+#include "epochs/protocols/lock_with_global.hpp"
 #include "tests/epochs/explorer.hpp"
 
 namespace farside::explore {
@@ -42,6 +46,8 @@ class FewItems {
   Backwards rbegin() { return Backwards(end()); }
   Backwards rend() { return Backwards(items_.data()); }
   T* end() { return items_.data() + count_; }
+  const T* begin() const { return items_.data(); }
+  const T* end() const { return items_.data() + count_; }
 
  private:
   std::array<T, 3> items_{};
@@ -151,6 +157,12 @@ struct TableMistakes {
   bool overtakes_data = false;    // a global lock elsewhere is released before the data are complete
   int too_many_near = 0;          // more near hand-offs in a row than the bound
   bool no_data = false;           // no defect: the epochs have no data, for fewer states
+  bool living_as_dead = false;    // a living holder does not keep a waiter from giving up
+  // When a rank gives up, after another one has died. kWhatIsLost: at a lock in which that one had a part.
+  // kWhatSeemsLost: at any lock, which must be such a one, when nothing else happens. kAnything: at any lock. kWhatMoves,
+  // a defect: as kWhatSeemsLost, but at any time.
+  enum class GivesUp : std::uint8_t { kWhatIsLost, kWhatSeemsLost, kAnything, kWhatMoves };
+  GivesUp gives_up = GivesUp::kWhatIsLost;
 };
 
 template <class Table = RightTable>
@@ -177,10 +189,15 @@ class LockTableProgram {
     std::int8_t near_queue[kActors] = {};  // 1 + actors
     std::int8_t all[kActors] = {};         // actors in a lock_all
     std::int8_t epoch_all[kRanks] = {};    // ranks in a lock_all epoch: MPI allows one
+    // Bits: the locks that a dead rank held or requested; those that each rank has found lost.
+    std::uint32_t of_dead = 0;
+    std::uint32_t found_lost[kRanks] = {};
+    std::uint32_t unused = 0;
     Table tables[kRanks];
   };
   struct Seen {
     int refused = 0, failed = 0, one_message = 0, stopped = 0, both_threads = 0;
+    int gave_up = 0, without_global = 0;              // of these: to acquire the lock without the global lock
     int near = 0, led = 0, direct = 0, in_a_row = 0;  // exclusive locks by and without the near lock; maximum in a row
   };
 
@@ -188,8 +205,62 @@ class LockTableProgram {
   LockTableProgram(const TableScript* script, const TableMistakes* mistakes, Seen* seen, const NearPlace& near)
       : script_(script), mistakes_(mistakes), seen_(seen), near_(near) {}
 
-  bool over() const { return position_ == script_->size(); }
+  bool over() const { return (state_ & kDead) != 0 || position_ == script_->size(); }
   bool begins() const { return !running_; }
+
+  void die(const Memory& memory, Shared& shared) {
+    const Table& table = shared.tables[memory.rank()];
+    const auto had = [&](int target, LockType type) {
+      shared.of_dead |= 1U << target;
+      if (table.has_global_lock() && type == LockType::kExclusive) shared.of_dead |= kGlobalShared | kGlobalExclusive;
+    };
+    for (int target = 0; target < kRanks; ++target) {
+      const std::int8_t inside = shared.targets[target].inside[memory.index()];
+      if (inside != 0) had(target, static_cast<LockType>(inside - 1));
+    }
+    const bool all = shared.epoch_all[memory.rank()] != 0 || running_what_ == kEndAll;
+    if (all) shared.of_dead |= table.has_global_lock() ? kGlobalShared | kGlobalExclusive : (1U << kRanks) - 1;
+    if (running_ && running_what_ == kLockTarget) had((*script_)[position_].target, (*script_)[position_].type);
+    if (running_ && running_what_ == kUnlock) had((*script_)[position_].target, (*script_)[position_].type);
+    running_.end();
+    losing_.end();
+    state_ = kDead;
+    shared.waiting[memory.index()] = {};
+  }
+
+  // Whether it may find that the lock it waits for is lost, or has waited for too long after a failure.
+  bool may_give_up(const MemoryState& memory_state, const Shared& shared) const {
+    if (losing_) return false;
+    const std::optional<epochs::AwaitedLock> lock = awaited();
+    if (!lock || memory_state.dead == 0) return false;
+    if ((state_ & kFailed) != 0) return true;
+    const bool of_dead = mistakes_->gives_up != TableMistakes::GivesUp::kWhatIsLost || (shared.of_dead & bit_of(*lock));
+    if (!of_dead) return false;
+    const bool global = lock->word != ControlBlock::kLock;
+    for (int rank = 0; rank < kRanks && !mistakes_->living_as_dead; ++rank) {
+      if (memory_state.is_dead(rank) || rank == static_cast<int>(self_)) continue;
+      for (const HeldLock& held : shared.tables[rank].locks()) {
+        if ((global || held.target == lock->rank) && !memory_state.is_lost(held.target) &&
+            held.holds_alone(held.target, memory_state.at(held.target, ControlBlock::kLock)))
+          return false;
+      }
+    }
+    return true;
+  }
+  void give_up(Memory& memory, Shared& shared) {
+    const epochs::AwaitedLock lock = *awaited();
+    MemoryState::Actor& own = memory.memory_state().actors[static_cast<std::size_t>(memory.index())];
+    own.stirred = true;
+    if ((state_ & kFailed) != 0) return stop_waiting();
+    if (mistakes_->gives_up != TableMistakes::GivesUp::kAnything && (shared.of_dead & bit_of(lock)) == 0)
+      memory.broken("a rank gives up a lock in which no dead one had a part");
+    shared.of_dead |= bit_of(lock);
+    if (bit_of(lock) == kGlobalExclusive) {
+      losing_.template begin<epochs::LoseGlobalLock<Memory>>(memory, lock.rank);
+    } else {
+      declare_lost(shared, bit_of(lock), false);
+    }
+  }
 
   void step(Memory& memory, Shared& shared) {
     Table& table = shared.tables[memory.rank()];
@@ -199,16 +270,22 @@ class LockTableProgram {
     MemoryState::Actor& own = memory_state.actors[static_cast<std::size_t>(memory.index())];
     own.stirred = false;
     // With near locks the explorer relies on the argument for local steps where a rank has one thread.
-    own.looked = near_.most == 0 || std::ranges::count(memory_state.actors, own.rank, &MemoryState::Actor::rank) > 1;
+    own.looked = near_.most == 0 || memory_state.dead != 0 ||
+                 std::ranges::count(memory_state.actors, own.rank, &MemoryState::Actor::rank) > 1;
+    if (losing_) {
+      lose_global_lock(shared, table);
+      own.stirred = !losing_;
+      return;
+    }
     if (!running_ && !begin(memory, shared, table)) return;
     if (!advance()) return;
     finish(memory, shared, table);
   }
 
   void effect(const Request& request, Memory& memory, Shared& shared) {
-    if (over()) return;  // the post of a near lock
+    if (position_ == script_->size()) return;  // the post of a near lock
     const TableAction action = (*script_)[position_];
-    if (near_.most > 0) note_arrival(request, memory, shared, action);
+    if (near_.most > 0 && (state_ & kDead) == 0) note_arrival(request, memory, shared, action);
     const auto others = static_cast<std::uint64_t>(shared.tables[memory.rank()].ranks() - 1);
     if (request.word == ControlBlock::kLock &&
         LockWord::lock_alls(memory.memory_state().at(request.rank, request.word)) > others) {
@@ -227,7 +304,8 @@ class LockTableProgram {
   }
 
   std::uint64_t hash(std::uint64_t seed) const {
-    return mix(mix(running_.hash(mix(seed, position_)), running_what_), not_held_ + (forgotten_ << 32));
+    seed = losing_.hash(running_.hash(mix(seed, position_)));
+    return mix(mix(seed, running_what_), not_held_ + (forgotten_ << 32) + (state_ << 40));
   }
   static bool own_word(std::uint32_t word) {
     return (word >= ControlBlock::kWake && word < ControlBlock::kWake + 8 * ControlBlock::kWakeWords) ||
@@ -239,11 +317,19 @@ class LockTableProgram {
   static void check_end(const MemoryState& memory_state, const Shared& shared, std::string& failure) {
     for (int rank = 0; rank < kRanks; ++rank) {
       const Table& table = shared.tables[rank];
-      if (!table.is_idle()) failure = "in the end a lock table holds something";
+      if (memory_state.is_dead(rank)) continue;
+      // A rank that gave up may keep its near words, and a use of the global lock.
+      if (!(memory_state.dead != 0 ? table.locks().empty() : table.is_idle()))
+        failure = "in the end a lock table holds something";
       const auto in_use = static_cast<std::uint32_t>(std::popcount(table.wake_words_in_use()));
-      if (in_use != 0 && memory_state.lost == 0) failure = "in the end a wake word is kept";
+      if (in_use != 0 && memory_state.lost + memory_state.dead == 0) failure = "in the end a wake word is kept";
       if (in_use != table.kept_wake_words()) failure = "in the end a wake word is in use";
       if (memory_state.is_lost(rank)) continue;
+      if (memory_state.dead != 0) {
+        if ((shared.of_dead >> rank & 1) == 0 && LockWord::locked(memory_state.at(rank, ControlBlock::kLock)))
+          failure = "in the end someone is left in the lock word of a lock that no dead rank has used";
+        continue;
+      }
       for (const std::uint32_t word : {ControlBlock::kLock, ControlBlock::kGlobalLock}) {
         if ((memory_state.at(rank, word) & ~LockWord::kExposed) % LockWord::kTicket != 0) {
           failure = "in the end someone is left in a lock word";
@@ -269,6 +355,59 @@ class LockTableProgram {
 
  private:
   enum RunningWhat : std::uint64_t { kNothing, kLockTarget, kAcquireDeferred, kUnlock, kUnlockDeferred, kAll, kEndAll };
+  // Of this actor: its rank has died; an operation of the protocol has failed; the lock that it waited for is lost;
+  // the protocol began by the global lock.
+  enum State : std::uint64_t { kDead = 1, kFailed = 2, kLost = 4, kWithGlobal = 8 };
+  // Of Shared::of_dead, beside a bit per target.
+  enum : std::uint32_t { kGlobalShared = 1U << kRanks, kGlobalExclusive = 2U << kRanks };
+
+  std::optional<epochs::AwaitedLock> awaited() const {
+    if (!running_) return {};
+    if (running_what_ == kLockTarget) return running_.template get<LockTarget>().awaited();
+    if (running_what_ == kAll) return running_.template get<LockAll>().awaited();
+    return {};
+  }
+  std::uint32_t bit_of(const epochs::AwaitedLock& lock) const {
+    if (lock.word == ControlBlock::kLock) return 1U << lock.rank;
+    return running_what_ == kAll ? kGlobalShared : kGlobalExclusive;
+  }
+  void stop_waiting() {
+    if (running_what_ == kAll) {
+      running_.template get<LockAll>().stop_waiting();
+    } else {
+      running_.template get<LockTarget>().stop_waiting();
+    }
+  }
+  void declare_lost(Shared& shared, std::uint32_t lock, bool dispensable) {
+    ++seen_->gave_up;
+    shared.found_lost[self_] |= lock;
+    if (!dispensable) state_ |= kLost;
+    stop_waiting();
+  }
+  void lose_global_lock(Shared& shared, Table& table) {
+    auto& lose = losing_.template get<epochs::LoseGlobalLock<Memory>>();
+    if (Memory::Operation* failed = lose.failed_operation()) {
+      (void)failed->take_error();
+      losing_.end();
+      state_ |= kLost;
+      return stop_waiting();
+    }
+    if (!lose.advance()) return;
+    const bool lost = lose.lost();
+    losing_.end();
+    declare_lost(shared, kGlobalExclusive, lost);
+    if (lost) table.lose_global_lock();
+  }
+  // Locks that this rank has found lost are not tried again.
+  bool is_known_lost(const Shared& shared, const Table& table, const TableAction& action) const {
+    std::uint32_t needed = 1U << action.target;
+    if (action.what == What::kLockAll) {
+      needed = table.has_global_lock() ? kGlobalShared | kGlobalExclusive : (1U << kRanks) - 1;
+    } else if (table.needs_global_lock(action.type)) {
+      needed |= kGlobalExclusive;
+    }
+    return (shared.found_lost[self_] & needed) != 0;
+  }
 
   bool was_held(int lock) const { return (not_held_ >> lock & 1) == 0; }
 
@@ -276,6 +415,13 @@ class LockTableProgram {
   bool begin(Memory& memory, Shared& shared, Table& table) {
     const TableAction action = (*script_)[position_];
     const int self = memory.index();
+    self_ = static_cast<std::uint64_t>(memory.rank());
+    state_ = 0;
+    if ((action.what == What::kLock || action.what == What::kLockAll) && is_known_lost(shared, table, action)) {
+      ++seen_->failed;
+      not_held_ |= 1U << position_++;
+      return false;
+    }
     const bool locks = action.what == What::kLock || action.what == What::kDefer || action.what == What::kLockAll;
     if (locks && table.has_deferred() && (!mistakes_->forgets_deferred || forgotten_ != 0)) {
       table.resume_deferred();
@@ -289,6 +435,7 @@ class LockTableProgram {
         running_.template begin<LockTarget>(memory, table, action.target, action.type, std::optional<std::uint64_t>(),
                                             false, memory.rank() < kFirstNear ? NearPlace{} : near_);
         running_what_ = kLockTarget;
+        if (table.needs_global_lock(action.type)) state_ |= kWithGlobal;
         return true;
       case What::kDefer:
         table.defer(action.target, action.type);
@@ -350,6 +497,7 @@ class LockTableProgram {
       bool failed = false;
       while (Memory::Operation* operation = protocol.failed_operation()) {
         (void)operation->take_error();
+        state_ |= kFailed;
         failed = true;
       }
       if (!failed) return false;
@@ -385,6 +533,12 @@ class LockTableProgram {
             return;
           }
           table.locks().push_back(held);
+        } else if ((state_ & (kWithGlobal | kFailed | kLost)) == kWithGlobal && !lock.saw_exposure() &&
+                   !table.needs_global_lock(action.type)) {
+          ++seen_->without_global;
+          shared.waiting[memory.index()] = {};
+          (void)leave_near_queue(shared, memory.index());
+          return end(memory);  // and begins the action again
         } else {
           ++(lock.saw_exposure() ? seen_->refused : seen_->failed);
           not_held_ |= 1U << position_;
@@ -533,8 +687,11 @@ class LockTableProgram {
   std::uint64_t running_what_ = kNothing;
   std::uint64_t forgotten_ = 0;  // of TableMistakes::forgets_deferred: the deferred lock is to be acquired now
   std::uint64_t not_held_ = 0;   // bits: locks of the script that failed
+  std::uint64_t self_ = 0;
+  std::uint64_t state_ = 0;  // State
   NearPlace near_;
   Running<LockTarget, Unlock<Table>, UnlockDeferred<Table>, LockAll, UnlockAll> running_;
+  Running<epochs::LoseGlobalLock<Memory>> losing_;
 };
 
 // "X0 S1": lock exclusive at rank 0, unlock; shared at rank 1. "X0(X1)": within the lock at 0 one at 1. "D0":
@@ -574,6 +731,7 @@ struct LockTableCase {
   int exposed = -1;        // a rank that is exposed by a post
   std::uint32_t near = 0;  // hand-offs in a row of the near lock that all targets share
   TableMistakes mistakes = {};
+  bool dead = false;  // rank 2 has died before, and may have had a part in every lock
 };
 
 template <class Table = RightTable>
@@ -588,6 +746,8 @@ Report explore_lock_table(const LockTableCase& each, const Options& options,
   }
   auto explorer = std::make_unique<Explorer<LockTableProgram<Table>>>(programs, options, each.ranks);
   for (int rank = 0; rank < kRanks; ++rank) explorer->shared().tables[rank] = Table(rank, each.job, each.home);
+  if (each.dead) explorer->memory_state().dead = 4;
+  if (each.dead) explorer->shared().of_dead = ~0U;
   if (each.exposed >= 0) explorer->memory_state().store(each.exposed, ControlBlock::kLock, LockWord::kExposed);
   return explorer->run();
 }
