@@ -212,6 +212,17 @@ TEST_CASE("RMA-RW hands the lock on within a node; only the counters of nodes co
   CHECK(simulate<RmaRwLock>(settings).operations.max == 2);
 }
 
+TEST_CASE("near hand-offs overtake no waiter more often than the bound allows") {
+  Settings settings = small(GENERATE(256, 1024), 4, GENERATE(Arrival::kOnce, Arrival::kSteady), GENERATE(0, 50, 95));
+  settings.network.ranks_per_node = GENERATE(4, 16, 64);
+  settings.network.near_hand_offs = GENERATE(0, 1, 7);
+  CAPTURE(settings.ranks, settings.readers, settings.network.ranks_per_node, settings.network.near_hand_offs);
+  const Figures figures = simulate<FarsideLock>(settings);
+  check_all_served(figures);
+  CHECK(figures.overtaken <= figures.most_overtaken);
+  if (settings.network.near_hand_offs == 0) CHECK(figures.most_overtaken == 0);
+}
+
 TEST_CASE("ranks of one node are near one another, and the figures of one rank per node do not depend on it") {
   Settings settings = small(64, 4, Arrival::kOnce, 50);
   const Figures far = simulate<FarsideLock>(settings);

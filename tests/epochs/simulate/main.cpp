@@ -118,7 +118,8 @@ int run(const Options& options) {
       "met\n"
       "others; trips: waited for one after another; looks: reads of waiters; overtaken: by later ones in conflict, at "
       "most;\n"
-      "hot spot: operations at the busiest rank; bytes: per rank and window, + queue at the target; in all: simulated\n"
+      "bound: on that, of farside (epochs/lock.md); hot spot: operations at the busiest rank; bytes: per rank and "
+      "window, + queue at the target; in all: simulated\n"
       "time; STUCK: a deadlock. A share less than 100% without it: stopped after {} operations per acquisition.\n",
       kMostPerLock);
   if (settings.lock_all) {

@@ -148,6 +148,20 @@ struct FarsideLock {
     if (operation.word == ControlBlock::kNear) return operation.result == operation.compare && operation.operand != 0;
     return operation.word == ControlBlock::kLock || operation.word == ControlBlock::kGlobalLock;
   }
+  static std::uint64_t places_in_front(const Operation& operation) {
+    using epochs::LockWord;
+    const bool near = in_node(operation);
+    return near ? 0 : LockWord::readers(operation.result) + LockWord::writers(operation.result);
+  }
+  // Each place stands for 1 + k locks. A rank of a node waits with the present place of its node or with later ones,
+  // behind all that have come meanwhile.
+  static std::uint64_t most_overtaken(const Network& network, std::uint64_t in_front) {
+    const NetworkSettings& settings = network.settings();
+    if (settings.ranks_per_node == 1 || settings.near_hand_offs == 0) return 0;
+    const auto locks_per_place = static_cast<std::uint64_t>(settings.near_hand_offs) + 1;
+    const auto places = (static_cast<std::uint64_t>(settings.ranks_per_node) - 1) / locks_per_place + 1;
+    return places * locks_per_place * in_front;
+  }
   static bool releases(const Operation& operation) {
     using epochs::LockWord, epochs::WakeValue;
     if (operation.kind == Operation::Kind::kWrite) return WakeValue::how(operation.operand) == WakeValue::kOwed;

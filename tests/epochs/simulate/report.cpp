@@ -54,6 +54,7 @@ constexpr Column kColumns[] = {
     {"waiting_us_p99", [](const Run& r) { return r.figures.waiting.p99; }},
     {"waiting_us_max", [](const Run& r) { return r.figures.waiting.max; }},
     {"overtaken_max", [](const Run& r) { return static_cast<double>(r.figures.overtaken); }},
+    {"overtaken_bound", [](const Run& r) { return static_cast<double>(r.figures.most_overtaken); }},
     {"slowest_to_fastest", [](const Run& r) { return r.figures.slowest_to_fastest; }},
     {"hot_spot_operations", [](const Run& r) { return static_cast<double>(r.figures.hot_spot); }},
     {"bytes_per_rank", [](const Run& r) { return static_cast<double>(r.figures.bytes_per_rank); }},
@@ -69,9 +70,26 @@ const std::map<std::string_view, std::string_view> kColours = {{"farside", "#006
 }  // namespace
 
 std::string table(const std::vector<Run>& runs) {
-  tools::Table result({"ranks arrival readers", "protocol", "served", "operations", "contended", "at global lock",
-                       "max", "trips", "max", "looks", "max", "waiting", "p99", "max", "overtaken", "slow/fast",
-                       "hot spot", "bytes", "in all"});
+  tools::Table result({"ranks arrival readers",
+                       "protocol",
+                       "served",
+                       "operations",
+                       "contended",
+                       "at global lock",
+                       "max",
+                       "trips",
+                       "max",
+                       "looks",
+                       "max",
+                       "waiting",
+                       "p99",
+                       "max",
+                       "overtaken",
+                       "bound",
+                       "slow/fast",
+                       "hot spot",
+                       "bytes",
+                       "in all"});
   std::string last;
   for (const Run& run : runs) {
     const Settings& s = run.settings;
@@ -83,6 +101,7 @@ std::string table(const std::vector<Run>& runs) {
                f.contended_at_global_lock == 0 ? "-" : count(f.contended_mean_at_global_lock), f.operations.max,
                count(f.round_trips.mean), f.round_trips.max, count(f.probes.mean), f.probes.max, time(f.waiting.mean),
                time(f.waiting.p99), time(f.waiting.max), f.overtaken,
+               run.protocol == "farside" ? fmt::to_string(f.most_overtaken) : "-",
                f.slowest_to_fastest > 0 ? count(f.slowest_to_fastest) : "-", f.hot_spot,
                f.bytes_of_queue == 0 ? fmt::to_string(f.bytes_per_rank)
                                      : fmt::format("{} + {}", f.bytes_per_rank, f.bytes_of_queue),

@@ -64,9 +64,10 @@ struct Figures {
   Spread round_trips;                        // per acquisition: operations waited for one after another
   Spread probes;                             // per acquisition: reads of the lock word
   Spread waiting;  // microseconds from the request to holding the lock; to the end of the run if it was never held
-  std::uint64_t overtaken = 0;    // maximum over waiters: overtaken by later incompatible ones
-  double slowest_to_fastest = 0;  // rank, by its time in lock, section and unlock over all rounds
-  std::uint64_t hot_spot = 0;     // operations at the busiest rank
+  std::uint64_t overtaken = 0;       // maximum over waiters: overtaken by later incompatible ones
+  std::uint64_t most_overtaken = 0;  // the bound on it (epochs/lock.md); of farside's lock
+  double slowest_to_fastest = 0;     // rank, by its time in lock, section and unlock over all rounds
+  std::uint64_t hot_spot = 0;        // operations at the busiest rank
   std::uint64_t bytes_per_rank = 0;
   std::uint64_t bytes_of_queue = 0;  // maximum at the busiest target
   double seconds = 0;                // simulated time
@@ -165,6 +166,8 @@ class Simulation final : public Actor {
     Lock& of = lock(part.target);
     if (part.number == 0) {
       if (!Protocol::comes(operation)) return;
+      if constexpr (requires { Protocol::places_in_front(operation); })
+        most_in_front_ = std::max(most_in_front_, Protocol::places_in_front(operation));
       part.number = of.order.arrive();
       of.most_waiting = std::max(of.most_waiting, ++of.waiting);
     } else if (at.parts == kMostParts && Protocol::releases(operation)) {
@@ -385,6 +388,8 @@ class Simulation final : public Actor {
       slowest = std::max(slowest, at.in_sections);
     }
     for (const Lock& each : locks_) most_waiting = std::max(most_waiting, each.most_waiting);
+    if constexpr (requires { Protocol::most_overtaken(network_, most_in_front_); })
+      figures_.most_overtaken = settings_.lock_all ? 0 : Protocol::most_overtaken(network_, most_in_front_);
     figures_.asked = figures_.acquisitions + (total_ - sections_);
     figures_.operations = operations_.spread();
     figures_.contended_mean =
@@ -411,6 +416,7 @@ class Simulation final : public Actor {
   std::vector<Lock> locks_;
   std::uint64_t total_ = 0;
   std::uint64_t sections_ = 0;
+  std::uint64_t most_in_front_ = 0;  // places in the queue of a target, when one was taken
   int finished_ = 0;
   Figures figures_;
   double contended_operations_ = 0;
