@@ -15,6 +15,7 @@
 #include "epochs/protocols/barrier.hpp"
 #include "epochs/protocols/exposure.hpp"
 #include "pmpi/window/window_state.hpp"
+#include "transport/base/timing.hpp"
 
 namespace farside::pmpi {
 
@@ -73,10 +74,9 @@ class ActiveTarget {
 // probe() returns kDone or kNotTaken. Returns that, or kContended if the time is over.
 template <class Probe>
 FastPath spin_briefly(Probe&& probe) {
-  constexpr int kProbes = 64;
   for (int probes = 0;; ++probes) {
     const FastPath result = probe();
-    if (result != FastPath::kContended || probes == kProbes) return result;
+    if (result != FastPath::kContended || probes == Timing::kSpins) return result;
     relax();
   }
 }

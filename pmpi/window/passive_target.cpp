@@ -18,6 +18,7 @@
 #include "epochs/protocols/near_lock.hpp"
 #include "pmpi/window/wait_reports.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/base/trace.hpp"
 
 namespace farside::pmpi {
@@ -103,8 +104,7 @@ Status PassiveTarget::run_to_end(auto& protocol, int peer) {
   using Clock = LongWait::Clock;
   constexpr bool kMayWait = requires { protocol.awaited(); };
   const std::chrono::milliseconds timeout = std::chrono::seconds(Process::instance().settings().value()->peer_timeout);
-  // Two looks find the death of a rank of this node, and three that of another one.
-  const auto pause = timeout / 6;
+  const auto pause = timeout / Timing::kLooksForDead;
   Status first;
   std::optional<Clock::time_point> until;  // after a failure: of waiting for others
   LockLook look{Clock::now() + pause};
@@ -271,11 +271,6 @@ template <class Attempt>
 FastPath PassiveTarget::acquire_without_ticket(int lock_type, int rank, Attempt&& attempt) {
   using Clock = std::chrono::steady_clock;
   using epochs::LockWord;
-  // Applies once this rank has yielded. Measured on 2 cores: with a limit of 8, 16 ranks take twice as long; with
-  // 1,024, a rank that often meets a preempted holder gets a hundredth of the turns.
-  constexpr std::uint64_t kMostOvertakers = 64;
-  // Long enough for 2 cores to hand the lock to 16 sleeping ranks. So a queue empties before others join it.
-  constexpr std::chrono::microseconds kLongest{500};
   const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
   std::uint64_t& word = *lock_word(rank);
   const std::uint64_t first = LockWord::ticket(ControlWord::look(word));
@@ -288,8 +283,8 @@ FastPath PassiveTarget::acquire_without_ticket(int lock_type, int rank, Attempt&
     }
     if (LockWord::exposed(now)) break;
     if (!waiter.has_yielded()) continue;
-    if (LockWord::distance(LockWord::ticket(now), first) > kMostOvertakers) break;
-    if (until == Clock::time_point{}) until = Clock::now() + kLongest;
+    if (LockWord::distance(LockWord::ticket(now), first) > Timing::kMostOvertakers) break;
+    if (until == Clock::time_point{}) until = Clock::now() + Timing::kWithoutTicket;
     if (Clock::now() >= until) break;
   }
   return FastPath::kContended;

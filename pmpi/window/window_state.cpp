@@ -8,6 +8,7 @@
 #include "pmpi/check/broken_rules.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/ticks.hpp"
+#include "transport/base/timing.hpp"
 
 namespace farside::pmpi {
 
@@ -75,17 +76,17 @@ Outcome WindowState::check_rank(int rank) const {
                                          rank, space->ranks(), space->ranks() - 1)};
 }
 
-// The runtime's progress engine takes from 50 ns to many microseconds, more with more ranks. The pause after a call of
-// the engine is sixteen times the duration of the call, but at least 20,000 ticks (5 to 20 us) and at most 2,000,000.
+// The runtime's progress engine takes more time with more ranks, and so does the pause after a call of it.
 void WindowState::progress_runtime_now() {
-  constexpr Ticks kShortest = 20'000, kLongest = 2'000'000;
   static std::atomic<Ticks> last{0}, pause{0};
   const Ticks begun = ticks();
   if (begun - last.load(std::memory_order_relaxed) < pause.load(std::memory_order_relaxed)) return;
   Process::instance().poll_runtime();
   const Ticks end = ticks();
   last.store(end, std::memory_order_relaxed);
-  pause.store(std::clamp(16 * (end - begun), kShortest, kLongest), std::memory_order_relaxed);
+  pause.store(
+      std::clamp(Timing::kRuntimePause * (end - begun), Timing::kShortestRuntimePause, Timing::kLongestRuntimePause),
+      std::memory_order_relaxed);
 }
 
 }  // namespace farside::pmpi

@@ -30,6 +30,7 @@
 #include "pmpi/window/synchronization.hpp"
 #include "transport/base/mutex.hpp"
 #include "transport/base/settings.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/space/control_memory.hpp"
 #include "transport/space/space.hpp"
 
@@ -118,8 +119,7 @@ struct WindowState {
   // thread has made it shortly before. Without this progress, the messages of a program that only flushes would not
   // advance. Do not call it under the guard.
   static void progress_runtime() {
-    constexpr unsigned kEvery = 64;
-    if (calls++ % kEvery == 0) [[unlikely]]
+    if (calls++ % Timing::kCallsPerLook == 0) [[unlikely]]
       progress_runtime_now();
   }
   static void progress_runtime_now();

@@ -141,7 +141,7 @@ TEST_CASE("threads exclude each other, whenever the second one comes") {
 
 TEST_CASE("a thread that enters often in a row takes the bias, but none that only visits does") {
   REQUIRE(supports_process_membarrier());
-  constexpr int kEnough = BiasedMutex::kInARow;
+  constexpr int kEnough = Timing::kInARow;
   const auto pass = [](BiasedMutex& mutex, int times) {
     for (int i = 0; i < times; ++i) const std::scoped_lock held(mutex);
   };
@@ -195,7 +195,7 @@ TEST_CASE("threads that take the bias from each other exclude each other") {
     threads.emplace_back([&, thread] {
       for (int turn = 0; turn < kTurns; turn = ++turns) {
         // In its turn a thread enters often enough to take the bias, and the others disturb it now and then.
-        const int times = turn % kThreads == thread ? 2 * BiasedMutex::kInARow : 3;
+        const int times = turn % kThreads == thread ? 2 * Timing::kInARow : 3;
         for (int i = 0; i < times; ++i) add();
         all += times;
       }

@@ -51,7 +51,7 @@ TEST_CASE("a program that computes between operations, or before the flush, make
   SECTION("between, where one waited for a row") {
     Bursts bursts = used();
     CHECK(bursts.next_operation(now) == Bursts::Next::kCoalesce);
-    present += Bursts::kLongest + 1us;
+    present += Timing::kLongestBurst + 1us;
     CHECK(bursts.next_operation(now) == Bursts::Next::kTooLate);
     CHECK(bursts.next_operation(now) == Bursts::Next::kDefault);
     bursts.joined();
@@ -62,12 +62,12 @@ TEST_CASE("a program that computes between operations, or before the flush, make
     Bursts bursts = used();
     CHECK(bursts.next_operation(now) == Bursts::Next::kCoalesce);
     CHECK(bursts.next_operation(now) == Bursts::Next::kCoalesce);
-    present += Bursts::kLongest + 1us;
+    present += Timing::kLongestBurst + 1us;
     bursts.flushed(now);
     CHECK(bursts.next_operation(now) == Bursts::Next::kDefault);
     bursts.joined();
     CHECK(bursts.next_operation(now) == Bursts::Next::kDefault);
-    present += Bursts::kLongest + 1us;
+    present += Timing::kLongestBurst + 1us;
     bursts.flushed(now);
     CHECK(bursts.next_operation(now) == Bursts::Next::kDefault);
   }

@@ -572,7 +572,7 @@ TEST_CASE("pauses of a loop that loses are bounded") {
   for (std::uint64_t most = 2; most <= 4096; most *= 2) {
     counts.polls = 0;
     backoff.pause(counts);
-    CHECK((counts.polls >= 1 && counts.polls <= std::min(most, Backoff::kMostYields)));
+    CHECK((counts.polls >= 1 && counts.polls <= std::min(most, Timing::kMostYields)));
     all += counts.polls;
   }
   CHECK(all > 12);  // 12 pauses of one yield have a chance of 2^-51

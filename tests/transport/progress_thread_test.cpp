@@ -157,7 +157,7 @@ TEST_CASE("arrivals are left to threads in the runtime for as long as they poll 
   }));
   // The time is over several times without a pass of the thread.
   const int passes = one.passes;
-  std::this_thread::sleep_for(6 * AdaptivePolling::kRuntimeServes);
+  std::this_thread::sleep_for(6 * Timing::kRuntimeServes);
   CHECK(one.passes == passes);
   CHECK(one.thread.polled_from_runtime());
   one.others_take = false;

@@ -290,7 +290,7 @@ TEST_CASE("where bursts are expected the first operation is kept, too, unless th
   CHECK(order.expects_burst());
   CHECK(offer(order, kNothing) == Next::kKept);
   const auto begun = Bursts::Clock::now();
-  while (Bursts::Clock::now() - begun <= Bursts::kLongest) continue;
+  while (Bursts::Clock::now() - begun <= Timing::kLongestBurst) continue;
   const DataOperation second = put();
   TargetOrder::Offer offered{second};
   CHECK(order.offer(offered, kNothing) == Next::kIssueKept);
@@ -318,7 +318,7 @@ TEST_CASE("several operations and a flush within a short time are a burst, after
     CHECK(offer(order, kRdma) == Next::kKept);
     CHECK(take(order) == 1);
     order.flush_begins();
-    short_enough = Bursts::Clock::now() - begun <= Bursts::kLongest;
+    short_enough = Bursts::Clock::now() - begun <= Timing::kLongestBurst;
     CHECK((order.expects_burst() || !short_enough));
     order.flushed();
     CHECK(order.at_rest());

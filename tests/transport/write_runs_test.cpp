@@ -156,7 +156,7 @@ TEST_CASE("a small write takes no mutex of the library, reads no clock, and copi
   Target target;
   Origin origin(target);
   // Afterwards this thread has the mutex of the peer for itself.
-  for (int times = 0; times < 2 * BiasedMutex::kInARow; ++times) REQUIRE(origin.put(0, 0));
+  for (int times = 0; times < 2 * Timing::kInARow; ++times) REQUIRE(origin.put(0, 0));
   CHECK(origin.flush());
   take_counted_calls(fake_mutex());
   CHECK(origin.puts(64, 5));
@@ -316,7 +316,7 @@ TEST_CASE("an eviction ends the open run of its connection, on either side, and 
     CHECK(writer.fabric->write(pending, {peer, written.registration.key, 80}, &word, sizeof word).ok());
     CHECK(writer.complete(pending));
     CHECK(soon([&] { return origin.pending.done(); }));
-    const bool early = Clock::now() - begun < ProgressThread::kSafetyNet;  // a check ends no run so early
+    const bool early = Clock::now() - begun < Timing::kSafetyNet;  // a check ends no run so early
     CHECK(origin.pending.take_error().ok());
     CHECK((has(target, 3, 10) && written.words[10] == 77));
     CHECK((origin.puts(40, 500) && origin.flush() && has(target, 40, 500)));

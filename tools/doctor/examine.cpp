@@ -20,6 +20,7 @@
 #include "tools/peers/launch.hpp"
 #include "tools/peers/peers.hpp"
 #include "transport/base/settings.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/space/provider_agreement.hpp"
 
 namespace farside::tools {
@@ -195,7 +196,7 @@ class Examiner {
     int works = 0;
     if (settings_.allows(RouteKind::kFabric)) {
       const auto providers = static_cast<int>(providers_to_try(settings_).size());
-      step("libfabric between the hosts", limit_ + providers * (place_.nodes - 1) * 2 * ProviderAgreement::kTrialLimit);
+      step("libfabric between the hosts", limit_ + providers * (place_.nodes - 1) * 2 * Timing::kTrial);
       watchdog_.at("the trial of the providers");
       if (place_.leaders != MPI_COMM_NULL) {
         const Json between = try_hosts(settings_, place_.leaders);

@@ -11,6 +11,7 @@
 #include "tools/peers/peers.hpp"
 #include "transport/base/integers.hpp"
 #include "transport/base/statistics.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/devices.hpp"
 #include "transport/fabric/fabric.hpp"
@@ -86,7 +87,7 @@ std::string run_round(OpenEndpoint& endpoint, const ProviderTrials& trials, cons
   sleeping_barrier(comm);
   if (status && endpoint.get() != nullptr && trials.offers[static_cast<std::size_t>(to)].trouble.empty()) {
     const FabricAddress& address = addresses[static_cast<std::size_t>(to)];
-    endpoint.get()->progress().limit_silence(endpoint.get()->insert(address), ProviderAgreement::kTrialLimit);
+    endpoint.get()->progress().limit_silence(endpoint.get()->insert(address), Timing::kTrial);
     status = trial->run(to, address, endpoint);
   }
   sleeping_barrier(comm);

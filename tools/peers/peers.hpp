@@ -61,7 +61,7 @@ int examine(const std::vector<std::string_view>& words);
 // each host opens farside's endpoint, and runs the trial of an adapter (space/provider_trial.hpp) with each other host.
 //
 // Collective over `comm`, which has one rank of each host. Cost: for n hosts n - 1 rounds, in which each host tries
-// one other. A peer that does not answer delays a round by ProviderAgreement::kTrialLimit.
+// one other. A peer that does not answer delays a round by Timing::kTrial.
 // Returns the providers to try on each host, the best first: those of farside's preference, or FARSIDE_PROVIDER.
 std::vector<std::string> providers_to_try(const Settings& settings);
 

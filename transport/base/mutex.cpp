@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "transport/base/threads.hpp"
+#include "transport/base/timing.hpp"
 
 namespace farside {
 
@@ -28,7 +29,7 @@ void BiasedMutex::lock_slow() {
   }
   if (last_ != thread) entries_ = 0;
   last_ = static_cast<std::uint8_t>(thread);
-  if (++entries_ >= kInARow && may_own(thread)) take(thread);
+  if (++entries_ >= Timing::kInARow && may_own(thread)) take(thread);
 }
 
 // Gives the calling thread the bias. It has `shared_`, in the state kShared.
@@ -45,7 +46,7 @@ void BiasedMutex::revoke(std::uint8_t owner) {
   if (!state_.compare_exchange_strong(before, kRevoking, std::memory_order_acq_rel)) return;
   // If the kernel refuses the barrier although it supported it when the owner came, a millisecond has to do: a store
   // leaves a processor's buffer within microseconds.
-  if (!process_membarrier()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (!process_membarrier()) std::this_thread::sleep_for(Timing::kTryAgain);
   inside_[owner].wait(true, std::memory_order_acquire);
   state_.store(kShared, std::memory_order_release);
   state_.notify_all();

@@ -11,6 +11,7 @@
 
 #include "transport/base/pause.hpp"
 #include "transport/base/threads.hpp"
+#include "transport/base/timing.hpp"
 
 namespace farside {
 
@@ -41,7 +42,7 @@ class SmallMutex {
 // A mutex for sections of a few instructions that mostly one thread of the process enters. As long as only one thread
 // uses the mutex, it costs that thread stores and loads, but no atomic read-modify-write. Another thread ends this bias
 // by the process membarrier; from then on a lock is an atomic operation, and so is an unlock. A thread that has entered
-// kInARow times in a row takes the bias.
+// Timing::kInARow times in a row takes the bias.
 //
 //   the owner                     another thread
 //   a. inside = true              1. state = kRevoking
@@ -68,10 +69,6 @@ class SmallMutex {
 // woken (std::atomic::wait). A thread without a number of its own (ThreadSlot) never has the bias. Memory: 16 bytes.
 class BiasedMutex {
  public:
-  // If threads alternate, the end of a bias adds a hundredth of a microsecond to each of so many sections, which is
-  // what the bias saves.
-  static constexpr std::uint16_t kInARow = 1024;
-
   BiasedMutex() = default;
   BiasedMutex(const BiasedMutex&) = delete;
   BiasedMutex& operator=(const BiasedMutex&) = delete;
@@ -147,17 +144,15 @@ class Entrance {
   // Waits until no thread is inside, and refuses all threads until reopen(). The changes of the threads that were
   // inside are visible afterwards. Called by one thread at a time, not from inside.
   void close() {
-    constexpr int kSpins = 1000;
-    constexpr int kYields = 1000;
     // Without this flag, threads that enter repeatedly could overtake this one again and again.
     closing_.store(true, std::memory_order_relaxed);
     for (int i = 0; !take(); ++i) {
-      if (i < kSpins) {
+      if (i < Timing::kSpins) {
         relax();
-      } else if (i < kSpins + kYields) {
+      } else if (i < Timing::kSpins + Timing::kYields) {
         sched_yield();
       } else {
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
+        std::this_thread::sleep_for(Timing::kTryAgain);
       }
     }
   }

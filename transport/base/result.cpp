@@ -2,15 +2,14 @@
 #include "transport/base/result.hpp"
 
 #include <atomic>
-#include <chrono>
 #include <new>
 #include <thread>
+
+#include "transport/base/timing.hpp"
 
 namespace farside {
 
 namespace {
-
-constexpr int kTries = 1000;  // of a millisecond each
 
 [[gnu::tls_model("initial-exec")]] thread_local constinit int tries_left = 0;
 constinit std::atomic<std::new_handler> of_program{nullptr};
@@ -23,7 +22,7 @@ PatientAllocation::PatientAllocation() : before_(tries_left) {
     const std::new_handler before = std::set_new_handler(on_no_memory);
     if (before != on_no_memory) of_program.store(before, std::memory_order_relaxed);
   }
-  tries_left = kTries;
+  tries_left = Timing::kTriesForMemory;
 }
 
 PatientAllocation::~PatientAllocation() { tries_left = before_; }
@@ -32,7 +31,7 @@ PatientAllocation::~PatientAllocation() { tries_left = before_; }
 void PatientAllocation::on_no_memory() {
   if (tries_left > 0) {
     --tries_left;
-    return std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return std::this_thread::sleep_for(Timing::kTryAgain);
   }
   const std::new_handler next = of_program.load(std::memory_order_relaxed);
   if (next == nullptr) throw std::bad_alloc();

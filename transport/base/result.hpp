@@ -4,7 +4,6 @@
 // memory (std::bad_alloc), which the callers that must not throw turn into an error (without_bad_alloc).
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -13,6 +12,8 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
+
+#include "transport/base/timing.hpp"
 
 namespace farside {
 
@@ -97,9 +98,9 @@ decltype(auto) patiently(Work&& work) {
     try {
       return work();
     } catch (const std::bad_alloc&) {
-      if (tries == 1000) throw;
+      if (tries == Timing::kTriesForMemory) throw;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(Timing::kTryAgain);
   }
 }
 

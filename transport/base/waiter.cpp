@@ -5,6 +5,7 @@
 
 #include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/timing.hpp"
 
 namespace farside {
 
@@ -70,9 +71,9 @@ void Waiter::pause_longer() {
   }
   ++rounds_;
   progress_.poll();
-  if (rounds_ <= kSpins + kYields || progress_.transfers()) {
+  if (rounds_ <= Timing::kSpins + Timing::kYields || progress_.transfers()) {
     if (rounds_ % 16 == 0) progress_.poll_runtime();
-    if (rounds_ % kYieldsPerClock == 0) look_at_clock();
+    if (rounds_ % Timing::kYieldsPerClock == 0) look_at_clock();
     sched_yield();
     return;
   }

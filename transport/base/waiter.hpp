@@ -19,6 +19,7 @@
 #include "transport/base/integers.hpp"
 #include "transport/base/pause.hpp"
 #include "transport/base/ticks.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/base/wake_event.hpp"
 
 namespace farside {
@@ -96,7 +97,7 @@ class Progress {
   // Returns whether polls are expected to move the data of a large transfer now. A waiter then does not sleep.
   virtual bool transfers() const { return false; }
   // Returns the maximal sleep of a waiter. It limits the delay of the runtime, which has no wake event.
-  virtual std::chrono::microseconds longest_sleep() const { return std::chrono::milliseconds(1); }
+  virtual std::chrono::microseconds longest_sleep() const { return Timing::kTryAgain; }
 
  protected:
   ~Progress() = default;
@@ -116,7 +117,7 @@ class Waiter {
 
   // One step of the wait, to be called between two reads of the awaited condition.
   void pause() {
-    if (rounds_ >= kSpins) return pause_longer();
+    if (rounds_ >= Timing::kSpins) return pause_longer();
     if (rounds_ == 0 && Waited::measured()) [[unlikely]]
       begun_ = ticks();
     ++rounds_;
@@ -124,17 +125,10 @@ class Waiter {
     if (rounds_ % 8 == 0) progress_.poll();
   }
   // Whether the next step may sleep; and whether the last one has yielded.
-  bool may_sleep() const { return rounds_ >= kSpins + kYields; }
-  bool has_yielded() const { return rounds_ > kSpins; }
+  bool may_sleep() const { return rounds_ >= Timing::kSpins + Timing::kYields; }
+  bool has_yielded() const { return rounds_ > Timing::kSpins; }
 
  private:
-  // Measured on 2 cores with 2 to 8 ranks: a hand-off on a mapped target takes under 200 ns, a round trip over loopback
-  // TCP 20 to 60 us, and a yield 0.5 us without other runnable threads, otherwise a time slice.
-  static constexpr std::uint32_t kSpins = 64;
-  static constexpr std::uint32_t kYields = 64;
-  // A wait for a large transfer may only yield.
-  static constexpr std::uint32_t kYieldsPerClock = 4096;
-
   void pause_longer();
   void arm();
   void disarm();
@@ -161,16 +155,14 @@ struct NoProgress final : Progress {
 };
 
 // Backoff: the pauses of a compare-and-swap loop that loses against other processes. The n-th pause is a random number
-// of yields, from 1 to 2^n and at most 64, so that of many losers few try again at once, and a winner that lost its
-// core gets it back. Ranks may outnumber cores: a yield costs 0.5 us if no other thread is runnable, else a time slice.
+// of yields, from 1 to 2^n and at most kMostYields, so that of many losers few try again at once, and a winner that
+// lost its core gets it back. Ranks may outnumber cores: a yield costs 0.5 us, or a time slice.
 //
 // Thread safety: one thread per object. Each yield polls the endpoint once.
 class Backoff {
  public:
-  static constexpr std::uint64_t kMostYields = 64;
-
   void pause(Progress& progress) {
-    limit_ = std::min(2 * limit_, kMostYields);
+    limit_ = std::min(2 * limit_, Timing::kMostYields);
     for (std::uint64_t left = 1 + mixed(ticks()) % limit_; left > 0; --left) {
       progress.poll();
       sched_yield();

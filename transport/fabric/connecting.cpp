@@ -20,6 +20,7 @@
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/threads.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/fabric/sockets.hpp"
 
 namespace farside {
@@ -191,11 +192,11 @@ void shut_down(fid_ep* endpoint, fid_cq* queue) {
   using Clock = std::chrono::steady_clock;
   if (const std::optional<TcpEnds> ends = queue == nullptr ? std::nullopt : ends_of(endpoint)) {
     // Limited in time, since messages for which no receive is posted are not taken here.
-    constexpr std::chrono::milliseconds kLongest{50};
     constexpr int kPollsForTheEnd = 4;
     const int socket = end_tcp_connection(*ends);
     int at_end = 0;
-    for (const auto end = Clock::now() + kLongest; socket >= 0 && at_end < kPollsForTheEnd && Clock::now() < end;) {
+    for (const auto end = Clock::now() + Timing::kTcpEnd;
+         socket >= 0 && at_end < kPollsForTheEnd && Clock::now() < end;) {
       char next = 0;
       at_end = ::recv(socket, &next, sizeof next, MSG_PEEK | MSG_DONTWAIT) > 0 ? 0 : at_end + 1;
       fi_cq_read(queue, nullptr, 0);  // polls, and takes nothing

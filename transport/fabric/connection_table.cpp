@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/base/timing.hpp"
+
 namespace farside {
 
 void KnownPeer::back_off(Connection::Clock::time_point now) {
-  constexpr std::chrono::milliseconds kTryAgain{1}, kTryAgainLongest{100};
   constexpr std::uint16_t kDoublings = 7;
-  not_before = now + std::min<std::chrono::milliseconds>(kTryAgain * (1U << refused), kTryAgainLongest);
+  not_before =
+      now + std::min<Timing::Milliseconds>(Timing::kConnectAgain * (1U << refused), Timing::kConnectAgainLongest);
   if (refused < kDoublings) ++refused;
 }
 

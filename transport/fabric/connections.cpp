@@ -10,6 +10,7 @@
 
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/handler/message.hpp"
 
 namespace farside {
@@ -69,8 +70,8 @@ bool Connections::resolve_crossing_request(const Hello& hello, Peer peer) {
     } else {
       if (hello.attempt <= table_.of(peer).attempt) return false;
       // The peer may have closed this connection behind its DISCONNECT, which is still on its way.
-      constexpr std::chrono::seconds kForDisconnect{5};
-      if (mine->state == State::kDisconnecting && !mine->in_order && Clock::now() - mine->since < kForDisconnect)
+      if (mine->state == State::kDisconnecting && !mine->in_order &&
+          Clock::now() - mine->since < Timing::kForDisconnect)
         return false;
       table_.begin_disconnect(*mine);
       shut_down(*mine);
@@ -240,14 +241,11 @@ bool Connections::progress() {
 
 namespace {
 
-constexpr std::chrono::milliseconds kShortestIdle{100};  // the lowest idle limit
-constexpr std::chrono::seconds kLongestIdle{100};
-constexpr int kReopenedSoon = 16;            // in multiples of the idle limit
 constexpr std::size_t kPartInShortage = 16;  // of the connections one in so many is closed
 
 // The time without use after which the connection may be evicted.
 PeerState::Clock::duration idle_limit(const PeerState& peer_state) {
-  return std::max<PeerState::Clock::duration>(peer_state.idle_limit, kShortestIdle);
+  return std::max<PeerState::Clock::duration>(peer_state.idle_limit, Timing::kShortestIdle);
 }
 
 }  // namespace
@@ -268,7 +266,7 @@ std::vector<ConnectionEviction::Unused> ConnectionEviction::unused(Clock::time_p
     PeerState& peer_state = states_.of(peer);
     if (connections_.age(peer) < idle_limit(peer_state)) return;
     const Clock::time_point last_use = PeerStates::last_use(peer_state, now);
-    if (now - last_use < kShortestIdle) return;
+    if (now - last_use < Timing::kShortestIdle) return;
     end_open_run(peer_state);  // only its completion is missing: the connection can be closed at the next pass
     if (!peer_state.any_in_flight()) found.push_back({last_use, &peer_state});
   });
@@ -278,7 +276,7 @@ std::vector<ConnectionEviction::Unused> ConnectionEviction::unused(Clock::time_p
 void ConnectionEviction::make_room() {
   const Clock::time_point now = Clock::now();
   if (now < make_room_again_) return;
-  make_room_again_ = now + kRoomAgain;
+  make_room_again_ = now + Timing::kRoomAgain;
   std::vector<Unused> candidates = unused(now);
   const std::size_t count = connections_.count();
   std::size_t too_many = most() > 0 && count > most() ? count - most() : 0;
@@ -311,9 +309,9 @@ void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage)
     log(LogLevel::kInfo, "{} connections, {}={}: one that was not used is to be closed", count,
         most() == asked_ ? "FARSIDE_CONNECTIONS" : "the process's share", most());
   }
-  const bool soon = connections_.age(peer) < kReopenedSoon * idle_limit(peer_state);
-  peer_state.idle_limit =
-      soon ? std::min<Clock::duration>(2 * idle_limit(peer_state), kLongestIdle) : Clock::duration(kShortestIdle);
+  const bool soon = connections_.age(peer) < Timing::kReopenedSoon * idle_limit(peer_state);
+  peer_state.idle_limit = soon ? std::min<Clock::duration>(2 * idle_limit(peer_state), Timing::kLongestIdle)
+                               : Clock::duration(Timing::kShortestIdle);
   connections_.begin_disconnect(peer);
 }
 

@@ -38,6 +38,7 @@
 
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/fabric/connecting.hpp"
 #include "transport/fabric/connection_table.hpp"
 #include "transport/fabric/message_ring.hpp"
@@ -249,8 +250,6 @@ class Connections {
 class ConnectionEviction {
  public:
   using Clock = std::chrono::steady_clock;
-  // Between two passes over the connections, while there are too many.
-  static constexpr std::chrono::milliseconds kRoomAgain{20};
   // `limit`: FARSIDE_CONNECTIONS; 0: none. `send` sends a message to a peer, as Replies::send needs it. `end_run` makes
   // the provider generate the completion of the open run to a peer, if the provider has room. It is called with the
   // peer's mutex held.

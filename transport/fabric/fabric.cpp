@@ -11,6 +11,7 @@
 
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/fabric/buffers.hpp"
 #include "transport/fabric/message_ring.hpp"
 #include "transport/fabric/provider.hpp"
@@ -179,10 +180,9 @@ Status Fabric::write(Pending& pending, const Place& place, const void* local, st
 
 Status Fabric::write_in_run(Pending& pending, const Place& place, const void* local, std::size_t bytes) {
   // While the provider's queue is full, this thread takes completions, as in issue().
-  constexpr int kMostTries = 64;
   if (bytes <= progress_.domain().largest_in_run()) {
     PeerState& peer_state = progress_.in_flight().peers().of(place.peer);
-    for (int tries = 0; tries < kMostTries; ++tries) {
+    for (int tries = 0; tries < Timing::kTriesInRun; ++tries) {
       progress_.polled();
       const ssize_t code = join_run(peer_state, pending, place, local, bytes);
       if (code == 0) return {};

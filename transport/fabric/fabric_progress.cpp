@@ -17,6 +17,7 @@
 #include "transport/base/log.hpp"
 #include "transport/base/threads.hpp"
 #include "transport/base/ticks.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/fabric/buffers.hpp"
 #include "transport/fabric/message_ring.hpp"
@@ -25,17 +26,9 @@
 namespace farside {
 namespace {
 
-constexpr std::chrono::seconds kLastAnswers{2};  // at the end, for peers that take no answers
-constexpr std::chrono::microseconds kLook{50};
-constexpr std::chrono::milliseconds kIdle{10'000};  // the longest sleep while nothing is in flight
-constexpr std::chrono::milliseconds kTryAgain{1};   // while answers are unsent, receives refused or requests deferred
-constexpr std::uint64_t kMovedData = 10'000;  // ns; a poll that takes so long has moved data (one without: 1 to 2 us)
 // ns; between two polls that look at connection events. A thread that polls without a pause keeps the mutex from the
 // progress thread, which would have to sleep until it is unlocked.
-constexpr std::uint64_t kReadEventsEveryNs = std::chrono::nanoseconds(ProgressThread::kReadEventsEvery).count();
-// Polls of the endpoint for each pass of the runtime's progress engine, while arrivals are left to it. (fetch_and_op
-// between two hosts, target in MPICH's MPI_Barrier: 23.3 us with one, 21.4 with two, 23.3 with four.)
-constexpr int kPollsFromRuntime = 2;
+constexpr std::uint64_t kReadEventsEveryNs = Timing::Nanoseconds(Timing::kReadEventsEvery).count();
 
 }  // namespace
 
@@ -126,7 +119,7 @@ void FabricProgress::end_run(PeerState& peer_state, const Pending* pending) {
 
 void FabricProgress::expect_transfer(std::size_t bytes) {
   constexpr std::size_t kLarge = 65536;
-  constexpr std::uint64_t kLongest = 100'000'000;  // ns from now
+  constexpr std::uint64_t kLongest = Timing::Nanoseconds(Timing::kLongestTransfer).count();
   if (bytes < kLarge) [[likely]]
     return;
   // 1 ns per byte. An addition of another thread may be lost.
@@ -391,13 +384,13 @@ void FabricProgress::send_replies() {
 
 // Waits for answers that the provider has refused so far, or has not sent yet.
 void FabricProgress::finish_answers() {
-  for (const Clock::time_point end = Clock::now() + kLastAnswers; Clock::now() < end;
-       std::this_thread::sleep_for(kLook)) {
+  for (const Clock::time_point end = Clock::now() + Timing::kLastReplies; Clock::now() < end;
+       std::this_thread::sleep_for(Timing::kLookAtEnd)) {
     const std::scoped_lock held(mutex_);
     advance();
     if (replies_.idle() && deferred_.empty()) return;
   }
-  log(LogLevel::kWarn, "answers to peers were not taken for {} s", kLastAnswers.count());
+  log(LogLevel::kWarn, "answers to peers were not taken for {} s", Timing::kLastReplies.count());
 }
 
 // Polls; a lack of memory there is none of the caller's, and the next poll tries again.
@@ -447,13 +440,13 @@ bool FabricProgress::advance_for(int thread, std::uint64_t begin_ns) {
   polls_.polled(thread, begin_ns, end_ns);
   // RDMA over TCP that a peer issues generates no completion here. Only the duration of the poll shows that it moved
   // data.
-  if (moved || end_ns - begin_ns >= kMovedData) thread_.taken();
+  if (moved || end_ns - begin_ns >= SharedPolls::kLongestNs) thread_.taken();
   return moved;
 }
 
 bool FabricProgress::poll_from_runtime() {
   if (!thread_.polled_from_runtime()) return false;
-  for (int polls = 0; polls < kPollsFromRuntime; ++polls) {
+  for (int polls = 0; polls < Timing::kPollsFromRuntime; ++polls) {
     if (poll()) {
       statistics_.add(RouteKind::kFabric, Counted::kFromRuntime, 0);
       return true;
@@ -504,13 +497,13 @@ void FabricProgress::check() {
 // provider accepts each connection to its listener, and keeps it until the request of a peer has come.
 void FabricProgress::end_silent_connections() {
   constexpr std::size_t kMany = 64;
-  constexpr std::chrono::seconds kLongest{60}, kShortest{1};
-  const Clock::duration longest = health_.timeout().count() > 0 ? std::min(health_.timeout(), kLongest) : kLongest;
+  const std::chrono::seconds most = Timing::kLongestSilence;
+  const Clock::duration longest = health_.timeout().count() > 0 ? std::min(health_.timeout(), most) : most;
   const Clock::time_point now = Clock::now();
   if (now < look_for_silence_at_) return;
-  look_for_silence_at_ = now + std::min<Clock::duration>(longest / 2, std::chrono::seconds(5));
+  look_for_silence_at_ = now + std::min<Clock::duration>(longest / 2, Timing::kSearchForSilence);
   std::vector<SilentSocket> silent = find_silent_sockets(connections_->address().socket);
-  const Clock::duration limit = silent.size() > kMany ? kShortest : longest;
+  const Clock::duration limit = silent.size() > kMany ? Timing::kShortestSilence : longest;
   std::erase_if(silent, [&](const SilentSocket& each) { return each.age < limit; });
   if (silent.empty()) return;
   log(LogLevel::kInfo, "{} connections on which nothing has come are closed", silent.size());
@@ -529,13 +522,13 @@ ProgressThread::Work::Sleep FabricProgress::progress(bool connection_woke) {
   advance();
   sleeps_long_ = idle();
   // While the listener lacks descriptors, the file descriptor of connection events stays readable.
-  Sleep sleep{sleeps_long_ ? kIdle : ProgressThread::kSafetyNet,
+  Sleep sleep{sleeps_long_ ? Timing::kIdle : Timing::kSafetyNet,
               connections_->shortage() ? -1 : connections_->events_fd()};
   // The answers, credits and receives that the provider has refused are soon given to it again.
   if (replies_.any_unsent() || receives_.any_refused() || connections_->owes_credits() || !deferred_.empty()) {
-    sleep.limit = kTryAgain;
+    sleep.limit = Timing::kTryAgain;
   } else if (eviction_->too_many()) {
-    sleep.limit = ConnectionEviction::kRoomAgain;
+    sleep.limit = Timing::kRoomAgain;
   }
   return sleep;
 }

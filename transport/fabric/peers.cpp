@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "transport/base/result.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/fabric/handles.hpp"
 
 namespace farside {
@@ -88,7 +89,6 @@ void PeerHealth::check(PeerState& peer_state, Clock::time_point now) {
 }
 
 std::vector<PeerHealth::QuietPath> PeerHealth::quiet_paths(Clock::time_point now) {
-  constexpr Clock::duration kQuietEnough = std::chrono::seconds(1);
   std::vector<QuietPath> paths;
   for (PeerState* const peer_state : states_.active()) {
     if (timeout(peer_state->peer).count() == 0) {
@@ -96,7 +96,7 @@ std::vector<PeerHealth::QuietPath> PeerHealth::quiet_paths(Clock::time_point now
       continue;
     }
     const bool noted = peer_state->unacknowledged_since != Clock::time_point{};
-    if (!quiet(*peer_state, now, noted ? Clock::duration{} : kQuietEnough)) continue;
+    if (!quiet(*peer_state, now, noted ? Clock::duration{} : Timing::kQuiet)) continue;
     if (const auto path = peers_.tcp_path(peer_state->peer)) {
       paths.push_back({peer_state->peer, *path, {}, peer_state->notifications});
     } else {

@@ -9,6 +9,7 @@
 
 #include "transport/base/mutex.hpp"
 #include "transport/base/threads.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/handler/memory_fault.hpp"
 
 namespace farside {
@@ -71,7 +72,7 @@ bool ProgressThread::runtime_still_serves(Work& work) {
   taken_ = false;
   if (!taken) return false;
   runtime_polled_ = false;
-  rest(2 * AdaptivePolling::kShortest);
+  rest(2 * Timing::kShortestBackOff);
   return !listening_.any() && (runtime_polled_ || work.endpoint_is_busy());
 }
 
@@ -103,7 +104,7 @@ void ProgressThread::run(Work& work, int queue_fd) {
       work_until_stopped(work, queue_fd);
       return {};
     });
-    if (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (!ended) std::this_thread::sleep_for(Timing::kTryAgain);
   }
 }
 
@@ -112,16 +113,16 @@ void ProgressThread::work_until_stopped(Work& work, int queue_fd) {
   AdaptivePolling polling;
   bool something_came = false, connection_woke = false;
   Clock::time_point read_events_at{}, forgot_polls{};
-  Clock::time_point check_again = Clock::now() + kSafetyNet;
+  Clock::time_point check_again = Clock::now() + Timing::kSafetyNet;
   while (!stop_.load(std::memory_order_acquire)) {
     if (Clock::now() >= check_again) {
       work.check();
-      check_again = Clock::now() + kSafetyNet;
+      check_again = Clock::now() + Timing::kSafetyNet;
     }
     if (back_off_for(polling, work)) {
       if (Clock::now() >= read_events_at) {
         work.read_connection_events();
-        read_events_at = Clock::now() + kReadEventsEvery;
+        read_events_at = Clock::now() + Timing::kReadEventsEvery;
       }
       continue;
     }

@@ -36,6 +36,7 @@
 #include "transport/base/atomics.hpp"
 #include "transport/base/files.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/base/wake_event.hpp"
 
 namespace farside {
@@ -43,16 +44,6 @@ namespace farside {
 class AdaptivePolling {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::microseconds kShortest{50}, kLongest{1000};
-  static constexpr std::chrono::microseconds kLongestBesidePoller{4000};
-  static constexpr int kShare = 8;
-  // The time for which threads that wait in the runtime serve before the progress thread looks whether they still do.
-  static constexpr std::chrono::milliseconds kRuntimeServes{5};
-  // The progress thread clears its record of polls from the runtime at most this long before it uses the record. A
-  // thread with a recorded poll is assumed to wait in the runtime still. If the assumption is wrong, the arrival waits
-  // for a back-off, and for some time only polls during the work of the progress thread are used.
-  static constexpr std::chrono::microseconds kRecentPoll{200};
-  static constexpr std::chrono::milliseconds kDelegationPause{20};
 
   // Returns the length of the next back-off; none: the thread is needed. `polled`: application threads have polled
   // since the last call. `polls_now`: one of them polls at this moment.
@@ -60,7 +51,7 @@ class AdaptivePolling {
     const std::chrono::microseconds delegated = std::exchange(delegated_back_off_, {});
     const bool first_since_delegated = std::exchange(delegated_before_, delegated.count() > 0);
     if (!polled && delegated.count() == 0) {
-      if (first_since_delegated) delegation_paused_until_ = now + kDelegationPause;
+      if (first_since_delegated) delegation_paused_until_ = now + Timing::kDelegationPause;
       end();
       return std::nullopt;
     }
@@ -70,9 +61,10 @@ class AdaptivePolling {
     } else if (!without_pause_since_) {
       without_pause_since_ = now;
     }
-    const auto back_off = std::clamp(std::max(share(*since_, now), delegated), kShortest, kLongest);
+    const auto back_off =
+        std::clamp(std::max(share(*since_, now), delegated), Timing::kShortestBackOff, Timing::kLongestBackOff);
     if (!without_pause_since_) return back_off;
-    return std::max(back_off, std::min(share(*without_pause_since_, now), kLongestBesidePoller));
+    return std::max(back_off, std::min(share(*without_pause_since_, now), Timing::kLongestBesidePoller));
   }
 
   // Notes that something arrived, and that a thread that waits in the runtime polls. `worked`: for how long the
@@ -80,18 +72,20 @@ class AdaptivePolling {
   // to it.
   void delegate_to_runtime(Clock::time_point now, Clock::duration worked) {
     runtime_serves_ = true;
-    delegated_back_off_ = std::max(std::chrono::ceil<std::chrono::microseconds>(worked), kShortest);
-    runtime_serves_until_ = now + kRuntimeServes;
+    delegated_back_off_ = std::max(std::chrono::ceil<std::chrono::microseconds>(worked), Timing::kShortestBackOff);
+    runtime_serves_until_ = now + Timing::kRuntimeServes;
   }
-  // Returns how old the record of polls from the runtime may be.
+  // Returns how long before it uses its record of polls from the runtime the progress thread clears it. A thread with
+  // a recorded poll is assumed to wait in the runtime still. If the assumption is wrong, the arrival waits for a
+  // back-off, and for some time only polls during the work of the progress thread are used.
   std::chrono::microseconds recent_poll(Clock::time_point now) const {
-    return now < delegation_paused_until_ ? std::chrono::microseconds() : kRecentPoll;
+    return now < delegation_paused_until_ ? std::chrono::microseconds() : Timing::kRecentPoll;
   }
   bool runtime_serves() const { return runtime_serves_; }
   // Returns whether threads in the runtime have served for so long that the progress thread must probe them. The caller
   // then calls runtime_serves_on() if they still poll and have taken arrivals, and otherwise end().
   bool probe_is_due(Clock::time_point now) const { return runtime_serves_ && now >= runtime_serves_until_; }
-  void runtime_serves_on(Clock::time_point now) { runtime_serves_until_ = now + kRuntimeServes; }
+  void runtime_serves_on(Clock::time_point now) { runtime_serves_until_ = now + Timing::kRuntimeServes; }
 
   // The thread is needed, whether others poll or not.
   void end() {
@@ -103,7 +97,7 @@ class AdaptivePolling {
 
  private:
   static std::chrono::microseconds share(Clock::time_point begin, Clock::time_point now) {
-    return std::chrono::duration_cast<std::chrono::microseconds>(now - begin) / kShare;
+    return std::chrono::duration_cast<std::chrono::microseconds>(now - begin) / Timing::kBackOffShare;
   }
 
   bool runtime_serves_ = false;
@@ -120,11 +114,7 @@ class AdaptivePolling {
 // Thread safety: any thread. Cost: two loads, and two stores for a poll.
 class SharedPolls {
  public:
-  // A thread whose last poll ended so recently is taken to poll still. The time includes the wake-up of the thread that
-  // asks, which may have taken the poller's core (100 us on virtual machines).
-  static constexpr std::uint64_t kPauseNs = 250'000;
-  // A poll counts for as long as it took, and not for longer than this: its thread may have lost its core meanwhile.
-  static constexpr std::uint64_t kLongestNs = 10'000;
+  static constexpr std::uint64_t kPauseNs = Timing::kPollPause.count(), kLongestNs = Timing::kLongPoll.count();
 
   // Returns whether a poll that `thread` (a ThreadSlot) makes now would repeat one that another thread has just made.
   bool repeats(int thread, std::uint64_t now_ns) const {
@@ -159,11 +149,6 @@ class SharedPolls {
 // thread, it calls Work three times (virtual calls). Memory: nothing per peer.
 class ProgressThread {
  public:
-  // The longest sleep while something is in flight, and the time between two calls of Work::check.
-  static constexpr std::chrono::milliseconds kSafetyNet{250};
-  // Between two calls of Work::read_connection_events.
-  static constexpr std::chrono::milliseconds kReadEventsEvery{1};
-
   // What the thread does. It calls all members, without any lock.
   class Work {
    public:

@@ -3,7 +3,7 @@
 // executes, many small operations in one message, and the control steps before and after them. Over the fabric it runs
 // in the thread that polls the endpoint, usually the progress thread; for on-node peers, see node_handler.hpp. It never
 // calls MPI. It waits for an application thread only while that thread holds the mutex of the attached regions, and for
-// kLockTimeout while it holds the accumulate lock.
+// Timing::kHandlerLock while it holds the accumulate lock.
 //
 // Not thread-safe: the caller serializes all calls. Errors: a refused request is reported by Answer::refused and by
 // ReplyStatus. Memory: some 200 bytes per space, for any number of peers.
@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/base/timing.hpp"
 #include "transport/handler/memory_fault.hpp"
 #include "transport/handler/message.hpp"
 #include "transport/node/accumulate_lock.hpp"
@@ -74,10 +75,7 @@ class MessageHandler {
   // for that of this one. `timeout`: for the accumulate lock, which is claimed. The caller executes a deferred request
   // again, later.
   Answer execute(std::span<const std::byte> message, std::vector<std::byte> memory = {},
-                 std::chrono::microseconds timeout = kLockTimeout);
-  // A holder needs a few microseconds, and more if it loses its core to this thread or another one. In this time the
-  // handler serves nobody else.
-  static constexpr std::chrono::microseconds kLockTimeout{100};
+                 std::chrono::microseconds timeout = Timing::kHandlerLock);
 
  private:
   std::unordered_map<std::uint64_t, ServedSpace> spaces_;

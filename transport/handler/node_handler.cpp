@@ -16,6 +16,7 @@
 #include "transport/base/log.hpp"
 #include "transport/base/pause.hpp"
 #include "transport/base/threads.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/node/process_memory.hpp"
 
@@ -27,8 +28,6 @@ static_assert(MessageQueue::kMostBytes >= kMaxMessage && MessageQueue::kMostByte
 // Probes before the thread sleeps: often another message follows soon. The thread does not yield. Where the process is
 // bound to one core and its application spins in MPI, a thread that yields gets the core back after a time slice
 // (messages took 8 ms). A thread that sleeps gets it back when it is woken.
-constexpr int kSpins = 64;
-constexpr std::chrono::nanoseconds kTryAgain = std::chrono::milliseconds(1);  // while a message is deferred
 
 // The message queues of on-node peers that this process has mapped, by their nonces.
 struct OnNodePeers {
@@ -113,7 +112,7 @@ bool NodeHandler::answer_all(bool polls) {
   deferred_ = false;
   const bool any = message_queue_.answer_all(
       [this](std::span<const std::byte> message, std::span<std::byte> room) { return answer(message, room); }, polls);
-  if (!deferred_) timeout_ = MessageHandler::kLockTimeout;
+  if (!deferred_) timeout_ = Timing::kHandlerLock;
   return any;
 }
 
@@ -136,12 +135,13 @@ void NodeHandler::run() {
   for (int probes = 0; !stop_.load(std::memory_order_seq_cst);) {
     if (look()) {
       probes = 0;
-    } else if (++probes <= kSpins) {
+    } else if (++probes <= Timing::kSpins) {
       relax();
     } else {
       const std::uint32_t seen = message_queue_.wake_event().arm();
       if (!look() && !stop_.load(std::memory_order_seq_cst)) {
-        message_queue_.wake_event().sleep(seen, deferred ? kTryAgain : std::chrono::hours(1));
+        message_queue_.wake_event().sleep(seen,
+                                          deferred ? Timing::Nanoseconds(Timing::kTryAgain) : std::chrono::hours(1));
       }
       message_queue_.wake_event().disarm();
       probes = 0;

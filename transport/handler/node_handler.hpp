@@ -24,6 +24,7 @@
 
 #include "transport/base/atomics.hpp"
 #include "transport/base/statistics.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/handler/message_handler.hpp"
 #include "transport/handler/operation_list.hpp"
 #include "transport/node/message_queue.hpp"
@@ -68,7 +69,7 @@ class NodeHandler {
   std::mutex mutex_;                    // held while a thread reads the message queue; guards what follows, to handler_
   std::vector<std::byte> fetched_;      // the memory of the last answer's data
   bool deferred_ = false;               // a message waits for an accumulate lock
-  std::chrono::microseconds timeout_ = MessageHandler::kLockTimeout;  // none while one waits
+  std::chrono::microseconds timeout_ = Timing::kHandlerLock;  // none while one waits
   MessageHandler handler_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
@@ -114,7 +115,7 @@ class PeerNodeHandler {
   RequestHeader header(std::uint32_t sender) const;
   Status finish(Progress& progress, MessageQueue::Message message, const OperationList& list,
                 const std::function<bool()>& is_alive, const Instead& instead);
-  std::chrono::milliseconds timeout() const { return unanswered_ ? kShortTimeout : kTimeout; }
+  std::chrono::milliseconds timeout() const { return unanswered_ ? Timing::kReplyAgain : Timing::kReply; }
 
   std::shared_ptr<Mapping> mapping_;  // shared by all spaces with this on-node peer
   ProcessIdentity sender_;            // this process
@@ -122,9 +123,6 @@ class PeerNodeHandler {
   std::uint64_t nonce_address_;  // in the peer's private memory
   std::uint64_t nonce_;
   std::uint64_t space_;
-  // To wake a thread takes some 10 us, and more time slices of 4 ms on a busy node. A target that has exceeded it
-  // gets less until it answers again.
-  static constexpr std::chrono::milliseconds kTimeout{50}, kShortTimeout{2};
   RelaxedFlag unanswered_;
   // When a poller of the target has answered last. It is read in place of the target's own word, which is in the cache
   // of the target's core.

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "transport/base/pause.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/base/wake_event.hpp"
 
 namespace farside {
@@ -51,27 +52,27 @@ struct AccumulateLockWord {
   }
   // Returns whether the lock was taken within `limit`.
   [[gnu::noinline, gnu::cold]] bool wait(bool claims, Clock::duration limit) {
-    for (int spins = 0; spins < kSpins; ++spins) {
+    for (int spins = 0; spins < Timing::kSpins; ++spins) {
       if (take(claims)) return true;
       relax();
     }
     const Clock::time_point begin = Clock::now();
     // There may be more ranks than cores, so the holder may have lost its core.
-    for (; !claims; claims = Clock::now() - begin >= kClaimAfter) {
+    for (; !claims; claims = Clock::now() - begin >= Timing::kClaimAfter) {
       sched_yield();
       if (take(false)) return true;
     }
     do {
       const std::uint32_t seen = freed.arm();
       const bool taken = take(true);
-      if (!taken) freed.sleep(seen, std::min<Clock::duration>(limit, kSleep));
+      if (!taken) freed.sleep(seen, std::min<Clock::duration>(limit, Timing::kTryAgain));
       freed.disarm();
       if (taken || take(true)) return true;
     } while (Clock::now() - begin < limit);
     return false;
   }
   // A thread that claims the lock and goes to sleep between these loads and the store is not woken. It sleeps for at
-  // most kSleep. An atomic in place of the store would cost 5 ns per row.
+  // most kTryAgain. An atomic in place of the store would cost 5 ns per row.
   void release() {
     const std::uint32_t claims = claimed.load(std::memory_order_relaxed);
     const bool waits = (claims | freed.sleepers()) != 0;
@@ -79,12 +80,6 @@ struct AccumulateLockWord {
     if (waits) [[unlikely]]
       freed.wake();
   }
-
- private:
-  // About the time that a holder needs for kLockedBytes (accumulate_rules.hpp).
-  static constexpr int kSpins = 64;
-  static constexpr std::chrono::milliseconds kClaimAfter{1};
-  static constexpr std::chrono::milliseconds kSleep{1};
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "transport/base/pause.hpp"
+#include "transport/base/timing.hpp"
 
 namespace farside {
 namespace {
@@ -22,20 +23,19 @@ class OwnerCheck {
     now_ = Clock::now();
     if (probes_ != 64) return timed_out() || now_ >= next_check_;
     begin_ = now_;
-    next_check_ = now_ + kCheck;
+    next_check_ = now_ + Timing::kOwnerCheck;
     return false;
   }
   bool timed_out() const { return now_ - begin_ >= owner_.timeout; }
   bool is_due() {
     if (now_ < next_check_) return false;
-    next_check_ = now_ + kCheck;
+    next_check_ = now_ + Timing::kOwnerCheck;
     return true;
   }
   bool owner_has_ended() const { return !owner_.is_alive(); }
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::milliseconds kCheck{100};
   const MessageQueue::Owner& owner_;
   std::uint32_t probes_ = 0;
   Clock::time_point begin_, now_, next_check_;
@@ -151,12 +151,10 @@ Result<std::optional<MessageQueue::Answer>> MessageQueue::wait_for_answer(Progre
   // An owner that polls need not be woken, nor one that has lost its core to an interrupt: the thread would take the
   // core from the poller again. The spins are limited, because something may keep the poller from answering, for an
   // unknown time. The owner may itself be waiting for an answer of this process, which therefore polls as well.
-  constexpr int kMostSpins = 4'096;
-  constexpr int kSpinsPerLook = 64;
   const auto answered_yet = [&] { return slot.state.load(std::memory_order_acquire) == kAnswered; };
-  for (int spins = owner.polls ? 1 : 0; !answered_yet() && spins < kMostSpins; ++spins) {
-    if (spins % kSpinsPerLook == 0) {
-      if (!is_just_now(polled_at_.load(std::memory_order_relaxed), kInterrupt)) break;
+  for (int spins = owner.polls ? 1 : 0; !answered_yet() && spins < Timing::kSpinsForPoller; ++spins) {
+    if (spins % Timing::kSpins == 0) {
+      if (!is_just_now(polled_at_.load(std::memory_order_relaxed), Timing::kInterrupt)) break;
       if (spins > 0) progress.poll();
     }
     relax();

@@ -37,6 +37,7 @@
 #include "transport/base/result.hpp"
 #include "transport/base/threads.hpp"
 #include "transport/base/ticks.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/node/identity.hpp"
@@ -125,10 +126,10 @@ class MessageQueue {
   // line from the owner's core, which writes it at each poll.
   bool is_polled() const { return is_just_now(polled_at_.load(std::memory_order_relaxed)); }
   // Returns whether at most `within` ticks have passed since then (base/ticks.hpp).
-  static bool is_just_now(Ticks then, Ticks within = kJustNow) {
+  static bool is_just_now(Ticks then, Ticks within = Timing::kJustNow) {
     // The difference may be negative: the owner may poll after the call of ticks(), and the counters of two cores may
     // differ a little.
-    return ticks() - then + kJustNow < within + kJustNow;
+    return ticks() - then + Timing::kJustNow < within + Timing::kJustNow;
   }
 
   // For an application thread of the owner that polls: returns the present count of messages if the first slot has a
@@ -158,13 +159,6 @@ class MessageQueue {
   WakeEvent& wake_event() { return wake_event_; }
 
  private:
-  // In ticks: 2 to 8 us at 4 to 1 GHz, and 8 us without a counter (base/ticks.hpp). This is the time of several calls
-  // of a runtime's progress engine.
-  static constexpr Ticks kJustNow = 8'000;
-  // 12 to 50 us. On a virtual machine, where an interrupt takes 40 us, the thread was woken 1,450 times per second
-  // beside a poller, and 5 % of the time of small operations was lost.
-  static constexpr Ticks kInterrupt = 50'000;
-
   enum State : std::uint32_t { kIdle, kSent, kAnswered };
   static constexpr std::uint32_t kNoSlot = 0;
   // A holder: | 0 | sender (62 bits) | 1 |, or kNone.

@@ -21,6 +21,7 @@
 
 #include "transport/base/log.hpp"
 #include "transport/base/remote_memory.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/process.hpp"
@@ -103,9 +104,7 @@ class ControlMemory {
     ControlWords& words_;
   };
 
-  explicit ControlMemory(Space& space) : words_(space.words()), near_(words_) {
-    if (!words_.all_mapped()) hand_off_time_ = kFabricHandOff;
-  }
+  explicit ControlMemory(Space& space) : words_(space.words()), near_(words_) {}
   ControlMemory(const ControlMemory&) = delete;
   ControlMemory& operator=(const ControlMemory&) = delete;
   ~ControlMemory() { delete posts_.load(std::memory_order_relaxed); }
@@ -223,7 +222,7 @@ class ControlMemory {
   std::uint32_t interruptions() const { return route() != nullptr ? route()->interruptions() : 0; }
   std::uint32_t first_interruptions() const { return route() != nullptr ? route()->first_interruptions() : 0; }
   void pause(Operation& operation, std::uint64_t hand_offs) {
-    const auto longest = static_cast<std::uint64_t>(kLongestPause / std::chrono::nanoseconds(1));
+    const auto longest = static_cast<std::uint64_t>(Timing::kLongestPause / Timing::Nanoseconds(1));
     const auto unit = static_cast<std::uint64_t>(hand_off_time_.load(std::memory_order_relaxed));
     operation.not_before_ = Clock::now() + std::chrono::nanoseconds(std::min(hand_offs, longest / unit) * unit);
   }
@@ -235,7 +234,9 @@ class ControlMemory {
     const double seen =
         unit * static_cast<double>(hand_offs) / static_cast<double>(std::max<std::uint64_t>(taken_place, 1));
     const double next = unit + (seen - unit) / (seen < unit ? 2 : 8);
-    hand_off_time_.store(std::clamp(static_cast<std::int64_t>(next), kFastest, kSlowest), std::memory_order_relaxed);
+    hand_off_time_.store(std::clamp<std::int64_t>(static_cast<std::int64_t>(next), Timing::kFastestHandOff.count(),
+                                                  Timing::kSlowestHandOff.count()),
+                         std::memory_order_relaxed);
   }
   // Nanoseconds per hand-off, by the present estimate.
   std::int64_t hand_off_time() const { return hand_off_time_.load(std::memory_order_relaxed); }
@@ -249,14 +250,6 @@ class ControlMemory {
   }
 
  private:
-  // Nanoseconds per hand-off. The estimate begins with the time to wake a process where all ranks are mapped, else
-  // with a round trip of a fast network. From the first long wait on it is measured.
-  static constexpr std::int64_t kMappedHandOff = 5'000;
-  static constexpr std::int64_t kFabricHandOff = 5'000;
-  static constexpr std::int64_t kFastest = 200;
-  static constexpr std::int64_t kSlowest = 1'000'000'000;
-  static constexpr std::chrono::seconds kLongestPause{10};
-
   // Posts to words that are not mapped.
   struct Posts {
     std::mutex mutex;
@@ -358,9 +351,9 @@ class ControlMemory {
 
   ControlWords& words_;
   Near near_;
-  std::atomic<bool> own_word_unknown_{false};  // fetch_add_waiting() has failed
-  std::atomic<std::int64_t> hand_off_time_{kMappedHandOff};
-  std::atomic<Posts*> posts_{nullptr};  // after the first post
+  std::atomic<bool> own_word_unknown_{false};                          // fetch_add_waiting() has failed
+  std::atomic<std::int64_t> hand_off_time_{Timing::kHandOff.count()};  // measured from the first long wait on
+  std::atomic<Posts*> posts_{nullptr};                                 // after the first post
 };
 static_assert(NotifyingMemory<ControlMemory>);
 

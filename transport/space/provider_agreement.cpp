@@ -17,6 +17,7 @@
 
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/process.hpp"
 
@@ -212,9 +213,9 @@ template <class Call>
 auto in_time(Fabric& fabric, const FabricAddress& address, Call&& call) {
   TrialProgress progress(fabric);
   const Peer peer = fabric.insert(address);
-  fabric.progress().limit_silence(peer, ProviderAgreement::kTrialLimit);
+  fabric.progress().limit_silence(peer, Timing::kTrial);
   auto result = call(peer, progress);
-  fabric.progress().lift_limit(peer, ProviderAgreement::kTrialLimit);
+  fabric.progress().lift_limit(peer, Timing::kTrial);
   return result;
 }
 

@@ -10,6 +10,7 @@
 
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/fabric/endpoint.hpp"
@@ -89,10 +90,8 @@ class ProviderTrial {
 // Thread safety: one thread per group. Errors: kBadSetting if FARSIDE_DEVICE names nothing on any rank; those of
 // Process::try_fabric(), of `open` and of the trial. Cost: two reductions of 32 bytes and one gather of 40 bytes per
 // rank, over an adapter and over second rails the trial, and for each provider that is not taken the same again with
-// a broadcast of its reason. A peer that does not answer a trial delays it by kTrialLimit.
+// a broadcast of its reason. A peer that does not answer a trial delays it by Timing::kTrial.
 struct ProviderAgreement {
-  static constexpr std::chrono::seconds kTrialLimit{3};
-
   Providers used = 0;            // of the endpoint that the group uses, and whose addresses all ranks know; else 0
   std::uint64_t id = 0;          // random bits, the same on all ranks
   std::size_t node_members = 0;  // ranks of this node

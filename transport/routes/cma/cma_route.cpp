@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "transport/base/pause.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/data/reduce_op.hpp"
 #include "transport/node/message_queue.hpp"
@@ -70,9 +71,8 @@ Status failed_at(Status status, bool first) {
 // The same as has_executed_posted(), with a short wait. A target that has not executed the posted lists usually is
 // about to do so, since it leaves the same fence as this rank.
 bool executes_soon(const PeerNodeHandler& handler) {
-  constexpr int kProbes = 64;
   for (int probes = 0; !handler.has_executed_posted(); ++probes) {
-    if (probes == kProbes) return false;
+    if (probes == Timing::kSpins) return false;
     relax();
   }
   return true;

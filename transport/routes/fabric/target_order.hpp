@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "transport/base/result.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/handler/operation_list.hpp"
 #include "transport/routes/route.hpp"
 
@@ -35,10 +36,6 @@ inline constexpr std::uint32_t kMostLists = 64;
 class Bursts {
  public:
   using Clock = std::chrono::steady_clock;
-  // The longest time from the first operation of a burst to its flush. Hundreds of operations take less, and an
-  // operation that is delayed by this time loses little.
-  static constexpr std::chrono::microseconds kLongest{50};
-
   Bursts() = default;
   // `expected`: the last burst of this target has ended as one that is followed by others (expected()).
   explicit Bursts(bool expected) : expected_(expected) {}
@@ -54,7 +51,7 @@ class Bursts {
     ++operations_;
     if (operations_ == 1) {
       begun_ = now();
-    } else if (operations_ == 2 && expected_ && now() - begun_ > kLongest) {
+    } else if (operations_ == 2 && expected_ && now() - begun_ > Timing::kLongestBurst) {
       expected_ = false;
       return Next::kTooLate;
     }
@@ -65,7 +62,7 @@ class Bursts {
   // Notes a flush, which ends a burst.
   void flushed(Clock::time_point (*now)() = Clock::now) {
     if (operations_ == 0) return;
-    expected_ = operations_ > 1 && (expected_ || joined_) && now() - begun_ <= kLongest;
+    expected_ = operations_ > 1 && (expected_ || joined_) && now() - begun_ <= Timing::kLongestBurst;
     operations_ = 0;
     joined_ = false;
   }
