@@ -27,7 +27,7 @@ Result<const Settings*> Process::settings() {
     if (settings_->ok() && !settings_->value().stats.empty()) statistics_.enable();
     if (settings_->ok() && !settings_->value().trace.empty()) Trace::activate();
     if (settings_->ok()) LongWait::report_after(std::chrono::seconds(settings_->value().hang));
-    if (statistics_.enabled() || Trace::active() != nullptr) Waited::measure();
+    if (statistics_.enabled() || Trace::active() != nullptr) Waiter::measure();
   }
   if (!settings_->ok()) return settings_->error();
   return &settings_->value();

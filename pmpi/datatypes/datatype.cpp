@@ -15,6 +15,7 @@
 #include "pmpi/datatypes/predefined_types.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
+#include "transport/base/thread_state.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -31,17 +32,13 @@ class Datatypes {
   const Datatype* find_derived(MPI_Datatype handle) {
     // The attribute look-up takes some 50 ns, most of it in the runtime's lock. Programs often use one type many times
     // in succession, so each thread caches the last one.
-    struct Recent {
-      std::uintptr_t bits = 0;
-      std::uint64_t freed = 0;
-      const Datatype* datatype = nullptr;
-    };
-    static thread_local Recent recent;
+    auto& recent = this_thread.type;
     const std::uintptr_t bits = PredefinedTable::bits_of(handle);
     // Acquire, paired with the release order in release(): after another thread has freed the type and got the same
     // handle for a new one, this thread sees the new count.
     const std::uint64_t freed = freed_.load(std::memory_order_acquire);
-    if (recent.bits == bits && recent.freed == freed && recent.datatype) return recent.datatype;
+    if (recent.handle == bits && recent.freed == freed && recent.datatype != nullptr)
+      return static_cast<const Datatype*>(recent.datatype);
     const Datatype* const datatype = find_or_make(handle);
     if (datatype) recent = {bits, freed, datatype};
     return datatype;

@@ -143,7 +143,7 @@ int WindowStatistics::process_of(int target) const {
 StatisticsSums::Target& WindowStatistics::target_sums(int target) { return sums_.targets[process_of(target)]; }
 
 Ticks WindowStatistics::waited(WaitKind kind, const Moment& begun) {
-  const Ticks waited = Waited::here().total - begun.waited;
+  const Ticks waited = this_thread.waited - begun.waited;
   site_ = CallSites::instance().here(kind, waited);
   if (waited == 0) return 0;
   StatisticsSums::Waits& waits = sums_.waits[static_cast<std::size_t>(kind)];
@@ -163,7 +163,7 @@ void WindowStatistics::opened(EpochKind kind, int target, const Moment& begun, W
   // An epoch whose call waited was granted at the end of the wait.
   if (target >= 0 && waited != 0) target_sums(target).waited += waited;
   if (trace_ == nullptr) return;
-  open_.push_back({kind, target, begun.at, waited != 0 ? Waited::here().last_end : begun.at, site_});
+  open_.push_back({kind, target, begun.at, waited != 0 ? this_thread.last_wait_end : begun.at, site_});
 }
 
 void WindowStatistics::closed(EpochKind kind, int target, const Moment& begun, WaitKind waits) {

@@ -96,11 +96,11 @@ class WindowStatistics {
     Ticks at;
     Ticks waited;
   };
-  Moment begin() const { return {now(), Waited::here().total}; }
+  Moment begin() const { return {now(), this_thread.waited}; }
   // Returns the begin without the time, for a call whose time of begin is not used.
-  static Moment begin_untimed() { return {0, Waited::here().total}; }
+  static Moment begin_untimed() { return {0, this_thread.waited}; }
   // Returns the begin with the time, also without a trace.
-  static Moment begin_operation() { return {ticks(), Waited::here().total}; }
+  static Moment begin_operation() { return {ticks(), this_thread.waited}; }
 
   // Each function records one successful call. `begun` is the begin() of that call.
   void locked(int target, EpochKind kind, const Moment& begun);

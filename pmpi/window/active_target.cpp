@@ -79,7 +79,7 @@ Status ActiveTarget::notify(What what, std::span<const int> members) {
   }
   const auto notification = epochs::Notify<ControlMemory>::notification_of(self, what);
   for (const int member : members) window_.control.notify_now(member, notification.word, notification.added);
-  if (!members.empty()) Stores::here().drained_by_atomic();
+  if (!members.empty()) this_thread.stores.drained_by_atomic();
   return {};
 }
 

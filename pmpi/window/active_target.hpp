@@ -107,7 +107,7 @@ inline FastPath ActiveTarget::try_fence(WindowState& window, int assert, std::ui
     });
     if (passed != FastPath::kDone || BarrierWord::flags(seen, count) != 0) return FastPath::kContended;
   }
-  Stores::here().drained_by_atomic();
+  this_thread.stores.drained_by_atomic();
   if (!window.fast_releases) [[unlikely]]
     window.space->finish_puts();
   WindowState::progress_runtime();
@@ -126,7 +126,7 @@ inline bool ActiveTarget::try_post(WindowState& window, MPI_Group group, int ass
   }
   const Notify::Notification notification = Notify::notification_of(window.space->rank(), Notify::What::kPosted);
   window.control.notify_now(origin, notification.word, notification.added);
-  Stores::here().drained_by_atomic();
+  this_thread.stores.drained_by_atomic();
   return true;
 }
 
@@ -159,7 +159,7 @@ inline bool ActiveTarget::try_complete(WindowState& window) {
     window.epoch.pass_fast(epochs::Call::kComplete);
   }
   window.control.notify_now(target, epochs::ControlBlock::kCompleted, 1);
-  Stores::here().drained_by_atomic();
+  this_thread.stores.drained_by_atomic();
   WindowState::progress_runtime();
   return true;
 }

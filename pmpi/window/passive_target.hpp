@@ -97,7 +97,7 @@ inline bool PassiveTarget::try_flush(int rank) {
       !window_.space->fast_immediate(rank))
     return false;
   WindowState::progress_runtime();
-  Stores::here().drain();
+  this_thread.stores.drain();
   return true;
 }
 
@@ -151,7 +151,7 @@ inline std::uint64_t* PassiveTarget::fast_lock_word(int rank) {
   window_.last_lock_value = LockWord::with_nobody_present(before);
   locks.pop_back();
   window_.epoch.pass_fast(epochs::Call::kUnlock);
-  Stores::here().drained_by_atomic();
+  this_thread.stores.drained_by_atomic();
   return TargetLock::nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
 }
 
@@ -171,7 +171,7 @@ inline bool PassiveTarget::lock_in_stripe(int lock_type, int rank, int assert) {
 inline FastPath PassiveTarget::unlock_in_stripe(int rank, epochs::HeldLock& lock, std::uint64_t& before) {
   if (window_.lock_stripes == nullptr || !window_.lock_stripes->try_unlock(rank, lock, before))
     return FastPath::kNotTaken;
-  Stores::here().drained_by_atomic();
+  this_thread.stores.drained_by_atomic();
   return epochs::TargetLock::nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
 }
 

@@ -19,19 +19,17 @@ constinit Requests Requests::instance_;
 
 namespace {
 
-// The windows that this thread holds. A window may be freed in an error handler that a report calls.
-[[gnu::tls_model("initial-exec")]] constinit thread_local int held_here = 0;
-
+// A window that this thread holds, and that may be freed in an error handler that a report calls.
 class WindowHold {
  public:
   explicit WindowHold(Window& window) : window_(window) {
     window_.hold();
-    ++held_here;
+    ++this_thread.windows_held;
   }
   WindowHold(const WindowHold&) = delete;
   WindowHold& operator=(const WindowHold&) = delete;
   ~WindowHold() {
-    --held_here;
+    --this_thread.windows_held;
     window_.let_go();
   }
 
@@ -43,7 +41,7 @@ class WindowHold {
 
 Requests::Operation::~Operation() {
   if (!holds_window) return;
-  --held_here;
+  --this_thread.windows_held;
   window->let_go();
 }
 
@@ -178,7 +176,7 @@ bool Requests::any_to_report(std::size_t requests) const {
 }
 
 void Requests::drop_unreported() {
-  if (held_here > 0) freed_here().clear();
+  if (this_thread.windows_held > 0) freed_here().clear();
 }
 
 template <class Change>
@@ -207,7 +205,7 @@ void Requests::freed(Operation& operation) {
   if (!taken->to_report()) return;
   if (taken->window != nullptr) {
     taken->window->hold();
-    ++held_here;
+    ++this_thread.windows_held;
     taken->holds_window = true;
   }
   to_report_.fetch_sub(1, std::memory_order_relaxed);
@@ -343,7 +341,7 @@ void Requests::abandon(const Window& window) {
     }
     for (MPI_Request handle : ended) runtime().Grequest_complete(handle);
   }
-  while (window.is_held() && held_here == 0) std::this_thread::yield();
+  while (window.is_held() && this_thread.windows_held == 0) std::this_thread::yield();
 }
 
 }  // namespace farside::pmpi

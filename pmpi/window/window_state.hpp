@@ -30,6 +30,7 @@
 #include "pmpi/window/synchronization.hpp"
 #include "transport/base/mutex.hpp"
 #include "transport/base/settings.hpp"
+#include "transport/base/thread_state.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/space/control_memory.hpp"
 #include "transport/space/space.hpp"
@@ -119,7 +120,7 @@ struct WindowState {
   // thread has made it shortly before. Without this progress, the messages of a program that only flushes would not
   // advance. Do not call it under the guard.
   static void progress_runtime() {
-    if (calls++ % Timing::kCallsPerLook == 0) [[unlikely]]
+    if (this_thread.runtime_calls++ % Timing::kCallsPerLook == 0) [[unlikely]]
       progress_runtime_now();
   }
   static void progress_runtime_now();
@@ -165,10 +166,6 @@ struct WindowState {
   MPI_Group group;                           // the window's; the handle is freed with the window
   epochs::EpochState::Report report_broken;  // FARSIDE_CHECK=warn, else empty
   std::unique_ptr<std::string> name;         // that the program has given, or null; guarded by guard()
-
- private:
-  // Calls of progress_runtime() by this thread.
-  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit unsigned calls = 0;
 };
 
 }  // namespace farside::pmpi

@@ -172,20 +172,20 @@ TEST_CASE("ticks become nanoseconds by two readings of both clocks") {
 }
 
 TEST_CASE("a wait is measured from its first pause to its end, and nothing that did not wait") {
-  Waited::measure();
+  Waiter::measure();
   NoProgress progress;
   WakeEvent wake_event{};
-  const Ticks before = Waited::here().total;
+  const Ticks before = this_thread.waited;
   { const Waiter none(progress, wake_event); }
-  CHECK(Waited::here().total == before);
+  CHECK(this_thread.waited == before);
   const Ticks begun = ticks();
   {
     Waiter waiter(progress, wake_event);
     for (int i = 0; i < 140; ++i) waiter.pause();
   }
-  CHECK(Waited::here().total > before);
-  CHECK(Waited::here().total - before <= ticks() - begun);
-  CHECK(Waited::here().last_end >= begun);
+  CHECK(this_thread.waited > before);
+  CHECK(this_thread.waited - before <= ticks() - begun);
+  CHECK(this_thread.last_wait_end >= begun);
 }
 
 }  // namespace farside::trace_test

@@ -59,17 +59,14 @@ class Published {
 // The plain stores of a thread to memory of the peers of its process. A core may execute later loads before such stores
 // leave its store buffer. After a flush of a put, a load must not precede the put, so the flush drains the stores.
 //
-// Each thread has an object of its own (Stores::here()). A flush that completes another thread's put follows it in the
-// program (MPI 4.0 section 11.6), so the flushing thread has seen a store or an atomic that followed the put. On x86
-// stores leave a core in program order, so the put has left its core, too; elsewhere drain() always executes a fence,
-// which is cumulative.
+// Each thread has an object of its own (thread_state.hpp). A flush that completes another thread's put follows it in
+// the program (MPI 4.0 section 11.6), so the flushing thread has seen a store or an atomic that followed the put. On
+// x86 stores leave a core in program order, so the put has left its core, too; elsewhere drain() always executes a
+// fence, which is cumulative.
 //
 // Thread safety: one thread per object. Cost: a load or a store, and a fence if something was stored.
 class Stores {
  public:
-  // Those of the calling thread, in all spaces.
-  static Stores& here();
-
   // To be called after plain stores, unless an atomic read-modify-write of the thread followed them.
   void made() { in_flight_ = true; }
   // Orders all earlier stores before all later loads. A full fence takes as long as a put, so on x86 there is no fence
@@ -96,10 +93,5 @@ class Stores {
  private:
   bool in_flight_ = false;
 };
-
-// The model of its storage saves a call per access.
-[[gnu::tls_model("initial-exec")]] inline thread_local constinit Stores stores_of_thread;
-
-inline Stores& Stores::here() { return stores_of_thread; }
 
 }  // namespace farside

@@ -9,7 +9,9 @@
 
 namespace farside {
 
-bool BiasedMutex::may_own(int thread) { return !never_owns_ && thread < kOwnSlots && supports_process_membarrier(); }
+bool BiasedMutex::may_own(int thread) {
+  return !this_thread.never_owns && thread < kOwnSlots && supports_process_membarrier();
+}
 
 void BiasedMutex::lock_slow() {
   const int thread = ThreadSlot::get();

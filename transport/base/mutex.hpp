@@ -87,7 +87,7 @@ class BiasedMutex {
     }
   }
   // The calling thread never takes a bias, until its end.
-  static void this_thread_never_owns() { never_owns_ = true; }
+  static void this_thread_never_owns() { this_thread.never_owns = true; }
   // Whether one thread has it for itself now; for tests.
   bool biased() const { return state_.load(std::memory_order_relaxed) < kOwnSlots; }
 
@@ -117,8 +117,6 @@ class BiasedMutex {
   void revoke(std::uint8_t owner);
   void wake_revoker(int thread);
   void take(int thread);
-
-  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit bool never_owns_ = false;
 
   std::array<std::atomic<bool>, kOwnSlots + 1> inside_{};  // by thread; the last one stays false
   std::atomic<std::uint8_t> state_{kNew};

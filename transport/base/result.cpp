@@ -5,32 +5,32 @@
 #include <new>
 #include <thread>
 
+#include "transport/base/thread_state.hpp"
 #include "transport/base/timing.hpp"
 
 namespace farside {
 
 namespace {
 
-[[gnu::tls_model("initial-exec")]] thread_local constinit int tries_left = 0;
 constinit std::atomic<std::new_handler> of_program{nullptr};
 
 }  // namespace
 
-PatientAllocation::PatientAllocation() : before_(tries_left) {
+PatientAllocation::PatientAllocation() : before_(this_thread.tries_left) {
   if (std::get_new_handler() != on_no_memory) {
     // Another thread may do the same.
     const std::new_handler before = std::set_new_handler(on_no_memory);
     if (before != on_no_memory) of_program.store(before, std::memory_order_relaxed);
   }
-  tries_left = Timing::kTriesForMemory;
+  this_thread.tries_left = Timing::kTriesForMemory;
 }
 
-PatientAllocation::~PatientAllocation() { tries_left = before_; }
+PatientAllocation::~PatientAllocation() { this_thread.tries_left = before_; }
 
 // Returns if the allocation is to be tried again.
 void PatientAllocation::on_no_memory() {
-  if (tries_left > 0) {
-    --tries_left;
+  if (this_thread.tries_left > 0) {
+    --this_thread.tries_left;
     return std::this_thread::sleep_for(Timing::kTryAgain);
   }
   const std::new_handler next = of_program.load(std::memory_order_relaxed);

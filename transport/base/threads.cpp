@@ -21,7 +21,7 @@ struct ThreadSlot::Owned {
   int number = kOwnSlots;
   ~Owned() {
     if (number < kOwnSlots) taken.fetch_and(~(1U << number), std::memory_order_release);
-    number_ = kOwnSlots;
+    this_thread.slot = kOwnSlots;
   }
 };
 
@@ -36,8 +36,23 @@ int ThreadSlot::take() {
     }
   } while (!taken.compare_exchange_weak(before, before | 1U << number, std::memory_order_acquire,
                                         std::memory_order_relaxed));
-  number_ = PerThread<Owned>::here().number = number;
-  return number_;
+  return this_thread.slot = PerThread<Owned>::here().number = number;
+}
+
+void add_thread_object(ThreadObject& object) {
+  static const pthread_key_t key = [] {
+    const auto destroy_all = [](void*) {
+      while (ThreadObject* const last = this_thread.objects) {
+        this_thread.objects = last->next;
+        last->destroy(last);
+      }
+    };
+    pthread_key_t made{};
+    return ::pthread_key_create(&made, destroy_all) == 0 ? made : ~pthread_key_t{};
+  }();
+  object.next = this_thread.objects;
+  this_thread.objects = &object;
+  (void)::pthread_setspecific(key, &object);
 }
 
 namespace {

@@ -13,6 +13,7 @@
 
 #include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/thread_state.hpp"
 
 namespace farside {
 
@@ -26,16 +27,22 @@ class ThreadSlot {
   // The calling thread's number, or kOwnSlots if all are taken: then other threads have the same. A thread that has
   // ended leaves its number to later ones.
   static int get() {
-    const int known = number_;
+    const int known = this_thread.slot;
     return known >= 0 ? known : take();
   }
 
  private:
   struct Owned;
   static int take();
-
-  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit int number_ = -1;
 };
+
+// An object of a thread, which destroy() destroys.
+struct ThreadObject {
+  ThreadObject* next = nullptr;
+  void (*destroy)(ThreadObject*) = nullptr;
+};
+// Adds it to those of the calling thread, whose end destroys the last one first.
+void add_thread_object(ThreadObject& object);
 
 // PerThread<T>: an object for each thread, made at the thread's first use of it and destroyed at the thread's end (not
 // at the end of the process). The type identifies the object.
@@ -44,33 +51,25 @@ class ThreadSlot {
 // dynamic linker's lock, which a thread holds while it runs the constructors of a library that it loads (dlopen(3)). If
 // that thread waits in an MPI call meanwhile, threads that make its operations progress must not need the lock.
 //
-// Thread safety: any thread. Cost: one load; an allocation at the first use. Memory: the object, and a key of POSIX
-// threads; without a free key the object is not destroyed.
+// Thread safety: any thread. Cost: a walk over the thread's few objects; an allocation at the first use. Memory: the
+// object, and a key of POSIX threads for all; without a free key no object is destroyed.
 template <class T>
 class PerThread {
  public:
   static T& here() {
-    if (object_ == nullptr) [[unlikely]]
-      make();
-    return *object_;
+    for (ThreadObject* each = this_thread.objects; each != nullptr; each = each->next) {
+      if (each->destroy == destroy) return static_cast<Object*>(each)->value;
+    }
+    auto* const made = new Object{{nullptr, destroy}, T()};
+    add_thread_object(*made);
+    return made->value;
   }
 
  private:
-  [[gnu::noinline, gnu::cold]] static void make() {
-    static const pthread_key_t key = [] {
-      pthread_key_t made{};
-      return ::pthread_key_create(&made, destroy) == 0 ? made : ~pthread_key_t{};
-    }();
-    object_ = new T();
-    (void)::pthread_setspecific(key, object_);
-  }
-  static void destroy(void* object) {
-    delete static_cast<T*>(object);
-    object_ = nullptr;
-  }
-
-  // In static thread-local storage, whose access takes no lock in any version of the C library.
-  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit T* object_ = nullptr;
+  struct Object : ThreadObject {
+    T value;
+  };
+  static void destroy(ThreadObject* object) { delete static_cast<Object*>(object); }
 };
 
 // Starts a thread of farside. It blocks all signals, which belong to the application's threads, but not those of

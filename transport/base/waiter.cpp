@@ -9,28 +9,22 @@
 
 namespace farside {
 
-constinit thread_local const LongWait::Reason* LongWait::innermost_ = nullptr;
-constinit thread_local bool LongWait::reporting_ = false;
-
 void LongWait::report(std::chrono::seconds waited) {
-  if (innermost_ == nullptr || reporting_ || !Log::enabled(LogLevel::kWarn)) return;
-  reporting_ = true;
-  const Ticks waited_so_far = Waited::here().total;
+  if (innermost() == nullptr || this_thread.reporting || !Log::enabled(LogLevel::kWarn)) return;
+  this_thread.reporting = true;
+  const Ticks waited_so_far = this_thread.waited;
   (void)without_bad_alloc([&]() -> Status {
-    const std::string text = innermost_->text(waited);
+    const std::string text = innermost()->text(waited);
     if (!text.empty()) log(LogLevel::kWarn, "{}", text);
     return {};
   });
-  Waited::here().total = waited_so_far;  // waits of the report are a part of the one that it reports
-  reporting_ = false;
+  this_thread.waited = waited_so_far;  // waits of the report are a part of the one that it reports
+  this_thread.reporting = false;
 }
 
-thread_local Waited Waited::here_;
-
 void Waiter::note_end() const {
-  Waited& here = Waited::here();
-  here.last_end = ticks();
-  here.total += here.last_end - begun_;
+  this_thread.last_wait_end = ticks();
+  this_thread.waited += this_thread.last_wait_end - begun_;
 }
 
 // A wait is part of a protocol, which must not end halfway.

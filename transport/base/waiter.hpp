@@ -18,27 +18,12 @@
 
 #include "transport/base/integers.hpp"
 #include "transport/base/pause.hpp"
+#include "transport/base/thread_state.hpp"
 #include "transport/base/ticks.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/base/wake_event.hpp"
 
 namespace farside {
-
-// The total time that the calling thread has waited inside farside. The difference of two reads is the waiting time of
-// the calls between them. Waiter measures it only for statistics or a trace.
-struct Waited {
-  Ticks total = 0;
-  Ticks last_end = 0;  // of the last wait
-
-  static Waited& here() { return here_; }
-  static bool measured() { return measured_.load(std::memory_order_relaxed); }
-  static void measure() { measured_.store(true, std::memory_order_relaxed); }
-
- private:
-  // In static thread-local storage: these few bytes fit into the loader's reserve for libraries.
-  [[gnu::tls_model("initial-exec")]] static thread_local Waited here_;
-  static inline std::atomic<bool> measured_{false};
-};
 
 // FARSIDE_HANG: a thread that has waited for so long in one wait says once what it waits for, and again after each
 // doubling of that time. Code that begins a wait announces its reason by an object of a class derived from
@@ -55,7 +40,7 @@ class LongWait {
   // they begin.
   class Reason {
    public:
-    Reason() : outer_(innermost_) { innermost_ = this; }
+    Reason() : outer_(innermost()) { this_thread.reason = this; }
     Reason(const Reason&) = delete;
     Reason& operator=(const Reason&) = delete;
     // The sentence to be logged; empty: none. The thread calls it between two looks at the awaited condition, and holds
@@ -65,7 +50,7 @@ class LongWait {
     virtual const char* call() const { return outer_ != nullptr ? outer_->call() : "a call"; }
 
    protected:
-    ~Reason() { innermost_ = outer_; }
+    ~Reason() { this_thread.reason = outer_; }
 
    private:
     const Reason* outer_;
@@ -78,10 +63,9 @@ class LongWait {
   static void report(std::chrono::seconds waited);
 
  private:
+  static const Reason* innermost() { return static_cast<const Reason*>(this_thread.reason); }
+
   static inline std::atomic<std::chrono::seconds::rep> limit_{0};
-  // In static thread-local storage: these few bytes fit into the loader's reserve for libraries.
-  [[gnu::tls_model("initial-exec")]] static constinit thread_local const Reason* innermost_;
-  [[gnu::tls_model("initial-exec")]] static constinit thread_local bool reporting_;
 };
 
 // The progress that a waiting application thread makes. One object per process (transport/process.hpp).
@@ -115,10 +99,14 @@ class Waiter {
       note_end();
   }
 
+  // Whether waits are measured (ThreadState::waited), from measure() on.
+  static bool measured() { return measured_.load(std::memory_order_relaxed); }
+  static void measure() { measured_.store(true, std::memory_order_relaxed); }
+
   // One step of the wait, to be called between two reads of the awaited condition.
   void pause() {
     if (rounds_ >= Timing::kSpins) return pause_longer();
-    if (rounds_ == 0 && Waited::measured()) [[unlikely]]
+    if (rounds_ == 0 && measured()) [[unlikely]]
       begun_ = ticks();
     ++rounds_;
     relax();
@@ -129,6 +117,8 @@ class Waiter {
   bool has_yielded() const { return rounds_ > Timing::kSpins; }
 
  private:
+  static inline std::atomic<bool> measured_{false};
+
   void pause_longer();
   void arm();
   void disarm();

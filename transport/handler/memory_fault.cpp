@@ -83,7 +83,7 @@ ssize_t MemoryFault::send(int socket, const msghdr* message, int flags) {
 
 void MemoryFault::on_signal(int signal, siginfo_t* information, void* context) {
   const bool sent = information->si_code <= 0;  // by kill(2) and the like
-  MemoryFault* const fault = here_;
+  MemoryFault* const fault = this_thread.fault;
   const auto* const at = static_cast<const std::byte*>(information->si_addr);
   if (!sent && fault != nullptr && at >= fault->begin_ &&
       static_cast<std::uint64_t>(at - fault->begin_) < fault->bytes_) {
@@ -92,7 +92,7 @@ void MemoryFault::on_signal(int signal, siginfo_t* information, void* context) {
     (void)pthread_sigmask(SIG_SETMASK, &static_cast<ucontext_t*>(context)->uc_sigmask, nullptr);
     __builtin_longjmp(fault->place_.data(), 1);
   }
-  if (!sent && reports_) report(information->si_addr);
+  if (!sent && this_thread.reports_faults) report(information->si_addr);
   const struct sigaction& before = signal == SIGBUS ? before_bus : before_segv;
   if (before.sa_handler == SIG_IGN && sent) return;
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {

@@ -19,6 +19,8 @@
 #include <sys/socket.h>
 #include <utility>
 
+#include "transport/base/thread_state.hpp"
+
 namespace farside {
 
 class MemoryFault {
@@ -29,10 +31,10 @@ class MemoryFault {
   // application's memory for peers only.
   class Reported {
    public:
-    Reported() : before_(std::exchange(reports_, true)) {}
+    Reported() : before_(std::exchange(this_thread.reports_faults, true)) {}
     Reported(const Reported&) = delete;
     Reported& operator=(const Reported&) = delete;
-    ~Reported() { reports_ = before_; }
+    ~Reported() { this_thread.reports_faults = before_; }
 
    private:
     const bool before_;
@@ -43,12 +45,12 @@ class MemoryFault {
   //   if (__builtin_setjmp(fault.here()) == 0) { accesses }
   // with another value than 0, without calling destructors. (setjmp(3) saves more registers.)
   MemoryFault(const std::byte* begin, std::uint64_t bytes)
-      : begin_(begin), bytes_(bytes), outer_(std::exchange(here_, this)) {}
+      : begin_(begin), bytes_(bytes), outer_(std::exchange(this_thread.fault, this)) {}
   MemoryFault(const MemoryFault&) = delete;
   MemoryFault& operator=(const MemoryFault&) = delete;
   ~MemoryFault() {
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    here_ = outer_;
+    this_thread.fault = outer_;
   }
   [[gnu::always_inline]] void** here() { return place_.data(); }
   // Returns the address of the access that failed, or null.
@@ -64,8 +66,6 @@ class MemoryFault {
   MemoryFault* const outer_;
   const void* volatile address_ = nullptr;
   std::array<void*, 5> place_;
-  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit MemoryFault* here_ = nullptr;
-  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit bool reports_ = false;
 };
 
 }  // namespace farside

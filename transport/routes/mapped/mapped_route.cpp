@@ -18,7 +18,7 @@ AccumulateLockWord& accumulate_lock(const NodeTarget& target) {
 void MappedRoute::put_at_slow(const NodeTarget& target, std::byte* at, const void* origin, std::size_t bytes) {
   count(target, Counted::kPut, bytes);
   if (!copy_small(at, origin, bytes)) std::memcpy(at, origin, bytes);
-  Stores::here().made();
+  this_thread.stores.made();
 }
 
 void MappedRoute::get_at_slow(const NodeTarget& target, const std::byte* at, void* origin, std::size_t bytes) const {
@@ -29,7 +29,7 @@ void MappedRoute::get_at_slow(const NodeTarget& target, const std::byte* at, voi
 void MappedRoute::atomic_by_nic_at(const NodeTarget& target, const std::byte* at, DataOperation operation) {
   operation.offset = static_cast<std::uint64_t>(at - target.data);
   // The adapter must see earlier stores of this process.
-  Stores::here().drain();
+  this_thread.stores.drain();
   adapter_->atomic_at(target.rank, operation);
 }
 
@@ -38,7 +38,7 @@ void MappedRoute::combine_at(const NodeTarget& target, std::byte* at, ReduceOp o
   const std::size_t extent = traits(type).extent;
   if (access == Access::kAlone) {
     combine(AtomicMethod::kLocked, op, type, at, origin, fetched, elements);
-    Stores::here().made();
+    this_thread.stores.made();
     return;
   }
   if (rules_.nic(type, at)) [[unlikely]]
@@ -50,7 +50,7 @@ void MappedRoute::combine_at(const NodeTarget& target, std::byte* at, ReduceOp o
       combine(AtomicMethod::kAtomic, op, type, at, origin, fetched, elements);
       integers_.end(by);
       // Every other operation is a read-modify-write, or stores nothing.
-      if (op == ReduceOp::kReplace && fetched == nullptr) Stores::here().made();
+      if (op == ReduceOp::kReplace && fetched == nullptr) this_thread.stores.made();
       return;
     }
     if (by == IntegerPhase::kBoth) under_lock = AtomicMethod::kAtomic;
@@ -69,7 +69,7 @@ void MappedRoute::combine_at(const NodeTarget& target, std::byte* at, ReduceOp o
             fragment(static_cast<std::byte*>(fetched)), part);
     done += part;
   }
-  Stores::here().made();
+  this_thread.stores.made();
 }
 
 void MappedRoute::swap_at(const NodeTarget& target, std::byte* at, BasicType type, const void* origin,
@@ -90,7 +90,7 @@ void MappedRoute::swap_at(const NodeTarget& target, std::byte* at, BasicType typ
   }
   const AccumulateLock held(accumulate_lock(target));
   farside::compare_and_swap(under_lock, type, at, origin, compare, fetched);
-  Stores::here().made();
+  this_thread.stores.made();
 }
 
 void MappedRoute::accumulate_at(const NodeTarget& target, std::byte* at, ReduceOp op, BasicType type,
@@ -115,7 +115,7 @@ Status MappedRoute::operate(int rank, const DataOperation& operation, Outstandin
   switch (operation.kind) {
     case OperationKind::kPut:
       if (!copy_small(at, operation.origin, operation.count)) std::memcpy(at, operation.origin, operation.count);
-      Stores::here().made();
+      this_thread.stores.made();
       break;
     case OperationKind::kGet:
       if (!copy_small(operation.fetched, at, operation.count)) std::memcpy(operation.fetched, at, operation.count);
@@ -173,7 +173,7 @@ void MappedRoute::accumulate_rows_at(const NodeTarget& target, std::byte* at, st
     rows -= part;
   }
   integers_.end(by);
-  Stores::here().made();
+  this_thread.stores.made();
 }
 
 void MappedRoute::expect_threads() {

@@ -49,7 +49,7 @@ class MappedRoute final : public Route {
   Status operate(int rank, const DataOperation& operation, Outstanding* own) override;
   Status flush(int /*rank*/) override { return flush_all(); }
   Status flush_all() override {
-    Stores::here().drain();
+    this_thread.stores.drain();
     return {};
   }
   void expect_threads() override;
@@ -57,7 +57,7 @@ class MappedRoute final : public Route {
   // Operations at an address in the target's data: complete when they return.
   [[gnu::always_inline]] void put_at(const NodeTarget& target, std::byte* at, const void* origin, std::size_t bytes) {
     if (counting_ || !copy_small(at, origin, bytes)) return put_at_slow(target, at, origin, bytes);
-    Stores::here().made();
+    this_thread.stores.made();
   }
   [[gnu::always_inline]] void get_at(const NodeTarget& target, const std::byte* at, void* origin,
                                      std::size_t bytes) const {
@@ -66,7 +66,7 @@ class MappedRoute final : public Route {
   // Counts `bytes` that the caller has put or got by its own loads and stores.
   void moved(int rank, Counted what, std::size_t bytes) {
     count(*node_.find(rank), what, bytes);
-    if (what == Counted::kPut) Stores::here().made();
+    if (what == Counted::kPut) this_thread.stores.made();
   }
   void accumulate_at(const NodeTarget& target, std::byte* at, ReduceOp op, BasicType type, const void* origin,
                      void* fetched, std::size_t elements, Access access = Access::kShared);
