@@ -15,11 +15,6 @@ namespace farside {
 Process::Process() = default;
 Process::~Process() = default;
 
-Process& Process::instance() {
-  static auto* const process = new Process();
-  return *process;
-}
-
 Result<const Settings*> Process::settings() {
   const std::scoped_lock held(mutex_);
   if (!settings_) {

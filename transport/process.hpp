@@ -21,8 +21,11 @@
 #include "transport/base/mutex.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/settings.hpp"
+#include "transport/base/state.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
+#include "transport/node/device_memory.hpp"
+#include "transport/node/process_memory.hpp"
 #include "transport/node/shareable_memory.hpp"
 
 namespace farside {
@@ -34,8 +37,8 @@ class ProviderChoice;
 
 class Process final : public Progress {
  public:
-  // Never destroyed: threads of the application may still be in farside when the process exits.
-  static Process& instance();
+  static Process& instance() { return *this_process.process; }
+  Process();
 
   // Reads the settings at the first call and keeps them, or their error.
   Result<const Settings*> settings();
@@ -43,6 +46,9 @@ class Process final : public Progress {
 
   // Memory of MPI_Alloc_mem, of which windows may be made.
   ShareableMemory& shareable_memory() { return shareable_memory_; }
+  PeerPermission& peer_permission() { return peer_permission_; }
+  DeviceMemory& device_memory() { return device_memory_; }
+  DeviceStaging& device_staging() { return device_staging_; }
 
   // Checks that the provider of FARSIDE_PROVIDER, if it is set, exists. Opens no endpoint. Errors and cost:
   // ProviderChoice::find_named().
@@ -113,7 +119,6 @@ class Process final : public Progress {
   WakeEvent& own_wake_event() { return own_wake_event_; }
 
  private:
-  Process();
   ~Process();
 
   ProviderChoice& choice(const Settings& settings);
@@ -125,6 +130,9 @@ class Process final : public Progress {
   std::optional<Result<Settings>> settings_;
   Statistics statistics_;
   ShareableMemory shareable_memory_;
+  PeerPermission peer_permission_{kSystemYama};
+  DeviceMemory device_memory_;
+  DeviceStaging device_staging_{device_memory_};
   WakeEvent own_wake_event_;
   std::unique_ptr<ProviderChoice> choice_;  // owns the endpoints
   // The endpoints in use, in the order in which they came into use. `provider` is written before `fabric`.

@@ -4,21 +4,17 @@
 #include <algorithm>
 #include <iterator>
 
+#include "pmpi/library/library.hpp"
 #include "pmpi/observe/call_sites.hpp"
 #include "transport/base/log.hpp"
 
 namespace farside::pmpi {
 
-BrokenRules& BrokenRules::instance() {
-  static auto* const rules = new BrokenRules();
-  return *rules;
-}
-
 void BrokenRules::note(const std::string& window, const std::string& text) {
   if (full_.load(std::memory_order_relaxed)) return;
   const std::scoped_lock held(mutex_);
   notes_.push_back({std::this_thread::get_id(), window, text});
-  noted_.store(notes_.size(), std::memory_order_relaxed);
+  library().noted_rules.store(notes_.size(), std::memory_order_relaxed);
 }
 
 void BrokenRules::report(const CallSite& call) {
@@ -29,10 +25,10 @@ void BrokenRules::report(const CallSite& call) {
     const auto first = std::stable_partition(notes_.begin(), notes_.end(), is_other);
     own.assign(std::make_move_iterator(first), std::make_move_iterator(notes_.end()));
     notes_.erase(first, notes_.end());
-    noted_.store(notes_.size(), std::memory_order_relaxed);
+    library().noted_rules.store(notes_.size(), std::memory_order_relaxed);
   }
   if (own.empty()) return;
-  const std::uint16_t site = CallSites::instance().find_here();
+  const std::uint16_t site = library().sites->find_here();
   const std::string target = call.target >= 0 ? fmt::format(", target {}", call.target) : "";
   for (const Note& note : own) {
     bool last = false;
@@ -43,7 +39,7 @@ void BrokenRules::report(const CallSite& call) {
       if (last) full_.store(true, std::memory_order_relaxed);
     }
     log(LogLevel::kWarn, "{} on window '{}'{}: {}; carried out all the same, called from {}", call.name, note.window,
-        target, note.text, CallSites::instance().text(site));
+        target, note.text, library().sites->text(site));
     if (last) log(LogLevel::kWarn, "this is the {}th broken rule; further ones are not reported", kMost);
   }
 }

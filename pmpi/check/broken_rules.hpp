@@ -18,16 +18,16 @@
 #include <vector>
 
 #include "pmpi/fault.hpp"
+#include "pmpi/library/library.hpp"
 
 namespace farside::pmpi {
 
 class BrokenRules {
  public:
-  static BrokenRules& instance();
   // The call of this thread breaks a rule. `window`: its name. `text`: the rule and the remedy.
   void note(const std::string& window, const std::string& text);
   // Whether some thread has notes that are not reported yet.
-  static bool any() { return noted_.load(std::memory_order_relaxed) != 0; }
+  static bool any() { return library().noted_rules.load(std::memory_order_relaxed) != 0; }
   // To be called in the call that has broken rules, without a mutex: reports what this thread has noted.
   void report(const CallSite& call);
 
@@ -39,9 +39,8 @@ class BrokenRules {
     std::string text;
   };
 
-  static inline std::atomic<std::size_t> noted_{0};  // the length of notes_
-  std::atomic<bool> full_{false};                    // kMost were reported, and this has been said
-  std::mutex mutex_;                                 // guards the members below
+  std::atomic<bool> full_{false};  // kMost were reported, and this has been said
+  std::mutex mutex_;               // guards the members below
   std::vector<Note> notes_;
   std::set<std::pair<std::uint16_t, std::string>> reported_;  // site and text
 };

@@ -13,20 +13,20 @@
 
 #include "pmpi/datatypes/flatten.hpp"
 #include "pmpi/datatypes/predefined_types.hpp"
+#include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
-#include "transport/base/thread_state.hpp"
+#include "transport/base/state.hpp"
 
 namespace farside::pmpi {
-namespace {
 
-// The owner of the translations: made at the first use, when MPI is initialized, and never destroyed, because types may
-// be freed, and call back, until the process exits.
+// The owner of the translations: made when MPI is initialized.
 class Datatypes {
  public:
-  static Datatypes& instance() {
-    static Datatypes& datatypes = *new Datatypes;
-    return datatypes;
+  Datatypes() : predefined_(make_predefined_types()) {
+    std::vector<PredefinedTable::Named> named;
+    for (const PredefinedType& type : predefined_) named.push_back({type.handle, &type.datatype});
+    predefined_table.fill(named);
   }
 
   const Datatype* find_derived(MPI_Datatype handle) {
@@ -48,18 +48,12 @@ class Datatypes {
   // because MPICH checks the type only if the count is not 0; no data is read.
   bool committed(MPI_Datatype handle) const {
     const char nothing = 0;
-    return runtime().Send(&nothing, 1, handle, MPI_PROC_NULL, 0, RuntimeResources::instance().own_communicator()) ==
+    return runtime().Send(&nothing, 1, handle, MPI_PROC_NULL, 0, library().resources->own_communicator()) ==
            MPI_SUCCESS;
   }
 
  private:
-  Datatypes() : predefined_(make_predefined_types()) {
-    std::vector<PredefinedTable::Named> named;
-    for (const PredefinedType& type : predefined_) named.push_back({type.handle, &type.datatype});
-    predefined_table.fill(named);
-  }
-
-  int key() { return RuntimeResources::instance().datatype_key(release, this); }
+  int key() { return library().resources->datatype_key(release, this); }
 
   const Datatype* attribute(MPI_Datatype handle) {
     void* value = nullptr;
@@ -93,8 +87,6 @@ class Datatypes {
   std::atomic<std::uint64_t> freed_{0};
 };
 
-}  // namespace
-
 constinit PredefinedTable predefined_table;
 
 bool PredefinedTable::place(const Named& type) {
@@ -112,17 +104,17 @@ void PredefinedTable::fill(std::span<const Named> types) {
   }
 }
 
-void prepare_datatypes() { Datatypes::instance(); }
+void prepare_datatypes() { *library().datatypes; }
 
 const Datatype* find_datatype(MPI_Datatype handle) {
-  Datatypes& datatypes = Datatypes::instance();
+  Datatypes& datatypes = *library().datatypes;
   if (const Datatype* const predefined = predefined_table.find(handle)) return predefined;
   return datatypes.find_derived(handle);
 }
 
 Error datatype_error(MPI_Datatype handle) {
   if (handle == MPI_DATATYPE_NULL) return {ErrorKind::kUnsupported, "the datatype is MPI_DATATYPE_NULL"};
-  if (!Datatypes::instance().committed(handle)) {
+  if (!library().datatypes->committed(handle)) {
     return {ErrorKind::kUnsupported, "the datatype is not committed (MPI_Type_commit), or not valid"};
   }
   const Result<Datatype> made = flatten(handle);

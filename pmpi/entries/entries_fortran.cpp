@@ -8,14 +8,13 @@
 
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/window.hpp"
-#include "pmpi/window/window_table.hpp"
 
 namespace farside::pmpi {
 namespace {
 
 // Finds a predefined attribute of a farside window in Fortran's form: an integer that can hold an address.
 bool find_attribute(MPI_Win win, int keyval, MPI_Aint& value) {
-  Window* window = WindowTable::instance().look_up(win).window;
+  Window* window = library().windows.look_up(win).window;
   if (window == nullptr) return false;
   void* attribute = window->predefined_attribute(keyval);
   if (keyval == MPI_WIN_BASE) {

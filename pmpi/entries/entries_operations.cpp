@@ -11,6 +11,7 @@ namespace {
 template <class Operation>
 Outcome with_request(const char* call, Window& window, RemoteBuffer target, MPI_Request* request,
                      Operation&& operation) {
+  Requests& requests = *library().requests;  // made before the operation begins, in case there is no memory
   std::unique_ptr<Outstanding> own;
   if (Outcome o = window.operations().begin_request(target.rank, own); !o) return o;
   target.own = own.get();
@@ -21,7 +22,7 @@ Outcome with_request(const char* call, Window& window, RemoteBuffer target, MPI_
     return done;
   }
   Operations::end_request(target.rank);
-  return Requests::instance().start(call, window, target.rank, std::move(own), watched, request);
+  return requests.start(call, window, target.rank, std::move(own), watched, request);
 }
 
 // The arguments of an operation, and its two paths. The request-based forms keep a target's buffer of their own.

@@ -22,7 +22,7 @@ std::span<const MPI_Request> list(int count, const MPI_Request* requests) {
 class Handles {
  public:
   explicit Handles(std::span<const MPI_Request> requests) {
-    if (!Requests::instance().any_to_report(requests.size())) return;
+    if (!library().requests->any_to_report(requests.size())) return;
     handles_.assign(requests.begin(), requests.end());
     codes_.resize(requests.size());
   }
@@ -32,7 +32,7 @@ class Handles {
   // Returns the error of a completed request, once; else MPI_SUCCESS.
   int report(int index) const {
     if (index < 0 || static_cast<std::size_t>(index) >= handles_.size()) return MPI_SUCCESS;
-    return Requests::instance().report(handles_[static_cast<std::size_t>(index)]);
+    return library().requests->report(handles_[static_cast<std::size_t>(index)]);
   }
   // Returns the code of a call that has completed one request. `code` is the runtime's.
   int of_one(int index, int code) const {
@@ -68,7 +68,7 @@ int wait_for_some(std::span<const MPI_Request> requests, Test&& test, Wait&& wai
   return without_window(kCompletion, [&] {
     const RequestsReason reason(requests);
     for (Waiter waiter(Process::instance(), Process::instance().own_wake_event());;) {
-      if (Requests::instance().look(requests) == 0) return wait();
+      if (library().requests->look(requests) == 0) return wait();
       bool over = false;
       const int code = test(over);
       if (code != MPI_SUCCESS || over) return code;
@@ -84,7 +84,7 @@ template <class Prepare, class CodeOf, class Function, class... Args>
 [[gnu::noinline]] int complete_own(std::span<const MPI_Request> requests, Prepare&& prepare, CodeOf&& code_of,
                                    Function Runtime::*original, Args... arguments) {
   return without_window(kCompletion, [&] {
-    prepare(Requests::instance(), requests);
+    prepare(*library().requests, requests);
     const Handles handles(requests);
     return code_of(handles, (runtime().*original)(arguments...));
   });
@@ -92,7 +92,7 @@ template <class Prepare, class CodeOf, class Function, class... Args>
 template <class Prepare, class CodeOf, class Function, class... Args>
 int complete(std::span<const MPI_Request> requests, Prepare&& prepare, CodeOf&& code_of, Function Runtime::*original,
              Args... arguments) {
-  if (!Requests::instance().any()) [[likely]]
+  if (!Requests::any()) [[likely]]
     return (runtime().*original)(arguments...);
   return complete_own(requests, prepare, code_of, original, arguments...);
 }
@@ -148,9 +148,9 @@ FARSIDE_ENTRY(Request_get_status_some,
 #endif
 
 FARSIDE_ENTRY(Request_free, (MPI_Request * request), (request)) {
-  Requests& pending = Requests::instance();
-  if (!pending.any()) [[likely]]
+  if (!Requests::any()) [[likely]]
     return runtime().Request_free(request);
+  Requests& pending = *library().requests;
   return without_window("MPI_Request_free", [&] {
     const Handles handles(list(1, request));
     if (request != nullptr) pending.abandon(*request);
@@ -192,7 +192,7 @@ FARSIDE_ENTRY(Testsome, (int count, MPI_Request* requests, int* completed, int* 
 
 FARSIDE_ENTRY(Waitany, (int count, MPI_Request* requests, int* index, MPI_Status* status),
               (count, requests, index, status)) {
-  if (!Requests::instance().any()) [[likely]]
+  if (!Requests::any()) [[likely]]
     return runtime().Waitany(count, requests, index, status);
   const auto test = [&](bool& over) {
     const Handles handles(list(count, requests));
@@ -210,7 +210,7 @@ FARSIDE_ENTRY(Waitany, (int count, MPI_Request* requests, int* index, MPI_Status
 
 FARSIDE_ENTRY(Waitsome, (int count, MPI_Request* requests, int* completed, int* indices, MPI_Status* statuses),
               (count, requests, completed, indices, statuses)) {
-  if (!Requests::instance().any()) [[likely]]
+  if (!Requests::any()) [[likely]]
     return runtime().Waitsome(count, requests, completed, indices, statuses);
   const auto test = [&](bool& over) {
     const Handles handles(list(count, requests));

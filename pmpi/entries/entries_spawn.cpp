@@ -2,7 +2,6 @@
 // Entry points: the start of processes (MPI 4.0 section 11.8.2). Under Open MPI 5 and later, the started ranks get
 // farside and its settings from the rank that starts them (spawned_variables.hpp). Cost: no communication.
 #include <algorithm>
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,8 +22,7 @@ constexpr std::size_t kLongestValue = std::min(MPI_MAX_INFO_VAL, 255) - 1;
 
 // Says once per process what the started ranks do not get.
 void say_left_out(const std::vector<std::string>& names) {
-  static std::atomic<bool> logged{false};
-  if (logged.exchange(true)) return;
+  if (!Log::is_new("MPI_Comm_spawn")) return;
   for (const std::string& name : names) {
     log(LogLevel::kWarn,
         "MPI_Comm_spawn: {} does not fit into the {} characters that Open MPI takes for the variables of the started "

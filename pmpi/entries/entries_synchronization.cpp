@@ -46,7 +46,7 @@ using namespace farside::pmpi;
 
 FARSIDE_FAST_ENTRY(Win_fence, (int assert, MPI_Win win), (assert, win),
                    on_calls("MPI_Win_fence", &Calls::fence, &Runtime::Win_fence, win, assert)) {
-  Window* window = WindowTable::instance().find_fast(win);
+  Window* window = library().windows.find_fast(win);
   if (window != nullptr && window->state().fast_notifications) [[likely]] {
     std::uint64_t word = 0;
     const FastPath fast_path = ActiveTarget::try_fence(window->state(), assert, word);
@@ -85,7 +85,7 @@ FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag), (win, flag)) {
 }
 FARSIDE_FAST_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win), (lock_type, rank, assert, win),
                    on_calls({"MPI_Win_lock", rank}, &Calls::lock, &Runtime::Win_lock, win, lock_type, rank, assert)) {
-  Window* window = WindowTable::instance().find_fast(win);
+  Window* window = library().windows.find_fast(win);
   if (window != nullptr && window->state().fast_locks) [[likely]] {
     if (window->threaded()) [[unlikely]]
       return lock_among_threads(*window, lock_type, rank, assert);
@@ -98,7 +98,7 @@ FARSIDE_FAST_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win),
 }
 FARSIDE_FAST_ENTRY(Win_unlock, (int rank, MPI_Win win), (rank, win),
                    on_calls({"MPI_Win_unlock", rank}, &Calls::unlock, &Runtime::Win_unlock, win, rank)) {
-  Window* window = WindowTable::instance().find_fast(win);
+  Window* window = library().windows.find_fast(win);
   if (window != nullptr && window->state().fast_releases) [[likely]] {
     if (window->threaded()) [[unlikely]]
       return unlock_among_threads(*window, rank);

@@ -21,7 +21,7 @@ namespace {
 
 // The runtime may give a window of its own the handle of a farside window that another thread is freeing.
 int by_runtime(MPI_Win* win, int code) {
-  if (code == MPI_SUCCESS) WindowTable::instance().forget(*win);
+  if (code == MPI_SUCCESS) library().windows.forget(*win);
   return code;
 }
 
@@ -34,7 +34,7 @@ int create(const CreationRequest& request, void** base, MPI_Win* win, Original&&
 }
 
 void end_with_runtime() {
-  for (void (*step)() : {end_files_on_signal, query_launch, +[] { AllWindowStatistics::instance().complete_targets(); },
+  for (void (*step)() : {end_files_on_signal, query_launch, +[] { library().statistics->complete_targets(); },
                          write_statistics, write_trace}) {
     try {
       step();
@@ -43,7 +43,7 @@ void end_with_runtime() {
     }
   }
   // Windows that were not freed keep the endpoint until the process exits.
-  if (WindowTable::instance().size() == 0) farside::Process::instance().shut_down();
+  if (library().windows.size() == 0) farside::Process::instance().shut_down();
 }
 
 // MPI_Win_allocate and others declare the address of their base pointer as void*.
@@ -107,7 +107,7 @@ FARSIDE_ENTRY(Win_detach, (MPI_Win win, const void* base), (win, base)) {
 }
 
 FARSIDE_ENTRY(Win_free, (MPI_Win * win), (win)) {
-  const auto [found, why_none] = WindowTable::instance().look_up(*win);
+  const auto [found, why_none] = library().windows.look_up(*win);
   const auto window = found;  // lambdas of clang before 16 capture no structured binding
   if (window == nullptr) {
     if (why_none != nullptr) return raise_without_window("MPI_Win_free", why_none);
@@ -131,20 +131,20 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win), (win)) {
     });
     // Until there is memory for it: requests of this window must not outlive it.
     const auto abandon = [&]() -> farside::Status {
-      Requests::instance().abandon(*window);
+      if (Requests::any()) library().requests->abandon(*window);
       return {};
     };
     while (!farside::without_bad_alloc(abandon)) std::this_thread::yield();
     // Operations that failed at the end are reported, but the window is freed: the other ranks free it, too.
     if (!ended) lost = window->raise_after_free(call, ended.fault(), handler);
-    WindowTable::instance().erase(handle, window);
+    library().windows.erase(handle, window);
   }
   if (handler != MPI_ERRHANDLER_NULL) (void)runtime().Errhandler_free(&handler);  // a failure only loses memory
   return lost != MPI_SUCCESS ? lost : code;
 }
 
 FARSIDE_ENTRY(Win_get_attr, (MPI_Win win, int key, void* value, int* flag), (win, key, value, flag)) {
-  const auto [window, why_none] = WindowTable::instance().look_up(win);
+  const auto [window, why_none] = library().windows.look_up(win);
   void* attribute = nullptr;
   const bool predefined = key == MPI_WIN_BASE || key == MPI_WIN_SIZE || key == MPI_WIN_DISP_UNIT ||
                           key == MPI_WIN_CREATE_FLAVOR || key == MPI_WIN_MODEL;
@@ -173,7 +173,7 @@ FARSIDE_ENTRY(Win_get_info, (MPI_Win win, MPI_Info* info), (win, info)) {
 
 // The runtime keeps the name; statistics and traces have it, too.
 FARSIDE_ENTRY(Win_set_name, (MPI_Win win, const char* name), (win, name)) {
-  Window* const window = WindowTable::instance().look_up(win).window;
+  Window* const window = library().windows.look_up(win).window;
   if (window == nullptr) return runtime().Win_set_name(win, name);
   const Outcome named = farside::without_bad_alloc([&]() -> Outcome {
     window->named(name);
@@ -184,13 +184,13 @@ FARSIDE_ENTRY(Win_set_name, (MPI_Win win, const char* name), (win, name)) {
 
 // Interposed because windows cache groups (members.hpp).
 FARSIDE_ENTRY(Group_free, (MPI_Group * group), (group)) {
-  groups_freed.fetch_add(1, std::memory_order_relaxed);
+  library().groups_freed.fetch_add(1, std::memory_order_relaxed);
   return runtime().Group_free(group);
 }
 
 FARSIDE_ENTRY(Finalize, (void), ()) {
   end_with_runtime();
-  RuntimeResources::instance().world_ends();
+  library().resources->world_ends();
   return runtime().Finalize();
 }
 
@@ -201,8 +201,8 @@ FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session*
   return without_window("MPI_Session_init", [&] {
     const int code = runtime().Session_init(info, handler, session);
     const farside::PatientAllocation has_begun;
-    if (code == MPI_SUCCESS && RuntimeResources::instance().session_begins(*session)) {
-      for (Window* window : WindowTable::instance().all()) window->expect_threads();
+    if (code == MPI_SUCCESS && library().resources->session_begins(*session)) {
+      for (Window* window : library().windows.all()) window->expect_threads();
     }
     return code;
   });
@@ -212,8 +212,8 @@ FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session*
 FARSIDE_ENTRY(Session_finalize, (MPI_Session * session), (session)) {
   if (session != nullptr) {
     const int code = without_window("MPI_Session_finalize", [&] {
-      if (RuntimeResources::instance().begin_end(*session)) end_with_runtime();
-      RuntimeResources::instance().session_ends(*session);
+      if (library().resources->begin_end(*session)) end_with_runtime();
+      library().resources->session_ends(*session);
       return static_cast<int>(MPI_SUCCESS);
     });
     if (code != MPI_SUCCESS) return code;

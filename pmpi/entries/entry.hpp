@@ -11,9 +11,9 @@
 
 #include "pmpi/check/broken_rules.hpp"
 #include "pmpi/fault.hpp"
+#include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/window.hpp"
-#include "pmpi/window/window_table.hpp"
 
 // The functions of a call, of which the body follows. `arguments`: the names of the parameters.
 #define FARSIDE_ENTRY(name, parameters, arguments)                                                                 \
@@ -41,7 +41,7 @@ int in_call(Window& window, const CallSite& call, Body&& body) {
     const CallReason reason(window.state(), call);
     Outcome carried = body(window);
     if (BrokenRules::any()) [[unlikely]]
-      BrokenRules::instance().report(call);
+      library().broken_rules->report(call);
     return carried;
   });
   if (outcome) [[likely]]
@@ -52,7 +52,7 @@ int in_call(Window& window, const CallSite& call, Body&& body) {
 // Calls `body` with the farside window. For any other window, calls the runtime's function with the original arguments.
 template <class Body, class Function, class... Args>
 int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::*original, Args... args) {
-  const auto [window, why_none] = WindowTable::instance().look_up(win);
+  const auto [window, why_none] = library().windows.look_up(win);
   if (window == nullptr) [[unlikely]] {
     if (why_none != nullptr) return raise_without_window(call, why_none);
     return (runtime().*original)(args...);
@@ -83,7 +83,7 @@ int without_window(const char* call, Body&& body) {
 // inlined and starts the call anew. The fast path then needs no frame and saves no registers for the slow path.
 template <class FastPath>
 bool on_fast_path(MPI_Win win, FastPath&& fast_path) {
-  Window* window = WindowTable::instance().find_fast(win);
+  Window* window = library().windows.find_fast(win);
   return window != nullptr && fast_path(*window);
 }
 

@@ -28,9 +28,9 @@ namespace farside::pmpi {
 // with the index of each request that the runtime has reported complete.
 template <class Original, class EachReported>
 int query_status(std::span<const MPI_Request> requests, Original&& original, EachReported&& each_reported) {
-  Requests& pending = Requests::instance();
-  if (!pending.any()) [[likely]]
+  if (!Requests::any()) [[likely]]
     return original();
+  Requests& pending = *library().requests;
   look_with_memory(pending, requests);
   const int code = original();
   if (code != MPI_SUCCESS) return code;

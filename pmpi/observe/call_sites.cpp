@@ -30,7 +30,7 @@ std::string_view file_name(std::string_view path) { return path.substr(path.rfin
 // Whether the library is farside, the runtime, a binding of the runtime for another language, or a sanitizer, whose
 // backtrace() is called.
 bool is_passed_over(const Dl_info& info) {
-  static void* const own = base_of(reinterpret_cast<const void*>(&CallSites::instance));
+  static void* const own = base_of(reinterpret_cast<const void*>(&base_of));
   static void* const runtimes = base_of(reinterpret_cast<const void*>(runtime().Win_free));
   const auto starts_with = [&](const char* name) { return file_name(info.dli_fname).starts_with(name); };
   return info.dli_fbase == own || info.dli_fbase == runtimes || starts_with("libmpi") || starts_with("libtsan") ||
@@ -55,11 +55,6 @@ std::string text_of(void* address, const Dl_info& info, const link_map* map) {
 }
 
 }  // namespace
-
-CallSites& CallSites::instance() {
-  static auto* const sites = new CallSites();
-  return *sites;
-}
 
 void CallSites::begin() {
   const Result<const Settings*> settings = Process::instance().settings();

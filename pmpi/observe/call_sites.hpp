@@ -39,7 +39,6 @@ class CallSites {
     std::map<WaitKind, Sums> calls;
   };
 
-  static CallSites& instance();
   // Counts a call of the program that is being carried out now, and has waited. Returns the number of its site, from 1
   // on; 0 if it is not recorded.
   std::uint16_t here(WaitKind kind, Ticks waited) {

@@ -9,19 +9,13 @@
 #include <string>
 #include <unistd.h>
 
+#include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/ticks.hpp"
 
 namespace farside::pmpi {
 namespace {
-
-std::mutex mutex;
-bool compared = false;
-std::vector<TraceRecord>& found() {
-  static auto* const records = new std::vector<TraceRecord>();
-  return *records;
-}
 
 std::optional<ClockOffset> ask_clock(MPI_Comm communicator, int peer) {
   return compare_clock([&](std::uint64_t mine, std::uint64_t& theirs) {
@@ -55,8 +49,8 @@ std::uint64_t clock_id() {
 }
 
 bool clock_is_known() {
-  const std::scoped_lock held(mutex);
-  return compared;
+  const std::scoped_lock held(library().observed->mutex);
+  return library().observed->clocks_compared;
 }
 
 namespace {
@@ -82,8 +76,8 @@ bool compare_on(MPI_Comm own) {
     record.granted = clocks[0];
     record.begin = static_cast<std::uint64_t>(offset->ahead);
     record.end = offset->uncertain;
-    const std::scoped_lock held(mutex);
-    found().push_back(record);
+    const std::scoped_lock held(library().observed->mutex);
+    library().observed->clocks.push_back(record);
   }
   return true;
 }
@@ -101,13 +95,13 @@ void compare_clocks(MPI_Comm communicator) {
   if (!made) return;
   // A failure only loses memory.
   (void)runtime().Comm_free(&own);
-  const std::scoped_lock held(mutex);
-  compared = true;
+  const std::scoped_lock held(library().observed->mutex);
+  library().observed->clocks_compared = true;
 }
 
 std::vector<TraceRecord> known_clocks() {
-  const std::scoped_lock held(mutex);
-  return found();
+  const std::scoped_lock held(library().observed->mutex);
+  return library().observed->clocks;
 }
 
 }  // namespace farside::pmpi

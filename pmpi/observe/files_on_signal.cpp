@@ -16,6 +16,7 @@
 
 #include <mpi.h>
 
+#include "pmpi/library/library.hpp"
 #include "pmpi/observe/rank_file.hpp"
 #include "pmpi/observe/statistics_file.hpp"
 #include "pmpi/observe/this_job.hpp"
@@ -26,7 +27,6 @@
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
-namespace {
 
 constexpr time_t kMostSeconds = 5;                     // of writing; launchers send SIGKILL a few seconds after SIGTERM
 constexpr std::chrono::milliseconds kForOthers{1000};  // from the end of writing to the end of the process
@@ -40,8 +40,14 @@ struct Watched {
   std::atomic<bool> arrived{false};  // and is not served yet
 };
 
-// What the handler uses is never destroyed.
-struct Shared {
+class FilesOnSignal {
+ public:
+  FilesOnSignal() {
+    watched[0].signal = SIGTERM;
+    watched[1].signal = SIGUSR1;
+    sem_init(&wake, 0, 0);
+    sem_init(&written, 0, 0);
+  }
   std::array<Watched, 2> watched;
   sem_t wake;     // of the thread
   sem_t written;  // by the writing thread
@@ -52,17 +58,7 @@ struct Shared {
   std::thread thread;
 };
 
-Shared& shared() {
-  static Shared& made = []() -> Shared& {
-    auto& all = *new Shared;
-    all.watched[0].signal = SIGTERM;
-    all.watched[1].signal = SIGUSR1;
-    sem_init(&all.wake, 0, 0);
-    sem_init(&all.written, 0, 0);
-    return all;
-  }();
-  return made;
-}
+namespace {
 
 // Restores the earlier action and raises the signal. Async-signal-safe; also called in a forked child, which has no
 // thread of farside.
@@ -73,7 +69,7 @@ void restore_and_raise(const Watched& watched) {
 
 void on_signal(int signal, siginfo_t* information, void* context) {
   const int before = errno;
-  Shared& all = shared();
+  FilesOnSignal& all = *library().files_on_signal;
   Watched& watched = all.watched[signal == SIGTERM ? 0 : 1];
   if (watched.by_runtime) {
     if ((watched.before.sa_flags & SA_SIGINFO) != 0) {
@@ -132,7 +128,7 @@ bool is_of_runtime(const struct sigaction& action) {
 }
 
 // Returns false if the writing has not ended in time.
-bool write_files(Shared& all) {
+bool write_files(FilesOnSignal& all) {
   // A writer that was late may still be busy.
   for (int pauses = 0; all.writing.exchange(true); ++pauses) {
     if (pauses == 100 * kMostSeconds) return false;
@@ -160,13 +156,13 @@ bool write_files(Shared& all) {
 }
 
 // Gives the other ranks time to write their files, unless MPI_Finalize waits for this thread.
-void wait_for_other_ranks(const Shared& all) {
+void wait_for_other_ranks(const FilesOnSignal& all) {
   constexpr std::chrono::milliseconds kStep{20};
   for (std::chrono::milliseconds waited{0}; waited < kForOthers && !all.ends.load(); waited += kStep)
     std::this_thread::sleep_for(kStep);
 }
 
-void serve(Shared& all, Watched& watched) {
+void serve(FilesOnSignal& all, Watched& watched) {
   log(LogLevel::kInfo, "signal {}: writes the files of FARSIDE_STATS and FARSIDE_TRACE", watched.signal);
   const bool written = write_files(all);
   if (!written) {
@@ -188,7 +184,7 @@ void serve(Shared& all, Watched& watched) {
   restore_and_raise(watched);
 }
 
-void run(Shared& all) {
+void run(FilesOnSignal& all) {
   while (true) {
     while (sem_wait(&all.wake) != 0) continue;
     for (Watched& watched : all.watched) {
@@ -227,7 +223,7 @@ HandlersOfLibraries::~HandlersOfLibraries() {
 void begin_files_on_signal() {
   const Result<const Settings*> settings = Process::instance().settings();
   if (!settings || (settings.value()->stats.empty() && settings.value()->trace.empty())) return;
-  Shared& all = shared();
+  FilesOnSignal& all = *library().files_on_signal;
   const std::scoped_lock held(all.mutex);
   if (all.thread.joinable()) return;
   all.owner = getpid();
@@ -240,7 +236,7 @@ void begin_files_on_signal() {
 }
 
 void end_files_on_signal() {
-  Shared& all = shared();
+  FilesOnSignal& all = *library().files_on_signal;
   const std::scoped_lock held(all.mutex);
   if (!all.thread.joinable()) return;
   for (Watched& watched : all.watched) {

@@ -10,6 +10,7 @@
 #include <mpi.h>
 #include <nlohmann/json.hpp>
 
+#include "pmpi/library/library.hpp"
 #include "pmpi/observe/call_sites.hpp"
 #include "pmpi/observe/rank_file.hpp"
 #include "pmpi/observe/this_job.hpp"
@@ -120,21 +121,14 @@ std::string host_name() {
   return name.data();
 }
 
-// The time of the first window's creation; empty before it. Several threads may create the first windows.
-std::optional<ClockPair> begun;
-std::once_flag begins;
-
-std::atomic<unsigned long> farside_windows{0};
-std::atomic<unsigned long> runtime_windows{0};
-
 }  // namespace
-
-void count_farside_window() { farside_windows.fetch_add(1, std::memory_order_relaxed); }
-void count_runtime_window() { runtime_windows.fetch_add(1, std::memory_order_relaxed); }
 
 void begin_statistics() {
   const Result<const Settings*> settings = Process::instance().settings();
-  if (settings && !settings.value()->stats.empty()) std::call_once(begins, [] { begun = ClockPair::read(); });
+  if (!settings || settings.value()->stats.empty()) return;
+  Observed& observed = *library().observed;
+  const std::scoped_lock held(observed.mutex);
+  if (!observed.begun) observed.begun = ClockPair::read();
 }
 
 void write_statistics() {
@@ -142,16 +136,20 @@ void write_statistics() {
   if (!settings || settings.value()->stats.empty()) return;
   nlohmann::json json;
   const Job job = this_job();
+  Observed& observed = *library().observed;
+  std::unique_lock held(observed.mutex);
+  const std::optional<ClockPair> begun = observed.begun;
+  held.unlock();
   json["rank"] = job.rank;
   json["ranks"] = job.ranks;
   json["host"] = host_name();
   json["job"] = in_json(job);
   json["cpus"] = own_cpus();
-  json["windows"] = {{"farside", farside_windows.load(std::memory_order_relaxed)},
-                     {"runtime", runtime_windows.load(std::memory_order_relaxed)}};
+  json["windows"] = {{"farside", observed.farside_windows.load(std::memory_order_relaxed)},
+                     {"runtime", observed.runtime_windows.load(std::memory_order_relaxed)}};
   // Those of the windows and, below, those of the process.
   std::array<std::array<StatisticsSums::Operations, kCountedNames.size()>, kRouteKinds> operations{};
-  const std::map<std::string, StatisticsSums> by_kind = AllWindowStatistics::instance().sums();
+  const std::map<std::string, StatisticsSums> by_kind = library().statistics->sums();
   const ClockPair now = ClockPair::read();
   // Without a window there is no begin, and no tick was counted.
   const Ticked seconds{begun ? ns_per_tick(*begun, now) * 1e-9 : 0};
@@ -171,7 +169,7 @@ void write_statistics() {
   for (const auto& [kind, sums] : by_kind) all.add(sums);
   if (!all.targets.empty()) json["targets"] = in_json(all.targets, seconds);
   if (nlohmann::json sizes = sizes_in_json(all, seconds); !sizes.empty()) json["sizes"] = std::move(sizes);
-  if (const std::vector<CallSites::Site> sites = CallSites::instance().all(); !sites.empty())
+  if (const std::vector<CallSites::Site> sites = library().sites->all(); !sites.empty())
     json["sites"] = in_json(sites, seconds);
   json["routes"] = nlohmann::json::object();
   for (std::size_t route = 0; route < kRouteKinds; ++route) {

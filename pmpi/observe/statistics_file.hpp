@@ -12,8 +12,4 @@ void write_statistics();
 // Starts the reported time at its first call, when the first window is made. Any thread.
 void begin_statistics();
 
-// Count a farside window, or a window that was left to the runtime. Any thread.
-void count_farside_window();
-void count_runtime_window();
-
 }  // namespace farside::pmpi

@@ -6,14 +6,12 @@
 #include <mutex>
 #include <string_view>
 
+#include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
 namespace {
-
-std::mutex job_mutex;
-Job job_so_far;  // without the time of writing
 
 bool writes_files() {
   const Result<const Settings*> settings = Process::instance().settings();
@@ -25,22 +23,24 @@ bool writes_files() {
 void query_launch() {
   if (!writes_files()) return;
   if (this_job().ranks != 0) return;
-  const RuntimeResources& resources = RuntimeResources::instance();
+  const RuntimeResources& resources = *library().resources;
   const int ranks = resources.process_count();
   const int rank = resources.process_rank();
   const std::uint64_t launcher = launch_id(rank, ranks);
-  const std::scoped_lock held(job_mutex);
-  job_so_far.rank = rank;
-  job_so_far.ranks = ranks;
-  job_so_far.spawned = resources.was_spawned();
-  job_so_far.launcher = launcher;
-  job_so_far.started = process_start();
+  Observed& observed = *library().observed;
+  const std::scoped_lock held(observed.mutex);
+  observed.job.rank = rank;
+  observed.job.ranks = ranks;
+  observed.job.spawned = resources.was_spawned();
+  observed.job.launcher = launcher;
+  observed.job.started = process_start();
 }
 
 void note_agreement(MPI_Comm communicator, std::uint64_t bits) {
-  if (!writes_files() || !RuntimeResources::instance().has_all_processes(communicator)) return;
-  const std::scoped_lock held(job_mutex);
-  job_so_far.agreed = job_so_far.agreed == 0 ? bits : std::min(job_so_far.agreed, bits);
+  if (!writes_files() || !library().resources->has_all_processes(communicator)) return;
+  Observed& observed = *library().observed;
+  const std::scoped_lock held(observed.mutex);
+  observed.job.agreed = observed.job.agreed == 0 ? bits : std::min(observed.job.agreed, bits);
 }
 
 // That of the main thread: farside's own threads may have others.
@@ -56,8 +56,8 @@ std::string own_cpus() {
 }
 
 Job this_job() {
-  const std::scoped_lock held(job_mutex);
-  Job job = job_so_far;
+  const std::scoped_lock held(library().observed->mutex);
+  Job job = library().observed->job;
   job.written = time_of_day();
   return job;
 }

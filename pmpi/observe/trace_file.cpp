@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "pmpi/library/library.hpp"
 #include "pmpi/observe/call_sites.hpp"
 #include "pmpi/observe/clocks.hpp"
 #include "pmpi/observe/rank_file.hpp"
@@ -19,7 +20,7 @@ namespace {
 
 std::vector<TraceRecord> totals() {
   StatisticsSums all;
-  for (const auto& [kind, sums] : AllWindowStatistics::instance().sums()) all.add(sums);
+  for (const auto& [kind, sums] : library().statistics->sums()) all.add(sums);
   std::vector<TraceRecord> records;
   for (std::size_t kind = 0; kind < all.epochs.size(); ++kind) {
     if (all.epochs[kind].count == 0) continue;
@@ -47,10 +48,10 @@ void add_text(TraceText::Of of, std::uint32_t number, std::string_view text, std
 }
 
 void add_texts(std::vector<TraceRecord>& records) {
-  for (const auto& [number, name] : AllWindowStatistics::instance().window_names())
+  for (const auto& [number, name] : library().statistics->window_names())
     add_text(TraceText::Of::kWindow, number, name, records);
   std::uint32_t number = 0;
-  for (const CallSites::Site& site : CallSites::instance().all())
+  for (const CallSites::Site& site : library().sites->all())
     add_text(TraceText::Of::kSite, ++number, site.text, records);
   add_text(TraceText::Of::kCpus, 0, own_cpus(), records);
 }
@@ -61,7 +62,7 @@ void write_trace() {
   const Result<const Settings*> settings = Process::instance().settings();
   Trace* trace = Trace::active();
   if (!settings || trace == nullptr) return;
-  std::vector<TraceRecord> records = AllWindowStatistics::instance().windows();
+  std::vector<TraceRecord> records = library().statistics->windows();
   const auto append = [&records](const std::vector<TraceRecord>& more) {
     records.insert(records.end(), more.begin(), more.end());
   };

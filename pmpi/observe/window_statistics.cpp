@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pmpi/library/library.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
@@ -81,7 +82,7 @@ WindowStatistics::WindowStatistics(Space& space, const About& about, bool thread
       kind_(kind_of(space, about.flavor)),
       process_rank_(about.process_rank) {
   sums_.windows = 1;
-  AllWindowStatistics::instance().enter(*this);
+  library().statistics->enter(*this);
   if (trace_ == nullptr) return;
   if (threaded) expect_threads();
   TraceRecord window;
@@ -90,7 +91,7 @@ WindowStatistics::WindowStatistics(Space& space, const About& about, bool thread
   window.begin = now();
   window.granted = about.id;
   window.closing = static_cast<std::uint64_t>(space.rank()) | static_cast<std::uint64_t>(space.ranks()) << 32;
-  window_ = AllWindowStatistics::instance().add_window(window);
+  window_ = library().statistics->add_window(window);
 }
 
 void WindowStatistics::expect_threads() {
@@ -109,10 +110,10 @@ WindowStatistics::~WindowStatistics() {
       // The epoch of the last fence, which no other call has ended.
       for (const Open& epoch : open_) record(epoch, end, end);
     }
-    AllWindowStatistics::instance().window_freed(window_, end);
+    library().statistics->window_freed(window_, end);
   }
   complete_targets();
-  AllWindowStatistics::instance().leave(*this);
+  library().statistics->leave(*this);
 }
 
 void WindowStatistics::query_processes(int target) {
@@ -144,7 +145,7 @@ StatisticsSums::Target& WindowStatistics::target_sums(int target) { return sums_
 
 Ticks WindowStatistics::waited(WaitKind kind, const Moment& begun) {
   const Ticks waited = this_thread.waited - begun.waited;
-  site_ = CallSites::instance().here(kind, waited);
+  site_ = library().sites->here(kind, waited);
   if (waited == 0) return 0;
   StatisticsSums::Waits& waits = sums_.waits[static_cast<std::size_t>(kind)];
   ++waits.count;
@@ -329,7 +330,7 @@ void WindowStatistics::named(const std::string& name) {
     const std::scoped_lock held(mutex_);
     if (!name.empty() && sums_.names.size() < StatisticsSums::kMostNames) sums_.names.insert(name);
   }
-  if (trace_ != nullptr) AllWindowStatistics::instance().window_named(window_, name);
+  if (trace_ != nullptr) library().statistics->window_named(window_, name);
 }
 
 void WindowStatistics::complete_targets() {
@@ -354,11 +355,6 @@ StatisticsSums WindowStatistics::sums() const {
   sums.slow = counts_.slow();
   sums.sizes = counts_.sizes();
   return sums;
-}
-
-AllWindowStatistics& AllWindowStatistics::instance() {
-  static auto* const windows = new AllWindowStatistics();
-  return *windows;
 }
 
 void AllWindowStatistics::enter(WindowStatistics& window_statistics) {

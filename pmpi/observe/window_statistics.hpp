@@ -171,7 +171,6 @@ class WindowStatistics {
 // The window statistics of the process: those of live windows, and the sums of freed ones. Thread safety: any thread.
 class AllWindowStatistics {
  public:
-  static AllWindowStatistics& instance();
   void enter(WindowStatistics& window_statistics);
   void leave(WindowStatistics& window_statistics);
   // Returns the sums by kind of window, such as "create cma". There are few kinds. It takes the mutex of each

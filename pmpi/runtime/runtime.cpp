@@ -9,7 +9,6 @@
 #include <sstream>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 
 #include "pmpi/runtime/library_names.hpp"
 #include "transport/base/imported_call.hpp"
@@ -62,8 +61,7 @@ void resolve(void* where, Result (*&function)(Args...)) {
 void say_left_out(const void* function, const void* of_runtime) {
   Dl_info tool{}, own{};
   if (dladdr(function, &tool) == 0 || dladdr(of_runtime, &own) == 0 || tool.dli_fbase == own.dli_fbase) return;
-  static bool said = false;
-  if (std::exchange(said, true)) return;
+  if (!Log::is_new("left out")) return;
   log(LogLevel::kWarn,
       "{} is behind farside and calls the MPI library around it, so it sees none of farside's calls; name it before "
       "farside in LD_PRELOAD, as `farside run` does",

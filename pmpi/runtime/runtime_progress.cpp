@@ -5,6 +5,7 @@
 
 #include <mpi.h>
 
+#include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/imported_call.hpp"
 #include "transport/base/log.hpp"
@@ -13,16 +14,13 @@
 namespace farside::pmpi {
 namespace {
 
-// The request of the connected object. It is a global because move_runtime() takes no argument.
-MPI_Request progressed_by = MPI_REQUEST_NULL;
-
 // Moves the runtime's messages. MPI_Request_get_status on a request that never completes enters the progress engine of
 // both runtimes and touches no message. MPICH 4.0's MPI_Iprobe on MPI_COMM_SELF, or with MPI_PROC_NULL, does not enter
 // the engine.
 void move_runtime() {
   int flag = 0;
   // The runtime reports an error of a message to the owner of that message, so the result here says nothing.
-  (void)runtime().Request_get_status(progressed_by, &flag, MPI_STATUS_IGNORE);
+  (void)runtime().Request_get_status(library().progressed_by, &flag, MPI_STATUS_IGNORE);
 }
 
 // Returns the number of events: the engine may yield if there are none. Any thread that is in MPI calls it, also
@@ -82,7 +80,7 @@ Status RuntimeProgress::connect() {
   if (runtime().Grequest_start(query, release, cancel, nullptr, &never_complete_) != MPI_SUCCESS) {
     return Error{ErrorKind::kOther, "the runtime made no request to progress by"};
   }
-  progressed_by = never_complete_;
+  library().progressed_by = never_complete_;
   Process::instance().set_runtime_progress(move_runtime);
   serve_from_engine();
   return {};

@@ -40,11 +40,6 @@ bool provides_threads(MPI_Session session) {
 }  // namespace
 #endif
 
-RuntimeResources& RuntimeResources::instance() {
-  static RuntimeResources& resources = *new RuntimeResources;
-  return resources;
-}
-
 bool RuntimeResources::in_world() const {
   int begun = 0;
   return runtime().Initialized(&begun) == MPI_SUCCESS && begun != 0 && !world_over_.load(std::memory_order_relaxed);

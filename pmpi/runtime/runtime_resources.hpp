@@ -55,11 +55,6 @@ struct FailedTrial {
 
 class RuntimeResources {
  public:
-  // Never destroyed: the application may free objects, whose attributes call back, until the process exits.
-  static RuntimeResources& instance();
-  RuntimeResources(const RuntimeResources&) = delete;
-  RuntimeResources& operator=(const RuntimeResources&) = delete;
-
   // Takes the resources unless they are taken, and reads the settings. Called while a window is being made, where the
   // runtime may make a communicator too. Errors: kOther if the runtime fails, kBadSetting; the same at each call.
   Status start();
@@ -112,7 +107,6 @@ class RuntimeResources {
 #endif
 
  private:
-  RuntimeResources() = default;
   MPI_Group all_processes() const;  // to be freed; MPI_GROUP_NULL if unknown
   template <class Make>
   int key(std::atomic<int>& kept, Make&& make);

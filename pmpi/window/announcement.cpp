@@ -2,7 +2,6 @@
 #include "pmpi/window/announcement.hpp"
 
 #include <array>
-#include <atomic>
 
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
@@ -14,9 +13,8 @@ namespace farside::pmpi {
 
 void announce_first_window(const Window& window, std::size_t nodes, Check check) {
   static constexpr std::array<const char*, 4> kChecks = {"off", "warn", "on", "strict"};
-  static std::atomic<bool> logged{false};
-  if (!Log::enabled(LogLevel::kInfo) || logged.load(std::memory_order_relaxed) || logged.exchange(true)) return;
-  if (RuntimeResources::instance().process_rank() != 0) return;
+  if (!Log::enabled(LogLevel::kInfo) || !Log::is_new("first window")) return;
+  if (library().resources->process_rank() != 0) return;
   const Fabric* const fabric = window.fabric();
   log(LogLevel::kInfo,
       "farside {} is active on {}; ranks: {}, nodes: {}, routes: {}, provider: {}, device: {}, checks: {}",

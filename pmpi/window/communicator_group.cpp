@@ -12,6 +12,7 @@
 
 #include "epochs/protocols/lock_words.hpp"
 #include "pmpi/fault.hpp"
+#include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/base/log.hpp"
@@ -124,7 +125,7 @@ CommunicatorPeers::CommunicatorPeers(MPI_Comm communicator, Nodes nodes, const G
 }
 
 Result<CommunicatorPeers::Place*> CommunicatorPeers::find_place(MPI_Comm communicator) {
-  const int key = RuntimeResources::instance().communicator_key(delete_peers);
+  const int key = library().resources->communicator_key(delete_peers);
   if (key == MPI_KEYVAL_INVALID)
     return Error{ErrorKind::kNoMemory, "the runtime made no key for an attribute of communicators"};
   void* known = nullptr;
@@ -188,7 +189,7 @@ PeerAddresses CommunicatorPeers::find_addresses(int rank, std::uint64_t identity
   if (!group || runtime().Group_size(group.handle, &ranks) != MPI_SUCCESS) return {};
   std::vector<int> own(static_cast<std::size_t>(ranks)), there(own.size());
   std::iota(own.begin(), own.end(), 0);
-  for (const KnownDirectory& known : RuntimeResources::instance().directories()) {
+  for (const KnownDirectory& known : library().resources->directories()) {
     const int code = runtime().Group_translate_ranks(group.handle, ranks, own.data(), known.group.get(), there.data());
     if (code != MPI_SUCCESS || std::ranges::find(there, MPI_UNDEFINED) != there.end()) continue;
     if (!known.best && known.directory->size() != own.size()) continue;
@@ -202,14 +203,14 @@ PeerAddresses CommunicatorPeers::find_addresses(int rank, std::uint64_t identity
 void CommunicatorPeers::keep(const std::shared_ptr<const AddressTable>& directory, bool best) {
   MPI_Group group = MPI_GROUP_NULL;
   if (runtime().Comm_group(communicator_, &group) == MPI_SUCCESS)
-    RuntimeResources::instance().add_directory({KeptGroup(group), directory, best});
+    library().resources->add_directory({KeptGroup(group), directory, best});
 }
 
 bool CommunicatorPeers::shares_endpoint(int rank, int other, std::uint64_t identity) {
   const TemporaryGroup group(communicator_);
   if (!group) return false;
   const std::array<int, 2> own{rank, other};
-  return std::ranges::any_of(RuntimeResources::instance().directories(), [&](const KnownDirectory& known) {
+  return std::ranges::any_of(library().resources->directories(), [&](const KnownDirectory& known) {
     const auto there = ranks_in(known.group.get(), group.handle, own);
     return there && known.directory->at(static_cast<std::size_t>(there->front())).identity == identity;
   });
@@ -220,11 +221,11 @@ void CommunicatorPeers::keep_failed_trial(Providers one, int rank, int other, co
   MPI_Group pair = MPI_GROUP_NULL;
   const std::array<int, 2> ranks{rank, other};
   if (group && runtime().Group_incl(group.handle, 2, ranks.data(), &pair) == MPI_SUCCESS)
-    RuntimeResources::instance().add_failed_trial({KeptGroup(pair), one, why});
+    library().resources->add_failed_trial({KeptGroup(pair), one, why});
 }
 
 std::optional<std::string> CommunicatorPeers::failed_trial(Providers one) {
-  const std::vector<FailedTrial> failed = RuntimeResources::instance().failed_trials();
+  const std::vector<FailedTrial> failed = library().resources->failed_trials();
   if (failed.empty()) return {};
   const TemporaryGroup group(communicator_);
   if (!group) return {};

@@ -5,12 +5,12 @@
 #include <atomic>
 #include <limits>
 #include <memory>
-#include <set>
 #include <string>
 
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/races/shared_log.hpp"
 #include "pmpi/datatypes/datatype.hpp"
+#include "pmpi/library/library.hpp"
 #include "pmpi/observe/call_sites.hpp"
 #include "pmpi/observe/clocks.hpp"
 #include "pmpi/observe/files_on_signal.hpp"
@@ -23,7 +23,6 @@
 #include "pmpi/window/hints.hpp"
 #include "pmpi/window/library_check.hpp"
 #include "pmpi/window/window.hpp"
-#include "pmpi/window/window_table.hpp"
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
@@ -70,7 +69,8 @@ Status check_memory(const CreationRequest& request) {
     return Error{ErrorKind::kNoRoute,
                  fmt::format("its displacement unit is more than {} bytes", std::numeric_limits<int>::max())};
   }
-  if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.size > 0 && DeviceMemory::instance().holds(request.base)) {
+  if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.size > 0 &&
+      Process::instance().device_memory().holds(request.base)) {
     return Error{ErrorKind::kNoRoute, "its memory is of a GPU, which farside does not reach"};
   }
   return {};
@@ -105,7 +105,7 @@ SpaceMaking making_of(const CreationRequest& request, const Group& group, std::u
   if (allocates_memory(request.flavor)) wanted.alignment = minimum_alignment(request.info);
   wanted.overcommit = allows_overcommit(request.info);
   wanted.single_elements = asserts_single_elements(request.info);
-  wanted.threaded = RuntimeResources::instance().is_threaded();
+  wanted.threaded = library().resources->is_threaded();
   making.call = request.call;
   making.own = ready ? nullptr : &ready.error();
   making.besides = besides ? nullptr : &besides.error();
@@ -118,15 +118,13 @@ SpaceMaking making_of(const CreationRequest& request, const Group& group, std::u
 
 // MPICH 4.0.2 over UCX 1.13 rounds the base of a window down to a multiple of 16 bytes.
 void warn_of_base(const CreationRequest& request) {
-  static std::once_flag warned;
   if (is_open_mpi() || request.flavor != MPI_WIN_FLAVOR_CREATE || request.size == 0) return;
   if (reinterpret_cast<std::uintptr_t>(request.base) % 16 == 0) return;
-  std::call_once(warned, [&] {
-    log(LogLevel::kWarn,
-        "{}: the base {} is no multiple of 16 bytes: MPICH 4.0.2 over UCX 1.13 rounds it down in silence, and "
-        "operations then reach wrong addresses; align the memory of windows that stay with the runtime",
-        request.call, request.base);
-  });
+  if (!Log::is_new("base of a window")) return;
+  log(LogLevel::kWarn,
+      "{}: the base {} is no multiple of 16 bytes: MPICH 4.0.2 over UCX 1.13 rounds it down in silence, and "
+      "operations then reach wrong addresses; align the memory of windows that stay with the runtime",
+      request.call, request.base);
 }
 
 // The reason of a wait for the other ranks in the call.
@@ -172,13 +170,13 @@ struct Agreed {
 
 Contribution::Contribution(const CreationRequest& given) : request(given) {
   ready = without_bad_alloc([&] {
-    Status started = RuntimeResources::instance().start();
+    Status started = library().resources->start();
     if (!started) return started;
     prepare_datatypes();
     begin_statistics();
     query_launch();
     begin_files_on_signal();
-    CallSites::instance().begin();
+    library().sites->begin();
     return started;
   });
   // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.
@@ -194,7 +192,7 @@ Contribution::Contribution(const CreationRequest& given) : request(given) {
   // A setting that cannot be met is an error also where no rank will need the fabric.
   if (ready && *peers == nullptr) ready = without_bad_alloc([] { return Process::instance().find_named_provider(); });
   if (!ready) return;
-  DeviceMemory::instance().look_for_drivers();
+  Process::instance().device_memory().look_for_drivers();
   carried = check_memory(request);
   has_handle = status_of(runtime().Comm_group(request.communicator, &group.handle), "MPI_Comm_group");
   if (has_handle) has_handle = make_handle(&handle);
@@ -308,9 +306,8 @@ std::unique_ptr<Window> build(Contribution& own, Agreed agreed) {
   auto barriers = (*own.peers)->barrier_schedule(space.words().mapped_in_nodes());
   auto window = std::make_unique<Window>(
       own.handle, own.group.handle, attributes, std::move(agreed.memory.space), std::move(barriers), home,
-      Hints(request.flavor, request.info, (agreed.memory.flags & kContiguous) != 0),
-      RuntimeResources::instance().is_threaded(), Process::instance().settings().value()->check, std::move(agreed.logs),
-      agreed.id);
+      Hints(request.flavor, request.info, (agreed.memory.flags & kContiguous) != 0), library().resources->is_threaded(),
+      Process::instance().settings().value()->check, std::move(agreed.logs), agreed.id);
   own.handle = MPI_WIN_NULL;
   own.group.handle = MPI_GROUP_NULL;
   window->allow_near_hand_offs(near_hand_offs(request.info));
@@ -319,10 +316,10 @@ std::unique_ptr<Window> build(Contribution& own, Agreed agreed) {
 
 void commit(std::unique_ptr<Window> window, std::size_t nodes) {
   Window& made = *window;
-  WindowTable::instance().insert(made.handle(), std::move(window));
+  library().windows.insert(made.handle(), std::move(window));
   // A session that has begun meanwhile may have raised the thread level before this window was in the table.
-  if (RuntimeResources::instance().is_threaded()) made.expect_threads();
-  count_farside_window();
+  if (library().resources->is_threaded()) made.expect_threads();
+  library().observed->farside_windows.fetch_add(1, std::memory_order_relaxed);
   announce_first_window(made, nodes, Process::instance().settings().value()->check);
 }
 
@@ -346,7 +343,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
 }
 
 Status make_handle(MPI_Win* handle) {
-  const MPI_Comm alone = RuntimeResources::instance().own_communicator();
+  const MPI_Comm alone = library().resources->own_communicator();
   if (!is_open_mpi()) {
     // Without a context id MPICH aborts in the creation of a window, where that of a communicator returns an error.
     MPI_Comm probe = MPI_COMM_NULL;
@@ -368,11 +365,8 @@ Status make_handle(MPI_Win* handle) {
 }
 
 void leave_to_runtime(const char* call, const char* reason) {
-  static std::mutex mutex;
-  static auto* const logged = new std::set<std::string>();
-  count_runtime_window();
-  const std::scoped_lock held(mutex);
-  if (logged->insert(fmt::format("{}: {}", call, reason)).second) {
+  library().observed->runtime_windows.fetch_add(1, std::memory_order_relaxed);
+  if (Log::is_new(fmt::format("{}: {}", call, reason))) {
     log(LogLevel::kWarn, "{}: this window stays with the MPI runtime: {}", call, reason);
   }
 }

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "pmpi/library/library.hpp"
 #include "pmpi/runtime/node_ranks.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
@@ -73,8 +74,8 @@ Result<std::string> check_library_loaded(MPI_Comm communicator, CommunicatorGrou
   std::string warning = fmt::format("{}: a rank has not made this call for 10 s", call);
   if (group.ranks() == 1) return warning;
   std::vector<int> members, unknown;
-  if (RuntimeResources::instance().in_world()) {
-    const int rank = RuntimeResources::instance().process_rank();
+  if (library().resources->in_world()) {
+    const int rank = library().resources->process_rank();
     if (rank < 0) return Error{ErrorKind::kPeer, "the runtime's MPI_Comm_rank failed"};
     members = world_ranks(communicator);
     const NodeRanks& known = node_ranks(rank);

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The members of a group, as ranks of the window. Groups of start and post are mostly small and repeated, so up to 16
-// ranks need no allocation, and the last group is cached. Thread safety: one thread at a time, but groups_freed.
+// ranks need no allocation, and the last group is cached. Thread safety: one thread at a time.
 #pragma once
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include <mpi.h>
+
+#include "pmpi/library/library.hpp"
 
 namespace farside::pmpi {
 
@@ -40,20 +41,18 @@ class Members {
   std::span<int> ranks_;
 };
 
-// The number of calls of MPI_Group_free in this process, counted before the runtime's function (entries_windows.cpp).
-inline constinit std::atomic<std::uint64_t> groups_freed{0};
-
 // The last group that was translated. A handle names the same members until it is freed, and may then name others. The
 // cache is therefore invalid after any group was freed.
 class KnownGroup {
  public:
   bool is(MPI_Group group) const {
-    return group == group_ && freed_ == groups_freed.load(std::memory_order_relaxed) && group_ != MPI_GROUP_NULL;
+    return group == group_ && freed_ == library().groups_freed.load(std::memory_order_relaxed) &&
+           group_ != MPI_GROUP_NULL;
   }
   void set(MPI_Group group, std::span<const int> members) {
     members_.copy(members);
     group_ = group;
-    freed_ = groups_freed.load(std::memory_order_relaxed);
+    freed_ = library().groups_freed.load(std::memory_order_relaxed);
   }
   std::span<const int> members() const { return members_.ranks(); }
 

@@ -177,7 +177,7 @@ bool PassiveTarget::may_defer(const HeldLock& lock) const {
 }
 
 Outcome PassiveTarget::acquire_deferred_lock() {
-  WindowState::deferring = nullptr;
+  library().deferring = nullptr;
   window_.locks.resume_deferred();
   HeldLock& lock = window_.locks.locks().back();
   Outcome acquired = window_.space->deferred_locks(lock.target)->take(lock.target, [&] { return acquire(lock); });
@@ -230,7 +230,7 @@ Outcome PassiveTarget::acquire_or_defer(HeldLock lock) {
       window_.epoch.refused(epochs::Call::kLock, lock.target);
       return deferred;
     }
-    WindowState::deferring = &window_;
+    library().deferring = &window_;
     window_.locks.defer(lock.target, lock.type);
     window_.epoch.opened(epochs::Call::kLock,
                          lock.target);  // the rules treat a deferred lock as held; there is one thread
@@ -388,7 +388,7 @@ Outcome PassiveTarget::unlock_slow(int rank, HeldLock& lock) {
   WindowState::progress_runtime();
   if (!lock.needs_release) return window_.space->route(rank).flush(rank);
   if (deferred) {
-    WindowState::deferring = nullptr;
+    library().deferring = nullptr;
     window_.locks.resume_deferred();
     bool over = false;
     if (Outcome o = unlock_deferred(lock, over); over)

@@ -45,8 +45,7 @@ class PassiveTarget {
   // Acquires the deferred lock of this window, or of any.
   Outcome acquire_deferred_lock();
   static Outcome acquire_deferred() {
-    return WindowState::deferring != nullptr ? PassiveTarget(*WindowState::deferring).acquire_deferred_lock()
-                                             : Outcome();
+    return library().deferring != nullptr ? PassiveTarget(*library().deferring).acquire_deferred_lock() : Outcome();
   }
   // Makes the lock stripes of a window for several threads. Does nothing with FARSIDE_CHECK=strict, which must see each
   // lock, or if the control words of the node's ranks are not mapped.
@@ -118,7 +117,7 @@ inline std::uint64_t* PassiveTarget::fast_lock_word(int rank) {
   using epochs::LockType, epochs::LockWord;
   const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;
   const bool plain = (type == LockType::kExclusive || lock_type == MPI_LOCK_SHARED) && assert == 0;
-  if (!plain || WindowState::deferring != nullptr || window_.locks.needs_global_lock(type) ||
+  if (!plain || library().deferring != nullptr || window_.locks.needs_global_lock(type) ||
       !window_.epoch.allows_fast(epochs::Call::kLock))
     return FastPath::kNotTaken;
   std::uint64_t* word = fast_lock_word(rank);

@@ -6,16 +6,14 @@
 #include <thread>
 #include <utility>
 
+#include "pmpi/library/handle_table.hpp"
 #include "pmpi/runtime/runtime.hpp"
-#include "pmpi/window/handle_table.hpp"
 #include "pmpi/window/synchronization.hpp"
 #include "pmpi/window/window.hpp"
 #include "transport/base/threads.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
-
-constinit Requests Requests::instance_;
 
 namespace {
 
@@ -55,7 +53,7 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
     return static_cast<int>(MPI_SUCCESS);
   };
   const auto freed = [](void* operation) {
-    if (operation != nullptr) instance_.freed(*static_cast<Operation*>(operation));
+    if (operation != nullptr) library().requests->freed(*static_cast<Operation*>(operation));
     return static_cast<int>(MPI_SUCCESS);
   };
   const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
@@ -91,7 +89,7 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
       } else {
         operation->own = std::move(own);
       }
-      if (!any()) any_.store(true, std::memory_order_relaxed);
+      if (!any()) library().any_requests.store(true, std::memory_order_relaxed);
       part.count.store(part.operations.size(), std::memory_order_relaxed);
       if (part.operations.size() < part.look_at) return {};
       finished = end_finished(part);
@@ -112,29 +110,15 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
 }
 
 // The highest bits of the product spread numbers and addresses evenly.
-std::size_t Requests::part_index(MPI_Request request) {
-  static_assert(kParts == 64);
-  return key_of_handle(request) * 0x9E3779B97F4A7C15ULL >> 58;
-}
-
 Requests::Part& Requests::part_of(MPI_Request request) {
-  Part* parts = parts_.load(std::memory_order_acquire);
-  if (parts == nullptr) {
-    auto* const made = new Part[kParts];
-    if (parts_.compare_exchange_strong(parts, made, std::memory_order_acq_rel)) {
-      parts = made;
-    } else {
-      delete[] made;
-    }
-  }
-  return parts[part_index(request)];
+  static_assert(kParts == 64);
+  return parts_[key_of_handle(request) * 0x9E3779B97F4A7C15ULL >> 58];
 }
 
 // Relaxed: a thread that has the handle of a request sees that it was counted.
-Requests::Found Requests::find(MPI_Request request) const {
-  Part* const parts = parts_.load(std::memory_order_acquire);
-  if (request == MPI_REQUEST_NULL || parts == nullptr) return {};
-  Part& part = parts[part_index(request)];
+Requests::Found Requests::find(MPI_Request request) {
+  if (request == MPI_REQUEST_NULL) return {};
+  Part& part = part_of(request);
   if (part.count.load(std::memory_order_relaxed) == 0) return {};
   Found found{std::unique_lock(part.mutex), &part, nullptr};
   const auto place = part.operations.find(key_of_handle(request));
@@ -197,9 +181,7 @@ void Requests::end(Part& part, Operation& operation) {
 
 void Requests::freed(Operation& operation) {
   std::unique_ptr<Operation> taken(&operation);
-  Part* const parts = parts_.load(std::memory_order_acquire);
-  if (parts == nullptr) return;
-  Part& part = parts[part_index(operation.request)];
+  Part& part = part_of(operation.request);
   const std::scoped_lock held(part.mutex);
   drop(part, operation);
   if (!taken->to_report()) return;
@@ -251,7 +233,7 @@ void Requests::wait(std::span<const MPI_Request> requests) {
   }
 }
 
-std::string Requests::report_wait(std::span<const MPI_Request> requests, std::chrono::seconds waited) const {
+std::string Requests::report_wait(std::span<const MPI_Request> requests, std::chrono::seconds waited) {
   for (const MPI_Request request : requests) {
     Found found = find(request);
     const Operation* const operation = found.operation;
@@ -317,9 +299,7 @@ void Requests::abandon(MPI_Request request) {
 }
 
 void Requests::abandon(const Window& window) {
-  Part* const parts = parts_.load(std::memory_order_acquire);
-  if (parts == nullptr) return;
-  for (Part& part : std::span(parts, kParts)) {
+  for (Part& part : parts_) {
     std::vector<Operation*> of_window;
     std::vector<MPI_Request> ended;
     {

@@ -15,6 +15,7 @@
 // is under way.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -29,6 +30,7 @@
 #include <mpi.h>
 
 #include "pmpi/fault.hpp"
+#include "pmpi/library/library.hpp"
 #include "transport/base/mutex.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/pending.hpp"
@@ -39,12 +41,10 @@ class Window;
 
 class Requests {
  public:
-  static Requests& instance() { return instance_; }
-
   // Returns false as long as the process has made no request that farside must complete or report: one whose operation
   // was under way when the call returned, or that FARSIDE_CHECK=strict watches. The runtime alone can then answer the
   // call. Costs one load.
-  bool any() const { return any_.load(std::memory_order_relaxed); }
+  static bool any() { return library().any_requests.load(std::memory_order_relaxed); }
   // Whether a call of the runtime that completes or frees requests may leave something for report(). Drops earlier
   // entries of this thread for which report() was not called. `requests`: the number that the call may free.
   bool any_to_report(std::size_t requests) const;
@@ -61,7 +61,7 @@ class Requests {
   // Waits until the operations of all these requests are over, and completes them.
   void wait(std::span<const MPI_Request> requests);
   // The sentence of a report (FARSIDE_HANG) of the first of these whose operation is under way; empty if none is.
-  std::string report_wait(std::span<const MPI_Request> requests, std::chrono::seconds waited) const;
+  std::string report_wait(std::span<const MPI_Request> requests, std::chrono::seconds waited);
   // Returns the error of the operation of a request that a call of the runtime has just completed or freed in this
   // thread, or MPI_SUCCESS. Calls the window's error handler. For FARSIDE_CHECK=strict the operation is complete now.
   int report(MPI_Request request);
@@ -98,15 +98,13 @@ class Requests {
   };
   static constexpr std::size_t kParts = 64;
   static constexpr std::size_t kFewInPart = 16;
-  constexpr Requests() = default;
   // The operation of a request, null if the table has none, with the mutex of its part if there may be one.
   struct Found {
     std::unique_lock<SmallMutex> held;
     Part* part = nullptr;
     Operation* operation = nullptr;
   };
-  Found find(MPI_Request request) const;
-  static std::size_t part_index(MPI_Request request);
+  Found find(MPI_Request request);
   Part& part_of(MPI_Request request);
   // The following functions require that the caller holds the mutex of the part.
   static void drop(Part& part, const Operation& operation);
@@ -127,10 +125,7 @@ class Requests {
   // The operations whose requests were freed in this thread and which are not reported yet.
   static std::vector<std::unique_ptr<Operation>>& freed_here();
 
-  // Never destroyed, because threads may complete requests while the process exits.
-  static Requests instance_;
-  std::atomic<Part*> parts_{nullptr};  // kParts, made at the first request
-  std::atomic<bool> any_{false};
+  std::array<Part, kParts> parts_;
   std::atomic<std::size_t> to_report_{0};  // changed for errors and with FARSIDE_CHECK=strict only
 };
 
@@ -139,7 +134,7 @@ class RequestsReason final : public LongWait::Reason {
  public:
   explicit RequestsReason(std::span<const MPI_Request> requests) : requests_(requests) {}
   std::string text(std::chrono::seconds waited) const override {
-    return Requests::instance().report_wait(requests_, waited);
+    return library().requests->report_wait(requests_, waited);
   }
 
  private:

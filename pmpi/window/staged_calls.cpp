@@ -11,7 +11,7 @@
 #include "pmpi/window/strict_calls.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/fabric/pending.hpp"
-#include "transport/node/device_memory.hpp"
+#include "transport/process.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -22,7 +22,8 @@ std::byte* at(const void* base, std::ptrdiff_t offset) {
 
 // Whether the CPU must not touch the first byte of the buffer.
 bool is_on_device(const LocalBuffer& buffer, const Datatype& type) {
-  return DeviceMemory::instance().holds(at(buffer.address, type.contiguous ? 0 : type.layout->true_lower_bound()));
+  return Process::instance().device_memory().holds(
+      at(buffer.address, type.contiguous ? 0 : type.layout->true_lower_bound()));
 }
 
 // Such a buffer, and its copy in the memory of the host.
@@ -42,14 +43,14 @@ class StagedBuffer {
   // Takes memory for the copy: kNoMemory. If the operation reads the buffer, copies all bytes from the first to the
   // last one, gaps included, to the host.
   Status make(bool read) {
-    copy_ = DeviceStaging::instance().take(bytes_, at(device_.address, first_));
+    copy_ = Process::instance().device_staging().take(bytes_, at(device_.address, first_));
     if (copy_ == nullptr)
       return Error{ErrorKind::kNoMemory, fmt::format("no memory for a copy of {} bytes of a GPU's memory", bytes_)};
-    return read ? DeviceMemory::instance().copy(copy_.get(), at(device_.address, first_), bytes_) : Status();
+    return read ? Process::instance().device_memory().copy(copy_.get(), at(device_.address, first_), bytes_) : Status();
   }
   // Copies the bytes of the data to the GPU, and leaves its gaps as they are.
   Status store() {
-    DeviceMemory& memory = DeviceMemory::instance();
+    DeviceMemory& memory = Process::instance().device_memory();
     if (type_.contiguous) return memory.copy(device_.address, copy_.get(), bytes_);
     const auto flat = Layout::basic(BasicType::kByte);
     ByteFragments fragments(*type_.layout, static_cast<std::size_t>(device_.count), *flat,

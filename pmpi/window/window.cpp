@@ -48,9 +48,7 @@ bool relies_on_world_handler(MPI_Win window) {
 }
 
 std::unique_ptr<WindowStatistics> open_statistics(const WindowState& window, int flavor, std::uint64_t id) {
-  const auto process_rank = [&window](int rank) {
-    return RuntimeResources::instance().process_rank_of(window.group, rank);
-  };
+  const auto process_rank = [&window](int rank) { return library().resources->process_rank_of(window.group, rank); };
   return WindowStatistics::open(*window.space, {flavor_of(flavor), id, process_rank}, window.threaded());
 }
 
@@ -75,7 +73,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
 void Window::expect_threads() {
   // The lock is acquired now. Later a thread on another window would acquire it, concurrently with the thread whose
   // lock it is.
-  if (WindowState::deferring == &state_) {
+  if (library().deferring == &state_) {
     if (Outcome taken = passive().acquire_deferred_lock(); !taken) raise("MPI_Win_lock", taken.fault());
   }
   state_.locks.mutex().threaded = true;
@@ -179,7 +177,7 @@ Outcome Window::end() {
 Outcome Window::attach(const void* base, MPI_Aint size) {
   if (state_.space->regions() == nullptr) return not_dynamic();
   if (size < 0) return Fault{MPI_ERR_SIZE, fmt::format("size is {}; it may not be negative", size)};
-  if (size > 0 && DeviceMemory::instance().holds(base)) {
+  if (size > 0 && Process::instance().device_memory().holds(base)) {
     return Fault{
         MPI_ERR_RMA_ATTACH,
         "the memory is of a GPU, which farside does not reach; a window that MPI_Win_create makes on it is the "

@@ -42,7 +42,7 @@ WindowState::WindowState(MPI_Group of, std::unique_ptr<Space> memory,
 }
 
 WindowState::~WindowState() {
-  if (deferring == this) deferring = nullptr;
+  if (library().deferring == this) library().deferring = nullptr;
   runtime().Group_free(&group);
 }
 
@@ -56,7 +56,7 @@ void WindowState::close_stripes() {
 
 std::string WindowState::describe_name() const { return name != nullptr ? *name : "(unnamed)"; }
 
-void WindowState::warn(const Fault& fault) const { BrokenRules::instance().note(describe_name(), fault.text); }
+void WindowState::warn(const Fault& fault) const { library().broken_rules->note(describe_name(), fault.text); }
 
 Outcome WindowState::check_assert(int assert, int allowed_bits, const char* allowed) {
   if ((assert & ~allowed_bits) == 0) return {};
@@ -78,7 +78,7 @@ Outcome WindowState::check_rank(int rank) const {
 
 // The runtime's progress engine takes more time with more ranks, and so does the pause after a call of it.
 void WindowState::progress_runtime_now() {
-  static std::atomic<Ticks> last{0}, pause{0};
+  std::atomic<Ticks>&last = library().runtime_moved, &pause = library().runtime_pause;
   const Ticks begun = ticks();
   if (begun - last.load(std::memory_order_relaxed) < pause.load(std::memory_order_relaxed)) return;
   Process::instance().poll_runtime();

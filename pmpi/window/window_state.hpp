@@ -24,13 +24,14 @@
 #include "epochs/protocols/lock_table.hpp"
 #include "epochs/rules/epoch_state.hpp"
 #include "pmpi/fault.hpp"
+#include "pmpi/library/library.hpp"
 #include "pmpi/window/dead_ranks.hpp"
 #include "pmpi/window/held_locks.hpp"
 #include "pmpi/window/members.hpp"
 #include "pmpi/window/synchronization.hpp"
 #include "transport/base/mutex.hpp"
 #include "transport/base/settings.hpp"
-#include "transport/base/thread_state.hpp"
+#include "transport/base/state.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/space/control_memory.hpp"
 #include "transport/space/space.hpp"
@@ -150,7 +151,6 @@ struct WindowState {
   };
   std::vector<LostLock> lost_locks;  // guarded by guard()
   DeadRanks dead_ranks;
-  static inline WindowState* deferring = nullptr;  // the window of the process whose lock table has the deferred lock
 
   // Of active target synchronization (active_target.hpp).
   bool marks_exposure;             // in the lock word; not with FARSIDE_CHECK=off

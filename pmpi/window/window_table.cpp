@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "pmpi/window/window_table.hpp"
-
-#include <type_traits>
-
+#include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/window.hpp"
 
@@ -19,9 +16,6 @@ bool tool_has_fast_call() {
 }
 
 }  // namespace
-
-constinit WindowTable WindowTable::instance_;
-static_assert(std::is_trivially_destructible_v<WindowTable>);
 
 void WindowTable::insert(MPI_Win handle, std::unique_ptr<Window> window) {
   if (tool_has_fast_call()) windows_.hide();

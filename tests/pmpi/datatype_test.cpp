@@ -21,6 +21,7 @@
 #include "pmpi/datatypes/flatten.hpp"
 #include "pmpi/datatypes/predefined_types.hpp"
 #include "pmpi/datatypes/reduce_op.hpp"
+#include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "tests/support/catch_session.hpp"
 #include "tests/support/seeds.hpp"
@@ -540,12 +541,12 @@ int main(int argc, char** argv) {
   int provided = MPI_THREAD_SINGLE;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   // The first window does this, too: farside checks on its own communicator whether a type is committed.
-  if (!farside::pmpi::RuntimeResources::instance().start()) return 1;
+  if (!farside::pmpi::library().resources->start()) return 1;
   farside::pmpi::prepare_datatypes();
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   const int failed = run_catch(argc, argv);
-  farside::pmpi::RuntimeResources::instance().world_ends();
+  farside::pmpi::library().resources->world_ends();
   MPI_Finalize();
   return failed == 0 ? 0 : 1;
 }

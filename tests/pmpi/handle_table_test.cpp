@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The table from handles to windows: its answers, the entries read per look-up, and concurrent threads.
-#include "pmpi/window/handle_table.hpp"
+#include "pmpi/library/handle_table.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <mpi.h>
 
+#include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "tests/support/catch_session.hpp"
 
@@ -29,17 +30,17 @@ TEST_CASE("a request is told of by the thread that completed it, even if its han
     REQUIRE(MPI_Rput(first, 2, MPI_INT, 0, 0, 2, MPI_INT, window, &one) == MPI_SUCCESS);
     const MPI_Request handle = one;
     // The two parts of one thread's MPI_Wait; another thread makes its request between them.
-    REQUIRE(Requests::instance().any_to_report(1));
+    REQUIRE(library().requests->any_to_report(1));
     REQUIRE(runtime().Wait(&one, MPI_STATUS_IGNORE) == MPI_SUCCESS);
     REQUIRE(MPI_Rput(second, 2, MPI_INT, 0, 2, 2, MPI_INT, window, &other) == MPI_SUCCESS);
     to_second[0] = to_second[0] + 1;
     reused += other == handle ? 1 : 0;
-    CHECK(Requests::instance().report(handle) == MPI_SUCCESS);
+    CHECK(library().requests->report(handle) == MPI_SUCCESS);
     // The store to the second request's buffer is reported when that request is completed.
     int error_class = MPI_SUCCESS;
     MPI_Error_class(MPI_Wait(&other, MPI_STATUS_IGNORE), &error_class);
     CHECK(error_class == MPI_ERR_RMA_CONFLICT);
-    CHECK_FALSE(Requests::instance().any_to_report(1));
+    CHECK_FALSE(library().requests->any_to_report(1));
     REQUIRE(MPI_Win_flush_all(window) == MPI_SUCCESS);
   }
 #ifndef __SANITIZE_ADDRESS__  // the sanitizer delays the reuse of freed memory

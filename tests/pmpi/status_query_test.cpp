@@ -12,9 +12,9 @@
 #include <catch2/catch.hpp>
 #include <mpi.h>
 
+#include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/window.hpp"
-#include "pmpi/window/window_table.hpp"
 #include "tests/support/catch_session.hpp"
 #include "transport/fabric/pending.hpp"
 
@@ -114,7 +114,7 @@ class SmallWindow {
     MPI_Win_unlock_all(handle);
     MPI_Win_free(&handle);
   }
-  Window& window() const { return *WindowTable::instance().find_fast(handle); }
+  Window& window() const { return *library().windows.find_fast(handle); }
   MPI_Win handle = MPI_WIN_NULL;
 
  private:
@@ -128,7 +128,7 @@ struct UnderWay {
       auto own = std::make_unique<farside::Outstanding>();
       operations[i] = own.get();
       own->reads.issued();
-      REQUIRE(Requests::instance().start("MPI_Rget", window, 0, std::move(own), 0, &requests[i]));
+      REQUIRE(library().requests->start("MPI_Rget", window, 0, std::move(own), 0, &requests[i]));
     }
   }
   void end(std::size_t i) { operations[i]->reads.completed(); }

@@ -7,9 +7,9 @@
 #include <catch2/catch.hpp>
 #include <mpi.h>
 
+#include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/window.hpp"
-#include "pmpi/window/window_table.hpp"
 #include "tests/support/catch_session.hpp"
 
 using namespace farside::pmpi;
@@ -18,7 +18,7 @@ TEST_CASE("the world model alone says whether there are threads") {
   int level = MPI_THREAD_MULTIPLE;
   MPI_Query_thread(&level);
   REQUIRE(level < MPI_THREAD_MULTIPLE);
-  CHECK_FALSE(RuntimeResources::instance().is_threaded());
+  CHECK_FALSE(library().resources->is_threaded());
 }
 
 #if FARSIDE_HAS_SESSIONS
@@ -44,7 +44,7 @@ TEST_CASE("windows expect threads as soon as a session with MPI_THREAD_MULTIPLE 
   std::int64_t value = 5;
   const LocalBuffer from{&value, 1, MPI_INT64_T};
   const auto takes_fast_path = [&](MPI_Win handle) {
-    Window* const window = WindowTable::instance().find_fast(handle);
+    Window* const window = library().windows.find_fast(handle);
     REQUIRE(window != nullptr);
     REQUIRE(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, handle) == MPI_SUCCESS);
     // Where a library for GPUs is loaded, as with Debian 13's runtimes, the first call asks it about the buffer's page.
@@ -53,7 +53,7 @@ TEST_CASE("windows expect threads as soon as a session with MPI_THREAD_MULTIPLE 
     REQUIRE(MPI_Win_unlock(0, handle) == MPI_SUCCESS);
     return on_fast_path;
   };
-  const auto is_threaded = [](MPI_Win handle) { return WindowTable::instance().find_fast(handle)->threaded(); };
+  const auto is_threaded = [](MPI_Win handle) { return library().windows.find_fast(handle)->threaded(); };
   CHECK(takes_fast_path(before));
   CHECK_FALSE(is_threaded(before));
   // A lock that was acquired without the guard is released under it.
@@ -68,7 +68,7 @@ TEST_CASE("windows expect threads as soon as a session with MPI_THREAD_MULTIPLE 
   // Beside a world model without threads some runtimes give a session fewer than it asks for (MPICH 5, Open MPI 6).
   const bool threads = provides_threads(session);
   if (!threads) WARN("this runtime gives a session no threads beside MPI_THREAD_SINGLE");
-  CHECK(RuntimeResources::instance().is_threaded() == threads);
+  CHECK(library().resources->is_threaded() == threads);
   REQUIRE(MPI_Put(&value, 1, MPI_INT64_T, 0, 8, 1, MPI_INT64_T, before) == MPI_SUCCESS);
   REQUIRE(MPI_Win_unlock(0, before) == MPI_SUCCESS);
   CHECK(static_cast<std::int64_t*>(memory)[1] == 5);

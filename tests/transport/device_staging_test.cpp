@@ -12,7 +12,8 @@ namespace farside::device_staging_test {
 using farside::DeviceStaging;
 
 TEST_CASE("memory for copies of a GPU's memory is kept for the next copy", "[device]") {
-  DeviceStaging& staging = DeviceStaging::instance();
+  DeviceMemory devices;
+  DeviceStaging staging(devices);
   DeviceStaging::Memory first = staging.take(5000, nullptr);
   REQUIRE(first != nullptr);
   std::memset(first.get(), 1, 5000);
@@ -28,7 +29,8 @@ TEST_CASE("memory for copies of a GPU's memory is kept for the next copy", "[dev
 }
 
 TEST_CASE("a process keeps so much memory for copies and no more", "[device]") {
-  DeviceStaging& staging = DeviceStaging::instance();
+  DeviceMemory devices;
+  DeviceStaging staging(devices);
   REQUIRE(staging.take(DeviceStaging::kLargest + 1, nullptr).get_deleter().kept_bytes == 0);
   std::vector<DeviceStaging::Memory> taken;
   std::size_t kept = 0;

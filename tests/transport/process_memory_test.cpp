@@ -14,6 +14,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/transport/processes.hpp"
+#include "transport/process.hpp"
 
 namespace farside::process_memory_test {
 
@@ -38,7 +39,7 @@ bool is_peer_error(const Status& status, pid_t pid, ErrorKind kind = ErrorKind::
 
 TEST_CASE("private memory of another process is read and written, at any size and alignment", "[native]") {
   expect_well(run_processes(2, [](Ranks& ranks) {
-    PeerPermission::instance().need();
+    Process::instance().peer_permission().need();
     std::vector<std::uint8_t> memory(kBytes);
     std::iota(memory.begin(), memory.end(), static_cast<std::uint8_t>(ranks.rank()));
     const auto offers = ranks.all_gather(Offer{getpid(), reinterpret_cast<std::uint64_t>(memory.data())});
@@ -65,7 +66,7 @@ TEST_CASE("private memory of another process is read and written, at any size an
 
 TEST_CASE("an address that is not there is an error of the peer, not a crash", "[native]") {
   expect_well(run_processes(2, [](Ranks& ranks) {
-    PeerPermission::instance().need();
+    Process::instance().peer_permission().need();
     auto* pages =
         static_cast<std::byte*>(mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     munmap(pages + kPage, kPage);

@@ -189,7 +189,7 @@ TEST_CASE("a space that is gone leaves no file, no mapping and no thread behind"
 }
 
 TEST_CASE("a process is open to its peers only if some of them may reach its private data") {
-  const auto open = [] { return PeerPermission::instance().needed(); };
+  const auto open = [] { return Process::instance().peer_permission().needed(); };
   for (const Variant variant : kAllVariants) {
     INFO(name(variant));
     expect_well(run_processes(2, [&](Ranks& ranks) {

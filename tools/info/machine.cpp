@@ -23,6 +23,7 @@
 #include "transport/fabric/devices.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/node/segment.hpp"
+#include "transport/process.hpp"
 
 namespace farside::tools {
 namespace {
@@ -196,7 +197,7 @@ RouteReport try_cma() {
   static constexpr std::uint64_t kOld = 0x6661727369646531, kNew = 0x6661727369646532;
   volatile std::uint64_t word = kOld;
   const auto address = reinterpret_cast<std::uint64_t>(&word);
-  PeerPermission::instance().need();
+  Process::instance().peer_permission().need();
   // The child is no ancestor of this process, and so has no more permission than another rank.
   std::string error = error_in_child([parent = getpid(), address] {
     std::uint64_t seen = 0;

@@ -20,11 +20,16 @@ std::string printable(std::string_view text) {
 
 void Log::write(LogLevel level, std::string_view text) {
   static constexpr const char* kNames[] = {"error", "warning", "info", "debug"};
-  const int rank = rank_.load(std::memory_order_relaxed);
+  const int rank = this_process.log_rank.load(std::memory_order_relaxed);
   const std::string who = rank < 0 ? std::string("farside") : fmt::format("farside[{}]", rank);
   const std::string line = fmt::format("{}: {}: {}\n", who, kNames[static_cast<int>(level)], printable(text));
   // Ignores errors: there is no other place for the message.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+bool Log::is_new(std::string text) {
+  const std::scoped_lock held(this_process.logged_mutex);
+  return this_process.logged->insert(std::move(text)).second;
 }
 
 void Log::write_parts(std::initializer_list<std::string_view> parts) {

@@ -5,7 +5,7 @@
 #include <new>
 #include <thread>
 
-#include "transport/base/thread_state.hpp"
+#include "transport/base/state.hpp"
 #include "transport/base/timing.hpp"
 
 namespace farside {

@@ -10,22 +10,17 @@
 
 namespace farside {
 
-namespace {
-
-constinit std::atomic<std::uint32_t> taken{0};  // a bit per number
-
-}  // namespace
-
 // Gives the number back when the thread ends.
 struct ThreadSlot::Owned {
   int number = kOwnSlots;
   ~Owned() {
-    if (number < kOwnSlots) taken.fetch_and(~(1U << number), std::memory_order_release);
+    if (number < kOwnSlots) this_process.thread_slots.fetch_and(~(1U << number), std::memory_order_release);
     this_thread.slot = kOwnSlots;
   }
 };
 
 int ThreadSlot::take() {
+  std::atomic<std::uint32_t>& taken = this_process.thread_slots;
   std::uint32_t before = taken.load(std::memory_order_relaxed);
   int number = kOwnSlots;
   do {

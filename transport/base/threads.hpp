@@ -3,6 +3,7 @@
 #pragma once
 
 #include <csignal>
+#include <mutex>
 #include <pthread.h>
 #include <string>
 #include <system_error>
@@ -13,7 +14,7 @@
 
 #include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
-#include "transport/base/thread_state.hpp"
+#include "transport/base/state.hpp"
 
 namespace farside {
 
@@ -116,6 +117,15 @@ class SignalsBlocked {
 
  private:
   sigset_t before_;
+};
+// The same, and locks a mutex.
+class HeldWithoutSignals {
+ public:
+  explicit HeldWithoutSignals(std::mutex& mutex) : held_(mutex) {}
+
+ private:
+  SignalsBlocked blocked_;
+  std::scoped_lock<std::mutex> held_;
 };
 
 // Membarriers (membarrier(2)), of the node's registered processes and of this process alone. By the global membarrier

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "transport/base/atomics.hpp"
+#include "transport/base/state.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/ticks.hpp"
 
@@ -176,10 +177,10 @@ class Trace {
   Trace() : first_(ClockPair::read()) {}
 
   // Returns the trace of this process; null: nothing is recorded.
-  static Trace* active() { return active_.load(std::memory_order_acquire); }
+  static Trace* active() { return this_process.trace.load(std::memory_order_acquire); }
   // Creates the trace. To be called by one thread.
   static void activate() {
-    if (active() == nullptr) active_.store(new Trace(), std::memory_order_release);
+    if (active() == nullptr) this_process.trace.store(new Trace(), std::memory_order_release);
   }
 
   TraceRing& epochs() { return epochs_; }
@@ -188,8 +189,6 @@ class Trace {
   const ClockPair& first() const { return first_; }
 
  private:
-  static inline std::atomic<Trace*> active_{nullptr};  // never destroyed: threads may still record
-
   TraceRing epochs_{std::size_t{1} << 16};
   TraceRing operations_{std::size_t{1} << 15};
   TraceRing served_{std::size_t{1} << 14, true};

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <sched.h>
@@ -18,7 +17,7 @@
 
 #include "transport/base/integers.hpp"
 #include "transport/base/pause.hpp"
-#include "transport/base/thread_state.hpp"
+#include "transport/base/state.hpp"
 #include "transport/base/ticks.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/base/wake_event.hpp"
@@ -57,15 +56,17 @@ class LongWait {
   };
 
   // Sets the time after which waits are reported. 0: never.
-  static void report_after(std::chrono::seconds limit) { limit_.store(limit.count(), std::memory_order_relaxed); }
-  static std::chrono::seconds limit() { return std::chrono::seconds(limit_.load(std::memory_order_relaxed)); }
+  static void report_after(std::chrono::seconds limit) {
+    this_process.hang_limit.store(limit.count(), std::memory_order_relaxed);
+  }
+  static std::chrono::seconds limit() {
+    return std::chrono::seconds(this_process.hang_limit.load(std::memory_order_relaxed));
+  }
   // Logs the reason of the calling thread. Does nothing if this thread is just finding out another reason.
   static void report(std::chrono::seconds waited);
 
  private:
   static const Reason* innermost() { return static_cast<const Reason*>(this_thread.reason); }
-
-  static inline std::atomic<std::chrono::seconds::rep> limit_{0};
 };
 
 // The progress that a waiting application thread makes. One object per process (transport/process.hpp).
@@ -100,8 +101,8 @@ class Waiter {
   }
 
   // Whether waits are measured (ThreadState::waited), from measure() on.
-  static bool measured() { return measured_.load(std::memory_order_relaxed); }
-  static void measure() { measured_.store(true, std::memory_order_relaxed); }
+  static bool measured() { return this_process.measures_waits.load(std::memory_order_relaxed); }
+  static void measure() { this_process.measures_waits.store(true, std::memory_order_relaxed); }
 
   // One step of the wait, to be called between two reads of the awaited condition.
   void pause() {
@@ -117,8 +118,6 @@ class Waiter {
   bool has_yielded() const { return rounds_ > Timing::kSpins; }
 
  private:
-  static inline std::atomic<bool> measured_{false};
-
   void pause_longer();
   void arm();
   void disarm();

@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <utility>
 
-#include "transport/base/thread_state.hpp"
+#include "transport/base/state.hpp"
 
 namespace farside {
 

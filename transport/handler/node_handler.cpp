@@ -21,6 +21,13 @@
 #include "transport/node/process_memory.hpp"
 
 namespace farside {
+
+// The message queues of on-node peers that this process has mapped, by their nonces.
+struct OnNodePeers {
+  std::mutex mutex;
+  std::map<std::uint64_t, std::weak_ptr<Mapping>> message_queues;
+};
+
 namespace {
 
 static_assert(MessageQueue::kMostBytes >= kMaxMessage && MessageQueue::kMostBytes >= sizeof(ReplyHeader) + kMaxPayload);
@@ -28,16 +35,6 @@ static_assert(MessageQueue::kMostBytes >= kMaxMessage && MessageQueue::kMostByte
 // Probes before the thread sleeps: often another message follows soon. The thread does not yield. Where the process is
 // bound to one core and its application spins in MPI, a thread that yields gets the core back after a time slice
 // (messages took 8 ms). A thread that sleeps gets it back when it is woken.
-
-// The message queues of on-node peers that this process has mapped, by their nonces.
-struct OnNodePeers {
-  std::mutex mutex;
-  std::map<std::uint64_t, std::weak_ptr<Mapping>> message_queues;
-};
-OnNodePeers& on_node_peers() {
-  static auto* const all = new OnNodePeers();  // never destroyed, as Process
-  return *all;
-}
 
 }  // namespace
 
@@ -152,8 +149,8 @@ void NodeHandler::run() {
 Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(std::int32_t pid, std::uint64_t nonce_address,
                                                                std::uint64_t nonce, const NodeHandlerPlace& place,
                                                                std::uint64_t space) {
-  const std::scoped_lock held(on_node_peers().mutex);
-  std::weak_ptr<Mapping>& known = on_node_peers().message_queues[place.nonce];
+  const std::scoped_lock held(this_process.on_node_peers->mutex);
+  std::weak_ptr<Mapping>& known = this_process.on_node_peers->message_queues[place.nonce];
   std::shared_ptr<Mapping> mapping = known.lock();
   if (mapping == nullptr) {
     Result<Mapping> mapped = map_peer_segment(pid, place.fd, sizeof(MessageQueue));
@@ -164,7 +161,7 @@ Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(std::int32_t pid,
     mapping = std::make_shared<Mapping>(std::move(mapped.value()));
     known = mapping;
   }
-  std::erase_if(on_node_peers().message_queues, [](const auto& entry) { return entry.second.expired(); });
+  std::erase_if(this_process.on_node_peers->message_queues, [](const auto& entry) { return entry.second.expired(); });
   return std::unique_ptr<PeerNodeHandler>(new PeerNodeHandler(std::move(mapping), pid, nonce_address, nonce, space));
 }
 

@@ -49,11 +49,6 @@ int look_at(dl_phdr_info* object, std::size_t, void* data) {
 
 }  // namespace
 
-DeviceMemory& DeviceMemory::instance() {
-  static auto* const memory = new DeviceMemory();
-  return *memory;
-}
-
 void DeviceMemory::look_for_drivers() {
   const std::scoped_lock held(mutex_);
   // dlopen looks through all folders for a library that is not loaded, some 70 system calls at the first time.
@@ -385,11 +380,6 @@ constexpr std::size_t kSmallest = 4096;
 
 }  // namespace
 
-DeviceStaging& DeviceStaging::instance() {
-  static auto* const staging = new DeviceStaging();
-  return *staging;
-}
-
 std::size_t DeviceStaging::kept_bytes_for(std::size_t bytes) {
   return bytes > kLargest ? 0 : std::bit_ceil(std::max(bytes, kSmallest));
 }
@@ -411,7 +401,7 @@ DeviceStaging::Memory DeviceStaging::take(std::size_t bytes, const void* device)
   bool keep = false;
   if (kept_bytes != 0) {
     const std::scoped_lock held(mutex_);
-    if (std::byte* const memory = take_unused(kept_bytes)) return {memory, Return{kept_bytes}};
+    if (std::byte* const memory = take_unused(kept_bytes)) return {memory, Return{this, kept_bytes}};
     keep = kept_bytes <= kMostKept - kept_;
     if (keep) {
       // So that giving it back allocates nothing.
@@ -421,7 +411,7 @@ DeviceStaging::Memory DeviceStaging::take(std::size_t bytes, const void* device)
       kept_ += kept_bytes;
     } else {
       for (std::size_t larger = 2 * kept_bytes; larger <= kLargest; larger *= 2) {
-        if (std::byte* const memory = take_unused(larger)) return {memory, Return{larger}};
+        if (std::byte* const memory = take_unused(larger)) return {memory, Return{this, larger}};
       }
     }
   }
@@ -431,8 +421,8 @@ DeviceStaging::Memory DeviceStaging::take(std::size_t bytes, const void* device)
     if (memory != MAP_FAILED) {
       // A fork would give this process other pages at its next store, and leave the locked ones to the GPU.
       (void)madvise(memory, kept_bytes, MADV_DONTFORK);
-      DeviceMemory::instance().lock_pages(memory, kept_bytes, device);
-      return {static_cast<std::byte*>(memory), Return{kept_bytes}};
+      devices_.lock_pages(memory, kept_bytes, device);
+      return {static_cast<std::byte*>(memory), Return{this, kept_bytes}};
     }
     const std::scoped_lock held(mutex_);
     --blocks_of(kept_bytes).count;
@@ -446,9 +436,8 @@ void DeviceStaging::Return::operator()(std::byte* memory) const {
     delete[] memory;
     return;
   }
-  DeviceStaging& staging = instance();
-  const std::scoped_lock held(staging.mutex_);
-  staging.blocks_of(kept_bytes).unused.push_back(memory);
+  const std::scoped_lock held(staging->mutex_);
+  staging->blocks_of(kept_bytes).unused.push_back(memory);
 }
 
 }  // namespace farside

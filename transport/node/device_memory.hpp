@@ -44,8 +44,6 @@ class DeviceDriver {
 
 class DeviceMemory {
  public:
-  static DeviceMemory& instance();
-
   // Looks for libraries that the process has loaded meanwhile. To be called when a window is made.
   void look_for_drivers();
   // Whether a library was found.
@@ -66,7 +64,6 @@ class DeviceMemory {
  private:
   static constexpr std::uintptr_t kPageBytes = 4096;
 
-  DeviceMemory() = default;
   static std::uintptr_t page_of(const void* address) { return reinterpret_cast<std::uintptr_t>(address) / kPageBytes; }
   bool ask(const void* address);
   DeviceDriver* driver_of(const void* address);
@@ -96,12 +93,13 @@ class DeviceStaging {
 
   // Gives the memory back.
   struct Return {
+    DeviceStaging* staging = nullptr;
     std::size_t kept_bytes = 0;  // 0: not kept
     void operator()(std::byte* memory) const;
   };
   using Memory = std::unique_ptr<std::byte[], Return>;
 
-  static DeviceStaging& instance();
+  explicit DeviceStaging(DeviceMemory& devices) : devices_(devices) {}
 
   // Returns at least that many bytes for copies from or to the memory of the GPU at `device`; null: no memory. Thread
   // safety: any. Cost: a mutex; at the first time system calls, and the locking of the pages.
@@ -113,11 +111,11 @@ class DeviceStaging {
     std::size_t count = 0;  // in use or not
   };
 
-  DeviceStaging() = default;
   static std::size_t kept_bytes_for(std::size_t bytes);
   Blocks& blocks_of(std::size_t kept_bytes);
   std::byte* take_unused(std::size_t kept_bytes);
 
+  DeviceMemory& devices_;
   std::mutex mutex_;               // guards the following
   std::array<Blocks, 15> blocks_;  // of 4 KiB, 8 KiB and so on up to kLargest
   std::size_t kept_ = 0;           // bytes, in use or not

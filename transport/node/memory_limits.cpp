@@ -135,16 +135,6 @@ std::vector<MemoryNeed::Limit> limits_of_groups(std::uint64_t kernel) {
 constinit std::mutex untouched_mutex;
 constinit UntouchedMemory* untouched = nullptr;
 
-// Locks the mutex and blocks all signals: a signal handler that forks locks the same mutex.
-class HeldUntouched {
- public:
-  HeldUntouched() : held_(untouched_mutex) {}
-
- private:
-  SignalsBlocked blocked_;
-  std::scoped_lock<std::mutex> held_;
-};
-
 }  // namespace
 
 AvailableMemory available_shared_memory() {
@@ -209,20 +199,20 @@ Status check_memory_need(const MemoryNeed& own) {
 }
 
 UntouchedMemory::UntouchedMemory(int fd, std::uint64_t bytes) : fd_(fd), bytes_(bytes) {
-  const HeldUntouched held;
+  const HeldWithoutSignals held(untouched_mutex);
   next_ = untouched;
   untouched = this;
 }
 
 UntouchedMemory::~UntouchedMemory() {
-  const HeldUntouched held;
+  const HeldWithoutSignals held(untouched_mutex);
   UntouchedMemory** link = &untouched;
   while (*link != nullptr && *link != this) link = &(*link)->next_;
   if (*link == this) *link = next_;
 }
 
 void UntouchedMemory::change_to(std::uint64_t bytes) {
-  const HeldUntouched held;
+  const HeldWithoutSignals held(untouched_mutex);
   bytes_ = bytes;
 }
 
@@ -231,7 +221,7 @@ std::mutex& UntouchedMemory::mutex() { return untouched_mutex; }
 void UntouchedMemory::forget_all() { untouched = nullptr; }
 
 std::uint64_t UntouchedMemory::unused() {
-  const HeldUntouched held;
+  const HeldWithoutSignals held(untouched_mutex);
   std::uint64_t sum = 0;
   for (const UntouchedMemory* each = untouched; each != nullptr; each = each->next_) {
     struct stat info {};

@@ -12,15 +12,15 @@
 #include "transport/base/wake_event.hpp"
 
 namespace farside {
+
+// In private memory, for the life of the process.
+struct ProcessNonce {
+  const std::uint64_t bits = random_bits();
+};
+
 namespace {
 
 constexpr std::size_t kLine = 64;
-
-// In private memory, for the life of the process.
-const std::uint64_t& process_nonce() {
-  static const std::uint64_t nonce = random_bits();
-  return nonce;
-}
 
 std::size_t in_lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -103,8 +103,8 @@ void NodeGroup::set_handler(const NodeHandlerPlace& handler) { member_at(index_)
 void NodeGroup::publish_member(int rank, Progress& progress) {
   *member_at(index_) = {rank,
                         getpid(),
-                        reinterpret_cast<std::uint64_t>(&process_nonce()),
-                        process_nonce(),
+                        reinterpret_cast<std::uint64_t>(&this_process.nonce->bits),
+                        this_process.nonce->bits,
                         supports_global_membarrier() ? 1U : 0U,
                         memory_limit_ids(),
                         {}};

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <mutex>
 #include <span>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -64,11 +63,9 @@ std::string HugePages::why_not(const std::string& folder) {
 }
 
 void HugePages::warn_if_refused() {
-  static std::once_flag logged;
-  std::call_once(logged, [] {
-    const std::string why = why_not(kFolder);
-    if (!why.empty()) log(LogLevel::kWarn, "FARSIDE_HUGE_PAGES: windows get normal pages for now: {}", why);
-  });
+  if (!Log::is_new("FARSIDE_HUGE_PAGES")) return;
+  const std::string why = why_not(kFolder);
+  if (!why.empty()) log(LogLevel::kWarn, "FARSIDE_HUGE_PAGES: windows get normal pages for now: {}", why);
 }
 
 void HugePages::advise(std::byte* base, std::size_t bytes) {

@@ -147,11 +147,6 @@ constexpr int kDescendantsOnly = 1;
 
 const Yama kSystemYama{scope_of_system, ask_system};
 
-PeerPermission& PeerPermission::instance() {
-  static auto* const permission = new PeerPermission(kSystemYama);  // never destroyed, as Process
-  return *permission;
-}
-
 void PeerPermission::need() {
   const std::scoped_lock held(mutex_);
   needed_ = true;

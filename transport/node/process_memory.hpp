@@ -51,7 +51,6 @@ extern const Yama kSystemYama;
 class PeerPermission {
  public:
   explicit PeerPermission(const Yama& yama) : yama_(yama) {}
-  static PeerPermission& instance();
   // Notes that a peer needs the permission. Gives it, if Yama requires it and it was not given before.
   void need();
   // Returns whether a peer has needed the permission.

@@ -2,7 +2,6 @@
 #include "transport/node/shareable_memory.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -31,16 +30,6 @@ namespace {
 constinit std::mutex all_mutex;
 constinit ShareableMemory* all_memory = nullptr;
 sigset_t before_the_fork;  // the forking thread's signals, guarded by all_mutex
-
-// Locks a mutex and blocks all signals: if a signal handler forked while its thread held the mutex, it would deadlock.
-class Held {
- public:
-  explicit Held(std::mutex& mutex) : held_(mutex) {}
-
- private:
-  SignalsBlocked blocked_;
-  std::scoped_lock<std::mutex> held_;
-};
 
 // System calls without libc's functions, which libraries interpose: UCX's mremap drops the fifth argument, and locks.
 void* move_mapping(void* from, std::size_t bytes, int flags, void* to) {
@@ -111,13 +100,13 @@ const bool ShareableMemory::handles_forks_ =
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
 
 ShareableMemory::ShareableMemory() {
-  const Held held(all_mutex);
+  const HeldWithoutSignals held(all_mutex);
   next_ = all_memory;
   all_memory = this;
 }
 
 ShareableMemory::~ShareableMemory() {
-  const Held held(all_mutex);
+  const HeldWithoutSignals held(all_mutex);
   ShareableMemory** link = &all_memory;
   while (*link != this) link = &(*link)->next_;
   *link = next_;
@@ -173,8 +162,7 @@ void ShareableMemory::prepare_fork() {
     if (all_copied) arena.copy = copy_of_file(arena.fd.get(), arena.mapping.bytes());
     all_copied = all_copied && arena.copy != nullptr;
   }
-  static std::atomic<bool> logged{false};
-  if (!all_copied && !logged.exchange(true)) {
+  if (!all_copied && Log::is_new("fork")) {
     log(LogLevel::kWarn,
         "fork: there is no memory for a copy of {} bytes that MPI_Alloc_mem gave; the child may see what this process "
         "stores there from now on",
@@ -292,7 +280,7 @@ Result<void*> ShareableMemory::allocate(std::size_t bytes, std::size_t alignment
   const std::size_t unit = bytes < page ? kMinAlignment : page;
   bytes = round_up(bytes, unit);
   alignment = std::max(alignment, unit);
-  const Held held(mutex_);
+  const HeldWithoutSignals held(mutex_);
   unmap_moved_pages();
   const Status enough = check_memory_need(find_memory_need(bytes));
   if (!enough && !overcommit) return enough.error();
@@ -321,7 +309,7 @@ Result<void*> ShareableMemory::allocate(std::size_t bytes, std::size_t alignment
 }
 
 bool ShareableMemory::free(const void* base) {
-  const Held held(mutex_);
+  const HeldWithoutSignals held(mutex_);
   unmap_moved_pages();
   const auto found = arena_of(arenas_, base);
   if (found == arenas_.end()) return false;
@@ -332,12 +320,12 @@ bool ShareableMemory::free(const void* base) {
 }
 
 bool ShareableMemory::contains(const void* base) const {
-  const Held held(mutex_);
+  const HeldWithoutSignals held(mutex_);
   return arena_of(arenas_, base) != arenas_.end();
 }
 
 std::optional<ShareableMemory::Place> ShareableMemory::find(const void* base, std::size_t bytes) const {
-  const Held held(mutex_);
+  const HeldWithoutSignals held(mutex_);
   const auto found = arena_of(arenas_, base);
   if (found == arenas_.end() || !found->second.fd.valid()) return std::nullopt;
   const Arena& arena = found->second;

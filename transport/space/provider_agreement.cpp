@@ -6,9 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <iterator>
-#include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -157,12 +155,9 @@ Offer offer_to(GroupPeers& peers) {
 // Returns whether this process has not logged the reason yet. Numbers in the text are ignored, because a rank has
 // another number in another group.
 bool is_new(const std::string& reason) {
-  static std::mutex mutex;
-  static auto* const logged = new std::set<std::string>();
   std::string words;
   std::ranges::remove_copy_if(reason, std::back_inserter(words), [](char c) { return c >= '0' && c <= '9'; });
-  const std::scoped_lock held(mutex);
-  return logged->insert(std::move(words)).second;
+  return Log::is_new(std::move(words));
 }
 
 // `excluded`: those that have failed.

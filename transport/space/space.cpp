@@ -178,7 +178,7 @@ Space::Offer Space::offer(const Request& request, NodeGroup& node, Status& faile
     }
   }
   if (!Process::instance().settings().value()->allows(RouteKind::kCma)) return own;
-  PeerPermission::instance().need();  // the peers try it before they choose a route
+  Process::instance().peer_permission().need();  // the peers try it before they choose a route
   // Without a handler on-node peers move fragments one by one.
   if (const Result<NodeHandler*> handler = Process::instance().node_handler()) {
     own.handled = true;

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "transport/base/state.hpp"
 #include "transport/node/integer_method.hpp"
 #include "transport/routes/mapped/node_targets.hpp"
 #include "transport/routes/route.hpp"
