@@ -80,8 +80,16 @@ TEST_CASE("an exclusive lock that does without the global lock while a lock_all 
   LockTableCase each = death_case({"X0", "L", "X1"}, true);
   each.ranks = {3, 0, 1};
   each.dead = true;
-  CHECK(fault(each, GivesUp::kAnything) == "");
   CHECK(fault(each, GivesUp::kAnything, {.sabotage = keep}) == "an exclusive lock meets a lock_all");
+  // It does not see that a lock_all is present.
+  const Sabotage unseen = [](Request& r) {
+    if (r.kind == Kind::kRead && r.word == ControlBlock::kGlobalLock) r.word = ControlBlock::kNear;
+  };
+  each = death_case({"L", "X1"}, true);
+  each.ranks = {3, 1};
+  each.dead = true;
+  CHECK(fault(each, GivesUp::kAnything) == "");
+  CHECK(fault(each, GivesUp::kAnything, {.sabotage = unseen}) == "an exclusive lock meets a lock_all");
 }
 
 }  // namespace farside::lock_death_explorer_test

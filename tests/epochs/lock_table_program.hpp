@@ -159,8 +159,8 @@ struct TableMistakes {
   bool no_data = false;           // no defect: the epochs have no data, for fewer states
   bool living_as_dead = false;    // a living holder does not keep a waiter from giving up
   // When a rank gives up, after another one has died. kWhatIsLost: at a lock in which that one had a part.
-  // kWhatSeemsLost: at any lock, which must be such a one, when nothing else happens. kAnything: at any lock. kWhatMoves,
-  // a defect: as kWhatSeemsLost, but at any time.
+  // kWhatSeemsLost: at any lock, which must be such a one, when nothing else happens. kAnything: at any lock.
+  // kWhatMoves, a defect: as kWhatSeemsLost, but at any time.
   enum class GivesUp : std::uint8_t { kWhatIsLost, kWhatSeemsLost, kAnything, kWhatMoves };
   GivesUp gives_up = GivesUp::kWhatIsLost;
 };
