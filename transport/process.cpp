@@ -6,7 +6,7 @@
 #include "transport/base/log.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/base/waiter.hpp"
-#include "transport/fabric/fabric.hpp"
+#include "transport/fabric/open_endpoint.hpp"
 #include "transport/fabric/provider_choice.hpp"
 #include "transport/handler/node_handler.hpp"
 
@@ -61,14 +61,14 @@ std::string Process::why_not(Providers one) {
   return choice_ ? choice_->why_not(one) : std::string();
 }
 
-Result<Fabric*> Process::try_fabric(Providers among) {
+Result<OpenEndpoint*> Process::try_fabric(Providers among) {
   Result<const Settings*> known = settings();
   if (!known) return known.error();
   const std::scoped_lock held(mutex_);
   return choice(*known.value()).try_best(among);
 }
 
-void Process::use_fabric(Fabric& tried) {
+void Process::use_fabric(OpenEndpoint& tried) {
   const std::scoped_lock held(mutex_);
   const Providers provider = choice_->use(tried);
   if (provider == 0) return;
@@ -81,23 +81,23 @@ void Process::use_fabric(Fabric& tried) {
   log(LogLevel::kInfo, "libfabric provider {}, device {}: chosen", tried.provider(), tried.device());
 }
 
-void Process::discard_fabric(const Fabric& tried, const std::string& why) {
+void Process::discard_fabric(const OpenEndpoint& tried, const std::string& why) {
   const std::scoped_lock held(mutex_);
   choice_->discard(tried, why);
 }
 
-void Process::leave_failed_fabric(const Fabric& tried, const std::string& why) {
+void Process::leave_failed_fabric(const OpenEndpoint& tried, const std::string& why) {
   const std::scoped_lock held(mutex_);
   choice_->leave_failed(tried, why);
 }
 
-void Process::leave_fabric(const Fabric& tried) {
+void Process::leave_fabric(const OpenEndpoint& tried) {
   const std::scoped_lock held(mutex_);
   choice_->leave(tried);
 }
 
-Result<Fabric*> Process::fabric(Providers among) {
-  Result<Fabric*> tried = try_fabric(among);
+Result<OpenEndpoint*> Process::fabric(Providers among) {
+  Result<OpenEndpoint*> tried = try_fabric(among);
   if (tried) use_fabric(*tried.value());
   return tried;
 }
@@ -105,10 +105,10 @@ Result<Fabric*> Process::fabric(Providers among) {
 template <class Call>
 void Process::for_each_endpoint(Call&& call) const {
   for (const Opened& each : opened_) {
-    Fabric* const fabric = each.fabric.load(std::memory_order_acquire);
+    OpenEndpoint* const fabric = each.fabric.load(std::memory_order_acquire);
     if (fabric == nullptr) return;
     call(*fabric);
-    if (Fabric* const second = fabric->second(); second != nullptr) call(*second);
+    if (OpenEndpoint* const second = fabric->second(); second != nullptr) call(*second);
   }
 }
 
@@ -116,7 +116,7 @@ std::array<Process::EndpointInUse, Process::kMostEndpoints> Process::endpoints_i
   std::array<EndpointInUse, kMostEndpoints> all;
   std::size_t count = 0;
   for (const Opened& each : opened_) {
-    Fabric* const fabric = each.fabric.load(std::memory_order_acquire);
+    OpenEndpoint* const fabric = each.fabric.load(std::memory_order_acquire);
     if (fabric == nullptr) break;
     all[count++] = {each.provider, fabric};
   }
@@ -150,12 +150,12 @@ void Process::shut_down() {
 }
 
 void Process::poll() {
-  for_each_endpoint([](Fabric& each) { each.progress().poll(); });
+  for_each_endpoint([](OpenEndpoint& each) { each.progress().poll(); });
   if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) handler->poll();
 }
 
 void Process::poll_now() {
-  for_each_endpoint([](Fabric& each) { each.progress().poll_now(); });
+  for_each_endpoint([](OpenEndpoint& each) { each.progress().poll_now(); });
   if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) handler->poll();
 }
 
@@ -163,7 +163,7 @@ bool Process::poll_from_runtime() {
   if (open_fabric() == nullptr && opened_node_handler_.load(std::memory_order_relaxed) == nullptr) return false;
   if (!from_runtime_.try_enter()) return false;
   bool moved = false;
-  for_each_endpoint([&](Fabric& each) { moved = each.progress().poll_from_runtime() || moved; });
+  for_each_endpoint([&](OpenEndpoint& each) { moved = each.progress().poll_from_runtime() || moved; });
   if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) moved = handler->poll() || moved;
   from_runtime_.leave();
   return moved;
@@ -171,7 +171,7 @@ bool Process::poll_from_runtime() {
 
 bool Process::transfers() const {
   bool any = false;
-  for_each_endpoint([&](const Fabric& fabric) { any = any || fabric.progress().transfers(); });
+  for_each_endpoint([&](const OpenEndpoint& fabric) { any = any || fabric.progress().transfers(); });
   return any;
 }
 
@@ -180,11 +180,11 @@ void Process::poll_runtime() {
 }
 
 void Process::listen(WakeEvent& wake_event) {
-  for_each_endpoint([&](Fabric& each) { each.progress().listen(wake_event); });
+  for_each_endpoint([&](OpenEndpoint& each) { each.progress().listen(wake_event); });
 }
 
 void Process::stop_listening(WakeEvent& wake_event) {
-  for_each_endpoint([&](Fabric& each) { each.progress().stop_listening(wake_event); });
+  for_each_endpoint([&](OpenEndpoint& each) { each.progress().stop_listening(wake_event); });
 }
 
 }  // namespace farside

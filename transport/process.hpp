@@ -3,7 +3,7 @@
 // the hook that progresses the MPI runtime while an application thread waits.
 //
 // A process has one endpoint per libfabric provider that some window uses; most processes have one. An endpoint may
-// have another endpoint, for a second device (Fabric::second()). The endpoint of a window never changes.
+// have another endpoint, for a second device (OpenEndpoint::second()). The endpoint of a window never changes.
 //
 // Thread safety: all members may be called from any thread; opening (fabric, node_handler) is serialised by a mutex.
 // Cost: open_fabric is one load; poll without an endpoint is two loads, and one more with each endpoint.
@@ -31,7 +31,7 @@
 namespace farside {
 
 struct Candidate;
-class Fabric;
+class OpenEndpoint;
 class NodeHandler;
 class ProviderChoice;
 
@@ -70,29 +70,29 @@ class Process final : public Progress {
   // try an endpoint. The caller ends the trial by one of the four calls that follow. If it does not use the endpoint,
   // it must have released all objects of the endpoint before. Errors: those of settings() and
   // ProviderChoice::try_best().
-  Result<Fabric*> try_fabric(Providers among);
+  Result<OpenEndpoint*> try_fabric(Providers among);
   // From now on, and until shut_down(), this process uses the endpoint.
-  void use_fabric(Fabric& tried);
+  void use_fabric(OpenEndpoint& tried);
   // The endpoint is not to be used, by this process's own fault: its provider is not tried again. It is closed when no
   // other thread tries it, unless it is in use.
-  void discard_fabric(const Fabric& tried, const std::string& why);
+  void discard_fabric(const OpenEndpoint& tried, const std::string& why);
   // The same, but a trial with another process has failed, and it is not known whose fault this is: other groups may
   // try the provider again (ProviderChoice::kMostFailedTrials).
-  void leave_failed_fabric(const Fabric& tried, const std::string& why);
+  void leave_failed_fabric(const OpenEndpoint& tried, const std::string& why);
   // The fault is that of others.
-  void leave_fabric(const Fabric& tried);
+  void leave_fabric(const OpenEndpoint& tried);
   // Does try_fabric() and use_fabric().
-  Result<Fabric*> fabric(Providers among = kAnyProvider);
+  Result<OpenEndpoint*> fabric(Providers among = kAnyProvider);
   // An endpoint in use, with the bit of its provider.
   struct EndpointInUse {
     Providers provider = 0;
-    Fabric* fabric = nullptr;
+    OpenEndpoint* fabric = nullptr;
   };
   static constexpr std::size_t kMostEndpoints = 2;  // the number of preferred_providers()
   // Returns the endpoints in use, those of better providers first, and null ones behind them.
   std::array<EndpointInUse, kMostEndpoints> endpoints_in_use() const;
   // The endpoint that was used first; null until one is in use.
-  Fabric* open_fabric() const { return opened_.front().fabric.load(std::memory_order_acquire); }
+  OpenEndpoint* open_fabric() const { return opened_.front().fabric.load(std::memory_order_acquire); }
   // Returns the handler for on-node peers, and opens it at the first call. An error is kept.
   Result<NodeHandler*> node_handler();
   // Closes the endpoints and ends all threads of farside. Precondition: all windows are freed. Waits for a
@@ -137,7 +137,7 @@ class Process final : public Progress {
   std::unique_ptr<ProviderChoice> choice_;  // owns the endpoints
   // The endpoints in use, in the order in which they came into use. `provider` is written before `fabric`.
   struct Opened {
-    std::atomic<Fabric*> fabric{nullptr};
+    std::atomic<OpenEndpoint*> fabric{nullptr};
     Providers provider = 0;
   };
   std::array<Opened, kMostEndpoints> opened_;

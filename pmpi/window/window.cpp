@@ -12,7 +12,7 @@
 #include "pmpi/window/creation.hpp"
 #include "pmpi/window/strict_calls.hpp"
 #include "transport/base/log.hpp"
-#include "transport/fabric/fabric.hpp"
+#include "transport/fabric/open_endpoint.hpp"
 #include "transport/process.hpp"
 #include "transport/routes/fabric/fabric_route.hpp"
 #include "transport/space/regions.hpp"
@@ -225,7 +225,7 @@ std::string Window::routes() const {
   return fmt::format("{}", fmt::join(names, ","));
 }
 
-const Fabric* Window::fabric() const {
+const OpenEndpoint* Window::fabric() const {
   const FabricRoute* const route = state_.space->fabric_route();
   if (route == nullptr || !state_.space->uses(RouteKind::kFabric)) return nullptr;
   for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
@@ -235,7 +235,7 @@ const Fabric* Window::fabric() const {
 }
 
 std::string Window::devices() const {
-  const Fabric* const endpoint = fabric();
+  const OpenEndpoint* const endpoint = fabric();
   if (endpoint == nullptr) return "none";
   if (!state_.space->fabric_route()->uses_second_rail()) return endpoint->device();
   return fmt::format("{},{}", endpoint->device(), endpoint->second()->device());
@@ -253,7 +253,7 @@ Outcome Window::get_info(MPI_Info* info) {
   for (std::size_t kind = 0; kind < kRouteKinds; ++kind)
     by_thread = by_thread || (kRoutes[kind].by_thread && state_.space->uses(static_cast<RouteKind>(kind)));
   bool taken = set("farside_route", routes().c_str()) && set("farside_progress", by_thread ? "thread" : "origin");
-  if (const Fabric* const endpoint = fabric(); endpoint != nullptr) {
+  if (const OpenEndpoint* const endpoint = fabric(); endpoint != nullptr) {
     taken = set("farside_provider", endpoint->provider()) && set("farside_device", devices().c_str()) && taken;
   }
   if (state_.locks.has_global_lock())

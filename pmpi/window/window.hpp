@@ -24,7 +24,7 @@
 #include "pmpi/window/window_state.hpp"
 
 namespace farside {
-class Fabric;
+class OpenEndpoint;
 }
 
 namespace farside::pmpi {
@@ -94,7 +94,7 @@ class Window {
   // How this rank reaches the others: names of routes, with commas between them.
   std::string routes() const;
   // The endpoint by which this rank reaches some of the others; null if it needs none.
-  const Fabric* fabric() const;
+  const OpenEndpoint* fabric() const;
   // The name of the endpoint's device, or the names of its devices with a comma between them; "none" without an
   // endpoint.
   std::string devices() const;

@@ -173,13 +173,13 @@ class Job {
     REQUIRE(group.combine({&known, 1}, nullptr).ok());
     InterruptedGroup interrupted(group, std::exchange(once_agreed, nullptr));
     Agreement agreement(interrupted);
-    Fabric* opened = nullptr;
+    OpenEndpoint* opened = nullptr;
     ProviderAgreement step;
     step.used = known == 4 ? 0 : static_cast<Providers>(known);
     step.id = id;
     step.node_members = members.size();
     step.open = [&](Endpoint& endpoint) -> Result<EndpointUse> {
-      opened = static_cast<Fabric*>(&endpoint);
+      opened = static_cast<OpenEndpoint*>(&endpoint);
       const bool by_adapter = (Process::instance().offer_providers().usable & kAdapter) != 0 && !refused_;
       refused_ = by_adapter && ranks_.rank() == cannot_open;
       if (refused_) return Error{ErrorKind::kNoMemory, "no locked memory"};

@@ -93,11 +93,11 @@ TEST_CASE("processes that cannot all have the best provider meet on another") {
   Statistics statistics;
   ProviderChoice choice(settings, Process::instance(), statistics);
   REQUIRE((choice.usable() & bit("tcp")) == bit("tcp"));
-  const Result<Fabric*> none = choice.try_best(1U << 31);
+  const Result<OpenEndpoint*> none = choice.try_best(1U << 31);
   REQUIRE_FALSE(none.ok());
   CHECK(none.error().kind == ErrorKind::kNoRoute);
   CHECK(contains(none.error().text, "no libfabric provider in common; this one has "));
-  const Result<Fabric*> tried = choice.try_best(bit("tcp") | 1U << 31);
+  const Result<OpenEndpoint*> tried = choice.try_best(bit("tcp") | 1U << 31);
   REQUIRE(tried.ok());
   CHECK(tried.value()->provider() == std::string("tcp"));
   CHECK(choice.use(*tried.value()) == bit("tcp"));
@@ -109,13 +109,13 @@ TEST_CASE("a discarded provider is not usable again, and its reason stays") {
   ProviderChoice choice(settings, Process::instance(), statistics);
   const Providers tcp = choice.usable();
   CHECK(choice.why_not(tcp).empty());
-  const Result<Fabric*> tried = choice.try_best(kAnyProvider);
+  const Result<OpenEndpoint*> tried = choice.try_best(kAnyProvider);
   REQUIRE(tried.ok());
   choice.discard(*tried.value(), "rank 1: no answer");
   CHECK(choice.usable() == 0);
   CHECK(choice.wanted() == tcp);
   CHECK(choice.why_not(tcp) == "rank 1: no answer");
-  const Result<Fabric*> none = choice.try_best(kAnyProvider);
+  const Result<OpenEndpoint*> none = choice.try_best(kAnyProvider);
   REQUIRE_FALSE(none.ok());
   CHECK(none.error().text == "rank 1: no answer");
 }
@@ -130,8 +130,8 @@ TEST_CASE("a process has an endpoint per provider, and keeps those that it uses"
   Statistics statistics;
   ProviderChoice choice(settings, Process::instance(), statistics, two());
   REQUIRE(choice.usable() == 3);
-  Fabric* const best = choice.try_best(kAnyProvider).value();
-  Fabric* const other = choice.try_best(2).value();
+  OpenEndpoint* const best = choice.try_best(kAnyProvider).value();
+  OpenEndpoint* const other = choice.try_best(2).value();
   CHECK(best->address().identity != other->address().identity);
   CHECK(choice.use(*best) == 1);
   CHECK(choice.try_best(2).value() == other);  // it is tried, and stays
@@ -144,8 +144,8 @@ TEST_CASE("a process has an endpoint per provider, and keeps those that it uses"
   CHECK(choice.usable() == 3);  // one in use is not discarded
 
   ProviderChoice second(settings, Process::instance(), statistics, two());
-  Fabric* const failing = second.try_best(kAnyProvider).value();
-  Fabric* const working = second.try_best(2).value();
+  OpenEndpoint* const failing = second.try_best(kAnyProvider).value();
+  OpenEndpoint* const working = second.try_best(2).value();
   CHECK(second.use(*working) == 2);
   second.discard(*failing, "no answer");
   CHECK(second.usable() == 2);
@@ -175,14 +175,14 @@ TEST_CASE("the provider of FARSIDE_PROVIDER is the only one, and its error stays
   settings.provider = "tcp";
   ProviderChoice choice(settings, Process::instance(), statistics);
   CHECK(choice.usable() == 1);
-  const Result<Fabric*> opened = choice.try_best(kAnyProvider);
+  const Result<OpenEndpoint*> opened = choice.try_best(kAnyProvider);
   REQUIRE(opened.ok());
   CHECK(opened.value()->provider() == std::string("tcp"));
   settings.provider = "nonsense";
   ProviderChoice bad(settings, Process::instance(), statistics);
   CHECK(bad.usable() == 0);
   for (int i = 0; i < 2; ++i) {
-    const Result<Fabric*> refused = bad.try_best(kAnyProvider);
+    const Result<OpenEndpoint*> refused = bad.try_best(kAnyProvider);
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.error().kind == ErrorKind::kBadSetting);
   }
@@ -217,16 +217,16 @@ TEST_CASE("the provider of FARSIDE_PROVIDER is looked for without an endpoint") 
 TEST_CASE("an endpoint on trial stays until no thread tries it, and then its provider is not tried again") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     Process& process = Process::instance();
-    const Result<Fabric*> one = process.try_fabric(kAnyProvider), two = process.try_fabric(kAnyProvider);
+    const Result<OpenEndpoint*> one = process.try_fabric(kAnyProvider), two = process.try_fabric(kAnyProvider);
     ranks.check(one.ok() && two.ok() && one.value() == two.value(), "both try the same");
     process.discard_fabric(*one.value(), "the first had no answer");
     ranks.check(process.offer_providers().usable != 0, "the second still tries it");
     process.leave_fabric(*two.value());
-    const Result<Fabric*> again = process.try_fabric(kAnyProvider);
+    const Result<OpenEndpoint*> again = process.try_fabric(kAnyProvider);
     ranks.check(again.ok() && again.value() == one.value(), "it is tried again");
     process.discard_fabric(*again.value(), "no answer");
     ranks.check(process.offer_providers().usable == 0, "it is not usable any more");
-    const Result<Fabric*> none = process.try_fabric(kAnyProvider);
+    const Result<OpenEndpoint*> none = process.try_fabric(kAnyProvider);
     ranks.check(!none.ok() && none.error().text == "no answer", "the reason stays");
     ranks.check(process.open_fabric() == nullptr, "no endpoint is in use");
   }));
@@ -235,7 +235,7 @@ TEST_CASE("an endpoint on trial stays until no thread tries it, and then its pro
 TEST_CASE("an endpoint in use is not discarded by another trial") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     Process& process = Process::instance();
-    const Result<Fabric*> one = process.try_fabric(kAnyProvider), two = process.try_fabric(kAnyProvider);
+    const Result<OpenEndpoint*> one = process.try_fabric(kAnyProvider), two = process.try_fabric(kAnyProvider);
     ranks.check(one.ok() && two.ok(), "both try");
     process.use_fabric(*one.value());
     process.discard_fabric(*two.value(), "no answer");

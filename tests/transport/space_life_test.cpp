@@ -86,7 +86,7 @@ TEST_CASE("a provider that does not exist is a bad setting, said again at every 
     use_routes("fabric");
     setenv("FARSIDE_PROVIDER", "nonsense", 1);
     for (int i = 0; i < 2; ++i) {
-      const Result<Fabric*> opened = Process::instance().fabric();
+      const Result<OpenEndpoint*> opened = Process::instance().fabric();
       ranks.check(!opened.ok() && opened.error().kind == ErrorKind::kBadSetting, "a bad setting");
       ranks.check(!opened.ok() && opened.error().text.find("'nonsense'") != std::string::npos, "names the value");
       ranks.check(!opened.ok() && opened.error().text.find("tcp") != std::string::npos, "names those that exist");

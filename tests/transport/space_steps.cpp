@@ -100,7 +100,7 @@ OpenSpace make_space(Ranks& ranks, Space::Request request, int members, Line lin
     Result<MadeSpace> made = make_space(making, agreement, *open.peers);
     require(made.status(), "the space is made");
     open.space = std::move(made.value().space);
-    if (const Fabric* fabric = Process::instance().open_fabric())
+    if (const OpenEndpoint* fabric = Process::instance().open_fabric())
       std::ranges::copy(std::as_bytes(std::span(&fabric->address(), 1)), own.bytes.begin());
   }
   // The ranks that are no members take part in the gathers of the others.

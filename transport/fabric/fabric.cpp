@@ -75,6 +75,13 @@ Status Fabric::issue(Pending& pending, Peer peer, const char* what, Issue&& call
   }
 }
 
+Result<std::unique_ptr<OpenEndpoint>> open_endpoint(InfoHandle info, const Settings& settings, Progress& progress,
+                                                    Statistics& statistics) {
+  Result<std::unique_ptr<Fabric>> opened = Fabric::open(std::move(info), settings, progress, statistics);
+  if (!opened) return opened.error();
+  return std::unique_ptr<OpenEndpoint>(std::move(opened.value()));
+}
+
 Result<std::unique_ptr<Fabric>> Fabric::open(InfoHandle info, const Settings& settings, Progress& progress,
                                              Statistics& statistics, Resolve resolve, std::size_t openers) {
   const std::string name = info->fabric_attr->prov_name;
@@ -112,7 +119,7 @@ void Fabric::share_node(std::size_t processes) {
   progress_.share_node(processes);
 }
 
-void Fabric::set_second(Result<std::unique_ptr<Fabric>> second, std::uint32_t network) {
+void Fabric::set_second(Result<std::unique_ptr<OpenEndpoint>> second, std::uint32_t network) {
   if (second) {
     second_ = std::move(second.value());
   } else {

@@ -46,9 +46,9 @@
 #include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"
-#include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/fabric_progress.hpp"
 #include "transport/fabric/handles.hpp"
+#include "transport/fabric/open_endpoint.hpp"
 #include "transport/fabric/operation.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/fabric/second_rail.hpp"
@@ -56,7 +56,7 @@
 
 namespace farside {
 
-class Fabric final : public Endpoint {
+class Fabric final : public OpenEndpoint {
  public:
   // For tests: what Connections::Opening::resolve is, and by how many threads endpoints are opened over any provider.
   using Resolve = std::function<int(const SocketAddress&)>;
@@ -69,21 +69,14 @@ class Fabric final : public Endpoint {
   Fabric& operator=(const Fabric&) = delete;
 
   const FabricAddress& address() const override { return progress_.address(); }
-  const char* provider() const { return progress_.domain().provider(); }
-  const char* device() const { return progress_.domain().device(); }
+  const char* provider() const override { return progress_.domain().provider(); }
+  const char* device() const override { return progress_.domain().device(); }
   Peer insert(const FabricAddress& address) override { return progress_.insert(address); }
-  // Sets the number of processes of this node, this one included, that use the fabric or may use it. They share the
-  // node's resources for connections (connecting.hpp). Only the largest number of all calls counts; before the first
-  // call it is 1.
-  void share_node(std::size_t processes);
-  // Sets the endpoint's second rail: another endpoint of the same provider, null, or the reason why there is none
-  // although one was wanted. `network`: that of SecondRail. Called once, before any thread uses the endpoint.
-  void set_second(Result<std::unique_ptr<Fabric>> second, std::uint32_t network);
-  // The endpoint of the second rail; null if there is none.
-  Fabric* second() const { return second_.get(); }
+  void share_node(std::size_t processes) override;
+  void set_second(Result<std::unique_ptr<OpenEndpoint>> second, std::uint32_t network) override;
+  OpenEndpoint* second() const override { return second_.get(); }
   SecondRail* second_rail() const override { return rail_.get(); }
-  // Empty if none was wanted, or there is one.
-  const std::string& why_no_second() const { return why_no_second_; }
+  const std::string& why_no_second() const override { return why_no_second_; }
   Result<Registration> register_memory(void* base, std::size_t bytes, std::uint64_t wanted) override {
     return progress_.domain().register_memory(base, bytes, wanted);
   }
@@ -119,8 +112,8 @@ class Fabric final : public Endpoint {
   }
   void withdraw(std::uint64_t id) override { progress_.withdraw(id); }
 
-  FabricProgress& progress() { return progress_; }
-  const FabricProgress& progress() const { return progress_; }
+  FabricProgress& progress() override { return progress_; }
+  const FabricProgress& progress() const override { return progress_; }
 
  private:
   Fabric(FabricDomain domain, const QueueLimits& limits, const Settings& settings, Progress& progress,
@@ -158,7 +151,7 @@ class Fabric final : public Endpoint {
   Statistics& statistics_;
   WakeEvent own_wake_event_;         // of these threads
   std::optional<NicForm> nic_form_;  // none: the provider has no atomics that work
-  std::unique_ptr<Fabric> second_;
+  std::unique_ptr<OpenEndpoint> second_;
   FabricProgress progress_;
   std::unique_ptr<SecondRail> rail_;  // of second_
   std::string why_no_second_;

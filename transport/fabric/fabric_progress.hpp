@@ -31,9 +31,9 @@
 #include "transport/base/ticks.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/fabric/connections.hpp"
-#include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/in_flight.hpp"
 #include "transport/fabric/messages.hpp"
+#include "transport/fabric/open_endpoint.hpp"
 #include "transport/fabric/peers.hpp"
 #include "transport/fabric/progress_thread.hpp"
 #include "transport/fabric/provider.hpp"
@@ -41,7 +41,7 @@
 
 namespace farside {
 
-class FabricProgress final : private PeerHealth::Peers, private ProgressThread::Work {
+class FabricProgress final : public EndpointProgress, private PeerHealth::Peers, private ProgressThread::Work {
  public:
   FabricProgress(FabricDomain domain, const QueueLimits& limits, const Settings& settings, Statistics& statistics)
       : domain_(std::move(domain)),
@@ -67,10 +67,8 @@ class FabricProgress final : private PeerHealth::Peers, private ProgressThread::
   Peer insert(const FabricAddress& address);
   // As Fabric::share_node(), for this endpoint alone.
   void share_node(std::size_t processes);
-  // Until the limit is lifted, the peer is abandoned after this time, if FARSIDE_PEER_TIMEOUT is not shorter. The time
-  // of other peers does not change. Each limit is lifted once.
-  void limit_silence(Peer peer, std::chrono::seconds limit);
-  void lift_limit(Peer peer, std::chrono::seconds limit);
+  void limit_silence(Peer peer, std::chrono::seconds limit) override;
+  void lift_limit(Peer peer, std::chrono::seconds limit) override;
   // The limit of connections: FARSIDE_CONNECTIONS, or the process's share if that is smaller; 0: none.
   std::size_t most_connections();
   // As share_node() was told.
@@ -92,20 +90,12 @@ class FabricProgress final : private PeerHealth::Peers, private ProgressThread::
   void polled() { thread_.polled(); }
   // Notes that a write or read of so many bytes was issued.
   void expect_transfer(std::size_t bytes);
-  // For waiting application threads (Progress). Returns whether anything completed or arrived. Does nothing if another
-  // thread has just polled (SharedPolls).
-  bool poll();
-  // For application threads that test a condition once. Handles everything that has arrived. It waits for the mutex,
-  // and does not rely on the poll of another thread, which may have begun before the arrival.
-  void poll_now();
-  // For threads that wait in the MPI runtime, called repeatedly from its progress engine: polls while the progress
-  // thread leaves arrivals to them (AdaptivePolling), else costs two loads and a store.
-  bool poll_from_runtime();
-  // Returns whether large transfers that this process has issued are expected to move now, at 1 GB/s. If the
-  // thread that waits for them slept, each arrival of data would have to wake the progress thread.
-  bool transfers() const { return monotonic_ns() < transfers_until_.load(std::memory_order_relaxed); }
-  void listen(WakeEvent& wake_event) { thread_.listen(wake_event); }
-  void stop_listening(WakeEvent& wake_event) { thread_.stop_listening(wake_event); }
+  bool poll() override;
+  void poll_now() override;  // waits for the mutex
+  bool poll_from_runtime() override;
+  bool transfers() const override { return monotonic_ns() < transfers_until_.load(std::memory_order_relaxed); }
+  void listen(WakeEvent& wake_event) override { thread_.listen(wake_event); }
+  void stop_listening(WakeEvent& wake_event) override { thread_.stop_listening(wake_event); }
 
  private:
   using Clock = std::chrono::steady_clock;

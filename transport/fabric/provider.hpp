@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,8 +17,11 @@
 
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
-#include "transport/fabric/endpoint.hpp"
+#include "transport/base/settings.hpp"
+#include "transport/base/statistics.hpp"
+#include "transport/base/waiter.hpp"
 #include "transport/fabric/handles.hpp"
+#include "transport/fabric/open_endpoint.hpp"
 
 namespace farside {
 
@@ -93,6 +97,11 @@ Result<InfoHandle> choose_provider(const std::string& asked, const std::string& 
 // or not, and completes them when the peer's adapter has acknowledged them.
 bool is_adapter(const fi_info& info);
 bool is_adapter(std::string_view provider);
+
+// Opens an endpoint on the device that was found, and starts its progress thread. Errors: kNoRoute, kNoMemory or
+// kOther.
+Result<std::unique_ptr<OpenEndpoint>> open_endpoint(InfoHandle info, const Settings& settings, Progress& progress,
+                                                    Statistics& statistics);
 
 // FabricDomain: the provider, opened: libfabric's fabric, domain and completion queue, what of the provider's
 // attributes farside needs, and the memory of this process that peers may access (fi_domain(3), fi_mr(3), fi_cq(3)).

@@ -15,7 +15,7 @@
 #include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/devices.hpp"
-#include "transport/fabric/fabric.hpp"
+#include "transport/fabric/open_endpoint.hpp"
 #include "transport/fabric/provider.hpp"
 
 namespace farside {
@@ -70,7 +70,7 @@ std::string ProviderChoice::why_not(Providers one) const {
   return index < reasons_.size() ? reasons_[index] : std::string();
 }
 
-ProviderChoice::Entry& ProviderChoice::of(const Fabric& tried) {
+ProviderChoice::Entry& ProviderChoice::of(const OpenEndpoint& tried) {
   return *std::ranges::find_if(*entries_, [&](const Entry& each) { return each.fabric.get() == &tried; });
 }
 
@@ -82,8 +82,8 @@ void ProviderChoice::no_longer_usable(const Entry& entry, Error why) {
 
 // A provider that cannot be opened is not usable from now on.
 Status ProviderChoice::open(Entry& entry) {
-  Result<std::unique_ptr<Fabric>> opened =
-      Fabric::open(InfoHandle(fi_dupinfo(entry.candidate.info.get())), settings_, progress_, statistics_);
+  Result<std::unique_ptr<OpenEndpoint>> opened =
+      open_endpoint(InfoHandle(fi_dupinfo(entry.candidate.info.get())), settings_, progress_, statistics_);
   if (!opened) {
     no_longer_usable(entry, opened.error());
     return opened.error();
@@ -96,17 +96,17 @@ Status ProviderChoice::open(Entry& entry) {
   } else {
     second = find_second_device(*entry.candidate.info, settings_.second_device);
   }
-  Result<std::unique_ptr<Fabric>> rail = std::unique_ptr<Fabric>();
+  Result<std::unique_ptr<OpenEndpoint>> rail = std::unique_ptr<OpenEndpoint>();
   if (!second) {
     rail = second.error();
   } else if (second.value().info != nullptr) {
-    rail = Fabric::open(std::move(second.value().info), settings_, progress_, statistics_);
+    rail = open_endpoint(std::move(second.value().info), settings_, progress_, statistics_);
   }
   entry.fabric->set_second(std::move(rail), second ? second.value().network : 0);
   return {};
 }
 
-Result<Fabric*> ProviderChoice::try_best(Providers among) {
+Result<OpenEndpoint*> ProviderChoice::try_best(Providers among) {
   if (usable() == 0) return *error_;
   const auto found =
       std::ranges::find_if(*entries_, [&](const Entry& each) { return (each.provider() & usable_ & among) != 0; });
@@ -128,7 +128,7 @@ Result<Fabric*> ProviderChoice::try_best(Providers among) {
   return found->fabric.get();
 }
 
-Providers ProviderChoice::use(const Fabric& tried) {
+Providers ProviderChoice::use(const OpenEndpoint& tried) {
   Entry& entry = of(tried);
   --entry.trials;
   for (Entry& each : *entries_) {
@@ -137,14 +137,14 @@ Providers ProviderChoice::use(const Fabric& tried) {
   return std::exchange(entry.in_use, true) ? 0 : entry.provider();
 }
 
-void ProviderChoice::discard(const Fabric& tried, std::string why) {
+void ProviderChoice::discard(const OpenEndpoint& tried, std::string why) {
   Entry& entry = of(tried);
   if (--entry.trials > 0 || entry.in_use) return;
   no_longer_usable(entry, {ErrorKind::kNoRoute, std::move(why)});
   entry.fabric.reset();
 }
 
-void ProviderChoice::leave_failed(const Fabric& tried, std::string why) {
+void ProviderChoice::leave_failed(const OpenEndpoint& tried, std::string why) {
   if (++of(tried).failed_trials < kMostFailedTrials) {
     leave(tried);
   } else {
@@ -223,7 +223,7 @@ std::string lacking(const std::string& provider) {
   return fmt::format("its connected endpoint has {}", fmt::join(all, ", "));
 }
 
-std::string atomics_of(const Fabric& fabric) {
+std::string atomics_of(const OpenEndpoint& fabric) {
   if (fabric.nic_atomics()) {
     return "by the adapter of the target on 64-bit integers, and for locks; by farside's handler there for the others";
   }
@@ -293,8 +293,8 @@ ProviderProbe probe_provider(const std::string& name, const Settings& settings) 
   }
   NoProgress progress;
   Statistics statistics;
-  const Result<std::unique_ptr<Fabric>> opened =
-      Fabric::open(InfoHandle(fi_dupinfo(info.value().get())), settings, progress, statistics);
+  const Result<std::unique_ptr<OpenEndpoint>> opened =
+      open_endpoint(InfoHandle(fi_dupinfo(info.value().get())), settings, progress, statistics);
   if (!opened) {
     result.why = fmt::format("{}: {}", result.chosen ? "chosen, and cannot be opened" : "refused", opened.error().text);
     return result;

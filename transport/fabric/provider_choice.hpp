@@ -22,7 +22,7 @@
 #include "transport/base/settings.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
-#include "transport/fabric/fabric.hpp"
+#include "transport/fabric/open_endpoint.hpp"
 #include "transport/fabric/provider.hpp"
 
 namespace farside {
@@ -54,35 +54,35 @@ class ProviderChoice {
   std::string why_not(Providers one) const;
 
   // Begins a trial: returns the endpoint of the best provider that is usable and in `among`, and opens it if it is not
-  // open yet. Errors: those of no_candidate(), choose_provider() and Fabric::open(); kNoRoute if there is none in
+  // open yet. Errors: those of no_candidate(), choose_provider() and open_endpoint(); kNoRoute if there is none in
   // `among`, with why_not().
-  Result<Fabric*> try_best(Providers among);
+  Result<OpenEndpoint*> try_best(Providers among);
   // Each of the following functions ends a trial of an endpoint.
   // The endpoint stays open from now on. Returns its provider if it was not in use before, else 0. Closes the endpoints
   // that no thread tries or uses.
-  Providers use(const Fabric& tried);
+  Providers use(const OpenEndpoint& tried);
   // The fault is this process's. Unless the endpoint is in use or another thread tries it, it is closed, and its
   // provider is not usable any more.
-  void discard(const Fabric& tried, std::string why);
+  void discard(const OpenEndpoint& tried, std::string why);
   // A trial with another process has failed. The kMostFailedTrials-th call does the same as discard().
   static constexpr int kMostFailedTrials = 2;
-  void leave_failed(const Fabric& tried, std::string why);
+  void leave_failed(const OpenEndpoint& tried, std::string why);
   // The fault is that of others.
-  void leave(const Fabric& tried) { --of(tried).trials; }
+  void leave(const OpenEndpoint& tried) { --of(tried).trials; }
 
  private:
   struct Entry {
     Candidate candidate;
-    std::unique_ptr<Fabric> fabric;  // null until it is tried, and again if it was not used
-    int trials = 0;                  // threads between try_best() and the end of their trial
-    int failed_trials = 0;           // leave_failed()
+    std::unique_ptr<OpenEndpoint> fabric;  // null until it is tried, and again if it was not used
+    int trials = 0;                        // threads between try_best() and the end of their trial
+    int failed_trials = 0;                 // leave_failed()
     bool in_use = false;
     Providers provider() const { return Providers{1} << candidate.preference; }
   };
 
   void look_for_candidates();
   void take_candidates(std::vector<Candidate> candidates);
-  Entry& of(const Fabric& tried);
+  Entry& of(const OpenEndpoint& tried);
   void no_longer_usable(const Entry& entry, Error why);
   Status open(Entry& entry);
 

@@ -192,20 +192,20 @@ Result<Common> agree_on_providers(Agreement& agreement, GroupPeers& peers, Provi
 // The progress of a trial: the process's own progress leaves out an endpoint that is not in use yet.
 class TrialProgress final : public Progress {
  public:
-  explicit TrialProgress(Fabric& fabric) : fabric_(fabric) {}
+  explicit TrialProgress(OpenEndpoint& fabric) : fabric_(fabric) {}
   void poll() override { fabric_.progress().poll(); }
   void poll_runtime() override { Process::instance().poll_runtime(); }
   void listen(WakeEvent& wake_event) override { fabric_.progress().listen(wake_event); }
   void stop_listening(WakeEvent& wake_event) override { fabric_.progress().stop_listening(wake_event); }
 
  private:
-  Fabric& fabric_;
+  OpenEndpoint& fabric_;
 };
 
 // Calls call(peer, progress) for a peer that must answer in the time of a trial. The endpoint may have other peers,
 // which may be slow.
 template <class Call>
-auto in_time(Fabric& fabric, const FabricAddress& address, Call&& call) {
+auto in_time(OpenEndpoint& fabric, const FabricAddress& address, Call&& call) {
   TrialProgress progress(fabric);
   const Peer peer = fabric.insert(address);
   fabric.progress().limit_silence(peer, Timing::kTrial);
@@ -214,11 +214,11 @@ auto in_time(Fabric& fabric, const FabricAddress& address, Call&& call) {
   return result;
 }
 
-Status run_trial(ProviderTrial& trial, Fabric& fabric, int other, const FabricAddress& address) {
+Status run_trial(ProviderTrial& trial, OpenEndpoint& fabric, int other, const FabricAddress& address) {
   return in_time(fabric, address, [&](Peer, Progress& progress) { return trial.run(other, address, progress); });
 }
 
-std::string failed_with(const Fabric& fabric, int other, const Error& error) {
+std::string failed_with(const OpenEndpoint& fabric, int other, const Error& error) {
   return fmt::format("a trial of device {} with rank {}: {}", fabric.device(), other, error.text);
 }
 
@@ -227,7 +227,7 @@ std::string failed_with(const Fabric& fabric, int other, const Error& error) {
 class SecondRailVote {
  public:
   // `fabric`: null if the rank has no endpoint. `id`: of the trial, the same on all ranks.
-  SecondRailVote(Fabric* fabric, std::uint64_t id) : fabric_(fabric), id_(id) {
+  SecondRailVote(OpenEndpoint* fabric, std::uint64_t id) : fabric_(fabric), id_(id) {
     if (fabric == nullptr) {
       status_ = Error{ErrorKind::kNoRoute, "no endpoint"};
       return;
@@ -290,7 +290,7 @@ class SecondRailVote {
   }
 
  private:
-  Fabric* const fabric_;
+  OpenEndpoint* const fabric_;
   const std::uint64_t id_;
   SecondRail* rail_ = nullptr;
   Status status_;       // whether this rank can use its second rail
@@ -326,7 +326,7 @@ struct Attempt {
   Process& process = Process::instance();
   const bool only_one = !process.settings().value()->provider.empty();     // FARSIDE_PROVIDER names it
   const bool has_substitute = !only_one && is_adapter(name_of(provider));  // another one is tried after it
-  Fabric* fabric = nullptr;
+  OpenEndpoint* fabric = nullptr;
   Status status{};
   enum class Fault { kOfOthers, kOwn, kOfTrial } fault = Fault::kOfOthers;
   bool taken = false;
@@ -335,7 +335,7 @@ struct Attempt {
 EndpointUse Attempt::open() {
   // This tries only the agreed provider: another thread may have discarded it since, and a rank must not continue with
   // another one.
-  const Result<Fabric*> tried = process.try_fabric(provider);
+  const Result<OpenEndpoint*> tried = process.try_fabric(provider);
   status = tried.status();
   if (!tried) return {};
   fabric = tried.value();

@@ -14,7 +14,7 @@
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/fabric/endpoint.hpp"
-#include "transport/fabric/fabric.hpp"
+#include "transport/fabric/open_endpoint.hpp"
 #include "transport/space/agreement.hpp"
 #include "transport/space/group_peers.hpp"
 
@@ -40,7 +40,7 @@ class ProviderTrial {
   // Makes this rank the other side of a trial. run() may be called when all ranks have returned from begin().
   Status begin();
   // Runs the trial with a rank, which no other rank has chosen. Waits without a limit of its own: the endpoint ends
-  // operations on a peer that is out of reach (Fabric::limit_silence()). `waiting` progresses the endpoint.
+  // operations on a peer that is out of reach (EndpointProgress::limit_silence()). `waiting` progresses the endpoint.
   Status run(int other, const FabricAddress& address, Progress& waiting);
 
  private:
