@@ -129,7 +129,7 @@ class HandleTable {
     Entry entry;
   };
 
-  // Spreads consecutive numbers and equidistant addresses evenly (tests/pmpi/handle_table_test.cpp).
+  // Spreads consecutive numbers and equidistant addresses evenly (tests/unit/pmpi/library/handle_table_test.cpp).
   static std::size_t hash(Key key) { return (key * 0x9E3779B97F4A7C15ULL) >> 40; }
   // Returns null if the table has no entry for the handle. The acquire loads pair with the release stores in insert()
   // and with_room(), so a visible table or entry is complete.
