@@ -69,8 +69,8 @@ concept NotifyingMemory = RemoteMemory<M> && requires(M memory, typename M::Oper
 };
 
 // The accesses of a node's ranks to a mapped control word, and their memory orders.
-// tests/transport/memory_order_test.cpp runs these functions under the memory model of C++, so their guarantees do not
-// depend on the processor.
+// tests/unit/transport/base/memory_order_test.cpp runs these functions under the memory model of C++, so their
+// guarantees do not depend on the processor.
 struct ControlWord {
   // Changes and remote reads are sequentially consistent, for three reasons. Locks and notifications publish the data
   // that they protect. The wake event requires it (base/wake_event.hpp). If two ranks each change a word and then read

@@ -99,7 +99,7 @@ class AccumulateLock {
   }
   AccumulateLock(const AccumulateLock&) = delete;
   AccumulateLock& operator=(const AccumulateLock&) = delete;
-  // (It throws only with the atomics of tests/transport/memory_model.hpp.)
+  // (It throws only with the atomics of tests/unit/transport/base/memory_model.hpp.)
   ~AccumulateLock() noexcept(noexcept(std::declval<AccumulateLockWord&>().claimed.load(std::memory_order_relaxed))) {
     if (held_) word_.release();
   }

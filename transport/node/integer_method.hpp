@@ -32,7 +32,8 @@
 //   read of kLock acquires.
 // Without the barrier, a processor may execute b before its store of a is visible. `by` only grows. No thread waits for
 // another: if a rank is killed or stopped while it executes atomics, the space stays in kBoth.
-// tests/transport/integer_method_test.cpp tries all interleavings of a model of this, with and without its parts.
+// tests/unit/transport/node/integer_method_test.cpp tries all interleavings of a model of this, with and without its
+// parts.
 //
 // Thread safety: any for begin() and end(), if allow_lock() has `threaded` or after expect_threads(), and always for
 // begin_in_common() and end_in_common(), also while allow_lock() runs. Cost: two stores and a load in the thread's own

@@ -13,7 +13,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/transport/memory_model.hpp"
+#include "tests/unit/transport/base/memory_model.hpp"
 
 // The real header with modelled atomics.
 #define std farside_modelled_std

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/unit/transport/fabric/fake_provider.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <dlfcn.h>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_rma.h>
+
+#include "tests/unit/transport/fabric/fake_objects.hpp"
+
+namespace farside::testing {
+namespace fake {
+namespace {
+
+constexpr const char* kName = "fake";
+
+// ---- completion queues ----------------------------------------------------------------------------------------------
+
+ssize_t read_completions(fid_cq* fid, void* out, std::size_t count) {
+  const std::scoped_lock held(network().mutex);
+  if (!network().may_read(FakeReader::Of::kEverything)) return -FI_EAGAIN;
+  auto& queue = *reinterpret_cast<Completions*>(fid);
+  FakeQueues& counted = network().counted;
+  std::size_t read = 0;
+  for (; read < count && !queue.entries.empty(); queue.entries.pop_front()) {
+    const Completions::Entry& next = queue.entries.front();
+    const bool own = (next.entry.flags & FI_RECV) == 0;
+    if (next.error != 0 && !next.silent) break;
+    if ((next.entry.flags & FI_RMA) != 0 && !network().may_read(FakeReader::Of::kRdma))
+      return read > 0 ? static_cast<ssize_t>(read) : -FI_EAGAIN;
+    --queue.posted;
+    counted.signalled += own ? 1 : 0;
+    if (next.silent) continue;
+    counted.reported += own ? 1 : 0;
+    static_cast<fi_cq_msg_entry*>(out)[read++] = next.entry;
+  }
+  if (read > 0) counted.readers.insert(std::this_thread::get_id());
+  if (read > 0 || queue.entries.empty()) return read > 0 ? static_cast<ssize_t>(read) : -FI_EAGAIN;
+  return -FI_EAVAIL;
+}
+
+ssize_t read_error(fid_cq* fid, fi_cq_err_entry* out, std::uint64_t) {
+  const std::scoped_lock held(network().mutex);
+  auto& queue = *reinterpret_cast<Completions*>(fid);
+  if (queue.entries.empty() || queue.entries.front().error == 0) return -FI_EAGAIN;
+  out->op_context = queue.entries.front().entry.op_context;
+  out->flags = queue.entries.front().entry.flags;
+  out->err = queue.entries.front().error;
+  queue.entries.pop_front();
+  --queue.posted;
+  ++network().counted.signalled;
+  ++network().counted.reported;
+  return 1;
+}
+
+int open_queue(fid_domain*, fi_cq_attr* attributes, fid_cq** out, void*) {
+  auto* const queue = new Completions;
+  queue->size = attributes->size;
+  queue->fid.fid.fclass = FI_CLASS_CQ;
+  queue->fid.fid.ops = operations<fi_ops>([](fi_ops& ops) {
+    ops.close = close_object<Completions>;
+    ops.control = [](::fid* fid, int command, void* arg) {
+      return wait_descriptor(command, reinterpret_cast<Completions*>(fid)->readable.fd, arg);
+    };
+  });
+  queue->fid.ops = operations<fi_ops_cq>([](fi_ops_cq& ops) {
+    ops.read = read_completions;
+    ops.readerr = read_error;
+    ops.strerror = [](fid_cq*, int, const void*, char*, std::size_t) { return "of the queue pair"; };
+  });
+  *out = &queue->fid;
+  return 0;
+}
+
+// ---- messages and RDMA ----------------------------------------------------------------------------------------------
+
+void deliver(Channel& receives, const Message& message) {
+  const Posted into = receives.posted.front();
+  receives.posted.pop_front();
+  std::memcpy(into.buffer, message.bytes.data(), std::min(into.bytes, message.bytes.size()));
+  complete(*receives.queue, into.context, FI_RECV | FI_MSG, message.bytes.size());
+  complete(*message.sender, message.context, FI_SEND | FI_MSG, 0);
+}
+
+ssize_t post_receive(fid_ep* fid, void* buffer, std::size_t bytes, void*, fi_addr_t, void* context) {
+  const std::scoped_lock held(network().mutex);
+  auto& receives = *reinterpret_cast<Channel*>(fid);
+  if (receives.queue != nullptr) post(*receives.queue);
+  receives.posted.push_back({buffer, bytes, context});
+  if (receives.waiting.empty()) return 0;
+  deliver(receives, receives.waiting.front());
+  receives.waiting.pop_front();
+  return 0;
+}
+
+ssize_t send(fid_ep* fid, const fi_msg* message, std::uint64_t) {
+  const std::scoped_lock held(network().mutex);
+  auto& channel = *reinterpret_cast<Channel*>(fid);
+  if (channel.peer == nullptr) return -FI_ENOTCONN;
+  post(*channel.queue);
+  ++network().counted.messages;
+  Channel& receives = *channel.peer->receives;
+  Message sent{copy_of(message->msg_iov->iov_base, message->msg_iov->iov_len), channel.queue, message->context};
+  if (!receives.posted.empty()) {
+    deliver(receives, sent);
+  } else {
+    ++network().counted.not_ready;
+    receives.waiting.push_back(std::move(sent));
+  }
+  return 0;
+}
+
+template <bool writes>
+ssize_t move(fid_ep* fid, const fi_msg_rma* message, std::uint64_t asked) {
+  std::unique_lock locked(network().mutex);
+  auto& channel = *reinterpret_cast<Channel*>(fid);
+  if (channel.peer == nullptr) return -FI_ENOTCONN;
+  const bool silent = (asked & FI_COMPLETION) == 0;
+  if constexpr (writes) {
+    if (network().refuse > 0) return --network().refuse, -FI_EAGAIN;
+    FakeQueues& counted = network().counted;
+    ++counted.writes;
+    counted.silent_writes += silent ? 1 : 0;
+    if (message->iov_count == 0) {
+      ++counted.empty_writes;
+    } else {
+      counted.last_from = message->msg_iov->iov_base;
+    }
+    if (network().fail_after > 0 && --network().fail_after == 0) channel.broken = true;
+  }
+  post(*channel.queue);
+  if (channel.broken) {
+    complete(*channel.queue, message->context, FI_RMA, 0, silent, FI_ECANCELED);
+    return 0;
+  }
+  auto* const there = reinterpret_cast<void*>(message->rma_iov->addr);  // NOLINT(performance-no-int-to-ptr)
+  Held& held = network().held;
+  if (there != nullptr && there == held.call) {
+    held.in_call = true;
+    held.changed.notify_all();
+    held.changed.wait(locked, [&] { return there != held.call; });
+    held.in_call = false;
+  }
+  if (message->iov_count > 0) {
+    void* const here = message->msg_iov->iov_base;
+    std::memcpy(writes ? there : here, writes ? here : there, message->msg_iov->iov_len);
+  }
+  constexpr std::uint64_t kFlags = FI_RMA | (writes ? FI_WRITE : FI_READ);
+  if (there != nullptr && there == held.completion) {
+    held.completions.push_back({channel.queue, {message->context, kFlags, 0}});
+  } else {
+    complete(*channel.queue, message->context, kFlags, 0, silent);
+  }
+  return 0;
+}
+
+ssize_t inject(fid_ep* fid, const void* data, std::size_t bytes, fi_addr_t, std::uint64_t address, std::uint64_t key) {
+  const iovec here{const_cast<void*>(data), bytes};
+  const fi_rma_iov there{address, bytes, key};
+  const fi_msg_rma message{&here, nullptr, 1, FI_ADDR_UNSPEC, &there, 1, nullptr, 0};
+  return move<true>(fid, &message, FI_INJECT);
+}
+
+// Without `compare` a fetch-add, else a compare-and-swap.
+ssize_t atomic(fid_ep* fid, const void* operand, const void* compare, void* result, std::uint64_t address,
+               void* context) {
+  const std::scoped_lock held(network().mutex);
+  auto& channel = *reinterpret_cast<Channel*>(fid);
+  if (channel.peer == nullptr) return -FI_ENOTCONN;
+  const FakeAtomics& form = network().atomics;
+  const auto value = [&](const void* from) {
+    return form.by_value ? std::bit_cast<std::uint64_t>(from) : *static_cast<const std::uint64_t*>(from);
+  };
+  auto& there = *reinterpret_cast<std::uint64_t*>(address);  // NOLINT(performance-no-int-to-ptr)
+  const std::uint64_t before = there;
+  if (form.lose) {
+  } else if (compare == nullptr) {
+    there += value(operand);
+  } else if (before == value(compare)) {
+    there = value(operand);
+  }
+  *static_cast<std::uint64_t*>(result) = form.swaps_result ? __builtin_bswap64(before) : before;
+  post(*channel.queue);
+  complete(*channel.queue, context, FI_ATOMIC, sizeof before);
+  return 0;
+}
+
+int open_channel(bool shares, ::fid* request, fid_ep** out) {
+  auto* const channel = new Channel;
+  channel->request = request;
+  channel->fid.fid.fclass = shares ? FI_CLASS_SRX_CTX : FI_CLASS_EP;
+  channel->fid.fid.ops = operations<fi_ops>([](fi_ops& ops) {
+    ops.close = close_channel;
+    ops.bind = bind_channel;
+    ops.control = [](::fid*, int, void*) { return 0; };
+  });
+  channel->fid.cm = connection_operations();
+  channel->fid.msg = operations<fi_ops_msg>([](fi_ops_msg& ops) {
+    ops.recv = post_receive;
+    ops.sendmsg = send;
+  });
+  channel->fid.rma = operations<fi_ops_rma>([](fi_ops_rma& ops) {
+    ops.writemsg = move<true>;
+    ops.inject = inject;
+    ops.readmsg = move<false>;
+  });
+  channel->fid.atomic = operations<fi_ops_atomic>([](fi_ops_atomic& ops) {
+    ops.readwrite = [](fid_ep* fid, const void* operand, std::size_t, void*, void* result, void*, fi_addr_t,
+                       std::uint64_t address, std::uint64_t, fi_datatype, fi_op,
+                       void* context) { return atomic(fid, operand, nullptr, result, address, context); };
+    ops.compwrite = [](fid_ep* fid, const void* operand, std::size_t, void*, const void* compare, void*, void* result,
+                       void*, fi_addr_t, std::uint64_t address, std::uint64_t, fi_datatype, fi_op,
+                       void* context) { return atomic(fid, operand, compare, result, address, context); };
+  });
+  *out = &channel->fid;
+  return 0;
+}
+
+// ---- the domain -----------------------------------------------------------------------------------------------------
+
+int close_region(::fid* object) {
+  auto* const region = reinterpret_cast<Region*>(object);
+  {
+    const std::scoped_lock held(network().mutex);
+    network().registered -= region->bytes;
+  }
+  delete region;
+  return 0;
+}
+
+int register_memory(::fid*, const void*, std::size_t bytes, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t,
+                    fid_mr** out, void*) {
+  const std::scoped_lock held(network().mutex);
+  if (network().most_registered > 0 && network().registered + bytes > network().most_registered) {
+    ++network().counted.refused_memory;
+    return -FI_ENOMEM;
+  }
+  network().registered += bytes;
+  auto* const region = new Region;
+  region->bytes = bytes;
+  region->fid.key = network().next_key++;
+  region->fid.mem_desc = region;
+  region->fid.fid.ops = operations<fi_ops>([](fi_ops& ops) { ops.close = close_region; });
+  *out = &region->fid;
+  return 0;
+}
+
+int open_domain(fid_fabric*, fi_info*, fid_domain** out, void*) {
+  auto* const domain = new fid_domain{};
+  domain->fid.ops = operations<fi_ops>([](fi_ops& ops) { ops.close = close_object<fid_domain>; });
+  domain->ops = operations<fi_ops_domain>([](fi_ops_domain& ops) {
+    ops.cq_open = open_queue;
+    ops.endpoint = [](fid_domain*, fi_info* info, fid_ep** endpoint, void*) {
+      return open_channel(false, info->handle, endpoint);
+    };
+    ops.srx_ctx = [](fid_domain*, fi_rx_attr*, fid_ep** receives, void*) {
+      return open_channel(true, nullptr, receives);
+    };
+    ops.query_atomic = [](fid_domain*, fi_datatype, fi_op, fi_atomic_attr* attributes, std::uint64_t) {
+      attributes->count = 1;
+      return 0;
+    };
+  });
+  domain->mr = operations<fi_ops_mr>([](fi_ops_mr& ops) { ops.reg = register_memory; });
+  *out = domain;
+  return 0;
+}
+
+// A completion queue is ready to be slept on if it is empty: what was signalled before was read.
+int may_wait(fid_fabric*, ::fid** fids, int count) {
+  const std::scoped_lock held(network().mutex);
+  for (int i = 0; i < count; ++i) {
+    if (fids[i]->fclass != FI_CLASS_CQ) continue;
+    auto& queue = *reinterpret_cast<Completions*>(fids[i]);
+    if (!queue.entries.empty()) return -FI_EAGAIN;
+    queue.readable.clear();
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace fake
+
+InfoHandle fake_provider(std::size_t largest, const FakeAtomics* atomics) {
+  InfoHandle info(fi_allocinfo());
+  info->caps = FI_MSG | FI_RMA | (atomics != nullptr ? FI_ATOMIC : 0);
+  if (atomics != nullptr) {
+    const std::scoped_lock held(fake::network().mutex);
+    fake::network().atomics = *atomics;
+  }
+  info->addr_format = FI_SOCKADDR_IN;
+  info->fabric_attr->prov_name = strdup("verbs");
+  info->fabric_attr->name = strdup(fake::kName);
+  info->domain_attr->name = strdup(fake::kName);
+  info->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  info->domain_attr->mr_key_size = 4;
+  info->tx_attr->inject_size = 256;
+  info->ep_attr->type = FI_EP_MSG;
+  info->ep_attr->max_msg_size = largest;
+  return info;
+}
+
+FakeMemoryLimit::FakeMemoryLimit(std::size_t more) {
+  const std::scoped_lock held(fake::network().mutex);
+  fake::network().most_registered = fake::network().registered + more;
+}
+
+FakeMemoryLimit::~FakeMemoryLimit() {
+  const std::scoped_lock held(fake::network().mutex);
+  fake::network().most_registered = 0;
+}
+
+FakeReader::FakeReader(Of what) {
+  const std::scoped_lock held(fake::network().mutex);
+  fake::network().reader = {what, std::this_thread::get_id()};
+}
+
+FakeReader::~FakeReader() {
+  const std::scoped_lock held(fake::network().mutex);
+  fake::network().reader = {};
+}
+
+FakeHold::FakeHold(const void* call, const void* completion) {
+  const std::scoped_lock locked(fake::network().mutex);
+  fake::network().held.call = call;
+  fake::network().held.completion = completion;
+}
+
+void FakeHold::wait_for_call() {
+  std::unique_lock locked(fake::network().mutex);
+  fake::Held& held = fake::network().held;
+  held.changed.wait(locked, [&] { return held.in_call; });
+}
+
+void FakeHold::end() {
+  const std::scoped_lock locked(fake::network().mutex);
+  fake::Held& held = fake::network().held;
+  held.call = held.completion = nullptr;
+  held.changed.notify_all();
+  for (const auto& [queue, entry] : held.completions) fake::complete(*queue, entry.op_context, entry.flags, 0);
+  held.completions.clear();
+}
+
+void fake_refusal(std::size_t writes) {
+  const std::scoped_lock held(fake::network().mutex);
+  fake::network().refuse = writes;
+}
+
+void fake_failure(std::size_t behind) {
+  const std::scoped_lock held(fake::network().mutex);
+  fake::network().fail_after = behind + 1;
+}
+
+const void* fake_mutex() { return fake::network().mutex.native_handle(); }
+
+FakeQueues fake_queues() {
+  const std::scoped_lock held(fake::network().mutex);
+  return std::exchange(fake::network().counted, {});
+}
+
+}  // namespace farside::testing
+
+// In place of libfabric's, which it calls for all other providers.
+extern "C" int fi_fabric(fi_fabric_attr* attributes, fid_fabric** out, void* context) {
+  using namespace farside::testing::fake;
+  if (attributes->name == nullptr || std::string_view(attributes->name) != kName) {
+    static auto* const real = reinterpret_cast<decltype(&fi_fabric)>(dlsym(RTLD_NEXT, "fi_fabric"));
+    return real(attributes, out, context);
+  }
+  auto* const fabric = new fid_fabric{};
+  fabric->fid.ops = operations<fi_ops>([](fi_ops& ops) { ops.close = close_object<fid_fabric>; });
+  fabric->ops = operations<fi_ops_fabric>([](fi_ops_fabric& ops) {
+    ops.domain = open_domain;
+    ops.passive_ep = open_listener;
+    ops.eq_open = open_events;
+    ops.trywait = may_wait;
+  });
+  *out = fabric;
+  return 0;
+}

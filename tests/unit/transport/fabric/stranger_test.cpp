@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A stranger is a process that is not of the job. It knows the secret, so a rank's endpoint accepts its connection, and
+// it tries all that libfabric allows. It must read and change nothing, and the job must not be disturbed.
+#include <algorithm>
+#include <arpa/inet.h>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <netinet/in.h>
+#include <new>
+#include <poll.h>
+#include <random>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_rma.h>
+
+#include "tests/support/seeds.hpp"
+#include "tests/unit/transport/fabric/caller.hpp"
+#include "tests/unit/transport/fabric/fake_process.hpp"
+#include "tests/unit/transport/space/space_fixture.hpp"
+#include "transport/base/files.hpp"
+#include "transport/fabric/handles.hpp"
+#include "transport/fabric/provider.hpp"
+#include "transport/fabric/sockets.hpp"
+#include "transport/handler/message.hpp"
+#include "transport/handler/operation_list.hpp"
+
+namespace farside::stranger_test {
+
+using namespace farside::testing;
+
+namespace {
+
+// The stranger knows everything that the ranks exchange about an endpoint, except keys. Each attempt uses a new
+// stranger, since a target ends a connection on which a peer accesses memory that does not exist.
+class Stranger {
+ public:
+  explicit Stranger(const FabricAddress& victim) : caller_(victim, hello(victim).bytes()) {}
+  bool there() const { return caller_.outcome() == 0; }
+
+  enum class Outcome { kDone, kError, kNothing };
+  // Returns the result of one operation within the time `timeout`.
+  template <class Issue>
+  Outcome attempt(Issue&& issue, std::chrono::milliseconds timeout) {
+    const auto end = Clock::now() + timeout;
+    bool issued = false;
+    while (Clock::now() < end) {
+      if (!issued) {
+        const ssize_t code = issue(caller_.endpoint());
+        if (code != 0 && code != -FI_EAGAIN) return Outcome::kError;
+        issued = code == 0;
+      }
+      fi_cq_msg_entry entry;
+      const ssize_t count = fi_cq_read(caller_.queue(), &entry, 1);
+      if (count == 1) return Outcome::kDone;
+      if (count == -FI_EAVAIL) {
+        fi_cq_err_entry error{};
+        fi_cq_readerr(caller_.queue(), &error, 0);
+        return Outcome::kError;
+      }
+    }
+    return Outcome::kNothing;
+  }
+  Outcome send(std::span<const std::byte> message) {
+    return attempt(
+        [&](fid_ep* endpoint) {
+          return fi_send(endpoint, message.data(), message.size(), nullptr, FI_ADDR_UNSPEC, &context_);
+        },
+        std::chrono::milliseconds(1000));
+  }
+
+  fi_context2 context_{};
+
+ private:
+  static CallerHello hello(const FabricAddress& victim) {
+    static std::uint64_t last = 0;
+    CallerHello result;
+    result.from = ++last;
+    result.secret = victim.secret;
+    return result;
+  }
+
+  Caller caller_;
+};
+
+// RDMA with a key that was guessed.
+void try_key(Ranks& ranks, const FabricAddress& victim, std::uint64_t key, int how) {
+  Stranger stranger(victim);
+  ranks.check(stranger.there(), "the stranger has an endpoint");
+  std::array<std::uint64_t, 4> words{0x5712a43e5712a43e, 1, 2, 3};
+  std::array<std::uint64_t, 4> got{};
+  const auto outcome = stranger.attempt(
+      [&](fid_ep* endpoint) -> ssize_t {
+        constexpr fi_addr_t to = FI_ADDR_UNSPEC;
+        return how == 0 ? fi_write(endpoint, words.data(), sizeof words, nullptr, to, 0, key, &stranger.context_)
+                        : fi_read(endpoint, got.data(), sizeof got, nullptr, to, 0, key, &stranger.context_);
+      },
+      std::chrono::milliseconds(100));
+  // A write without delivery-complete is "done" once it is sent; what was read must be nothing.
+  ranks.check(how == 0 || outcome != Stranger::Outcome::kDone, fmt::format("key {} is refused", key));
+  ranks.check(std::ranges::all_of(got, [](std::uint64_t word) { return word == 0; }), "nothing was read");
+}
+
+std::vector<std::byte> garbage(std::mt19937_64& random, std::size_t bytes) {
+  std::vector<std::byte> message(bytes);
+  for (std::byte& b : message) b = static_cast<std::byte>(random());
+  return message;
+}
+
+// A bare socket, connected to a rank's listener; not valid if it could not be connected.
+UniqueFd connect_to(const FabricAddress& victim) {
+  const Sockaddr there = to_sockaddr(victim.socket);
+  sockaddr_in address{};
+  std::memcpy(&address, &there.any, sizeof address);
+  if (address.sin_addr.s_addr == 0) address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return {};
+  return socket;
+}
+
+// Sends bytes that are not libfabric's wire protocol.
+void speak_nonsense(Ranks& ranks, const FabricAddress& victim, std::mt19937_64& random, std::size_t bytes) {
+  const UniqueFd socket = connect_to(victim);
+  ranks.check(socket.valid(), "the endpoint listens");
+  if (bytes > 0) {
+    const std::vector<std::byte> text = garbage(random, bytes);
+    [[maybe_unused]] const ssize_t sent = ::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
+  }
+}
+
+// Sends answers to requests that were sent to other processes.
+void answer_for_others(const FabricAddress& victim) {
+  Stranger stranger(victim);
+  for (std::uint64_t operation = 0; operation < 4; ++operation) {
+    for (std::uint32_t generation = 0; generation < 20; ++generation) {
+      struct {
+        ReplyHeader header;
+        std::array<std::uint64_t, 2> fetched;
+      } reply{};
+      reply.header = {MessageKind::kReply, ReplyStatus::kDone, 0, generation, operation};
+      for (const std::size_t bytes : {0, 8, 16})
+        stranger.send(std::as_bytes(std::span(&reply, 1)).first(sizeof(ReplyHeader) + bytes));
+    }
+  }
+}
+
+void do_harm(Ranks& ranks, const FabricAddress& victim, std::uint32_t seed) {
+  std::mt19937_64 random(seed);
+  for (const std::size_t bytes : {0, 1, 7, 64, 200, 4096, 100'000}) speak_nonsense(ranks, victim, random, bytes);
+  for (int how = 0; how < 2; ++how) {
+    for (const std::uint64_t key : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, random(), ~std::uint64_t{0}})
+      try_key(ranks, victim, key, how);
+  }
+  Stranger stranger(victim);
+  for (const std::size_t bytes : {1, 15, 16, 47, 48, 49, 100, 1000, 6000}) stranger.send(garbage(random, bytes));
+  // Requests that are as well formed as possible without the id of a space.
+  for (std::uint64_t space = 0; space < 24; ++space) {
+    const std::uint64_t word = 1;
+    OperationList list;
+    list.add(DataOperation::put(0, &word, sizeof word));
+    RequestHeader header{};
+    header.kind = std::array{MessageKind::kOperations, MessageKind::kRegions, MessageKind::kDescribe}[space % 3];
+    header.identity = victim.identity;
+    header.space = space < 12 ? space : random();
+    std::vector<std::byte> message(sizeof header + list.bytes().size());
+    std::memcpy(message.data(), &header, sizeof header);
+    std::ranges::copy(list.bytes(), message.begin() + sizeof header);
+    stranger.send(message);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("connections on which nothing comes are closed, and others stay") {
+  Settings settings;
+  settings.peer_timeout = 1;
+  const auto tcp = [] { return std::move(find_provider("tcp").value()); };
+  const FakeProcess listens(settings, tcp()), peer({}, tcp());
+  std::uint64_t word = 0;
+  const Endpoint::Registration registration = std::move(listens.fabric->register_memory(&word, sizeof word, 1).value());
+  const Endpoint::Place place{peer.fabric->insert(listens.fabric->address()), registration.key, 0};
+  const auto write = [&](std::uint64_t value) {
+    Pending pending;
+    const bool issued = peer.fabric->write(pending, place, &value, sizeof value).ok();
+    return issued && peer.complete(pending) && word == value;
+  };
+  CHECK(write(1));
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 20; ++i) silent.push_back(connect_to(listens.fabric->address()));
+  std::uint64_t value = 1;
+  for (const UniqueFd& each : silent) {
+    REQUIRE(each.valid());
+    pollfd ended{each.get(), POLLIN, 0};
+    int polls = 0;
+    while (::poll(&ended, 1, 10) == 0 && ++polls < 2000) CHECK(write(++value));
+    char byte = 0;
+    CHECK(::recv(each.get(), &byte, 1, MSG_DONTWAIT) <= 0);
+    CHECK(polls < 2000);
+  }
+  CHECK(write(++value));
+  CHECK(listens.fabric->interruptions() == 0);
+}
+
+TEST_CASE("a stranger that knows a rank's address reads and changes nothing, and the job goes on") {
+  const std::uint32_t seed = seeds({}).front();
+  INFO(named(seed));
+  // The last of three processes is the stranger. The others make a space without it, and use the space until it has
+  // ended.
+  auto* const shared = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(shared != MAP_FAILED);
+  auto& asked = *new (shared) std::atomic<bool>(false);
+  auto& over = *new (&asked + 1) std::atomic<bool>(false);
+  const std::string failures = run_processes(3, [&](Ranks& ranks) {
+    use_routes("fabric");
+    setenv("FARSIDE_LOG", "error", 1);  // each refusal is a warning
+    const bool foreign = ranks.rank() == 2;
+    constexpr std::uint64_t kWords = 64;
+    // The ranks exchange all addresses, and the stranger gets them, too.
+    OpenSpace open = make_space(ranks, space_request(kControlBytes, 2 * kWords * 8), 2);
+    const FabricAddress victim = open.addresses[0];
+    std::unique_ptr<Space> space = std::move(open.space);
+    if (!foreign) std::fill_n(space->data(), 2 * kWords * 8, std::byte{0});
+    const auto pids = ranks.all_gather(getpid());
+    if (foreign) {
+      ranks.barrier();
+      while (!asked) usleep(1000);
+      answer_for_others(victim);
+      kill(pids[1], SIGCONT);
+      do_harm(ranks, victim, seed);
+      over = true;
+      ranks.barrier();
+      return;
+    }
+    // RDMA into the first half, atomics and the handler on the first words of the second.
+    const int other = 1 - ranks.rank();
+    constexpr std::uint64_t kSums = 8 * kWords, kOnes = kSums + 16;
+    const auto good = [&](const Status& status) { ranks.check(status.ok(), status.ok() ? "" : status.error().text); };
+    // Rank 1 is stopped while rank 0 waits for its answer. Rank 0 must not accept the answer of the stranger.
+    const long double five = 5;
+    good(space->route(other).accumulate(other, kOnes, ReduceOp::kReplace, BasicType::kLongDouble, &five, nullptr, 1));
+    good(space->route(other).flush(other));
+    ranks.barrier();
+    if (ranks.rank() == 1) {
+      raise(SIGSTOP);
+    } else {
+      await_stopped(pids[1]);
+      long double before = 0;
+      const long double none = 0;
+      good(space->route(1).accumulate(1, kOnes, ReduceOp::kReplace, BasicType::kLongDouble, &none, &before, 1));
+      asked = true;
+      good(space->route(1).flush(1));
+      ranks.check(before == 5, "only the rank that was asked can answer");
+    }
+    std::uint64_t rounds = 0;
+    std::vector<std::uint64_t> words(kWords), got(kWords);
+    const long double one = 1;
+    const std::uint64_t more = 3;
+    while (!over || rounds < 100) {
+      ++rounds;
+      std::ranges::fill(words, rounds);
+      Status status = space->route(other).put(other, 0, words.data(), 8 * kWords);
+      if (status) status = space->route(other).flush(other);
+      if (status) status = space->route(other).get(other, 0, got.data(), 8 * kWords);
+      if (status)
+        status = space->route(other).accumulate(other, kSums, ReduceOp::kSum, BasicType::kUint64, &more, nullptr, 1);
+      if (status)
+        status = space->route(other).accumulate(other, kOnes, ReduceOp::kSum, BasicType::kLongDouble, &one, nullptr, 1);
+      if (status) status = space->route(other).flush(other);
+      ranks.check(status.ok(), status.ok() ? "" : status.error().text);
+      ranks.check(got == words, "what was put is got");
+      if (!status.ok() || got != words) break;
+    }
+    std::uint64_t sum = 0;
+    long double ones = 0;
+    const long double first = ranks.rank() == 1 ? five : 0;
+    Status status = space->route(other).get(other, kSums, &sum, sizeof sum);
+    if (status) status = space->route(other).get(other, kOnes, &ones, sizeof ones);
+    if (status) status = space->route(other).flush(other);
+    ranks.check(status.ok() && sum == 3 * rounds && ones == static_cast<long double>(rounds) + first,
+                "nothing is lost");
+    ranks.barrier();
+    space.reset();
+    Process::instance().shut_down();
+  });
+  munmap(shared, 4096);
+  expect_well(failures);
+}
+
+}  // namespace farside::stranger_test

@@ -1,0 +1,678 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The active-message handler: it executes every kind of request as the kernels do, and no message makes it access
+// memory outside the named space.
+#include "transport/handler/message_handler.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <sys/mman.h>
+#include <thread>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/support/seeds.hpp"
+#include "tests/unit/transport/data/elements.hpp"
+#include "tests/unit/transport/handler/handler_fixture.hpp"
+#include "transport/base/pause.hpp"
+#include "transport/handler/operation_list.hpp"
+
+namespace farside::message_handler_test {
+
+using namespace farside::testing;
+
+TEST_CASE("the handler combines every type by every operation that MPI allows, as the kernels do") {
+  for (const bool always_locked : {false, true}) {
+    for (const BasicType type : all_types()) {
+      for (const ReduceOp op : all_ops()) {
+        if (!allowed(op, type)) continue;
+        for (const std::size_t count : {std::size_t{1}, std::size_t{3}, std::size_t{64}}) {
+          for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{32}, std::uint64_t{33}}) {
+            for (const bool fetch : {false, true}) {
+              INFO(traits(type).name << " " << name(op) << " x" << count << " at " << offset << " fetch " << fetch);
+              HandlerFixture on(always_locked);
+              const std::size_t extent = traits(type).extent;
+              fill_elements(type, on.base() + offset, count, 1);
+              Bytes model(on.base(), on.base() + on.bytes);
+              Bytes fetched(count * extent);
+              const Bytes origin = elements(type, count, 2);
+              combine(AtomicMethod::kLocked, op, type, model.data() + offset, origin.data(), fetched.data(), count);
+              if (op == ReduceOp::kNoOp && !fetch) continue;
+              Bytes sent = origin;
+              sent.resize(count * extent);
+              const MessageHandler::Answer answer = on.handler.execute(
+                  message_of(on.header(), listed(accumulate(op, type, offset, static_cast<std::uint32_t>(count), fetch),
+                                                 op == ReduceOp::kNoOp ? Bytes{} : sent)));
+              REQUIRE(answer.refused == nullptr);
+              REQUIRE(answer.known_sender);
+              REQUIRE(answer.header.kind == MessageKind::kReply);
+              REQUIRE(answer.header.status == ReplyStatus::kDone);
+              REQUIRE(answer.header.operation == 42);
+              REQUIRE(answer.header.generation == 5);
+              REQUIRE(answer.fetched.size() == (fetch ? count * extent : 0));
+              if (fetch) REQUIRE(same_elements(type, answer.fetched.data(), fetched.data(), count));
+              REQUIRE(same_elements(type, on.base() + offset, model.data() + offset, count));
+              REQUIRE(gaps_hold(type, on.base() + offset, count, kFilling));
+              const auto end = static_cast<std::ptrdiff_t>(offset + count * extent);
+              REQUIRE(std::equal(model.begin() + end, model.end(), on.base() + end));
+              REQUIRE(on.guards_hold());
+              REQUIRE(on.lock.state.load() == AccumulateLockWord::kFree);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("the handler combines integers by the method of its node, which a long row changes") {
+  std::array<IntegerWords, 2> words;
+  std::array<IntegerMethod, 2> ranks;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank].announce_in(words[rank]);
+    ranks[rank].allow_lock({reinterpret_cast<std::byte*>(words.data()), sizeof words[0], words.size()}, false);
+  }
+  HandlerFixture on(false, kSpaceBytes, &ranks[0]);
+  std::fill_n(on.base(), on.bytes, std::byte{0});
+  const auto add = [&](std::uint32_t count) {
+    const std::vector<std::int64_t> ones(count, 1);
+    Bytes sent(count * sizeof(std::int64_t));
+    std::memcpy(sent.data(), ones.data(), sent.size());
+    const auto answer = on.handler.execute(
+        message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, 0, count, false), sent)));
+    REQUIRE(answer.refused == nullptr);
+    REQUIRE(words[0].by_slot[kOwnSlots].announced == 0);
+    REQUIRE(on.lock.state.load() == AccumulateLockWord::kFree);
+  };
+  const auto phase = [&] { return words[1].by_slot[0].by.load(); };
+  add(1);
+  CHECK(phase() == IntegerPhase::kAtomics);
+  // Short operations stay short, however many of them one message brings.
+  const std::int64_t one = 1;
+  OperationList list;
+  for (int i = 0; i < 20; ++i)
+    REQUIRE(list.add(DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, &one, nullptr, 1)));
+  REQUIRE(on.handler.execute(message_of(on.header(), Bytes(list.bytes().begin(), list.bytes().end()))).refused ==
+          nullptr);
+  CHECK(phase() == IntegerPhase::kAtomics);
+  const IntegerPhase in_flight = ranks[1].begin(1);
+  REQUIRE(in_flight == IntegerPhase::kAtomics);
+  add(64);
+  CHECK(phase() == IntegerPhase::kBoth);
+  ranks[1].end(in_flight);
+  add(64);
+  CHECK(phase() == IntegerPhase::kLock);
+  add(1);
+  std::int64_t first = 0, last = 0;
+  std::memcpy(&first, on.base(), sizeof first);
+  std::memcpy(&last, on.base() + 63 * sizeof last, sizeof last);
+  CHECK(first == 24);
+  CHECK(last == 2);
+}
+
+TEST_CASE("of a request that finds the accumulate lock held nothing is executed, and it is claimed") {
+  HandlerFixture on(false);
+  std::fill_n(on.base(), on.bytes, std::byte{0});
+  const double one = 1;
+  const std::uint8_t byte = 1;
+  OperationList list;
+  REQUIRE(list.add(DataOperation::put(64, &byte, 1)));
+  REQUIRE(list.add(DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kDouble, &one, nullptr, 1)));
+  const Bytes request = message_of(on.header(), Bytes(list.bytes().begin(), list.bytes().end()));
+  {
+    const AccumulateLock held(on.lock);
+    const MessageHandler::Answer answer = on.handler.execute(request);
+    CHECK((answer.deferred && answer.known_sender && answer.refused == nullptr));
+    CHECK(on.base()[64] == std::byte{0});
+    // Atomics need no lock, unless their address is odd.
+    const auto add = [&](std::uint64_t offset) {
+      const Bytes sent = elements(BasicType::kInt64, 1, 1);
+      return on.handler.execute(
+          message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, offset, 1), sent)));
+    };
+    CHECK_FALSE(add(8).deferred);
+    CHECK(add(17).deferred);
+  }
+  CHECK(on.lock.state.load() == AccumulateLockWord::kReserved);
+  const MessageHandler::Answer answer = on.handler.execute(request, {}, std::chrono::microseconds(0));
+  CHECK((!answer.deferred && answer.refused == nullptr));
+  CHECK(on.base()[64] == std::byte{1});
+  CHECK(std::memcmp(on.base(), &one, sizeof one) == 0);
+  CHECK(on.lock.state.load() == AccumulateLockWord::kFree);
+}
+
+TEST_CASE("beside a thread that takes the accumulate lock in a loop a handler waits for one holder") {
+  AccumulateLockWord lock;
+  std::uint64_t rows = 0;
+  std::atomic<std::uint64_t> begun{0};
+  std::atomic<bool> stop{false};
+  std::thread combines([&] {
+    while (!stop) {
+      const AccumulateLock held(lock);
+      begun = ++rows;
+      for (int i = 0; i < 1000; ++i) relax();
+    }
+  });
+  while (begun == 0) std::this_thread::yield();
+  // This thread may lose its core before it claims the lock.
+  std::uint64_t fewest = ~std::uint64_t{0};
+  for (int i = 0; i < 20; ++i) {
+    const std::uint64_t before = begun;
+    const AccumulateLock held(lock, std::chrono::seconds(20));
+    REQUIRE(held.held());
+    fewest = std::min(fewest, rows - before);
+  }
+  CHECK(fewest <= 1);
+  // One that claims the lock and never takes it, as its process has ended, costs the others one wait.
+  lock.claimed = 1;
+  const std::uint64_t before = begun;
+  for (const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+       begun < before + 100 && std::chrono::steady_clock::now() < end;)
+    std::this_thread::yield();
+  CHECK(begun >= before + 100);
+  stop = true;
+  combines.join();
+}
+
+#ifndef __SANITIZE_THREAD__  // its atomics hold a lock of its own during the access that fails
+TEST_CASE("memory that cannot be accessed is an error of the request, whose last control step is executed") {
+  constexpr std::size_t kPage = 4096;
+  auto* const memory =
+      static_cast<std::byte*>(mmap(nullptr, 3 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  REQUIRE(munmap(memory + kPage, kPage) == 0);
+  IntegerWords words;
+  IntegerMethod integers;
+  integers.announce_in(words);
+  integers.allow_lock({reinterpret_cast<std::byte*>(&words), sizeof words, 1}, false);
+  AccumulateLockWord lock;
+  std::uint64_t control = 0;
+  MessageHandler::ServedSpace space;
+  space.base = memory;
+  space.bytes = 3 * kPage;
+  space.lock = &lock;
+  space.integers = &integers;
+  space.ranks = 3;
+  space.control = reinterpret_cast<std::byte*>(&control);
+  space.control_bytes = sizeof control;
+  MessageHandler handler;
+  REQUIRE(handler.publish(77, space));
+  const std::array<std::int64_t, 2> ones{1, 1};
+  std::array<std::int64_t, 2> fetched{};
+  const DataOperation operations[] = {
+      DataOperation::put(kPage - 8, ones.data(), 16), DataOperation::get(kPage - 8, fetched.data(), 16),
+      DataOperation::accumulate(kPage + 8, ReduceOp::kSum, BasicType::kInt64, ones.data(), nullptr, 1),
+      DataOperation::accumulate(kPage - 8, ReduceOp::kSum, BasicType::kDouble, ones.data(), fetched.data(), 2),
+      DataOperation::compare_and_swap(2 * kPage - 8, BasicType::kInt64, ones.data(), ones.data(), fetched.data())};
+  std::uint64_t steps = 0;
+  for (const DataOperation& operation : operations) {
+    OperationList list;
+    REQUIRE(list.add(DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, ones.data(), nullptr, 1)));
+    REQUIRE(list.add(operation));
+    Bytes payload(list.bytes().begin(), list.bytes().end());
+    append(payload, ControlStep{ControlCall::kFetchAdd, {}, 0, 1, 0});
+    RequestHeader header{MessageKind::kOperations, 1, 0, 1, kOrigin, 77, 0, 0, 5, 42};
+    const MessageHandler::Answer answer = handler.execute(message_of(header, payload));
+    CHECK(answer.refused != nullptr);
+    CHECK(answer.header.status == ReplyStatus::kInaccessible);
+    CHECK(answer.fault >= memory + kPage);
+    CHECK(answer.fault < memory + 2 * kPage);
+    CHECK(answer.fetched.empty());
+    CHECK(control == ++steps);
+    CHECK(lock.state.load() == AccumulateLockWord::kFree);
+    CHECK(words.by_slot[kOwnSlots].announced == 0);
+  }
+  std::int64_t first = 0;
+  std::memcpy(&first, memory, sizeof first);
+  CHECK(first == 5);
+  munmap(memory, 3 * kPage);
+}
+#endif
+
+TEST_CASE("the handler compares and swaps, and answers with what was there") {
+  for (const BasicType type : all_types()) {
+    if (has_gap(type)) continue;
+    for (const std::uint64_t offset : {std::uint64_t{64}, std::uint64_t{65}}) {
+      INFO(traits(type).name << " at " << offset);
+      HandlerFixture on;
+      const std::size_t extent = traits(type).extent;
+      const Bytes there(extent, std::byte{1}), other(extent, std::byte{0}), desired(extent, std::byte{3});
+      std::copy(there.begin(), there.end(), on.base() + offset);
+      const auto message = [&](const Bytes& data) {
+        return message_of(on.header(), listed(compare_and_swap(type, offset), data));
+      };
+      Bytes payload = other;
+      payload.insert(payload.end(), desired.begin(), desired.end());
+      MessageHandler::Answer answer = on.handler.execute(message(payload));
+      REQUIRE(answer.header.status == ReplyStatus::kDone);
+      CHECK(answer.fetched == there);
+      CHECK(std::equal(there.begin(), there.end(), on.base() + offset));
+      std::copy(there.begin(), there.end(), payload.begin());
+      answer = on.handler.execute(message(payload));
+      CHECK(answer.fetched == there);
+      CHECK(std::equal(desired.begin(), desired.end(), on.base() + offset));
+      CHECK(on.base()[offset + extent] == kFilling);
+      CHECK(on.base()[offset - 1] == kFilling);
+      CHECK(on.lock.state.load() == AccumulateLockWord::kFree);
+    }
+  }
+}
+
+TEST_CASE("a pair whose data ends with the space is within it, whatever gap would follow") {
+  HandlerFixture on(false, 32 + 12);
+  fill_elements(BasicType::kDoubleInt, on.base() + 32, 1, 1);
+  const MessageHandler::Answer answer =
+      on.handler.execute(message_of(on.header(), listed(accumulate(ReduceOp::kMaxloc, BasicType::kDoubleInt, 32, 1),
+                                                        elements(BasicType::kDoubleInt, 1, 2))));
+  CHECK(answer.header.status == ReplyStatus::kDone);
+  CHECK(on.guards_hold());
+}
+
+TEST_CASE("a message shorter than its header is dropped") {
+  HandlerFixture on;
+  const Bytes whole = message_of(on.header(), listed(put(0, 4), Bytes(4)));
+  for (std::size_t bytes = 0; bytes < sizeof(RequestHeader); ++bytes) {
+    check_refused(on, Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(bytes)), false);
+  }
+}
+
+TEST_CASE("data of a wrong length are refused, and so is an entry that is cut off") {
+  HandlerFixture on;
+  const auto check_all = [&](const ListEntry& entry, std::size_t right) {
+    for (std::size_t bytes = 0; bytes <= 64; bytes += 8) {
+      if (bytes == right) continue;
+      // The handler reads surplus data as the next entry, which is malformed.
+      check_refused(on, message_of(on.header(), listed(entry, Bytes(bytes))));
+    }
+  };
+  check_all(accumulate(ReduceOp::kSum, BasicType::kInt32, 0, 3), 16);
+  check_all(compare_and_swap(BasicType::kInt64, 0), 16);
+  check_all(put(0, 24), 24);
+  check_all(put(0, 3, 3, 8), 16);
+  check_all(get(0, 24), 0);
+  check_all(accumulate(ReduceOp::kNoOp, BasicType::kInt32, 0, 1), 0);
+  const Bytes good = listed(put(0, 8), Bytes(8));
+  for (std::size_t bytes = 1; bytes < good.size(); ++bytes) {
+    check_refused(on, message_of(on.header(), Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(bytes))));
+  }
+  // The length of the data without their padding.
+  Bytes unpadded = listed(put(0, 13), Bytes(13));
+  unpadded.resize(sizeof(ListEntry) + 13);
+  check_refused(on, message_of(on.header(), unpadded));
+}
+
+TEST_CASE("of a list of which one operation is refused none is carried out") {
+  HandlerFixture on;
+  for (const ListEntry& bad :
+       {put(on.bytes, 1), put(0, 0), get(on.bytes - 1, 2), accumulate(ReduceOp::kMaxloc, BasicType::kInt32, 0, 1)}) {
+    Bytes list = listed(put(0, 8), Bytes(8, std::byte{1}));
+    const Bytes behind = listed(bad, Bytes(bad.kind == OperationKind::kGet ? 0 : 8));
+    list.insert(list.end(), behind.begin(), behind.end());
+    check_refused(on, message_of(on.header(), list));
+  }
+}
+
+TEST_CASE("an operation that leaves its space after the check of its list is refused") {
+  // The message lies in the space, and its first operation overwrites the offset of its second one.
+  constexpr std::size_t kAt = 1024;
+  HandlerFixture on;
+  for (const std::uint64_t offset : {std::uint64_t{on.bytes}, UINT64_MAX - 7}) {
+    Bytes first(sizeof offset);
+    std::memcpy(first.data(), &offset, sizeof offset);
+    const std::size_t second = kAt + sizeof(RequestHeader) + sizeof(ListEntry) + first.size();
+    Bytes list = listed(put(second + offsetof(ListEntry, offset), 8), first);
+    const Bytes behind = listed(put(0, 8), Bytes(8, std::byte{1}));
+    list.insert(list.end(), behind.begin(), behind.end());
+    const Bytes message = message_of(on.header(), list);
+    std::copy(message.begin(), message.end(), on.base() + kAt);
+    const MessageHandler::Answer answer = on.handler.execute({on.base() + kAt, message.size()});
+    REQUIRE(answer.refused != nullptr);
+    CHECK(std::string(answer.refused) == "changed while it was executed");
+    CHECK(answer.header.status == ReplyStatus::kRefused);
+    CHECK(on.guards_hold());
+  }
+}
+
+TEST_CASE("an operation beyond its space is refused, overflow or not") {
+  HandlerFixture on;
+  const std::uint64_t offsets[] = {
+      kSpaceBytes - 7,         kSpaceBytes, kSpaceBytes + 1, UINT64_MAX, UINT64_MAX - 7, std::uint64_t{1} << 63,
+      UINT64_MAX - kSpaceBytes};
+  for (const std::uint64_t offset : offsets) {
+    INFO(offset);
+    check_refused(on,
+                  message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, offset, 1), Bytes(8))));
+    check_refused(on, message_of(on.header(), listed(accumulate(ReduceOp::kNoOp, BasicType::kInt64, offset, 1))));
+    check_refused(on, message_of(on.header(), listed(compare_and_swap(BasicType::kInt64, offset), Bytes(16))));
+    check_refused(on, message_of(on.header(), listed(put(offset, 8), Bytes(8))));
+    check_refused(on, message_of(on.header(), listed(get(offset, 8))));
+  }
+  for (const std::uint32_t count : {0U, 513U, 865U, 1537U, 0x20000000U, 0x20000001U, 0x80000000U, UINT32_MAX}) {
+    INFO(count);
+    check_refused(on, message_of(on.header(), listed(accumulate(ReduceOp::kNoOp, BasicType::kInt64, 0, count))));
+    check_refused(on,
+                  message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, 0, count), Bytes(8))));
+    check_refused(on, message_of(on.header(), listed(compare_and_swap(BasicType::kInt64, 0, count), Bytes(16))));
+  }
+  // Blocks: the last block behind the space, before it or far away; no block; more than the maximum.
+  constexpr auto kFar = std::numeric_limits<std::int64_t>::max();
+  for (const ListEntry& bad :
+       {get(0, 8, 3, kSpaceBytes / 2), get(0, 8, 2, -8), get(16, 8, 4, -8), get(0, 8, 2, kFar), get(0, 8, 2, -kFar - 1),
+        get(0, 8, 1000, kFar), get(0, 8, 0, 8), get(0, 1, UINT32_MAX, 1), get(0, 8, UINT32_MAX, 0)}) {
+    check_refused(on, message_of(on.header(), listed(bad)));
+  }
+  CHECK(on.handler.execute(message_of(on.header(), listed(get(kSpaceBytes - 8, 8, 512, -8)))).refused == nullptr);
+  CHECK(on.handler.execute(message_of(on.header(), listed(get(0, 8, 512, 8)))).refused == nullptr);
+  // A single block does not use its stride (the undefined-behaviour sanitizer would report a use).
+  for (const std::int64_t stride :
+       {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()}) {
+    CHECK(on.handler.execute(message_of(on.header(), listed(get(8, 8, 1, stride)))).refused == nullptr);
+  }
+}
+
+TEST_CASE("no request makes the handler answer with more than a message holds") {
+  HandlerFixture on(false, 16 * kMaxPayload);
+  const auto most = static_cast<std::uint32_t>(OperationList::kMostFetched / 8);
+  const auto fetch = [](std::uint32_t count) {
+    return listed(accumulate(ReduceOp::kNoOp, BasicType::kInt64, 0, count));
+  };
+  CHECK(on.handler.execute(message_of(on.header(), fetch(most))).fetched.size() == OperationList::kMostFetched);
+  check_refused(on, message_of(on.header(), fetch(most + 1)));
+  check_refused(on, message_of(on.header(), fetch(16 * most)));
+  Bytes several;
+  for (int i = 0; i < 3; ++i) {
+    const Bytes one = fetch(most / 2);
+    several.insert(several.end(), one.begin(), one.end());
+    if (i < 2) CHECK(on.handler.execute(message_of(on.header(), several)).refused == nullptr);
+  }
+  check_refused(on, message_of(on.header(), several));
+}
+
+TEST_CASE("unknown kinds, operations, types, spaces and senders are refused") {
+  HandlerFixture on;
+  const ListEntry good = accumulate(ReduceOp::kSum, BasicType::kInt32, 0, 1);
+  for (const std::size_t number : {kReduceOps, std::size_t{200}, std::size_t{255}}) {
+    ListEntry bad = good;
+    bad.op = static_cast<ReduceOp>(number);
+    check_refused(on, message_of(on.header(), listed(bad, Bytes(4))));
+  }
+  for (const std::size_t number : {kBasicTypes, std::size_t{200}, std::size_t{255}}) {
+    ListEntry bad = good;
+    bad.type = static_cast<BasicType>(number);
+    check_refused(on, message_of(on.header(), listed(bad, Bytes(4))));
+  }
+  for (const int number : {4, 200, 255}) {
+    ListEntry bad = good;
+    bad.kind = static_cast<OperationKind>(number);
+    check_refused(on, message_of(on.header(), listed(bad, Bytes(4))));
+  }
+  // Puts and gets with the fields of other operations.
+  ListEntry fetching_put = put(0, 8), sending_get = get(0, 8), typed_put = put(0, 8), silent = good;
+  fetching_put.fetch = 1;
+  sending_get.op = ReduceOp::kReplace;
+  typed_put.type = BasicType::kInt64;
+  silent.op = ReduceOp::kNoOp;
+  silent.fetch = 0;
+  for (const ListEntry& bad : {fetching_put, sending_get, typed_put})
+    check_refused(on, message_of(on.header(), listed(bad, Bytes(8))));
+  check_refused(on, message_of(on.header(), listed(silent)));
+  const Bytes list = listed(good, Bytes(4));
+  for (const std::uint32_t sender : {3U, 1000U, UINT32_MAX}) {
+    RequestHeader bad = on.header();
+    bad.sender = sender;
+    check_refused(on, message_of(bad, list), false);
+  }
+  RequestHeader bad = on.header();
+  bad.space = on.space + 1;
+  check_refused(on, message_of(bad, list), false);
+  bad.space = 0;
+  check_refused(on, message_of(bad, list), false);
+}
+
+TEST_CASE("an operation that MPI does not define for the type is refused") {
+  HandlerFixture on;
+  for (const BasicType type : all_types()) {
+    for (const ReduceOp op : all_ops()) {
+      if (allowed(op, type)) continue;
+      INFO(traits(type).name << " " << name(op));
+      check_refused(on, message_of(on.header(), listed(accumulate(op, type, 0, 1), Bytes(traits(type).extent))));
+    }
+    if (!has_gap(type)) continue;
+    INFO(traits(type).name << " compare_and_swap");
+    check_refused(
+        on, message_of(on.header(), listed(compare_and_swap(type, 0), Bytes(2 * std::size_t{traits(type).extent}))));
+  }
+}
+
+TEST_CASE("what an origin lists is what the handler does, in order, and what is fetched comes to its buffers") {
+  for (const std::uint32_t seed : many_seeds(200)) {
+    INFO(named(seed));
+    std::mt19937 random(seed);
+    const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
+    HandlerFixture on(below(2) == 0, 2 * kSpaceBytes);
+    Bytes model(on.base(), on.base() + on.bytes);
+    OperationList list;
+    struct Wanted {
+      BasicType type;
+      std::size_t count;
+      Bytes fetched, buffer;
+    };
+    std::vector<std::unique_ptr<Wanted>> wanted;
+    // Some operations repeat a shape, so that they become blocks of one entry; some of these blocks overlap.
+    DataOperation operation;
+    std::ptrdiff_t stride = 0;
+    std::size_t listed_operations = 0;
+    for (std::size_t run = 0;; --run) {
+      if (run == 0) {
+        run = 1 + below(20);
+        operation.kind = static_cast<OperationKind>(below(4));
+        operation.type = BasicType::kByte;
+        operation.op = operation.kind == OperationKind::kGet ? ReduceOp::kNoOp : ReduceOp::kReplace;
+        operation.count = 1 + below(24);
+        if (operation.atomic()) {
+          do {
+            operation.type = static_cast<BasicType>(below(kBasicTypes));
+            operation.op = operation.kind == OperationKind::kAccumulate ? static_cast<ReduceOp>(below(kReduceOps))
+                                                                        : ReduceOp::kReplace;
+          } while (has_padding(operation.type) || !allowed(operation.op, operation.type) ||
+                   (operation.kind == OperationKind::kCompareAndSwap && has_gap(operation.type)));
+          operation.count = operation.kind == OperationKind::kAccumulate ? 1 + below(5) : 1;
+        }
+        stride = static_cast<std::ptrdiff_t>(below(64)) - 16;
+        operation.offset = 1024 + below(on.bytes - 4096);
+      } else {
+        operation.offset += static_cast<std::uint64_t>(stride);
+      }
+      const std::size_t bytes = operation.bytes();
+      auto here = std::make_unique<Wanted>(
+          Wanted{operation.type, operation.count, Bytes(bytes, kFilling), Bytes(bytes, kFilling)});
+      const bool fetches = operation.kind == OperationKind::kGet || operation.kind == OperationKind::kCompareAndSwap ||
+                           operation.op == ReduceOp::kNoOp || below(2) == 0;
+      const bool can_fetch = fetches && operation.kind != OperationKind::kPut;
+      operation.fetched = can_fetch ? here->buffer.data() : nullptr;
+      Bytes origin(bytes), compare(bytes);
+      fill_elements(operation.type, origin.data(), operation.count, static_cast<unsigned>(random()));
+      std::copy_n(model.begin() + static_cast<std::ptrdiff_t>(operation.offset), bytes, compare.begin());
+      if (below(2) == 0) compare[0] ^= std::byte{1};
+      origin.resize(span_of(operation.type, operation.count));
+      origin.shrink_to_fit();
+      operation.origin = operation.op == ReduceOp::kNoOp ? nullptr : origin.data();
+      operation.compare = compare.data();
+      if (!list.add(operation)) break;
+      ++listed_operations;
+      std::byte* at = model.data() + operation.offset;
+      switch (operation.kind) {
+        case OperationKind::kPut: std::copy(origin.begin(), origin.end(), at); break;
+        case OperationKind::kGet: std::copy_n(at, bytes, here->fetched.begin()); break;
+        case OperationKind::kAccumulate:
+          combine(AtomicMethod::kLocked, operation.op, operation.type, at, operation.origin,
+                  can_fetch ? here->fetched.data() : nullptr, operation.count);
+          break;
+        case OperationKind::kCompareAndSwap:
+          farside::compare_and_swap(AtomicMethod::kLocked, operation.type, at, origin.data(), compare.data(),
+                                    here->fetched.data());
+          break;
+      }
+      wanted.push_back(std::move(here));
+    }
+    CHECK(listed_operations > 10);
+    const std::span<const std::byte> bytes = list.bytes();
+    REQUIRE(bytes.size() <= OperationList::kMostBytes);
+    const MessageHandler::Answer answer =
+        on.handler.execute(message_of(on.header(), Bytes(bytes.begin(), bytes.end())));
+    REQUIRE(answer.refused == nullptr);
+    REQUIRE(answer.fetched.size() == list.fetched_bytes());
+    list.deliver(answer.fetched);
+    for (const auto& one : wanted) {
+      CHECK(same_elements(one->type, one->buffer.data(), one->fetched.data(), one->count));
+      CHECK(gaps_hold(one->type, one->buffer.data(), one->count, kFilling));
+    }
+    REQUIRE(std::equal(model.begin(), model.end(), on.base()));
+    REQUIRE(on.guards_hold());
+  }
+}
+
+TEST_CASE("operations of one shape at equal distances take up no more than their data") {
+  OperationList list;
+  std::uint64_t word = 0;
+  DataOperation operation = DataOperation::put(0, &word, 8);
+  for (int i = 0; i < 512; ++i, operation.offset += 24) REQUIRE(list.add(operation));
+  CHECK(list.bytes().size() == sizeof(ListEntry) + 8 * 512);
+  operation.offset = 8;
+  REQUIRE(list.add(operation));
+  CHECK(list.bytes().size() == 2 * sizeof(ListEntry) + 8 * 513);
+}
+
+TEST_CASE("requests before a space is published or after it is withdrawn are refused") {
+  HandlerFixture on;
+  std::byte other[8] = {};
+  const std::uint64_t unborn = on.space + 1;
+  const Bytes list = listed(put(0, 4), Bytes(4));
+  RequestHeader header = on.header();
+  header.space = unborn;
+  check_refused(on, message_of(header, list), false);
+  header.sender = 0;
+  check_refused(on, message_of(header, list), false);
+  MessageHandler::ServedSpace space;
+  space.base = other;
+  space.bytes = sizeof other;
+  space.lock = &on.lock;
+  CHECK(on.handler.publish(unborn, space));
+  check_refused(on, message_of(header, list), false);  // a space of no ranks
+  on.handler.withdraw(on.space);
+  check_refused(on, message_of(on.header(), list), false);
+  on.handler.withdraw(on.space);
+}
+
+TEST_CASE("a space is not replaced by another one with its id, until it is withdrawn") {
+  HandlerFixture on;
+  std::byte other[8] = {};
+  MessageHandler::ServedSpace space;
+  space.base = other;
+  space.bytes = sizeof other;
+  space.lock = &on.lock;
+  space.ranks = 3;
+  const Bytes message = message_of(on.header(), listed(put(0, 4), Bytes(4, std::byte{9})));
+  CHECK_FALSE(on.handler.publish(on.space, space));
+  CHECK(on.handler.execute(message).refused == nullptr);
+  CHECK(on.base()[0] == std::byte{9});
+  CHECK(other[0] == std::byte{0});
+  on.handler.withdraw(on.space);
+  CHECK(on.handler.publish(on.space, space));
+  CHECK(on.handler.execute(message).refused == nullptr);
+  CHECK(other[0] == std::byte{9});
+}
+
+TEST_CASE("no mutation of a request makes the handler touch memory outside the space") {
+  const std::uint32_t seed = GENERATE(from_range(seeds({20240607})));
+  INFO(named(seed));
+  std::mt19937 random(seed);
+  const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
+  HandlerFixture on;
+  std::size_t done = 0, refused = 0;
+  for (int round = 0; round < 60000; ++round) {
+    Bytes payload;
+    for (std::size_t n = 1 + below(3); n > 0; --n) {
+      ListEntry entry{static_cast<OperationKind>(below(4)),
+                      static_cast<ReduceOp>(below(kReduceOps)),
+                      static_cast<BasicType>(below(kBasicTypes)),
+                      static_cast<std::uint8_t>(below(2)),
+                      static_cast<std::uint32_t>(1 + below(20)),
+                      below(kSpaceBytes),
+                      static_cast<std::int64_t>(below(600)) - 300,
+                      static_cast<std::uint32_t>(1 + below(4)),
+                      0};
+      if (entry.kind == OperationKind::kPut) entry = put(entry.offset, entry.count, entry.blocks, entry.stride);
+      if (entry.kind == OperationKind::kGet) entry = get(entry.offset, entry.count, entry.blocks, entry.stride);
+      if (entry.kind == OperationKind::kCompareAndSwap) entry = compare_and_swap(entry.type, entry.offset);
+      Bytes data(entry.data_bytes());
+      for (std::byte& byte : data) byte = std::byte(random());
+      const Bytes one = listed(entry, data);
+      payload.insert(payload.end(), one.begin(), one.end());
+    }
+    RequestHeader header = on.header();
+    header.controls = below(2) == 0 ? 1 : 0;
+    if (header.controls != 0)
+      append(payload, ControlStep{static_cast<ControlCall>(below(5)),
+                                  {},
+                                  static_cast<std::uint32_t>(8 * below(HandlerFixture::kWords + 2)),
+                                  1,
+                                  0});
+    Bytes message = message_of(header, payload);
+    // Mutates up to three bytes, but rarely the space's id, and sometimes the length.
+    for (std::size_t n = below(4); n > 0; --n) {
+      std::size_t at = below(message.size());
+      if (at >= 16 && at < 24 && below(16) != 0) at = 24 + below(message.size() - 24);
+      const std::byte edges[] = {std::byte{0},    std::byte{1},    std::byte{0x7F},
+                                 std::byte{0x80}, std::byte{0xFF}, std::byte(random())};
+      message[at] = edges[below(std::size(edges))];
+    }
+    if (below(8) == 0) message.resize(below(message.size() + 64));
+    message.shrink_to_fit();
+    const Bytes before(on.base(), on.base() + on.bytes);
+    const MessageHandler::Answer answer = on.handler.execute(message);
+    REQUIRE(on.lock.state.load() == AccumulateLockWord::kFree);
+    if (answer.refused != nullptr) {
+      ++refused;
+      REQUIRE(answer.fetched.empty());
+      REQUIRE((!answer.known_sender || answer.header.status == ReplyStatus::kRefused));
+      REQUIRE(std::equal(before.begin(), before.end(), on.base()));
+    } else {
+      ++done;
+      REQUIRE(answer.known_sender);
+      REQUIRE(answer.fetched.size() <= kMaxPayload);
+    }
+    if (round % 1000 == 0) REQUIRE(on.guards_hold());
+  }
+  CHECK(on.guards_hold());
+  // The mutations result in accepted and in refused messages.
+  CHECK(done > 5000);
+  CHECK(refused > 5000);
+}
+
+TEST_CASE("no random bytes make the handler touch anything") {
+  const std::uint32_t seed = GENERATE(from_range(seeds({7})));
+  INFO(named(seed));
+  std::mt19937 random(seed);
+  HandlerFixture on;
+  const Bytes before(on.base(), on.base() + on.bytes);
+  for (int round = 0; round < 20000; ++round) {
+    Bytes message(random() % 200);
+    for (std::byte& byte : message) byte = std::byte(random());
+    const MessageHandler::Answer answer = on.handler.execute(message);
+    REQUIRE(answer.refused != nullptr);
+    REQUIRE_FALSE(answer.known_sender);
+  }
+  CHECK(std::equal(before.begin(), before.end(), on.base()));
+  CHECK(on.guards_hold());
+}
+
+}  // namespace farside::message_handler_test

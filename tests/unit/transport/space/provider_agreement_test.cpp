@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Groups of ranks of a job choose a provider, one group after the other: their choices and the cost. Two endpoints over
+// tcp represent an adapter and tcp, and the test decides which trials fail.
+#include "transport/space/provider_agreement.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fcntl.h>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/unit/transport/base/processes.hpp"
+#include "tests/unit/transport/space/space_fixture.hpp"
+#include "tests/unit/transport/space/space_steps.hpp"
+#include "transport/fabric/provider.hpp"
+#include "transport/process.hpp"
+
+namespace farside::provider_agreement_test {
+
+using namespace farside::testing;
+
+namespace {
+
+using Members = std::vector<int>;
+constexpr Providers kAdapter = 1, kTcp = 2;
+
+// The state that a process keeps of all groups, as in pmpi/window/communicator_group.cpp.
+struct Kept {
+  struct Directory {
+    Members members;
+    std::shared_ptr<const AddressTable> addresses;
+    bool best;
+  };
+  struct Failed {
+    int one, other;
+    Providers provider;
+    std::string why;
+  };
+  std::vector<Directory> directories;
+  std::vector<Failed> failed;
+};
+
+class Peers final : public GroupPeers {
+ public:
+  Peers(Nodes nodes, std::uint64_t id, Members members, Kept& kept)
+      : GroupPeers(std::move(nodes.own), nodes.partner, id), members_(std::move(members)), kept_(kept) {}
+
+  bool shares_endpoint(int rank, int other, std::uint64_t identity) override {
+    return std::ranges::any_of(kept_.directories, [&](const Kept::Directory& each) {
+      const auto there = places({at(rank), at(other)}, each.members);
+      return there && each.addresses->at(static_cast<std::size_t>(there->front())).identity == identity;
+    });
+  }
+  void keep_failed_trial(Providers one, int rank, int other, const std::string& why) override {
+    kept_.failed.push_back({at(rank), at(other), one, why});
+  }
+  std::optional<std::string> failed_trial(Providers one) override {
+    for (const Kept::Failed& each : kept_.failed) {
+      if (each.provider == one && places({each.one, each.other}, members_)) return each.why;
+    }
+    return {};
+  }
+  int at(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  PeerAddresses find_addresses(int rank, std::uint64_t identity) override {
+    for (const Kept::Directory& each : kept_.directories) {
+      auto there = places(members_, each.members);
+      if (!there || (!each.best && each.members.size() != members_.size())) continue;
+      const auto self = static_cast<std::size_t>((*there)[static_cast<std::size_t>(rank)]);
+      if (each.addresses->at(self).identity == identity) return {each.addresses, std::move(*there)};
+    }
+    return {};
+  }
+  void keep(const std::shared_ptr<const AddressTable>& directory, bool best) override {
+    kept_.directories.insert(kept_.directories.begin(), {members_, directory, best});
+  }
+  static std::optional<Members> places(const Members& sought, const Members& all) {
+    Members there;
+    for (const int each : sought) {
+      const auto found = std::ranges::find(all, each);
+      if (found == all.end()) return {};
+      there.push_back(static_cast<int>(found - all.begin()));
+    }
+    return there;
+  }
+  const Members members_;
+  Kept& kept_;
+};
+
+// A group that calls a function of the test once, directly after its first reduction.
+class InterruptedGroup final : public Group {
+ public:
+  InterruptedGroup(Group& group, std::function<void()> then)
+      : Group(group.rank(), group.ranks()), group_(group), then_(std::move(then)) {}
+  Status combine(std::span<std::uint64_t> words, const char* warning) override {
+    Status combined = group_.combine(words, warning);
+    if (const auto act = std::exchange(then_, nullptr)) act();
+    return combined;
+  }
+  Status take_lowest(int& number) override { return group_.take_lowest(number); }
+  Status broadcast(std::span<std::byte> bytes, int root) override { return group_.broadcast(bytes, root); }
+  Status gather(std::span<const std::byte> own, std::span<std::byte> all) override { return group_.gather(own, all); }
+
+ private:
+  Group& group_;
+  std::function<void()> then_;
+};
+
+// One process of the job.
+class Job {
+ public:
+  // With the adapter, and with tcp or without.
+  explicit Job(Ranks& ranks, bool with_tcp = true, bool with_second = false) : ranks_(ranks) {
+    use_routes("fabric", "");
+    std::vector<Candidate> all;
+    for (std::size_t i = 0; i < (with_tcp ? 2 : 1); ++i) all.push_back({i, std::move(find_provider("tcp").value())});
+    if (with_second) all.front().second = std::move(find_provider("tcp").value());
+    Process::instance().use_candidates(std::move(all));
+  }
+  std::function<void()> once_agreed;        // called once, when the ranks have agreed on what to try
+  std::string error;                        // of the last choice that failed
+  std::set<std::pair<int, int>> broken;     // trials of the first with the second one fail
+  int cannot_open = -1;                     // this rank cannot register memory over the adapter
+  std::optional<std::string> why_one_rail;  // the space cannot use this rank's second rail
+  bool second_rails = false;                // the last choice
+  int trials = 0;                           // of this rank
+  int warnings = 0;
+
+  // Collective over all ranks: some ranks make a window. Checks the provider that they choose, and the number of trials
+  // of this rank.
+  void takes(Providers wanted, int wanted_trials, const Members& members, Line line = Line::here()) {
+    RankGroup::Message message;
+    message.last = true;
+    if (std::ranges::find(members, ranks_.rank()) == members.end()) {
+      while (true) {
+        const auto all = ranks_.all_gather(RankGroup::Message());
+        if (all[static_cast<std::size_t>(members.front())].last) return;
+      }
+    }
+    trials = 0;
+    const Providers taken = choose(members);
+    ranks_.check(taken == wanted, fmt::format("provider {} is taken, not {}", wanted, taken), line);
+    ranks_.check(trials == wanted_trials, fmt::format("{} trials are made, not {}", wanted_trials, trials), line);
+    ranks_.all_gather(message);
+  }
+
+ private:
+  Providers choose(const Members& members) {
+    RankGroup group(ranks_, members);
+    const std::uint64_t id = Agreement(group).handshake({}, "choose").value();
+    Peers peers(std::move(GroupPeers::find_nodes(group, Process::instance()).value()), id, members, kept_);
+    std::vector<Endpoint*> endpoints;
+    std::vector<Providers> providers;
+    for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
+      if (each.fabric == nullptr) continue;
+      endpoints.push_back(each.fabric);
+      providers.push_back(each.provider);
+    }
+    const std::size_t index = peers.find_endpoint(group.rank(), endpoints);
+    // Two ranks never know different results.
+    std::uint64_t known = index < providers.size() ? providers[index] : 4;
+    REQUIRE(group.combine({&known, 1}, nullptr).ok());
+    InterruptedGroup interrupted(group, std::exchange(once_agreed, nullptr));
+    Agreement agreement(interrupted);
+    OpenEndpoint* opened = nullptr;
+    ProviderAgreement step;
+    step.used = known == 4 ? 0 : static_cast<Providers>(known);
+    step.id = id;
+    step.node_members = members.size();
+    step.open = [&](Endpoint& endpoint) -> Result<EndpointUse> {
+      opened = static_cast<OpenEndpoint*>(&endpoint);
+      const bool by_adapter = (Process::instance().offer_providers().usable & kAdapter) != 0 && !refused_;
+      refused_ = by_adapter && ranks_.rank() == cannot_open;
+      if (refused_) return Error{ErrorKind::kNoMemory, "no locked memory"};
+      return EndpointUse{false, !why_one_rail, why_one_rail.value_or("")};
+    };
+    step.close = [] {};
+    step.trial = [&](int other) -> Status {
+      ++trials;
+      if (!broken.contains({ranks_.rank(), peers.at(other)})) return {};
+      return Error{ErrorKind::kPeer, "no answer"};
+    };
+    const int saved = dup(STDERR_FILENO), file = memfd_create("stderr", MFD_CLOEXEC);
+    dup2(file, STDERR_FILENO);
+    const Result<EndpointUse> done = step.carry_out(agreement, peers);
+    dup2(saved, STDERR_FILENO);
+    std::array<char, 4096> text{};
+    const ssize_t bytes = pread(file, text.data(), text.size(), 0);
+    warnings += static_cast<int>(std::count(text.begin(), text.begin() + std::max<ssize_t>(bytes, 0), '\n'));
+    close(saved);
+    close(file);
+    refused_ = false;
+    if (!done) {
+      error = done.error().text;
+      return 0;
+    }
+    second_rails = done.value().second_rails;
+    for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
+      if (each.fabric == opened) return each.provider;
+    }
+    return 0;
+  }
+  Ranks& ranks_;
+  Kept kept_;
+  bool refused_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("a group takes the best provider that works for its ranks, whatever other groups take") {
+  expect_well(run_processes(4, [](Ranks& ranks) {
+    Job job(ranks);
+    job.broken = {{1, 2}};
+    job.takes(kAdapter, 1, {0, 1});
+    job.takes(kTcp, ranks.rank() == 0 ? 0 : 1, {0, 1, 2, 3});  // rank 0 uses the adapter with rank 1
+    job.takes(kAdapter, 0, {0, 1});
+    job.takes(kAdapter, 0, {1, 0});
+    job.takes(kAdapter, 1, {2, 3});
+    job.takes(kAdapter, ranks.rank() == 2 ? 0 : 1, {2, 3, 0});
+    // Groups that contain ranks whose trial has failed do not repeat the trial.
+    job.takes(kTcp, 0, {1, 2});
+    job.takes(kTcp, 0, {2, 1, 0});
+    job.takes(kTcp, 0, {3, 2, 1, 0});
+    job.takes(kTcp, 0, {1, 2, 3});
+    job.takes(kAdapter, ranks.rank() == 1 ? 1 : 0, {0, 1, 3});
+    // {1, 2} and {1, 2, 3} have the same rank 0.
+    ranks.check(job.warnings == (ranks.rank() < 3 ? 1 : 0), "each process says the reason once");
+    Process::instance().shut_down();
+  }));
+}
+
+TEST_CASE("a rank that cannot use an adapter does not keep others from it, and is not asked again") {
+  expect_well(run_processes(4, [](Ranks& ranks) {
+    Job job(ranks);
+    job.cannot_open = 3;
+    job.takes(kTcp, 0, {0, 1, 2, 3});
+    job.takes(kTcp, 0, {2, 3});
+    job.takes(kAdapter, 1, {0, 1, 2});
+    job.takes(kTcp, 0, {3, 1, 2, 0});
+    job.takes(kAdapter, 0, {2, 0});
+    Process::instance().shut_down();
+  }));
+}
+
+TEST_CASE("a rank whose trials fail with two others makes no more") {
+  expect_well(run_processes(5, [](Ranks& ranks) {
+    Job job(ranks);
+    for (const int other : {0, 2, 3, 4}) {
+      job.broken.insert({1, other});
+      job.broken.insert({other, 1});
+    }
+    job.takes(kTcp, 1, {0, 1, 2, 3, 4});
+    job.takes(kTcp, 1, {1, 3});
+    job.takes(kTcp, 0, {1, 4});
+    job.takes(kTcp, 0, {1, 0});
+    job.takes(kAdapter, 1, {0, 2});
+    job.takes(kAdapter, 1, {3, 4});
+    Process::instance().shut_down();
+  }));
+}
+
+TEST_CASE("where no rank can do better, the groups of some ranks take what all have") {
+  expect_well(run_processes(3, [](Ranks& ranks) {
+    Job job(ranks);
+    job.takes(kAdapter, 1, {0, 1, 2});
+    job.broken = {{0, 1}, {1, 2}};
+    job.takes(kAdapter, 0, {0, 1});
+    job.takes(kAdapter, 0, {2, 1});
+    ranks.check(job.warnings == 0, "nothing is to be said");
+    Process::instance().shut_down();
+  }));
+}
+
+TEST_CASE("the ranks take the provider that they have agreed on, or none of them does") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    Job job(ranks);
+    if (ranks.rank() == 0) {
+      job.once_agreed = [] {  // by another thread
+        Process& process = Process::instance();
+        process.discard_fabric(*process.try_fabric(kAdapter).value(), "no locked memory");
+      };
+    }
+    job.takes(kTcp, 0, {0, 1});
+    Process::instance().shut_down();
+  }));
+}
+
+TEST_CASE("where the ranks have only a provider whose trial has failed, they do not try it again, and say why") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    Job job(ranks, false);
+    job.broken = {{0, 1}};
+    for (const int trials : {1, 0}) {
+      job.takes(0, trials, {0, 1});
+      ranks.check(job.error.find("no libfabric provider in common: not verbs: ") != std::string::npos, job.error);
+      ranks.check(job.error.find("with rank 1: no answer") != std::string::npos, job.error);
+    }
+    Process::instance().shut_down();
+  }));
+}
+
+TEST_CASE("ranks use second rails when all have tried theirs, and all spaces can use them") {
+  expect_well(run_processes(4, [](Ranks& ranks) {
+    Job job(ranks, false, true);
+    // The first space of the group cannot use the second rail of rank 1. All second rails are tried nevertheless.
+    if (ranks.rank() == 1) job.why_one_rail = "no locked memory";
+    job.takes(kAdapter, 1, {0, 1, 2, 3});
+    ranks.check(!job.second_rails, "not by rank 1");
+    job.why_one_rail.reset();
+    job.takes(kAdapter, 0, {0, 1, 2, 3});
+    ranks.check(job.second_rails, "by all");
+    job.takes(kAdapter, 0, {2, 1});
+    ranks.check(job.second_rails || ranks.rank() == 0 || ranks.rank() == 3, "by two of them");
+    // A dynamic space uses no second rail, and reports no reason.
+    job.why_one_rail = "";
+    job.warnings = 0;
+    job.takes(kAdapter, 0, {0, 1, 2, 3});
+    ranks.check(!job.second_rails && job.warnings == 0, "none, and nothing is said");
+    Process::instance().shut_down();
+  }));
+}
+
+TEST_CASE("a rank without a second device keeps others from theirs only in its own groups") {
+  expect_well(run_processes(4, [](Ranks& ranks) {
+    Job job(ranks, false, ranks.rank() != 3);
+    job.takes(kAdapter, 1, {0, 1, 2, 3});
+    ranks.check(!job.second_rails, "rank 3 has none");
+    // Rank 2 had to try the second rail of rank 3, and has tried none. So it does not use its own second rail, which is
+    // untried.
+    job.takes(kAdapter, 0, {0, 1, 2});
+    ranks.check(!job.second_rails, "rank 2 has not tried its own");
+    job.takes(kAdapter, 0, {0, 1});
+    ranks.check(job.second_rails || ranks.rank() > 1, "these have");
+    Process::instance().shut_down();
+  }));
+}
+
+}  // namespace farside::provider_agreement_test

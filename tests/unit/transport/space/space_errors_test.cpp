@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Failures during the use of a Space are errors of the operation or of the flush: accesses beyond the data, and peers
+// that are stopped, dead, or have unmapped their memory.
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <sys/mman.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "tests/unit/transport/space/space_fixture.hpp"
+#include "transport/node/process_memory.hpp"
+
+namespace farside::space_errors_test {
+
+using namespace farside::testing;
+using namespace std::chrono_literals;
+
+TEST_CASE("an access beyond a target's data over the fabric is an error of the flush") {
+  // Callers check ranges: a provider may well drop the connection.
+  for (const int call : {0, 1, 2}) {
+    INFO("call " << call);
+    expect_well(run_with_space(2, Variant::kFabric, 4096, [&](Ranks& ranks, SpaceFixture& space) {
+      if (ranks.rank() == 1) return;
+      std::uint64_t word = 1;
+      const Status issued =
+          call == 0   ? space->route(1).put(1, 1 << 30, &word, 8)
+          : call == 1 ? space->route(1).get(1, 1 << 30, &word, 8)
+                      : space->route(1).accumulate(1, 1 << 30, ReduceOp::kSum, BasicType::kUint64, &word, nullptr, 1);
+      const Status flushed = space->route(1).flush(1);
+      // The handler returns the reason, a provider does not.
+      const ErrorKind expected = call == 2 ? ErrorKind::kRange : ErrorKind::kPeer;
+      ranks.check(!issued.ok() || (!flushed.ok() && flushed.error().kind == expected), "an error of the peer");
+      space.good(space->route(1).flush(1), "it is reported once");
+    }));
+  }
+}
+
+TEST_CASE("an error is reported by the operation's own counter, or by a flush once the operation is abandoned") {
+  expect_well(run_with_space(2, Variant::kFabric, 4096, [](Ranks& ranks, SpaceFixture& space) {
+    if (ranks.rank() == 1) return;
+    const long double real = 1;
+    for (const bool followed : {true, false}) {
+      std::unique_ptr<Outstanding> own = std::move(space->route(1).own_outstanding(1).value());
+      space.good(space->route(1).accumulate(1, 1UL << 40, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1,
+                                            Access::kShared, own.get()),
+                 "issuing");
+      Outstanding& operation = *own;
+      if (!followed) space->route(1).abandon(1, std::move(own));
+      const Status flushed = space->route(1).flush(1);
+      if (followed) {
+        space.good(flushed, "the flush");
+        ranks.check(operation.done(), "the operation is over after the flush");
+        ranks.check(operation.take_error().error().kind == ErrorKind::kRange, "the refusal says range");
+      } else {
+        ranks.check(!flushed.ok() && flushed.error().kind == ErrorKind::kRange, "the flush says range");
+      }
+      space.good(space->route(1).flush(1), "it is reported once");
+    }
+  }));
+}
+
+TEST_CASE("what the handler refuses is an error of the flush, and the target lives on") {
+  expect_well(run_with_space(2, Variant::kFabric, 4096, [](Ranks& ranks, SpaceFixture& space) {
+    if (ranks.rank() == 0) {
+      const std::uint64_t word = 1;
+      const long double real = 1;
+      for (const std::uint64_t offset : {4088UL, 1UL << 40}) {
+        space.good(space->route(1).accumulate(1, offset, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1),
+                   "issuing");
+        const Status refused = space->route(1).flush(1);
+        ranks.check(!refused.ok() && refused.error().kind == ErrorKind::kRange, "the refusal says range");
+        space.good(space->route(1).flush(1), "an error is reported once");
+      }
+      space.good(space->route(1).put(1, 0, &word, 8), "put");
+      space.good(space->route(1).accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1),
+                 "handler");
+      space.good(space->route(1).flush(1), "all is well again");
+    }
+    ranks.barrier();
+    if (ranks.rank() == 1) ranks.check(read_data<long double>(space, 16) == 1, "what was sent is here");
+  }));
+}
+
+TEST_CASE("a peer that is gone is an error of the flush") {
+  expect_well(run_processes(
+                  2,
+                  [](Ranks& ranks) {
+                    SpaceFixture space(ranks, Variant::kFabric, 4096);
+                    const std::uint64_t word = 1;
+                    space.good(space->route(1 - ranks.rank()).put(1 - ranks.rank(), 0, &word, 8), "put");
+                    space.good(space->flush_all(), "flush");
+                    const auto pids = ranks.all_gather(getpid());
+                    if (ranks.rank() == 1) {
+                      ranks.barrier();
+                      raise(SIGSTOP);  // what comes now is not answered
+                      pause();
+                    }
+                    ranks.barrier();
+                    await_stopped(pids[1]);
+                    space.good(space->route(1).put(1, 0, &word, 8), "put");
+                    kill(pids[1], SIGKILL);
+                    const Status status = space->route(1).flush(1);
+                    ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "the flush says so");
+                    _exit(ranks.failures() == 0 ? 0 : 1);
+                  },
+                  20),
+              "rank 1: ended by signal 9\n");
+}
+
+namespace {
+
+// Operations that are outstanding to a rank when it dies, or are issued to it afterwards.
+enum class Last { kPut, kFetch, kHandler, kControl };
+
+void outlive(Ranks& ranks, Last last, bool when_dead) {
+  setenv("FARSIDE_PEER_TIMEOUT", "2", 1);
+  SpaceFixture space(ranks, Variant::kFabric, 1 << 16);
+  std::vector<std::uint64_t> words(8192, 1);
+  const long double real = 1;
+  ControlMemory memory(*space);
+  ControlMemory::Operation operation;
+  const auto finish = [&] {
+    await(space, operation);
+    return operation.take_error();
+  };
+  if (ranks.rank() == 0) {
+    // All connections are made.
+    space.good(space->route(1).put(1, 0, words.data(), 8), "put");
+    space.good(space->route(1).accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1),
+               "handler");
+    space.good(space->route(1).flush(1), "flush");
+  }
+  const auto pids = ranks.all_gather(getpid());
+  if (ranks.rank() == 1) {
+    ranks.barrier();
+    while (true) raise(SIGSTOP);
+  }
+  ranks.barrier();
+  await_stopped(pids[1]);
+  const auto begin = Clock::now();
+  if (when_dead) {
+    kill(pids[1], SIGKILL);
+    await_dead(pids[1]);
+  }
+  Status issued;
+  switch (last) {
+    case Last::kPut:
+      for (int i = 0; i < 50 && issued.ok(); ++i) issued = space->route(1).put(1, 0, words.data(), 8 * words.size());
+      break;
+    case Last::kFetch:
+      issued = space->route(1).accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, words.data(), words.data() + 1, 1);
+      break;
+    case Last::kHandler:
+      issued = space->route(1).accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1);
+      break;
+    case Last::kControl: memory.fetch_add(operation, 1, 64, 1); break;
+  }
+  if (!when_dead) {
+    std::this_thread::sleep_for(100ms);
+    kill(pids[1], SIGKILL);
+  }
+  Status status = last == Last::kControl ? finish() : space->route(1).flush(1);
+  if (!issued) status = std::move(issued);
+  ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "the error says that the peer is gone");
+  ranks.check(Clock::now() - begin < 10s, "in time");
+  // No outstanding operation can write to this memory later.
+  space->route(1).flush(1).ok();
+  _exit(ranks.failures() == 0 ? 0 : 1);
+}
+
+}  // namespace
+
+TEST_CASE("what waits for a peer that has died ends with an error, whatever it is and whenever that was") {
+  for (const Last last : {Last::kPut, Last::kFetch, Last::kHandler, Last::kControl}) {
+    for (const bool when_dead : {false, true}) {
+      INFO("operation " << static_cast<int>(last) << (when_dead ? " to a dead peer" : " under way"));
+      expect_well(run_processes(
+                      2, [&](Ranks& ranks) { outlive(ranks, last, when_dead); }, 20),
+                  "rank 1: ended by signal 9\n");
+    }
+  }
+}
+
+TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
+  expect_well(run_processes(2, [](Ranks& ranks) {
+    setenv("FARSIDE_PEER_TIMEOUT", "1", 1);
+    SpaceFixture space(ranks, Variant::kFabric, 4096);
+    const std::uint64_t one = 1;
+    std::uint64_t fetched = 0;
+    const long double real = 1;
+    space.good(space->route(1 - ranks.rank()).put(1 - ranks.rank(), 0, &one, 8), "put");
+    space.good(space->route(1 - ranks.rank()).flush(1 - ranks.rank()), "flush");
+    const auto pids = ranks.all_gather(getpid());
+    if (ranks.rank() == 1) {
+      raise(SIGSTOP);
+    } else {
+      await_stopped(pids[1]);
+      std::thread later([&] {
+        std::this_thread::sleep_for(2500ms);
+        kill(pids[1], SIGCONT);
+      });
+      space.good(space->route(1).accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1),
+                 "handler");
+      space.good(space->route(1).accumulate(1, 8, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1), "fetch");
+      space.good(space->route(1).flush(1), "flush");
+      later.join();
+    }
+    ranks.barrier();
+  }));
+}
+
+TEST_CASE("private memory that is gone is an error of the operation", "[native]") {
+  expect_well(run_processes(
+      2,
+      [](Ranks& ranks) {
+        use_routes("mapped,cma");
+        void* memory = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        const std::unique_ptr<Space> space =
+            std::move(make_space(ranks, space_request(kControlBytes, 4096, memory)).space);
+        if (ranks.rank() == 1) munmap(memory, 4096);
+        ranks.barrier();
+        if (ranks.rank() == 0) {
+          std::uint64_t word = 1, fetched = 0;
+          const auto is_peer_error = [](const Status& status) {
+            return !status.ok() && status.error().kind == ErrorKind::kRange;
+          };
+          ranks.check(is_peer_error(space->route(1).put(1, 0, &word, 8)), "put");
+          ranks.check(is_peer_error(space->route(1).get(1, 0, &word, 8)), "get");
+          // The call is made twice, since a failed call must release the accumulate lock.
+          for (int i = 0; i < 2; ++i) {
+            ranks.check(
+                is_peer_error(space->route(1).accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, &word, nullptr, 1)),
+                "add");
+            ranks.check(
+                is_peer_error(space->route(1).compare_and_swap(1, 0, BasicType::kUint64, &word, &word, &fetched)),
+                "swap");
+          }
+          ranks.check(space->route(1).flush(1).ok(), "nothing is left to report");
+        }
+        ranks.barrier();
+      },
+      20));
+}
+
+}  // namespace farside::space_errors_test

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The common parts of the tests of Space: a space of several processes. Each test runs on every kind of route to a
+// peer's memory.
+//
+//   for (const Variant variant : kAllVariants) {
+//     INFO(name(variant));
+//     expect_well(run_with_space(2, variant, 4096, [&](Ranks& ranks, SpaceFixture& space) {
+//       space.good(space->route(1 - ranks.rank()).put(1 - ranks.rank(), 0, &word, 8), "put");
+//       ...
+//     }));
+//   }
+#pragma once
+
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/unit/transport/base/processes.hpp"
+#include "tests/unit/transport/data/elements.hpp"
+#include "tests/unit/transport/space/space_steps.hpp"
+#include "transport/space/control_memory.hpp"
+#include "transport/space/space.hpp"
+
+namespace farside::testing {
+
+using Clock = std::chrono::steady_clock;
+
+enum class Variant { kMapped, kCma, kFabric, kFabricPrivate };
+constexpr Variant kAllVariants[] = {Variant::kMapped, Variant::kCma, Variant::kFabric, Variant::kFabricPrivate};
+constexpr Variant kFabricVariants[] = {Variant::kFabric, Variant::kFabricPrivate};
+
+const char* name(Variant variant);
+inline bool over_fabric(Variant variant) { return variant != Variant::kMapped && variant != Variant::kCma; }
+inline bool on_private(Variant variant) { return variant == Variant::kCma || variant == Variant::kFabricPrivate; }
+
+constexpr std::size_t kControlBytes = 4096;
+
+// Returns the provider of the variants over the fabric: tcp, or FARSIDE_TEST_PROVIDER.
+const char* test_provider();
+
+// Sets this process's settings, before its first Space.
+void use_routes(const char* routes, const char* provider = test_provider());
+
+// One rank's end of a Space, with the steps of space.hpp.
+class SpaceFixture {
+ public:
+  // Private data begins `misaligned` bytes after a multiple of 64. With kAtPageEnd it ends at the end of a page, and
+  // the next page is not mapped.
+  static constexpr std::size_t kAtPageEnd = SIZE_MAX;
+  SpaceFixture(Ranks& ranks, Variant variant, std::size_t bytes, std::size_t misaligned = 0);
+  SpaceFixture(const SpaceFixture&) = delete;
+  SpaceFixture& operator=(const SpaceFixture&) = delete;
+  ~SpaceFixture();
+  Space& operator*() { return *space_; }
+  Space* operator->() { return space_.get(); }
+  // If the status is an error, fails with the text of the status.
+  void good(const Status& status, std::string_view what, Line line = Line::here());
+
+ private:
+  Ranks& ranks_;
+  std::vector<std::byte> private_;
+  std::unique_ptr<Space> space_;
+};
+
+// Runs the program in each of `size` processes, and then closes the endpoints in order. Returns the result of
+// run_processes(). FARSIDE_TEST_VARIANT may name variants, separated by commas; then this function does nothing for
+// other variants. Tests that need the kernel, not an emulation of it (process_vm_readv, limits of an address space),
+// have the tag [native].
+std::string run_with_space(int size, Variant variant, std::size_t bytes,
+                           const std::function<void(Ranks&, SpaceFixture&)>& program, std::size_t misaligned = 0);
+
+// Returns how often this process executed such operations by this route.
+std::uint64_t counted(RouteKind route, Counted what);
+
+// Waits until the control operation is complete or has failed.
+void await(SpaceFixture& space, ControlMemory::Operation& operation);
+
+// Returns data of the window that other ranks have put.
+template <class T>
+T read_data(SpaceFixture& space, std::uint64_t offset) {
+  std::array<std::byte, sizeof(T)> bytes;
+  read_memory(space->data() + offset, bytes.data(), sizeof(T));
+  return std::bit_cast<T>(bytes);
+}
+
+}  // namespace farside::testing
