@@ -16,7 +16,7 @@
 #include <span>
 #include <utility>
 
-#include "epochs/races/access_kind.hpp"
+#include "epochs/races/strided_run.hpp"
 
 namespace farside::epochs {
 

@@ -30,7 +30,6 @@
 #include <span>
 #include <vector>
 
-#include "epochs/races/access_kind.hpp"
 #include "epochs/races/strided_run.hpp"
 #include "transport/base/result.hpp"
 

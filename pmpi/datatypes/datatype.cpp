@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "pmpi/datatypes/flatten.hpp"
 #include "pmpi/datatypes/predefined_types.hpp"
 #include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"

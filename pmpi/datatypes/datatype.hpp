@@ -95,4 +95,10 @@ const Datatype* find_datatype(MPI_Datatype handle);
 // type again.
 Error datatype_error(MPI_Datatype handle);
 
+// Translates a derived MPI_Datatype to its Layout. Private to datatype.cpp.
+
+// Translates any type but MPI_DATATYPE_NULL, recursively and without a cache. Call it after prepare_datatypes().
+// Error kUnsupported: an unknown combiner or predefined type, or bounds beyond 2^63 bytes.
+Result<Datatype> flatten(MPI_Datatype handle);
+
 }  // namespace farside::pmpi

@@ -6,7 +6,6 @@
 #include "pmpi/observe/files_on_signal.hpp"
 #include "pmpi/observe/statistics_file.hpp"
 #include "pmpi/observe/this_job.hpp"
-#include "pmpi/observe/trace_file.hpp"
 #include "pmpi/observe/window_statistics.hpp"
 #include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"

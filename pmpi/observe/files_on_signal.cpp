@@ -17,10 +17,8 @@
 #include <mpi.h>
 
 #include "pmpi/library/library.hpp"
-#include "pmpi/observe/rank_file.hpp"
 #include "pmpi/observe/statistics_file.hpp"
 #include "pmpi/observe/this_job.hpp"
-#include "pmpi/observe/trace_file.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/threads.hpp"

@@ -12,7 +12,6 @@
 
 #include "pmpi/library/library.hpp"
 #include "pmpi/observe/call_sites.hpp"
-#include "pmpi/observe/rank_file.hpp"
 #include "pmpi/observe/this_job.hpp"
 #include "pmpi/observe/window_statistics.hpp"
 #include "transport/process.hpp"

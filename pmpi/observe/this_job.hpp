@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include <mpi.h>
 
@@ -26,5 +28,13 @@ std::string own_cpus();
 
 // Returns the description for a file that is written now. Calls no function of the runtime.
 Job this_job();
+
+// The files that each rank writes: PREFIX.RANK.SUFFIX, of a spawned process PREFIX.spawned-PID.RANK.SUFFIX. A file
+// appears whole or not at all, because it is renamed when it is complete. Thread safety: any, after query_launch()
+// (this_job.hpp).
+
+// Returns whether the file was written, and else logs a warning that names `setting`.
+bool write_rank_file(const char* setting, const std::string& prefix, std::string_view suffix,
+                     std::span<const char> bytes);
 
 }  // namespace farside::pmpi

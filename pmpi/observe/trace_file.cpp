@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "pmpi/observe/trace_file.hpp"
-
 #include <bit>
 #include <string>
 #include <string_view>
@@ -10,7 +8,7 @@
 #include "pmpi/library/library.hpp"
 #include "pmpi/observe/call_sites.hpp"
 #include "pmpi/observe/clocks.hpp"
-#include "pmpi/observe/rank_file.hpp"
+#include "pmpi/observe/statistics_file.hpp"
 #include "pmpi/observe/this_job.hpp"
 #include "pmpi/observe/window_statistics.hpp"
 #include "transport/process.hpp"

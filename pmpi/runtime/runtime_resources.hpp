@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The owner of everything that farside takes from the MPI runtime: a communicator of this process alone, the attribute
-// keys under which farside caches, the progress hooks (runtime_progress.hpp), and the state of the world model and of
+// keys under which farside caches, the progress hooks (RuntimeProgress), and the state of the world model and of
 // sessions. (The functions of the runtime are in runtime.hpp; they are never released.)
 //
 //   start    the first window of the process: start()
@@ -22,12 +22,35 @@
 #include <mpi.h>
 
 #include "pmpi/runtime/optional_calls.hpp"
-#include "pmpi/runtime/runtime_progress.hpp"
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/address_table.hpp"
 
 namespace farside::pmpi {
+
+// Progress in both directions: a thread that waits in farside moves the runtime's messages, and a thread that waits in
+// the runtime serves the requests of other processes at farside's endpoint.
+//
+// The first direction uses MPI_Request_get_status on every runtime. For the second MPI offers no hook, so it depends on
+// the runtime. Open MPI has a list of functions that its progress engine calls (opal_progress_register). MPICH over UCX
+// moves messages by calls of ucp_worker_progress, which farside redirects (imported_call.hpp). With neither (MPICH over
+// libfabric), the progress thread serves alone.
+//
+// Thread safety: connect() and disconnect() exclude each other (RuntimeResources holds its mutex). The runtime may call
+// the hook from any thread, and from several at once.
+
+// Only one object may be connected at a time (RuntimeResources owns it).
+class RuntimeProgress {
+ public:
+  // Makes a generalized request that never completes, and installs both hooks. Error kOther: the runtime makes no
+  // request. A missing hook in the runtime is only logged.
+  Status connect();
+  // Removes both hooks. Call it before the runtime finalizes.
+  void disconnect();
+
+ private:
+  MPI_Request never_complete_ = MPI_REQUEST_NULL;
+};
 
 // A group of the runtime, which is freed with its last copy.
 class KeptGroup {

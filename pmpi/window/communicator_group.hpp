@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A communicator as the group of ranks that make a space (transport/space/group.hpp), and what farside keeps of it
-// while it lives, as an attribute of it. Both serve every window of the communicator.
+// A communicator as the group of ranks that make a space (transport/space/group_peers.hpp), and what farside keeps of
+// it while it lives, as an attribute of it. Both serve every window of the communicator.
 //
 // Thread safety: one thread per communicator. Errors: kPeer if a call of the runtime fails; kNoMemory if the runtime
 // makes no attribute key. Cost: one collective call of the runtime per function of the group. Memory: that of
@@ -20,7 +20,7 @@
 
 #include "epochs/protocols/barrier.hpp"
 #include "transport/base/result.hpp"
-#include "transport/space/group.hpp"
+#include "transport/space/agreement.hpp"
 #include "transport/space/group_peers.hpp"
 
 namespace farside::pmpi {

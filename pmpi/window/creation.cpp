@@ -2,6 +2,7 @@
 #include "pmpi/window/creation.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <limits>
 #include <memory>
@@ -18,7 +19,6 @@
 #include "pmpi/observe/this_job.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
-#include "pmpi/window/announcement.hpp"
 #include "pmpi/window/communicator_group.hpp"
 #include "pmpi/window/hints.hpp"
 #include "pmpi/window/library_check.hpp"
@@ -28,6 +28,7 @@
 #include "transport/base/result.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/base/waiter.hpp"
+#include "transport/fabric/open_endpoint.hpp"
 #include "transport/node/device_memory.hpp"
 #include "transport/space/make_space.hpp"
 
@@ -369,6 +370,17 @@ void leave_to_runtime(const char* call, const char* reason) {
   if (Log::is_new(fmt::format("{}: {}", call, reason))) {
     log(LogLevel::kWarn, "{}: this window stays with the MPI runtime: {}", call, reason);
   }
+}
+
+void announce_first_window(const Window& window, std::size_t nodes, Check check) {
+  static constexpr std::array<const char*, 4> kChecks = {"off", "warn", "on", "strict"};
+  if (!Log::enabled(LogLevel::kInfo) || !Log::is_new("first window")) return;
+  if (library().resources->process_rank() != 0) return;
+  const OpenEndpoint* const fabric = window.fabric();
+  log(LogLevel::kInfo,
+      "farside {} is active on {}; ranks: {}, nodes: {}, routes: {}, provider: {}, device: {}, checks: {}",
+      FARSIDE_VERSION, runtime_name(), window.ranks(), nodes, window.routes(),
+      fabric != nullptr ? fabric->provider() : "none", window.devices(), kChecks[static_cast<std::size_t>(check)]);
 }
 
 }  // namespace farside::pmpi

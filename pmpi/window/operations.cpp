@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/routes/fragments.hpp"
+#include "transport/routes/route.hpp"
 
 namespace farside::pmpi {
 namespace {

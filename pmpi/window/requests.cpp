@@ -8,8 +8,8 @@
 
 #include "pmpi/library/handle_table.hpp"
 #include "pmpi/runtime/runtime.hpp"
-#include "pmpi/window/synchronization.hpp"
 #include "pmpi/window/window.hpp"
+#include "pmpi/window/window_state.hpp"
 #include "transport/base/threads.hpp"
 #include "transport/process.hpp"
 

@@ -15,7 +15,7 @@ namespace farside::pmpi {
 
 class StrictCalls {
  public:
-  // `logs`: the memory of the logs (pmpi/check/log_space.hpp).
+  // `logs`: the memory of the logs (LogSpace).
   StrictCalls(WindowState& window, std::unique_ptr<Space> logs)
       : window_(window), strict_(*window.space, std::move(logs)) {}
 

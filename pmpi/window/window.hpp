@@ -41,7 +41,7 @@ class Window {
   // Owns its arguments. The units of the space are the displacement units of the ranks. `barriers`: the schedule of
   // this rank, which must match the schedules of the other ranks. `global_lock_home` is the rank of the global lock,
   // the same on all ranks, or WindowLocks::kNoGlobalLock. `logs` is the memory of the logs with FARSIDE_CHECK=strict
-  // (pmpi/check/log_space.hpp), else null. `id` is the same on all ranks, and unique.
+  // (LogSpace), else null. `id` is the same on all ranks, and unique.
   Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::unique_ptr<Space> space,
          std::shared_ptr<const epochs::BarrierSchedule> barriers, int global_lock_home, Hints hints, bool threaded,
          Check check, std::unique_ptr<Space> logs, std::uint64_t id);

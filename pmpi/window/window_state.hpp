@@ -7,18 +7,24 @@
 // on the fast path read the epoch state without the guard; all other calls take it for a few instructions.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <mpi.h>
 
 #include "epochs/protocols/barrier.hpp"
+#include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/exposure.hpp"
 #include "epochs/protocols/lock_stripes.hpp"
 #include "epochs/protocols/lock_table.hpp"
@@ -26,17 +32,140 @@
 #include "pmpi/fault.hpp"
 #include "pmpi/library/library.hpp"
 #include "pmpi/window/dead_ranks.hpp"
-#include "pmpi/window/held_locks.hpp"
-#include "pmpi/window/members.hpp"
-#include "pmpi/window/synchronization.hpp"
 #include "transport/base/mutex.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/base/state.hpp"
 #include "transport/base/timing.hpp"
+#include "transport/base/waiter.hpp"
+#include "transport/process.hpp"
 #include "transport/space/control_memory.hpp"
 #include "transport/space/space.hpp"
 
 namespace farside::pmpi {
+
+// The common parts of the synchronization calls: waiting, and the check of assertions. Thread safety: any thread.
+
+// Waits until done() returns true, and meanwhile moves the endpoint and the MPI runtime.
+template <class Done>
+void wait_until(WakeEvent& wake_event, Done&& done) {
+  if (done()) return;
+  for (Waiter waiter(Process::instance(), wake_event);;) {
+    waiter.pause();
+    if (done()) return;
+  }
+}
+
+// The limit of a wait for a notification that may be lost (ControlRoute::interrupted_since), or may only be late. One
+// object per wait. Not thread-safe.
+class LossTimeout {
+ public:
+  // `rank`: the rank from which such a notification is awaited, or -1 if there is none. Returns whether it has been
+  // awaited for FARSIDE_PEER_TIMEOUT (0: never). The caller calls this function repeatedly.
+  bool is_expired(int rank) {
+    if (rank < 0) [[likely]]
+      return false;
+    const std::chrono::seconds timeout(Process::instance().settings().value()->peer_timeout);
+    const Clock::time_point now = Clock::now();
+    if (std::exchange(rank_, rank) != rank) begin_ = now;
+    return timeout.count() > 0 && now - begin_ >= timeout;
+  }
+  // The error then.
+  Error error() const {
+    return {ErrorKind::kPeer, "the connection was lost, and a notification of the rank perhaps with it", rank_};
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  int rank_ = -1;
+  Clock::time_point begin_{};
+};
+
+// Runs a protocol to its end, or until one of its operations has failed; returns the error of that operation.
+template <class Protocol>
+Status run(WakeEvent& wake_event, Protocol& protocol) {
+  ControlMemory::Operation* failed = nullptr;
+  wait_until(wake_event, [&] { return protocol.advance() || (failed = protocol.failed_operation()) != nullptr; });
+  return failed == nullptr ? Status() : failed->take_error();
+}
+
+// The members of a group, as ranks of the window. Groups of start and post are mostly small and repeated, so up to 16
+// ranks need no allocation, and the last group is cached. Thread safety: one thread at a time.
+
+class Members {
+ public:
+  Members() = default;
+  explicit Members(std::size_t size) { resize(size); }
+  Members(const Members&) = delete;
+  Members& operator=(const Members&) = delete;
+
+  void resize(std::size_t size) {
+    if (size > kFew) many_.resize(size);
+    ranks_ = size > kFew ? std::span<int>(many_) : std::span<int>(few_.data(), size);
+  }
+  std::span<int> ranks() const { return ranks_; }
+  std::span<const int> copy(std::span<const int> from) {
+    resize(from.size());
+    std::copy(from.begin(), from.end(), ranks_.begin());
+    return ranks_;
+  }
+
+ private:
+  static constexpr std::size_t kFew = 16;
+  std::array<int, kFew> few_;
+  std::vector<int> many_;
+  std::span<int> ranks_;
+};
+
+// The last group that was translated. A handle names the same members until it is freed, and may then name others. The
+// cache is therefore invalid after any group was freed.
+class KnownGroup {
+ public:
+  bool is(MPI_Group group) const {
+    return group == group_ && freed_ == library().groups_freed.load(std::memory_order_relaxed) &&
+           group_ != MPI_GROUP_NULL;
+  }
+  void set(MPI_Group group, std::span<const int> members) {
+    members_.copy(members);
+    group_ = group;
+    freed_ = library().groups_freed.load(std::memory_order_relaxed);
+  }
+  std::span<const int> members() const { return members_.ranks(); }
+
+ private:
+  MPI_Group group_ = MPI_GROUP_NULL;
+  std::uint64_t freed_ = 0;
+  Members members_;
+};
+
+// The memory of the list of locks that a rank holds: its first few entries lie in the rank's control block, where ranks
+// that wait for long read the holders of locks (wait_reports.cpp). This needs no second copy of the entries. Entries of
+// released locks stay until they are overwritten; HeldLock::holds_alone() tells them apart. In windows for several
+// threads the list is longer and lies on the heap, so peers cannot read it.
+//
+// Thread safety: one thread at a time. Readers in other processes may see half of a change.
+
+// An allocator of lists that reserve kHeldLocks elements first. A longer list moves to the heap, and stays there.
+template <class T>
+class HeldLocksMemory {
+ public:
+  using value_type = T;
+  using propagate_on_container_move_assignment = std::true_type;
+
+  HeldLocksMemory() = default;
+  // `memory`: of kHeldLocks elements.
+  explicit HeldLocksMemory(void* memory) : memory_(memory) {}
+  T* allocate(std::size_t count) {
+    if (memory_ != nullptr && count == epochs::ControlBlock::kHeldLocks) return static_cast<T*>(memory_);
+    return static_cast<T*>(::operator new(count * sizeof(T)));
+  }
+  void deallocate(T* elements, std::size_t /*count*/) {
+    if (elements != memory_) ::operator delete(elements);
+  }
+  bool operator==(const HeldLocksMemory&) const = default;
+
+ private:
+  void* memory_ = nullptr;
+};
 
 // The traits of the lock table of a window (epochs/protocols/lock_table.hpp).
 struct WindowLockTraits {

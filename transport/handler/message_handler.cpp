@@ -97,7 +97,7 @@ const char* find_fault_of_regions(const RequestHeader& request, std::span<const 
 }
 
 // To be released or ended after an access that has failed, too. All blocks of a list share one acquisition of the lock:
-// a message holds less than kLockedBytes (accumulate_rules.hpp).
+// a message holds less than kLockedBytes (routes/route.hpp).
 struct Begun {
   Begun() {}
   std::optional<AccumulateLock> lock;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/routes/route.hpp"
 
+#include <utility>
+
 #include "transport/process.hpp"
 
 namespace farside {
@@ -29,6 +31,65 @@ void Route::count_slow(int rank, Counted what, std::size_t bytes) const {
   if (counts_ == nullptr) return Process::instance().statistics().add(kind(rank), what, bytes);
   if (OperationCounts::Row* row = counts_->row(rank)) return counts_->add_here(*row, what, bytes);
   counts_->add(rank, what, bytes);
+}
+
+Status Fragments::accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
+                             std::size_t count, Access access, const Blocks& blocks) {
+  if (op == ReduceOp::kNoOp && fetched == nullptr) return {};
+  DataOperation operation = DataOperation::accumulate(offset, op, type, origin, fetched, count);
+  operation.access = access;
+  return add(fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, operation, blocks);
+}
+
+Status Fragments::add(Counted what, const DataOperation& operation, const Blocks& blocks) {
+  if (std::optional<Status> moved = route_.move_blocks(rank_, operation, blocks, expected_)) return std::move(*moved);
+  const bool in_lists = expected_ >= route_.fewest_in_list(rank_, operation.atomic());
+  if (in_lists) route_.count(rank_, what, operation.bytes() * blocks.count);
+  const bool by_nic = operation.atomic() && route_.rules().integers_by_nic;
+  if (in_lists && operation.bytes() <= kMostCoalesced && !by_nic) return add_to_list(operation, blocks);
+  for (std::size_t block = 0; block < blocks.count; ++block) {
+    const DataOperation one = blocks.on(operation, block);
+    Result<bool> alone = !in_lists || one.bytes() > kMostCoalesced;
+    if (!in_lists) {
+      route_.count(rank_, what, one.bytes());
+    } else {
+      if (!alone.value()) alone = route_.goes_alone(rank_, one);
+      if (!alone) return alone.error();
+      if (Status status = alone.value() ? list_is_full() : add_to_list(one, {}); !status) return status;
+    }
+    if (!alone.value()) continue;
+    if (Status status = route_.operate(rank_, one, own_); !status) return status;
+  }
+  return {};
+}
+
+Status Fragments::add_to_list(DataOperation operation, Blocks blocks) {
+  while (true) {
+    if (list_ == nullptr) list_ = patiently([] { return OperationList::take_spare(); });
+    const std::size_t added = patiently([&] { return list_->add(operation, blocks); });
+    if (added == blocks.count) return {};
+    operation = blocks.on(operation, added);
+    blocks.count -= added;
+    if (Status status = list_is_full(); !status) return status;
+  }
+}
+
+Status Fragments::list_is_full() {
+  if (list_ == nullptr) return {};
+  patiently([&] { full_.push_back(std::move(list_)); });
+  return full_.size() < route_.lists_together() ? Status() : send_full(false);
+}
+
+// No order between fragments is needed, since they do not overlap.
+Status Fragments::send_full(bool last) {
+  if (full_.empty()) return {};
+  std::vector<std::unique_ptr<OperationList>> lists = std::exchange(full_, {});
+  return route_.send_lists(rank_, lists, own_, last);
+}
+
+Status Fragments::end() {
+  if (list_ != nullptr) patiently([&] { full_.push_back(std::move(list_)); });
+  return send_full(true);
 }
 
 }  // namespace farside

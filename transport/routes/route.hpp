@@ -11,6 +11,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -23,11 +24,62 @@
 #include "transport/base/remote_memory.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/statistics.hpp"
+#include "transport/data/reduce_op.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/handler/operation_list.hpp"
-#include "transport/routes/accumulate_rules.hpp"
 
 namespace farside {
+
+// AccumulateRules: which method combines elements in one space (data/accumulates.md). All
+// ranks of the space have the same rules. Thread safety: any, once the rules are set.
+
+struct AccumulateRules {
+  bool always_locked = false;  // every accumulate takes the accumulate lock: some rank uses cma
+  bool by_nic = false;         // adapters change control words
+  // Adapters combine 64-bit integers, too, and nothing else does: the atomicity domain of these is nic. It is the
+  // domain of a whole space, as adapters and CPUs are not atomic to each other.
+  bool integers_by_nic = false;
+
+  // Returns whether aligned elements of the type are combined by CPU atomics, or as IntegerMethod says.
+  bool may_take_atomics(BasicType type) const { return !always_locked && has_cpu_atomics(type); }
+  AtomicMethod method(BasicType type, const void* address) const {
+    return always_locked ? AtomicMethod::kLocked : atomic_method(type, address);
+  }
+  // Sets by_nic and integers_by_nic. `adapters`: those of all ranks have atomics. `single_elements`: all ranks say that
+  // accumulates are of single elements (Space::Request). An adapter combines one element per operation, so a row goes
+  // to the handler, where it is one message.
+  void choose_domains(bool adapters, bool single_elements) {
+    by_nic = adapters;
+    integers_by_nic = adapters && single_elements;
+  }
+  // Returns whether the adapter executes accumulates of this type at this address. Then it does so for all ranks,
+  // also for the owner and its on-node peers.
+  bool nic(BasicType type, const void* address) const {
+    return may_take_nic(type) && method(type, address) == AtomicMethod::kAtomic;
+  }
+  // Returns whether it does so at aligned addresses.
+  bool may_take_nic(BasicType type) const {
+    return integers_by_nic && (type == BasicType::kInt64 || type == BasicType::kUint64);
+  }
+  // Counts, in `counts` unless it is null, why an accumulate took no atomics.
+  void count_slow(OperationCounts* counts, BasicType type, const void* address, bool by_handler) const {
+    if (counts == nullptr) [[likely]]
+      return;
+    SlowAccumulate why = SlowAccumulate::kProvider;
+    if (always_locked) {
+      why = SlowAccumulate::kCma;
+    } else if (!has_cpu_atomics(type)) {
+      const std::size_t size = traits(type).size;
+      why = (size == 4 || size == 8) && !has_gap(type) ? SlowAccumulate::kFloatingPoint : SlowAccumulate::kType;
+    } else if (atomic_method(type, address) == AtomicMethod::kLocked) {
+      why = SlowAccumulate::kUnaligned;
+    }
+    counts->add_slow(why, by_handler);
+  }
+};
+
+// The most that is combined under the accumulate lock at a time, so that no other rank waits long for the lock.
+inline constexpr std::size_t kLockedBytes = 16384;
 
 // Operations of more bytes do not travel in lists: RDMA moves them in parallel.
 inline constexpr std::size_t kMostCoalesced = 2048;
@@ -182,7 +234,7 @@ class Route {
     count_slow(rank, what, bytes);
   }
 
-  // The fragments of one operation of the application (fragments.hpp). Precedes the first one.
+  // The fragments of one operation of the application (Fragments). Precedes the first one.
   virtual void before_fragments(int /*rank*/) {}
   // From so many fragments on, they travel in lists to the rank's handler.
   virtual std::size_t fewest_in_list(int /*rank*/, bool /*atomic*/) const { return SIZE_MAX; }
@@ -228,6 +280,48 @@ class Route {
   const RouteKind kind_;
   AccumulateRules rules_;
   bool counting_ = false;
+};
+
+// Fragments: one operation of the application on a derived datatype. Where a route has a cost per operation, small
+// fragments travel together in lists to the target's message handler.
+//
+// Used by one thread, for one operation. Errors: those of the route's operations. Cost: node/on-node.md.
+
+class Fragments {
+ public:
+  // `own`: as in Route::put. `expected`: the approximate number of fragments.
+  Fragments(Route& route, int rank, Outstanding* own, std::size_t expected)
+      : route_(route), rank_(rank), own_(own), expected_(expected) {
+    route.before_fragments(rank);
+  }
+  Fragments(const Fragments&) = delete;
+  Fragments& operator=(const Fragments&) = delete;
+
+  // As the route's operations, on each of `blocks`. Blocks that are put or combined must not overlap, as MPI requires
+  // of the entries of a target's datatype.
+  Status put(std::uint64_t offset, const void* origin, std::size_t bytes, const Blocks& blocks = {}) {
+    return add(Counted::kPut, DataOperation::put(offset, origin, bytes), blocks);
+  }
+  Status get(std::uint64_t offset, void* origin, std::size_t bytes, const Blocks& blocks = {}) {
+    return add(Counted::kGet, DataOperation::get(offset, origin, bytes), blocks);
+  }
+  Status accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
+                    std::size_t count, Access access, const Blocks& blocks = {});
+  // Ends the operation, also after an error: issues the last list or leaves it queued.
+  Status end();
+
+ private:
+  Status add(Counted what, const DataOperation& operation, const Blocks& blocks);
+  Status add_to_list(DataOperation operation, Blocks blocks);
+  Status list_is_full();
+  Status send_full(bool last);
+
+  Route& route_;
+  const int rank_;
+  Outstanding* const own_;
+  const std::size_t expected_;
+  std::unique_ptr<OperationList> list_;
+  std::vector<std::unique_ptr<OperationList>> full_;
 };
 
 }  // namespace farside

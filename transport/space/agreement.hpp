@@ -19,7 +19,6 @@
 #include <string>
 
 #include "transport/base/result.hpp"
-#include "transport/space/group.hpp"
 #include "transport/space/group_peers.hpp"
 
 namespace farside {

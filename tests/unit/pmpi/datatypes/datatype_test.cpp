@@ -18,9 +18,7 @@
 #include <catch2/catch.hpp>
 #include <mpi.h>
 
-#include "pmpi/datatypes/flatten.hpp"
 #include "pmpi/datatypes/predefined_types.hpp"
-#include "pmpi/datatypes/reduce_op.hpp"
 #include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "tests/support/catch_session.hpp"

@@ -247,7 +247,7 @@ TEST_CASE("the processes of a node share what there is for connections, and leav
 
 TEST_CASE("a process closes connections beyond its share of what the node has") {
   expect_well(run_with_space(6, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture& space) {
-    Fabric& fabric = *Process::instance().fabric().value();
+    auto& fabric = static_cast<Fabric&>(*Process::instance().fabric().value());
     const std::size_t before = open_sockets();
     ranks.check(fabric.progress().most_connections() > 4, "the share of six processes");
     if (ranks.rank() == 0 && std::string_view(test_provider()) == "tcp") {
@@ -273,7 +273,7 @@ TEST_CASE("a process closes connections beyond its share of what the node has") 
 // A large number of open files of the node would hide the number of processes.
 TEST_CASE("a space tells the endpoint how many processes of its group are on the node") {
   expect_well(run_with_space(3, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture&) {
-    Fabric& fabric = *Process::instance().fabric().value();
+    auto& fabric = static_cast<Fabric&>(*Process::instance().fabric().value());
     ranks.check(fabric.progress().node_processes() == 3,
                 fmt::format("{} processes", fabric.progress().node_processes()));
     ranks.barrier();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Operations in fragments. On every route they have the same effect as one by one. They travel in lists if this is
 // faster, and their errors are reported.
-#include "transport/routes/fragments.hpp"
-
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
@@ -17,6 +15,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/unit/transport/space/space_fixture.hpp"
+#include "transport/routes/route.hpp"
 
 namespace farside::fragments_test {
 

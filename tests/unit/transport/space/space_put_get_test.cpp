@@ -8,7 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/unit/transport/space/space_fixture.hpp"
-#include "transport/routes/fragments.hpp"
+#include "transport/routes/route.hpp"
 
 namespace farside::space_put_get_test {
 
