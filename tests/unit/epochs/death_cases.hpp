@@ -35,7 +35,8 @@ Report explore_death(LockTableCase each, GivesUp gives_up, Options options = {},
   return explore_lock_table<Table>(each, options, seen);
 }
 
-// `lost`: the memory of the dead rank is lost; otherwise the others still reach it.
+// `lost`: the memory of the dead rank is lost; otherwise the others still reach it. Where waiters probe, beyond a small
+// ring, there is always something else that happens (kWhatSeemsLost).
 inline DeathsSeen<> deaths_must_hold(const LockTableCase& each, bool lost = false,
                                      std::vector<GivesUp> all = {GivesUp::kWhatIsLost, GivesUp::kWhatSeemsLost,
                                                                  GivesUp::kAnything}) {

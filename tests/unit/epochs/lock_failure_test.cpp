@@ -280,9 +280,13 @@ TEST_CASE("exclusive locks do without the global lock when a lock_all waits for 
   Words words;
   FailingMemory dead(words, kOther), all_memory(words, kTarget), memory(words, kSelf);
   Table dead_table(kOther, 4, kHome), all_table(kTarget, 4, kHome), table(kSelf, 4, kHome);
+  LockAll held(all_memory, all_table);
+  REQUIRE(run(held));
   farside::epochs::LoseGlobalLock<FailingMemory> too_early(memory, kHome);
   REQUIRE(run(too_early));
   CHECK(!too_early.lost());
+  UnlockAll held_no_more(all_memory, all_table, all_table.lock_all_token());
+  REQUIRE(run(held_no_more));
   LockTarget of_dead(dead, dead_table, kTarget, LockType::kExclusive);
   REQUIRE(run(of_dead));
   LockAll all(all_memory, all_table);
