@@ -45,7 +45,7 @@ const char* find_fault(const ListEntry& entry) {
 
 }  // namespace
 
-void KeptOperation::keep(const DataOperation& operation) {
+void QueuedOperation::keep(const DataOperation& operation) {
   operation_ = operation;
   // The application's last element need not have a gap behind it.
   const std::size_t bytes = span_of(operation.type, operation.count);

@@ -107,12 +107,12 @@ class OperandCopy {
 };
 
 // An operation that will be executed later, with a copy of its small operands. The operation points into the copy, so a
-// KeptOperation cannot be moved.
-class KeptOperation {
+// QueuedOperation cannot be moved.
+class QueuedOperation {
  public:
-  KeptOperation() = default;
-  KeptOperation(const KeptOperation&) = delete;
-  KeptOperation& operator=(const KeptOperation&) = delete;
+  QueuedOperation() = default;
+  QueuedOperation(const QueuedOperation&) = delete;
+  QueuedOperation& operator=(const QueuedOperation&) = delete;
 
   void keep(const DataOperation& operation);
   // Valid until the next keep().

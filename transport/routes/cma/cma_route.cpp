@@ -178,12 +178,12 @@ Status CmaRoute::by_messages(const NodeTargetExtra& memory, DataOperation& rest,
 }
 
 Status CmaRoute::before_access(NodeTargetExtra& memory) {
-  Status kept = any() ? send_kept(&CmaRoute::write, &memory) : Status();
+  Status queued = any() ? send_queued(&CmaRoute::write, &memory) : Status();
   if (memory.handler == nullptr || executes_soon(*memory.handler)) [[likely]]
-    return kept;
+    return queued;
   const std::array nothing{std::make_unique<OperationList>()};
   Status executed = execute(memory, nothing);
-  return kept ? std::move(executed) : std::move(kept);
+  return queued ? std::move(executed) : std::move(queued);
 }
 
 Status CmaRoute::queue_put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own,
@@ -199,7 +199,7 @@ Status CmaRoute::complete(int rank) {
   if (!any()) return {};
   NodeTarget* const here = node_.find(rank);
   NodeTargetExtra* const memory = here != nullptr ? node_.extra(*here) : nullptr;
-  return memory != nullptr ? send_kept(&CmaRoute::write, memory) : Status();
+  return memory != nullptr ? send_queued(&CmaRoute::write, memory) : Status();
 }
 
 void CmaRoute::before_fragments(int rank) {
@@ -267,16 +267,16 @@ bool CmaRoute::keep(NodeTargetExtra& memory, const DataOperation& put, Until unt
   std::unique_ptr<OperationList> full;
   {
     const auto held = lock();
-    if (memory.kept == nullptr) memory.kept = std::make_unique<OperationList>();
-    if (memory.kept->empty()) {
-      memory.kept_until_end = until == Until::kEnd;
-      with_kept_.push_back(&memory);
+    if (memory.queued == nullptr) memory.queued = std::make_unique<OperationList>();
+    if (memory.queued->empty()) {
+      memory.queued_until_end = until == Until::kEnd;
+      with_queued_.push_back(&memory);
       queued_.fetch_add(1, std::memory_order_relaxed);
     }
-    if (memory.kept->add(put)) return true;
+    if (memory.queued->add(put)) return true;
     auto next = std::make_unique<OperationList>();
     next->add(put);
-    full = std::exchange(memory.kept, std::move(next));
+    full = std::exchange(memory.queued, std::move(next));
   }
   if (Status sent = named(release_one(memory, full), memory.rank); !sent) report_later(std::move(sent));
   return true;
@@ -315,7 +315,7 @@ Status CmaRoute::write(NodeTargetExtra& memory, std::unique_ptr<OperationList>& 
 }
 
 // Sends the lists of all targets, or of one. Returns the first error.
-Status CmaRoute::send_kept(Send send, NodeTargetExtra* only) {
+Status CmaRoute::send_queued(Send send, NodeTargetExtra* only) {
   Status first;
   while (true) {
     NodeTargetExtra* memory = nullptr;
@@ -327,12 +327,12 @@ Status CmaRoute::send_kept(Send send, NodeTargetExtra* only) {
         queued_.fetch_sub(1, std::memory_order_relaxed);
         if (first) first = std::move(failed);
       }
-      const auto next = only == nullptr ? with_kept_.begin() : std::ranges::find(with_kept_, only);
-      if (next == with_kept_.end()) return first;
+      const auto next = only == nullptr ? with_queued_.begin() : std::ranges::find(with_queued_, only);
+      if (next == with_queued_.end()) return first;
       memory = *next;
-      with_kept_.erase(next);
+      with_queued_.erase(next);
       queued_.fetch_sub(1, std::memory_order_relaxed);
-      list = std::move(memory->kept);
+      list = std::move(memory->queued);
     }
     Status sent =
         without_bad_alloc([&] { return named(patiently([&] { return (this->*send)(*memory, list); }), memory->rank); });
@@ -340,7 +340,7 @@ Status CmaRoute::send_kept(Send send, NodeTargetExtra* only) {
     if (first) first = std::move(sent);
     list->clear();
     const auto held = lock();
-    if (memory->kept == nullptr) memory->kept = std::move(list);
+    if (memory->queued == nullptr) memory->queued = std::move(list);
   }
 }
 

@@ -60,17 +60,17 @@ class CmaRoute final : public Route, public QueuedPuts {
   Status send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* own, bool last) override;
   // Complete the queued puts by one system call or message for each target.
   Status flush(int rank) override { return complete(rank); }
-  Status flush_all() override { return any() ? send_kept(&CmaRoute::write) : Status(); }
+  Status flush_all() override { return any() ? send_queued(&CmaRoute::write) : Status(); }
   Status order_before_release(int rank) override { return complete(rank); }
   // Completes the queued puts, because threads that flush must not share lists.
   void expect_threads() override {
-    if (Status kept = flush_all(); !kept) report_later(std::move(kept));
+    if (Status queued = flush_all(); !queued) report_later(std::move(queued));
     threaded_ = true;
   }
 
   // If the queue of a target is full, this wakes the thread of the target, and waits until that thread has executed the
   // puts.
-  Status release() override { return any() ? send_kept(&CmaRoute::release_one) : Status(); }
+  Status release() override { return any() ? send_queued(&CmaRoute::release_one) : Status(); }
   Status complete(int rank) override;
   void report_later(Status error) override;
 
@@ -97,18 +97,18 @@ class CmaRoute final : public Route, public QueuedPuts {
   }
   using Send = Status (CmaRoute::*)(NodeTargetExtra& memory, std::unique_ptr<OperationList>& list);
   Status release_one(NodeTargetExtra& memory, std::unique_ptr<OperationList>& list) {
-    return memory.kept_until_end ? post(memory, list) : write(memory, list);
+    return memory.queued_until_end ? post(memory, list) : write(memory, list);
   }
   Status post(NodeTargetExtra& memory, std::unique_ptr<OperationList>& list);
   Status write(NodeTargetExtra& memory, std::unique_ptr<OperationList>& list);
-  Status send_kept(Send send, NodeTargetExtra* only = nullptr);
+  Status send_queued(Send send, NodeTargetExtra* only = nullptr);
 
   NodeTargets& node_;
   bool posts_ = false;
   bool dynamic_ = false;
   RelaxedFlag threaded_;
-  mutable SmallMutex mutex_;  // guards the following members and NodeTargetExtra::kept, with several threads
-  std::vector<NodeTargetExtra*> with_kept_;  // the targets with kept puts
+  mutable SmallMutex mutex_;  // guards the following members and NodeTargetExtra::queued, with several threads
+  std::vector<NodeTargetExtra*> with_queued_;  // the targets with queued puts
   Status failed_;
 };
 

@@ -10,8 +10,8 @@
 
 namespace farside {
 
-Status FabricControl::behind_kept(FabricTarget& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched,
-                                  bool awaited) {
+Status FabricControl::behind_queued(FabricTarget& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched,
+                                    bool awaited) {
   const auto send = [&](std::unique_ptr<OperationList> list) {
     // Fetched data need a reply.
     if (awaited || (list != nullptr && list->fetched_bytes() > 0))
@@ -26,9 +26,9 @@ Status FabricControl::behind_kept(FabricTarget& to, Pending& pending, const Cont
   };
   const FabricTargets::Use use(space_.targets, to);
   // In a dynamic space, detached memory may stop the operations, and only a reply reports that. A message without a
-  // reply does not carry them; they stay kept.
+  // reply does not carry them; they stay queued.
   if (!use || (!awaited && space_.agreed.regions != nullptr)) return send(nullptr);
-  KeptOperations taken = space_.take_kept(*use, true);
+  QueuedOperations taken = space_.take_queued(*use, true);
   // A flush by another thread waits for them, too.
   if (!taken.empty()) {
     taken.make_list();
@@ -36,7 +36,7 @@ Status FabricControl::behind_kept(FabricTarget& to, Pending& pending, const Cont
   }
   Status status = send(std::move(taken.list));
   if (!status) pending.next_counts_in(nullptr);
-  space_.kept_sent(*use, std::move(taken));
+  space_.queued_sent(*use, std::move(taken));
   return status;
 }
 
@@ -53,7 +53,7 @@ Status FabricControl::control(ControlCall call, DataAccess access, int rank, std
   const Result<FabricTarget*> to = space_.reach(rank);
   if (!to) return to.error();
   const ControlStep step{call, {}, word, *operand, *compare};
-  if (access == DataAccess::kEnds) return behind_kept(*to.value(), pending, step, fetched, true);
+  if (access == DataAccess::kEnds) return behind_queued(*to.value(), pending, step, fetched, true);
   return space_.endpoint.execute_and_control(pending, space_.handler_of(*to.value()), nullptr, step, fetched);
 }
 
@@ -64,7 +64,7 @@ Status FabricControl::notify(ControlCall call, DataAccess access, int rank, std:
   const Result<FabricTarget*> to = space_.reach(rank);
   if (!to) return to.error();
   const ControlStep step{call, {}, word, *operand, 0};
-  if (access == DataAccess::kEnds) return behind_kept(*to.value(), pending, step, fetched, false);
+  if (access == DataAccess::kEnds) return behind_queued(*to.value(), pending, step, fetched, false);
   return space_.endpoint.notify(pending, space_.handler_of(*to.value()), nullptr, step, fetched);
 }
 
@@ -161,7 +161,7 @@ void FabricControl::end_deferral(int rank) {
 }
 
 void FabricControl::drop_queued(int rank) {
-  if (const FabricTargets::Use use(space_.targets, *space_.targets.find(rank)); use) space_.drop_kept(*use);
+  if (const FabricTargets::Use use(space_.targets, *space_.targets.find(rank)); use) space_.drop_queued(*use);
 }
 
 Status FabricControl::execute(int rank, const ControlStep& acquire_step, const ControlStep& release_step,
@@ -169,7 +169,7 @@ Status FabricControl::execute(int rank, const ControlStep& acquire_step, const C
   const FabricTargets::Use use(space_.targets, *space_.targets.find(rank), rank);
   (void)use->order.end_deferral();
   Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, 2 * sizeof acquire_step.operand, 2);
-  KeptOperations taken = space_.take_kept(*use, true);
+  QueuedOperations taken = space_.take_queued(*use, true);
   Pending pending;
   pending.towards(rank);
   Status status = without_bad_alloc([&] {
@@ -177,16 +177,16 @@ Status FabricControl::execute(int rank, const ControlStep& acquire_step, const C
     return space_.endpoint.execute_locked(pending, space_.handler_of(*use->target), std::move(taken.list), acquire_step,
                                           release_step, result);
   });
-  space_.kept_sent(*use, std::move(taken));
+  space_.queued_sent(*use, std::move(taken));
   return status ? space_.wait_for(pending) : std::move(status);
 }
 
 void FabricControl::queue_again(int rank, std::unique_ptr<OperationList> list) {
   const FabricTargets::Use use(space_.targets, *space_.targets.find(rank), rank);
-  KeptOperations kept;
-  kept.list = std::move(list);
+  QueuedOperations queued;
+  queued.list = std::move(list);
   const auto held = space_.targets.hold(*use->target);
-  use->order.keep_again(std::move(kept));
+  use->order.queue_again(std::move(queued));
 }
 
 // ---- atomics of the adapter ----

@@ -13,9 +13,9 @@ FabricRoute::FabricRoute(const Setup& setup)
 
 FabricRoute::~FabricRoute() {
   // After an error the caller may not have flushed. The endpoint still uses operations that are under way: each
-  // completes, or its peer is abandoned. Kept operations belong to an epoch that never ended, and are dropped.
+  // completes, or its peer is abandoned. Queued operations belong to an epoch that never ended, and are dropped.
   space_.targets.for_each_busy([this](FabricTargets::Use& use) {
-    space_.drop_kept(*use);
+    space_.drop_queued(*use);
     (void)complete(*use);
   });
 }
@@ -47,12 +47,12 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
   TargetOrder::Offer offer{operation};
   std::optional<TargetOrder::Next> next;
   if (own == nullptr && !(operation.atomic() && rules_.integers_by_nic)) {
-    // Most operations of a burst join kept ones: these need no FabricTargets::Use.
+    // Most operations of a burst join queued ones: these need no FabricTargets::Use.
     if (FabricTarget* const known = space_.targets.find(rank); known != nullptr && known->description != 0) {
       const auto held = space_.targets.hold(*known);
       if (known->busy != nullptr) {
         next = known->busy->order.offer(offer, traffic(*known->busy));
-        if (*next == TargetOrder::Next::kKept) return {};
+        if (*next == TargetOrder::Next::kQueued) return {};
       }
     }
   }
@@ -62,8 +62,8 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
   if (operation.atomic() && rules_.nic(operation.type, space_.place_of(*to.target, operation.offset)))
     return issue(to, own != nullptr ? *own : to, operation);
   if (own != nullptr) {
-    // An accumulate keeps its order behind the kept operations; a put or get with a request may overtake them.
-    Status before = operation.atomic() ? issue_kept(to) : Status();
+    // An accumulate keeps its order behind the queued operations; a put or get with a request may overtake them.
+    Status before = operation.atomic() ? issue_queued(to) : Status();
     return before ? issue(to, *own, operation) : std::move(before);
   }
   while (true) {
@@ -71,10 +71,10 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
       const auto held = space_.targets.hold(*to.target);
       next = to.order.offer(offer, traffic(to));
     }
-    if (*next == TargetOrder::Next::kKept) return {};
+    if (*next == TargetOrder::Next::kQueued) return {};
     if (*next == TargetOrder::Next::kIssue) return issue(to, to, operation);
     next.reset();
-    if (Status status = issue_kept(to); !status) return status;
+    if (Status status = issue_queued(to); !status) return status;
   }
 }
 
@@ -88,16 +88,16 @@ Status FabricRoute::keep(int rank, std::unique_ptr<OperationList> list) {
       const auto held = space_.targets.hold(*to.target);
       next = to.order.offer(list, traffic(to));
     }
-    if (next == TargetOrder::Next::kKept) return {};
-    if (next == TargetOrder::Next::kIssue) return send_behind_kept(to, nullptr, std::move(list));
-    if (Status status = issue_kept(to); !status) return status;
+    if (next == TargetOrder::Next::kQueued) return {};
+    if (next == TargetOrder::Next::kIssue) return send_behind_queued(to, nullptr, std::move(list));
+    if (Status status = issue_queued(to); !status) return status;
   }
 }
 
 Status FabricRoute::send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* own, bool last) {
   Status first;
   for (std::unique_ptr<OperationList>& list : lists) {
-    Status sent = last && own == nullptr ? keep(rank, std::move(list)) : send_behind_kept(rank, own, std::move(list));
+    Status sent = last && own == nullptr ? keep(rank, std::move(list)) : send_behind_queued(rank, own, std::move(list));
     if (first) first = std::move(sent);
   }
   return first;
@@ -111,16 +111,16 @@ Status FabricRoute::acquire_first(BusyTarget& to) {
   return acquire();
 }
 
-Status FabricRoute::issue_kept(BusyTarget& to) {
-  if (to.order.deferred() && to.order.keeps_any()) [[unlikely]] {
+Status FabricRoute::issue_queued(BusyTarget& to) {
+  if (to.order.deferred() && to.order.any_queued()) [[unlikely]] {
     if (Status status = acquire_first(to); !status) return status;
   }
-  KeptOperations taken = space_.take_kept(to, false);
+  QueuedOperations taken = space_.take_queued(to, false);
   if (taken.empty()) return {};
   Status status = without_bad_alloc([&] {
     return taken.list != nullptr ? send_list(to, to.requests, std::move(taken.list)) : issue(to, to, *taken.one());
   });
-  space_.kept_sent(to, std::move(taken));
+  space_.queued_sent(to, std::move(taken));
   return status;
 }
 
@@ -129,7 +129,7 @@ Status FabricRoute::issue_before_flush(BusyTarget& to) {
     const auto held = space_.targets.hold(*to.target);
     to.order.flush_begins();
   }
-  Status issued = issue_kept(to);
+  Status issued = issue_queued(to);
   // All runs end before this thread waits for one.
   if (rules_.by_nic) space_.endpoint.end_run(to.writes, to.target->peer);
   return issued;
@@ -211,13 +211,13 @@ Status FabricRoute::issue_by_handler(BusyTarget& to, Outstanding& among, const D
   return {};
 }
 
-Status FabricRoute::send_behind_kept(int rank, Outstanding* own, std::unique_ptr<OperationList> list) {
+Status FabricRoute::send_behind_queued(int rank, Outstanding* own, std::unique_ptr<OperationList> list) {
   const Result<FabricTargets::Use> used = space_.use(rank);
-  return used ? send_behind_kept(*used.value(), own, std::move(list)) : Status(used.error());
+  return used ? send_behind_queued(*used.value(), own, std::move(list)) : Status(used.error());
 }
 
-Status FabricRoute::send_behind_kept(BusyTarget& to, Outstanding* own, std::unique_ptr<OperationList> list) {
-  Status before = issue_kept(to);
+Status FabricRoute::send_behind_queued(BusyTarget& to, Outstanding* own, std::unique_ptr<OperationList> list) {
+  Status before = issue_queued(to);
   Status sent = send_list(to, own != nullptr ? own->requests : to.requests, std::move(list));
   return before ? std::move(sent) : std::move(before);
 }
@@ -315,12 +315,12 @@ Status FabricRoute::order_before_release(int rank) {
   if (rules_.by_nic) {
     // The adapter executes its atomics behind all earlier operations of the connection, but not behind requests,
     // which the handler executes, and not behind the second rail.
-    keep(issue_kept(to));
+    keep(issue_queued(to));
     keep(space_.wait_for(to.requests));
     keep(complete_second_rail(to));
     return first;
   }
-  // The release is a message to the handler, together with the kept operations.
+  // The release is a message to the handler, together with the queued operations.
   if (!space_.endpoint.orders_messages_behind_writes()) keep(complete_writes(to));
   keep(space_.wait_for(to.reads));
   keep(space_.wait_for(to.atomics));

@@ -51,7 +51,7 @@ class FabricRoute final : public Route {
   // A list of fragments, like a small operation: queued under the same rules, or issued.
   Status keep(int rank, std::unique_ptr<OperationList> list);
   // Issues a list behind the queued operations.
-  Status send_behind_kept(int rank, Outstanding* own, std::unique_ptr<OperationList> list);
+  Status send_behind_queued(int rank, Outstanding* own, std::unique_ptr<OperationList> list);
   Result<std::unique_ptr<Outstanding>> own_outstanding(int rank) override;
   void abandon(int rank, std::unique_ptr<Outstanding> own) override;
   Status flush(int rank) override;
@@ -63,14 +63,14 @@ class FabricRoute final : public Route {
  private:
   TargetOrder::Traffic traffic(const BusyTarget& to) const { return {to.done(), to.requests.done(), rules_.by_nic}; }
   Status acquire_first(BusyTarget& to);
-  Status issue_kept(BusyTarget& to);
+  Status issue_queued(BusyTarget& to);
   Status issue_before_flush(BusyTarget& to);
   Status issue(BusyTarget& to, Outstanding& among, const DataOperation& operation);
   Status issue_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation);
   bool is_quicker_as_message(const BusyTarget& to, const Outstanding& among, const DataOperation& operation) const;
   Status issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation);
   Status send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list);
-  Status send_behind_kept(BusyTarget& to, Outstanding* own, std::unique_ptr<OperationList> list);
+  Status send_behind_queued(BusyTarget& to, Outstanding* own, std::unique_ptr<OperationList> list);
   Status complete(BusyTarget& to);
   Status complete_writes(BusyTarget& to) {
     space_.await_writes(to.writes, to.target->peer);

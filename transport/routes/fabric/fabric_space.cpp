@@ -112,19 +112,19 @@ Result<FabricSpace::Keyed> FabricSpace::keyed(const BusyTarget& to, std::uint64_
   return Keyed{region.value().key, address - region.value().address, std::min(bytes, region.value().end() - address)};
 }
 
-KeptOperations FabricSpace::take_kept(BusyTarget& to, bool even_nothing) {
+QueuedOperations FabricSpace::take_queued(BusyTarget& to, bool even_nothing) {
   for (Waiter waiter(waiting, wake_event);; waiter.pause()) {
     const auto held = targets.hold(*to.target);
-    if (std::optional<KeptOperations> taken = to.order.take(even_nothing)) return std::move(*taken);
+    if (std::optional<QueuedOperations> taken = to.order.take(even_nothing)) return std::move(*taken);
   }
 }
 
-void FabricSpace::kept_sent(BusyTarget& to, KeptOperations sent) {
+void FabricSpace::queued_sent(BusyTarget& to, QueuedOperations sent) {
   const auto held = targets.hold(*to.target);
   to.order.sent(std::move(sent));
 }
 
-void FabricSpace::drop_kept(BusyTarget& to) {
+void FabricSpace::drop_queued(BusyTarget& to) {
   const auto held = targets.hold(*to.target);
   to.order.drop();
 }

@@ -82,9 +82,9 @@ struct FabricSpace {
     return reinterpret_cast<const void*>(address);  // NOLINT(performance-no-int-to-ptr)
   }
 
-  KeptOperations take_kept(BusyTarget& to, bool even_nothing);
-  void kept_sent(BusyTarget& to, KeptOperations sent);
-  void drop_kept(BusyTarget& to);
+  QueuedOperations take_queued(BusyTarget& to, bool even_nothing);
+  void queued_sent(BusyTarget& to, QueuedOperations sent);
+  void drop_queued(BusyTarget& to);
 
   void await_end(const Pending& pending);  // leaves the error in `pending`
   // The same for writes that may be in runs.
@@ -169,7 +169,8 @@ class FabricControl final : public ControlRoute, public DeferredLocks {
 
  private:
   // `awaited`: it has a reply.
-  Status behind_kept(FabricTarget& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched, bool awaited);
+  Status behind_queued(FabricTarget& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched,
+                       bool awaited);
   void end_deferral(int rank) override;
   void drop_queued(int rank) override;
 

@@ -78,7 +78,7 @@ class CompactDescription {
 static_assert(sizeof(CompactDescription) == 32);
 
 // FabricTargets: the entries of the ranks that a space has reached over the fabric, and the list of busy targets. A
-// rank that is never reached has no entry. A target is busy while it has operations that no flush has completed, kept
+// rank that is never reached has no entry. A target is busy while it has operations that no flush has completed, queued
 // operations, an expected release, or a deferred lock. A target that is not busy any more is at rest. It keeps its
 // BusyTarget for the next operation, until another target needs the BusyTarget or all targets are visited.
 //

@@ -76,35 +76,35 @@ class Bursts {
 // TargetOrder: the order in which the operations towards one target over the fabric are issued. It is a state machine
 // that issues nothing itself: the route asks it about each operation, and keeps or issues the operation accordingly.
 //
-// Kept operations are small operations that the application has called and the route has not issued yet; they are
+// Queued operations are small operations that the application has called and the route has not issued yet; they are
 // issued as one message. Phases:
 //
 //   free              a small operation leaves at once if nothing is under way and no burst is expected
-//   release expected  (not in the domain nic) every small operation is kept, to leave in one message with the release
+//   release expected  (not in the domain nic) every small operation is queued, to leave in one message with the release
 //                     that ends the epoch
 //   deferred          likewise, behind a lock that is not acquired yet: nothing may leave before acquire() is called
 //
 //     free  --expect_release-->  release expected  --flushed-->  free
 //     free or release expected  --defer-->  deferred  --end_deferral-->  release expected
 //
-// An operation that is not kept must not overtake kept ones: offer() returns kIssueKept until these are issued. Only
-// puts and gets with a request may overtake them. While a thread issues the operations that it has taken, no other
+// An operation that is not queued must not overtake queued ones: offer() returns kIssueQueued until these are issued.
+// Only puts and gets with a request may overtake them. While a thread issues the operations that it has taken, no other
 // thread takes or issues operations.
 //
 // Not thread-safe: the mutex of the route guards it. Cost: no remote operation. Memory: 88 bytes, and a list and a
-// KeptOperation while operations are kept.
+// QueuedOperation while operations are queued.
 
-// A single operation is kept as it is, so that it can still travel alone; several are in a list.
-class KeptOperations {
+// A single operation is queued as it is, so that it can still travel alone; several are in a list.
+class QueuedOperations {
  public:
   bool empty() const { return !alone_ && list == nullptr; }
   // The single operation, or null.
-  const DataOperation* one() const { return alone_ ? &kept_->get() : nullptr; }
+  const DataOperation* one() const { return alone_ ? &queued_->get() : nullptr; }
   // Returns false, and changes nothing, if the list has no room.
   bool add(const DataOperation& operation) {
     if (empty()) {
-      if (kept_ == nullptr) kept_ = std::make_unique<KeptOperation>();
-      kept_->keep(operation);
+      if (queued_ == nullptr) queued_ = std::make_unique<QueuedOperation>();
+      queued_->keep(operation);
       alone_ = true;
       return true;
     }
@@ -115,21 +115,21 @@ class KeptOperations {
   void make_list() {
     if (list == nullptr) {
       auto made = std::make_unique<OperationList>();
-      if (alone_) made->add(kept_->get());
+      if (alone_) made->add(queued_->get());
       list = std::move(made);
     }
     alone_ = false;
   }
   // Takes over the memory of operations that were issued.
-  void reuse(KeptOperations issued) {
-    if (kept_ == nullptr) kept_ = std::move(issued.kept_);
+  void reuse(QueuedOperations issued) {
+    if (queued_ == nullptr) queued_ = std::move(issued.queued_);
   }
 
   std::unique_ptr<OperationList> list;
 
  private:
   bool alone_ = false;
-  std::unique_ptr<KeptOperation> kept_;
+  std::unique_ptr<QueuedOperation> queued_;
 };
 
 class TargetOrder {
@@ -141,9 +141,9 @@ class TargetOrder {
     bool by_nic;         // the adapter takes each put and get at once, and needs no process at the target
   };
   enum class Next : std::uint8_t {
-    kKept,       // the operation is kept: nothing is to be done
-    kIssueKept,  // the kept operations must leave first; then offer the operation again
-    kIssue       // the operation leaves by itself
+    kQueued,       // the operation is queued: nothing is to be done
+    kIssueQueued,  // the queued operations must leave first; then offer the operation again
+    kIssue         // the operation leaves by itself
   };
   // One operation on its way through offer(), which may be called several times for it.
   struct Offer {
@@ -155,17 +155,17 @@ class TargetOrder {
   explicit TargetOrder(bool burst_expected = false) : bursts_(burst_expected) {}
 
   Next offer(Offer& offer, const Traffic& traffic);
-  // The same for a list of fragments. If it is kept, `list` is null afterwards.
+  // The same for a list of fragments. If it is queued, `list` is null afterwards.
   Next offer(std::unique_ptr<OperationList>& list, const Traffic& traffic);
 
-  // Takes the kept operations, to be issued. Returns nothing if another thread issues now: the caller then tries again.
-  // `even_nothing`: the caller issues an operation of its own behind the kept ones, and excludes other threads even if
-  // no operation is kept. If operations were taken or `even_nothing` is true, the caller calls sent() afterwards.
-  std::optional<KeptOperations> take(bool even_nothing);
+  // Takes the queued operations, to be issued. Returns nothing if another thread issues now: the caller tries again.
+  // `even_nothing`: the caller issues an operation of its own behind the queued ones, and excludes other threads even
+  // if no operation is queued. If operations were taken or `even_nothing` is true, the caller calls sent() afterwards.
+  std::optional<QueuedOperations> take(bool even_nothing);
   // The taken operations were issued; their memory is reused.
-  void sent(KeptOperations issued);
-  // The taken operations could not be executed, and are kept again. Precondition: nothing is kept.
-  void keep_again(KeptOperations operations) { kept_ = std::move(operations); }
+  void sent(QueuedOperations issued);
+  // The taken operations could not be executed, and are queued again. Precondition: nothing is queued.
+  void queue_again(QueuedOperations operations) { queued_ = std::move(operations); }
 
   void expect_release() { release_expected_ = true; }
   // `acquire` acquires the lock, and is called by the route before the first operation leaves.
@@ -183,16 +183,16 @@ class TargetOrder {
   void flushed() { release_expected_ = deferred(); }
 
   // Returns whether the object is as a new one, but for expects_burst().
-  bool at_rest() const { return kept_.empty() && !issuing_ && !release_expected_ && !deferred(); }
-  bool keeps_any() const { return !kept_.empty(); }
+  bool at_rest() const { return queued_.empty() && !issuing_ && !release_expected_ && !deferred(); }
+  bool any_queued() const { return !queued_.empty(); }
   bool expects_burst() const { return bursts_.expected(); }
-  // Drops the kept operations of an epoch that never ended.
-  void drop() { kept_ = {}; }
+  // Drops the queued operations of an epoch that never ended.
+  void drop() { queued_ = {}; }
 
  private:
   bool keeps(bool atomic, bool in_burst, const Traffic& traffic) const;
 
-  KeptOperations kept_;
+  QueuedOperations queued_;
   Bursts bursts_;
   Acquire acquire_;
   bool issuing_ = false;

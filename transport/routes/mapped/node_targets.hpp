@@ -5,7 +5,7 @@
 // Thread safety: any for find(), once all targets are added. Cost of find(): a few instructions where the ranks of the
 // node are consecutive, or follow each other at a distance that is a power of two; else a hash. Memory: 32 bytes per
 // target, and 112 more for one whose data are private memory, or whose operations are counted; and up to 8.3 KiB for
-// one for which puts were kept.
+// one for which puts were queued.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ struct NodeTargetExtra {
   AccumulateLockWord* lock = nullptr;        // of the route cma: of these data
   Mapping mapping;                           // of data in a file of ShareableMemory
   std::unique_ptr<PeerNodeHandler> handler;  // of the route cma, if the peer has one
-  std::unique_ptr<OperationList> kept;       // of the route cma: puts that CmaRoute has queued
-  bool kept_until_end = false;               // as QueuedPuts::Until::kEnd, of all of them
+  std::unique_ptr<OperationList> queued;     // of the route cma: puts that CmaRoute has queued
+  bool queued_until_end = false;             // as QueuedPuts::Until::kEnd, of all of them
   RelaxedFlag posted;                        // some of this epoch were posted already
 };
 

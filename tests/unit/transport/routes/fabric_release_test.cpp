@@ -53,7 +53,7 @@ TEST_CASE("operations before a release travel with it, and one that follows a fl
   CHECK(on.calls() == "write 7");
 }
 
-TEST_CASE("only a step that ends the access carries kept operations, and only those of its target") {
+TEST_CASE("only a step that ends the access carries queued operations, and only those of its target") {
   RouteFixture on;
   on.agree();
   on.route->expect_release(7);
@@ -129,7 +129,7 @@ TEST_CASE("operations that a release carries are in flight for a flush by anothe
   CHECK(on.route->flush(7).ok());
 }
 
-TEST_CASE("a notification carries the kept operations, and has a reply only if they fetch") {
+TEST_CASE("a notification carries the queued operations, and has a reply only if they fetch") {
   RouteFixture on;
   on.agree();
   for (const ControlCall call : {ControlCall::kFetchAdd, ControlCall::kWrite}) {
@@ -270,7 +270,7 @@ TEST_CASE("a lock that is deferred travels with the operations of its epoch, if 
   CHECK(on.route->flush(7).ok());
   CHECK(on.route->targets().busy() == 0);
 
-  // If it is not, the operations are kept again, for the release.
+  // If it is not, the operations are queued again, for the release.
   on.endpoint.lock_is_free = false;
   CHECK(on.route->locks()->defer(7, acquire).ok());
   CHECK(on.put(7).ok());
@@ -305,7 +305,7 @@ TEST_CASE("a deferred lock is acquired, once, before the first operation leaves,
        [](RouteFixture& on) {
          auto list = std::make_unique<OperationList>();
          list->add(DataOperation::put(0, on.data.data(), 8));
-         CHECK(on.route->send_behind_kept(7, nullptr, std::move(list)).ok());
+         CHECK(on.route->send_behind_queued(7, nullptr, std::move(list)).ok());
        }},
   };
   for (const Case& each : cases) {
@@ -380,7 +380,7 @@ TEST_CASE("a request has its own counter and errors, and a flush returns those o
   CHECK(on.route->flush_all().ok());
 }
 
-TEST_CASE("an atomic request keeps its place behind the kept operations, and a put need not") {
+TEST_CASE("an atomic request keeps its place behind the queued operations, and a put need not") {
   RouteFixture on;
   on.agree();
   on.route->expect_release(7);
@@ -414,7 +414,7 @@ TEST_CASE("an operation over two regions is one for each, and a release in a dyn
   CHECK(on.route->flush(7).ok());
 }
 
-TEST_CASE("in a space of single elements adapters change words and integers, and puts are not kept") {
+TEST_CASE("in a space of single elements adapters change words and integers, and puts are not queued") {
   RouteFixture on;
   on.endpoint.chosen_keys = false;
   on.endpoint.atomics = true;
@@ -495,7 +495,7 @@ TEST_CASE("in a space of rows adapters change words, and integers go to the hand
   CHECK(
       on.route->operate(7, DataOperation::compare_and_swap(8, BasicType::kInt64, &compare, &compare, &before), nullptr)
           .ok());
-  // The swap is kept behind them, and a put behind the swap.
+  // The swap is queued behind them, and a put behind the swap.
   CHECK(on.put(7).ok());
   CHECK(on.calls().empty());
   CHECK(on.route->order_before_release(7).ok());

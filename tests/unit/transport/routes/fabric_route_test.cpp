@@ -255,7 +255,7 @@ TEST_CASE("a flush of all visits the busy targets, and none that is at rest") {
   CHECK(on.put(250).ok());
   CHECK(on.calls() == "write 250");
   CHECK(on.route->targets().busy() == 4);
-  // The kept operations leave towards all before the flush waits for any.
+  // The queued operations leave towards all before the flush waits for any.
   CHECK(on.endpoint.in_flight() == 1);
   CHECK(on.route->flush_all().ok());
   CHECK(on.endpoint.in_flight() == 0);
@@ -315,7 +315,7 @@ TEST_CASE("small operations that follow one in flight leave as one message, at a
   CHECK(on.put(8).ok());
   CHECK(on.put(8).ok());
   CHECK(on.get(8, 8000).ok());
-  CHECK(on.calls() == "write 8, write 8, read 8");  // a single operation that was kept travels alone
+  CHECK(on.calls() == "write 8, write 8, read 8");  // a single operation that was queued travels alone
   CHECK(on.route->flush(8).ok());
 }
 
@@ -328,7 +328,7 @@ TEST_CASE("accumulates larger than a message leave in parts, in order") {
   CHECK(on.route->flush(7).ok());
 }
 
-TEST_CASE("a route that ends drops what is kept, and waits for what is in flight") {
+TEST_CASE("a route that ends drops what is queued, and waits for what is in flight") {
   RouteFixture on;
   on.agree();
   on.endpoint.held = true;

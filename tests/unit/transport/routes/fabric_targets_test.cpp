@@ -35,7 +35,7 @@ void keep_one(BusyTarget& target) {
   static const std::uint64_t word = 1;
   const DataOperation operation = DataOperation::put(0, &word, sizeof word);
   TargetOrder::Offer offer{operation};
-  CHECK(target.order.offer(offer, {false, false, false}) == TargetOrder::Next::kKept);
+  CHECK(target.order.offer(offer, {false, false, false}) == TargetOrder::Next::kQueued);
 }
 
 bool same(const TargetDescription& a, const TargetDescription& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
@@ -192,7 +192,7 @@ TEST_CASE("a target stays active while anything is outstanding, and no longer") 
       CHECK(status.error().rank == 5);
     });
   }
-  SECTION("a kept operation") {
+  SECTION("a queued operation") {
     again(keep_one);
     CHECK(targets.busy() == 1);
     again([](BusyTarget& active) { active.order.drop(); });

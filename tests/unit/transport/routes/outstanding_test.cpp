@@ -64,15 +64,15 @@ TEST_CASE("of errors of several classes one is told, and none is left") {
   CHECK(all.take_error().ok());
 }
 
-TEST_CASE("an operation that is kept has copied its operands if they are small") {
-  KeptOperations kept;
+TEST_CASE("an operation that is queued has copied its operands if they are small") {
+  QueuedOperations kept;
   CHECK(kept.one() == nullptr);
   std::vector<std::byte> small(kCopiedAtCall, std::byte{7});
   CHECK(kept.add(DataOperation::put(8, small.data(), small.size())));
   const std::vector<std::byte> given = small;
   small.assign(small.size(), std::byte{0});
   // It may be handed on.
-  const KeptOperations taken = std::exchange(kept, {});
+  const QueuedOperations taken = std::exchange(kept, {});
   REQUIRE(taken.one() != nullptr);
   CHECK(taken.one()->offset == 8);
   CHECK(std::memcmp(taken.one()->origin, given.data(), given.size()) == 0);
@@ -83,8 +83,8 @@ TEST_CASE("an operation that is kept has copied its operands if they are small")
   CHECK(kept.one()->origin == large.data());
 }
 
-TEST_CASE("both operands of a compare_and_swap that is kept are copies") {
-  KeptOperations kept;
+TEST_CASE("both operands of a compare_and_swap that is queued are copies") {
+  QueuedOperations kept;
   std::int64_t origin = 5, compare = 6, fetched = 0;
   CHECK(kept.add(DataOperation::compare_and_swap(0, BasicType::kInt64, &origin, &compare, &fetched)));
   origin = compare = -1;
@@ -95,20 +95,20 @@ TEST_CASE("both operands of a compare_and_swap that is kept are copies") {
   CHECK(kept.one()->fetched == &fetched);
 }
 
-TEST_CASE("operations without operands are kept as they are") {
-  KeptOperations kept;
+TEST_CASE("operations without operands are queued as they are") {
+  QueuedOperations kept;
   std::int64_t fetched = 0;
   CHECK(kept.add(DataOperation::accumulate(0, ReduceOp::kNoOp, BasicType::kInt64, nullptr, &fetched, 1)));
   CHECK(kept.one()->origin == nullptr);
   CHECK(kept.one()->compare == nullptr);
 }
 
-TEST_CASE("a kept operation needs no memory where one was issued before") {
-  KeptOperations kept;
+TEST_CASE("a queued operation needs no memory where one was issued before") {
+  QueuedOperations kept;
   const int value = 1;
   CHECK(kept.add(DataOperation::put(0, &value, sizeof value)));
   const void* const first = kept.one()->origin;
-  KeptOperations issued = std::exchange(kept, {});
+  QueuedOperations issued = std::exchange(kept, {});
   kept.reuse(std::move(issued));
   CHECK(kept.empty());
   CHECK(kept.add(DataOperation::put(0, &value, sizeof value)));

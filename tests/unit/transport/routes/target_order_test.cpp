@@ -43,7 +43,7 @@ Next offer(TargetOrder& order, const TargetOrder::Traffic& traffic, const DataOp
 
 // Takes the coalesced operations, as a route does to issue them, and returns their number: 2 for a list of several.
 int take(TargetOrder& order) {
-  std::optional<KeptOperations> taken = order.take(false);
+  std::optional<QueuedOperations> taken = order.take(false);
   REQUIRE(taken.has_value());
   const int operations = taken->empty() ? 0 : taken->one() != nullptr ? 1 : 2;
   if (operations > 0) order.sent(std::move(*taken));
@@ -79,15 +79,15 @@ TEST_CASE("a free target lets the first small operation leave, and keeps those t
   TargetOrder order;
   CHECK(offer(order, kNothing) == Next::kIssue);
   CHECK(order.at_rest());
-  CHECK(offer(order, kRdma) == Next::kKept);
-  CHECK(order.keeps_any());
+  CHECK(offer(order, kRdma) == Next::kQueued);
+  CHECK(order.any_queued());
   CHECK_FALSE(order.at_rest());
   // The order is kept, although the first one is complete.
-  CHECK(offer(order, kNothing) == Next::kKept);
+  CHECK(offer(order, kNothing) == Next::kQueued);
   CHECK(take(order) == 2);
   CHECK(order.at_rest());
   CHECK(offer(order, kNothing) == Next::kIssue);
-  CHECK(offer(order, kRequests) == Next::kKept);
+  CHECK(offer(order, kRequests) == Next::kQueued);
   CHECK(take(order) == 1);
 }
 
@@ -95,18 +95,18 @@ TEST_CASE("a free target keeps an atomic only behind requests, to which it belon
   TargetOrder order;
   CHECK(offer(order, kNothing, add()) == Next::kIssue);
   CHECK(offer(order, kRdma, add()) == Next::kIssue);
-  CHECK(offer(order, kRequests, add()) == Next::kKept);
-  CHECK(offer(order, kNothing, add()) == Next::kKept);
+  CHECK(offer(order, kRequests, add()) == Next::kQueued);
+  CHECK(offer(order, kNothing, add()) == Next::kQueued);
   CHECK(take(order) == 2);
 }
 
-TEST_CASE("an operation too large to be kept leaves, but not before what is kept") {
+TEST_CASE("an operation too large to be kept leaves, but not before what is queued") {
   TargetOrder order;
   CHECK(offer(order, kRdma, put(kMostCoalesced + 1)) == Next::kIssue);
-  CHECK(offer(order, kRdma, put(kMostCoalesced)) == Next::kKept);
+  CHECK(offer(order, kRdma, put(kMostCoalesced)) == Next::kQueued);
   const DataOperation large = put(kMostCoalesced + 1);
   TargetOrder::Offer offered{large};
-  CHECK(order.offer(offered, kRdma) == Next::kIssueKept);
+  CHECK(order.offer(offered, kRdma) == Next::kIssueQueued);
   CHECK(take(order) == 1);
   CHECK(order.offer(offered, kRequests) == Next::kIssue);
 }
@@ -115,14 +115,14 @@ TEST_CASE("before a release every small operation is kept, and a little larger o
   TargetOrder order = expecting();
   CHECK_FALSE(order.at_rest());
   CHECK(offer(order, kNothing, put(kMostBeforeRelease + 1)) == Next::kIssue);
-  CHECK(offer(order, kNothing, put(kMostBeforeRelease)) == Next::kKept);
-  CHECK(offer(order, kNothing, put(kMostBeforeRelease + 1)) == Next::kIssueKept);
+  CHECK(offer(order, kNothing, put(kMostBeforeRelease)) == Next::kQueued);
+  CHECK(offer(order, kNothing, put(kMostBeforeRelease + 1)) == Next::kIssueQueued);
   CHECK(take(order) == 1);
-  CHECK(offer(order, kNothing) == Next::kKept);
-  CHECK(offer(order, kNothing, add()) == Next::kKept);
+  CHECK(offer(order, kNothing) == Next::kQueued);
+  CHECK(offer(order, kNothing, add()) == Next::kQueued);
   CHECK(take(order) == 2);
   // What has left with it does not end the phase; a flush does.
-  CHECK(offer(order, kNothing) == Next::kKept);
+  CHECK(offer(order, kNothing) == Next::kQueued);
   CHECK(take(order) == 1);
   order.flushed();
   CHECK(order.at_rest());
@@ -143,23 +143,23 @@ TEST_CASE("behind a deferred lock operations are kept as before a release, and t
     }
     CHECK(order.deferred());
     CHECK_FALSE(order.at_rest());
-    CHECK(offer(order, kNothing, put(kMostBeforeRelease)) == Next::kKept);
-    CHECK(offer(order, kNothing, put(kMostBeforeRelease + 1)) == Next::kIssueKept);
-    // The route acquires the lock, and holds back what is kept meanwhile.
+    CHECK(offer(order, kNothing, put(kMostBeforeRelease)) == Next::kQueued);
+    CHECK(offer(order, kNothing, put(kMostBeforeRelease + 1)) == Next::kIssueQueued);
+    // The route acquires the lock, and holds back what is queued meanwhile.
     const TargetOrder::Acquire acquire = order.end_deferral();
     CHECK_FALSE(order.deferred());
     CHECK(order.end_deferral() == nullptr);
-    std::optional<KeptOperations> held_back = order.take(true);
+    std::optional<QueuedOperations> held_back = order.take(true);
     REQUIRE(held_back.has_value());
     CHECK(held_back->one() != nullptr);
     order.sent({});
     CHECK(acquire().ok());
     CHECK(acquired == 1);
-    order.keep_again(std::move(*held_back));
-    CHECK(order.keeps_any());
+    order.queue_again(std::move(*held_back));
+    CHECK(order.any_queued());
     // Now a release is expected.
     CHECK(take(order) == 1);
-    CHECK(offer(order, kNothing) == Next::kKept);
+    CHECK(offer(order, kNothing) == Next::kQueued);
     CHECK(take(order) == 1);
     CHECK_FALSE(order.at_rest());
     order.flushed();
@@ -174,7 +174,7 @@ TEST_CASE("a flush that finds nothing leaves a lock deferred, and operations are
   CHECK(take(order) == 0);
   order.flushed();
   CHECK(order.deferred());
-  CHECK(offer(order, kNothing) == Next::kKept);
+  CHECK(offer(order, kNothing) == Next::kQueued);
   CHECK(acquired == 0);
 }
 
@@ -192,9 +192,9 @@ TEST_CASE("puts and gets by an adapter are never kept, whatever is expected, and
   TargetOrder order;
   CHECK(offer(order, kRdmaByNic) == Next::kIssue);
   CHECK(offer(order, kRdmaByNic, add()) == Next::kIssue);
-  CHECK(offer(order, kRequestsByNic, add()) == Next::kKept);
-  // But what is kept is not overtaken.
-  CHECK(offer(order, kRequestsByNic) == Next::kKept);
+  CHECK(offer(order, kRequestsByNic, add()) == Next::kQueued);
+  // But what is queued is not overtaken.
+  CHECK(offer(order, kRequestsByNic) == Next::kQueued);
   CHECK(take(order) == 2);
   order.expect_release();
   CHECK(offer(order, kNothingByNic) == Next::kIssue);
@@ -205,15 +205,15 @@ TEST_CASE("operations that a list has no room for are offered again when it has 
   TargetOrder order = expecting();
   int kept = 0;
   const DataOperation operation = put(kMostBeforeRelease);
-  while (offer(order, kNothing, operation) == Next::kKept) ++kept;
+  while (offer(order, kNothing, operation) == Next::kQueued) ++kept;
   CHECK(kept == static_cast<int>(OperationList::kMostBytes / kMostBeforeRelease));
   TargetOrder::Offer offered{operation};
-  CHECK(order.offer(offered, kNothing) == Next::kIssueKept);
-  std::optional<KeptOperations> taken = order.take(false);
+  CHECK(order.offer(offered, kNothing) == Next::kIssueQueued);
+  std::optional<QueuedOperations> taken = order.take(false);
   REQUIRE(taken.has_value());
   CHECK_FALSE(taken->empty());
   order.sent(std::move(*taken));
-  CHECK(order.offer(offered, kNothing) == Next::kKept);
+  CHECK(order.offer(offered, kNothing) == Next::kQueued);
   CHECK(take(order) == 1);
 }
 
@@ -222,15 +222,15 @@ TEST_CASE("a list of fragments is kept as a small operation is, unless others ar
   std::unique_ptr<OperationList> list = list_of(put());
   CHECK(order.offer(list, kNothing) == Next::kIssue);
   CHECK(list != nullptr);
-  CHECK(order.offer(list, kRdma) == Next::kKept);
+  CHECK(order.offer(list, kRdma) == Next::kQueued);
   CHECK(list == nullptr);
-  CHECK(order.keeps_any());
+  CHECK(order.any_queued());
   // An operation joins it, and another list does not.
-  CHECK(offer(order, kNothing) == Next::kKept);
+  CHECK(offer(order, kNothing) == Next::kQueued);
   list = list_of(put());
-  CHECK(order.offer(list, kNothing) == Next::kIssueKept);
+  CHECK(order.offer(list, kNothing) == Next::kIssueQueued);
   CHECK(list != nullptr);
-  std::optional<KeptOperations> taken = order.take(false);
+  std::optional<QueuedOperations> taken = order.take(false);
   REQUIRE((taken.has_value() && taken->list != nullptr));
   CHECK(taken->list->bytes().size() == sizeof(ListEntry) + 2 * 8);  // two blocks of one entry
   order.sent(std::move(*taken));
@@ -238,38 +238,38 @@ TEST_CASE("a list of fragments is kept as a small operation is, unless others ar
   // Atomics wait for requests only; before a release all wait.
   list = list_of(add());
   CHECK(order.offer(list, kRdma) == Next::kIssue);
-  CHECK(order.offer(list, kRequests) == Next::kKept);
+  CHECK(order.offer(list, kRequests) == Next::kQueued);
   CHECK(take(order) == 2);
   order.expect_release();
   list = list_of(add());
-  CHECK(order.offer(list, kNothing) == Next::kKept);
+  CHECK(order.offer(list, kNothing) == Next::kQueued);
 }
 
 TEST_CASE("while a thread issues what it has taken, no other one takes or issues anything") {
   TargetOrder order;
-  CHECK(offer(order, kRdma) == Next::kKept);
-  std::optional<KeptOperations> taken = order.take(false);
+  CHECK(offer(order, kRdma) == Next::kQueued);
+  std::optional<QueuedOperations> taken = order.take(false);
   REQUIRE(taken.has_value());
   CHECK_FALSE(order.at_rest());
   CHECK_FALSE(order.take(false).has_value());
   CHECK_FALSE(order.take(true).has_value());
-  // Another operation is kept, or waits, although nothing is under way yet.
-  CHECK(offer(order, kNothing) == Next::kIssueKept);
-  CHECK(offer(order, kRequests) == Next::kKept);
-  CHECK(offer(order, kRequests, put(kMostCoalesced + 1)) == Next::kIssueKept);
+  // Another operation is queued, or waits, although nothing is under way yet.
+  CHECK(offer(order, kNothing) == Next::kIssueQueued);
+  CHECK(offer(order, kRequests) == Next::kQueued);
+  CHECK(offer(order, kRequests, put(kMostCoalesced + 1)) == Next::kIssueQueued);
   order.sent(std::move(*taken));
   CHECK(take(order) == 1);
   CHECK(order.at_rest());
 
-  // A thread that issues something of its own takes, although nothing is kept.
-  std::optional<KeptOperations> nothing = order.take(true);
+  // A thread that issues something of its own takes, although nothing is queued.
+  std::optional<QueuedOperations> nothing = order.take(true);
   REQUIRE(nothing.has_value());
   CHECK(nothing->empty());
   CHECK_FALSE(order.take(false).has_value());
-  CHECK(offer(order, kNothing) == Next::kIssueKept);
+  CHECK(offer(order, kNothing) == Next::kIssueQueued);
   order.sent({});
   CHECK(offer(order, kNothing) == Next::kIssue);
-  // Where nothing is kept and nothing else is issued, nothing is taken.
+  // Where nothing is queued and nothing else is issued, nothing is taken.
   nothing = order.take(false);
   REQUIRE(nothing.has_value());
   CHECK(nothing->empty());
@@ -278,9 +278,9 @@ TEST_CASE("while a thread issues what it has taken, no other one takes or issues
 
 TEST_CASE("what is dropped is kept no longer, and other expectations stay") {
   TargetOrder order = expecting();
-  CHECK(offer(order, kNothing) == Next::kKept);
+  CHECK(offer(order, kNothing) == Next::kQueued);
   order.drop();
-  CHECK_FALSE(order.keeps_any());
+  CHECK_FALSE(order.any_queued());
   CHECK_FALSE(order.at_rest());
   CHECK(take(order) == 0);
 }
@@ -288,14 +288,14 @@ TEST_CASE("what is dropped is kept no longer, and other expectations stay") {
 TEST_CASE("where bursts are expected the first operation is kept, too, unless the second comes too late") {
   TargetOrder order(true);
   CHECK(order.expects_burst());
-  CHECK(offer(order, kNothing) == Next::kKept);
+  CHECK(offer(order, kNothing) == Next::kQueued);
   const auto begun = Bursts::Clock::now();
   while (Bursts::Clock::now() - begun <= Timing::kLongestBurst) continue;
   const DataOperation second = put();
   TargetOrder::Offer offered{second};
-  CHECK(order.offer(offered, kNothing) == Next::kIssueKept);
+  CHECK(order.offer(offered, kNothing) == Next::kIssueQueued);
   CHECK(take(order) == 1);
-  CHECK(order.offer(offered, kRequests) == Next::kKept);
+  CHECK(order.offer(offered, kRequests) == Next::kQueued);
   CHECK(take(order) == 1);
   CHECK_FALSE(order.expects_burst());
   CHECK(offer(order, kNothing) == Next::kIssue);
@@ -303,7 +303,7 @@ TEST_CASE("where bursts are expected the first operation is kept, too, unless th
 
 TEST_CASE("an atomic of a burst that nothing precedes is kept, but a burst is none while something is under way") {
   TargetOrder order(true);
-  CHECK(offer(order, kNothing, add()) == Next::kKept);
+  CHECK(offer(order, kNothing, add()) == Next::kQueued);
   CHECK(take(order) == 1);
   TargetOrder other(true);
   CHECK(offer(other, kRdma, add()) == Next::kIssue);
@@ -315,7 +315,7 @@ TEST_CASE("several operations and a flush within a short time are a burst, after
     TargetOrder order;
     const auto begun = Bursts::Clock::now();
     CHECK(offer(order, kNothing) == Next::kIssue);
-    CHECK(offer(order, kRdma) == Next::kKept);
+    CHECK(offer(order, kRdma) == Next::kQueued);
     CHECK(take(order) == 1);
     order.flush_begins();
     short_enough = Bursts::Clock::now() - begun <= Timing::kLongestBurst;
@@ -324,16 +324,16 @@ TEST_CASE("several operations and a flush within a short time are a burst, after
     CHECK(order.at_rest());
     // The next target of this rank begins with that (FabricTarget::expects_burst).
     TargetOrder next(order.expects_burst());
-    if (short_enough) CHECK(offer(next, kNothing) == Next::kKept);
+    if (short_enough) CHECK(offer(next, kNothing) == Next::kQueued);
   }
-  // A single operation is none, and neither is what is kept because a release is expected.
+  // A single operation is none, and neither is what is queued because a release is expected.
   TargetOrder order;
   CHECK(offer(order, kNothing) == Next::kIssue);
   order.flush_begins();
   CHECK_FALSE(order.expects_burst());
   order.expect_release();
-  CHECK(offer(order, kNothing) == Next::kKept);
-  CHECK(offer(order, kNothing) == Next::kKept);
+  CHECK(offer(order, kNothing) == Next::kQueued);
+  CHECK(offer(order, kNothing) == Next::kQueued);
   order.flush_begins();
   CHECK_FALSE(order.expects_burst());
 }
