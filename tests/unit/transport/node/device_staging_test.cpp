@@ -5,15 +5,14 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/node/device_memory.hpp"
+#include "transport/process.hpp"
 
 namespace farside::device_staging_test {
 
 using farside::DeviceStaging;
 
 TEST_CASE("memory for copies of a GPU's memory is kept for the next copy", "[device]") {
-  DeviceMemory devices;
-  DeviceStaging staging(devices);
+  DeviceStaging& staging = Process::instance().device_staging();
   DeviceStaging::Memory first = staging.take(5000, nullptr);
   REQUIRE(first != nullptr);
   std::memset(first.get(), 1, 5000);
@@ -29,8 +28,7 @@ TEST_CASE("memory for copies of a GPU's memory is kept for the next copy", "[dev
 }
 
 TEST_CASE("a process keeps so much memory for copies and no more", "[device]") {
-  DeviceMemory devices;
-  DeviceStaging staging(devices);
+  DeviceStaging& staging = Process::instance().device_staging();
   REQUIRE(staging.take(DeviceStaging::kLargest + 1, nullptr).get_deleter().kept_bytes == 0);
   std::vector<DeviceStaging::Memory> taken;
   std::size_t kept = 0;
