@@ -154,7 +154,7 @@ Ticks WindowStatistics::waited(WaitKind kind, const Moment& begun) {
   return waited;
 }
 
-void WindowStatistics::opened(EpochKind kind, int target, const Moment& begun, WaitKind waits) {
+void WindowStatistics::opened(EpochKind kind, int target, WaitKind waits, const Moment& begun) {
   if (target >= 0) query_processes(target);
   const std::scoped_lock held(mutex_);
   const Ticks waited = this->waited(waits, begun);
@@ -167,7 +167,7 @@ void WindowStatistics::opened(EpochKind kind, int target, const Moment& begun, W
   open_.push_back({kind, target, begun.at, waited != 0 ? this_thread.last_wait_end : begun.at, site_});
 }
 
-void WindowStatistics::closed(EpochKind kind, int target, const Moment& begun, WaitKind waits) {
+void WindowStatistics::closed(EpochKind kind, int target, WaitKind waits, const Moment& begun) {
   if (target >= 0 || trace_ != nullptr) query_processes(target);
   const std::scoped_lock held(mutex_);
   const Ticks waited = this->waited(waits, begun);
@@ -247,14 +247,6 @@ void WindowStatistics::drain(int only) {
   });
 }
 
-void WindowStatistics::locked(int target, EpochKind kind, const Moment& begun) {
-  opened(kind, target, begun, WaitKind::kLock);
-}
-
-void WindowStatistics::unlocked(int target, EpochKind kind, const Moment& begun) {
-  closed(kind, target, begun, WaitKind::kUnlock);
-}
-
 void WindowStatistics::fenced(bool no_succeed, const Moment& begun) {
   if (trace_ != nullptr) query_processes(-1);
   const std::scoped_lock held(mutex_);
@@ -273,13 +265,6 @@ void WindowStatistics::fenced(bool no_succeed, const Moment& begun) {
   record(ends, begun.at, end);
   if (!no_succeed) open_.push_back({EpochKind::kFence, -1, end, end, site_});
 }
-
-void WindowStatistics::started(const Moment& begun) { opened(EpochKind::kStart, -1, begun, WaitKind::kStart); }
-void WindowStatistics::completed(const Moment& begun) { closed(EpochKind::kStart, -1, begun, WaitKind::kComplete); }
-void WindowStatistics::posted(const Moment& begun) { opened(EpochKind::kPost, -1, begun, WaitKind::kWait); }
-void WindowStatistics::exposure_ended(const Moment& begun) { closed(EpochKind::kPost, -1, begun, WaitKind::kWait); }
-void WindowStatistics::locked_all(const Moment& begun) { opened(EpochKind::kLockAll, -1, begun, WaitKind::kLock); }
-void WindowStatistics::unlocked_all(const Moment& begun) { closed(EpochKind::kLockAll, -1, begun, WaitKind::kUnlock); }
 
 void WindowStatistics::flushed(int target, const Moment& begun) {
   if (target >= 0) query_processes(target);

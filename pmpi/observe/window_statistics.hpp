@@ -103,15 +103,10 @@ class WindowStatistics {
   static Moment begin_operation() { return {ticks(), this_thread.waited}; }
 
   // Each function records one successful call. `begun` is the begin() of that call.
-  void locked(int target, EpochKind kind, const Moment& begun);
-  void unlocked(int target, EpochKind kind, const Moment& begun);
+  // An epoch has begun, or ended: at one target, or -1. `waits`: the kind of the call.
+  void opened(EpochKind kind, int target, WaitKind waits, const Moment& begun);
+  void closed(EpochKind kind, int target, WaitKind waits, const Moment& begun);
   void fenced(bool no_succeed, const Moment& begun);
-  void started(const Moment& begun);
-  void completed(const Moment& begun);
-  void posted(const Moment& begun);
-  void exposure_ended(const Moment& begun);
-  void locked_all(const Moment& begun);
-  void unlocked_all(const Moment& begun);
   // A negative `target` stands for all targets.
   void flushed(int target, const Moment& begun);
   // Records an operation that is not a load or store.
@@ -149,8 +144,6 @@ class WindowStatistics {
   // The rank of a target among all processes; -1 if query_processes() has not been called for it.
   int process_of(int target) const;
   StatisticsSums::Target& target_sums(int target);
-  void opened(EpochKind kind, int target, const Moment& begun, WaitKind waits);
-  void closed(EpochKind kind, int target, const Moment& begun, WaitKind waits);
   void record(const Open& epoch, Ticks closing, Ticks end);
   void drain(int only);
 

@@ -100,34 +100,37 @@ Outcome Calls::fence(int assert) {
 }
 
 Outcome Calls::post(MPI_Group group, int assert) {
-  return counted([&] { return ActiveTarget(window_).post(group, assert); }, &WindowStatistics::posted);
+  return counted([&] { return ActiveTarget(window_).post(group, assert); }, &WindowStatistics::opened, EpochKind::kPost,
+                 -1, WaitKind::kWait);
 }
 
 Outcome Calls::start(MPI_Group group, int assert) {
-  return counted([&] { return ActiveTarget(window_).start(group, assert); }, &WindowStatistics::started);
+  return counted([&] { return ActiveTarget(window_).start(group, assert); }, &WindowStatistics::opened,
+                 EpochKind::kStart, -1, WaitKind::kStart);
 }
 
 Outcome Calls::complete() {
   return counted([&] { return strict_ != nullptr ? strict_->complete() : ActiveTarget(window_).complete(); },
-                 &WindowStatistics::completed);
+                 &WindowStatistics::closed, EpochKind::kStart, -1, WaitKind::kComplete);
 }
 
 Outcome Calls::wait() {
   return counted([&] { return strict_ != nullptr ? strict_->wait() : ActiveTarget(window_).wait(); },
-                 &WindowStatistics::exposure_ended);
+                 &WindowStatistics::closed, EpochKind::kPost, -1, WaitKind::kWait);
 }
 
 Outcome Calls::test(int* flag) {
   const Moment begun = statistics_ != nullptr ? statistics_->begin() : Moment{};
   Outcome outcome = strict_ != nullptr ? strict_->test(flag) : ActiveTarget(window_).test(flag);
-  if (statistics_ != nullptr && outcome && *flag != 0) count([&] { statistics_->exposure_ended(begun); });
+  if (statistics_ != nullptr && outcome && *flag != 0)
+    count([&] { statistics_->closed(EpochKind::kPost, -1, WaitKind::kWait, begun); });
   return outcome;
 }
 
 Outcome Calls::lock(int lock_type, int rank, int assert) {
   const auto call = [&] { return PassiveTarget(window_).lock(lock_type, rank, assert); };
   if (rank == MPI_PROC_NULL) return call();
-  return counted(call, &WindowStatistics::locked, rank, kind_of(lock_type == MPI_LOCK_SHARED));
+  return counted(call, &WindowStatistics::opened, kind_of(lock_type == MPI_LOCK_SHARED), rank, WaitKind::kLock);
 }
 
 Outcome Calls::unlock(int rank) {
@@ -135,18 +138,20 @@ Outcome Calls::unlock(int rank) {
   const Moment begun = statistics_ != nullptr ? WindowStatistics::begin_untimed() : Moment{};
   Outcome outcome =
       strict_ != nullptr ? strict_->unlock(rank, released) : PassiveTarget(window_).unlock(rank, released);
+  const EpochKind kind = kind_of(released.type == epochs::LockType::kShared);
   if (statistics_ != nullptr && outcome && rank != MPI_PROC_NULL)
-    count([&] { statistics_->unlocked(rank, kind_of(released.type == epochs::LockType::kShared), begun); });
+    count([&] { statistics_->closed(kind, rank, WaitKind::kUnlock, begun); });
   return outcome;
 }
 
 Outcome Calls::lock_all(int assert) {
-  return counted([&] { return PassiveTarget(window_).lock_all(assert); }, &WindowStatistics::locked_all);
+  return counted([&] { return PassiveTarget(window_).lock_all(assert); }, &WindowStatistics::opened,
+                 EpochKind::kLockAll, -1, WaitKind::kLock);
 }
 
 Outcome Calls::unlock_all() {
   return counted([&] { return strict_ != nullptr ? strict_->unlock_all() : PassiveTarget(window_).unlock_all(); },
-                 &WindowStatistics::unlocked_all);
+                 &WindowStatistics::closed, EpochKind::kLockAll, -1, WaitKind::kUnlock);
 }
 
 Outcome Calls::flush_target(int rank, Completion completion) {

@@ -97,14 +97,9 @@ void FabricProgress::share_node(std::size_t processes) {
   if (eviction_->too_many()) thread_.wake();
 }
 
-std::size_t FabricProgress::most_connections() {
+FabricProgress::NodeShare FabricProgress::node_share() {
   const std::scoped_lock held(mutex_);
-  return eviction_->most();
-}
-
-std::size_t FabricProgress::node_processes() {
-  const std::scoped_lock held(mutex_);
-  return eviction_->node_processes();
+  return {eviction_->most(), eviction_->node_processes()};
 }
 
 void FabricProgress::end_run(PeerState& peer_state, const Pending* pending) {
@@ -393,16 +388,6 @@ void FabricProgress::finish_answers() {
   log(LogLevel::kWarn, "answers to peers were not taken for {} s", Timing::kLastReplies.count());
 }
 
-// Polls; a lack of memory there is none of the caller's, and the next poll tries again.
-bool FabricProgress::advance_safely(int thread, std::uint64_t begin_ns) {
-  bool moved = false;
-  (void)without_bad_alloc([&]() -> Status {
-    moved = advance_for(thread, begin_ns);
-    return {};
-  });
-  return moved;
-}
-
 bool FabricProgress::poll() {
   const int thread = ThreadSlot::get();
   const std::uint64_t begin = monotonic_ns();
@@ -411,7 +396,7 @@ bool FabricProgress::poll() {
   // A thread that holds the mutex already makes progress, or holds it for a moment only to find out whether another
   // thread does (endpoint_is_busy).
   bool moved = false;
-  if (const std::unique_lock held(mutex_, std::try_to_lock); held) moved = advance_safely(thread, begin);
+  if (const std::unique_lock held(mutex_, std::try_to_lock); held) moved = advance_for(thread, begin);
   // Another thread may sleep until one of these completions.
   if (moved) thread_.wake_listeners();
   return moved;
@@ -422,20 +407,24 @@ void FabricProgress::poll_now() {
   bool moved = false;
   {
     const std::scoped_lock held(mutex_);
-    moved = advance_safely(ThreadSlot::get(), monotonic_ns());
+    moved = advance_for(ThreadSlot::get(), monotonic_ns());
   }
   if (moved) thread_.wake_listeners();
 }
 
-// A poll by `thread` that has begun at `begin_ns`. Called with the mutex held.
+// A poll by `thread` that has begun at `begin_ns`. A lack of memory there is none of the caller's, and the next poll
+// tries again. Called with the mutex held.
 bool FabricProgress::advance_for(int thread, std::uint64_t begin_ns) {
   bool moved = false;
-  if (begin_ns >= read_events_at_ns_) {
-    moved = connections_->progress();  // libfabric 1.18 and later poll the sockets there; advance() reads the rings
-    read_events_at_ns_ = begin_ns + kReadEventsEveryNs;
-  }
-  moved = advance() || moved;
-  end_long_sleep();
+  (void)without_bad_alloc([&]() -> Status {
+    if (begin_ns >= read_events_at_ns_) {
+      moved = connections_->progress();  // libfabric 1.18 and later poll the sockets there; advance() reads the rings
+      read_events_at_ns_ = begin_ns + kReadEventsEveryNs;
+    }
+    moved = advance() || moved;
+    end_long_sleep();
+    return {};
+  });
   const std::uint64_t end_ns = monotonic_ns();
   polls_.polled(thread, begin_ns, end_ns);
   // RDMA over TCP that a peer issues generates no completion here. Only the duration of the poll shows that it moved

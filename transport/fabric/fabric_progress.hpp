@@ -69,10 +69,13 @@ class FabricProgress final : public EndpointProgress, private PeerHealth::Peers,
   void share_node(std::size_t processes);
   void limit_silence(Peer peer, std::chrono::seconds limit) override;
   void lift_limit(Peer peer, std::chrono::seconds limit) override;
-  // The limit of connections: FARSIDE_CONNECTIONS, or the process's share if that is smaller; 0: none.
-  std::size_t most_connections();
-  // As share_node() was told.
-  std::size_t node_processes();
+  // The limit of connections: FARSIDE_CONNECTIONS, or the process's share if that is smaller (0: none); and the number
+  // of processes that share_node() was told.
+  struct NodeShare {
+    std::size_t connections;
+    std::size_t processes;
+  };
+  NodeShare node_share();
   bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space);
   void withdraw(std::uint64_t id);
 
@@ -122,7 +125,6 @@ class FabricProgress final : public EndpointProgress, private PeerHealth::Peers,
   bool idle() const;
   void end_long_sleep();
   bool advance_for(int thread, std::uint64_t begin_ns);
-  bool advance_safely(int thread, std::uint64_t begin_ns);
   void check() override;
   void end_silent_connections();
   void read_connection_events() override;

@@ -249,15 +249,15 @@ TEST_CASE("a process closes connections beyond its share of what the node has") 
   expect_well(run_with_space(6, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture& space) {
     auto& fabric = static_cast<Fabric&>(*Process::instance().fabric().value());
     const std::size_t before = open_sockets();
-    ranks.check(fabric.progress().most_connections() > 4, "the share of six processes");
+    ranks.check(fabric.progress().node_share().connections > 4, "the share of six processes");
     if (ranks.rank() == 0 && std::string_view(test_provider()) == "tcp") {
       put_to_all(ranks, space);
       ranks.check(open_sockets() == before + 5, fmt::format("{} sockets after {}", open_sockets(), before));
       fabric.share_node(SIZE_MAX);
-      ranks.check(fabric.progress().most_connections() == 1,
-                  fmt::format("{} connections", fabric.progress().most_connections()));
+      ranks.check(fabric.progress().node_share().connections == 1,
+                  fmt::format("{} connections", fabric.progress().node_share().connections));
       fabric.share_node(1);
-      ranks.check(fabric.progress().most_connections() == 1, "the largest number of processes counts");
+      ranks.check(fabric.progress().node_share().connections == 1, "the largest number of processes counts");
       for (const auto end = Clock::now() + 20s; open_sockets() > before + 1 && Clock::now() < end;) {
         std::this_thread::sleep_for(10ms);
       }
@@ -274,8 +274,8 @@ TEST_CASE("a process closes connections beyond its share of what the node has") 
 TEST_CASE("a space tells the endpoint how many processes of its group are on the node") {
   expect_well(run_with_space(3, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture&) {
     auto& fabric = static_cast<Fabric&>(*Process::instance().fabric().value());
-    ranks.check(fabric.progress().node_processes() == 3,
-                fmt::format("{} processes", fabric.progress().node_processes()));
+    ranks.check(fabric.progress().node_share().processes == 3,
+                fmt::format("{} processes", fabric.progress().node_share().processes));
     ranks.barrier();
   }));
 }
