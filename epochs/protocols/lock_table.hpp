@@ -231,6 +231,7 @@ class LockTable {
 struct AwaitedLock {
   int rank;
   std::uint32_t word;
+  bool near = false;  // in the queue of its near lock, whose first rank waits there for the others
 };
 
 // The failed operation of the present part of a protocol, or null. `part`: a variant of protocols.

@@ -85,17 +85,18 @@ class LockTarget {
   std::optional<AwaitedLock> awaited() const {
     const auto* both = step_ == Step::kBoth ? &std::get<AcquireBoth>(part_) : nullptr;
     if (both != nullptr && both->waits_for_global_lock()) return AwaitedLock{table_.home(), GlobalLock::kWord};
-    const bool waits = step_ == Step::kNear || (both != nullptr && both->waits_for_lock()) ||
+    const bool near = step_ == Step::kNear;
+    const bool waits = near || (both != nullptr && both->waits_for_lock()) ||
                        (step_ == Step::kLock && std::get<Acquire>(part_).waits());
-    return waits ? std::optional(AwaitedLock{target_, TargetLock::kWord}) : std::nullopt;
+    return waits ? std::optional(AwaitedLock{target_, TargetLock::kWord, near}) : std::nullopt;
   }
   // Ends the wait in this queue, without the lock; that in another one goes on. Precondition: awaited(). The place in
   // the queue and its wake words stay in use, and other locks of the target or of the window may wait for ever.
   void stop_waiting() {
     failed_ = true;
     if (step_ == Step::kBoth) return std::get<AcquireBoth>(part_).stop_waiting();
+    const bool near = step_ == Step::kNear;  // the near words of this rank stay in use, too
     {
-      const bool near = step_ == Step::kNear;  // the near words of this rank stay in use, too
       const auto guard = table_.guard();
       table_.end_wake_word(words_[0], !near);
       if (near && first_) {

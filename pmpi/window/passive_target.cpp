@@ -6,10 +6,12 @@
 #include <atomic>
 #include <chrono>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/exposure.hpp"
 #include "epochs/protocols/lock.hpp"
 #include "epochs/protocols/lock_all.hpp"
@@ -24,7 +26,8 @@
 namespace farside::pmpi {
 namespace {
 
-using epochs::HeldLock, epochs::LockTarget, epochs::LockType, epochs::UnlockTarget;
+using epochs::ControlBlock, epochs::HeldLock, epochs::LockTarget, epochs::NearNext, epochs::LockType,
+    epochs::UnlockTarget;
 
 // MPI 4.0 section 12.5.3: a window may not be locked and exposed at once.
 constexpr epochs::Violation kPostedWhileLocked{
@@ -37,10 +40,26 @@ Error out_of_wake_words() {
           "lock; free the window"};
 }
 
+// Whether one of these ranks is ahead of this one in the queue of a near lock.
+bool is_behind(std::span<const DeadRanks::Rank> ahead, const Space& space) {
+  return std::ranges::any_of(ahead, [&](const DeadRanks::Rank& each) {
+    int rank = each.rank;
+    for (int steps = 0; steps < space.ranks(); ++steps) {
+      const ControlWords::Mapped block = space.words().on_node(rank);
+      const std::uint64_t next = block ? ControlWord::look(block.word(ControlBlock::kNearNext)) : 0;
+      if (next == 0 || next == NearNext::kGone) return false;
+      rank = NearNext::rank(next);
+      if (rank == space.rank()) return true;
+    }
+    return false;
+  });
+}
+
 }  // namespace
 
 // Whether an awaited lock is lost: a rank of the window has ended, no other rank is known to hold the lock alone, and
-// nobody has departed since the last look.
+// nobody has departed since the last look. Behind a living rank that waits for the lock with a near lock, this is that
+// rank's to find: it may be able to do without the global lock.
 std::optional<Error> PassiveTarget::find_lost(const epochs::AwaitedLock& lock, LockLook& look) {
   using epochs::GlobalLock, epochs::LockWord, epochs::TargetLock;
   const bool global = lock.word == GlobalLock::kWord;
@@ -58,7 +77,7 @@ std::optional<Error> PassiveTarget::find_lost(const epochs::AwaitedLock& lock, L
     now.front() = LockWord::ticket(*now.front()) - LockWord::readers(*now.front()) - LockWord::writers(*now.front());
   const std::vector<DeadRanks::Rank> dead = window_.dead_ranks.look(lock.rank);
   const bool moved = std::exchange(look.seen, now) != now;
-  if (dead.empty() || moved) return {};
+  if (dead.empty() || moved || (lock.near && !is_behind(dead, *window_.space))) return {};
   for (const int holder : reports.exclusive_holders(global ? -1 : lock.rank)) {
     if (std::ranges::find(dead, holder, &DeadRanks::Rank::rank) == dead.end()) return {};
   }
