@@ -7,14 +7,18 @@
 #include <thread>
 #include <utility>
 
-#include "pmpi/check/collective_check.hpp"
+#include <fmt/format.h>
+
+#include "epochs/protocols/barrier.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/passive_target.hpp"
 #include "pmpi/window/wait_reports.hpp"
 
 namespace farside::pmpi {
+
 namespace {
 
+using epochs::BarrierWord;
 using Mark = epochs::ExposureMark<ControlMemory>;
 
 // MPI 4.0 section 12.5.3: a window may not be locked and exposed at the same time.
@@ -24,6 +28,48 @@ constexpr epochs::Violation kLockedWhilePosted{
 
 Fault no_group() {
   return {MPI_ERR_GROUP, "the group is not valid, for instance because it was freed (MPI 4.0 section 12.5.2)"};
+}
+
+// What all ranks must agree on in the barriers of fence and free travels in the words of the barrier: the bits of
+// BarrierWord for the assertions of a fence.
+std::uint8_t flags_of_fence(int assert) {
+  unsigned flags = 0;
+  if ((assert& MPI_MODE_NOPRECEDE) != 0) flags |= BarrierWord::kNoPrecede;
+  if ((assert& MPI_MODE_NOSUCCEED) != 0) flags |= BarrierWord::kNoSucceed;
+  if ((assert& MPI_MODE_NOPUT) != 0) flags |= BarrierWord::kNoPut;
+  return static_cast<std::uint8_t>(flags);
+}
+
+// Fails with the class of a lost peer if the other rank could not notify some rank, with MPI_ERR_RMA_SYNC if one rank
+// fences and the other frees, and with MPI_ERR_ASSERT if only one of the two gave an assertion that all or none must
+// give.
+Outcome check_agreement(int rank, std::uint8_t flags, int other_rank, std::uint8_t other_flags) {
+  if ((other_flags & BarrierWord::kFailed) != 0) {
+    return fault_of(
+        Error{ErrorKind::kPeer, fmt::format("rank {}, which releases this rank from the barrier of its node, could not "
+                                            "notify some rank; an error of a rank of this node names it",
+                                            other_rank)});
+  }
+  const unsigned differs = static_cast<unsigned>(flags ^ other_flags) & ~unsigned{BarrierWord::kNoPut};
+  if (differs == 0) return {};
+  const auto who = [&](std::uint8_t bit) {
+    return (flags & bit) != 0 ? std::pair(rank, other_rank) : std::pair(other_rank, rank);
+  };
+  if ((differs & BarrierWord::kFree) != 0) {
+    const auto [frees, fences] = who(BarrierWord::kFree);
+    return Fault{
+        MPI_ERR_RMA_SYNC,
+        fmt::format("rank {} is in MPI_Win_free, but rank {} in MPI_Win_fence; make the same collective calls on "
+                    "all processes (MPI 4.0 section 12.2.5)",
+                    frees, fences)};
+  }
+  const bool succeed = (differs & BarrierWord::kNoSucceed) != 0;
+  const auto [gave, did_not] = who(succeed ? BarrierWord::kNoSucceed : BarrierWord::kNoPrecede);
+  return Fault{
+      MPI_ERR_ASSERT,
+      fmt::format("MPI_MODE_{} was given to this fence by rank {} but not by rank {}; give it on all processes "
+                  "or on none (MPI 4.0 section 12.5.5)",
+                  succeed ? "NOSUCCEED" : "NOPRECEDE", gave, did_not)};
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The subcommands of `farside`. Each has a folder, with one function that adds the
-// subcommand to the command line. A chosen subcommand runs and sets `exit_code`: 0 for success, 1 for failure, 2 for
-// wrong usage.
+// The subcommands of `farside`. Each has a folder, with one function that adds the subcommand to the command line. A
+// chosen subcommand runs and sets `exit_code`: 0 for success, 1 for failure, 2 for wrong usage.
 #pragma once
 
 #include <functional>
@@ -44,8 +43,5 @@ void add_doctor_command(CLI::App& app, int& exit_code);
 void add_bench_command(CLI::App& app, const std::string& line, int& exit_code);
 void add_trace_command(CLI::App& app, int& exit_code);
 void add_explain_command(CLI::App& app, int& exit_code);
-// Prints what may stand for the last word of a command line, one candidate per line, with a tab and its help. Prints
-// nothing where a file may stand.
-void complete(const CLI::App& app, const std::vector<std::string>& words);
 
 }  // namespace farside::tools

@@ -233,8 +233,7 @@ std::string route_table(const Json& examination, const std::vector<Node>& nodes)
   std::vector<std::string> header{"node"};
   for (const RouteInfo& route : kRoutes)
     if (route.allowed_by_name) header.emplace_back(route.name);
-  for (const char* const more : {"provider", "next node", "put 8 B", "put 1 MiB", "clock offset"})
-    header.emplace_back(more);
+  header.insert(header.end(), {"provider", "next node", "put 8 B", "put 1 MiB", "clock offset"});
   Table table(std::move(header));
   for (const Node& node : nodes) {
     std::string next = "-", latency = "-", rate = "-";
