@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <new>
 #include <span>
 #include <string>
 #include <utility>
@@ -179,14 +180,19 @@ Outcome Operations::check_transfer(const LocalBuffer& origin, const RemoteBuffer
     return o;
   }
   if (Outcome o = check_buffer(origin.address, *here.type, bytes, "origin"); !o) return o;
-  checked = {.call = put ? Counted::kPut : Counted::kGet,
-             .origin = origin,
-             .target = target,
-             .origin_type = here.type,
-             .target_type = there.type,
-             .at = at,
-             .bytes = bytes,
-             .reads_origin = put};
+  new (&checked) CheckedOperation{.call = put ? Counted::kPut : Counted::kGet,
+                                  .origin = origin,
+                                  .compare = nullptr,
+                                  .result = nullptr,
+                                  .target = target,
+                                  .origin_type = here.type,
+                                  .result_type = nullptr,
+                                  .target_type = there.type,
+                                  .at = at,
+                                  .bytes = bytes,
+                                  .op = ReduceOp::kReplace,
+                                  .element = BasicType::kByte,
+                                  .reads_origin = put};
   return check_epoch(target.rank, put);
 }
 
@@ -204,7 +210,8 @@ Outcome Operations::check_accumulate(const LocalBuffer& origin, const LocalBuffe
                  "(MPI 4.0 section 12.3.4)"};
   }
   const bool reads_origin = *reduce != ReduceOp::kNoOp;
-  std::array<Side, 3> sides{{{"target", nullptr, target.count, target.type}}};
+  std::array<Side, 3> sides;
+  sides[0] = {"target", nullptr, target.count, target.type};
   std::size_t used = 1;
   const Side &to = sides[0], *from = nullptr, *into = nullptr;
   if (reads_origin) from = &(sides[used++] = {"origin", origin.address, origin.count, origin.type});
@@ -243,18 +250,19 @@ Outcome Operations::check_accumulate(const LocalBuffer& origin, const LocalBuffe
   }
   std::int64_t at = 0;
   if (Outcome o = locate(target, *to.type, at); !o) return o;
-  checked = {.call = result != nullptr ? Counted::kFetch : Counted::kAccumulate,
-             .origin = origin,
-             .result = result,
-             .target = target,
-             .origin_type = from != nullptr ? from->type : to.type,
-             .result_type = into != nullptr ? into->type : to.type,
-             .target_type = to.type,
-             .at = at,
-             .bytes = origin_bytes == 0 ? 0 : bytes,
-             .op = *reduce,
-             .element = *element,
-             .reads_origin = reads_origin};
+  new (&checked) CheckedOperation{.call = result != nullptr ? Counted::kFetch : Counted::kAccumulate,
+                                  .origin = origin,
+                                  .compare = nullptr,
+                                  .result = result,
+                                  .target = target,
+                                  .origin_type = from != nullptr ? from->type : to.type,
+                                  .result_type = into != nullptr ? into->type : to.type,
+                                  .target_type = to.type,
+                                  .at = at,
+                                  .bytes = origin_bytes == 0 ? 0 : bytes,
+                                  .op = *reduce,
+                                  .element = *element,
+                                  .reads_origin = reads_origin};
   return check_epoch(target.rank, reads_origin);
 }
 
@@ -281,17 +289,19 @@ Outcome Operations::check_compare_and_swap(const void* origin, const void* compa
   }
   std::int64_t at = 0;
   if (Outcome o = locate(target, *found, at); !o) return o;
-  checked = {.call = Counted::kCompareAndSwap,
-             .origin = {const_cast<void*>(origin), 1, target.type},
-             .compare = compare,
-             .result = &result,
-             .target = target,
-             .origin_type = found,
-             .result_type = found,
-             .target_type = found,
-             .at = at,
-             .bytes = found->size,
-             .element = *found->basic};
+  new (&checked) CheckedOperation{.call = Counted::kCompareAndSwap,
+                                  .origin = {const_cast<void*>(origin), 1, target.type},
+                                  .compare = compare,
+                                  .result = &result,
+                                  .target = target,
+                                  .origin_type = found,
+                                  .result_type = found,
+                                  .target_type = found,
+                                  .at = at,
+                                  .bytes = found->size,
+                                  .op = ReduceOp::kReplace,
+                                  .element = *found->basic,
+                                  .reads_origin = true};
   return check_epoch(target.rank, true);
 }
 

@@ -38,43 +38,20 @@ struct DataOperation {
   const void* compare = nullptr;
 
   static DataOperation put(std::uint64_t offset, const void* origin, std::size_t bytes) {
-    return {OperationKind::kPut,
-            ReduceOp::kReplace,
-            BasicType::kByte,
-            Access::kShared,
-            offset,
-            bytes,
-            origin,
-            nullptr,
-            nullptr};
+    return {.offset = offset, .count = bytes, .origin = origin};
   }
   static DataOperation get(std::uint64_t offset, void* fetched, std::size_t bytes) {
-    return {OperationKind::kGet,
-            ReduceOp::kNoOp,
-            BasicType::kByte,
-            Access::kShared,
-            offset,
-            bytes,
-            nullptr,
-            fetched,
-            nullptr};
+    return {.kind = OperationKind::kGet, .op = ReduceOp::kNoOp, .offset = offset, .count = bytes, .fetched = fetched};
   }
   static DataOperation accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
                                   std::size_t count) {
-    return {OperationKind::kAccumulate,
-            op,
-            type,
-            Access::kShared,
-            offset,
-            count,
-            op == ReduceOp::kNoOp ? nullptr : origin,
-            fetched,
-            nullptr};
+    if (op == ReduceOp::kNoOp) origin = nullptr;
+    return {OperationKind::kAccumulate, op, type, Access::kShared, offset, count, origin, fetched};
   }
   static DataOperation compare_and_swap(std::uint64_t offset, BasicType type, const void* origin, const void* compare,
                                         void* fetched) {
-    return {
-        OperationKind::kCompareAndSwap, ReduceOp::kReplace, type, Access::kShared, offset, 1, origin, fetched, compare};
+    constexpr ReduceOp kOp = ReduceOp::kReplace;
+    return {OperationKind::kCompareAndSwap, kOp, type, Access::kShared, offset, 1, origin, fetched, compare};
   }
 
   bool atomic() const { return kind == OperationKind::kAccumulate || kind == OperationKind::kCompareAndSwap; }
