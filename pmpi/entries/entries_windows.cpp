@@ -181,7 +181,7 @@ FARSIDE_ENTRY(Win_set_name, (MPI_Win win, const char* name), (win, name)) {
   return named ? runtime().Win_set_name(win, name) : window->raise("MPI_Win_set_name", named.fault());
 }
 
-// Interposed because windows cache groups (members.hpp).
+// Interposed because windows cache groups (KnownGroup).
 FARSIDE_ENTRY(Group_free, (MPI_Group * group), (group)) {
   library().groups_freed.fetch_add(1, std::memory_order_relaxed);
   return runtime().Group_free(group);

@@ -58,7 +58,7 @@ Json measure_clock(MPI_Comm nodes);
 int examine(const std::vector<std::string_view>& words);
 
 // Tries a provider of libfabric between all hosts, as the first window of a job does (space/provider_agreement.hpp):
-// each host opens farside's endpoint, and runs the trial of an adapter (space/provider_trial.hpp) with each other host.
+// each host opens farside's endpoint, and runs the trial of an adapter (ProviderTrial) with each other host.
 //
 // Collective over `comm`, which has one rank of each host. Cost: for n hosts n - 1 rounds, in which each host tries
 // one other. A peer that does not answer delays a round by Timing::kTrial.

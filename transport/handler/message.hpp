@@ -86,7 +86,7 @@ struct ReplyHeader {
 static_assert(sizeof(ReplyHeader) == 16);
 
 // The maximum of bytes behind the header of a message: 8 KiB of data, and what describes them. A header and this
-// payload fit into a slot of registered memory (local_memory.hpp), and into the buffer of 9,000 bytes into which
+// payload fit into a slot of registered memory (LocalMemory), and into the buffer of 9,000 bytes into which
 // libfabric's tcp provider reads ahead: a larger message takes two system calls.
 inline constexpr std::size_t kMaxPayload = 8192 + 256;
 inline constexpr std::size_t kMaxMessage = sizeof(RequestHeader) + kMaxPayload;

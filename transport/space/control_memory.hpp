@@ -110,7 +110,7 @@ class ControlMemory {
   ~ControlMemory() { delete posts_.load(std::memory_order_relaxed); }
 
   Near& near() { return near_; }
-  // control_word.hpp defines the memory orders on mapped words.
+  // ControlWord defines the memory orders on mapped words.
   void fetch_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value,
                  DataAccess access = DataAccess::kGoesOn) {
     if (const ControlWords::Mapped block = words_.mapped(rank)) [[likely]] {
