@@ -66,7 +66,7 @@ struct FenceAssert {
 
 inline constexpr int kNoTarget = -1;
 
-// The exposure side of a window: who may access it, and by which call.
+// What the window knows of its exposure epoch, or of the last one.
 struct ExposureSide {
   Exposure state = Exposure::kNone;
   bool after_fence = false;  // kPosted: entered from kFence
