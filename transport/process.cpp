@@ -108,7 +108,6 @@ void Process::for_each_endpoint(Call&& call) const {
     OpenEndpoint* const fabric = each.fabric.load(std::memory_order_acquire);
     if (fabric == nullptr) return;
     call(*fabric);
-    if (OpenEndpoint* const second = fabric->second(); second != nullptr) call(*second);
   }
 }
 

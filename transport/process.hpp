@@ -2,8 +2,8 @@
 // Process: the owner of everything that outlives a window: settings, statistics, the endpoints, the node handler, and
 // the hook that progresses the MPI runtime while an application thread waits.
 //
-// A process has one endpoint per libfabric provider that some window uses; most processes have one. An endpoint may
-// have another endpoint, for a second device (OpenEndpoint::second()). The endpoint of a window never changes.
+// A process has one endpoint per libfabric provider that some window uses; most processes have one. The endpoint
+// of a window never changes.
 //
 // Thread safety: all members may be called from any thread; opening (fabric, node_handler) is serialised by a mutex.
 // Cost: open_fabric is one load; poll without an endpoint is two loads, and one more with each endpoint.
@@ -122,7 +122,7 @@ class Process final : public Progress {
   ~Process();
 
   ProviderChoice& choice(const Settings& settings);
-  // Calls `call` with each endpoint in use, and with that of its second rail.
+  // Calls `call` with each endpoint in use.
   template <class Call>
   void for_each_endpoint(Call&& call) const;
 

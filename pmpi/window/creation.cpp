@@ -380,7 +380,8 @@ void announce_first_window(const Window& window, std::size_t nodes, Check check)
   log(LogLevel::kInfo,
       "farside {} is active on {}; ranks: {}, nodes: {}, routes: {}, provider: {}, device: {}, checks: {}",
       FARSIDE_VERSION, runtime_name(), window.ranks(), nodes, window.routes(),
-      fabric != nullptr ? fabric->provider() : "none", window.devices(), kChecks[static_cast<std::size_t>(check)]);
+      fabric != nullptr ? fabric->provider() : "none", fabric != nullptr ? fabric->device() : "none",
+      kChecks[static_cast<std::size_t>(check)]);
 }
 
 }  // namespace farside::pmpi

@@ -235,13 +235,6 @@ const OpenEndpoint* Window::fabric() const {
   return nullptr;
 }
 
-std::string Window::devices() const {
-  const OpenEndpoint* const endpoint = fabric();
-  if (endpoint == nullptr) return "none";
-  if (!state_.space->fabric_route()->uses_second_rail()) return endpoint->device();
-  return fmt::format("{},{}", endpoint->device(), endpoint->second()->device());
-}
-
 Outcome Window::get_info(MPI_Info* info) {
   {
     const auto held = state_.guard();
@@ -255,7 +248,7 @@ Outcome Window::get_info(MPI_Info* info) {
     by_thread = by_thread || (kRoutes[kind].by_thread && state_.space->uses(static_cast<RouteKind>(kind)));
   bool taken = set("farside_route", routes().c_str()) && set("farside_progress", by_thread ? "thread" : "origin");
   if (const OpenEndpoint* const endpoint = fabric(); endpoint != nullptr) {
-    taken = set("farside_provider", endpoint->provider()) && set("farside_device", devices().c_str()) && taken;
+    taken = set("farside_provider", endpoint->provider()) && set("farside_device", endpoint->device()) && taken;
   }
   if (state_.locks.has_global_lock())
     taken = set("farside_global_lock_home", std::to_string(state_.locks.home()).c_str()) && taken;

@@ -95,9 +95,6 @@ class Window {
   std::string routes() const;
   // The endpoint by which this rank reaches some of the others; null if it needs none.
   const OpenEndpoint* fabric() const;
-  // The name of the endpoint's device, or the names of its devices with a comma between them; "none" without an
-  // endpoint.
-  std::string devices() const;
   int ranks() const { return state_.space->ranks(); }
 
   // The group of the window, the caller's to free.

@@ -53,11 +53,6 @@ bool parse_device(std::string_view value, Settings& settings) {
   return true;
 }
 
-bool parse_second_device(std::string_view value, Settings& settings) {
-  settings.second_device = value;
-  return true;
-}
-
 bool parse_nic_atomics(std::string_view value, Settings& settings) {
   settings.nic_atomics = value == "on";
   return value == "on" || value == "off";
@@ -131,11 +126,6 @@ constexpr Setting kSettings[] = {
      "network device of this process; when unset the nearest to its processors among the fastest; processes of a node "
      "share equally near ones; emulated adapters are taken only if it names them",
      parse_device},
-    {"FARSIDE_SECOND_DEVICE", "", "a device as fi_info names it, or none",
-     "device over which half of each put and get of 256 KiB or more goes, of windows whose ranks all have one; when "
-     "unset another adapter that is as fast and as near as the first, if a trial succeeds and locked memory has no "
-     "limit; emulated adapters and devices of TCP are taken only if it names them",
-     parse_second_device},
     {"FARSIDE_NIC_ATOMICS", "on", "on or off",
      "locks and notifications by atomics of the network adapter, if it has them (provider verbs) and they pass a "
      "self-test; off: by the target's progress thread",

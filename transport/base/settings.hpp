@@ -27,8 +27,6 @@ struct Settings {
   std::string provider;
   // FARSIDE_DEVICE: one of the provider's devices (libfabric: domains); empty: farside chooses.
   std::string device;
-  // FARSIDE_SECOND_DEVICE: another of them; "none": one device only; empty: farside chooses.
-  std::string second_device;
   // FARSIDE_NIC_ATOMICS: whether control words may be changed by atomics of network adapters.
   bool nic_atomics = true;
   // FARSIDE_HUGE_PAGES: whether large segments ask for transparent huge pages.

@@ -244,35 +244,6 @@ std::size_t choose_device(std::span<const DeviceTraits> all, std::size_t process
   return equal[spread_over(equal.size(), process)];
 }
 
-std::optional<std::size_t> choose_second_device(const DeviceTraits& first, std::span<const DeviceTraits> others,
-                                                std::size_t process) {
-  const auto may_be = [&](const DeviceTraits& each) {
-    const bool shares_network = std::ranges::any_of(
-        each.networks, [&](const std::string& network) { return first.networks.contains(network); });
-    return each.rate == first.rate && !each.networks.empty() &&
-           (!shares_network || (each.beside_others && first.beside_others));
-  };
-  const auto found = std::ranges::find_if(others, may_be);
-  if (found == others.end()) return std::nullopt;
-  const auto is_like_found = [&](const DeviceTraits& each) {
-    if (&each == &*found) return true;
-    return may_be(each) && each.fabric == found->fabric && each.networks == found->networks && each.beside_others &&
-           found->beside_others;
-  };
-  std::vector<std::size_t> equal;
-  for (std::size_t i = 0; i < others.size(); ++i) {
-    if (is_like_found(others[i]) && others[i].nearness >= first.nearness) equal.push_back(i);
-  }
-  if (equal.empty()) return std::nullopt;
-  return equal[spread_over(equal.size(), process)];
-}
-
-std::uint32_t network_number(const DeviceTraits& traits) {
-  std::uint64_t number = std::hash<std::string>()(traits.fabric);
-  for (const std::string& network : traits.networks) number = mixed(number ^ std::hash<std::string>()(network));
-  return static_cast<std::uint32_t>(number) | 1U;
-}
-
 // The sum of the digits of the number, written to the base `devices`.
 std::size_t spread_over(std::size_t devices, std::size_t process) {
   if (devices < 2) return 0;

@@ -95,17 +95,6 @@ DeviceTraits device_traits(const fi_info& info, bool links, const std::filesyste
 // must then allow for the other.
 std::size_t choose_device(std::span<const DeviceTraits> all, std::size_t process);
 
-// Returns the index of the device that process number `process` of a node takes for its second rail beside `first`, or
-// nothing. `others`: without the first one, in libfabric's order. Such a device is as fast, and either on a network of
-// its own, or both allow for other devices on theirs. As with the first one, only the first such device and those on
-// the same network are taken, as other processes may take that one; of these one that is not known to be farther away
-// than `first`.
-std::optional<std::size_t> choose_second_device(const DeviceTraits& first, std::span<const DeviceTraits> others,
-                                                std::size_t process);
-
-// A number of the device's networks, equal on all nodes, and not 0.
-std::uint32_t network_number(const DeviceTraits& traits);
-
 // Returns a number below `devices` for process number `process` of a node, such that `devices` consecutive processes
 // take each once, and every 2nd (4th, ...) process of a node does so too: launchers bind consecutive processes to one
 // socket or to different ones.

@@ -22,8 +22,6 @@ struct fid_mr;
 
 namespace farside {
 
-class SecondRail;
-
 // A registration of memory that peers may access with the key until the Registration is destroyed.
 struct Registration {
   struct Close {
@@ -31,13 +29,6 @@ struct Registration {
   };
   std::unique_ptr<fid_mr, Close> region;
   RemoteKey key;
-};
-
-// What a space uses of an endpoint, besides what all endpoints have.
-struct EndpointUse {
-  bool nic_atomics = false;   // control words are changed by adapter atomics
-  bool second_rails = false;  // halves of large transfers go by second rails
-  std::string why_one_rail;   // if not, and there is a second device
 };
 
 class Endpoint {
@@ -130,9 +121,6 @@ class Endpoint {
                                  std::span<std::byte> page) = 0;
   // Requests the description of a space (MessageHandler::ServedSpace).
   virtual Status ask_for_description(Pending& pending, const HandlerPlace& place, std::span<std::byte> description) = 0;
-
-  // The second device, for halves of large transfers; null if there is none.
-  virtual SecondRail* second_rail() const { return nullptr; }
 
   // The spaces that this process's handler serves. The same as MessageHandler::publish and withdraw.
   virtual bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) = 0;

@@ -110,25 +110,6 @@ Status Fabric::set_up(const Settings& settings, Resolve resolve, std::size_t ope
   return {};
 }
 
-void Fabric::share_node(std::size_t processes) {
-  if (second_ != nullptr) {
-    // Connections of both endpoints are descriptors of one process. Adapters have queue pairs of their own.
-    if (progress_.domain().by_sockets()) processes *= 2;
-    second_->share_node(processes);
-  }
-  progress_.share_node(processes);
-}
-
-void Fabric::set_second(Result<std::unique_ptr<OpenEndpoint>> second, std::uint32_t network) {
-  if (second) {
-    second_ = std::move(second.value());
-  } else {
-    why_no_second_ = second.error().text;
-  }
-  if (second_ != nullptr)
-    rail_ = std::make_unique<SecondRail>(*this, *second_, network, progress_.domain().by_adapter());
-}
-
 // Registers a large local buffer. Waits until operations complete, if too many are registered.
 // Returns null if it cannot be registered.
 FabricHandle<fid_mr> Fabric::register_large(const void* base, std::size_t bytes, std::uint64_t access) {

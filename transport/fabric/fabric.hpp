@@ -12,7 +12,6 @@
 //   messages.hpp         messages that are sent besides this process's own operations; receive buffers
 //   peers.hpp            the state of peers, and the detection of those that are out of reach
 //   progress_thread.hpp  the thread that executes what arrives
-//   second_rail.hpp      another endpoint, over which halves of large transfers go
 //
 // Operations are issued here and complete later: each is counted in a Pending, and the thread that takes its
 // completion off the queue uncounts it. An operation is complete when it has taken effect at the target
@@ -51,7 +50,6 @@
 #include "transport/fabric/open_endpoint.hpp"
 #include "transport/fabric/operation.hpp"
 #include "transport/fabric/pending.hpp"
-#include "transport/fabric/second_rail.hpp"
 #include "transport/handler/message_handler.hpp"
 
 namespace farside {
@@ -72,11 +70,7 @@ class Fabric final : public OpenEndpoint {
   const char* provider() const override { return progress_.domain().provider(); }
   const char* device() const override { return progress_.domain().device(); }
   Peer insert(const FabricAddress& address) override { return progress_.insert(address); }
-  void share_node(std::size_t processes) override;
-  void set_second(Result<std::unique_ptr<OpenEndpoint>> second, std::uint32_t network) override;
-  OpenEndpoint* second() const override { return second_.get(); }
-  SecondRail* second_rail() const override { return rail_.get(); }
-  const std::string& why_no_second() const override { return why_no_second_; }
+  void share_node(std::size_t processes) override { progress_.share_node(processes); }
   Result<Registration> register_memory(void* base, std::size_t bytes, std::uint64_t wanted) override {
     return progress_.domain().register_memory(base, bytes, wanted);
   }
@@ -151,10 +145,7 @@ class Fabric final : public OpenEndpoint {
   Statistics& statistics_;
   WakeEvent own_wake_event_;         // of these threads
   std::optional<NicForm> nic_form_;  // none: the provider has no atomics that work
-  std::unique_ptr<OpenEndpoint> second_;
   FabricProgress progress_;
-  std::unique_ptr<SecondRail> rail_;  // of second_
-  std::string why_no_second_;
 };
 
 }  // namespace farside

@@ -8,11 +8,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <string>
 
 #include "transport/base/address.hpp"
-#include "transport/base/result.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/fabric/endpoint.hpp"
 
@@ -54,13 +51,6 @@ class OpenEndpoint : public Endpoint {
   // node's resources for connections (connecting.hpp). Only the largest number of all calls counts; before the first
   // call it is 1.
   virtual void share_node(std::size_t processes) = 0;
-  // Sets the endpoint of the second rail: of the same provider, null, or the reason why there is none although one was
-  // wanted. `network`: that of SecondRail. Called once, before any thread uses the endpoint.
-  virtual void set_second(Result<std::unique_ptr<OpenEndpoint>> second, std::uint32_t network) = 0;
-  // That endpoint; null if there is none.
-  virtual OpenEndpoint* second() const = 0;
-  // Empty if none was wanted, or there is one.
-  virtual const std::string& why_no_second() const = 0;
 };
 
 }  // namespace farside

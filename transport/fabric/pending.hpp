@@ -78,32 +78,26 @@ class Pending {
   std::atomic<Error*> error_{nullptr};
 };
 
-// Operations under way towards one target over the fabric, in five classes. Operations of one class may be ordered
-// among themselves, but not with those of other classes; those of the second rail are not ordered at all. Thread
-// safety: that of Pending.
+// Operations under way towards one target over the fabric, in four classes. Operations of one class may be ordered
+// among themselves, but not with those of other classes. Thread safety: that of Pending.
 struct Outstanding {
   Outstanding() = default;
   // A subset of the operations of `all`, for a request: they count in `all` as well, but only this has their errors.
   explicit Outstanding(Outstanding& all)
-      : writes(&all.writes),
-        reads(&all.reads),
-        atomics(&all.atomics),
-        requests(&all.requests),
-        second_rail(&all.second_rail) {}
+      : writes(&all.writes), reads(&all.reads), atomics(&all.atomics), requests(&all.requests) {}
 
   // Sets the target, for error messages. Precondition: nothing is under way.
   void towards(int rank) {
-    for (Pending* pending : {&writes, &reads, &atomics, &requests, &second_rail}) pending->towards(rank);
+    for (Pending* pending : {&writes, &reads, &atomics, &requests}) pending->towards(rank);
   }
-  bool done() const { return writes.done() && reads.done() && atomics.done() && requests.done() && second_rail.done(); }
+  bool done() const { return writes.done() && reads.done() && atomics.done() && requests.done(); }
   bool has_error() const {
-    return writes.has_error() || reads.has_error() || atomics.has_error() || requests.has_error() ||
-           second_rail.has_error();
+    return writes.has_error() || reads.has_error() || atomics.has_error() || requests.has_error();
   }
   // Returns the first error since the last call; errors of several classes are all taken, and one is returned.
   Status take_error() {
     Status first;
-    for (Pending* pending : {&writes, &reads, &atomics, &requests, &second_rail}) {
+    for (Pending* pending : {&writes, &reads, &atomics, &requests}) {
       if (Status status = pending->take_error(); !status && first) first = std::move(status);
     }
     return first;
@@ -111,9 +105,8 @@ struct Outstanding {
 
   Pending writes;  // by RDMA
   Pending reads;
-  Pending atomics;      // by the adapter
-  Pending requests;     // to the target's handler
-  Pending second_rail;  // writes and reads by the second device (fabric/second_rail.hpp)
+  Pending atomics;   // by the adapter
+  Pending requests;  // to the target's handler
 };
 
 }  // namespace farside

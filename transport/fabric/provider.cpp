@@ -7,7 +7,6 @@
 #include <dlfcn.h>
 #include <optional>
 #include <set>
-#include <sys/resource.h>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -43,11 +42,6 @@ std::string available_providers() {
   std::set<std::string> names;
   for (fi_info* info = infos.get(); info != nullptr; info = info->next) names.insert(info->fabric_attr->prov_name);
   return fmt::format("{}", fmt::join(names, ", "));
-}
-
-bool locked_memory_is_limited() {
-  rlimit limit{};
-  return getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY;
 }
 
 }  // namespace
@@ -150,43 +144,6 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
     }
   }
   return Error{ErrorKind::kNoRoute, std::move(text)};
-}
-
-Result<SecondDevice> find_second_device(const fi_info& first, const std::string& wanted) {
-  const std::string name = first.fabric_attr->prov_name;
-  if (wanted == "none" || (wanted.empty() && (!is_adapter(name) || locked_memory_is_limited()))) return SecondDevice();
-  const auto unusable = [&](const std::string& why) {
-    return Error{ErrorKind::kNoRoute,
-                 fmt::format("FARSIDE_SECOND_DEVICE='{}' cannot be used with provider {}: {}", wanted, name, why)};
-  };
-  if (wanted == first.domain_attr->name) return unusable("it is the first device, which FARSIDE_DEVICE names");
-  const InfoHandle hints = required_hints(name, endpoint_kinds().back());
-  fi_info* found = nullptr;
-  const int code = fi_getinfo(kFabricApi, nullptr, nullptr, 0, hints.get(), &found);
-  const InfoHandle infos(found);
-  std::set<std::string> devices;
-  std::vector<const fi_info*> others;
-  for (fi_info* info = infos.get(); code == 0 && info != nullptr; info = info->next) {
-    if (name != info->fabric_attr->prov_name || !devices.insert(info->domain_attr->name).second) continue;
-    if (wanted == info->domain_attr->name) {
-      if (auto why = is_adapter(name) ? why_adapter_unusable(wanted) : std::nullopt) return unusable(*why);
-      return SecondDevice{InfoHandle(fi_dupinfo(info)), 0};
-    }
-    if (std::string_view(first.domain_attr->name) == info->domain_attr->name) continue;
-    if (!is_emulated(*info) && !why_adapter_unusable(info->domain_attr->name)) others.push_back(info);
-  }
-  if (!wanted.empty()) {
-    if (is_adapter(name)) {
-      if (const auto why = why_adapter_unusable(wanted)) return unusable(*why);
-    }
-    return unusable(
-        fmt::format("it has {}", devices.empty() ? "no device" : fmt::format("{}", fmt::join(devices, ", "))));
-  }
-  std::vector<DeviceTraits> traits;
-  for (const fi_info* each : others) traits.push_back(device_traits(*each, true));
-  const std::optional<std::size_t> chosen = choose_second_device(device_traits(first, true), traits, process_of_node());
-  if (!chosen) return SecondDevice();
-  return SecondDevice{InfoHandle(fi_dupinfo(others[*chosen])), network_number(traits[*chosen])};
 }
 
 bool is_adapter(std::string_view provider) { return provider == "verbs"; }

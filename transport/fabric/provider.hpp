@@ -57,21 +57,10 @@ InfoHandle required_hints(const std::string& provider, const EndpointKind& kind)
 // (devices.hpp); kUnsupported if all adapters are emulated.
 Result<InfoHandle> find_provider(const std::string& name, const std::string& device = {}, bool emulated = true);
 
-// The device for the second rail of a process (second_rail.hpp).
-struct SecondDevice {
-  InfoHandle info;            // null if there is none, or none is wanted
-  std::uint32_t network = 0;  // equal where devices that farside has chosen reach each other; 0 if it was named
-};
-// Returns that beside the first one: of the same provider, which `wanted` (FARSIDE_SECOND_DEVICE) names, or another
-// adapter that is as fast and as near and not emulated (choose_second_device()), if locked memory has no limit, since
-// memory is then registered twice. It needs no atomics. Errors: kNoRoute if `wanted` cannot be used.
-Result<SecondDevice> find_second_device(const fi_info& first, const std::string& wanted);
-
 // A provider that may be taken without FARSIDE_PROVIDER: preferred_providers()[preference].
 struct Candidate {
   std::size_t preference;
   InfoHandle info;
-  InfoHandle second = nullptr;  // for tests: of the second device; null: find_second_device() is called for it
 };
 struct Candidates {
   std::vector<Candidate> found;      // the best first

@@ -89,20 +89,6 @@ Status ProviderChoice::open(Entry& entry) {
     return opened.error();
   }
   entry.fabric = std::move(opened.value());
-  // Without a second device the endpoint works all the same.
-  Result<SecondDevice> second = SecondDevice();
-  if (const fi_info* const given = entry.candidate.second.get(); given != nullptr) {
-    second.value().info.reset(fi_dupinfo(given));
-  } else {
-    second = find_second_device(*entry.candidate.info, settings_.second_device);
-  }
-  Result<std::unique_ptr<OpenEndpoint>> rail = std::unique_ptr<OpenEndpoint>();
-  if (!second) {
-    rail = second.error();
-  } else if (second.value().info != nullptr) {
-    rail = open_endpoint(std::move(second.value().info), settings_, progress_, statistics_);
-  }
-  entry.fabric->set_second(std::move(rail), second ? second.value().network : 0);
   return {};
 }
 
@@ -302,13 +288,6 @@ ProviderProbe probe_provider(const std::string& name, const Settings& settings) 
   result.usable = true;
   result.endpoint = fi_tostr(&info.value()->ep_attr->type, FI_TYPE_EP_TYPE);
   result.network = fmt::format("{} ({})", info.value()->domain_attr->name, info.value()->fabric_attr->name);
-  const Result<SecondDevice> second = find_second_device(*info.value(), settings.second_device);
-  if (!second) {
-    result.network += fmt::format(", no second device: {}", second.error().text);
-  } else if (const fi_info* const also = second.value().info.get(); also != nullptr) {
-    result.network +=
-        fmt::format(", halves of large transfers by {} ({})", also->domain_attr->name, also->fabric_attr->name);
-  }
   result.atomics = atomics_of(*opened.value());
   result.progress = progress_of(*info.value());
   const auto preferred = preferred_providers();

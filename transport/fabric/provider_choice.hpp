@@ -7,9 +7,6 @@
 // whose trials fail may still work with other processes. After kMostFailedTrials failures without a success, the
 // process assumes that the fault is its own, so that not every group of ranks waits for such a trial.
 //
-// An endpoint of an adapter, or of a provider for which FARSIDE_SECOND_DEVICE names a device, gets a second rail
-// (second_rail.hpp) if there is such a device.
-//
 // Not thread-safe: Process calls it under its mutex.
 #pragma once
 
@@ -109,7 +106,7 @@ struct ProviderProbe {
   std::string why;  // chosen, passed over or refused, and the reason
   // How farside would use it; empty if it is not usable.
   std::string endpoint;  // the kind of endpoint that farside opens
-  std::string network;   // the interface or device, and its network, eth0 (10.0.0.0/24); the same of the second device
+  std::string network;   // the interface or device, and its network, eth0 (10.0.0.0/24)
   std::string atomics;   // what executes atomics
   std::string progress;  // what makes progress
 };

@@ -26,21 +26,13 @@ struct Vote {
   bool no_nic_atomics : 1 = false;  // the rank's endpoint has no adapter atomics
   bool not_opened : 1 = false;      // the rank has not opened the fabric for this space
   bool rows : 1 = false;            // the rank does not say that accumulates are single elements
-  bool no_second_rail : 1 = false;  // the rank has no second rail that this space can use
   bool unmapped : 1 = false;        // the rank reaches an on-node peer by the fabric
   bool first_is_empty : 1 = false;  // rank 0 has no data
   bool same_bytes : 1 = false;      // the rank has promised this of all ranks
   bool same_units : 1 = false;
-  std::uint64_t providers : Agreement::kFlags - SpaceMaking::kFlags - 11 = 0;  // that of the endpoint
+  std::uint64_t providers : Agreement::kFlags - SpaceMaking::kFlags - 10 = 0;  // that of the endpoint
   std::uint64_t failures : 64 - Agreement::kFlags = 0;                         // Agreement's own
 
-  // A second rail is tried only when a group begins to use the endpoint; without a successful trial it is not used.
-  void lacks(const Result<EndpointUse>& use, const Endpoint& endpoint) {
-    const SecondRail* const rail = endpoint.second_rail();
-    no_nic_atomics = !use || !use.value().nic_atomics;
-    no_second_rail = !use || !use.value().second_rails || rail == nullptr || !rail->usable();
-  }
-  EndpointUse used_by_all() const { return {!no_nic_atomics, !no_second_rail, {}}; }
   // The provider of the endpoint that the group uses, according to all ranks; 0 if there is none.
   Providers one_provider() const {
     return !no_endpoint && std::has_single_bit(std::uint64_t{providers}) ? static_cast<Providers>(providers) : 0;
@@ -109,20 +101,19 @@ Own gather(const SpaceMaking& making, GroupPeers& peers) {
   if (reach.needs_fabric && used.endpoint != nullptr && request.private_data == nullptr && !request.dynamic) {
     if (own.status) own.status = allow_fabric(making.call, reach.why);
     if (own.status) {
-      const Result<EndpointUse> use = own.space->open_fabric(*used.endpoint, false);
-      own.vote.lacks(use, *used.endpoint);
-      own.vote.not_opened = !use;
+      own.vote.not_opened = !own.space->open_fabric(*used.endpoint, false);
+      own.vote.no_nic_atomics = !used.endpoint->nic_atomics();
       // open_fabric() below fails in the same way, or takes another provider.
-      if (!use) own.space->close_fabric();
+      if (own.vote.not_opened) own.space->close_fabric();
     }
   }
   if (own.status && making.besides != nullptr) own.status = *making.besides;
   return own;
 }
 
-// Returns what the endpoints of all ranks have. `all`: the vote of all ranks.
-Result<EndpointUse> open_fabric(const SpaceMaking& making, Space& space, const Vote& all, Agreement& agreement,
-                                GroupPeers& peers) {
+// Returns whether the endpoints of all ranks have adapter atomics. `all`: the vote of all ranks.
+Result<bool> open_fabric(const SpaceMaking& making, Space& space, const Vote& all, Agreement& agreement,
+                         GroupPeers& peers) {
   const auto open = [&](Endpoint& endpoint) { return space.open_fabric(endpoint, all.uses_cma); };
   // FARSIDE_ROUTES is the same on all ranks, so that all of them return here, or none.
   const Space::Reach reach = space.reach();
@@ -136,18 +127,17 @@ Result<EndpointUse> open_fabric(const SpaceMaking& making, Space& space, const V
                              .trial = nullptr}
         .carry_out(agreement, peers);
   }
-  const Result<EndpointUse> opened = open(*making.endpoint);
-  Status status = opened.status();
+  Status status = open(*making.endpoint);
   if (all.one_provider() == 0) {
     Status gathered = peers.gather_addresses(agreement.group(), making.endpoint, Process::instance());
     if (status) status = std::move(gathered);
   }
   Vote vote;
-  vote.lacks(opened, *making.endpoint);
+  vote.no_nic_atomics = !making.endpoint->nic_atomics();
   const Result<Agreement::Combined> accessible = agreement.agree(status, std::bit_cast<std::uint64_t>(vote));
   if (!accessible) return accessible.error();
   peers.keep_addresses(true);
-  return std::bit_cast<Vote>(accessible.value().flags).used_by_all();
+  return !std::bit_cast<Vote>(accessible.value().flags).no_nic_atomics;
 }
 
 // Collective, if a promise of some rank is broken: fails on each rank that differs from rank 0.
@@ -210,12 +200,12 @@ Result<Space::Agreed> agree(const SpaceMaking& making, Own& own, Agreement& agre
   if (!lowest) return lowest.error();
   agreed.lowest_with_data = lowest.value();
   if (!all.needs_fabric) return agreed;
-  Result<EndpointUse> use = all.used_by_all();
+  agreed.nic_atomics = !all.no_nic_atomics;
   if (all.not_opened || all.uses_cma || all.one_provider() == 0) {
-    use = open_fabric(making, *own.space, all, agreement, peers);
-    if (!use) return use.error();
+    const Result<bool> nic_atomics = open_fabric(making, *own.space, all, agreement, peers);
+    if (!nic_atomics) return nic_atomics.error();
+    agreed.nic_atomics = nic_atomics.value();
   }
-  agreed.use = use.value();
   agreed.addresses = peers.addresses();
   return agreed;
 }

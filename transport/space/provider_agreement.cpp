@@ -113,8 +113,6 @@ namespace {
 constexpr std::uint64_t kKnownDevice = 1 << 0;    // FARSIDE_DEVICE names a device of the rank's machine
 constexpr std::uint64_t kUnknownDevice = 1 << 1;  // or nothing there
 constexpr std::uint64_t kRankHasNoNicAtomics = 1 << 2;
-constexpr std::uint64_t kRankHasNoSecondRail = 1 << 3;
-constexpr std::uint64_t kRankWantsSecondRail = 1 << 4;  // it has a second device, or should have one
 
 Providers best(Providers of) { return of & -of; }
 
@@ -202,102 +200,19 @@ class TrialProgress final : public Progress {
   OpenEndpoint& fabric_;
 };
 
-// Calls call(peer, progress) for a peer that must answer in the time of a trial. The endpoint may have other peers,
-// which may be slow.
-template <class Call>
-auto in_time(OpenEndpoint& fabric, const FabricAddress& address, Call&& call) {
+// Only this peer must answer in the time of a trial. The endpoint may have others, which may be slow.
+Status run_trial(ProviderTrial& trial, OpenEndpoint& fabric, int other, const FabricAddress& address) {
   TrialProgress progress(fabric);
   const Peer peer = fabric.insert(address);
   fabric.progress().limit_silence(peer, Timing::kTrial);
-  auto result = call(peer, progress);
+  Status done = trial.run(other, address, progress);
   fabric.progress().lift_limit(peer, Timing::kTrial);
-  return result;
-}
-
-Status run_trial(ProviderTrial& trial, OpenEndpoint& fabric, int other, const FabricAddress& address) {
-  return in_time(fabric, address, [&](Peer, Progress& progress) { return trial.run(other, address, progress); });
+  return done;
 }
 
 std::string failed_with(const OpenEndpoint& fabric, int other, const Error& error) {
   return fmt::format("a trial of device {} with rank {}: {}", fabric.device(), other, error.text);
 }
-
-// This rank's part in the agreement on second rails (fabric/second_rail.hpp): whether its own works, which a trial has
-// to show once, and whether the space can use it.
-class SecondRailVote {
- public:
-  // `fabric`: null if the rank has no endpoint. `id`: of the trial, the same on all ranks.
-  SecondRailVote(OpenEndpoint* fabric, std::uint64_t id) : fabric_(fabric), id_(id) {
-    if (fabric == nullptr) {
-      status_ = Error{ErrorKind::kNoRoute, "no endpoint"};
-      return;
-    }
-    rail_ = fabric->second_rail();
-    wants_ = rail_ != nullptr || !fabric->why_no_second().empty();
-    if (rail_ == nullptr)
-      status_ = Error{ErrorKind::kNoRoute, wants_ ? fabric->why_no_second() : "no second device"};
-    else if (rail_->state() == SecondRail::State::kFailed)
-      status_ = Error{ErrorKind::kNoRoute, fmt::format("a trial of device {} has failed", fabric->second()->device())};
-  }
-  // Makes this rank the other side of a trial, or publishes that it has no second rail.
-  void begin(const Agreement& agreement) {
-    if (fabric_ == nullptr) return;
-    if (status_) status_ = trial_.emplace(rail_->endpoint(), agreement.rank(), agreement.ranks(), id_).begin();
-    published_.emplace(*fabric_, ~id_, status_ ? rail_->endpoint().address() : FabricAddress());
-  }
-  // The trial with a rank. Precondition: all ranks have begun.
-  void run(int other, const FabricAddress& address) {
-    if (!trial_ || !status_) return;
-    WakeEvent wake_event;
-    const Result<FabricAddress> there = in_time(*fabric_, address, [&](Peer peer, Progress& progress) {
-      return PublishedAddress::ask(*fabric_, peer, ~id_, progress, wake_event);
-    });
-    if (!there) {
-      status_ = Error{ErrorKind::kNoRoute, failed_with(*fabric_, other, there.error())};
-    } else if (there.value().empty()) {
-      status_ = Error{ErrorKind::kNoRoute, fmt::format("rank {} has no second device that it can use", other)};
-    } else if (Status done = run_trial(*trial_, *fabric_->second(), other, there.value()); !done) {
-      status_ = Error{ErrorKind::kNoRoute, failed_with(*fabric_->second(), other, done.error())};
-      rail_->failed();
-    } else {
-      rail_->passed();
-    }
-  }
-  // What this rank says. Another thread may have seen a trial fail since. `use`: what the space can use.
-  std::uint64_t flags(const EndpointUse& use) {
-    if (status_ && !rail_->usable())
-      status_ = Error{ErrorKind::kNoRoute, "no trial of the second device has succeeded"};
-    if (status_ && !use.second_rails) {
-      if (use.why_one_rail.empty()) wants_ = false;  // dynamic spaces never use one
-      status_ = Error{ErrorKind::kNoRoute, use.why_one_rail};
-    }
-    return (status_ ? 0 : kRankHasNoSecondRail) | (wants_ ? kRankWantsSecondRail : 0);
-  }
-  // Second devices that were chosen must be on the same networks. Equal on all ranks exactly then.
-  std::uint64_t network() const { return Agreement::pair(rail_ != nullptr ? rail_->network() : 0); }
-  // Collective: returns whether the space uses second rails. Rank 0 logs why not, if some rank wants one.
-  bool decide(Agreement& agreement, const Agreement::Combined& combined) const {
-    const bool all = (combined.flags & kRankHasNoSecondRail) == 0, joined = Agreement::is_equal(combined.words[0]);
-    std::string why = "the second devices are on different networks";
-    if (!all && (combined.flags & kRankWantsSecondRail) != 0) {
-      if (const Result<Agreement::Combined> first = agreement.agree(status_); !first) why = first.error().text;
-    }
-    const bool named = !Process::instance().settings().value()->second_device.empty();
-    const bool to_say = all ? !joined : (combined.flags & kRankWantsSecondRail) != 0;
-    if (to_say && agreement.rank() == 0 && is_new(why))
-      log(named ? LogLevel::kWarn : LogLevel::kInfo, "the ranks use one device each: {}", why);
-    return all && joined;
-  }
-
- private:
-  OpenEndpoint* const fabric_;
-  const std::uint64_t id_;
-  SecondRail* rail_ = nullptr;
-  Status status_;       // whether this rank can use its second rail
-  bool wants_ = false;  // it has a second device, or should have one
-  std::optional<ProviderTrial> trial_;
-  std::optional<PublishedAddress> published_;
-};
 
 // A provider while the ranks try it. Unless they take it, its end reverts what this rank has done for it.
 struct Attempt {
@@ -315,8 +230,8 @@ struct Attempt {
     }
   }
   // Collective: steps 2 to 5. Success on all ranks, or on none.
-  Result<EndpointUse> carry_out(Agreement& agreement, const Common& common);
-  EndpointUse open();
+  Result<bool> carry_out(Agreement& agreement, const Common& common);
+  Status open();
   Status try_partner(ProviderTrial& begun, int rank);
 
   const ProviderAgreement& plan;
@@ -332,17 +247,14 @@ struct Attempt {
   bool taken = false;
 };
 
-EndpointUse Attempt::open() {
+Status Attempt::open() {
   // This tries only the agreed provider: another thread may have discarded it since, and a rank must not continue with
   // another one.
   const Result<OpenEndpoint*> tried = process.try_fabric(provider);
-  status = tried.status();
-  if (!tried) return {};
+  if (!tried) return tried.error();
   fabric = tried.value();
   fabric->share_node(plan.node_members);
-  const Result<EndpointUse> opened = plan.open(*fabric);
-  status = opened.status();
-  return opened ? opened.value() : EndpointUse();
+  return plan.open(*fabric);
 }
 
 Status Attempt::try_partner(ProviderTrial& begun, int rank) {
@@ -355,38 +267,35 @@ Status Attempt::try_partner(ProviderTrial& begun, int rank) {
   return Error{ErrorKind::kPeer, why};
 }
 
-Result<EndpointUse> Attempt::carry_out(Agreement& agreement, const Common& common) {
+Result<bool> Attempt::carry_out(Agreement& agreement, const Common& common) {
   const int rank = agreement.rank(), other = peers.trial_partner();
   const bool alone = agreement.ranks() == 1;
-  const EndpointUse use = open();
+  status = open();
   std::optional<ProviderTrial> begun;
   if (status && !known && !alone && is_adapter(only_one ? fabric->provider() : name_of(provider)))
     status = begun.emplace(*fabric, rank, agreement.ranks(), mixed(~plan.id)).begin();
   if (!status) fault = Fault::kOwn;
-  SecondRailVote second_rail(status ? fabric : nullptr, mixed(~plan.id));
   if (!known) {
-    if (!alone) second_rail.begin(agreement);
     Status gathered = peers.gather_addresses(agreement.group(), status ? fabric : nullptr, process);
     if (status) status = std::move(gathered);
     const bool together =
         status && peers.addresses().known() && !peers.shares_endpoint(rank, other, fabric->address().identity);
     if (together && begun) status = try_partner(*begun, rank);
-    if (together && status) second_rail.run(other, peers.addresses().of(other));
   }
-  const std::uint64_t flags = (use.nic_atomics ? 0 : kRankHasNoNicAtomics) | second_rail.flags(use);
-  const Result<Agreement::Combined> all = agreement.agree(status, flags, {second_rail.network(), 0, 0});
+  const bool lacks_atomics = !status || !fabric->nic_atomics();
+  const Result<Agreement::Combined> all = agreement.agree(status, lacks_atomics ? kRankHasNoNicAtomics : 0);
   if (!all) return all.error();
   taken = true;
   process.use_fabric(*fabric);
   peers.keep_addresses(common.best);
   if (!common.passed_over.empty() && rank == 0 && is_new(common.passed_over))
     log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), common.passed_over);
-  return EndpointUse{(all.value().flags & kRankHasNoNicAtomics) == 0, second_rail.decide(agreement, all.value()), {}};
+  return (all.value().flags & kRankHasNoNicAtomics) == 0;
 }
 
 }  // namespace
 
-Result<EndpointUse> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peers) const {
+Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peers) const {
   Common common;
   Providers failed = 0;
   std::string passed_over;  // the first reason
@@ -404,10 +313,10 @@ Result<EndpointUse> ProviderAgreement::carry_out(Agreement& agreement, GroupPeer
       return Error{ErrorKind::kNoRoute, fmt::format("the ranks have no libfabric provider in common{}{}",
                                                     passed_over.empty() ? "" : ": ", passed_over)};
     Attempt attempt{*this, peers, provider, known};
-    Result<EndpointUse> use = attempt.carry_out(agreement, common);
-    if (use || !attempt.has_substitute) return use;
+    Result<bool> nic_atomics = attempt.carry_out(agreement, common);
+    if (nic_atomics || !attempt.has_substitute) return nic_atomics;
     failed |= provider;
-    if (passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(provider), use.error().text);
+    if (passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(provider), nic_atomics.error().text);
   }
 }
 

@@ -66,10 +66,8 @@ class ProviderTrial {
 //   3. addresses are gathered, unless all ranks know them
 //   4. trial     over an adapter each rank tries one other rank, on another node if there is one (ProviderTrial),
 //                unless the two use the endpoint with each other already
-//                and likewise its second rail, if it has one (fabric/second_rail.hpp)
 //   5. agreement if all have succeeded, all use the endpoint. Else, over an adapter, all discard it and begin again
-//                without this provider. Second rails are used if all ranks have one that has passed its trial; if
-//                not, the provider is taken all the same
+//                without this provider
 //
 // The provider of a group depends on its ranks, not on earlier groups. The agreement is skipped only if its result
 // follows from an earlier one: a group of the same ranks uses the same endpoint, and a subgroup uses its group's
@@ -89,21 +87,21 @@ class ProviderTrial {
 //
 // Thread safety: one thread per group. Errors: kBadSetting if FARSIDE_DEVICE names nothing on any rank; those of
 // Process::try_fabric(), of `open` and of the trial. Cost: two reductions of 32 bytes and one gather of 40 bytes per
-// rank, over an adapter and over second rails the trial, and for each provider that is not taken the same again with
-// a broadcast of its reason. A peer that does not answer a trial delays it by Timing::kTrial.
+// rank, over an adapter the trial, and for each provider that is not taken the same again with a broadcast of its
+// reason. A peer that does not answer a trial delays it by Timing::kTrial.
 struct ProviderAgreement {
   Providers used = 0;            // of the endpoint that the group uses, and whose addresses all ranks know; else 0
   std::uint64_t id = 0;          // random bits, the same on all ranks
   std::size_t node_members = 0;  // ranks of this node
   // Makes this rank's memory accessible over the endpoint.
-  std::function<Result<EndpointUse>(Endpoint&)> open;
+  std::function<Status(Endpoint&)> open;
   // Reverts open(), whether or not it succeeded.
   std::function<void()> close;
   // For tests: in place of a trial with another rank.
   std::function<Status(int other)> trial;
 
-  // Collective. Returns the features that the endpoints of all ranks have.
-  Result<EndpointUse> carry_out(Agreement& agreement, GroupPeers& peers) const;
+  // Collective. Returns whether the endpoints of all ranks have adapter atomics.
+  Result<bool> carry_out(Agreement& agreement, GroupPeers& peers) const;
 };
 
 }  // namespace farside

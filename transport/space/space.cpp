@@ -308,14 +308,13 @@ bool Space::find_route(NodeTarget& target, const NodeMember& member, const Offer
   return unreached("FARSIDE_ROUTES does not allow mapped");
 }
 
-Result<EndpointUse> Space::open_fabric(Endpoint& endpoint, bool some_cma) {
+Status Space::open_fabric(Endpoint& endpoint, bool some_cma) {
   fabric_ = std::make_unique<FabricRoute>(
       FabricRoute::Setup{endpoint, Process::instance(), words_.wake_event(), rank_, id_, threaded_});
   MessageHandler::ServedSpace served = served_space(some_cma);
   served.control = words_.own_block();
   served.control_bytes = control_bytes_;
-  if (Status exposed = fabric_->register_memory(served, data_bytes_, unit_); !exposed) return exposed.error();
-  return EndpointUse{endpoint.nic_atomics(), fabric_->uses_second_rail(), fabric_->why_one_rail()};
+  return fabric_->register_memory(served, data_bytes_, unit_);
 }
 
 void Space::close_fabric() { fabric_.reset(); }
@@ -324,12 +323,12 @@ void Space::finish(Agreed agreed) {
   lowest_with_data_ = agreed.lowest_with_data;
   AccumulateRules rules;
   rules.always_locked = agreed.some_cma;
-  rules.choose_domains(fabric_ != nullptr && agreed.use.nic_atomics, agreed.single_elements);
+  rules.choose_domains(fabric_ != nullptr && agreed.nic_atomics, agreed.single_elements);
   mapped_.set_rules(rules, fabric_ != nullptr ? &fabric_->atomics() : nullptr);
   cma_.set_rules(rules, fabric_ == nullptr, regions_ != nullptr);
   if (fabric_ != nullptr) {
-    fabric_->agree({std::move(agreed.addresses), rules, agreed.same_bytes, agreed.same_units, agreed.use.second_rails,
-                    regions_.get(), regions_ != nullptr ? Regions::kFirst : 0});
+    fabric_->agree({std::move(agreed.addresses), rules, agreed.same_bytes, agreed.same_units, regions_.get(),
+                    regions_ != nullptr ? Regions::kFirst : 0});
   }
   words_.finish(ranks_, rules.by_nic, Process::instance().settings().value()->allows(RouteKind::kMapped),
                 fabric_ != nullptr ? &fabric_->control() : nullptr);

@@ -100,7 +100,7 @@ class Space {
 
   // Makes the memory accessible over the endpoint. If some rank needs the fabric, all ranks call this. `some_cma`: some
   // rank uses cma. Errors: those of FabricRoute::register_memory().
-  Result<EndpointUse> open_fabric(Endpoint& endpoint, bool some_cma);
+  Status open_fabric(Endpoint& endpoint, bool some_cma);
   // Reverts open_fabric(). Precondition: finish() was not called.
   void close_fabric();
   // What the ranks have agreed on. The members that follow some_unmapped concern spaces that need the fabric.
@@ -108,7 +108,7 @@ class Space {
     bool some_cma = false;         // some rank uses cma
     bool some_unmapped = false;    // some rank reaches an on-node peer by the fabric
     PeerAddresses addresses;       // of all ranks
-    EndpointUse use;               // what all ranks can use
+    bool nic_atomics = false;      // the endpoints of all ranks have adapter atomics
     bool single_elements = false;  // all ranks have set Request::single_elements
     bool same_bytes = false;       // all ranks have the same Request::data_bytes
     bool same_units = false;

@@ -143,8 +143,7 @@ Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperatio
   // An operation that is reported as failed must not touch its buffers any more, so this waits for the parts that
   // were issued. Their errors, and those of other operations, are left to the call that completes them.
   space_.await_writes(among.writes, to.target->peer);
-  for (Pending* pending : {&among.reads, &among.atomics, &among.requests, &among.second_rail})
-    space_.await_end(*pending);
+  for (Pending* pending : {&among.reads, &among.atomics, &among.requests}) space_.await_end(*pending);
   return issued;
 }
 
@@ -171,23 +170,17 @@ Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOp
     if (Status confirmed = control_.confirm(to); !confirmed) return confirmed;
   }
   if (is_quicker_as_message(to, among, operation)) return issue_by_handler(to, among, operation);
-  const bool transfers = operation.kind == OperationKind::kPut || operation.kind == OperationKind::kGet;
-  std::size_t bytes = operation.count;  // of a put or get, by the first device
-  if (space_.rail != nullptr && transfers && bytes >= SecondRail::kSplitFrom) [[unlikely]] {
-    bytes = SecondRail::first_part(bytes);
-    if (Status status = space_.rail->issue(to, among.second_rail, operation, bytes); !status) return status;
-  }
   switch (operation.kind) {
     case OperationKind::kPut:
       return space_.by_keys(
-          to, operation.offset, bytes, [&](const Endpoint::Place& place, std::size_t done, std::size_t part) {
+          to, operation.offset, operation.count, [&](const Endpoint::Place& place, std::size_t done, std::size_t part) {
             const std::byte* const from = fragment(static_cast<const std::byte*>(operation.origin), done);
             // Where each put leaves at once, many may be under way. A request has a Pending of its own.
             return rules_.by_nic && &among == &to ? space_.endpoint.write_in_run(among.writes, place, from, part)
                                                   : space_.endpoint.write(among.writes, place, from, part);
           });
     case OperationKind::kGet:
-      return space_.by_keys(to, operation.offset, bytes,
+      return space_.by_keys(to, operation.offset, operation.count,
                             [&](const Endpoint::Place& place, std::size_t done, std::size_t part) {
                               return space_.endpoint.read(
                                   among.reads, place, fragment(static_cast<std::byte*>(operation.fetched), done), part);
@@ -277,7 +270,6 @@ Status FabricRoute::complete(BusyTarget& to) {
   keep(issue_before_flush(to));
   keep(complete_writes(to));
   for (Pending* pending : {&to.reads, &to.atomics, &to.requests}) keep(space_.wait_for(*pending));
-  keep(complete_second_rail(to));
   const auto held = space_.targets.hold(*to.target);
   to.order.flushed();
   std::erase_if(to.abandoned, [&](const std::unique_ptr<Outstanding>& own) {
@@ -314,17 +306,15 @@ Status FabricRoute::order_before_release(int rank) {
   };
   if (rules_.by_nic) {
     // The adapter executes its atomics behind all earlier operations of the connection, but not behind requests,
-    // which the handler executes, and not behind the second rail.
+    // which the handler executes.
     keep(issue_queued(to));
     keep(space_.wait_for(to.requests));
-    keep(complete_second_rail(to));
     return first;
   }
   // The release is a message to the handler, together with the queued operations.
   if (!space_.endpoint.orders_messages_behind_writes()) keep(complete_writes(to));
   keep(space_.wait_for(to.reads));
   keep(space_.wait_for(to.atomics));
-  keep(complete_second_rail(to));
   return first;
 }
 

@@ -20,15 +20,10 @@ class FabricRoute final : public Route {
   ~FabricRoute();
 
   // Makes this rank's memory accessible, and the handler serve it. `space.description` is filled in here. Errors:
-  // kNoMemory, but not for the second rail, which is then not used.
+  // kNoMemory.
   Status register_memory(const MessageHandler::ServedSpace& space, std::uint64_t data_bytes, std::uint32_t unit) {
     return space_.register_memory(space, data_bytes, unit);
   }
-  // Before agree(): returns whether this rank's memory permits that halves of large transfers use the second rail of
-  // the endpoint. After agree(): returns whether they use it. False in dynamic spaces.
-  bool uses_second_rail() const { return space_.rail != nullptr && space_.rail->why_not().empty(); }
-  // Why its memory could not be registered with the second rail; else empty. Before agree().
-  std::string why_one_rail() const { return space_.rail != nullptr ? space_.rail->why_not() : std::string(); }
   void agree(Agreed agreed);
 
   Endpoint& endpoint() const { return space_.endpoint; }
@@ -75,11 +70,6 @@ class FabricRoute final : public Route {
   Status complete_writes(BusyTarget& to) {
     space_.await_writes(to.writes, to.target->peer);
     return to.writes.take_error();
-  }
-  Status complete_second_rail(BusyTarget& to) {
-    Status first = space_.wait_for(to.second_rail);
-    Status read = space_.rail != nullptr ? space_.rail->read_back(to) : Status();
-    return first ? std::move(read) : std::move(first);
   }
 
   FabricSpace space_;

@@ -41,12 +41,6 @@ Status FabricSpace::register_memory(const MessageHandler::ServedSpace& space, st
     data_region = std::move(data.value().region);
     own.data_key = data.value().key;
   }
-  SecondRail* const second = endpoint.second_rail();
-  if (second != nullptr && space.attached == nullptr && second->state() != SecondRail::State::kFailed) {
-    rail = std::make_unique<RailUse>(*this, *second);
-    if (data_bytes >= SecondRail::kSplitFrom)
-      own.second_key = rail->register_memory(space.base, data_bytes, id ^ kDataKey);
-  }
   own.bytes = space.attached == nullptr ? data_bytes : 0;
   own.unit = unit;
   MessageHandler::ServedSpace served = space;
@@ -60,7 +54,6 @@ Status FabricSpace::register_memory(const MessageHandler::ServedSpace& space, st
 
 void FabricSpace::agree(Agreed with_all) {
   agreed = std::move(with_all);
-  if (!agreed.second_rails) rail.reset();
   all_alike = agreed.same_bytes && agreed.same_units && endpoint.keys_are_chosen();
 }
 
@@ -84,7 +77,6 @@ Result<FabricTarget*> FabricSpace::describe(int to) {
       endpoint.ask_for_description(pending, handler_of(target), std::as_writable_bytes(std::span(&description, 1)));
   if (asked) asked = wait_for(pending);
   if (!asked) return asked.error();
-  if (rail == nullptr) description.second_key = 0;  // so that the description is compact
   targets.describe(target, description);
   return &target;
 }
@@ -147,60 +139,6 @@ void FabricSpace::await_writes(Pending& writes, Peer peer) {
 Status FabricSpace::wait_for(Pending& pending) {
   await_end(pending);
   return pending.take_error();
-}
-
-// ---- the second rail ----
-
-std::uint32_t RailUse::register_memory(std::byte* base, std::size_t bytes, std::uint64_t wanted_key) {
-  constexpr std::uint64_t kMostKey = std::numeric_limits<decltype(TargetDescription::second_key)>::max();
-  Endpoint& endpoint = rail_.endpoint();
-  Result<Endpoint::Registration> data = endpoint.register_memory(base, bytes, wanted_key);
-  const bool chosen = endpoint.keys_are_chosen();
-  const std::uint64_t key = data ? data.value().key.key : 0;
-  if (!data || chosen != space_.endpoint.keys_are_chosen() || (!chosen && (key == 0 || key > kMostKey))) {
-    why_not_ = data ? "its memory keys do not have 32 bits" : data.error().text;
-    return 0;
-  }
-  data_ = std::move(data.value().region);
-  return chosen ? 0 : static_cast<std::uint32_t>(key);
-}
-
-Status RailUse::issue(BusyTarget& to, Pending& among, const DataOperation& operation, std::size_t begin) {
-  const Result<Peer> peer = rail_.find(to.target->peer, space_.waiting, space_.wake_event);
-  if (!peer) return among.named(peer.error());
-  const TargetDescription target = space_.targets.description(*to.target);
-  // Where processes choose keys, they have chosen the same for both rails.
-  const std::uint64_t key = target.second_key != 0 ? target.second_key : target.data_key.key;
-  const Endpoint::Place place{peer.value(), {target.data_key.base, key}, operation.offset + begin};
-  const std::size_t bytes = operation.count - begin;
-  if (operation.kind == OperationKind::kGet)
-    return rail_.endpoint().read(among, place, static_cast<std::byte*>(operation.fetched) + begin, bytes);
-  Status written = rail_.endpoint().write(among, place, static_cast<const std::byte*>(operation.origin) + begin, bytes);
-  if (written && rail_.reads_back()) {
-    const auto held = space_.targets.hold(*to.target);
-    if (to.read_back == nullptr) to.read_back = std::make_unique<ReadBack>();
-    to.read_back->written(place);
-  }
-  return written;
-}
-
-Status RailUse::read_back(BusyTarget& to) {
-  std::optional<ReadBack::Word> word;
-  {
-    const auto held = space_.targets.hold(*to.target);
-    if (to.read_back != nullptr) word = to.read_back->next();
-  }
-  if (!word) return {};
-  std::uint64_t ignored = 0;
-  Pending pending;
-  pending.towards(to.rank);
-  Status read = rail_.endpoint().read(pending, word->place, &ignored, sizeof ignored);
-  Status waited = space_.wait_for(pending);
-  {
-    const auto held = space_.targets.hold(*to.target);
-    to.read_back->done(word->number);
-  }
-  return read ? std::move(waited) : std::move(read);
 }
 
 }  // namespace farside

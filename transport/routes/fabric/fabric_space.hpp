@@ -13,14 +13,11 @@
 
 #include "transport/fabric/address_table.hpp"
 #include "transport/fabric/endpoint.hpp"
-#include "transport/fabric/second_rail.hpp"
 #include "transport/handler/attached_regions.hpp"
 #include "transport/routes/fabric/fabric_targets.hpp"
 #include "transport/routes/mapped/mapped_route.hpp"
 
 namespace farside {
-
-class RailUse;
 
 struct FabricSpace {
   // `waiting`, `wake_event`: how a thread of this process waits. `space`: its id at all handlers.
@@ -38,7 +35,6 @@ struct FabricSpace {
     AccumulateRules rules;
     bool same_bytes = false;  // of data, on all ranks
     bool same_units = false;
-    bool second_rails = false;        // all ranks use second rails
     RegionFinder* regions = nullptr;  // of a dynamic space
     std::uint64_t first_address = 0;  // of its data: an offset plus this is an address
   };
@@ -101,28 +97,7 @@ struct FabricSpace {
   decltype(Registration::region) control_region, data_region;
   TargetDescription own;
   Agreed agreed;
-  std::unique_ptr<RailUse> rail;  // null if the second rail is not used
   FabricTargets targets;
-};
-
-// The halves of large puts and gets that go by the second device (fabric/second_rail.hpp).
-class RailUse {
- public:
-  RailUse(FabricSpace& space, SecondRail& rail) : space_(space), rail_(rail) {}
-  // A transfer is not larger than the memory. So memory that is smaller than the smallest split transfer needs no
-  // registration. Returns the key for the description.
-  std::uint32_t register_memory(std::byte* base, std::size_t bytes, std::uint64_t wanted_key);
-  const std::string& why_not() const { return why_not_; }  // the registration failed
-  // Issues a large put or get from its byte `begin` on.
-  Status issue(BusyTarget& to, Pending& among, const DataOperation& operation, std::size_t begin);
-  // Reads a word back behind the writes, where that is needed. Precondition: all are complete.
-  Status read_back(BusyTarget& to);
-
- private:
-  FabricSpace& space_;
-  SecondRail& rail_;
-  decltype(Registration::region) data_;
-  std::string why_not_;
 };
 
 // Accumulates of 64-bit integers in the atomicity domain nic, by atomics of the target's adapter. Elements of a sum

@@ -30,18 +30,18 @@ namespace farside {
 struct TargetDescription {
   RemoteKey control_key;  // of the control block, for adapter atomics
   RemoteKey data_key;
-  std::uint64_t bytes = 0;       // of data
-  std::uint32_t unit = 0;        // a number of the space's owner (Space::Request)
-  std::uint32_t second_key = 0;  // of the data at the second rail; 0: there is none, or processes choose keys
+  std::uint64_t bytes = 0;   // of data
+  std::uint32_t unit = 0;    // a number of the space's owner (Space::Request)
+  std::uint32_t unused = 0;  // in place of padding
 };
 
-// The same without a second rail, with keys of 32 bits, as those of verbs, and addresses and sizes of 48 bits, as those
+// The same with keys of 32 bits, as those of verbs, and addresses and sizes of 48 bits, as those
 // of user space on x86-64 and aarch64.
 class CompactDescription {
  public:
   static bool fits(const TargetDescription& full) {
     return full.control_key.key <= kMostKey && full.data_key.key <= kMostKey && Short::fits(full.control_key.base) &&
-           Short::fits(full.data_key.base) && Short::fits(full.bytes) && full.second_key == 0;
+           Short::fits(full.data_key.base) && Short::fits(full.bytes);
   }
   CompactDescription() = default;
   // Precondition: fits(full).
@@ -86,7 +86,7 @@ static_assert(sizeof(CompactDescription) == 32);
 // target has a mutex of its own, which guards its order; another one, of the list of busy targets, is taken when a
 // target gets or loses its BusyTarget. A thread that takes both takes that of the target first. Cost: O(1). Memory
 // per reached rank: 24 bytes, 8 to 13 of an index and tables (10 to 24 with more than 49,152 ranks), and 32 of its
-// description where ranks differ (48 if it is not compact, as with second rails over verbs); some 400 bytes more per
+// description where ranks differ (48 if it is not compact); some 400 bytes more per
 // busy target, and for at most kMostResting others.
 struct BusyTarget;
 
@@ -121,25 +121,6 @@ struct FabricTarget {
 };
 static_assert(sizeof(FabricTarget) == 24);
 
-// The word that is to be read back from a target behind writes by the second rail (SecondRail::reads_back()). With the
-// target's mutex held.
-class ReadBack {
- public:
-  struct Word {
-    Endpoint::Place place;
-    std::uint32_t number;
-  };
-  void written(const Endpoint::Place& place) { last_ = {place, last_.number + 1}; }
-  // Returns the word of the last write, unless it was read back.
-  std::optional<Word> next() const { return last_.number == read_ ? std::nullopt : std::optional(last_); }
-  // Called when the word of next() has arrived. Other writes may have been issued meanwhile.
-  void done(std::uint32_t number) { read_ = number; }
-
- private:
-  Word last_{};
-  std::uint32_t read_ = 0;
-};
-
 // The operations towards a target.
 struct BusyTarget : Outstanding {
   FabricTarget* target = nullptr;
@@ -148,13 +129,10 @@ struct BusyTarget : Outstanding {
   std::size_t place = 0;                // in the list of busy targets
   bool pinned = false;                  // requests refer to this object, which therefore stays the target's
   TargetOrder order;
-  std::unique_ptr<ReadBack> read_back;                  // null: never needed
   std::vector<std::unique_ptr<Outstanding>> abandoned;  // of abandoned requests: a flush returns their errors
 
   // Returns whether nothing is outstanding. With the target's mutex held.
-  bool at_rest() const {
-    return !pinned && done() && !has_error() && order.at_rest() && (read_back == nullptr || !read_back->next());
-  }
+  bool at_rest() const { return !pinned && done() && !has_error() && order.at_rest(); }
 };
 
 class FabricTargets {

@@ -74,11 +74,10 @@ std::string on_stderr(const std::function<void()>& body) {
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 bool same(const Settings& a, const Settings& b) {
-  return a.routes == b.routes && a.provider == b.provider && a.device == b.device &&
-         a.second_device == b.second_device && a.log == b.log && a.stats == b.stats && a.trace == b.trace &&
-         a.sites == b.sites && a.check == b.check && a.nic_atomics == b.nic_atomics && a.huge_pages == b.huge_pages &&
-         a.overcommit == b.overcommit && a.connections == b.connections && a.peer_timeout == b.peer_timeout &&
-         a.hang == b.hang;
+  return a.routes == b.routes && a.provider == b.provider && a.device == b.device && a.log == b.log &&
+         a.stats == b.stats && a.trace == b.trace && a.sites == b.sites && a.check == b.check &&
+         a.nic_atomics == b.nic_atomics && a.huge_pages == b.huge_pages && a.overcommit == b.overcommit &&
+         a.connections == b.connections && a.peer_timeout == b.peer_timeout && a.hang == b.hang;
 }
 
 struct Documented {
@@ -106,9 +105,6 @@ const std::map<std::string, std::vector<Documented>>& documented() {
        {{"tcp;ofi_rxm", [](Settings& s) { s.provider = "tcp;ofi_rxm"; }},
         {"verbs", [](Settings& s) { s.provider = "verbs"; }}}},
       {"FARSIDE_DEVICE", {{"mlx5_0", [](Settings& s) { s.device = "mlx5_0"; }}}},
-      {"FARSIDE_SECOND_DEVICE",
-       {{"mlx5_1", [](Settings& s) { s.second_device = "mlx5_1"; }},
-        {"none", [](Settings& s) { s.second_device = "none"; }}}},
       {"FARSIDE_NIC_ATOMICS",
        {{"on", [](Settings& s) { s.nic_atomics = true; }}, {"off", [](Settings& s) { s.nic_atomics = false; }}}},
       {"FARSIDE_HUGE_PAGES",

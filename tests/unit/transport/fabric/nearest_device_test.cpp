@@ -218,42 +218,4 @@ TEST_CASE("the launcher says which process of its node this is") {
   }
 }
 
-TEST_CASE("a second device is as fast and as near as the first, on a network of its own or beside it") {
-  const auto device = [](double rate, Nearness nearness, const char* network, bool beside_others) {
-    DeviceTraits traits;
-    traits.rate = rate;
-    traits.nearness = nearness;
-    traits.networks = {network};
-    traits.beside_others = beside_others;
-    return traits;
-  };
-  const DeviceTraits first = device(200, Nearness::kNear, "InfiniBand 10.1.0.0/24", false);
-  const auto chosen = [&](std::vector<DeviceTraits> others, std::size_t process = 0) {
-    return choose_second_device(first, others, process);
-  };
-  CHECK_FALSE(chosen({}));
-  CHECK_FALSE(chosen({device(100, Nearness::kNear, "InfiniBand 10.2.0.0/24", false)}));
-  CHECK_FALSE(chosen({device(200, Nearness::kFar, "InfiniBand 10.2.0.0/24", false)}));
-  // Any interface on the network of the first device may answer for the second one.
-  CHECK_FALSE(chosen({device(200, Nearness::kNear, "InfiniBand 10.1.0.0/24", true)}));
-  CHECK(chosen({device(200, Nearness::kNear, "InfiniBand 10.1.0.0/24", false),
-                device(200, Nearness::kNear, "InfiniBand 10.2.0.0/24", false)}) == 1);
-  // Of several devices, the first one and those on its network qualify, if each answers for its own address only.
-  const DeviceTraits alone = device(200, Nearness::kNear, "InfiniBand 10.2.0.0/24", false);
-  CHECK(chosen({alone, alone}, 0) == 0);
-  CHECK(chosen({alone, alone}, 1) == 0);
-  const DeviceTraits like = device(200, Nearness::kNear, "InfiniBand 10.2.0.0/24", true);
-  CHECK(chosen({like, like}, 0) == 0);
-  CHECK(chosen({like, like}, 1) == 1);
-  const DeviceTraits third = device(200, Nearness::kNear, "InfiniBand 10.3.0.0/24", false);
-  CHECK(chosen({alone, third}, 1) == 0);
-  // Other processes may be nearer to the first device, and take it.
-  CHECK_FALSE(chosen({device(200, Nearness::kFar, "InfiniBand 10.2.0.0/24", false), third}, 0));
-  CHECK(network_number(alone) == network_number(like));
-  CHECK(network_number(alone) != network_number(third));
-  DeviceTraits beside = first;
-  beside.beside_others = true;
-  CHECK(choose_second_device(beside, std::vector{beside}, 0) == 0);
-}
-
 }  // namespace farside::nearest_device_test

@@ -70,7 +70,6 @@ class FakeEndpoint final : public Endpoint {
   std::uint32_t interrupted = 0;                   // so many interruptions
   std::map<int, std::uint32_t> interrupted_ranks;  // the last one of each rank
   std::map<int, TargetDescription> descriptions;
-  SecondRail* rail = nullptr;
 
   // The next call of this kind fails, at once or later.
   void fail_next(CallKind kind, bool at_once) { failing_ = {kind, at_once}; }
@@ -179,18 +178,10 @@ class FakeEndpoint final : public Endpoint {
     return issue(pending, place.peer, {CallKind::kRegions, 0});
   }
   Status ask_for_description(Pending& pending, const HandlerPlace& place, std::span<std::byte> description) override {
-    // The address of a second rail (second_rail.cpp).
-    if (description.size() == sizeof(FabricAddress)) {
-      return issue(pending, place.peer, {CallKind::kDescription, 0}, [description](int rank) {
-        const FabricAddress address = address_of(rank);
-        std::memcpy(description.data(), &address, sizeof address);
-      });
-    }
     return issue(pending, place.peer, {CallKind::kDescription, 0}, [this, description](int rank) {
       std::memcpy(description.data(), &descriptions.at(rank), description.size());
     });
   }
-  SecondRail* second_rail() const override { return rail; }
   bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) override {
     return published_.try_emplace(id, space).second;
   }

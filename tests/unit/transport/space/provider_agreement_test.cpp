@@ -121,20 +121,17 @@ class InterruptedGroup final : public Group {
 class Job {
  public:
   // With the adapter, and with tcp or without.
-  explicit Job(Ranks& ranks, bool with_tcp = true, bool with_second = false) : ranks_(ranks) {
+  explicit Job(Ranks& ranks, bool with_tcp = true) : ranks_(ranks) {
     use_routes("fabric", "");
     std::vector<Candidate> all;
     for (std::size_t i = 0; i < (with_tcp ? 2 : 1); ++i) all.push_back({i, std::move(find_provider("tcp").value())});
-    if (with_second) all.front().second = std::move(find_provider("tcp").value());
     Process::instance().use_candidates(std::move(all));
   }
-  std::function<void()> once_agreed;        // called once, when the ranks have agreed on what to try
-  std::string error;                        // of the last choice that failed
-  std::set<std::pair<int, int>> broken;     // trials of the first with the second one fail
-  int cannot_open = -1;                     // this rank cannot register memory over the adapter
-  std::optional<std::string> why_one_rail;  // the space cannot use this rank's second rail
-  bool second_rails = false;                // the last choice
-  int trials = 0;                           // of this rank
+  std::function<void()> once_agreed;     // called once, when the ranks have agreed on what to try
+  std::string error;                     // of the last choice that failed
+  std::set<std::pair<int, int>> broken;  // trials of the first with the second one fail
+  int cannot_open = -1;                  // this rank cannot register memory over the adapter
+  int trials = 0;                        // of this rank
   int warnings = 0;
 
   // Collective over all ranks: some ranks make a window. Checks the provider that they choose, and the number of trials
@@ -178,12 +175,12 @@ class Job {
     step.used = known == 4 ? 0 : static_cast<Providers>(known);
     step.id = id;
     step.node_members = members.size();
-    step.open = [&](Endpoint& endpoint) -> Result<EndpointUse> {
+    step.open = [&](Endpoint& endpoint) -> Status {
       opened = static_cast<OpenEndpoint*>(&endpoint);
       const bool by_adapter = (Process::instance().offer_providers().usable & kAdapter) != 0 && !refused_;
       refused_ = by_adapter && ranks_.rank() == cannot_open;
       if (refused_) return Error{ErrorKind::kNoMemory, "no locked memory"};
-      return EndpointUse{false, !why_one_rail, why_one_rail.value_or("")};
+      return {};
     };
     step.close = [] {};
     step.trial = [&](int other) -> Status {
@@ -193,7 +190,7 @@ class Job {
     };
     const int saved = dup(STDERR_FILENO), file = memfd_create("stderr", MFD_CLOEXEC);
     dup2(file, STDERR_FILENO);
-    const Result<EndpointUse> done = step.carry_out(agreement, peers);
+    const Result<bool> done = step.carry_out(agreement, peers);
     dup2(saved, STDERR_FILENO);
     std::array<char, 4096> text{};
     const ssize_t bytes = pread(file, text.data(), text.size(), 0);
@@ -205,7 +202,6 @@ class Job {
       error = done.error().text;
       return 0;
     }
-    second_rails = done.value().second_rails;
     for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
       if (each.fabric == opened) return each.provider;
     }
@@ -305,42 +301,6 @@ TEST_CASE("where the ranks have only a provider whose trial has failed, they do 
       ranks.check(job.error.find("no libfabric provider in common: not verbs: ") != std::string::npos, job.error);
       ranks.check(job.error.find("with rank 1: no answer") != std::string::npos, job.error);
     }
-    Process::instance().shut_down();
-  }));
-}
-
-TEST_CASE("ranks use second rails when all have tried theirs, and all spaces can use them") {
-  expect_well(run_processes(4, [](Ranks& ranks) {
-    Job job(ranks, false, true);
-    // The first space of the group cannot use the second rail of rank 1. All second rails are tried nevertheless.
-    if (ranks.rank() == 1) job.why_one_rail = "no locked memory";
-    job.takes(kAdapter, 1, {0, 1, 2, 3});
-    ranks.check(!job.second_rails, "not by rank 1");
-    job.why_one_rail.reset();
-    job.takes(kAdapter, 0, {0, 1, 2, 3});
-    ranks.check(job.second_rails, "by all");
-    job.takes(kAdapter, 0, {2, 1});
-    ranks.check(job.second_rails || ranks.rank() == 0 || ranks.rank() == 3, "by two of them");
-    // A dynamic space uses no second rail, and reports no reason.
-    job.why_one_rail = "";
-    job.warnings = 0;
-    job.takes(kAdapter, 0, {0, 1, 2, 3});
-    ranks.check(!job.second_rails && job.warnings == 0, "none, and nothing is said");
-    Process::instance().shut_down();
-  }));
-}
-
-TEST_CASE("a rank without a second device keeps others from theirs only in its own groups") {
-  expect_well(run_processes(4, [](Ranks& ranks) {
-    Job job(ranks, false, ranks.rank() != 3);
-    job.takes(kAdapter, 1, {0, 1, 2, 3});
-    ranks.check(!job.second_rails, "rank 3 has none");
-    // Rank 2 had to try the second rail of rank 3, and has tried none. So it does not use its own second rail, which is
-    // untried.
-    job.takes(kAdapter, 0, {0, 1, 2});
-    ranks.check(!job.second_rails, "rank 2 has not tried its own");
-    job.takes(kAdapter, 0, {0, 1});
-    ranks.check(job.second_rails || ranks.rank() > 1, "these have");
     Process::instance().shut_down();
   }));
 }
