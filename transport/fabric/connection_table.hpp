@@ -3,10 +3,11 @@
 // one present connection; connections that have ended stay in the table until nothing is in flight on them.
 //
 // It closes endpoints, and calls nothing else of libfabric. Not thread-safe: Fabric's mutex guards it. Errors: none.
-// Cost: constant for each call, but for the templates, which go over the connections. Memory: 72 bytes per peer and 48
-// in a map, and about 140 per connection.
+// Cost: constant for each call, but for peer_of() and the templates, which go over the connections. Memory: 72 bytes
+// per peer and 48 in a map, and about 140 per connection.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +22,7 @@
 #include <rdma/fi_endpoint.h>
 
 #include "transport/base/address.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/message_ring.hpp"
 
@@ -42,10 +44,11 @@ struct Connection {
   bool initiated = false;        // by this process
   bool to_disconnect = false;
   bool counted = false;       // in ConnectionTable::not_closing()
+  bool sought = false;        // its socket was
   int socket = -1;            // over TCP, once it was found
-  std::uint32_t place = 0;    // among those that have ended
   Clock::time_point since{};  // time of connecting; in kDisconnecting of its beginning
   bool carries() const { return state == State::kConnected || state == State::kDisconnecting; }
+  bool in_progress() const { return state == State::kConnecting || state == State::kAccepting; }
 };
 
 struct KnownPeer {
@@ -55,12 +58,16 @@ struct KnownPeer {
   std::uint64_t attempt = 0;                   // the peer's latest known attempt: later ones are newer than `current`
   std::uint16_t refused = 0;                   // attempts since the last connection, which lengthen the back-off
   std::uint16_t last_error = 0;                // libfabric's error of the last attempt
-  bool waits = false;                          // for a place among the requests in flight (connecting.hpp)
-  bool opening = false;                        // its endpoint was requested from a thread; `current` is null
+  bool waits = false;                          // for a place among the requests in flight (connections.hpp)
   bool failed = false;                         // the last attempt had a lasting error, and no operation has reported it
 
   // Delays the next attempt: by 1 ms at first, and by up to 100 ms.
-  void back_off(Connection::Clock::time_point now);
+  void back_off(Connection::Clock::time_point now) {
+    constexpr std::uint16_t kDoublings = 7;
+    not_before =
+        now + std::min<Timing::Milliseconds>(Timing::kConnectAgain * (1U << refused), Timing::kConnectAgainLongest);
+    if (refused < kDoublings) ++refused;
+  }
 };
 
 class ConnectionTable {
@@ -69,43 +76,102 @@ class ConnectionTable {
   using State = Connection::State;
 
   // The identity of this process. The two ends of a connection to itself do not count towards limits.
-  void set_own_identity(std::uint64_t identity) { own_identity_ = identity; }
-  // `withdraw` is called before the present connection to a peer stops carrying this process's operations.
-  void set_withdraw(std::function<void(Peer)> withdraw) { withdraw_ = std::move(withdraw); }
-  // `call` posts the receives for so many connections. expect_one_more() calls it before a connection is requested or
-  // accepted, since the peer may send as soon as there is one.
-  void set_before_more(std::function<void(std::size_t connections)> call) { before_more_ = std::move(call); }
-  void expect_one_more() const {
-    if (before_more_) before_more_(not_closing_ + 1);
-  }
+  std::uint64_t own_identity = 0;
+  // Called before the present connection to a peer stops carrying this process's operations.
+  std::function<void(Peer)> withdraw;
 
-  // Makes a peer known; the same identity is the same peer. Peers are small numbers. insert() notes its address.
-  Peer find(std::uint64_t identity);
-  Peer insert(const FabricAddress& address);
+  // Makes a peer known; the same identity is the same peer. Peers are small numbers. insert() notes its address, before
+  // or after the peer has connected.
+  Peer find(std::uint64_t identity) {
+    const auto [found, added] = by_identity_.try_emplace(identity, peers_.size());
+    if (added) peers_.emplace_back().address.identity = identity;
+    return found->second;
+  }
+  Peer insert(const FabricAddress& address) {
+    const Peer peer = find(address.identity);
+    peers_[peer].address = address;
+    return peer;
+  }
   // The same, without making it known.
-  std::optional<Peer> find_known(std::uint64_t identity) const;
+  std::optional<Peer> find_known(std::uint64_t identity) const {
+    const auto found = by_identity_.find(identity);
+    return found != by_identity_.end() ? std::optional(found->second) : std::nullopt;
+  }
   // Returns the peer whose present connection has this number.
-  std::optional<Peer> peer_of(std::uint64_t number) const;
+  std::optional<Peer> peer_of(std::uint64_t number) const {
+    for (const auto& [_, connection] : connections_) {
+      if (connection->number == number && is_present(*connection)) return connection->peer;
+    }
+    return {};
+  }
   KnownPeer& of(Peer peer) { return peers_[peer]; }
   const KnownPeer& of(Peer peer) const { return peers_[peer]; }
-  bool is_self(Peer peer) const { return peers_[peer].address.identity == own_identity_; }
+  bool is_self(Peer peer) const { return peers_[peer].address.identity == own_identity; }
 
   // Adds a connection in kConnecting or kAccepting. It is not the present one yet.
-  Connection& add(FabricHandle<fid_ep> endpoint, Peer peer, State state, bool initiated, std::uint64_t number,
-                  std::unique_ptr<MessageRing> ring = nullptr);
+  Connection& add(FabricHandle<fid_ep> endpoint, Peer peer, State state, std::uint64_t number,
+                  std::unique_ptr<MessageRing> ring = nullptr) {
+    std::unique_ptr<Connection>& connection = connections_[&endpoint->fid];
+    connection = std::make_unique<Connection>();
+    if (ring != nullptr) with_ring_.push_back(connection.get());
+    connection->ring = std::move(ring);
+    connection->endpoint = std::move(endpoint);
+    connection->peer = peer;
+    connection->number = number;
+    connection->state = state;
+    connection->initiated = state == State::kConnecting;
+    connection->counted = !is_self(peer);
+    not_closing_ += connection->counted;
+    ++in_progress_;
+    initiated_ += connection->initiated;
+    return *connection;
+  }
   // Returns the connection of this endpoint; null if there is none.
-  Connection* find(const fid* endpoint) const;
-  void set_current(Peer peer, Connection* connection);
+  Connection* find(const fid* endpoint) const {
+    const auto found = connections_.find(endpoint);
+    return found == connections_.end() ? nullptr : found->second.get();
+  }
+  void set_current(Peer peer, Connection* connection) {
+    Connection*& current = peers_[peer].current;
+    if (current != nullptr) stop_operations(*current);
+    current = connection;
+  }
   // The connection carries operations from now on.
-  void established(Connection& connection);
+  void established(Connection& connection) {
+    no_longer_in_progress(connection);
+    connection.state = connection.to_disconnect ? State::kDisconnecting : State::kConnected;
+    connection.since = Clock::now();
+    peers_[connection.peer].refused = 0;
+    peers_[connection.peer].last_error = 0;
+  }
   // From now on only answers are sent on it.
-  void begin_disconnect(Connection& connection);
-  // It is not the present connection to its peer any more. The next attempt to connect is delayed.
-  void forget(Connection& connection);
-  // Puts it into kEnded, and returns its state before.
-  State end(Connection& connection);
+  void begin_disconnect(Connection& connection) {
+    connection.to_disconnect = true;
+    stop_counting(connection);
+    if (connection.state != State::kConnected) return;
+    stop_operations(connection);
+    connection.state = State::kDisconnecting;
+    connection.since = Clock::now();
+  }
+  // Puts it into kEnded. If it is the present connection to its peer, there is none any more, and the next attempt to
+  // connect is delayed.
+  void end(Connection& connection) {
+    if (is_present(connection)) {
+      set_current(connection.peer, nullptr);
+      peers_[connection.peer].back_off(Clock::now());
+    }
+    if (connection.state == State::kEnded) return;
+    stop_counting(connection);
+    no_longer_in_progress(connection);
+    if (connection.ring != nullptr) std::erase(with_ring_, &connection);
+    ended_.push_back(&connection);
+    connection.state = State::kEnded;
+  }
   // Closes its endpoint, and forgets it. Precondition: it is in kEnded.
-  void close(Connection& connection);
+  void close(Connection& connection) {
+    std::erase(ended_, &connection);
+    connections_.erase(&connection.endpoint->fid);
+  }
   // Closes the ended connections of those peers for which idle(peer) says that nothing is in flight towards them.
   template <class Idle>
   void close_ended(Idle&& idle) {
@@ -125,7 +191,7 @@ class ConnectionTable {
   template <class Do>
   void for_each_present(Do&& act) const {
     for (const auto& [_, connection] : connections_) {
-      if (peers_[connection->peer].current == connection.get()) act(*connection);
+      if (is_present(*connection)) act(*connection);
     }
   }
   template <class Do>
@@ -142,19 +208,21 @@ class ConnectionTable {
   bool any_ended() const { return !ended_.empty(); }
 
  private:
-  void no_longer_in_progress(State state);
-  void stop_counting(Connection& connection);
-  void withdraw(const Connection& connection);
+  bool is_present(const Connection& connection) const { return peers_[connection.peer].current == &connection; }
+  void no_longer_in_progress(const Connection& connection) {
+    in_progress_ -= connection.in_progress();
+    initiated_ -= connection.state == State::kConnecting;
+  }
+  void stop_operations(const Connection& connection) {
+    if (connection.state == State::kConnected && is_present(connection) && withdraw) withdraw(connection.peer);
+  }
+  void stop_counting(Connection& connection) { not_closing_ -= std::exchange(connection.counted, false); }
 
-  std::uint64_t own_identity_ = 0;
-  std::function<void(Peer)> withdraw_;
-  std::function<void(std::size_t)> before_more_;
   std::vector<KnownPeer> peers_;
   std::unordered_map<std::uint64_t, Peer> by_identity_;
   std::unordered_map<const fid*, std::unique_ptr<Connection>> connections_;
-  std::unordered_map<std::uint64_t, Peer> by_number_;  // of the present connections
-  std::vector<Connection*> ended_;                     // in kEnded
-  std::vector<Connection*> with_ring_;                 // not in kEnded
+  std::vector<Connection*> ended_;      // in kEnded
+  std::vector<Connection*> with_ring_;  // not in kEnded
   std::size_t not_closing_ = 0;
   std::size_t in_progress_ = 0;
   std::size_t initiated_ = 0;

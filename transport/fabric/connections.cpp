@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <sys/socket.h>
 #include <utility>
 
 #include "transport/base/integers.hpp"
@@ -15,23 +17,46 @@
 
 namespace farside {
 
+namespace {
+
+// The two ends of a connection over TCP or an adapter; none if it has no such addresses.
+std::optional<TcpEnds> ends_of(fid_ep* endpoint) {
+  sockaddr_storage here{}, there{};
+  std::size_t here_bytes = sizeof here, there_bytes = sizeof there;
+  if (fi_getname(&endpoint->fid, &here, &here_bytes) != 0 || fi_getpeer(endpoint, &there, &there_bytes) != 0) return {};
+  const auto mine = socket_address(&here, here_bytes), other = socket_address(&there, there_bytes);
+  if (!mine || !other) return {};
+  return TcpEnds{*mine, *other};
+}
+
+}  // namespace
+
+Connections::Connections(const FabricDomain& domain, Lost lost, Opening opening)
+    : domain_(domain),
+      lost_(std::move(lost)),
+      endpoints_(domain, std::move(opening.resolve)),
+      room_(domain.by_adapter() ? std::optional(domain.info()->domain_attr->ep_cnt) : std::nullopt),
+      opens_by_threads_(opening.threads > 0),
+      opener_(
+          opening.threads,
+          [this](const SocketAddress& to, FabricHandle<fid_ep>& out) {
+            return endpoints_.open_towards(to, nullptr, out);
+          },
+          std::move(opening.opened)) {}
+
 Result<std::unique_ptr<Connections>> Connections::open(const FabricDomain& domain, std::size_t receives, Lost lost,
                                                        Withdraw withdraw, Opening opening) {
   std::unique_ptr<Connections> opened(new Connections(domain, std::move(lost), std::move(opening)));
   if (Status status = opened->endpoints_.open(receives); !status) return status.error();
   opened->rings_.open(domain);
-  FabricAddress& address = opened->address_;
-  address.socket = opened->endpoints_.address();
-  address.identity = random_bits();
-  address.secret = random_bits();
-  opened->table_.set_own_identity(address.identity);
-  opened->table_.set_withdraw(std::move(withdraw));
+  opened->address_ = {opened->endpoints_.address(), random_bits(), random_bits()};
+  opened->table_.own_identity = opened->address_.identity;
+  opened->table_.withdraw = std::move(withdraw);
   return opened;
 }
 
 Connections::~Connections() {
-  // First the threads that open endpoints end. Endpoints are closed before the objects that they are bound to.
-  requests_.end();
+  // Endpoints are closed before the objects that they are bound to.
   endpoints_.stop_listening();
   table_.for_each([](const Connection& connection) {
     if (connection.carries()) fi_shutdown(connection.endpoint.get(), 0);
@@ -51,22 +76,92 @@ ssize_t Connections::reach(Peer peer, fid_ep*& endpoint, What what) {
   if (known.current != nullptr) return -FI_EAGAIN;
   // The peer has connected to this process, and this process does not know its address: the peer must connect again.
   if (known.address.socket.family == 0) return -FI_ENOTCONN;
-  requests_.ask(peer);
+  if (!known.waits && !known.failed && !opener_.opens(peer) && Clock::now() >= known.not_before) {
+    known.waits = true;
+    waiting_.push_back(peer);
+  }
+  connect_waiting();
   if (std::exchange(known.failed, false)) return -known.last_error;
   return -FI_EAGAIN;
 }
+
+// ---- requests of this process ----
+
+void Connections::connect_waiting() {
+  while (!waiting_.empty() && table_.initiated() + opener_.count() < kMostInitiated) {
+    if (opens_by_threads_ && !opener_.any_free()) return;
+    const Peer peer = waiting_.front();
+    waiting_.pop_front();
+    KnownPeer& known = table_.of(peer);
+    if (!std::exchange(known.waits, false) || known.current != nullptr) continue;
+    if (const ssize_t code = connect(peer); code != 0) not_connected(peer, code);
+  }
+}
+
+ssize_t Connections::connect(Peer peer) {
+  const SocketAddress& address = table_.of(peer).address.socket;
+  if (opens_by_threads_) {
+    const Status begun = opener_.begin(peer, address);
+    if (!begun) log(LogLevel::kInfo, "connecting to a peer is tried again: {}", begun.error().text);
+    return begun ? 0 : -FI_EAGAIN;
+  }
+  std::unique_ptr<MessageRing> ring = rings_.take();
+  FabricHandle<fid_ep> endpoint;
+  if (const ssize_t code = endpoints_.open_towards(address, ring.get(), endpoint); code != 0) return code;
+  return request(peer, std::move(endpoint), std::move(ring));
+}
+
+// Requests a connection by an endpoint that is open.
+ssize_t Connections::request(Peer peer, FabricHandle<fid_ep> endpoint, std::unique_ptr<MessageRing> ring) {
+  const FabricAddress& address = table_.of(peer).address;
+  const Sockaddr there = to_sockaddr(address.socket);
+  Hello hello;
+  hello.from = address_.identity;
+  hello.secret = address.secret;
+  hello.number = random_bits();
+  hello.attempt = ++attempts_;
+  if (ring != nullptr) hello.ring = ring->address();
+  const std::span<const std::byte> data = bytes_of(hello);
+  if (before_more) before_more(table_.not_closing() + 1);
+  if (const int code = fi_connect(endpoint.get(), &there.any, data.data(), data.size()); code != 0) return code;
+  room_.allow(table_.size() + 1);
+  table_.set_current(peer, &table_.add(std::move(endpoint), peer, State::kConnecting, hello.number, std::move(ring)));
+  return 0;
+}
+
+// Notes why there is no connection, and when to try again.
+void Connections::not_connected(Peer peer, ssize_t code) {
+  KnownPeer& known = table_.of(peer);
+  const auto error = static_cast<int>(-code);
+  known.last_error = static_cast<std::uint16_t>(error);
+  known.failed = !is_transient_connect_error(error);
+  room_.note_error(error);
+  known.back_off(Clock::now());
+}
+
+// Takes the endpoints that threads have opened. Returns whether there were any.
+bool Connections::take_opened() {
+  bool any = false;
+  while (std::optional<EndpointOpener::Opened> opened = opener_.take()) {
+    const ssize_t code = opened->code != 0 ? opened->code : request(opened->peer, std::move(opened->endpoint), nullptr);
+    if (code != 0) not_connected(opened->peer, code);
+    any = true;
+  }
+  return any;
+}
+
+// ---- events ----
 
 // Ends the connection or request that the peer's request replaces. Returns whether the peer's request is to be
 // accepted.
 bool Connections::resolve_crossing_request(const Hello& hello, Peer peer) {
   if (table_.is_self(peer)) return true;
-  requests_.cancel_opening(peer);  // no request of this process is in flight
+  opener_.cancel(peer);  // no request of this process is in flight
   // This is a loop because `ended` takes completions, and the answers to these may have begun another connection.
   while (Connection* mine = table_.of(peer).current) {
     if (mine->state == State::kConnecting) {
       if (address_.identity < hello.from) return false;
       table_.end(*mine);  // it is freed when its refusal arrives
-      table_.set_current(peer, nullptr);
     } else {
       if (hello.attempt <= table_.of(peer).attempt) return false;
       // The peer may have closed this connection behind its DISCONNECT, which is still on its way.
@@ -93,7 +188,7 @@ void Connections::take_request(fi_info& info, const std::optional<Hello>& hello)
   std::unique_ptr<MessageRing> ring = rings_.take();
   FabricHandle<fid_ep> endpoint;
   if (const ssize_t code = endpoints_.open_accepting(&info, ring.get(), endpoint); code != 0) {
-    room_.note_error(static_cast<int>(-code), table_.size());
+    room_.note_error(static_cast<int>(-code));
     log(LogLevel::kWarn, "a peer's connection was refused: {}",
         fabric_error(ErrorKind::kPeer, "opening an endpoint", code).text);
     endpoint.reset();  // before the request that it refers to
@@ -104,20 +199,19 @@ void Connections::take_request(fi_info& info, const std::optional<Hello>& hello)
   Hello answer;
   answer.from = address_.identity;
   answer.number = hello->number;
-  answer.attempt = requests_.attempts();
+  answer.attempt = attempts_;
   if (ring != nullptr) {
     ring->connect(hello->ring);
     answer.ring = ring->address();
   }
-  table_.expect_one_more();
+  if (before_more) before_more(table_.not_closing() + 1);
   const std::span<const std::byte> data = bytes_of(answer);
   if (const int code = fi_accept(endpoint.get(), data.data(), data.size()); code != 0) {
     log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "accepting a connection", code).text);
     return;
   }
   room_.allow(table_.size() + 1);
-  Connection& connection =
-      table_.add(std::move(endpoint), peer, State::kAccepting, false, hello->number, std::move(ring));
+  Connection& connection = table_.add(std::move(endpoint), peer, State::kAccepting, hello->number, std::move(ring));
   if (!table_.is_self(peer)) table_.set_current(peer, &connection);
 }
 
@@ -138,12 +232,24 @@ Connections::Clock::duration Connections::age(Peer peer) const {
   return stays ? Clock::duration::zero() : Clock::now() - connection->since;
 }
 
-std::optional<TcpPath> Connections::tcp_path(Peer peer) const {
-  const Connection* const connection = table_.of(peer).current;
+// libfabric does not say which descriptor an endpoint has. One search finds those of all connections that have none.
+std::optional<TcpState> Connections::tcp_state(Peer peer) {
+  const Connection* const connection = present(peer);
   if (connection == nullptr || !connection->carries()) return {};
   const std::optional<TcpEnds> ends = ends_of(connection->endpoint.get());
   if (!ends) return {};
-  return TcpPath{connection->number, *ends, connection->socket};
+  if (!connection->sought) {
+    std::vector<Connection*> sought;
+    std::vector<TcpEnds> sockets;
+    table_.for_each_present([&](Connection& each) {
+      if (!each.carries() || std::exchange(each.sought, true)) return;
+      sought.push_back(&each);
+      sockets.push_back(ends_of(each.endpoint.get()).value_or(TcpEnds()));
+    });
+    const std::vector<int> found = find_tcp_sockets(sockets);
+    for (std::size_t i = 0; i < found.size(); ++i) sought[i]->socket = found[i];
+  }
+  return farside::tcp_state(connection->socket, *ends);
 }
 
 // The other side gets an event and ends the connection as well.
@@ -152,7 +258,6 @@ bool Connections::disconnect(Peer peer) {
   // The present connection may be a newer one.
   if (connection == nullptr || !connection->to_disconnect) return true;
   if (connection->state != State::kDisconnecting) return false;
-  table_.forget(*connection);
   table_.end(*connection);
   fi_shutdown(connection->endpoint.get(), 0);
   table_.close(*connection);
@@ -164,13 +269,11 @@ bool Connections::disconnect(Peer peer) {
 // 1.17 does not change the queue pair, which goes on retrying.
 void Connections::ended(Connection& connection, const std::string& why) {
   if (!connection.carries()) {
-    table_.forget(connection);
     table_.end(connection);
     return table_.close(connection);
   }
-  if (before_end_) before_end_();
+  if (before_end) before_end();
   if (connection.state == State::kEnded) return;  // an error among the completions has ended it: failed()
-  table_.forget(connection);
   table_.end(connection);
   if (domain_.by_adapter()) fi_shutdown(connection.endpoint.get(), 0);
   lost_(connection.peer, why, connection.in_order);
@@ -184,16 +287,41 @@ void Connections::failed(Peer peer, const fid_ep* endpoint, const std::string& w
 }
 
 void Connections::stop(Peer peer) {
-  requests_.stop(peer);
-  Connection* const connection = table_.of(peer).current;
+  KnownPeer& known = table_.of(peer);
+  known.waits = known.failed = false;
+  if (opener_.cancel(peer)) known.back_off(Clock::now());
+  Connection* const connection = known.current;
   if (connection == nullptr) return;
-  table_.forget(*connection);
-  const State before = table_.end(*connection);
-  if (before == State::kConnecting || before == State::kAccepting) {
+  const bool in_progress = connection->in_progress();
+  table_.end(*connection);
+  if (in_progress) {
     table_.close(*connection);
   } else {
     shut_down(*connection);
   }
+}
+
+// fi_shutdown(3) alone would suffice, but libfabric before 1.18 frees a read twice if its data are just arriving over
+// TCP, and loses operations from then on. libfabric handles the end of a socket correctly. So this function first ends
+// the socket, and polls the provider until it has received the data that had arrived, and the end of the stream.
+//
+// When it returns, the provider touches no buffer of an operation on the connection any more; all of them complete with
+// errors.
+void Connections::shut_down(Connection& connection) {
+  const std::optional<TcpEnds> ends = domain_.by_adapter() ? std::nullopt : ends_of(connection.endpoint.get());
+  if (ends) {
+    // Limited in time, since messages for which no receive is posted are not taken here.
+    constexpr int kPollsForTheEnd = 4;
+    const int socket = end_tcp_connection(*ends);
+    int at_end = 0;
+    for (const auto end = Clock::now() + Timing::kTcpEnd;
+         socket >= 0 && at_end < kPollsForTheEnd && Clock::now() < end;) {
+      char next = 0;
+      at_end = ::recv(socket, &next, sizeof next, MSG_PEEK | MSG_DONTWAIT) > 0 ? 0 : at_end + 1;
+      fi_cq_read(domain_.queue(), nullptr, 0);  // polls, and takes nothing
+    }
+  }
+  fi_shutdown(connection.endpoint.get(), 0);
 }
 
 void Connections::take_event(std::uint32_t event, const fi_eq_cm_entry& entry, std::size_t bytes) {
@@ -234,8 +362,8 @@ bool Connections::progress() {
     }
     any = true;
   }
-  if (requests_.opening() > 0) any = requests_.take_opened() || any;
-  if (requests_.any_waiting()) requests_.connect_waiting();
+  any = take_opened() || any;
+  connect_waiting();
   return any;
 }
 
@@ -253,11 +381,11 @@ PeerState::Clock::duration idle_limit(const PeerState& peer_state) {
 void ConnectionEviction::share_node(std::size_t processes) {
   if (processes <= node_processes_) return;
   node_processes_ = processes;
-  const std::size_t most = connections_.most_connections(processes);
+  const std::size_t most = connections_.room().most_connections(processes);
   if (most == 0 || most >= this->most()) return;
   most_.store(most, std::memory_order_relaxed);
   log(LogLevel::kInfo, "FARSIDE_CONNECTIONS={}, but {}, shared by {} processes of the node, admit {} connections",
-      asked_, connections_.what_limits(), processes, most);
+      asked_, connections_.room().what_limits(), processes, most);
 }
 
 std::vector<ConnectionEviction::Unused> ConnectionEviction::unused(Clock::time_point now) {
@@ -280,9 +408,8 @@ void ConnectionEviction::make_room() {
   std::vector<Unused> candidates = unused(now);
   const std::size_t count = connections_.count();
   std::size_t too_many = most() > 0 && count > most() ? count - most() : 0;
-  const bool shortage = connections_.shortage();
+  const bool shortage = std::exchange(connections_.room().shortage, false);
   if (shortage) too_many = std::max(too_many, count / kPartInShortage + 1);
-  connections_.clear_shortage();
   too_many = std::min(too_many, candidates.size());
   const auto last_ones = candidates.begin() + static_cast<std::ptrdiff_t>(too_many);
   std::partial_sort(candidates.begin(), last_ones, candidates.end(),
@@ -300,15 +427,9 @@ void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage)
   }
   const std::size_t count = connections_.count();
   if (replies_.send(make_disconnect(peer), send_) != 0) return;
-  if (shortage) {
-    log(LogLevel::kInfo,
-        "{} connections, and no descriptor or memory for another: one that was not used is to be "
-        "closed",
-        count);
-  } else {
-    log(LogLevel::kInfo, "{} connections, {}={}: one that was not used is to be closed", count,
-        most() == asked_ ? "FARSIDE_CONNECTIONS" : "the process's share", most());
-  }
+  log(LogLevel::kInfo, "{} connections, {}: one that was not used is to be closed", count,
+      shortage ? "and no descriptor or memory for another"
+               : fmt::format("{}={}", most() == asked_ ? "FARSIDE_CONNECTIONS" : "the process's share", most()));
   const bool soon = connections_.age(peer) < Timing::kReopenedSoon * idle_limit(peer_state);
   peer_state.idle_limit = soon ? std::min<Clock::duration>(2 * idle_limit(peer_state), Timing::kLongestIdle)
                                : Clock::duration(Timing::kShortestIdle);

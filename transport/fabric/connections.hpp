@@ -5,19 +5,23 @@
 // identity (connecting.hpp). All endpoints share one queue of receives.
 //
 // When both sides connect at once, the request of the process with the lower identity stands: the other process
-// accepts it and drops its own. A refused request is repeated after a back-off, until Fabric abandons the peer.
+// accepts it and drops its own. A refused request is repeated after a back-off, until Fabric abandons the peer. At most
+// kMostInitiated requests are in flight, and requests to further peers wait in a queue, so that a thousand first
+// operations do not flood the peers' listeners.
+//
+// Opening an endpoint may wait until the peer's address is resolved. Separate threads then open it (EndpointOpener),
+// and progress() requests the connection when the endpoint is open. No request is in flight before that, so a request
+// of the peer simply replaces it. fi_connect does not wait: over TCP it calls connect(2) on a socket that does not
+// block.
 //
 // A process connects only when it has no connection to the peer. A request that is newer than the present connection
 // therefore says that the peer has closed that connection, although this side saw no event (the cable may have been
 // cut). Requests are numbered for this (Hello::attempt).
 //
-// Its parts are the table of connections (connection_table.hpp), and this process's own requests, the libfabric objects
-// and the limits of resources (connecting.hpp). This class handles connection events, and changes these parts
-// accordingly. No call of libfabric here waits for a peer.
-//
-// Not thread-safe: Fabric calls it under its mutex. Errors: kNoRoute when it is opened; reach() returns those of
-// connecting. Cost of reach on a connected peer: a few loads. Memory: that of ConnectionTable, without what libfabric
-// keeps.
+// Not thread-safe: Fabric calls it under its mutex. No call of libfabric here waits for a peer. Errors: kNoRoute when
+// it is opened; reach() returns those of connecting. Cost of reach on a connected peer: a few loads; over TCP 40 us per
+// attempt to connect, over an adapter a thread. Memory: that of ConnectionTable, without what libfabric keeps, and 8
+// bytes per peer that waits.
 #pragma once
 
 #include <algorithm>
@@ -25,6 +29,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -63,11 +68,14 @@ class Connections {
   struct Opening {
     // At most this many threads open endpoints; 0: reach() and progress() open them.
     std::size_t threads = 0;
-    // Called by such a thread when progress() has an endpoint to take.
+    // Called by such a thread when progress() is to be called.
     std::function<void()> opened;
     // For tests: as ConnectionEndpoints::Resolve.
     ConnectionEndpoints::Resolve resolve;
   };
+  // Requests that may be in flight at once, their endpoints being opened included.
+  static constexpr std::size_t kMostInitiated = 32;
+
   // `domain` must outlive this object. `receives`: as for ConnectionEndpoints::open. Errors: kNoRoute.
   static Result<std::unique_ptr<Connections>> open(const FabricDomain& domain, std::size_t receives, Lost lost,
                                                    Withdraw withdraw, Opening opening);
@@ -75,11 +83,16 @@ class Connections {
   Connections& operator=(const Connections&) = delete;
   ~Connections();
 
+  // Takes the messages that have arrived. Called before a connection counts as ended.
+  std::function<void()> before_end;
+  // Posts the receives for so many connections. Called before a connection is requested or accepted, since the peer may
+  // send as soon as there is one.
+  std::function<void(std::size_t connections)> before_more;
+
   // The address by which peers reach this process.
   const FabricAddress& address() const { return address_; }
   // Makes a peer known; the same address is the same peer. Peers are small numbers.
   Peer insert(const FabricAddress& address) { return table_.insert(address); }
-  static constexpr std::size_t kMostInitiated = ConnectionRequests::kMostInitiated;
   // Returns the peer with this identity, if it is known: it was inserted, or it has connected to this process.
   std::optional<Peer> find_connected(std::uint64_t identity) const { return table_.find_known(identity); }
 
@@ -94,10 +107,6 @@ class Connections {
   std::size_t most_receives() const { return endpoints_.most_receives(); }
   // Handles connection events. Returns whether there were any.
   bool progress();
-  // Sets a function that takes the messages that have arrived. It is called before a connection counts as ended.
-  void before_end(std::function<void()> call) { before_end_ = std::move(call); }
-  // As ConnectionTable::set_before_more.
-  void before_more(std::function<void(std::size_t connections)> call) { table_.set_before_more(std::move(call)); }
   // Takes the messages that peers have written into the rings of their connections, in the order of each peer:
   // receive(std::span<const std::byte>). Returns whether there were any.
   template <class Receive>
@@ -122,47 +131,38 @@ class Connections {
   // Returns whether some connection has ended and was not freed yet (clear_lost).
   bool any_lost() const { return table_.any_ended(); }
   // Returns whether some connection is being made; a waiting thread should then call progress.
-  bool connecting() const { return table_.in_progress() > 0 || requests_.opening() > 0; }
+  bool connecting() const { return table_.in_progress() > 0 || opener_.count() > 0; }
   // Returns whether the request to the peer still waits for a place. Then no attempt has shown yet whether the peer is
   // in reach.
-  bool waits_for_place(Peer peer) const { return requests_.waits_for_place(peer); }
-  // The same as the members of ConnectionRoom. After a shortage, the caller should close idle connections.
-  std::size_t most_connections(std::size_t processes) const { return room_.most_connections(processes); }
-  const char* what_limits() const { return room_.what_limits(); }
-  bool shortage() const { return room_.shortage(); }
-  void clear_shortage() { room_.clear_shortage(); }
-  // Notes a shortage if the process has no descriptor left. Called when events_fd() was readable without an event: the
+  bool waits_for_place(Peer peer) const { return table_.of(peer).waits; }
+  // The resources. After a shortage, the caller should close idle connections.
+  ConnectionRoom& room() { return room_; }
+  const ConnectionRoom& room() const { return room_; }
+  // Looks whether the process has a descriptor left. Called when events_fd() was readable without an event: the
   // provider's listener may have failed to accept a peer's connection, which it does not report.
-  void look_for_shortage() { room_.look_for_shortage(endpoints_.events_fd(), table_.size()); }
+  void look_for_shortage() { room_.look_for_shortage(endpoints_.events_fd()); }
   // The error of the last attempt to connect to the peer; empty if it succeeded.
   std::string connect_error(Peer peer) const {
     const std::uint16_t error = table_.of(peer).last_error;
     return error == 0 ? "" : fi_strerror(error);
   }
   // The number of connections that exist or are being made, without those that are being closed.
-  std::size_t count() const { return table_.not_closing() + requests_.opening(); }
+  std::size_t count() const { return table_.not_closing() + opener_.count(); }
+  // The present connection to the peer; null if there is none.
+  Connection* present(Peer peer) const { return table_.of(peer).current; }
   // Returns whether there is a connection to the peer that carries operations.
-  bool connected(Peer peer) const {
-    const Connection* const connection = table_.of(peer).current;
-    return connection != nullptr && connection->carries();
-  }
+  bool connected(Peer peer) const { return present(peer) != nullptr && present(peer)->carries(); }
   // The age of the connection to the peer; zero if there is none, or if it must not be evicted.
   Clock::duration age(Peer peer) const;
   // The number of the present connection, the same on both sides and unlike that of any other; 0 if there is none.
-  std::uint64_t number(Peer peer) const {
-    const Connection* const connection = table_.of(peer).current;
-    return connection != nullptr ? connection->number : 0;
-  }
-  // The present connection to the peer, if it carries operations and has addresses of IP.
-  std::optional<TcpPath> tcp_path(Peer peer) const;
-  // Notes its descriptor.
-  void found_socket(Peer peer, int socket) { table_.of(peer).current->socket = socket; }
+  std::uint64_t number(Peer peer) const { return present(peer) != nullptr ? present(peer)->number : 0; }
   // Returns the peer whose present connection has this number; none if there is no such connection.
   std::optional<Peer> peer_of(std::uint64_t number) const { return table_.peer_of(number); }
-  // The present connection to the peer; null if there is none.
-  Connection* present(Peer peer) { return table_.of(peer).current; }
+  // What the kernel knows of the present connection to the peer; none if it is not one of TCP that carries operations.
+  // A millisecond, if sockets of connections must be searched for.
+  std::optional<TcpState> tcp_state(Peer peer);
   // From now on only answers are sent on the present connection to the peer. Precondition: there is one.
-  void begin_disconnect(Peer peer) { table_.begin_disconnect(*table_.of(peer).current); }
+  void begin_disconnect(Peer peer) { table_.begin_disconnect(*present(peer)); }
   // Closes a connection after begin_disconnect. Precondition: none of this process's operations is in flight on it.
   // The next operation connects again. Returns false if the connection is still being made.
   bool disconnect(Peer peer);
@@ -184,39 +184,40 @@ class Connections {
   // Notes that an operation on `endpoint`, an endpoint of this peer, has failed. After that, an adapter's queue pair
   // executes nothing more, and libfabric reports no event. The connection is lost.
   void failed(Peer peer, const fid_ep* endpoint, const std::string& why);
-  // Ends the connection to an abandoned peer, in any state, so that the provider no longer touches the buffers of
-  // operations that are in flight on it. The operations that were to generate a completion complete with errors. `lost`
-  // is not called.
+  // Ends the connection to an abandoned peer, in any state, and removes the request for one, so that the provider no
+  // longer touches the buffers of operations that are in flight on it. The operations that were to generate a
+  // completion complete with errors. `lost` is not called.
   void stop(Peer peer);
 
  private:
   using State = Connection::State;
 
-  Connections(const FabricDomain& domain, Lost lost, Opening opening)
-      : domain_(domain),
-        lost_(std::move(lost)),
-        endpoints_(domain, std::move(opening.resolve)),
-        room_(domain),
-        requests_(table_, room_, endpoints_, address_, rings_, opening.threads, std::move(opening.opened)) {}
+  Connections(const FabricDomain& domain, Lost lost, Opening opening);
   void take_request(fi_info& info, const std::optional<Hello>& hello);
   bool resolve_crossing_request(const Hello& hello, Peer peer);
   void established(Connection& connection, const std::optional<Hello>& hello);
   void ended(Connection& connection, const std::string& why);
   void take_event(std::uint32_t event, const fi_eq_cm_entry& entry, std::size_t bytes);
   void take_error();
-  void shut_down(Connection& connection) const {
-    farside::shut_down(connection.endpoint.get(), domain_.by_adapter() ? nullptr : domain_.queue());
-  }
+  void shut_down(Connection& connection);
+  // This process's requests. Their errors stay in KnownPeer, for the next operation.
+  void connect_waiting();
+  ssize_t connect(Peer peer);
+  ssize_t request(Peer peer, FabricHandle<fid_ep> endpoint, std::unique_ptr<MessageRing> ring);
+  void not_connected(Peer peer, ssize_t code);
+  bool take_opened();
 
   const FabricDomain& domain_;
   const Lost lost_;
-  std::function<void()> before_end_;
   FabricAddress address_;
   ConnectionEndpoints endpoints_;
   MessageRings rings_;     // the connections have some
   ConnectionTable table_;  // its endpoints are bound to what endpoints_ has
   ConnectionRoom room_;
-  ConnectionRequests requests_;
+  std::uint64_t attempts_ = 0;  // this process's requests to any peer so far
+  std::deque<Peer> waiting_;    // for a place; entries without KnownPeer::waits are void
+  const bool opens_by_threads_;
+  EndpointOpener opener_;  // the threads end first
 };
 
 // ConnectionEviction: closes idle connections. The limit is FARSIDE_CONNECTIONS, or the process's share of the node's
@@ -269,7 +270,7 @@ class ConnectionEviction {
   std::size_t node_processes() const { return node_processes_; }
   // The limit of connections; 0: none.
   std::size_t most() const { return most_.load(std::memory_order_relaxed); }
-  bool too_many() const { return (most() > 0 && connections_.count() > most()) || connections_.shortage(); }
+  bool too_many() const { return (most() > 0 && connections_.count() > most()) || connections_.room().shortage; }
 
   // Begins to close connections. To be called repeatedly while there are too many.
   void make_room();

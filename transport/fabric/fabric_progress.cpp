@@ -45,8 +45,8 @@ Status FabricProgress::start(const Settings& settings, ConnectionEndpoints::Reso
   if (!connections) return connections.error();
   connections_ = std::move(connections.value());
   // The peer may have sent DISCONNECT before it ended the connection.
-  connections_->before_end([this] { take_completions(); });
-  connections_->before_more([this](std::size_t number) { receives_.follow(number); });
+  connections_->before_end = [this] { take_completions(); };
+  connections_->before_more = [this](std::size_t number) { receives_.follow(number); };
   eviction_.emplace(
       *connections_, in_flight_.peers(), replies_, settings.connections, [this](Reply& reply) { return send(reply); },
       [this](PeerState& peer_state) { end_run(peer_state, nullptr); });
@@ -461,44 +461,26 @@ void FabricProgress::end_long_sleep() {
 
 void FabricProgress::check() {
   std::vector<OperationPool::Operations> unused;  // freed at the end, without a mutex
-  {
-    const std::scoped_lock held(mutex_);
-    connections_->clear_lost([this](Peer peer) { return !in_flight_.peers().any_in_flight(peer); });
-    unused = in_flight_.peers().deactivate_unused([this](PeerState& stalled) {
-      if (OperationsInFlight::stays_open(stalled)) end_run(stalled, nullptr);
-    });
-    health_.check(Clock::now());
-  }
-  if (!domain_.by_sockets()) return;
-  end_silent_connections();
-  std::vector<PeerHealth::QuietPath> paths;
-  {
-    const std::scoped_lock held(mutex_);
-    paths = health_.quiet_paths(Clock::now());
-  }
-  if (paths.empty()) return;
-  PeerHealth::read_states(paths);  // without the mutex, as a search may take a millisecond
   const std::scoped_lock held(mutex_);
-  health_.abandon_silent(paths, Clock::now());
+  connections_->clear_lost([this](Peer peer) { return !in_flight_.peers().any_in_flight(peer); });
+  unused = in_flight_.peers().deactivate_unused([this](PeerState& stalled) {
+    if (OperationsInFlight::stays_open(stalled)) end_run(stalled, nullptr);
+  });
+  const Clock::time_point now = Clock::now();
+  health_.check(now);
+  if (!domain_.by_sockets()) return;
+  end_silent_connections(now);
+  health_.check_hosts(now);
 }
 
-// Ends connections on which nothing has arrived for FARSIDE_PEER_TIMEOUT, or for a second if there are many. The
-// provider accepts each connection to its listener, and keeps it until the request of a peer has come.
-void FabricProgress::end_silent_connections() {
-  constexpr std::size_t kMany = 64;
-  const std::chrono::seconds most = Timing::kLongestSilence;
-  const Clock::duration longest = health_.timeout().count() > 0 ? std::min(health_.timeout(), most) : most;
-  const Clock::time_point now = Clock::now();
+// The provider accepts each connection to its listener, and keeps it until the request of a peer has come.
+void FabricProgress::end_silent_connections(Clock::time_point now) {
   if (now < look_for_silence_at_) return;
+  std::chrono::milliseconds longest = Timing::kLongestSilence;
+  if (health_.timeout().count() > 0) longest = std::min<std::chrono::milliseconds>(longest, health_.timeout());
   look_for_silence_at_ = now + std::min<Clock::duration>(longest / 2, Timing::kSearchForSilence);
-  std::vector<SilentSocket> silent = find_silent_sockets(connections_->address().socket);
-  const Clock::duration limit = silent.size() > kMany ? Timing::kShortestSilence : longest;
-  std::erase_if(silent, [&](const SilentSocket& each) { return each.age < limit; });
-  if (silent.empty()) return;
-  log(LogLevel::kInfo, "{} connections on which nothing has come are closed", silent.size());
-  const std::scoped_lock held(mutex_);
-  connections_->progress();  // it may have arrived, after a stop of this process
-  for (const SilentSocket& each : silent) end_silent_socket(each);
+  if (const std::size_t ended = end_silent_sockets(connections_->address().socket, longest); ended > 0)
+    log(LogLevel::kInfo, "{} connections on which nothing has come are closed", ended);
 }
 
 void FabricProgress::read_connection_events() {
@@ -512,7 +494,7 @@ ProgressThread::Work::Sleep FabricProgress::progress(bool connection_woke) {
   sleeps_long_ = idle();
   // While the listener lacks descriptors, the file descriptor of connection events stays readable.
   Sleep sleep{sleeps_long_ ? Timing::kIdle : Timing::kSafetyNet,
-              connections_->shortage() ? -1 : connections_->events_fd()};
+              connections_->room().shortage ? -1 : connections_->events_fd()};
   // The answers, credits and receives that the provider has refused are soon given to it again.
   if (replies_.any_unsent() || receives_.any_refused() || connections_->owes_credits() || !deferred_.empty()) {
     sleep.limit = Timing::kTryAgain;

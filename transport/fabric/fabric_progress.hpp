@@ -126,7 +126,7 @@ class FabricProgress final : public EndpointProgress, private PeerHealth::Peers,
   void end_long_sleep();
   bool advance_for(int thread, std::uint64_t begin_ns);
   void check() override;
-  void end_silent_connections();
+  void end_silent_connections(Clock::time_point now);
   void read_connection_events() override;
   Sleep progress(bool connection_woke) override;
   bool endpoint_is_busy() override { return !std::unique_lock(mutex_, std::try_to_lock); }
@@ -135,9 +135,7 @@ class FabricProgress final : public EndpointProgress, private PeerHealth::Peers,
   bool waits_for_place(Peer peer) const override { return connections_->waits_for_place(peer); }
   std::optional<ssize_t> send_probe(Peer peer) override;
   std::string connect_error(Peer peer) const override { return connections_->connect_error(peer); }
-  std::optional<TcpPath> tcp_path(Peer peer) const override { return connections_->tcp_path(peer); }
-  std::uint64_t connection_number(Peer peer) const override { return connections_->number(peer); }
-  void found_socket(Peer peer, int socket) override { connections_->found_socket(peer, socket); }
+  std::optional<TcpState> tcp_state(Peer peer) override { return connections_->tcp_state(peer); }
   void abandon(PeerState& peer_state, const std::string& why) override;
 
   FabricDomain domain_;

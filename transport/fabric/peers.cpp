@@ -88,57 +88,22 @@ void PeerHealth::check(PeerState& peer_state, Clock::time_point now) {
           error.empty() ? fabric_error(ErrorKind::kPeer, "a probe", *code).text : "connecting to it: " + error);
 }
 
-std::vector<PeerHealth::QuietPath> PeerHealth::quiet_paths(Clock::time_point now) {
-  std::vector<QuietPath> paths;
+void PeerHealth::check_hosts(Clock::time_point now) {
   for (PeerState* const peer_state : states_.active()) {
-    if (timeout(peer_state->peer).count() == 0) {
-      peer_state->acknowledged = peer_state->notifications;  // nothing is watched
-      continue;
-    }
+    const std::chrono::seconds timeout = this->timeout(peer_state->peer);
+    const bool watched = timeout.count() > 0;
     const bool noted = peer_state->unacknowledged_since != Clock::time_point{};
-    if (!quiet(*peer_state, now, noted ? Clock::duration{} : Timing::kQuiet)) continue;
-    if (const auto path = peers_.tcp_path(peer_state->peer)) {
-      paths.push_back({peer_state->peer, *path, {}, peer_state->notifications});
-    } else {
+    if (watched && !quiet(*peer_state, now, noted ? Clock::duration{} : Timing::kQuiet)) continue;
+    const std::uint32_t notifications = peer_state->notifications;
+    const std::optional<TcpState> state = watched ? peers_.tcp_state(peer_state->peer) : std::nullopt;
+    if (!state || !state->unanswered) {
       peer_state->unacknowledged_since = {};
-      peer_state->acknowledged = peer_state->notifications;
-    }
-  }
-  return paths;
-}
-
-void PeerHealth::read_states(std::vector<QuietPath>& paths) {
-  std::vector<TcpEnds> sought;
-  for (QuietPath& each : paths) {
-    each.state = tcp_state(each.path.socket, each.path.ends);
-    if (!each.state) sought.push_back(each.path.ends);
-  }
-  if (sought.empty()) return;
-  const std::vector<int> found = find_tcp_sockets(sought);
-  auto next = found.begin();
-  for (QuietPath& each : paths) {
-    if (each.state) continue;
-    each.path.socket = *next++;
-    each.state = tcp_state(each.path.socket, each.path.ends);
-  }
-}
-
-void PeerHealth::abandon_silent(const std::vector<QuietPath>& paths, Clock::time_point now) {
-  for (const QuietPath& each : paths) {
-    PeerState& peer_state = states_.of(each.peer);
-    if (!quiet(peer_state, now, {}) || peers_.connection_number(each.peer) != each.path.number) continue;
-    peers_.found_socket(each.peer, each.path.socket);
-    if (!each.state || !each.state->unanswered) {
-      peer_state.unacknowledged_since = {};
-      peer_state.acknowledged = each.notifications;
+      peer_state->acknowledged = notifications;
       continue;
     }
-    if (peer_state.unacknowledged_since == Clock::time_point{}) peer_state.unacknowledged_since = now;
-    const std::chrono::seconds timeout = this->timeout(each.peer);
-    if (timeout.count() > 0 && each.state->silent >= timeout &&
-        now - peer_state.unacknowledged_since >= half(timeout)) {
-      abandon(peer_state, now, "its host acknowledges nothing that is sent to it");
-    }
+    if (!noted) peer_state->unacknowledged_since = now;
+    if (state->silent >= timeout && now - peer_state->unacknowledged_since >= half(timeout))
+      abandon(*peer_state, now, "its host acknowledges nothing that is sent to it");
   }
 }
 

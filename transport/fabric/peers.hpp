@@ -236,9 +236,9 @@ class PeerStates {
 // peer's host has sent nothing for the whole timeout, not even acknowledgements, while data were unacknowledged for
 // half of it.
 //
-// Thread safety: timeout() without a peer and read_states() may be called from any thread, all other members under
-// Fabric's mutex. Errors: none of its own. Cost: check() and quiet_paths() a few loads per active peer, at regular
-// times only; read_states() a millisecond where a socket must be searched for. Memory: in PeerState.
+// Thread safety: timeout() without a peer may be called from any thread, all other members under Fabric's mutex. Errors:
+// none of its own. Cost: a few loads per active peer, at regular times only, and three system calls per quiet peer.
+// Memory: in PeerState.
 class PeerHealth {
  public:
   using Clock = std::chrono::steady_clock;
@@ -251,10 +251,8 @@ class PeerHealth {
     virtual std::optional<ssize_t> send_probe(Peer peer) = 0;
     // The error of the last attempt to connect to the peer; empty if it succeeded.
     virtual std::string connect_error(Peer peer) const = 0;
-    // The present connection, where it is one of TCP; and its descriptor, once it was found.
-    virtual std::optional<TcpPath> tcp_path(Peer peer) const = 0;
-    virtual std::uint64_t connection_number(Peer peer) const = 0;
-    virtual void found_socket(Peer peer, int socket) = 0;
+    // What the kernel knows of the present connection, where it is one of TCP.
+    virtual std::optional<TcpState> tcp_state(Peer peer) = 0;
     // Ends the connection to the peer, and fails the operations towards it.
     virtual void abandon(PeerState& peer_state, const std::string& why) = 0;
 
@@ -284,19 +282,8 @@ class PeerHealth {
   }
   static void probe_failed(PeerState& peer_state) { peer_state.probed = false; }
 
-  // A connection over which operations stay in flight, and what the kernel says of it.
-  struct QuietPath {
-    Peer peer;
-    TcpPath path;
-    std::optional<TcpState> state;
-    std::uint32_t notifications = 0;  // that were sent by then
-  };
-  // Gives the connections to look at.
-  std::vector<QuietPath> quiet_paths(Clock::time_point now);
-  // Reads their states.
-  static void read_states(std::vector<QuietPath>& paths);
-  // Abandons peers whose hosts acknowledge nothing.
-  void abandon_silent(const std::vector<QuietPath>& paths, Clock::time_point now);
+  // Over TCP: abandons peers whose hosts acknowledge nothing.
+  void check_hosts(Clock::time_point now);
 
  private:
   void check(PeerState& peer_state, Clock::time_point now);

@@ -8,6 +8,9 @@
 #include <memory>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <utility>
+
+#include "transport/base/timing.hpp"
 
 namespace farside {
 
@@ -63,17 +66,17 @@ std::vector<int> find_tcp_sockets(std::span<const TcpEnds> connections) {
   return found;
 }
 
-std::vector<SilentSocket> find_silent_sockets(const SocketAddress& listener) {
-  std::vector<SilentSocket> found;
+std::size_t end_silent_sockets(const SocketAddress& listener, std::chrono::milliseconds limit) {
+  constexpr std::size_t kMany = 64;
+  std::vector<std::pair<int, std::chrono::milliseconds>> silent;
   for_each_socket([&](int socket, const TcpEnds& ends) {
     if (ends.here.port != listener.port || ends.here.family != listener.family) return;
-    if (const auto age = silent_from_the_first(socket)) found.push_back({socket, ends, *age});
+    if (const auto age = silent_from_the_first(socket)) silent.emplace_back(socket, *age);
   });
-  return found;
-}
-
-void end_silent_socket(const SilentSocket& silent) {
-  if (is_at(silent.socket, silent.ends) && silent_from_the_first(silent.socket)) ::shutdown(silent.socket, SHUT_RDWR);
+  if (silent.size() > kMany) limit = Timing::kShortestSilence;
+  std::erase_if(silent, [&](const auto& each) { return each.second < limit; });
+  for (const auto& [socket, age] : silent) ::shutdown(socket, SHUT_RDWR);
+  return silent.size();
 }
 
 std::optional<TcpState> tcp_state(int socket, const TcpEnds& connection) {

@@ -84,14 +84,6 @@ struct TcpEnds {
   bool operator==(const TcpEnds&) const = default;
 };
 
-// Where a peer is connected over TCP: the connection's number (connections.hpp), its ends, and its descriptor if it was
-// found before, else -1.
-struct TcpPath {
-  std::uint64_t number = 0;
-  TcpEnds ends;
-  int socket = -1;
-};
-
 struct TcpState {
   bool unanswered = false;             // data were sent, sent again, and are still not acknowledged
   std::chrono::milliseconds silent{};  // time since the last arrival of anything, acknowledgements included
@@ -103,15 +95,9 @@ std::vector<int> find_tcp_sockets(std::span<const TcpEnds> connections);
 // Returns the state of the connection if `socket` is its descriptor. The descriptor may have been closed and reused.
 std::optional<TcpState> tcp_state(int socket, const TcpEnds& connection);
 
-// A connection to the listener on which its other end has sent nothing yet.
-struct SilentSocket {
-  int socket = -1;
-  TcpEnds ends;
-  std::chrono::milliseconds age{};
-};
-std::vector<SilentSocket> find_silent_sockets(const SocketAddress& listener);
-// Ends it, unless something has arrived since. With Fabric's mutex, under which the provider closes such sockets.
-void end_silent_socket(const SilentSocket& silent);
+// Ends connections to the listener on which nothing has arrived for this time, or for a second if there are many.
+// Returns their number. With Fabric's mutex, under which the provider closes such sockets.
+std::size_t end_silent_sockets(const SocketAddress& listener, std::chrono::milliseconds limit);
 
 // Ends the connection in both directions (shutdown(2)): only data that have arrived already can still be received on
 // it. Returns its descriptor, which stays open and belongs to the provider; -1 if this process has no such connection.

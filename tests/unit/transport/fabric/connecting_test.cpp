@@ -106,10 +106,10 @@ TEST_CASE("both sides of a connection expect it before the other can use it") {
   struct Counted : Opened {
     std::size_t expected = 0, late = 0;
     Counted() {
-      connections->before_more([this](std::size_t number) {
+      connections->before_more = [this](std::size_t number) {
         late += connections->count() >= number ? 1 : 0;
         expected = number;
-      });
+      };
     }
   };
   Counted accepts;
@@ -138,9 +138,9 @@ TEST_CASE("without a descriptor an attempt to connect is repeated, and the short
       ranks.check(opened.reach(peer) == -FI_EAGAIN, "the attempt is repeated");
       std::this_thread::sleep_for(1ms);
     }
-    ranks.check(opened->shortage(), "there is a shortage");
+    ranks.check(opened->room().shortage, "there is a shortage");
     ranks.check(opened->connect_error(peer) == "Too many open files", opened->connect_error(peer));
-    opened->clear_shortage();
+    opened->room().shortage = false;
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur += 8;
@@ -152,7 +152,7 @@ TEST_CASE("without a descriptor an attempt to connect is repeated, and the short
                        return listener.called();
                      }),
                 "with a descriptor it succeeds");
-    ranks.check(!opened->shortage(), "the shortage is over");
+    ranks.check(!opened->room().shortage, "the shortage is over");
   }));
 }
 
@@ -213,7 +213,7 @@ TEST_CASE("connections leave descriptors to the application") {
       getrlimit(RLIMIT_NOFILE, &limit);
       return limit.rlim_cur;
     };
-    DescriptorLimit descriptors;
+    ConnectionRoom descriptors({});
     const std::size_t open = 150 - descriptors.most_connections(1);
     ranks.check(open > 2 && open < 40, fmt::format("{} are open", open));
     descriptors.allow(75 - open);
@@ -222,7 +222,6 @@ TEST_CASE("connections leave descriptors to the application") {
     ranks.check(soft() == 200, fmt::format("one more takes a higher limit: {}", soft()));
     descriptors.allow(1000);
     ranks.check(soft() == 200, "the hard limit stays");
-    ranks.check(!descriptors.raise(1), "there are no more");
   }));
 }
 
@@ -232,17 +231,15 @@ TEST_CASE("the processes of a node share what there is for connections, and leav
   CHECK(share_of_node(1003, 2) == 376);
   CHECK(share_of_node(UINT64_MAX, 1) == UINT64_MAX - UINT64_MAX / 4);
   CHECK(share_of_node(10, 0) == 8);
-  CHECK(connections_of_node(1000, 50, 5) == 10);
-  CHECK(connections_of_node(1000, 50, 15) == 0);
-  CHECK(connections_of_adapter(262'144, 96) == 2048);
-  CHECK(connections_of_adapter(100, 96) == 1);
-  CHECK(connections_of_adapter(0, 96) == 0);
+  CHECK(ConnectionRoom(262'144).most_connections(96) == 2048);
+  CHECK(ConnectionRoom(100).most_connections(96) == 1);
+  CHECK(ConnectionRoom(0).most_connections(96) == 0);
   std::uint64_t files = 0;
   std::ifstream("/proc/sys/fs/file-max") >> files;
-  const DescriptorLimit descriptors;
-  CHECK(descriptors.most_connections(files) == 0);
+  const ConnectionRoom descriptors({});
+  CHECK(descriptors.most_connections(files) == 1);
   CHECK(descriptors.most_connections(files / 4000) < 3000);
-  CHECK(descriptors.most_connections(1) <= connections_of_node(files, 1, 0));
+  CHECK(descriptors.most_connections(1) <= share_of_node(files, 1));
 }
 
 TEST_CASE("a process closes connections beyond its share of what the node has") {

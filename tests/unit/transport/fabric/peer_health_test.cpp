@@ -16,10 +16,10 @@ namespace {
 
 struct Network final : PeerHealth::Peers {
   bool waits = false, room = true;
-  ssize_t code = 0;          // of a probe
-  std::string connecting;    // connect_error()
-  std::uint64_t number = 1;  // of the connection
-  int socket = -1;
+  ssize_t code = 0;        // of a probe
+  std::string connecting;  // connect_error()
+  TcpState state;
+  int looks = 0;  // of tcp_state()
   int probes = 0;
   std::vector<std::string> abandoned;
 
@@ -30,9 +30,10 @@ struct Network final : PeerHealth::Peers {
     return code;
   }
   std::string connect_error(Peer) const override { return connecting; }
-  std::optional<TcpPath> tcp_path(Peer) const override { return TcpPath{number, {}, socket}; }
-  std::uint64_t connection_number(Peer) const override { return number; }
-  void found_socket(Peer, int found) override { socket = found; }
+  std::optional<TcpState> tcp_state(Peer) override {
+    ++looks;
+    return state;
+  }
   void abandon(PeerState& peer_state, const std::string& why) override {
     abandoned.push_back(why);
     while (peer_state.in_flight > 0) PeerStates::end(peer_state);
@@ -57,6 +58,13 @@ struct Checked {
   // Checks four times per second, after `from` and until `until`.
   void check(std::chrono::milliseconds from, std::chrono::milliseconds until) {
     for (auto at = from + 250ms; at <= until; at += 250ms) health.check(begin + at);
+  }
+  // Checks the hosts once, and returns how many connections it has looked at.
+  int look(std::chrono::milliseconds at, bool unanswered, std::chrono::milliseconds silent) {
+    network.state = {unanswered, silent};
+    const int before = network.looks;
+    health.check_hosts(begin + at);
+    return network.looks - before;
   }
   int gone() const { return static_cast<int>(network.abandoned.size()); }
 };
@@ -178,10 +186,10 @@ TEST_CASE("a peer without a limit is waited for, whatever the limits of others")
   Checked patient(false, 0s);
   patient.network.code = -FI_EAGAIN;
   patient.check(0ms, 200s);
-  CHECK(patient.health.quiet_paths(patient.begin + 100s).empty());
+  CHECK(patient.look(100s, true, 100s) == 0);
   patient.health.limit_silence(patient.peer.peer + 1, 2s);
   patient.check(0ms, 200s);
-  CHECK(patient.health.quiet_paths(patient.begin + 100s).empty());
+  CHECK(patient.look(100s, true, 100s) == 0);
   CHECK(patient.gone() == 0);
   patient.health.limit_silence(patient.peer.peer, 2s);
   patient.check(0ms, 2250ms);  // from the first check on
@@ -191,12 +199,7 @@ TEST_CASE("a peer without a limit is waited for, whatever the limits of others")
 TEST_CASE("a peer is watched after a notification until its host has acknowledged it") {
   Checked one(false);
   PeerStates::end(one.peer);
-  const auto look = [&](std::chrono::milliseconds at, bool unanswered, std::chrono::milliseconds silent) {
-    std::vector<PeerHealth::QuietPath> paths = one.health.quiet_paths(one.begin + at);
-    for (PeerHealth::QuietPath& each : paths) each.state = TcpState{unanswered, silent};
-    one.health.abandon_silent(paths, one.begin + at);
-    return paths.size();
-  };
+  const auto look = [&](auto... how) { return one.look(how...); };
   CHECK(look(2s, true, 20s) == 0);
   ++one.peer.notifications;
   CHECK(look(2s, true, 0ms) == 0);
@@ -222,18 +225,9 @@ TEST_CASE("a peer is watched after a notification until its host has acknowledge
 
 TEST_CASE("over TCP a peer is abandoned whose host acknowledges nothing for the whole timeout") {
   Checked one(false);
-  const auto look = [&](std::chrono::milliseconds at, bool unanswered, std::chrono::milliseconds silent) {
-    std::vector<PeerHealth::QuietPath> paths = one.health.quiet_paths(one.begin + at);
-    for (PeerHealth::QuietPath& each : paths) {
-      each.path.socket = 5;
-      each.state = TcpState{unanswered, silent};
-    }
-    one.health.abandon_silent(paths, one.begin + at);
-    return paths.size();
-  };
+  const auto look = [&](auto... how) { return one.look(how...); };
   CHECK(look(900ms, true, 900ms) == 0);
   CHECK(look(2s, true, 2s) == 1);
-  CHECK(one.network.socket == 5);
   SECTION("and only then") {
     CHECK(look(6900ms, true, 20s) == 1);
     CHECK(one.gone() == 0);  // data have waited for less than half of the timeout
@@ -250,14 +244,6 @@ TEST_CASE("over TCP a peer is abandoned whose host acknowledges nothing for the 
     CHECK(one.gone() == 0);
     look(14s, true, 20s);
     CHECK(one.gone() == 1);
-  }
-  SECTION("not for the silence of an earlier connection") {
-    std::vector<PeerHealth::QuietPath> paths = one.health.quiet_paths(one.begin + 20s);
-    REQUIRE(paths.size() == 1);
-    paths[0].state = TcpState{true, 20s};
-    one.network.number = 2;
-    one.health.abandon_silent(paths, one.begin + 20s);
-    CHECK(one.gone() == 0);
   }
 }
 
