@@ -298,6 +298,17 @@ TEST_CASE("one of four links that is far from the others is a warning") {
   CHECK(causes_of(all).empty());  // too few to compare
 }
 
+TEST_CASE("a setting that cannot be used is one failure with its remedy, not one of the network or of farside") {
+  Json all = healthy();
+  const std::string trouble = "FARSIDE_DEVICE='ib7' cannot be used: no adapter ib7";
+  for (Json& window : all["windows"]) window["trouble"] = "MPI_Win_allocate: known error (error: " + trouble + ")";
+  all["between"]["all"] = {{"provider", ""}, {"why_not", {"tcp: node-a: " + trouble}}};
+  const Json causes = causes_of(all);
+  REQUIRE(causes.size() == 1);
+  CHECK(causes[0]["what"] == trouble);
+  CHECK(causes[0]["advice"] == "unset FARSIDE_DEVICE, or set it to one that farside info shows");
+}
+
 TEST_CASE("a clock source that is slow to read is a warning") {
   Json all = healthy();
   all["ranks"][2]["clock"]["source"] = "hpet";

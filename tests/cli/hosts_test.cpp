@@ -14,7 +14,7 @@
 #include "tools/common/child.hpp"
 #include "tools/common/host.hpp"
 #include "tools/common/runtime.hpp"
-#include "tools/peers/matrix.hpp"
+#include "tools/doctor/examination.hpp"
 
 namespace farside::hosts_test {
 
@@ -75,10 +75,7 @@ TEST_CASE("hosts take the best provider that works in both directions, and the r
   CHECK(pair(matrix, "c", "a")["why_not"] == Json{"verbs: c: no adapter"});
   CHECK(matrix["all"]["provider"] == "tcp");
   CHECK(matrix["hosts"][2]["providers"][0]["trouble"] == "no adapter");
-  const std::string text = matrix_text(matrix);
-  CHECK(contains(text, "\nA job on all these hosts takes tcp.\n  not verbs: c: no adapter\n"));
-  CHECK(contains(text, "different versions of libfabric: 1.17, 2.1"));
-  CHECK(contains(text, "tcp (eth2)"));
+  CHECK(matrix["all"]["why_not"][0] == "verbs: c: no adapter");
 
   std::vector<ProviderTrials> two = trials();
   two[0].trouble[1][0].clear();
@@ -93,7 +90,6 @@ TEST_CASE("hosts between which nothing works are said so") {
   none.pop_back();
   const Json matrix = matrix_of({host("a"), host("b"), host("c")}, none);
   CHECK(matrix["all"]["provider"] == "");
-  CHECK(contains(matrix_text(matrix), "takes NOTHING"));
 }
 
 TEST_CASE("the mpirun of an MPI library is in the bin of its prefix, some folders above the library") {

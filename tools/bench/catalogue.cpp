@@ -56,10 +56,6 @@ const std::vector<MeasureInfo> kOthers = {
      kServesAsleep, kNamed, "message", 8},
     {"bare_message_8kib", "bare libfabric: message of 8 KiB there, 8 B back", kMicroseconds, kServes, kNamed, "message",
      8192},
-    {"bare_tcp", "bare TCP socket: 8 B there, 8 B back", kMicroseconds, kServes, kNamed, "tcp", 8},
-    {"bare_tcp_sleep", "bare TCP socket: 8 B there, 8 B back, target sleeps", kMicroseconds, kServesAsleep, kNamed,
-     "tcp", 8},
-    {"bare_tcp_4mib", "bare TCP socket: 4 MiB there, 8 B back", kMegabytes, kServes, kNamed, "tcp", 4 * kMebi},
     {"bare_lock", "bare memory: two fetch-adds and a store", kMicroseconds, kSpins, kDefault},
     {"bare_exchange", "bare memory: a word there, a word back", kMicroseconds, kSpins, kDefault},
     {"first_window", "first window of the process, with a put", kMicroseconds, kTakesPart, kNamed, "first_window"},
@@ -111,13 +107,6 @@ std::vector<MeasureInfo> make_catalogue() {
       }
     }
   }
-  for (const std::string type : {"int32", "int64"}) {
-    for (const std::string count : {"", "_1024"}) {
-      all.push_back({"accumulate_" + type + count,
-                     std::string("accumulate ") + (count.empty() ? "1 " : "1024 ") + type + " + flush", kMicroseconds,
-                     kInBarrier, kNamed, "accumulate"});
-    }
-  }
   for (const MeasureInfo& info : kAlsoBusy)
     for (const bool computes : {false, true}) all.push_back(while_away(info, computes));
   for (const int ms : {50, 100, 200, 500, 1000}) {
@@ -132,12 +121,6 @@ std::vector<MeasureInfo> make_catalogue() {
                    kNamed, "contention", static_cast<double>(n), "", std::max(n, 2)});
     all.push_back({"rate_" + number, "message rate, " + ranks, kPerSecond, kTakesPart, kNamed, "rate",
                    static_cast<double>(n), "", std::max(n, 2)});
-    if (n > 1) {
-      all.push_back({"random_put_" + number, "put 8 B + flush, " + ranks + ", to random others", kMicroseconds,
-                     kTakesPart, kNamed, "random_put", static_cast<double>(n), "", n});
-      all.push_back({"random_rate_" + number, "message rate, " + ranks + ", to random others", kPerSecond, kTakesPart,
-                     kNamed, "random_rate", static_cast<double>(n), "", n});
-    }
     all.push_back({"fetch_rate_" + number,
                    "fetch_and_op rate, " + number + (n == 1 ? " origin" : " origins") + ", one target", kPerSecond,
                    kTakesPart, kNamed, "fetch_rate", static_cast<double>(n), "", n + 1});

@@ -22,8 +22,8 @@ enum class TargetState {  // what the target does while the origin measures
   kTakesPart,             // the measure is a call of both
   kSleeps,                // nanosleep in a loop, never enters MPI
   kComputes,              // arithmetic on its own memory, never enters MPI
-  // Measures of bare libfabric and of a bare TCP socket without MPI (program/program.hpp), beside the fabric
-  // variant and over its provider: the main thread polls; or it sleeps or computes while a sleeping thread serves.
+  // Measures of bare libfabric without MPI (program/program.hpp), beside the fabric variant and over its provider: the
+  // main thread polls; or it sleeps or computes while a sleeping thread serves.
   kServes,
   kServesAsleep,
   kServesBusy,
@@ -32,11 +32,8 @@ enum class TargetState {  // what the target does while the origin measures
 
 inline constexpr int kAllRanks = 0;
 
-enum class Selection {
-  kDemo,
-  kDefault,
-  kNamed
-};  // the demo is part of the default selection; kNamed measures run by name only
+// The demo is part of the default selection; kNamed measures run by name only.
+enum class Selection { kDemo, kDefault, kNamed };
 
 struct MeasureInfo {
   std::string name;

@@ -57,6 +57,15 @@ class Causes {
 
  private:
   void add(const char* severity, const char* check, std::string what, std::string advice) {
+    // A setting of the user that cannot be used is one cause, whichever checks meet it.
+    for (const std::string name : {"FARSIDE_PROVIDER", "FARSIDE_DEVICE"}) {
+      const std::size_t at = what.find(name + "='");
+      if (at == std::string::npos) continue;
+      what = what.substr(at, what.find(") (", at) - at);
+      advice = fmt::format("unset {}, or set it to one that farside info shows", name);
+      severity = "failure", check = "settings";
+      if (std::ranges::any_of(all_, [&](const Json& one) { return one["what"] == what; })) return;
+    }
     all_.push_back({{"severity", severity}, {"check", check}, {"what", what}, {"advice", advice}});
   }
   const Json& examination_;

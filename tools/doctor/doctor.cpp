@@ -9,10 +9,11 @@
 #include <fmt/ranges.h>
 
 #include "tools/common/commands.hpp"
+#include "tools/common/launched_ranks.hpp"
+#include "tools/common/linkage.hpp"
 #include "tools/common/runtime.hpp"
 #include "tools/doctor/examination.hpp"
 #include "tools/info/info.hpp"
-#include "tools/peers/launch.hpp"
 
 namespace farside::tools {
 namespace {
@@ -24,9 +25,103 @@ struct DoctorOptions {
   bool json = false;
   bool report = false;
   bool with_names = false;
-  int time_limit = 60;  // seconds per step
-  PeersRequest peers;
+  int time_limit = 60;   // seconds per step
+  std::string hosts;     // a,b: by mpirun; empty: on this machine
+  std::string launcher;  // starts the ranks by this command line instead; empty: by mpirun
+  std::vector<std::string> launcher_options;
+  std::string runtime;  // empty: that of the launcher, or the first with a launcher and the program
+  int ranks = 0;        // for mpirun; 0: two on each host
+  Variables variables;  // further ones, for the ranks
+
+  // Whether the ranks are those of the launcher that has started this process. Hosts or a launcher that the user names
+  // take precedence, for instance in a shell that srun has started.
+  bool in_place() const { return under_launcher() && hosts.empty() && launcher.empty(); }
 };
+
+// ---- how farside-peers-RUNTIME is started ----
+
+struct PeersLaunch {
+  Runtime runtime;
+  std::vector<std::string> words;  // the command line; under a launcher the program alone
+  Environment environment;         // of the first word
+};
+
+std::string program_of(const Runtime& runtime) {
+  const std::string path = fmt::format("{}/farside-peers-{}", own_folder(), runtime.name);
+  return runnable(path) ? path : std::string();
+}
+
+// The runtimes for which the program may exist, and which may be those of the launcher.
+std::vector<std::string> runtimes_to_try(const DoctorOptions& options) {
+  if (!options.runtime.empty()) return {options.runtime};
+  if (options.in_place() && rank_variables()->rank == std::string_view("OMPI_COMM_WORLD_RANK")) return {"openmpi"};
+  // Slurm's plugin for pmi2 and Flux set PMI_RANK for every runtime.
+  if (options.in_place() && rank_variables()->rank == std::string_view("PMI_RANK")) return {"mpich", "openmpi"};
+  return {"openmpi", "mpich"};
+}
+
+// A rank of a launcher starts the program by itself. The program reports a library that is missing. The user's own
+// preload of farside is what is to be examined.
+void launch_in_place(const DoctorOptions& options, PeersLaunch& launch) {
+  const std::string old = variable("LD_PRELOAD"), &library = launch.runtime.library;
+  if (old.find("libfarside-") == std::string::npos) {
+    launch.environment["LD_PRELOAD"] = preload_list(
+        old,
+        !library.empty() ? library : fmt::format("{}/libfarside-{}.so", options.library_folder, launch.runtime.name));
+  }
+  for (const auto& [name, value] : options.variables) launch.environment[name] = value;
+}
+
+void launch_by_launcher(const DoctorOptions& options, PeersLaunch& launch) {
+  launch.environment.erase("LD_PRELOAD");  // of the launcher itself
+  Variables all = users_variables();
+  all.emplace(all.begin(), "LD_PRELOAD", preload_list(variable("LD_PRELOAD"), launch.runtime.library));
+  std::erase_if(all, [&](const auto& one) {
+    return std::ranges::find(options.variables, one.first, &Variables::value_type::first) != options.variables.end();
+  });
+  all.insert(all.end(), options.variables.begin(), options.variables.end());
+  const int hosts = options.hosts.empty() ? 1 : static_cast<int>(split(options.hosts, ",").size());
+  const int ranks = options.ranks > 0 ? options.ranks : 2 * hosts;
+  launch.words = launch_words(
+      launch.runtime, {ranks, options.launcher, options.hosts, !options.hosts.empty(), options.launcher_options}, all);
+}
+
+// The error says what is missing.
+Result<PeersLaunch> launch_of_peers(const DoctorOptions& options) {
+  const bool in_place = options.in_place();
+  const std::vector<std::string> names = runtimes_to_try(options);
+  PeersLaunch launch{{}, {}, current_environment()};
+  const auto usable = [&](const std::string& name) {
+    launch.runtime = find_runtime(name, options.library_folder);
+    return !program_of(launch.runtime).empty() &&
+           (in_place || !options.launcher.empty() || !launch.runtime.launcher.empty());
+  };
+  if (std::ranges::none_of(names, usable)) {
+    return cannot("no farside-peers-RUNTIME in {} with an mpirun of its runtime ({})", own_folder(),
+                  fmt::join(names, ", "));
+  }
+  if (!in_place && !options.launcher.empty()) {
+    const bool takes_number = options.launcher.find("{n}") != std::string::npos;
+    if (takes_number && options.ranks == 0) {
+      return cannot("--launcher '{}': the number of ranks is not known here; write it in place of {{n}}",
+                    options.launcher);
+    }
+    if (!takes_number && options.ranks > 0) {
+      return cannot("--launcher '{}': it does not take the number of ranks, {}: write {{n}} where it stands",
+                    options.launcher, options.ranks);
+    }
+  }
+  if (!in_place)
+    if (Status status = check_library(launch.runtime, options.library_folder); !status) return status.error();
+  allow_root(launch.runtime, launch.environment);
+  in_place ? launch_in_place(options, launch) : launch_by_launcher(options, launch);
+  for (const std::string& word :
+       {program_of(launch.runtime), std::string("--time-limit"), fmt::format("{}", options.time_limit)})
+    launch.words.push_back(word);
+  return launch;
+}
+
+// ---- the ranks' answers ----
 
 // The calls in which ranks were when a step timed out, of their lines on stderr.
 constexpr std::size_t kMostPlaces = 4;
@@ -85,14 +180,14 @@ Run run_ranks(const PeersLaunch& launch, const DoctorOptions& options) {
 // If all ranks are on one node, their windows have not used libfabric: those of a second launch do.
 void add_fabric(const PeersLaunch& first, const DoctorOptions& options, Json& examination) {
   const bool other_routes = !variable("FARSIDE_ROUTES").empty();
-  if (options.peers.in_place() || other_routes || node_count(examination) != 1 || !examination.contains("done")) return;
+  if (options.in_place() || other_routes || node_count(examination) != 1 || !examination.contains("done")) return;
   if (part_of(examination, "windows").empty() || examination.at("between").at("all").at("provider") == "") return;
-  PeersRequest request = options.peers;
-  request.runtime = first.runtime.name;
-  request.variables.emplace_back("FARSIDE_ROUTES", "fabric");
+  DoctorOptions again = options;
+  again.runtime = first.runtime.name;
+  again.variables.emplace_back("FARSIDE_ROUTES", "fabric");
   // Without this, libfabric takes the first interface that is up, although all ranks are on one machine.
-  if (variable("FI_TCP_IFACE").empty()) request.variables.emplace_back("FI_TCP_IFACE", "lo");
-  const Result<PeersLaunch> launch = launch_of_peers(request, options.library_folder);
+  if (variable("FI_TCP_IFACE").empty()) again.variables.emplace_back("FI_TCP_IFACE", "lo");
+  const Result<PeersLaunch> launch = launch_of_peers(again);
   if (!launch) return;
   const Run second = run_ranks(launch.value(), options);
   const Json& windows = part_of(second.examination, "windows");
@@ -117,19 +212,19 @@ int not_started(const PeersLaunch& launch, const ChildEnd& end) {
 
 int examine_ranks(const DoctorOptions& options) {
   prepare_for_children();
-  const Result<PeersLaunch> launch = launch_of_peers(options.peers, options.library_folder);
+  const Result<PeersLaunch> launch = launch_of_peers(options);
   if (!launch) {
     fmt::print(stderr, "farside doctor: {}\n", launch.error().text);
     return kNotStarted;
   }
   Run run = run_ranks(launch.value(), options);
   // Of several ranks of a launcher, rank 0 has the examination, and prints the result.
-  if (options.peers.in_place() && launched_rank() != 0) {
+  if (options.in_place() && launched_rank() != 0) {
     const std::string places = places_of_ranks(run.end.error_output);
     if (!places.empty()) fmt::print(stderr, "farside doctor: {}\n", places);
     return run.end.how == ChildEnd::How::kExited && run.end.code == 0 ? kNothingWrong : kSomethingWrong;
   }
-  if (run.end.how == ChildEnd::How::kInterrupted && !options.peers.in_place()) return kInterrupted;
+  if (run.end.how == ChildEnd::How::kInterrupted && !options.in_place()) return kInterrupted;
   if (!run.started()) return not_started(launch.value(), run.end);
   Json examination{{"farside_doctor", 1}, {"farside", FARSIDE_VERSION}, {"runtime", launch.value().runtime.name}};
   examination.update(run.examination);
@@ -151,16 +246,13 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<DoctorOptions>();
   CLI::App* command = app.add_subcommand(
       "doctor", "check farside on all ranks of a launch: what is wrong and how to fix it; or write a bug report");
-  PeersRequest& peers = options->peers;
-  peers.task = "doctor";
-  peers.preload = true;
-  peers.ranks_per_host = 2;
-  CLI::Option* hosts = command->add_option("--hosts", peers.hosts, "hosts of the ranks, a,b (default: this machine)");
-  command->add_option("-n", peers.ranks, "number of ranks (default: two per host)")->check(CLI::Range(1, 1'000'000));
-  command->add_option("--launcher", peers.launcher, kLauncherHelp)->excludes(hosts);
-  command->add_option("--runtime", peers.runtime, "MPI runtime (default: the first found)")
-      ->check(CLI::IsMember(peers_runtimes()));
-  command->add_option("--launcher-option", peers.launcher_options, "extra mpirun argument (repeatable)")
+  CLI::Option* hosts =
+      command->add_option("--hosts", options->hosts, "hosts of the ranks, a,b (default: this machine)");
+  command->add_option("-n", options->ranks, "number of ranks (default: two per host)")->check(CLI::Range(1, 1'000'000));
+  command->add_option("--launcher", options->launcher, kLauncherHelp)->excludes(hosts);
+  command->add_option("--runtime", options->runtime, "MPI runtime (default: the first found)")
+      ->check(CLI::IsMember({"openmpi", "mpich"}));
+  command->add_option("--launcher-option", options->launcher_options, "extra mpirun argument (repeatable)")
       ->take_all()
       ->allow_extra_args(false);
   command->add_option("--time-limit", options->time_limit, "time limit of each step in seconds (default: 60)")
@@ -178,11 +270,7 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
       "Under a launcher it examines the ranks of that launcher: mpirun -n 4 --host a,b farside doctor. A failure line\n"
       "names what does not work, a warning what works but not as well as it could; a table by node follows. The exit\n"
       "code is 0 if nothing is wrong, 1 if something is, 2 if the ranks could not be started.");
-  command->callback([options, &exit_code] {
-    PeersRequest& request = options->peers;
-    request.arguments = {"--time-limit", fmt::format("{}", options->time_limit)};
-    exit_code = examine_ranks(*options);
-  });
+  command->callback([options, &exit_code] { exit_code = examine_ranks(*options); });
 }
 
 }  // namespace farside::tools

@@ -2,12 +2,10 @@
 #include "tools/doctor/examination.hpp"
 
 #include <algorithm>
-#include <arpa/inet.h>
-#include <array>
-#include <cctype>
 #include <cmath>
 #include <iterator>
 #include <pwd.h>
+#include <regex>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -285,43 +283,12 @@ std::string examination_text(const Json& examination) {
 
 namespace {
 
-constexpr std::size_t kShortestWord = 3;
-
-bool is_word_byte(char byte) {
-  return std::isalnum(static_cast<unsigned char>(byte)) != 0 || byte == '_' || byte == '-';
-}
-
-bool is_path_byte(char byte) {
-  return is_word_byte(byte) || std::string_view("/.+@%~=").find(byte) != std::string::npos;
-}
-
-bool is_address_byte(char byte) {
-  return std::isxdigit(static_cast<unsigned char>(byte)) != 0 || byte == '.' || byte == ':';
-}
-
-// The length of the longest beginning of the text whose bytes are such.
-template <class Is>
-std::size_t run(std::string_view text, Is&& is) {
-  return static_cast<std::size_t>(std::ranges::find_if_not(text, is) - text.begin());
-}
-
-// Folders that every system of this kind has.
-bool is_systems(std::string_view path) {
-  static constexpr auto kFolders = std::to_array<std::string_view>(
-      {"/usr/", "/lib", "/bin/", "/sbin/", "/etc/", "/opt/", "/proc/", "/sys/", "/dev/", "/run/", "/boot/"});
-  return std::ranges::any_of(kFolders, [&](std::string_view folder) { return path.starts_with(folder); });
-}
-
-// Returns the length of an IP address at the beginning of the text; 0 if there is none.
-std::size_t address_length(std::string_view text) {
-  std::string word(text.substr(0, run(text, is_address_byte)));
-  while (!word.empty() && (word.back() == '.' || word.back() == ':') && !word.ends_with("::")) word.pop_back();
-  std::array<unsigned char, sizeof(in6_addr)> parsed{};
-  if (inet_pton(AF_INET6, word.c_str(), parsed.data()) == 1 && word.size() > 2) return word.size();
-  // Behind an address of version 4 there may be a port.
-  word = word.substr(0, word.find(':'));
-  return inet_pton(AF_INET, word.c_str(), parsed.data()) == 1 ? word.size() : 0;
-}
+// Paths outside the folders that every system has; the first group is what stands before, the second the last part.
+const std::regex kPath(R"((^|[^\w/.+@%~-])/(?!usr/|lib|bin/|sbin/|etc/|opt/|proc/|sys/|dev/|run/|boot/)[\w/.+@%~=-]*)"
+                       R"((/[\w+@%~=-]+(\.[\w+@%~=-]+)*))");
+// Addresses of version 4, behind which a port may stand, and of version 6.
+const std::regex kAddress(R"((^|[^\w.:-])(\d{1,3}(\.\d{1,3}){3}|([0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}|)"
+                          R"([0-9a-fA-F:]*[0-9a-fA-F]::[0-9a-fA-F:.]*)(?![\w-]))");
 
 }  // namespace
 
@@ -349,48 +316,15 @@ Anonymizer Anonymizer::of(const Json& examination) {
 
 std::string Anonymizer::text(std::string_view original) const {
   if (const auto name = names_.find(std::string(original)); name != names_.end()) return name->second;
-  std::string result;
-  for (std::size_t at = 0; at < original.size();) {
-    const std::string_view left = original.substr(at);
-    const bool begins_word = at == 0 || !is_word_byte(original[at - 1]);
-    if (left[0] == '/' && (at == 0 || !is_path_byte(original[at - 1]) || original[at - 1] == '=')) {
-      std::string_view path = left.substr(0, run(left, is_path_byte));
-      while (path.ends_with('.')) path.remove_suffix(1);  // of the sentence
-      const std::size_t last = path.find_last_of('/');
-      result += is_systems(path) || last == 0 ? std::string(path) : fmt::format("...{}", path.substr(last));
-      at += path.size();
-      continue;
-    }
-    if (begins_word && (at == 0 || original[at - 1] != '.')) {
-      const std::size_t length = address_length(left);
-      if (length > 0 && (length == left.size() || !is_word_byte(left[length]))) {
-        result += "ADDRESS";
-        at += length;
-        continue;
-      }
-    }
-    if (begins_word && is_word_byte(left[0])) {
-      // The longest name first: a host with its domain.
-      const std::string* stands_for = nullptr;
-      std::size_t length = 0;
-      for (const auto& [name, pseudonym] : names_) {
-        if (name.size() < kShortestWord || name.size() < length || !left.starts_with(name)) continue;
-        if (name.size() < left.size() && is_word_byte(left[name.size()])) continue;
-        stands_for = &pseudonym;
-        length = name.size();
-      }
-      if (stands_for == nullptr) {
-        length = run(left, is_word_byte);
-        result += left.substr(0, length);
-      } else {
-        result += *stands_for;
-      }
-      at += length;
-      continue;
-    }
-    result += original[at++];
+  std::string text = std::regex_replace(std::string(original), kPath, "$1...$2");
+  text = std::regex_replace(text, kAddress, "$1ADDRESS");
+  for (auto name = names_.rbegin(); name != names_.rend(); ++name) {  // a host with its domain first
+    constexpr std::size_t kShortestWord = 3;
+    if (name->first.size() < kShortestWord) continue;
+    const std::string quoted = std::regex_replace(name->first, std::regex(R"([^\w-])"), R"(\$&)");
+    text = std::regex_replace(text, std::regex("(^|[^\\w-])" + quoted + "(?![\\w-])"), "$1" + name->second);
   }
-  return result;
+  return text;
 }
 
 Json Anonymizer::json(Json original) const {

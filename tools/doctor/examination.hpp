@@ -5,7 +5,12 @@
 //   farside          the version of the command
 //   runtime          openmpi, mpich
 //   ranks[]          rank, node (a number), and the facts of the rank (rank.hpp)
-//   between          what farside takes between the hosts, by a trial (peers/matrix.hpp); null: not tried
+//   between          the provider that farside takes between the hosts, and the reasons against a better one; null: not
+//                    tried
+//     hosts[]        see common/host.hpp, and providers[]: provider, device, trouble (empty: farside has opened its
+//                    endpoint there); the best first
+//     pairs[]        from, to, provider (empty: none works), device (of `from`), why_not[]
+//     all            provider, why_not[]: of a job on all hosts, where all ranks take the same provider
 //   windows[]        of each rank and window: rank, call, among (node, all), wanted (the route that it is made for),
 //                    routes (as farside_route of the window), provider, device, trouble (empty: right data, no errors)
 //   links[]          between each node and the next: from, to, latency_us (put of 8 bytes and flush),
@@ -60,6 +65,20 @@ std::string places(const Json& examination, const std::vector<int>& ascending_ra
 // Formats an examination that has its causes: a line per cause, then a table of the nodes and one of their
 // routes.
 std::string examination_text(const Json& examination);
+
+// The result of the trials of one provider.
+struct ProviderTrials {
+  struct Offer {
+    std::string device;
+    std::string trouble;  // why the host cannot open the provider's endpoint; empty: it has opened one
+  };
+  std::string provider;
+  std::vector<Offer> offers;                      // of each host
+  std::vector<std::vector<std::string>> trouble;  // [from][to]: why the trial failed; empty if not
+};
+
+// Returns `between`. `hosts`: the facts of each host; `trials`: of the providers, the best first.
+Json matrix_of(std::vector<Json> hosts, const std::vector<ProviderTrials>& trials);
 
 // Finds what is wrong from an examination (examination.hpp). Thread safety: any thread.
 

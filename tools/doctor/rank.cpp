@@ -9,8 +9,8 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "tools/common/launched_ranks.hpp"
 #include "tools/info/info.hpp"
-#include "tools/peers/launch.hpp"
 #include "transport/base/files.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/base/ticks.hpp"

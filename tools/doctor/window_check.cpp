@@ -13,8 +13,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tools/peers/collectives.hpp"
-#include "tools/peers/peers.hpp"
+#include "tools/common/collectives.hpp"
+#include "tools/doctor/peers.hpp"
 #include "transport/base/files.hpp"
 #include "transport/base/ticks.hpp"
 

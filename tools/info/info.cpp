@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `farside info`: what this machine has and allows, what farside uses of it, and why; with several hosts, what farside
-// takes between them, and why.
+// `farside info`: what this machine has and allows, what farside uses of it, and why.
 #include "tools/info/info.hpp"
 
 #include <algorithm>
@@ -16,9 +15,9 @@
 
 #include "tools/common/child.hpp"
 #include "tools/common/commands.hpp"
+#include "tools/common/launched_ranks.hpp"
 #include "tools/common/linkage.hpp"
 #include "tools/common/runtime.hpp"
-#include "tools/peers/launch.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/fabric/provider_choice.hpp"
 
@@ -275,58 +274,23 @@ std::string info_text(const Json& info) {
 
 // ---- info ----
 
-namespace {
-
-struct InfoOptions {
-  std::string library_folder = default_library_folder();
-  bool json = false;
-  PeersRequest peers;
-};
-
-// Becomes the launcher, or, as one of several ranks of a launcher, the program itself.
-int show_peers(InfoOptions options) {
-  if (options.json) options.peers.arguments.emplace_back("--json");
-  const Result<PeersLaunch> launch = launch_of_peers(options.peers, options.library_folder);
-  if (!launch) {
-    fmt::print(stderr, "farside info: {}\n", launch.error().text);
-    return 2;
-  }
-  const int reason = become_program(launch.value().words, launch.value().environment);
-  fmt::print(stderr, "farside info: {} could not be started: {}\n", launch.value().words[0], std::strerror(reason));
-  return 2;
-}
-
-}  // namespace
-
 void add_info_command(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<InfoOptions>();
+  struct Options {
+    std::string library_folder = default_library_folder();
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "info",
       "show the runtimes, routes, libfabric providers, limits and settings of this machine, and what farside uses");
   command->add_flag("--json", options->json, "print JSON");
   command->add_option("--lib-dir", options->library_folder, kLibraryFolderHelp);
-  PeersRequest& peers = options->peers;
-  peers.task = "info";
-  CLI::Option* hosts = command->add_option("--hosts", peers.hosts,
-                                           "try which provider farside uses between these hosts, a,b, and say why");
-  command
-      ->add_option("--launcher", peers.launcher,
-                   "the same for the hosts on which this command starts programs: 'srun -n 2 --mpi=pmix'")
-      ->excludes(hosts);
-  command->add_option("--runtime", peers.runtime, "MPI runtime of the trial (default: the first found)")
-      ->check(CLI::IsMember(peers_runtimes()));
-  command->add_option("--launcher-option", peers.launcher_options, "extra mpirun argument (repeatable)")
-      ->take_all()
-      ->allow_extra_args(false);
   command->footer(
       "Lines that begin with ! say what to change. The limits are those of this shell; mpirun -n 1 farside info shows\n"
-      "those of a rank. With more ranks it tries the providers between their hosts: mpirun --host a,b farside info.");
+      "those of a rank. What farside uses between hosts: farside doctor --hosts a,b.");
   command->callback([options, &exit_code] {
-    const bool several = under_launcher() || !options->peers.hosts.empty() || !options->peers.launcher.empty();
-    if (several) {
-      exit_code = show_peers(*options);
-      return;
-    }
+    exit_code = 0;
+    if (launched_rank() != 0) return;  // one answer is enough
     prepare_for_children();
     const Json info = gather_info(options->library_folder);
     fmt::print("{}", options->json ? json_text(info, 2) + '\n' : info_text(info));

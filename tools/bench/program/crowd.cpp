@@ -101,40 +101,6 @@ Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& 
   return outcome;
 }
 
-Outcome measure_random(const MeasureInfo& info, const Pair& crowd, const Options& options) {
-  const tools::Ranks ranks(crowd.comm);
-  // Each rank has a word of its own at each other rank, and numbers its puts there.
-  const Window window(crowd, options.window, static_cast<std::size_t>(ranks.all) * sizeof(std::uint64_t));
-  const int together = info.group == "random_rate" ? 64 : 1;
-  std::vector<std::uint64_t> done(static_cast<std::size_t>(ranks.all)), sent(64);
-  std::minstd_rand random(static_cast<unsigned>(ranks.mine) + 1);
-  const auto step = [&] {
-    int to = 0;
-    for (int k = 0; k < together; ++k) {
-      to = (ranks.mine + 1 + static_cast<int>(random() % static_cast<unsigned>(ranks.all - 1))) % ranks.all;
-      std::uint64_t& value = sent[static_cast<std::size_t>(k)] = ++done[static_cast<std::size_t>(to)];
-      MPI_Put(&value, 1, MPI_UINT64_T, to, 8 * ranks.mine, 1, MPI_UINT64_T, window.handle());
-    }
-    together == 1 ? MPI_Win_flush(to, window.handle()) : MPI_Win_flush_all(window.handle());
-    return together;
-  };
-  MPI_Win_lock_all(0, window.handle());
-  for (int i = 0; i < 8 * ranks.all; ++i) step();  // connections
-  Outcome outcome = in_rounds(crowd, true, options, step, [&](double seconds, double operations) {
-    return together == 1 ? 1e6 * seconds / operations / ranks.all : rate(seconds, operations);
-  });
-  MPI_Win_unlock_all(window.handle());
-  MPI_Barrier(crowd.comm);
-  std::vector<std::uint64_t> expected(done.size());
-  MPI_Alltoall(done.data(), 1, MPI_UINT64_T, expected.data(), 1, MPI_UINT64_T, crowd.comm);
-  MPI_Win_lock(MPI_LOCK_SHARED, ranks.mine, 0, window.handle());
-  // Several puts of one batch may go to the same word, and MPI does not order them.
-  const bool right = together != 1 || std::equal(expected.begin(), expected.end(), window.as<std::uint64_t>());
-  MPI_Win_unlock(ranks.mine, window.handle());
-  if (!tools::at_all(right, crowd.comm)) outcome.wrong = "a rank did not get what another rank has put last";
-  return outcome;
-}
-
 Outcome measure_fetch_rate(const MeasureInfo&, const Pair& crowd, const Options& options) {
   constexpr int kFetches = 64;
   const Window window(crowd, options.window, sizeof(std::uint64_t));

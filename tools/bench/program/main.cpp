@@ -7,10 +7,10 @@
 #include <map>
 
 #include "tools/bench/program/program.hpp"
+#include "tools/common/collectives.hpp"
 #include "tools/common/host.hpp"
+#include "tools/common/launched_ranks.hpp"
 #include "tools/common/text.hpp"
-#include "tools/peers/collectives.hpp"
-#include "tools/peers/launch.hpp"
 
 namespace {
 

@@ -67,23 +67,16 @@ struct CompareAndSwap : Counting {
   }
 };
 
-template <class T>
-MPI_Datatype mpi_type() {
-  if constexpr (std::is_same_v<T, double>) return MPI_DOUBLE;
-  if constexpr (std::is_same_v<T, std::int32_t>) return MPI_INT32_T;
-  if constexpr (std::is_same_v<T, std::int64_t>) return MPI_INT64_T;
-}
-
-template <class T, int count>
+template <int count>
 struct Accumulate : Operation {
-  static constexpr std::size_t bytes = count * sizeof(T);
-  std::vector<T> ones = std::vector<T>(count, T{1});
+  static constexpr std::size_t bytes = count * sizeof(double);
+  std::vector<double> ones = std::vector<double>(count, 1);
   void issue(MPI_Win win, std::int64_t) {
-    MPI_Accumulate(ones.data(), count, mpi_type<T>(), kTarget, 0, count, mpi_type<T>(), MPI_SUM, win);
+    MPI_Accumulate(ones.data(), count, MPI_DOUBLE, kTarget, 0, count, MPI_DOUBLE, MPI_SUM, win);
   }
   static bool arrived(const void* memory, std::int64_t n) {
-    const auto* sums = static_cast<const T*>(memory);
-    return std::all_of(sums, sums + count, [n](T sum) { return sum == static_cast<T>(n); });
+    const auto* sums = static_cast<const double*>(memory);
+    return std::all_of(sums, sums + count, [n](double sum) { return sum == static_cast<double>(n); });
   }
 };
 
@@ -380,10 +373,6 @@ Outcome bare(const MeasureInfo& info, const Pair& pair, const Options& options) 
   return measure_bare_memory(what, bytes_of(info), info, pair, options);
 }
 
-Outcome bare_tcp(const MeasureInfo& info, const Pair& pair, const Options& options) {
-  return measure_bare_tcp(bytes_of(info), info, pair, options);
-}
-
 // ---- making windows ----
 
 // The time from the creation of a window of two ranks until it is freed: 4096 bytes per rank, or dynamic, as info.name
@@ -439,12 +428,8 @@ const std::map<std::string_view, Function> kFunctions = {
     {"get_size", passive<LargeGet, FlushEach>},
     {"fetch_and_op", passive<FetchAndAdd, FlushEach>},
     {"compare_and_swap", passive<CompareAndSwap, FlushEach>},
-    {"accumulate", passive<Accumulate<double, 1>, FlushEach>},
-    {"accumulate_1024", passive<Accumulate<double, 1024>, FlushEach>},
-    {"accumulate_int32", passive<Accumulate<std::int32_t, 1>, FlushEach>},
-    {"accumulate_int32_1024", passive<Accumulate<std::int32_t, 1024>, FlushEach>},
-    {"accumulate_int64", passive<Accumulate<std::int64_t, 1>, FlushEach>},
-    {"accumulate_int64_1024", passive<Accumulate<std::int64_t, 1024>, FlushEach>},
+    {"accumulate", passive<Accumulate<1>, FlushEach>},
+    {"accumulate_1024", passive<Accumulate<1024>, FlushEach>},
     {"puts_64", passive<ManyPuts, FlushEach>},
     {"vector_put", passive<StridedPut, FlushEach>},
     {"lock_put_unlock", passive<Put, LockEach>},
@@ -459,8 +444,6 @@ const std::map<std::string_view, Function> kFunctions = {
     {"contention", measure_contention},
     {"contended", measure_contended},
     {"rate", measure_rate},
-    {"random_put", measure_random},
-    {"random_rate", measure_random},
     {"fetch_rate", measure_fetch_rate},
     {"first_window", measure_first_window},
     {"windows", measure_window_creation},
@@ -474,8 +457,6 @@ const std::map<std::string_view, Function> kFunctions = {
     {"bare_writes_64", bare<BareFabric::kWrites64>},
     {"bare_message", bare<BareFabric::kMessage>},
     {"bare_message_8kib", bare<BareFabric::kMessage>},
-    {"bare_tcp", bare_tcp},
-    {"bare_tcp_4mib", bare_tcp},
     {"bare_lock", bare<BareMemory::kLock>},
     {"bare_exchange", bare<BareMemory::kExchange>},
     {"bare_copy_size", bare<BareMemory::kCopy>},

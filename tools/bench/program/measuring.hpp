@@ -13,7 +13,7 @@
 #include <mpi.h>
 
 #include "tools/bench/program/program.hpp"
-#include "tools/peers/collectives.hpp"
+#include "tools/common/collectives.hpp"
 
 namespace farside::bench {
 

@@ -60,10 +60,6 @@ Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Opt
 // rate: each rank puts 8 bytes to the next rank, 64 times per flush; if info.x is 1, only rank 0 does. The figure is
 // the number of puts per second of all ranks.
 Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& options);
-// random_put: each rank puts 8 bytes to a random other rank, and flushes that. The figure is the mean time.
-// random_rate: each rank puts 8 bytes to random other ranks, 64 times per MPI_Win_flush_all. The figure is the
-// number of puts per second of all ranks.
-Outcome measure_random(const MeasureInfo& info, const Pair& crowd, const Options& options);
 // fetch_rate: all ranks but rank 0 add to one word of rank 0 by fetch_and_op, 64 times per flush. The figure is the
 // number of operations per second of all ranks.
 Outcome measure_fetch_rate(const MeasureInfo& info, const Pair& crowd, const Options& options);
@@ -99,11 +95,6 @@ enum class BareFabric {
 // `bytes`: a multiple of 8.
 Outcome measure_bare_fabric(BareFabric what, std::size_t bytes, const MeasureInfo& info, const Pair& pair,
                             const Options& options);
-
-// A bare TCP socket between the two ranks (bare_memory.cpp), the limit of what a provider over TCP can reach: `bytes`
-// there, and 8 bytes back. Both ranks try again while nothing arrives; a target that sleeps does so in poll(2). Over
-// the target's first address that answers, other than the loopback interface's if there is one.
-Outcome measure_bare_tcp(std::size_t bytes, const MeasureInfo& info, const Pair& pair, const Options& options);
 
 // The cost of the node's memory itself, to compare with MPI calls on the mapped route (bare_memory.cpp). An uncontended
 // lock-put-unlock that other ranks could contend for needs at least these atomics. A post-start-complete-wait needs

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tools/peers/matrix.hpp"
-
 #include <algorithm>
-#include <set>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "tools/common/host.hpp"
+#include "tools/doctor/examination.hpp"
 
 namespace farside::tools {
 namespace {
@@ -58,7 +54,7 @@ Json matrix_of(std::vector<Json> hosts, const std::vector<ProviderTrials>& trial
           {{"provider", one.provider}, {"device", one.offers[i].device}, {"trouble", one.offers[i].trouble}});
     }
   }
-  Json matrix{{"farside_peers", 1}, {"farside", FARSIDE_VERSION}, {"hosts", hosts}, {"pairs", Json::array()}};
+  Json matrix{{"hosts", hosts}, {"pairs", Json::array()}};
   for (const std::size_t from : every) {
     for (const std::size_t to : every) {
       if (from == to) continue;
@@ -70,48 +66,6 @@ Json matrix_of(std::vector<Json> hosts, const std::vector<ProviderTrials>& trial
   matrix["all"] = choice(trials, names, every);
   matrix["all"].erase("device");
   return matrix;
-}
-
-std::string matrix_text(const Json& matrix) {
-  std::string text;
-  std::set<std::string> versions;
-  std::vector<std::string> header{"from / to"};
-  for (const Json& host : matrix.at("hosts")) {
-    const std::string name = host.at("host");
-    header.push_back(name);
-    versions.insert(host.at("libfabric"));
-    text += fmt::format("{}: Linux {}, libfabric {}\n", name, host.at("kernel").get<std::string>(),
-                        host.at("libfabric").get<std::string>());
-    for (const Json& adapter : host.at("adapters")) {
-      text += fmt::format("  {}\n", adapter_text(adapter));
-      if (adapter.at("trouble") != "") text += fmt::format("    ! {}\n", adapter.at("trouble").get<std::string>());
-    }
-  }
-  Table table(header);
-  for (const Json& host : matrix.at("hosts")) {
-    std::vector<std::string> row{host.at("host")};
-    for (const Json& to : matrix.at("hosts")) {
-      const auto pair = std::ranges::find_if(matrix.at("pairs"), [&](const Json& one) {
-        return one.at("from") == host.at("host") && one.at("to") == to.at("host");
-      });
-      if (pair == matrix.at("pairs").end()) {
-        row.emplace_back("-");
-      } else if (pair->at("provider") == "") {
-        row.emplace_back("NOTHING");
-      } else {
-        row.push_back(
-            fmt::format("{} ({})", pair->at("provider").get<std::string>(), pair->at("device").get<std::string>()));
-      }
-    }
-    table.add(std::move(row));
-  }
-  text += fmt::format("\n{}", table.text());
-  const std::string chosen = matrix.at("all").at("provider");
-  text += fmt::format("\nA job on all these hosts takes {}.\n", chosen.empty() ? "NOTHING" : chosen);
-  for (const Json& why : matrix.at("all").at("why_not")) text += fmt::format("  not {}\n", why.get<std::string>());
-  if (versions.size() > 1)
-    text += fmt::format("  ! the hosts have different versions of libfabric: {}\n", fmt::join(versions, ", "));
-  return text;
 }
 
 }  // namespace farside::tools

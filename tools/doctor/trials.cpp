@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// farside-peers-openmpi, farside-peers-mpich: the MPI part of the commands that look at several ranks. The first word
-// is the command that starts it:
-//   mpirun.openmpi --host a,b build/bin/farside-peers-openmpi info [--json]
-#include <cstdio>
 #include <memory>
 #include <optional>
 
+#include "tools/common/collectives.hpp"
 #include "tools/common/host.hpp"
-#include "tools/peers/collectives.hpp"
-#include "tools/peers/peers.hpp"
+#include "tools/doctor/examination.hpp"
+#include "tools/doctor/peers.hpp"
 #include "transport/base/integers.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/base/waiter.hpp"
-#include "transport/fabric/devices.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/space/provider_agreement.hpp"
@@ -60,12 +56,6 @@ class OpenEndpoint final : public Progress {
   Statistics statistics_;
   std::unique_ptr<Fabric> fabric_;
 };
-
-Json own_facts() {
-  Json facts = host_facts();
-  for (auto& adapter : facts["adapters"]) adapter["trouble"] = why_adapter_unusable(adapter["adapter"]).value_or("");
-  return facts;
-}
 
 using Addresses = std::vector<FabricAddress>;
 
@@ -133,53 +123,11 @@ static ProviderTrials try_provider(const std::string& provider, const Settings& 
 
 Json try_hosts(const Settings& settings, MPI_Comm comm) {
   std::vector<Json> hosts;
-  for (const std::string& text : gather_texts(json_text(own_facts()), comm)) hosts.push_back(parse_json(text));
+  for (const std::string& text : gather_texts(json_text(host_facts()), comm)) hosts.push_back(parse_json(text));
   std::vector<ProviderTrials> trials;
   for (const std::string& provider : providers_to_try(settings))
     trials.push_back(try_provider(provider, settings, comm));
   return matrix_of(std::move(hosts), trials);
 }
 
-namespace {
-
-// Collective over one rank of each host. Prints the result at rank 0, and returns the exit code.
-int try_hosts_of_ranks(MPI_Comm comm, bool as_json) {
-  const Result<Settings> settings = read_settings();
-  if (!at_all(settings.ok(), comm)) {
-    if (!settings) std::fprintf(stderr, "farside info: %s\n", settings.error().text.c_str());
-    return 2;
-  }
-  const Json matrix = try_hosts(settings.value(), comm);
-  if (Ranks(comm).mine == 0) std::fputs((as_json ? json_text(matrix, 2) + '\n' : matrix_text(matrix)).c_str(), stdout);
-  return matrix.at("all").at("provider") == "" ? 1 : 0;
-}
-
-// What farside takes between the hosts of the ranks, and why: one rank of each host tries libfabric's providers with
-// each other host; MPI only brings them together.
-int info(const std::vector<std::string_view>& words) {
-  MPI_Init(nullptr, nullptr);
-  MPI_Comm hosts = MPI_COMM_NULL;
-  MPI_Comm_split(MPI_COMM_WORLD, is_first_of_node(MPI_COMM_WORLD) ? 0 : MPI_UNDEFINED, Ranks(MPI_COMM_WORLD).mine,
-                 &hosts);
-  int exit_code = 0;
-  if (hosts != MPI_COMM_NULL) {
-    exit_code = try_hosts_of_ranks(hosts, !words.empty() && words[0] == "--json");
-    MPI_Comm_free(&hosts);
-  }
-  sleeping_barrier(MPI_COMM_WORLD);
-  MPI_Finalize();
-  return exit_code;
-}
-
-}  // namespace
 }  // namespace farside::tools
-
-int main(int argc, char** argv) {
-  const std::string_view task = argc > 1 ? argv[1] : "";
-  const std::vector<std::string_view> words(argv + (argc > 1 ? 2 : 1), argv + argc);
-  if (task == "info") return farside::tools::info(words);
-  if (task == "doctor") return farside::tools::examine(words);
-  std::fprintf(stderr, "%s: '%s' is no command that this program is a part of: info, doctor\n", argv[0],
-               std::string(task).c_str());
-  return 2;
-}

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Collects at rank 0 of `farside doctor` what the ranks have found. Waiting ranks sleep between tests, so that they
-// leave their cores to others, and rank 0 can list at any time which ranks have not answered. All functions are
-// collective; not thread-safe, except missing().
+// farside-peers-openmpi, farside-peers-mpich: the part of `farside doctor` that runs on every rank, a plain MPI program
+// into which the command preloads farside. Rank 0 prints what it finds, part by part, as lines of JSON, so that the
+// command has them if the ranks die or hang (take_line()).
+//   mpirun.openmpi -n 2 build/bin/farside-peers-openmpi [--time-limit SECONDS]
+//
+// The steps: the facts of each rank, and, unless these already forbid it, the trial of the providers between the hosts,
+// windows inside each node and between them, puts to the next node, clocks. Until the ranks are known to load the same
+// farside, none makes a window. Exit code: 0; 1: a step took too long; 2: wrong words.
+#include "tools/doctor/peers.hpp"
 
 #include <array>
 #include <atomic>
@@ -15,16 +21,18 @@
 #include <fmt/format.h>
 
 #include "tools/common/child.hpp"
+#include "tools/common/collectives.hpp"
+#include "tools/common/launched_ranks.hpp"
 #include "tools/doctor/examination.hpp"
-#include "tools/peers/collectives.hpp"
-#include "tools/peers/launch.hpp"
-#include "tools/peers/peers.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/space/provider_agreement.hpp"
 
 namespace farside::tools {
 
+// Collects at rank 0 what the ranks have found. Waiting ranks sleep between tests, so that they leave their cores to
+// others, and rank 0 can list at any time which ranks have not answered. All functions are collective; not thread-safe,
+// except missing().
 class RankCollector {
  public:
   explicit RankCollector(MPI_Comm comm) : comm_(comm), ranks_(comm) {}
@@ -287,15 +295,7 @@ std::string timeout_text(const RankCollector* collector, int limit, const std::s
   return place.empty() ? text : fmt::format("{}; rank 0 is in {}", text, place);
 }
 
-}  // namespace
-
-int examine(const std::vector<std::string_view>& words) {
-  const std::string argument(words.size() == 2 && words[0] == "--time-limit" ? words[1] : words.empty() ? "60" : "");
-  const seconds limit(std::atoi(argument.c_str()));
-  if (limit < seconds(1)) {
-    std::fprintf(stderr, "farside-peers doctor: the only option is --time-limit SECONDS\n");
-    return 2;
-  }
+int examine(seconds limit) {
   prepare_for_children();
   Json own = rank_facts();
   forget_children();
@@ -341,4 +341,13 @@ int examine(const std::vector<std::string_view>& words) {
   return 0;
 }
 
+}  // namespace
 }  // namespace farside::tools
+
+int main(int argc, char** argv) {
+  const std::string_view option = argc > 1 ? argv[1] : "";
+  const int limit = argc == 1 ? 60 : argc == 3 && option == "--time-limit" ? std::atoi(argv[2]) : 0;
+  if (limit > 0) return farside::tools::examine(std::chrono::seconds(limit));
+  std::fprintf(stderr, "farside-peers: the only option is --time-limit SECONDS\n");
+  return 2;
+}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What farside-peers-RUNTIME does on the ranks: the trial of the providers, and the checks of `farside doctor`.
+// The parts of farside-peers-RUNTIME, which `farside doctor` starts on the ranks.
 #pragma once
 
 #include <string>
@@ -10,7 +10,6 @@
 
 #include "tools/common/text.hpp"
 #include "tools/doctor/rank.hpp"
-#include "tools/peers/matrix.hpp"
 #include "transport/base/settings.hpp"
 
 namespace farside::tools {
@@ -45,18 +44,6 @@ Json measure_link(MPI_Comm nodes, Watchdog& watchdog);
 // Returns this node's entry of clocks[]. Cost: 32 round trips with node 0, one node after the other.
 Json measure_clock(MPI_Comm nodes);
 
-// The part of `farside doctor` that runs on every rank: farside-peers-RUNTIME doctor. It is a plain MPI program, into
-// which the command preloads farside. Rank 0 prints what it finds, part by part, as lines of JSON (take_line()), so
-// that the command has them if the ranks die or hang.
-//
-// The steps: the facts of each rank, and, unless these already forbid it, the trial of the providers between the hosts,
-// windows inside each node and between them, puts to the next node, clocks. Until the ranks are known to load the same
-// farside, none makes a window.
-//
-// `words`: --time-limit SECONDS, of each step. Returns the exit code: 0, or 2 for wrong words. A step that takes too
-// long ends the process with 1.
-int examine(const std::vector<std::string_view>& words);
-
 // Tries a provider of libfabric between all hosts, as the first window of a job does (space/provider_agreement.hpp):
 // each host opens farside's endpoint, and runs the trial of an adapter (ProviderTrial) with each other host.
 //
@@ -65,7 +52,7 @@ int examine(const std::vector<std::string_view>& words);
 // Returns the providers to try on each host, the best first: those of farside's preference, or FARSIDE_PROVIDER.
 std::vector<std::string> providers_to_try(const Settings& settings);
 
-// Tries each provider, and returns the matrix of the hosts, at all ranks.
+// Tries each provider. Returns `between` (examination.hpp), at all ranks.
 Json try_hosts(const Settings& settings, MPI_Comm comm);
 
 }  // namespace farside::tools
