@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "transport/base/address.hpp"
-#include "transport/base/mutex.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/base/state.hpp"
 #include "transport/base/statistics.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/node/device_memory.hpp"
 #include "transport/node/process_memory.hpp"

@@ -13,6 +13,7 @@
 #include "pmpi/window/requests.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {

@@ -26,6 +26,7 @@
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/open_endpoint.hpp"

@@ -31,7 +31,7 @@
 
 #include "pmpi/fault.hpp"
 #include "pmpi/library/library.hpp"
-#include "transport/base/mutex.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/pending.hpp"
 

@@ -14,7 +14,7 @@
 
 #include "tools/common/host.hpp"
 #include "tools/info/info.hpp"
-#include "transport/base/route_kind.hpp"
+#include "transport/base/address.hpp"
 
 namespace farside::tools {
 

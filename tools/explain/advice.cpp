@@ -9,7 +9,7 @@
 
 #include "tools/common/text.hpp"
 #include "tools/explain/explain.hpp"
-#include "transport/base/route_kind.hpp"
+#include "transport/base/address.hpp"
 
 namespace farside::tools::explain {
 namespace {

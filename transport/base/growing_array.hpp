@@ -19,11 +19,6 @@ namespace farside {
 // end, since a thread may read them. Thread safety: one thread at a time calls replace(), any calls get() meanwhile; a
 // thread that sees the new array sees its elements as they were filled. Cost: get() two loads. Memory: 8 bytes, and for
 // each array 16 bytes and the elements.
-
-// An array that one thread replaces by a larger one while others read it. The arrays that were outgrown stay until the
-// end, since a thread may read them. Thread safety: one thread at a time calls replace(), any calls get() meanwhile; a
-// thread that sees the new array sees its elements as they were filled. Cost: get() two loads. Memory: 8 bytes, and for
-// each array 16 bytes and the elements.
 template <class T>
 class GrowingArray {
   static_assert(std::is_trivially_destructible_v<T> && alignof(T) <= alignof(void*));

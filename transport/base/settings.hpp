@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "transport/base/address.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
-#include "transport/base/route_kind.hpp"
 
 namespace farside {
 

@@ -12,8 +12,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/base/address.hpp"
 #include "transport/base/atomics.hpp"
-#include "transport/base/route_kind.hpp"
+#include "transport/base/result.hpp"
 
 namespace farside {
 
@@ -173,8 +174,19 @@ class OperationCounts {
     Row* row;
     Counted what;
   };
-  void touch(Row& row, Counted what);
-  Row& find(int target);
+  // Not inline, as it is called once per epoch, target and kind. The operation has begun, so neither may fail.
+  [[gnu::noinline]] void touch(Row& row, Counted what) {
+    patiently([&] { touched_.push_back({&row, what}); });
+  }
+  Row& find(int target) {
+    const auto [found, is_new] = patiently([&] { return rows_.try_emplace(target); });
+    Row& row = found->second;
+    if (!is_new) return row;
+    row.target = target;
+    row.before = last_row_.load(std::memory_order_relaxed);
+    last_row_.store(&row, std::memory_order_release);
+    return row;
+  }
 
   RelaxedFlag threaded_;
   std::unordered_map<int, Row> rows_;  // which do not move

@@ -26,7 +26,7 @@
 #include "transport/base/address.hpp"
 #include "transport/base/atomics.hpp"
 #include "transport/base/growing_array.hpp"
-#include "transport/base/mutex.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/fabric/operation.hpp"
 #include "transport/fabric/sockets.hpp"
 

@@ -7,7 +7,6 @@
 #include <optional>
 #include <poll.h>
 
-#include "transport/base/mutex.hpp"
 #include "transport/base/threads.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/handler/memory_fault.hpp"

@@ -12,6 +12,7 @@
 
 #include "transport/base/integers.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/routes/fabric/fabric_route.hpp"

@@ -12,7 +12,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/mutex.hpp"
+#include "transport/base/threads.hpp"
 
 namespace farside::lock_stripes_test {
 

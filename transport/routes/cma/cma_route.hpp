@@ -26,8 +26,8 @@
 #include <vector>
 
 #include "transport/base/atomics.hpp"
-#include "transport/base/mutex.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/handler/operation_list.hpp"
 #include "transport/node/message_queue.hpp"
 #include "transport/routes/mapped/node_targets.hpp"

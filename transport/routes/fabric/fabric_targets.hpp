@@ -16,7 +16,7 @@
 #include "transport/base/address.hpp"
 #include "transport/base/atomics.hpp"
 #include "transport/base/growing_array.hpp"
-#include "transport/base/mutex.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/routes/fabric/target_order.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The biased mutex: real threads, and all interleavings of a model of the steps in biased_mutex.hpp.
+// The biased mutex: real threads, and all interleavings of a model of the steps in base/threads.hpp.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -17,7 +17,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/mutex.hpp"
 #include "transport/base/threads.hpp"
 
 namespace farside::biased_mutex_test {

@@ -9,7 +9,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/mutex.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/process.hpp"
 
 namespace farside::entrance_test {

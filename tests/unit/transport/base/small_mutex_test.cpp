@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/mutex.hpp"
+#include "transport/base/threads.hpp"
 
 namespace farside::small_mutex_test {
 
