@@ -2,11 +2,10 @@
 #include "transport/base/settings.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdlib>
+#include <type_traits>
 #include <unistd.h>
-#include <utility>
 
 namespace farside {
 namespace {
@@ -24,150 +23,86 @@ bool parse_routes(std::string_view value, Settings& settings) {
   }
 }
 
-// The names of these routes in one text.
-struct RouteNames {
-  char text[128] = {};
-  consteval RouteNames(std::string_view before, std::string_view between, std::string_view behind) {
-    char* to = text;
-    const auto add = [&](std::string_view part) { to = std::ranges::copy(part, to).out; };
-    add(before);
-    bool first = true;
-    for (const RouteInfo& each : kRoutes) {
-      if (!each.allowed_by_name) continue;
-      if (!std::exchange(first, false)) add(between);
-      add(each.name);
-    }
-    add(behind);
-  }
-};
-constexpr RouteNames kDefaultRoutes{"", ",", ""};
-constexpr RouteNames kAllowedRoutes{"one or more of ", ", ", ", separated by commas"};
-
-bool parse_provider(std::string_view value, Settings& settings) {
-  settings.provider = value;
+template <auto kMember>
+bool parse_text(std::string_view value, Settings& settings) {
+  settings.*kMember = value;
   return true;
 }
 
-bool parse_device(std::string_view value, Settings& settings) {
-  settings.device = value;
-  return true;
+template <auto kMember, std::uint32_t kMost>
+bool parse_number(std::string_view value, Settings& settings) {
+  std::uint32_t& number = settings.*kMember;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  return error == std::errc() && end == value.data() + value.size() && number <= kMost;
 }
 
-bool parse_nic_atomics(std::string_view value, Settings& settings) {
-  settings.nic_atomics = value == "on";
-  return value == "on" || value == "off";
-}
+constexpr std::string_view kOffOn[] = {"off", "on"}, kOffTransparent[] = {"off", "transparent"},
+                           kChecks[] = {"off", "warn", "on", "strict"}, kLevels[] = {"error", "warn", "info", "debug"};
 
-bool parse_sites(std::string_view value, Settings& settings) {
-  settings.sites = value == "on";
-  return value == "on" || value == "off";
-}
-
-bool parse_huge_pages(std::string_view value, Settings& settings) {
-  settings.huge_pages = value == "transparent";
-  return value == "transparent" || value == "off";
-}
-
-bool parse_overcommit(std::string_view value, Settings& settings) {
-  settings.overcommit = value == "on";
-  return value == "on" || value == "off";
-}
-
-bool parse_number(std::string_view value, std::uint32_t most, std::uint32_t& into) {
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), into);
-  return error == std::errc() && end == value.data() + value.size() && into <= most;
-}
-
-bool parse_connections(std::string_view value, Settings& settings) {
-  return parse_number(value, 1'000'000, settings.connections);
-}
-
-bool parse_peer_timeout(std::string_view value, Settings& settings) {
-  return parse_number(value, 86400, settings.peer_timeout);
-}
-
-bool parse_hang(std::string_view value, Settings& settings) { return parse_number(value, 86400, settings.hang); }
-
-bool parse_check(std::string_view value, Settings& settings) {
-  static constexpr std::array<std::string_view, 4> kWords = {"off", "warn", "on", "strict"};
-  const auto* word = std::find(kWords.begin(), kWords.end(), value);
-  if (word == kWords.end()) return false;
-  settings.check = static_cast<Check>(word - kWords.begin());
-  return true;
-}
-
-bool parse_log(std::string_view value, Settings& settings) {
-  static constexpr std::array<std::string_view, 4> kLevels = {"error", "warn", "info", "debug"};
-  const auto* level = std::find(kLevels.begin(), kLevels.end(), value);
-  if (level == kLevels.end()) return false;
-  settings.log = static_cast<LogLevel>(level - kLevels.begin());
-  return true;
-}
-
-bool parse_stats(std::string_view value, Settings& settings) {
-  settings.stats = value;
-  return true;
-}
-
-bool parse_trace(std::string_view value, Settings& settings) {
-  settings.trace = value;
+// The values of the member's type, a bool or an enumeration, are the places of their words.
+template <auto kMember, auto& kWords>
+bool parse_word(std::string_view value, Settings& settings) {
+  auto& member = settings.*kMember;
+  const auto* const word = std::ranges::find(kWords, value);
+  if (word == std::end(kWords)) return false;
+  member = static_cast<std::remove_reference_t<decltype(member)>>(word - kWords);
   return true;
 }
 
 constexpr Setting kSettings[] = {
-    {"FARSIDE_ROUTES", kDefaultRoutes.text, kAllowedRoutes.text,
+    {"FARSIDE_ROUTES", kDefaultRoutes, kAllowedRoutes,
      "routes to a peer's memory that may be used; cma only together with mapped; fabric alone sends everything through "
      "libfabric, inside a node too",
      parse_routes},
     {"FARSIDE_PROVIDER", "", "a libfabric provider with connected endpoints, as fi_info names it: verbs or tcp",
      "libfabric provider; when unset the first that works for all ranks of verbs (adapters, after a trial) and tcp",
-     parse_provider},
+     parse_text<&Settings::provider>},
     {"FARSIDE_DEVICE", "", "a device as fi_info names it (its domain), for instance mlx5_0 or eth0",
      "network device of this process; when unset the nearest to its processors among the fastest; processes of a node "
      "share equally near ones; emulated adapters are taken only if it names them",
-     parse_device},
+     parse_text<&Settings::device>},
     {"FARSIDE_NIC_ATOMICS", "on", "on or off",
      "locks and notifications by atomics of the network adapter, if it has them (provider verbs) and they pass a "
      "self-test; off: by the target's progress thread",
-     parse_nic_atomics},
+     parse_word<&Settings::nic_atomics, kOffOn>},
     {"FARSIDE_HUGE_PAGES", "off", "off or transparent",
      "pages of windows of MPI_Win_allocate and MPI_Win_allocate_shared from 16 MiB per rank on (eight huge pages); "
      "transparent: huge pages, where the kernel gives them to shared memory "
      "(/sys/kernel/mm/transparent_hugepage/shmem_enabled: advise or more)",
-     parse_huge_pages},
+     parse_word<&Settings::huge_pages, kOffTransparent>},
     {"FARSIDE_OVERCOMMIT", "off", "on or off",
-     "windows larger than the free memory, of which the program touches a part; on: they are made", parse_overcommit},
+     "windows larger than the free memory, of which the program touches a part; on: they are made",
+     parse_word<&Settings::overcommit, kOffOn>},
     {"FARSIDE_CONNECTIONS", "1024", "0 to 1000000",
      "connections that a process keeps to its peers by each of its devices (providers verbs and tcp), fewer if its "
      "share of what the node has for them is smaller (descriptors: ulimit -Hn, fs.file-max; queue pairs of the "
-     "adapter); beyond this limit the "
-     "least recently used are closed, and reopened on demand; 0: no limit",
-     parse_connections},
+     "adapter); beyond this limit the least recently used are closed, and reopened on demand; 0: no limit",
+     parse_number<&Settings::connections, 1'000'000>},
     {"FARSIDE_PEER_TIMEOUT", "60", "0 to 86400",
      "seconds after which operations over libfabric fail if their target stays out of reach; 0: never",
-     parse_peer_timeout},
+     parse_number<&Settings::peer_timeout, 86400>},
     {"FARSIDE_HANG", "60", "0 to 86400",
      "seconds after which a rank that waits for one thing in a call logs a warning that names it, and again after each "
      "doubling of the time; 0: never",
-     parse_hang},
+     parse_number<&Settings::hang, 86400>},
     {"FARSIDE_CHECK", "on", "off, warn, on or strict",
      "checking of MPI's rules; warn: what can be carried out without harm to memory and locks is, and is reported once "
      "per place in the program; off: the same in silence; strict: also accesses that conflict, of one rank and of "
      "several (slow)",
-     parse_check},
-    {"FARSIDE_LOG", "warn", "error, warn, info or debug", "verbosity of farside's messages on stderr", parse_log},
+     parse_word<&Settings::check, kChecks>},
+    {"FARSIDE_LOG", "warn", "error, warn, info or debug", "verbosity of farside's messages on stderr",
+     parse_word<&Settings::log, kLevels>},
     {"FARSIDE_STATS", "", "a path prefix",
-     "each rank writes PREFIX.RANK.json at MPI_Finalize, SIGTERM and SIGUSR1; farside explain reads them", parse_stats},
+     "each rank writes PREFIX.RANK.json at MPI_Finalize, SIGTERM and SIGUSR1; farside explain reads them",
+     parse_text<&Settings::stats>},
     {"FARSIDE_TRACE", "", "a path prefix",
      "each rank records its epochs and waits, and writes PREFIX.RANK.trace at MPI_Finalize, SIGTERM and SIGUSR1; "
-     "farside "
-     "trace reads them",
-     parse_trace},
+     "farside trace reads them",
+     parse_text<&Settings::trace>},
     {"FARSIDE_SITES", "off", "on or off",
      "FARSIDE_STATS and FARSIDE_TRACE say where in the program synchronization calls and slow operations are made "
-     "(farside "
-     "explain and farside trace, --by site); takes some microseconds per call",
-     parse_sites},
+     "(farside explain and farside trace, --by site); takes some microseconds per call",
+     parse_word<&Settings::sites, kOffOn>},
 };
 
 // Variables that build and test scripts read, and the library does not.
