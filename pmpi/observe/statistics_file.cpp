@@ -109,7 +109,6 @@ nlohmann::json in_json(const Job& job) {
   nlohmann::json json = {{"started", static_cast<double>(job.started) * 1e-9},
                          {"written", static_cast<double>(job.written) * 1e-9}};
   if (job.agreed != 0) json["agreed"] = fmt::format("{:016x}", job.agreed);
-  if (job.launcher != 0) json["launcher"] = fmt::format("{:016x}", job.launcher);
   if (job.spawned) json["spawned"] = true;
   return json;
 }

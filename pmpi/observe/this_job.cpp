@@ -18,6 +18,8 @@
 namespace farside::pmpi {
 namespace {
 
+const std::int64_t loaded = time_of_day();
+
 bool writes_files() {
   const Result<const Settings*> settings = Process::instance().settings();
   return settings && (!settings.value()->stats.empty() || !settings.value()->trace.empty());
@@ -31,14 +33,12 @@ void query_launch() {
   const RuntimeResources& resources = *library().resources;
   const int ranks = resources.process_count();
   const int rank = resources.process_rank();
-  const std::uint64_t launcher = launch_id(rank, ranks);
   Observed& observed = *library().observed;
   const std::scoped_lock held(observed.mutex);
   observed.job.rank = rank;
   observed.job.ranks = ranks;
   observed.job.spawned = resources.was_spawned();
-  observed.job.launcher = launcher;
-  observed.job.started = process_start();
+  observed.job.started = loaded;
 }
 
 void note_agreement(MPI_Comm communicator, std::uint64_t bits) {

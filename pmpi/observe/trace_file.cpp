@@ -85,7 +85,6 @@ void write_trace() {
   header.ranks = job.ranks;
   header.spawned = job.spawned ? 1 : 0;
   header.agreed = job.agreed;
-  header.launcher = job.launcher;
   header.process_started = job.started;
   header.written = job.written;
   header.first = trace->first();

@@ -10,7 +10,7 @@ namespace farside::fuzz {
 std::vector<Bytes> seeds() {
   return {bytes_of(
               R"({"rank": 0, "ranks": 2, "host": "a",
-    "job": {"started": 1.5e9, "written": 1.6e9, "agreed": "00ff", "launcher": "1"},
+    "job": {"started": 1.5e9, "written": 1.6e9, "agreed": "00ff"},
     "seconds": 1.5, "windows": {"farside": 1, "runtime": 2}, "window_kinds": {"create cma": {"windows": 1,
     "epochs": {"fence": 3, "lock_shared": 70000}, "waits": {"MPI_Win_fence": {"count": 3, "seconds": 0.5, "longest_seconds": 0.4}},
     "routes": {"cma": {"put": {"count": 4000000, "bytes": 8}, "accumulate": {"count": 1, "bytes": 18446744073709551615}}},
@@ -23,7 +23,7 @@ std::vector<Bytes> seeds() {
     "job": {"started": 1.5e9, "written": 1.6e9, "spawned": true},
     "seconds": 0, "windows": {}, "window_kinds": {}})"),
           bytes_of(R"({"rank": 0, "ranks": 2, "host": "a",
-    "job": {"started": 1.5e9, "written": 1.6e9, "agreed": "00ff", "launcher": "1"},
+    "job": {"started": 1.5e9, "written": 1.6e9, "agreed": "00ff"},
     "seconds": 1e308, "windows": {"runtime": 0}, "window_kinds": {"": {"windows": 0}}})"),
           Bytes(50'000, '[')};
 }

@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
 
   std::map<std::string, std::uint64_t> used;     // route: operations of all ranks
   std::map<std::string, std::uint64_t> counted;  // ROUTE.OPERATION: likewise
-  std::map<std::string, std::string> launch;     // the launch, as the first file that has it names it
+  std::string launch;                            // the launch, as the first file that has it names it
   const std::string& windows = wanted["windows"];
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = prefix + "." + std::to_string(rank) + ".json";
@@ -68,11 +68,9 @@ int main(int argc, char** argv) {
     if (json.value("rank", -1) != rank) problem(who + "the file says another rank");
     if (json.value("ranks", 0) != ranks) problem(who + "the file says another number of ranks");
     const auto job = json.value("job", nlohmann::json::object());
-    for (const char* key : {"agreed", "launcher"}) {
-      const std::string value = job.value(key, std::string());
-      if (!value.empty() && launch.try_emplace(key, value).first->second != value)
-        problem(who + "the file says another launch (" + key + " " + value + ")");
-    }
+    const std::string agreed = job.value("agreed", std::string());
+    if (!agreed.empty() && launch.empty()) launch = agreed;
+    if (!agreed.empty() && launch != agreed) problem(who + "the file says another launch (" + agreed + ")");
     if (const double started = job.value("started", 0.0), written = job.value("written", 0.0);
         started < 1e9 || written < started - 0.1 || written > started + 86400) {
       problem(who + "it started at " + std::to_string(started) + ", and wrote at " + std::to_string(written));

@@ -102,7 +102,6 @@ RankFile rank_file(const std::string& path, const json& all) {
   file.job.ranks = std::clamp(all.at("ranks").get<int>(), 0, kMostRanks);
   file.job.spawned = job.value("spawned", false);
   file.job.agreed = bits(job, "agreed");
-  file.job.launcher = bits(job, "launcher");
   file.job.started = time(job, "started");
   file.job.written = time(job, "written");
   return file;

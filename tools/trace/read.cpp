@@ -106,7 +106,6 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
                  .ranks = header.ranks,
                  .spawned = header.spawned != 0,
                  .agreed = header.agreed,
-                 .launcher = header.launcher,
                  .started = header.process_started,
                  .written = header.written}};
   trace.host = printable({header.host.data(), strnlen(header.host.data(), header.host.size())});

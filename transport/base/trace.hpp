@@ -30,7 +30,7 @@ namespace farside {
 struct TraceHeader {
   static constexpr std::array<char, 8> kMagic = {'f', 'a', 'r', 's', 'i', 'd', 'e', 'T'};
   static constexpr std::uint32_t kOrder = 0x01020304;
-  static constexpr std::uint32_t kVersion = 2;
+  static constexpr std::uint32_t kVersion = 3;
 
   std::array<char, 8> magic = kMagic;
   std::uint32_t order = kOrder;
@@ -51,10 +51,9 @@ struct TraceHeader {
   std::int32_t ranks = 0;
   std::uint32_t spawned = 0;  // 0 or 1
   std::uint64_t agreed = 0;
-  std::uint64_t launcher = 0;
   std::int64_t process_started = 0;
   std::int64_t written = 0;
-  std::array<char, 48> unused{};
+  std::array<char, 56> unused{};
 };
 static_assert(sizeof(TraceHeader) == 256 && std::is_trivially_copyable_v<TraceHeader>);
 

@@ -21,7 +21,6 @@
 #include <catch2/catch.hpp>
 
 #include "transport/base/files.hpp"
-#include "transport/base/job.hpp"
 
 namespace farside::settings_test {
 
@@ -273,7 +272,7 @@ TEST_CASE("a line of the log is one line, without commands to the terminal, what
 // The program that the next test starts.
 TEST_CASE("as another user", "[.]") {
   if (getauxval(AT_SECURE) == 0) return;  // a folder without such programs (mount option nosuid)
-  const bool good = read_settings().ok() && launch_id(3, 4) == 0;
+  const bool good = read_settings().ok();
   std::_Exit(good ? 0 : 1);  // a sanitizer cannot look for leaks in such a process
 }
 
@@ -288,8 +287,6 @@ TEST_CASE("a program with raised privileges takes nothing from the environment")
   REQUIRE(chmod(program.c_str(), 04755) == 0);
   Environment environment;
   environment.set("FARSIDE_LOG", "a bad value");
-  environment.set("PMIX_NAMESPACE", "job");
-  environment.set("PMIX_RANK", "3");
   std::string name = "as another user";
   const std::array<char*, 3> words = {program.data(), name.data(), nullptr};
   pid_t child = 0;
