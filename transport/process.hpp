@@ -130,7 +130,7 @@ class Process final : public Progress {
   std::optional<Result<Settings>> settings_;
   Statistics statistics_;
   ShareableMemory shareable_memory_;
-  PeerPermission peer_permission_{kSystemYama};
+  PeerPermission peer_permission_;
   DeviceMemory device_memory_;
   DeviceStaging device_staging_{device_memory_};
   WakeEvent own_wake_event_;

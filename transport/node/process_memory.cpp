@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <sys/prctl.h>
 #include <sys/uio.h>
@@ -129,35 +128,11 @@ Status write_process_memory(pid_t pid, std::span<const iovec> local, std::span<c
   return {};
 }
 
-namespace {
-
-int scope_of_system() {
-  std::ifstream file("/proc/sys/kernel/yama/ptrace_scope");
-  int scope = 0;
-  return file >> scope ? scope : 0;
-}
-
-// Ignores errors: without the permission a peer's first attempt to read fails, and the peer takes another route.
-void ask_system() { (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); }
-
-// From 2 on only privileged processes have access, whatever this process permits.
-constexpr int kDescendantsOnly = 1;
-
-}  // namespace
-
-const Yama kSystemYama{scope_of_system, ask_system};
-
+// Ignores errors: where Yama is not there it needs no permission, and where the permission is refused or does not
+// suffice a peer's first attempt to read fails, and the peer takes another route.
 void PeerPermission::need() {
-  const std::scoped_lock held(mutex_);
-  needed_ = true;
-  if (given_ || yama_.scope() != kDescendantsOnly) return;
-  yama_.permit();
-  given_ = true;
-}
-
-bool PeerPermission::needed() const {
-  const std::scoped_lock held(mutex_);
-  return needed_;
+  needed_.store(true, std::memory_order_relaxed);
+  (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 }
 
 }  // namespace farside

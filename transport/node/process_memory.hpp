@@ -6,9 +6,9 @@
 // not mapped, and kNoRoute if the kernel does not permit the access (any more: the process has become not dumpable).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -37,30 +37,16 @@ Status write_process_memory(pid_t pid, std::span<const iovec> local, std::span<c
 // it includes more than these calls: with it, any process of this user may also attach a debugger. So farside gives the
 // permission only when a peer needs it. farside does not revoke it: the MPI runtimes give the same permission for their
 // own messages inside a node, which would fail without it, and no call tells whether a process has given it.
-
-// The interface to Yama; tests use another one.
-struct Yama {
-  // Returns kernel.yama.ptrace_scope; 0 without Yama.
-  int (*scope)();
-  // Permits any process (prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY)).
-  void (*permit)();
-};
-extern const Yama kSystemYama;
-
-// The permission of this process. Thread safety: any. Cost: need() reads a file until the permission is given.
+// Thread safety: any. Cost: a system call.
 class PeerPermission {
  public:
-  explicit PeerPermission(const Yama& yama) : yama_(yama) {}
-  // Notes that a peer needs the permission. Gives it, if Yama requires it and it was not given before.
+  // Notes that a peer needs the permission, and gives it.
   void need();
   // Returns whether a peer has needed the permission.
-  bool needed() const;
+  bool needed() const { return needed_.load(std::memory_order_relaxed); }
 
  private:
-  const Yama yama_;
-  mutable std::mutex mutex_;
-  bool needed_ = false;
-  bool given_ = false;
+  std::atomic<bool> needed_{false};
 };
 
 }  // namespace farside
