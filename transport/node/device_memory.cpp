@@ -10,102 +10,13 @@
 #include <new>
 #include <string_view>
 #include <sys/mman.h>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "transport/base/log.hpp"
 
 namespace farside {
-
-namespace {
-
-struct Kind {
-  const char* library;
-  std::unique_ptr<DeviceDriver> (*make)(void* library);
-};
-// By the names with which programs are linked to them.
-constexpr Kind kKinds[] = {{"libcuda.so.1", make_cuda_driver},
-                           {"libamdhip64.so.7", make_hip_driver},
-                           {"libamdhip64.so.6", make_hip_driver},
-                           {"libamdhip64.so.5", make_hip_driver},
-                           {"libze_loader.so.1", make_level_zero_driver}};
-
-struct Objects {                 // that the process has loaded
-  unsigned long long loads = 0;  // how many ever
-  bool maybe_driver = false;
-};
-
-int look_at(dl_phdr_info* object, std::size_t, void* data) {
-  auto& objects = *static_cast<Objects*>(data);
-  objects.loads = object->dlpi_adds;
-  const std::string_view path = object->dlpi_name != nullptr ? object->dlpi_name : "";
-  // A file may have more of a version in its name than the library's own name.
-  for (const Kind& kind : kKinds) {
-    const std::string_view library = kind.library;
-    objects.maybe_driver |= path.find(library.substr(0, library.find(".so"))) != path.npos;
-  }
-  return 0;
-}
-
-}  // namespace
-
-void DeviceMemory::look_for_drivers() {
-  const std::scoped_lock held(mutex_);
-  // dlopen looks through all folders for a library that is not loaded, some 70 system calls at the first time.
-  Objects objects;
-  dl_iterate_phdr(look_at, &objects);
-  if (objects.loads == looked_at_loads_) return;
-  looked_at_loads_ = objects.loads;
-  if (!objects.maybe_driver) return;
-  for (const Kind& kind : kKinds) {
-    void* const library = dlopen(kind.library, RTLD_LAZY | RTLD_NOLOAD);  // stays open, as the driver uses it
-    if (library == nullptr) continue;
-    if (std::ranges::find(found_, library) != found_.end()) {
-      dlclose(library);
-      continue;
-    }
-    found_.push_back(library);
-    std::unique_ptr<DeviceDriver> driver = kind.make(library);
-    if (driver == nullptr) {
-      log(LogLevel::kWarn, "{} lacks functions that tell memory of GPUs; do not give it to one-sided calls",
-          kind.library);
-      continue;
-    }
-    log(LogLevel::kInfo, "operations look for memory of GPUs, by {}", driver->name());
-    const auto place = std::ranges::find(drivers_, nullptr, [](const auto& each) { return each.load(); });
-    if (place == drivers_.end()) continue;
-    place->store(driver.release());
-    possible_.store(true, std::memory_order_relaxed);
-  }
-}
-
-DeviceDriver* DeviceMemory::driver_of(const void* address) {
-  for (const std::atomic<DeviceDriver*>& each : drivers_) {
-    DeviceDriver* const driver = each.load();
-    if (driver == nullptr) break;
-    if (driver->holds(address)) return driver;
-  }
-  return nullptr;
-}
-
-bool DeviceMemory::ask(const void* address) {
-  if (driver_of(address) != nullptr) return true;
-  const std::uintptr_t page = page_of(address);
-  host_pages_[page % host_pages_.size()].store(page, std::memory_order_relaxed);
-  return false;
-}
-
-Status DeviceMemory::copy(void* to, const void* from, std::size_t bytes) {
-  if (bytes == 0) return {};
-  for (const void* const address : {static_cast<const void*>(to), from}) {
-    if (DeviceDriver* const driver = driver_of(address)) return driver->copy(to, from, bytes, address);
-  }
-  return Error{ErrorKind::kOther, "the memory of a GPU was freed during the call"};
-}
-
-void DeviceMemory::lock_pages(void* host, std::size_t bytes, const void* device) {
-  if (DeviceDriver* const driver = driver_of(device)) driver->lock_pages(host, bytes, device);
-}
 
 // The functions of the libraries of GPUs, found by dlsym(3), with the types and values that their manuals give: CUDA
 // Driver API (Unified Addressing, Memory Management), HIP Runtime API (Memory Management), Level Zero (Memory, Command
@@ -368,54 +279,108 @@ std::unique_ptr<DeviceDriver> make(void* library) {
   return driver;
 }
 
+struct Kind {
+  std::string_view library;  // the beginning of its file's name
+  std::unique_ptr<DeviceDriver> (*make)(void* library);
+};
+constexpr Kind kKinds[] = {
+    {"libcuda.so", make<Cuda>}, {"libamdhip64.so", make<Hip>}, {"libze_loader.so", make<LevelZero>}};
+
+const Kind* kind_of(std::string_view path) {
+  path.remove_prefix(path.rfind('/') + 1);
+  const Kind* const kind =
+      std::ranges::find_if(kKinds, [&](const Kind& each) { return path.starts_with(each.library); });
+  return kind != std::end(kKinds) ? kind : nullptr;
+}
+
 }  // namespace
 
-std::unique_ptr<DeviceDriver> make_cuda_driver(void* library) { return make<Cuda>(library); }
-std::unique_ptr<DeviceDriver> make_hip_driver(void* library) { return make<Hip>(library); }
-std::unique_ptr<DeviceDriver> make_level_zero_driver(void* library) { return make<LevelZero>(library); }
+void DeviceMemory::look_for_drivers() {
+  const std::scoped_lock held(mutex_);
+  // dlopen would look through all folders for a library that is not loaded, some 70 system calls at the first time.
+  std::vector<const char*> paths;
+  paths.reserve(drivers_.size());  // what throws must not pass dl_iterate_phdr
+  const auto look_at = [](dl_phdr_info* object, std::size_t, void* data) {
+    auto& found = *static_cast<std::vector<const char*>*>(data);
+    if (kind_of(object->dlpi_name) != nullptr && found.size() < found.capacity()) found.push_back(object->dlpi_name);
+    return 0;
+  };
+  dl_iterate_phdr(look_at, &paths);
+  for (const char* const path : paths) {
+    void* const library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);  // stays open, as the driver uses it
+    if (library == nullptr) continue;
+    if (std::ranges::find(found_, library) != found_.end()) {
+      dlclose(library);
+      continue;
+    }
+    found_.push_back(library);
+    std::unique_ptr<DeviceDriver> driver = kind_of(path)->make(library);
+    if (driver == nullptr) {
+      log(LogLevel::kWarn, "{} lacks functions that tell memory of GPUs; do not give it to one-sided calls", path);
+      continue;
+    }
+    log(LogLevel::kInfo, "operations look for memory of GPUs, by {}", driver->name());
+    const auto place = std::ranges::find(drivers_, nullptr, [](const auto& each) { return each.load(); });
+    if (place == drivers_.end()) continue;
+    place->store(driver.release());
+    possible_.store(true, std::memory_order_relaxed);
+  }
+}
+
+DeviceDriver* DeviceMemory::driver_of(const void* address) {
+  for (const std::atomic<DeviceDriver*>& each : drivers_) {
+    DeviceDriver* const driver = each.load();
+    if (driver == nullptr) break;
+    if (driver->holds(address)) return driver;
+  }
+  return nullptr;
+}
+
+bool DeviceMemory::ask(const void* address) {
+  if (driver_of(address) != nullptr) return true;
+  const std::uintptr_t page = page_of(address);
+  host_pages_[page % host_pages_.size()].store(page, std::memory_order_relaxed);
+  return false;
+}
+
+Status DeviceMemory::copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return {};
+  for (const void* const address : {static_cast<const void*>(to), from}) {
+    if (DeviceDriver* const driver = driver_of(address)) return driver->copy(to, from, bytes, address);
+  }
+  return Error{ErrorKind::kOther, "the memory of a GPU was freed during the call"};
+}
+
+void DeviceMemory::lock_pages(void* host, std::size_t bytes, const void* device) {
+  if (DeviceDriver* const driver = driver_of(device)) driver->lock_pages(host, bytes, device);
+}
 
 namespace {
 
 constexpr std::size_t kSmallest = 4096;
 
+// The block behind an unused one is noted in its first bytes.
+std::byte*& next_of(std::byte* unused) { return *reinterpret_cast<std::byte**>(unused); }
+
 }  // namespace
 
-std::size_t DeviceStaging::kept_bytes_for(std::size_t bytes) {
-  return bytes > kLargest ? 0 : std::bit_ceil(std::max(bytes, kSmallest));
-}
-
-DeviceStaging::Blocks& DeviceStaging::blocks_of(std::size_t kept_bytes) {
-  return blocks_[static_cast<std::size_t>(std::countr_zero(kept_bytes / kSmallest))];
-}
-
-std::byte* DeviceStaging::take_unused(std::size_t kept_bytes) {
-  std::vector<std::byte*>& unused = blocks_of(kept_bytes).unused;
-  if (unused.empty()) return nullptr;
-  std::byte* const memory = unused.back();
-  unused.pop_back();
-  return memory;
+std::byte*& DeviceStaging::unused(std::size_t kept_bytes) {
+  return unused_[static_cast<std::size_t>(std::countr_zero(kept_bytes / kSmallest))];
 }
 
 DeviceStaging::Memory DeviceStaging::take(std::size_t bytes, const void* device) {
-  const std::size_t kept_bytes = kept_bytes_for(bytes);
-  bool keep = false;
+  std::size_t kept_bytes = bytes > kLargest ? 0 : std::bit_ceil(std::max(bytes, kSmallest));
   if (kept_bytes != 0) {
     const std::scoped_lock held(mutex_);
-    if (std::byte* const memory = take_unused(kept_bytes)) return {memory, Return{this, kept_bytes}};
-    keep = kept_bytes <= kMostKept - kept_;
-    if (keep) {
-      // So that giving it back allocates nothing.
-      Blocks& blocks = blocks_of(kept_bytes);
-      blocks.unused.reserve(blocks.count + 1);
-      ++blocks.count;
-      kept_ += kept_bytes;
-    } else {
-      for (std::size_t larger = 2 * kept_bytes; larger <= kLargest; larger *= 2) {
-        if (std::byte* const memory = take_unused(larger)) return {memory, Return{this, larger}};
-      }
+    std::byte*& first = unused(kept_bytes);
+    if (std::byte* const memory = first) {
+      first = next_of(memory);
+      return {memory, Return{this, kept_bytes}};
     }
+    if (kept_bytes > kMostKept - kept_) kept_bytes = 0;
+    kept_ += kept_bytes;
   }
-  if (keep) {
+  if (kept_bytes != 0) {
     // Whole pages of its own, of which nothing else is locked.
     void* const memory = mmap(nullptr, kept_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory != MAP_FAILED) {
@@ -425,7 +390,6 @@ DeviceStaging::Memory DeviceStaging::take(std::size_t bytes, const void* device)
       return {static_cast<std::byte*>(memory), Return{this, kept_bytes}};
     }
     const std::scoped_lock held(mutex_);
-    --blocks_of(kept_bytes).count;
     kept_ -= kept_bytes;
   }
   return {new (std::nothrow) std::byte[std::max<std::size_t>(bytes, 1)], Return{}};
@@ -437,7 +401,7 @@ void DeviceStaging::Return::operator()(std::byte* memory) const {
     return;
   }
   const std::scoped_lock held(staging->mutex_);
-  staging->blocks_of(kept_bytes).unused.push_back(memory);
+  next_of(memory) = std::exchange(staging->unused(kept_bytes), memory);
 }
 
 }  // namespace farside

@@ -71,21 +71,14 @@ class DeviceMemory {
   static inline constinit std::atomic<bool> possible_{false};
   static inline constinit std::array<std::atomic<std::uintptr_t>, 256> host_pages_{};  // the last ones, by number
   std::array<std::atomic<DeviceDriver*>, 8> drivers_{};                                // the first ones; they stay
-  std::mutex mutex_;                        // guards the following, and the growth of drivers_
-  std::vector<const void*> found_;          // handles of the libraries that were found, usable or not
-  unsigned long long looked_at_loads_ = 0;  // how many libraries the process had loaded at the last look
+  std::mutex mutex_;                // guards the following, and the growth of drivers_
+  std::vector<const void*> found_;  // handles of the libraries that were found, usable or not
 };
 
-// The drivers, by the handle of their loaded library (dlopen(3)); null if it lacks a function.
-std::unique_ptr<DeviceDriver> make_cuda_driver(void* library);
-std::unique_ptr<DeviceDriver> make_hip_driver(void* library);
-std::unique_ptr<DeviceDriver> make_level_zero_driver(void* library);
-
-// Memory of the host for copies of a GPU's memory. A process keeps the memory that it has once allocated, for later
-// copies. The pages of kept memory exist already. The library of the GPU has locked them where it can (CUDA, HIP),
-// which makes copies of 64 KiB and more two to five times as fast. A registration with an adapter stays valid. A forked
-// child does not inherit this memory. The process keeps at most kMostKept bytes, for its whole life; copies of more
-// than kLargest bytes are allocated anew each time.
+// Memory of the host for copies of a GPU's memory. A process keeps what it has once allocated for later copies, at most
+// kMostKept bytes, for its whole life: its pages exist, the library of the GPU has locked them where it can (CUDA,
+// HIP), which makes copies of 64 KiB and more two to five times as fast, and a registration with an adapter stays
+// valid. A forked child does not inherit it. Copies of more than kLargest bytes are allocated anew each time.
 class DeviceStaging {
  public:
   static constexpr std::size_t kLargest = std::size_t{64} << 20;
@@ -106,19 +99,12 @@ class DeviceStaging {
   Memory take(std::size_t bytes, const void* device);
 
  private:
-  struct Blocks {  // of one size
-    std::vector<std::byte*> unused;
-    std::size_t count = 0;  // in use or not
-  };
-
-  static std::size_t kept_bytes_for(std::size_t bytes);
-  Blocks& blocks_of(std::size_t kept_bytes);
-  std::byte* take_unused(std::size_t kept_bytes);
+  std::byte*& unused(std::size_t kept_bytes);  // the first unused block of that size
 
   DeviceMemory& devices_;
-  std::mutex mutex_;               // guards the following
-  std::array<Blocks, 15> blocks_;  // of 4 KiB, 8 KiB and so on up to kLargest
-  std::size_t kept_ = 0;           // bytes, in use or not
+  std::mutex mutex_;                     // guards the following
+  std::array<std::byte*, 15> unused_{};  // of 4 KiB, 8 KiB and so on up to kLargest
+  std::size_t kept_ = 0;                 // bytes, in use or not
 };
 
 }  // namespace farside
