@@ -27,12 +27,7 @@ class ImportedCall {
 
  private:
   static constexpr std::size_t kMost = 4;
-
-  struct Slot {
-    void** at = nullptr;
-    bool protected_ = false;  // the linker made the slot's page read-only
-  };
-  std::array<Slot, kMost> slots_;
+  std::array<void**, kMost> slots_{};
   std::size_t count_ = 0;
   void* original_ = nullptr;
 };
