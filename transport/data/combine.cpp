@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The kernels of combine() and compare_and_swap(): instances of templates, in one table [op][type].
+// The C++ type of each BasicType, from which its traits are computed, and the kernels of combine() and
+// compare_and_swap(): instances of templates, in one table [op][type].
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -8,16 +9,207 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
-#include "transport/data/elements.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/data/reduce_op.hpp"
 
 namespace farside {
 
 namespace {
+
+#if defined(__SIZEOF_FLOAT128__)
+using Quad = __float128;
+#else
+using Quad = long double;
+static_assert(sizeof(Quad) == 16, "a compiler without __float128 is expected to have a binary128 long double");
+#endif
+
+template <class T>
+struct Complex {
+  T real, imaginary;
+};
+
+template <class T>
+struct Logical {
+  T value;
+};
+
+template <std::size_t kSize>
+struct Opaque {
+  std::array<std::byte, kSize> bytes;
+};
+
+template <class V, class I>
+struct Pair {
+  using Value = V;
+  using Index = I;
+  V value;
+  I index;
+};
+
+// In the order of enum BasicType.
+using Elements =
+    std::tuple<std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t, std::uint16_t, std::uint32_t,
+               std::uint64_t, float, double, long double, Complex<float>, Complex<double>, Complex<long double>,
+               std::byte, Opaque<1>, Opaque<4>, Logical<std::uint8_t>, Logical<std::uint16_t>, Logical<std::uint32_t>,
+               Logical<std::uint64_t>, Pair<float, std::int32_t>, Pair<double, std::int32_t>,
+               Pair<std::int64_t, std::int32_t>, Pair<std::int32_t, std::int32_t>, Pair<std::int16_t, std::int32_t>,
+               Pair<long double, std::int32_t>, Pair<float, float>, Pair<double, double>, Quad, Complex<Quad>>;
+static_assert(std::tuple_size_v<Elements> == kBasicTypes);
+
+template <BasicType kType>
+using Element = std::tuple_element_t<static_cast<std::size_t>(kType), Elements>;
+
+// The groups of MPI 4.0 section 6.9.2, which determine the operations that are allowed for a type.
+enum class TypeClass : std::uint8_t { kInteger, kFloating, kComplex, kByte, kOpaque, kLogical, kPair };
+
+template <class T>
+inline constexpr TypeClass kClassOf = std::is_integral_v<T> ? TypeClass::kInteger : TypeClass::kFloating;
+template <>
+inline constexpr TypeClass kClassOf<std::byte> = TypeClass::kByte;
+template <class T>
+inline constexpr TypeClass kClassOf<Complex<T>> = TypeClass::kComplex;
+template <class T>
+inline constexpr TypeClass kClassOf<Logical<T>> = TypeClass::kLogical;
+template <std::size_t kSize>
+inline constexpr TypeClass kClassOf<Opaque<kSize>> = TypeClass::kOpaque;
+template <class V, class I>
+inline constexpr TypeClass kClassOf<Pair<V, I>> = TypeClass::kPair;
+
+constexpr bool class_allows(TypeClass type_class, ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kReplace:
+    case ReduceOp::kNoOp: return true;
+    case ReduceOp::kSum:
+    case ReduceOp::kProd:
+      return type_class == TypeClass::kInteger || type_class == TypeClass::kFloating ||
+             type_class == TypeClass::kComplex;
+    case ReduceOp::kMin:
+    case ReduceOp::kMax: return type_class == TypeClass::kInteger || type_class == TypeClass::kFloating;
+    case ReduceOp::kLand:
+    case ReduceOp::kLor:
+    case ReduceOp::kLxor: return type_class == TypeClass::kInteger || type_class == TypeClass::kLogical;
+    case ReduceOp::kBand:
+    case ReduceOp::kBor:
+    case ReduceOp::kBxor: return type_class == TypeClass::kInteger || type_class == TypeClass::kByte;
+    case ReduceOp::kMinloc:
+    case ReduceOp::kMaxloc: return type_class == TypeClass::kPair;
+  }
+  return false;
+}
+
+template <class T>
+constexpr std::size_t data_size() {
+  if constexpr (kClassOf<T> == TypeClass::kPair)
+    return sizeof(typename T::Value) + sizeof(typename T::Index);
+  else
+    return sizeof(T);
+}
+
+template <class T>
+inline constexpr bool kHasGap = data_size<T>() != sizeof(T);
+// BasicTypeTraits::cpu_atomics.
+template <class T>
+inline constexpr bool kHasCpuAtomics = kClassOf<T> != TypeClass::kFloating&& kClassOf<T> !=
+                                           TypeClass::kComplex&& kClassOf<T> != TypeClass::kPair &&
+                                       (sizeof(T) == sizeof(std::uint32_t) || sizeof(T) == sizeof(std::uint64_t));
+
+// Loads and stores of elements at any address. A pair is copied by its members: its gap may lie outside the buffer (the
+// last element need not have one), and at a target it may hold other data.
+template <class T>
+inline T load(const std::byte* from) {
+  T element;
+  if constexpr (kHasGap<T>) {
+    std::memcpy(&element.value, from, sizeof(element.value));
+    std::memcpy(&element.index, from + offsetof(T, index), sizeof(element.index));
+  } else {
+    std::memcpy(&element, from, sizeof(T));
+  }
+  return element;
+}
+
+template <class T>
+inline void store(std::byte* to, const T& element) {
+  if constexpr (kHasGap<T>) {
+    std::memcpy(to, &element.value, sizeof(element.value));
+    std::memcpy(to + offsetof(T, index), &element.index, sizeof(element.index));
+  } else {
+    std::memcpy(to, &element, sizeof(T));
+  }
+}
+
+constexpr std::array<const char*, kBasicTypes> kNames = {"int8",
+                                                         "int16",
+                                                         "int32",
+                                                         "int64",
+                                                         "uint8",
+                                                         "uint16",
+                                                         "uint32",
+                                                         "uint64",
+                                                         "float",
+                                                         "double",
+                                                         "long double",
+                                                         "complex float",
+                                                         "complex double",
+                                                         "complex long double",
+                                                         "byte",
+                                                         "character",
+                                                         "character4",
+                                                         "logical1",
+                                                         "logical2",
+                                                         "logical4",
+                                                         "logical8",
+                                                         "float-int",
+                                                         "double-int",
+                                                         "long-int",
+                                                         "int-int",
+                                                         "short-int",
+                                                         "long double-int",
+                                                         "float-float",
+                                                         "double-double",
+                                                         "quad",
+                                                         "complex quad"};
+
+template <class T>
+constexpr BasicTypeTraits traits_of(const char* name) {
+  std::size_t first = sizeof(T);
+  std::size_t second = 0;
+  if constexpr (kClassOf<T> == TypeClass::kPair) {
+    first = sizeof(typename T::Value);
+    second = offsetof(T, index);
+  }
+  return {name,
+          static_cast<std::uint8_t>(data_size<T>()),
+          static_cast<std::uint8_t>(sizeof(T)),
+          static_cast<std::uint8_t>(first),
+          static_cast<std::uint8_t>(second),
+          kHasCpuAtomics<T>};
+}
+
+template <std::size_t... kIndex>
+constexpr std::array<BasicTypeTraits, kBasicTypes> make_traits(std::index_sequence<kIndex...>) {
+  return {traits_of<std::tuple_element_t<kIndex, Elements>>(kNames[kIndex])...};
+}
+
+constexpr std::array<const char*, kReduceOps> kOpNames = {
+    "sum", "prod", "min", "max", "land", "lor", "lxor", "band", "bor", "bxor", "minloc", "maxloc", "replace", "no_op"};
+
+template <class T>
+constexpr std::uint16_t operations_on() {
+  unsigned bits = 0;
+  for (std::size_t op = 0; op < kReduceOps; ++op) {
+    if (class_allows(kClassOf<T>, static_cast<ReduceOp>(op))) bits |= 1U << op;
+  }
+  return static_cast<std::uint16_t>(bits);
+}
+
+template <std::size_t... kIndex>
+constexpr std::array<std::uint16_t, kBasicTypes> make_operations(std::index_sequence<kIndex...>) {
+  return {operations_on<std::tuple_element_t<kIndex, Elements>>()...};
+}
 
 // The integer that holds an element in the CPU's atomics.
 template <class T>
@@ -196,40 +388,33 @@ void combine_atomic(std::byte* target, const std::byte* origin, std::byte* fetch
   }
 }
 
-struct Kernels {
-  Kernel atomic = nullptr, atomic_fetch = nullptr;
-  Kernel locked = nullptr, locked_fetch = nullptr;
-  // As `locked`, with wider vectors; for arithmetic types of at most 8 bytes.
-  Kernel wide = nullptr, wide_fetch = nullptr;
-  Kernel widest = nullptr, widest_fetch = nullptr;
-};
+// How a kernel works; each has two, the second of which fetches. kWide and kWidest are as kPlain, with wider vectors
+// for arithmetic types of at most 8 bytes.
+enum How : std::size_t { kAtomics, kPlain, kWide, kWidest };
+using Kernels = std::array<std::array<Kernel, 2>, 4>;
 
-template <ReduceOp kOp, class T>
-constexpr Kernels make_kernels() {
-  Kernels kernels;
-  if constexpr (class_allows(kClassOf<T>, kOp)) {
-    using Computed = Operand<kOp, T>;
-    kernels.locked = combine_locked<kOp, Computed, false>;
-    kernels.locked_fetch = combine_locked<kOp, Computed, true>;
-    kernels.wide = kernels.widest = kernels.locked;
-    kernels.wide_fetch = kernels.widest_fetch = kernels.locked_fetch;
-    if constexpr (std::is_arithmetic_v<Computed> && sizeof(Computed) <= 8 && !kMovesBytes<kOp, Computed>) {
-      kernels.wide = combine_locked_wide<kOp, Computed, false>;
-      kernels.wide_fetch = combine_locked_wide<kOp, Computed, true>;
-      kernels.widest = combine_locked_widest<kOp, Computed, false>;
-      kernels.widest_fetch = combine_locked_widest<kOp, Computed, true>;
-    }
-    if constexpr (kHasCpuAtomics<T>) {
-      kernels.atomic = combine_atomic<kOp, Computed, false>;
-      kernels.atomic_fetch = combine_atomic<kOp, Computed, true>;
-    }
+template <ReduceOp kOp, class T, bool kFetch>
+constexpr void add_kernels(Kernels& kernels) {
+  using Computed = Operand<kOp, T>;
+  for (const How how : {kPlain, kWide, kWidest}) kernels[how][kFetch] = combine_locked<kOp, Computed, kFetch>;
+  if constexpr (std::is_arithmetic_v<Computed> && sizeof(Computed) <= 8 && !kMovesBytes<kOp, Computed>) {
+    kernels[kWide][kFetch] = combine_locked_wide<kOp, Computed, kFetch>;
+    kernels[kWidest][kFetch] = combine_locked_widest<kOp, Computed, kFetch>;
   }
-  return kernels;
+  if constexpr (kHasCpuAtomics<T>) kernels[kAtomics][kFetch] = combine_atomic<kOp, Computed, kFetch>;
 }
 
 template <ReduceOp kOp, std::size_t... kType>
 constexpr std::array<Kernels, kBasicTypes> make_row(std::index_sequence<kType...>) {
-  return {make_kernels<kOp, std::tuple_element_t<kType, Elements>>()...};
+  const auto kernels_of = []<class T>(T*) {
+    Kernels kernels{};
+    if constexpr (class_allows(kClassOf<T>, kOp)) {
+      add_kernels<kOp, T, false>(kernels);
+      add_kernels<kOp, T, true>(kernels);
+    }
+    return kernels;
+  };
+  return {kernels_of(static_cast<std::tuple_element_t<kType, Elements>*>(nullptr))...};
 }
 
 template <std::size_t... kOp>
@@ -237,16 +422,16 @@ constexpr std::array<std::array<Kernels, kBasicTypes>, kReduceOps> make_table(st
   return {make_row<static_cast<ReduceOp>(kOp)>(std::make_index_sequence<kBasicTypes>())...};
 }
 
-// 0: none; 1: wide; 2: widest.
+// How long rows are combined.
 #if defined(__x86_64__)
-const int wide_vectors = [] {
+const How wide_vectors = [] {
   __builtin_cpu_init();
   const bool widest = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
                       __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
-  return widest ? 2 : __builtin_cpu_supports("avx2") != 0 ? 1 : 0;
+  return widest ? kWidest : __builtin_cpu_supports("avx2") != 0 ? kWide : kPlain;
 }();
 #else
-constexpr int wide_vectors = 0;
+constexpr How wide_vectors = kPlain;
 #endif
 
 constexpr auto kTable = make_table(std::make_index_sequence<kReduceOps>());
@@ -261,17 +446,21 @@ void swap_word(std::byte* target, const std::byte* origin, const std::byte* comp
 
 }  // namespace
 
+constinit const std::array<BasicTypeTraits, kBasicTypes> basic_type_traits =
+    make_traits(std::make_index_sequence<kBasicTypes>());
+
+constinit const std::array<std::uint16_t, kBasicTypes> allowed_operations =
+    make_operations(std::make_index_sequence<kBasicTypes>());
+
+const char* name(ReduceOp op) { return kOpNames[static_cast<std::size_t>(op)]; }
+
 void combine(AtomicMethod method, ReduceOp op, BasicType type, void* target, const void* origin, void* fetched,
              std::size_t count) {
   if (count == 0) return;
   const Kernels& kernels = kTable[static_cast<std::size_t>(op)][static_cast<std::size_t>(type)];
-  const int wide = count >= kBlock ? wide_vectors : 0;
-  const Kernel kernel = method == AtomicMethod::kAtomic ? (fetched ? kernels.atomic_fetch : kernels.atomic)
-                        : wide == 2                     ? (fetched ? kernels.widest_fetch : kernels.widest)
-                        : wide == 1                     ? (fetched ? kernels.wide_fetch : kernels.wide)
-                                                        : (fetched ? kernels.locked_fetch : kernels.locked);
-  kernel(static_cast<std::byte*>(target), static_cast<const std::byte*>(origin), static_cast<std::byte*>(fetched),
-         count);
+  const How how = method == AtomicMethod::kAtomic ? kAtomics : count >= kBlock ? wide_vectors : kPlain;
+  kernels[how][fetched != nullptr](static_cast<std::byte*>(target), static_cast<const std::byte*>(origin),
+                                   static_cast<std::byte*>(fetched), count);
 }
 
 void compare_and_swap(AtomicMethod method, BasicType type, void* target, const void* origin, const void* compare,
@@ -296,17 +485,11 @@ void compare_and_swap(AtomicMethod method, BasicType type, void* target, const v
        static_cast<std::byte*>(fetched));
 }
 
-namespace {
-
-constexpr std::size_t kTogether = 2048;  // bytes
-constexpr std::size_t kShort = 256;      // bytes; longer rows are fast without a copy
-
-struct alignas(64) Together : std::array<std::byte, kTogether> {};
-
-}  // namespace
-
 void combine_rows(ReduceOp op, BasicType type, std::byte* target, const std::byte* origin, std::byte* fetched,
                   std::size_t count, std::size_t rows, const RowStrides& strides) {
+  constexpr std::size_t kTogether = 2048;  // bytes
+  constexpr std::size_t kShort = 256;      // bytes; longer rows are fast without a copy
+  struct alignas(64) Together : std::array<std::byte, kTogether> {};
   const std::size_t bytes = count * traits(type).extent;
   const auto dense = static_cast<std::ptrdiff_t>(bytes);
   // Rows of the target that overlap are combined one by one.

@@ -134,15 +134,9 @@ std::shared_ptr<const Layout> Layout::placed(std::vector<Placed> children) {
 std::shared_ptr<const Layout> Layout::resized(std::shared_ptr<const Layout> child, std::ptrdiff_t lower_bound,
                                               std::ptrdiff_t extent) {
   if (child->lower_bound_ == lower_bound && child->extent_ == extent) return child;
-  const auto layout = std::shared_ptr<Layout>(new Layout);
-  layout->kind_ = Kind::kResized;
+  const auto layout = std::shared_ptr<Layout>(new Layout(*child));
   layout->lower_bound_ = lower_bound;
   layout->extent_ = extent;
-  layout->take_data(*child, 0, 0, 1);
-  layout->dense_ = child->dense_;
-  layout->run_ = child->run_;
-  layout->child_ = std::move(child);
-  layout->find_ranges();
   return layout;
 }
 
@@ -172,8 +166,6 @@ void Layout::find_ranges() {
     ranges_ = Ranges{true_lower_bound_, size_, 1, 0, 1, 0};
   } else if (kind_ == Kind::kRepeated && child_->ranges_) {
     ranges_ = repeat(*child_->ranges_, count_, stride_);
-  } else if (kind_ == Kind::kResized) {
-    ranges_ = child_->ranges_;
   } else if (kind_ == Kind::kPlaced && children_.size() == 1) {
     const Placed& only = children_.front();
     ranges_ = only.child->ranges(only.count);
@@ -236,9 +228,7 @@ bool RunCursor::whole(const Layout& layout, std::ptrdiff_t offset, std::size_t c
 
 bool RunCursor::enter(const Layout& layout, std::ptrdiff_t offset, Layout::Run& run) {
   if (whole(layout, offset, 1, run)) return true;
-  const Layout* inner = &layout;
-  while (inner->kind_ == Layout::Kind::kResized) inner = inner->child_.get();
-  push({inner, offset, 0, 0});
+  push({&layout, offset, 0, 0});
   return false;
 }
 
@@ -284,58 +274,51 @@ bool RunCursor::next(Layout::Run& run) {
   }
 }
 
-bool ByteFragments::Side::fill() {
-  if (bytes_ > 0) return true;
-  if (run_.count == 0) {
-    Layout::Run run;
-    if (!cursor_.next(run)) return false;
-    if (!has_gap(run.type)) {
-      offset_ = run.offset;
-      bytes_ = run.count * traits(run.type).size;
+template <RunCursor::Unit kUnit>
+FragmentsOf<kUnit>::Side::Side(const Layout& layout, std::size_t count) : cursor(layout, count, kUnit) {
+  if (kUnit == RunCursor::Unit::kElements && layout.uniform_type()) unit = traits(*layout.uniform_type()).extent;
+}
+
+template <RunCursor::Unit kUnit>
+bool FragmentsOf<kUnit>::Side::fill() {
+  if (left > 0) return true;
+  if (run.count == 0) {
+    if (!cursor.next(run)) return false;
+    if (kUnit == RunCursor::Unit::kElements || !has_gap(run.type)) {
+      offset = run.offset;
+      left = kUnit == RunCursor::Unit::kElements ? run.count : run.count * traits(run.type).size;
+      run.count = 0;
       return true;
     }
-    run_ = run;
   }
-  const BasicTypeTraits& pair = traits(run_.type);
-  offset_ = run_.offset + (second_ ? pair.second : 0);
-  bytes_ = second_ ? std::size_t{pair.size} - pair.first : std::size_t{pair.first};
-  if (second_) {
-    run_.offset += pair.extent;
-    --run_.count;
+  const BasicTypeTraits& pair = traits(run.type);
+  offset = run.offset + (second ? pair.second : 0);
+  left = second ? std::size_t{pair.size} - pair.first : std::size_t{pair.first};
+  if (second) {
+    run.offset += pair.extent;
+    --run.count;
   }
-  second_ = !second_;
+  second = !second;
   return true;
 }
 
-ByteFragments::ByteFragments(const Layout& origin, std::size_t origin_count, const Layout& target,
-                             std::size_t target_count)
-    : origin_(origin, origin_count), target_(target, target_count) {}
+template <RunCursor::Unit kUnit>
+void FragmentsOf<kUnit>::Side::take(std::size_t count) {
+  offset += signed_bytes(count) * unit;
+  left -= count;
+}
 
-bool ByteFragments::next(ByteFragment& fragment) {
+template <RunCursor::Unit kUnit>
+bool FragmentsOf<kUnit>::next(Fragment& fragment) {
   if (!origin_.fill() || !target_.fill()) return false;
-  const std::size_t bytes = std::min(origin_.bytes(), target_.bytes());
-  fragment = {origin_.offset(), target_.offset(), bytes};
-  origin_.take(bytes);
-  target_.take(bytes);
+  const std::size_t count = std::min(origin_.left, target_.left);
+  fragment = {origin_.offset, target_.offset, count};
+  origin_.take(count);
+  target_.take(count);
   return true;
 }
 
-ElementFragments::ElementFragments(const Layout& origin, std::size_t origin_count, const Layout& target,
-                                   std::size_t target_count)
-    : origin_cursor_(origin, origin_count),
-      target_cursor_(target, target_count),
-      extent_(target.uniform_type() ? traits(*target.uniform_type()).extent : 0) {}
-
-bool ElementFragments::next(ElementFragment& fragment) {
-  if (origin_run_.count == 0 && !origin_cursor_.next(origin_run_)) return false;
-  if (target_run_.count == 0 && !target_cursor_.next(target_run_)) return false;
-  const std::size_t count = std::min(origin_run_.count, target_run_.count);
-  fragment = {origin_run_.offset, target_run_.offset, count};
-  for (Layout::Run* run : {&origin_run_, &target_run_}) {
-    run->offset += signed_bytes(count) * extent_;
-    run->count -= count;
-  }
-  return true;
-}
+template class FragmentsOf<RunCursor::Unit::kBytes>;
+template class FragmentsOf<RunCursor::Unit::kElements>;
 
 }  // namespace farside

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "transport/data/reduce_op.hpp"
@@ -53,7 +54,7 @@ class Layout {
                                                 std::ptrdiff_t stride);
   // Children at their offsets, in the order of the type map.
   static std::shared_ptr<const Layout> placed(std::vector<Placed> children);
-  // The same bytes with another lower bound and extent.
+  // A copy with another lower bound and extent.
   static std::shared_ptr<const Layout> resized(std::shared_ptr<const Layout> child, std::ptrdiff_t lower_bound,
                                                std::ptrdiff_t extent);
 
@@ -75,7 +76,7 @@ class Layout {
  private:
   friend class RunCursor;
   Layout() = default;
-  enum class Kind : std::uint8_t { kBasic, kRepeated, kPlaced, kResized };
+  enum class Kind : std::uint8_t { kBasic, kRepeated, kPlaced };
   bool nothing() const { return size_ == 0 && extent_ == 0; }  // neither data nor bounds
   static std::optional<Ranges> repeat(Ranges ranges, std::size_t copies, std::ptrdiff_t stride);
   void find_ranges();
@@ -88,7 +89,7 @@ class Layout {
   std::size_t count_ = 1;                // kRepeated
   std::ptrdiff_t stride_ = 0;            // kRepeated
   std::vector<Placed> children_;         // kPlaced: the children with data
-  std::shared_ptr<const Layout> child_;  // kRepeated, kResized
+  std::shared_ptr<const Layout> child_;  // kRepeated
   std::size_t size_ = 0;
   std::ptrdiff_t lower_bound_ = 0, extent_ = 0, true_lower_bound_ = 0, true_upper_bound_ = 0;
   std::optional<BasicType> uniform_type_;
@@ -134,40 +135,45 @@ class RunCursor {
   std::vector<Frame> deep_;
 };
 
-// Walks two layouts together, in the order of their type maps, and cuts them into fragments: pairs of byte ranges of
-// equal length without gaps. For put and get, whose origin and target may have different datatypes of the same
-// signature.
+// Walks two layouts together, in the order of their type maps, and cuts them into fragments: pairs of ranges of equal
+// length. For put and get, whose origin and target may have different datatypes of the same signature, a fragment has
+// `bytes` bytes without gaps; for accumulates `count` whole elements. Precondition of ElementFragments: both layouts
+// have the same uniform_type().
 struct ByteFragment {
   std::ptrdiff_t origin_offset;
   std::ptrdiff_t target_offset;
   std::size_t bytes;
 };
-class ByteFragments {
+struct ElementFragment {
+  std::ptrdiff_t origin_offset;
+  std::ptrdiff_t target_offset;
+  std::size_t count;
+};
+template <RunCursor::Unit kUnit>
+class FragmentsOf {
  public:
-  ByteFragments(const Layout& origin, std::size_t origin_count, const Layout& target, std::size_t target_count);
-  bool next(ByteFragment& fragment);
+  using Fragment = std::conditional_t<kUnit == RunCursor::Unit::kBytes, ByteFragment, ElementFragment>;
+  FragmentsOf(const Layout& origin, std::size_t origin_count, const Layout& target, std::size_t target_count)
+      : origin_(origin, origin_count), target_(target, target_count) {}
+  bool next(Fragment& fragment);
 
  private:
-  class Side {
-   public:
-    Side(const Layout& layout, std::size_t count) : cursor_(layout, count, RunCursor::Unit::kBytes) {}
-    bool fill();  // makes bytes() > 0; false at the end
-    std::ptrdiff_t offset() const { return offset_; }
-    std::size_t bytes() const { return bytes_; }
-    void take(std::size_t bytes) {
-      offset_ += static_cast<std::ptrdiff_t>(bytes);
-      bytes_ -= bytes;
-    }
+  struct Side {
+    Side(const Layout& layout, std::size_t count);
+    bool fill();  // makes `left` > 0; false at the end
+    void take(std::size_t count);
 
-   private:
-    RunCursor cursor_;
-    std::ptrdiff_t offset_ = 0;
-    std::size_t bytes_ = 0;
-    Layout::Run run_{0, BasicType::kByte, 0};  // rest of a run of a type with gaps
-    bool second_ = false;                      // the first member of its first element has been walked
+    RunCursor cursor;
+    std::ptrdiff_t unit = 1;  // bytes from one byte or element to the next
+    std::ptrdiff_t offset = 0;
+    std::size_t left = 0;                     // bytes or elements of a range
+    Layout::Run run{0, BasicType::kByte, 0};  // kBytes: rest of a run of a type with gaps
+    bool second = false;                      // the first member of its first element has been walked
   };
   Side origin_, target_;
 };
+using ByteFragments = FragmentsOf<RunCursor::Unit::kBytes>;
+using ElementFragments = FragmentsOf<RunCursor::Unit::kElements>;
 
 // The same for two simple shapes: calls move(target offset, target stride, origin offset, origin stride, bytes of a
 // range, ranges) until all data have been moved. Returns false, without a call, if the shapes do not match.
@@ -207,23 +213,5 @@ bool for_ranges(Ranges target, Ranges origin, Move&& move) {
 // Copies `count` ranges of `bytes` bytes. Precondition: the ranges of `to` and `from` do not overlap.
 void copy_ranges(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from, std::ptrdiff_t from_stride,
                  std::size_t bytes, std::size_t count);
-
-// As ByteFragments, for accumulates: a fragment has `count` whole elements of the one BasicType of both sides.
-struct ElementFragment {
-  std::ptrdiff_t origin_offset;
-  std::ptrdiff_t target_offset;
-  std::size_t count;
-};
-class ElementFragments {
- public:
-  // Precondition: both have the same uniform_type().
-  ElementFragments(const Layout& origin, std::size_t origin_count, const Layout& target, std::size_t target_count);
-  bool next(ElementFragment& fragment);
-
- private:
-  RunCursor origin_cursor_, target_cursor_;
-  Layout::Run origin_run_{0, BasicType::kByte, 0}, target_run_{0, BasicType::kByte, 0};
-  std::ptrdiff_t extent_;
-};
 
 }  // namespace farside
