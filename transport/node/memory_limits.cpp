@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/integers.hpp"
 #include "transport/base/threads.hpp"
 
 namespace farside {
@@ -25,8 +26,8 @@ constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
 // A limit of this size means "unlimited" in version 1.
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 62;
 
-constexpr const char* kNode = "the memory of this node";
-constexpr const char* kGroup = "the control group of this process";
+// The ids of limits: that of the node, and a bit of those of groups.
+constexpr std::uint64_t kNodeId = 1, kGroupId = 2;
 
 std::optional<std::uint64_t> read_number(const std::string& path) {
   std::ifstream file(path);
@@ -72,15 +73,6 @@ std::uint64_t left_on_node() {
   return left;
 }
 
-// Returns an id of this boot of this machine, which all its processes share; 0 if the id cannot be read.
-std::uint64_t kernel_id() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  if (file.peek() == std::ifstream::traits_type::eof()) return 0;
-  std::uint64_t value = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (char c = 0; file.get(c);) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return value | 1;
-}
-
 struct Version {
   const char* root;
   const char* limit;
@@ -104,9 +96,9 @@ std::optional<std::uint64_t> left_in_group(const Version& version, const std::st
       *limit, difference(*used, table.find(version.inactive).value_or(0) + table.find(version.active).value_or(0)));
 }
 
-// Returns the limits of this process's control group and of the groups above it.
-std::vector<MemoryNeed::Limit> limits_of_groups(std::uint64_t kernel) {
-  std::vector<MemoryNeed::Limit> found;
+// Returns the limits of the node, of this process's control group, and of the groups above it.
+std::vector<MemoryNeed::Limit> find_limits() {
+  std::vector<MemoryNeed::Limit> found{{kNodeId, left_on_node()}};
   std::ifstream file("/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
     // hierarchy:controllers:path
@@ -125,7 +117,7 @@ std::vector<MemoryNeed::Limit> limits_of_groups(std::uint64_t kernel) {
     for (;; group.erase(std::max(group.rfind('/'), root))) {
       const auto left = left_in_group(version, group);
       if (left && stat(group.c_str(), &info) == 0)
-        found.push_back({(kernel ^ info.st_ino * 0x9e3779b97f4a7c15ULL ^ info.st_dev) | 1, *left});
+        found.push_back({mixed(info.st_ino ^ mixed(info.st_dev)) | kGroupId, *left});
       if (group.size() <= root) break;
     }
   }
@@ -138,11 +130,9 @@ constinit UntouchedMemory* untouched = nullptr;
 }  // namespace
 
 AvailableMemory available_shared_memory() {
-  AvailableMemory least{left_on_node(), kNode};
-  for (const MemoryNeed::Limit& group : limits_of_groups(0)) {
-    if (group.left < least.bytes) least = {group.left, kGroup};
-  }
-  return least;
+  const std::vector<MemoryNeed::Limit> limits = find_limits();
+  const MemoryNeed::Limit& least = *std::ranges::min_element(limits, {}, &MemoryNeed::Limit::left);
+  return {least.left, least.id == kNodeId ? "the memory of this node" : "the control group of this process"};
 }
 
 bool may_remap_pages() {
@@ -150,30 +140,25 @@ bool may_remap_pages() {
   return status.find("VmLck") == std::uint64_t{0} && status.find("VmPin") == std::uint64_t{0} && !commits_strictly();
 }
 
-bool enough_memory_for(std::uint64_t bytes) { return bytes <= kSmall || bytes <= available_shared_memory().bytes; }
-
 MemoryNeed find_memory_need(std::uint64_t bytes) {
   MemoryNeed need;
   if (bytes <= kSmall) return need;
   need.bytes = bytes + std::min(UntouchedMemory::unused(), kUnlimited - bytes);
-  const std::uint64_t kernel = kernel_id();
-  if (kernel == 0) return need;  // without an id no process can compare limits with its peers
-  need.limits[0] = {kernel, left_on_node()};
-  const std::vector<MemoryNeed::Limit> groups = limits_of_groups(kernel);
-  std::copy_n(groups.begin(), std::min(groups.size(), need.limits.size() - 1), need.limits.begin() + 1);
+  const std::vector<MemoryNeed::Limit> limits = find_limits();
+  std::copy_n(limits.begin(), std::min(limits.size(), need.limits.size()), need.limits.begin());
   return need;
 }
 
-MemoryNeed::LimitIds memory_limit_ids() {
-  MemoryNeed::LimitIds ids{};
-  const MemoryNeed need = find_memory_need(kSmall + 1);
-  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = need.limits[i].id;
+MemoryNeed::LimitIds MemoryNeed::ids() const {
+  LimitIds ids{};
+  std::ranges::transform(limits, ids.begin(), &Limit::id);
   return ids;
 }
 
+MemoryNeed::LimitIds memory_limit_ids() { return find_memory_need(kSmall + 1).ids(); }
+
 Status check_memory_needs(const MemoryNeed& own, std::span<const MemoryShare> all) {
-  for (std::size_t i = 0; i < own.limits.size(); ++i) {
-    const MemoryNeed::Limit& limit = own.limits[i];
+  for (const MemoryNeed::Limit& limit : own.limits) {
     if (limit.id == 0) continue;
     std::uint64_t sum = 0;
     std::size_t processes = 0;
@@ -187,14 +172,13 @@ Status check_memory_needs(const MemoryNeed& own, std::span<const MemoryShare> al
                  fmt::format("shared memory of {} bytes{} is more than {} left ({} bytes); for windows that are "
                              "touched in part FARSIDE_OVERCOMMIT=on or the info key farside_overcommit=true allows it",
                              sum, processes > 1 ? fmt::format(" for {} processes", processes) : "",
-                             i == 0 ? "this node has" : "their control group has", limit.left)};
+                             limit.id == own.limits[0].id ? "this node has" : "their control group has", limit.left)};
   }
   return {};
 }
 
 Status check_memory_need(const MemoryNeed& own) {
-  MemoryShare share{own.bytes, {}};
-  for (std::size_t i = 0; i < own.limits.size(); ++i) share.limits[i] = own.limits[i].id;
+  const MemoryShare share{own.bytes, own.ids()};
   return check_memory_needs(own, std::span(&share, 1));
 }
 

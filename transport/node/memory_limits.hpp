@@ -26,8 +26,6 @@ AvailableMemory available_shared_memory();
 // Whether this process may map its pages anew at their addresses: no page is locked, none is pinned by a device (which
 // would go on to use the old pages), and the mapping cannot fail for want of a commitment (vm.overcommit_memory is 2).
 bool may_remap_pages();
-// Returns whether `bytes` are available. At most 64 KiB are not checked.
-bool enough_memory_for(std::uint64_t bytes);
 
 // The need and the limits of one process.
 struct MemoryNeed {
@@ -39,6 +37,7 @@ struct MemoryNeed {
   using LimitIds = std::array<std::uint64_t, kLimits>;
   std::uint64_t bytes = 0;            // of the new segment, and the untouched bytes of earlier ones
   std::array<Limit, kLimits> limits;  // of the node, then of control groups, the innermost first
+  LimitIds ids() const;
 };
 
 // Returns the need of this process for `bytes` more; no need and no limits for at most 64 KiB. Thread safety: any.

@@ -18,7 +18,6 @@
 
 #include <fmt/format.h>
 
-#include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/threads.hpp"
 #include "transport/node/memory_limits.hpp"
@@ -31,11 +30,7 @@ constinit std::mutex all_mutex;
 constinit ShareableMemory* all_memory = nullptr;
 sigset_t before_the_fork;  // the forking thread's signals, guarded by all_mutex
 
-// System calls without libc's functions, which libraries interpose: UCX's mremap drops the fifth argument, and locks.
-void* move_mapping(void* from, std::size_t bytes, int flags, void* to) {
-  return reinterpret_cast<void*>(  // NOLINT(performance-no-int-to-ptr)
-      syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | flags, to));
-}
+// A system call without libc's function, which libraries interpose. The process has the same pages at any time.
 bool map_file_privately(int fd, std::size_t bytes, void* to) {
   return syscall(SYS_mmap, to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, 0) != -1;
 }
@@ -58,27 +53,6 @@ constexpr std::size_t kMostArenas = 1000;
 std::size_t page_size() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 std::size_t round_down(std::size_t bytes, std::size_t unit) { return bytes / unit * unit; }
 std::size_t round_up(std::size_t bytes, std::size_t unit) { return round_down(bytes + unit - 1, unit); }
-
-// Copies a file into private memory. Holes become memory without pages. Returns null if there is no memory, or if the
-// file cannot be read. The function reads the file, because the program may have protected the memory.
-void* copy_of_file(int fd, std::size_t bytes) {
-  void* const copy = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (copy == MAP_FAILED) return nullptr;
-  for (off_t at = 0;;) {
-    const off_t data = lseek(fd, at, SEEK_DATA);
-    if (data < 0 && errno == ENXIO) return copy;  // holes up to the end of the file
-    const off_t hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
-    for (at = data; at < hole;) {
-      const ssize_t got = pread(fd, static_cast<std::byte*>(copy) + at, static_cast<std::size_t>(hole - at), at);
-      if (got <= 0) break;
-      at += got;
-    }
-    if (hole < 0 || at < hole) {
-      munmap(copy, bytes);
-      return nullptr;
-    }
-  }
-}
 
 // Whether a shared mapping has exactly this place, with the rights that it was made with.
 bool is_as_mapped(const Mapping& mapping) {
@@ -125,7 +99,7 @@ void ShareableMemory::before_fork() {
 
 void ShareableMemory::after_fork_in_parent() {
   UntouchedMemory::mutex().unlock();
-  for (ShareableMemory* each = all_memory; each != nullptr; each = each->next_) each->drop_copies();
+  for (ShareableMemory* each = all_memory; each != nullptr; each = each->next_) each->mutex_.unlock();
   const sigset_t before = before_the_fork;
   all_mutex.unlock();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -135,82 +109,33 @@ void ShareableMemory::after_fork_in_parent() {
 void ShareableMemory::after_fork_in_child() {
   UntouchedMemory::mutex().unlock();
   UntouchedMemory::forget_all();
-  for (ShareableMemory* each = all_memory; each != nullptr; each = each->next_) each->move_to_copies();
+  for (ShareableMemory* each = all_memory; each != nullptr; each = each->next_) each->map_for_child();
   const sigset_t before = before_the_fork;
   all_mutex.unlock();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-// Decides for each arena how the child gets its copy (see the header).
+// Maps privately what may be (see the header).
 void ShareableMemory::prepare_fork() {
   mutex_.lock();
-  unmap_moved_pages();
-  std::uint64_t used = 0;
   std::optional<bool> remappable;
   for (auto& [base, arena] : arenas_) {
-    if (!arena.fd.valid()) continue;
-    if (arena.users.use_count() == 1) {
-      if (!remappable) remappable = may_remap_pages();
-      if (*remappable && is_as_mapped(arena.mapping) && arena.map_privately()) continue;
-    }
-    struct stat info {};
-    if (fstat(arena.fd.get(), &info) == 0) used += static_cast<std::uint64_t>(info.st_blocks) * 512;
-  }
-  bool all_copied = enough_memory_for(used);
-  for (auto& [base, arena] : arenas_) {
-    if (!arena.fd.valid()) continue;
-    if (all_copied) arena.copy = copy_of_file(arena.fd.get(), arena.mapping.bytes());
-    all_copied = all_copied && arena.copy != nullptr;
-  }
-  if (!all_copied && Log::is_new("fork")) {
-    log(LogLevel::kWarn,
-        "fork: there is no memory for a copy of {} bytes that MPI_Alloc_mem gave; the child may see what this process "
-        "stores there from now on",
-        used);
+    if (!arena.fd.valid() || arena.users.use_count() > 1) continue;
+    if (!remappable) remappable = may_remap_pages();
+    if (*remappable && is_as_mapped(arena.mapping)) arena.map_privately();
   }
 }
 
-void ShareableMemory::drop_copies() {
-  for (auto& [base, arena] : arenas_) {
-    if (arena.copy != nullptr) munmap(arena.copy, arena.mapping.bytes());
-    arena.copy = nullptr;
-  }
+void ShareableMemory::map_for_child() {
+  for (auto& [base, arena] : arenas_) arena.map_privately();
   mutex_.unlock();
 }
 
-void ShareableMemory::move_to_copies() {
-  for (auto& [base, arena] : arenas_) {
-    arena.moved.release();  // is not inherited
-    if (!arena.fd.valid()) continue;
-    const std::size_t bytes = arena.mapping.bytes();
-    void* const at = arena.mapping.base();
-    // Neither call allocates memory, so neither fails. If one failed, the memory would stay shared.
-    if (arena.copy == nullptr || move_mapping(arena.copy, bytes, MREMAP_FIXED, at) == MAP_FAILED)
-      (void)map_file_privately(arena.fd.get(), bytes, at);
-    arena.copy = nullptr;
-    arena.untouched.reset();
-    arena.fd.reset();
-  }
-  mutex_.unlock();
-}
-
-// The pages move elsewhere first, because it takes some 10 ms per 256 MiB to unmap them, and the fork need not wait for
-// this. (Linux before 5.13 refuses.) The arena has the same pages at any time.
-bool ShareableMemory::Arena::map_privately() {
-  const std::size_t bytes = mapping.bytes();
-  void* const to = move_mapping(mapping.base(), bytes, MREMAP_DONTUNMAP, nullptr);
-  if (to != MAP_FAILED) {
-    moved = Mapping(to, bytes);
-    if (madvise(to, bytes, MADV_DONTFORK) != 0) moved = Mapping();
-  }
-  if (!map_file_privately(fd.get(), bytes, mapping.base())) return false;
+// If the system call failed, for want of memory, the memory would stay shared.
+void ShareableMemory::Arena::map_privately() {
+  if (!fd.valid() || !map_file_privately(fd.get(), mapping.bytes(), mapping.base())) return;
   untouched.reset();
   fd.reset();
-  return true;
-}
-
-void ShareableMemory::unmap_moved_pages() {
-  for (auto& [base, arena] : arenas_) arena.moved = Mapping();
 }
 
 void ShareableMemory::Arena::put(std::size_t offset, std::size_t bytes, bool used) {
@@ -281,7 +206,6 @@ Result<void*> ShareableMemory::allocate(std::size_t bytes, std::size_t alignment
   bytes = round_up(bytes, unit);
   alignment = std::max(alignment, unit);
   const HeldWithoutSignals held(mutex_);
-  unmap_moved_pages();
   const Status enough = check_memory_need(find_memory_need(bytes));
   if (!enough && !overcommit) return enough.error();
   std::size_t all = 0;
@@ -310,7 +234,6 @@ Result<void*> ShareableMemory::allocate(std::size_t bytes, std::size_t alignment
 
 bool ShareableMemory::free(const void* base) {
   const HeldWithoutSignals held(mutex_);
-  unmap_moved_pages();
   const auto found = arena_of(arenas_, base);
   if (found == arenas_.end()) return false;
   Arena& arena = found->second;

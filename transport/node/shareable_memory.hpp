@@ -4,22 +4,17 @@
 // quarter of the bytes of all, so a process has a few dozen. Its file is sparse, and pages without a piece are returned
 // to the kernel. Pieces of a page or more have pages of their own.
 //
-// A forked process gets a copy, as of private memory: neither process sees later stores of the other one. Handlers of
-// pthread_atfork(3), registered when farside is loaded, see to this in one of two ways:
+// A forked process has the memory as private memory: its stores remain its own. Handlers of pthread_atfork(3),
+// registered when farside is loaded, see to this in one of two ways:
 //   - Before the fork, the forking thread maps the arena privately (MAP_PRIVATE) at its address. The new mapping has
 //     the same pages, so no store of another thread is lost. From then on the kernel copies a page when one of the
 //     processes stores to it, so the fork costs no more than that of other memory. Peers cannot map the pieces of the
 //     arena any more, and reach windows on them by other routes; new pieces come from new arenas. A page that has been
 //     copied stays in the file, too, until the arena has no piece.
-//   - If stores could bypass the new mapping, the forking thread copies the pages with data: where peers have mapped a
-//     piece for a window, or where a device may have pinned pages. The child moves the copy to the arena's address.
-//     This takes some 1 ms and twice the memory per MiB in use. If there is not enough memory for the copy, farside
-//     prints a warning, and the child maps the file privately: its stores remain its own, but it may see later ones of
-//     the parent.
-// Neither process waits for the other, so a child may die at any time. The handlers registered first run last before
-// the fork and first after it. So locks that the program's own handlers hold over the fork are held during the copy,
-// and the copy is consistent with all data that these locks guard. The copy may or may not include concurrent stores of
-// other threads without a lock, as in any fork.
+//   - If stores could bypass the new mapping, because peers have mapped a piece for a window or a device may have
+//     pinned pages, the child alone maps the file privately. It may see what the parent stores afterwards.
+// Neither process waits for the other, so a child may die at any time. The copy may or may not include concurrent
+// stores of other threads, as in any fork.
 //
 // vfork(2), posix_spawn(3) and a bare clone(2) run no handlers: their child shares the memory until exec(3). The kernel
 // copies at a clone only what is mapped privately, and pages stored to there can never be mapped by a peer. So memory
@@ -82,13 +77,11 @@ class ShareableMemory {
     std::map<std::size_t, Block> blocks;                   // by offset; without gaps
     std::set<std::pair<std::size_t, std::size_t>> unused;  // size and offset
     std::size_t used_bytes = 0;
-    void* copy = nullptr;  // during a fork, for the child; null if there was no memory for it
-    Mapping moved;         // the pages that the process had mapped when it mapped the arena privately
 
     void put(std::size_t offset, std::size_t bytes, bool used);
     std::byte* take(std::size_t bytes, std::size_t alignment);
     bool give(std::size_t offset);
-    bool map_privately();
+    void map_privately();
   };
   using Arenas = std::map<const std::byte*, Arena>;
 
@@ -98,9 +91,7 @@ class ShareableMemory {
   static void after_fork_in_child();
   static const bool handles_forks_;
   void prepare_fork();
-  void drop_copies();
-  void move_to_copies();
-  void unmap_moved_pages();
+  void map_for_child();
 
   ShareableMemory* next_ = nullptr;  // in the list of all objects
   mutable std::mutex mutex_;         // held over a fork; signals are blocked while it is held

@@ -27,11 +27,7 @@ MemoryNeed need(std::uint64_t bytes, MemoryNeed::Limit node, MemoryNeed::Limit i
 // Returns whether some process of these, each with its own reading of the limits, refuses them for this reason.
 bool refused(const std::vector<MemoryNeed>& needs, const char* why = "") {
   std::vector<MemoryShare> shares;
-  for (const MemoryNeed& each : needs) {
-    MemoryShare& share = shares.emplace_back();
-    share.bytes = each.bytes;
-    for (std::size_t i = 0; i < MemoryNeed::kLimits; ++i) share.limits[i] = each.limits[i].id;
-  }
+  for (const MemoryNeed& each : needs) shares.push_back({each.bytes, each.ids()});
   return std::ranges::any_of(needs, [&](const MemoryNeed& each) {
     const Status status = check_memory_needs(each, shares);
     return !status.ok() && status.error().kind == ErrorKind::kNoMemory &&
