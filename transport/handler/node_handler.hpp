@@ -103,7 +103,7 @@ class PeerNodeHandler {
   PeerNodeHandler(std::shared_ptr<Mapping> mapping, std::int32_t pid, std::uint64_t nonce_address, std::uint64_t nonce,
                   std::uint64_t space)
       : mapping_(std::move(mapping)),
-        sender_(MessageQueue::at(mapping_->base()).sender()),
+        sender_(ProcessIdentity::own()),
         pid_(pid),
         nonce_address_(nonce_address),
         nonce_(nonce),

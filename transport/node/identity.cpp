@@ -23,10 +23,13 @@ std::uint64_t node_identity() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-  struct stat processes {};
-  if (stat("/proc/thread-self/ns/pid", &processes) != 0) processes.st_ino = 0;
-  const std::string all =
-      boot + ' ' + host.data() + ' ' + std::to_string(processes.st_ino) + ' ' + std::to_string(geteuid());
+  const auto inode = [](const char* path) {
+    struct stat info {};
+    return stat(path, &info) == 0 ? info.st_ino : 0;
+  };
+  // Kernels before 5.6 have no namespaces of time.
+  const std::string all = fmt::format("{} {} {} {} {}", boot, host.data(), inode("/proc/thread-self/ns/pid"),
+                                      inode("/proc/thread-self/ns/time"), geteuid());
   std::uint64_t value = 0xcbf29ce484222325;  // FNV-1a
   for (const char c : all) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return value | 1;
@@ -62,11 +65,6 @@ std::optional<ProcessState> read_state(const std::string& path) {
   return found;
 }
 
-std::uint64_t inode(const char* path) {
-  struct stat info {};
-  return stat(path, &info) == 0 ? info.st_ino : 0;
-}
-
 }  // namespace
 
 ProcessIdentity ProcessIdentity::own() {
@@ -94,13 +92,6 @@ std::int32_t next_thread(std::int32_t pid, std::int32_t after) {
     if (thread > after && thread != pid && (next == 0 || thread < next)) next = thread;
   }
   return next;
-}
-
-std::uint64_t process_namespaces() {
-  const std::uint64_t ids = inode("/proc/thread-self/ns/pid");
-  if (ids == 0) return 0;
-  // Kernels before 5.6 have no namespaces of time.
-  return ids * 0x9e3779b97f4a7c15ULL ^ inode("/proc/thread-self/ns/time");
 }
 
 }  // namespace farside

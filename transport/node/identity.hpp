@@ -6,9 +6,9 @@
 
 namespace farside {
 
-// Which processes can share memory: those of one boot of one kernel, with the same host name, process ids and user. (A
-// launcher that wants two nodes on one machine gives them two host names.) Equal identities are a guess: a process is
-// an on-node peer only if its segment can be mapped and has the announced nonce.
+// Which processes can share memory: those of one boot of one kernel, with the same host name, namespaces of process ids
+// and of time, and user. (A launcher that wants two nodes on one machine gives them two host names.) Equal identities
+// are a guess: a process is an on-node peer only if its segment can be mapped and has the announced nonce.
 //
 // Thread safety: any. Cost: some 20 us.
 
@@ -37,7 +37,7 @@ class ProcessIdentity {
   constexpr std::int32_t pid() const { return static_cast<std::int32_t>(bits_ & ((std::uint64_t{1} << kPidBits) - 1)); }
   // Returns whether this process has certainly ended: it does not exist, is a zombie, or its process id belongs to
   // another process. Returns false if this cannot be found out. Reads a file of /proc (some 10 us). Precondition: the
-  // caller has the same process_namespaces() as this process. Thread safety: any.
+  // caller has the same node_identity() as this process. Thread safety: any.
   bool is_dead() const { return state() == State::kDead; }
   // The same, and whether it is stopped by a signal or a debugger. kUnknown: this cannot be found out.
   enum class State : std::uint8_t { kUnknown, kAlive, kStopped, kDead };
@@ -54,8 +54,5 @@ class ProcessIdentity {
 // Returns the lowest id above `after` of a thread of the process other than its main thread; 0 if there is none. When
 // the main thread has ended, the kernel answers ESRCH or ENOENT for the process id, but serves the other threads' ids.
 std::int32_t next_thread(std::int32_t pid, std::int32_t after);
-
-// Returns a number that is the same in all processes that see the same process ids and start times; 0 if unknown.
-std::uint64_t process_namespaces();
 
 }  // namespace farside

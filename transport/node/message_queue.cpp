@@ -12,33 +12,26 @@
 namespace farside {
 namespace {
 
-// Limits how often a sender asks whether the owner lives: every 100 ms. The clock is read once while the waiter spins,
-// once while it yields, and after each sleep.
+// A sender's looks at the owner, from when it may sleep: each reads the clock, and one every 100 ms asks whether the
+// owner lives.
 class OwnerCheck {
  public:
   explicit OwnerCheck(const MessageQueue::Owner& owner) : owner_(owner) {}
-  // To be called once per probe. Returns whether the owner is to be looked at: timed_out() or is_due().
-  bool look() {
-    if (++probes_ < 128 && probes_ != 64) return false;
-    now_ = Clock::now();
-    if (probes_ != 64) return timed_out() || now_ >= next_check_;
-    begin_ = now_;
-    next_check_ = now_ + Timing::kOwnerCheck;
-    return false;
-  }
-  bool timed_out() const { return now_ - begin_ >= owner_.timeout; }
+  // Returns whether the owner is to be asked.
   bool is_due() {
-    if (now_ < next_check_) return false;
-    next_check_ = now_ + Timing::kOwnerCheck;
+    now_ = Clock::now();
+    if (begin_ == Clock::time_point()) begin_ = asked_ = now_;
+    if (now_ - asked_ < Timing::kOwnerCheck) return false;
+    asked_ = now_;
     return true;
   }
-  bool owner_has_ended() const { return !owner_.is_alive(); }
+  // Whether the owner had left the message for too long at the last look.
+  bool timed_out() const { return now_ - begin_ >= owner_.timeout; }
 
  private:
   using Clock = std::chrono::steady_clock;
   const MessageQueue::Owner& owner_;
-  std::uint32_t probes_ = 0;
-  Clock::time_point begin_, now_, next_check_;
+  Clock::time_point begin_, now_, asked_;
 };
 
 // Fetches all cache lines of a message or an answer at once, from the core that has written them. A reader that takes
@@ -136,10 +129,10 @@ Result<std::optional<MessageQueue::Message>> MessageQueue::enqueue(Progress& pro
     if (std::optional<Message> left = enqueue(sender, parts)) return left;
     // Posted messages may fill the queue, and a sender may have been killed before it woke the owner.
     if (probes++ % 64 == 0) wake_event_.wake_if_armed();
-    if (!owner_check.look()) continue;
+    if (!waiter.may_sleep()) continue;
     if (owner_check.is_due()) {
       if (Slot* slot = take_over(sender)) return std::optional(fill(*slot, parts));
-      if (owner_check.owner_has_ended()) return dead();
+      if (!owner.is_alive()) return dead();
     }
     if (owner_check.timed_out() && has_executed_posted()) return std::optional<Message>();
   }
@@ -162,8 +155,8 @@ Result<std::optional<MessageQueue::Answer>> MessageQueue::wait_for_answer(Progre
   if (!answered_yet()) wake_event_.wake_if_armed();
   OwnerCheck owner_check(owner);
   for (Waiter waiter(progress, slot.wake_event); !answered_yet(); waiter.pause()) {
-    if (!owner_check.look()) continue;
-    if (owner_check.is_due() && owner_check.owner_has_ended()) {
+    if (!waiter.may_sleep()) continue;
+    if (owner_check.is_due() && !owner.is_alive()) {
       // The owner may live, and answer later. Until then the slot is like that of a posted message.
       release(slot);
       return dead();

@@ -12,14 +12,13 @@
 // other: the sender executes the memory barriers of both (base/threads.hpp). A message that the owner cannot execute
 // yet stays sent.
 //
-// Holder, state and the slot in execution are in different cache lines. The owner reads the first slot's state at each
-// poll, and the sender while it waits. A sender that takes this slot again and again changes the line of the state once
-// per message, the owner once per answer, and the other two lines stay in their cores. (With a state "taken" that the
-// owner set first, a put between near cores took 85 ns more.)
+// Holder, state and the slot in execution are in different cache lines: a sender that takes the first slot again and
+// again changes the line of the state once per message, the owner once per answer, and the other two lines stay in
+// their cores. (With a state "taken" that the owner set first, a put between near cores took 85 ns more.)
 //
 // A sender that finds no free slot for some 0.1 s takes over a slot whose holder has ended. The owner still answers a
-// slot that is sent. A process that has ended takes no slot again, so its identity does not return to a slot. Therefore
-// the compare-and-swap that takes a slot over succeeds for one sender only.
+// slot that is sent. The identity of an ended process does not return to a slot, so the compare-and-swap that takes a
+// slot over succeeds for one sender only.
 //
 // Thread safety: any, except that one thread at a time calls answer_all(). Memory: 69 KiB, for any number of peers.
 #pragma once
@@ -55,17 +54,9 @@ class MessageQueue {
   static MessageQueue& at(std::byte* memory) { return *reinterpret_cast<MessageQueue*>(memory); }
   void open(std::uint64_t nonce) {
     nonce_ = nonce;
-    namespaces_ = process_namespaces();
     has_membarrier_ = supports_global_membarrier();
   }
   std::uint64_t nonce() const { return nonce_; }
-
-  // Returns the identity of the calling process in this message queue. It is unknown if the owner has another namespace
-  // of process ids. Then no sender takes over its slots, and it takes over none. The call takes some 20 us. The result
-  // holds for the life of the process.
-  ProcessIdentity sender() const {
-    return namespaces_ == process_namespaces() ? ProcessIdentity::own() : ProcessIdentity();
-  }
 
   // For senders: a message in the queue that awaits its answer.
   class Message {
@@ -100,7 +91,8 @@ class MessageQueue {
     bool by_poller_;
   };
   // Enqueues a message made of parts; returns nothing if no slot is free. wait_for_answer() wakes the owner. `sender`:
-  // the result of sender(). Precondition: the parts have at most kMostBytes together.
+  // the calling process's identity; if it is unknown, nobody takes over its slots, and it takes over none.
+  // Precondition: the parts have at most kMostBytes together.
   std::optional<Message> enqueue(ProcessIdentity sender, std::span<const std::span<const std::byte>> parts);
   // The same for a message that needs no answer. Returns false if no slot is free. The owner executes it when it next
   // reads the queue. This call does not wake the owner.
@@ -193,8 +185,7 @@ class MessageQueue {
   Message fill(Slot& slot, std::span<const std::span<const std::byte>> parts, std::uint32_t posted = 0);
 
   std::uint64_t nonce_;
-  std::uint64_t namespaces_;  // of the owner
-  bool has_membarrier_;       // the owner takes part in global_membarrier()
+  bool has_membarrier_;  // the owner takes part in global_membarrier()
   WakeEvent wake_event_;
   WakeEvent freed_;  // of the senders that wait for a slot
   // Counts the messages once they are in their slots, except those that await an answer in the first slot. A poller

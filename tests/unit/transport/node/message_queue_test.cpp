@@ -59,7 +59,7 @@ class SharedMessageQueue {
       }
     });
     const std::array<std::span<const std::byte>, 1> parts{std::as_bytes(std::span(&value, 1))};
-    const ProcessIdentity sender = message_queue_.sender();
+    const ProcessIdentity sender = ProcessIdentity::own();
     const char* wrong = nullptr;
     const auto message = message_queue_.enqueue(quiet, sender, parts, {is_alive});
     if (message) {
@@ -88,7 +88,7 @@ pid_t kill_a_sender(SharedMessageQueue& message_queue, Killed when) {
   const pid_t child = fork();
   if (child == 0) {
     std::signal(SIGSEGV, SIG_DFL);
-    const ProcessIdentity sender = message_queue->sender();
+    const ProcessIdentity sender = ProcessIdentity::own();
     // A message in unreadable memory ends the process during enqueue().
     void* const nothing = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     const std::array<std::byte, 8> something{};
@@ -136,7 +136,7 @@ TEST_CASE("a message of a sender that was killed is answered all the same, and a
   expect_well(run_processes(1, [](Ranks& ranks) {
     SharedMessageQueue message_queue;
     NoProgress quiet;
-    const ProcessIdentity own = message_queue->sender();
+    const ProcessIdentity own = ProcessIdentity::own();
     ranks.check(own.known() && !own.is_dead(), "this process lives, and knows who it is");
     const int value = 5;
     const std::array<std::span<const std::byte>, 1> parts{std::as_bytes(std::span(&value, 1))};
@@ -172,14 +172,14 @@ TEST_CASE("the slot of a message whose owner seemed to be dead is free again whe
   const int value = 5;
   const std::array<std::span<const std::byte>, 1> parts{std::as_bytes(std::span(&value, 1))};
   for (std::size_t i = 0; i < MessageQueue::kSlots; ++i) {
-    const auto message = message_queue->enqueue(message_queue->sender(), parts);
+    const auto message = message_queue->enqueue(ProcessIdentity::own(), parts);
     REQUIRE(message.has_value());
     CHECK_FALSE(message_queue->wait_for_answer(quiet, *message, {[] { return false; }}).ok());
   }
-  CHECK_FALSE(message_queue->enqueue(message_queue->sender(), parts).has_value());
+  CHECK_FALSE(message_queue->enqueue(ProcessIdentity::own(), parts).has_value());
   CHECK(message_queue.answer() == MessageQueue::kSlots);
   for (std::size_t i = 0; i < MessageQueue::kSlots; ++i)
-    CHECK(message_queue->enqueue(message_queue->sender(), parts).has_value());
+    CHECK(message_queue->enqueue(ProcessIdentity::own(), parts).has_value());
 }
 
 TEST_CASE("senders are killed at any time while others send") {
@@ -188,7 +188,7 @@ TEST_CASE("senders are killed at any time while others send") {
     constexpr int kSenders = 4, kMessages = 200, kKilled = 40;
     const auto send = [&](int sender, int messages) {
       NoProgress quiet;
-      const ProcessIdentity own = message_queue->sender();
+      const ProcessIdentity own = ProcessIdentity::own();
       for (int i = 0; i < messages; ++i) {
         std::array<int, 500> text{};
         text.fill(1000 * sender + i);
