@@ -113,28 +113,24 @@ void NodeGroup::publish_member(int rank, Progress& progress) {
 }
 
 // Arrivals and releases are sequentially consistent: this publishes the slot or the result, and wake events require it.
-void NodeGroup::await_all(Progress& progress) {
-  Board& on = board();
-  std::atomic<std::uint64_t>& arrivals = on.arrivals[exchanges_ % 2];
-  if (arrivals.fetch_add(1, std::memory_order_seq_cst) + 1 == all_arrived()) return on.wake_event.wake_if_armed();
-  for (Waiter waiter(progress, on.wake_event); arrivals.load(std::memory_order_acquire) < all_arrived();)
-    waiter.pause();
+// The last to arrive wakes the leader, or all.
+void NodeGroup::arrive(WakeEvent& waiting) {
+  if (board().arrivals[exchanges_ % 2].fetch_add(1, std::memory_order_seq_cst) + 1 == all_arrived())
+    waiting.wake_if_armed();
 }
 
-void NodeGroup::await_arrivals(Progress& progress) {
-  Board& on = board();
-  std::atomic<std::uint64_t>& arrivals = on.arrivals[exchanges_ % 2];
-  arrivals.fetch_add(1, std::memory_order_seq_cst);
-  for (Waiter waiter(progress, on.leader_wake_event); arrivals.load(std::memory_order_acquire) < all_arrived();)
-    waiter.pause();
+void NodeGroup::await_arrivals(Progress& progress, bool alone) {
+  WakeEvent& wake_event = alone ? board().leader_wake_event : board().wake_event;
+  arrive(wake_event);
+  const std::atomic<std::uint64_t>& arrivals = board().arrivals[exchanges_ % 2];
+  for (Waiter waiter(progress, wake_event); arrivals.load(std::memory_order_acquire) < all_arrived();) waiter.pause();
 }
 
 void NodeGroup::await_release(Progress& progress) {
-  Board& on = board();
-  if (on.arrivals[exchanges_ % 2].fetch_add(1, std::memory_order_seq_cst) + 1 == all_arrived())
-    on.leader_wake_event.wake_if_armed();
-  const std::atomic<std::uint64_t>& released = on.released[exchanges_ % 2];
-  for (Waiter waiter(progress, on.wake_event); released.load(std::memory_order_acquire) <= exchanges_;) waiter.pause();
+  arrive(board().leader_wake_event);
+  const std::atomic<std::uint64_t>& released = board().released[exchanges_ % 2];
+  Waiter waiter(progress, board().wake_event);
+  while (released.load(std::memory_order_acquire) <= exchanges_) waiter.pause();
 }
 
 void NodeGroup::release() {

@@ -12,9 +12,7 @@
 //   | nonce, wake events | arrivals, released | results of the leader | members | slots |
 //
 // exchange: a member writes its slot, counts itself, waits until all members are counted, and reads all slots.
-// exchange_by_leader: the same, but the others wait until the leader has read all slots, made a result of them, and
-// released it.
-//
+// exchange_by_leader: the same, but the others wait until the leader has made a result of all slots, and released it.
 // Two sets suffice: a member writes a slot again two exchanges later, and the exchange between them has shown that all
 // members have read it.
 //
@@ -97,7 +95,7 @@ class NodeGroup {
     static_assert(sizeof(T) <= kSlotBytes && std::is_trivially_copyable_v<T>);
     std::vector<T> all(static_cast<std::size_t>(members_));
     std::memcpy(own_slot(), &own, sizeof own);
-    await_all(progress);
+    await_arrivals(progress, false);
     for (int i = 0; i < members_; ++i) std::memcpy(&all[static_cast<std::size_t>(i)], slot(i), sizeof(T));
     ++exchanges_;
     return all;
@@ -110,7 +108,7 @@ class NodeGroup {
     static_assert(sizeof(Result) <= kSlotBytes && std::is_trivially_copyable_v<Result>);
     LeaderExchange<T, Result> exchanged{std::vector<T>(static_cast<std::size_t>(members_)), Result{}};
     std::memcpy(own_slot(), &own, sizeof own);
-    leads() ? await_arrivals(progress) : await_release(progress);
+    leads() ? await_arrivals(progress, true) : await_release(progress);
     for (int i = 0; i < members_; ++i) std::memcpy(&exchanged.values[static_cast<std::size_t>(i)], slot(i), sizeof(T));
     if (leads()) {
       exchanged.result = lead(std::as_const(exchanged.values));
@@ -133,8 +131,9 @@ class NodeGroup {
   std::byte* own_slot() const { return slot(index_); }
   std::byte* result() const;
   std::uint64_t all_arrived() const { return (exchanges_ / 2 + 1) * static_cast<std::uint64_t>(members_); }
-  void await_all(Progress& progress);
-  void await_arrivals(Progress& progress);
+  void arrive(WakeEvent& waiting);
+  // `alone`: the caller is the leader, and the others wait for its release.
+  void await_arrivals(Progress& progress, bool alone);
   void await_release(Progress& progress);
   void release();
 

@@ -48,16 +48,9 @@ std::uint64_t HugePages::small_page() {
   return page;
 }
 
-// The setting of this size of pages counts where there is one (since Linux 6.11), unless it inherits the general one.
 std::string HugePages::why_not(const std::string& folder) {
-  std::size_t page = 0;
-  if (!(std::ifstream(folder + "/hpage_pmd_size") >> page)) return "this kernel has no transparent huge pages";
-  const std::string general = folder + "/shmem_enabled";
-  const std::string own = fmt::format("{}/hugepages-{}kB/shmem_enabled", folder, page / 1024);
-  const std::string of_size = chosen(own);
-  const bool inherits = of_size.empty() || of_size == "inherit" || chosen(general) == "deny";
-  const std::string& file = inherits ? general : own;
-  const std::string word = chosen(file);
+  if (!std::ifstream(folder + "/hpage_pmd_size")) return "this kernel has no transparent huge pages";
+  const std::string file = folder + "/shmem_enabled", word = chosen(file);
   if (word == "always" || word == "within_size" || word == "advise" || word == "force") return {};
   return fmt::format("{} is '{}'; an administrator may write 'advise' to it", file, word);
 }
@@ -101,7 +94,6 @@ Result<NodeSegment::Plan> NodeSegment::arrange(const NodeGroup& group, const Lay
       const std::uint64_t gap = -end & (layout.alignment - 1);
       if (gap > kMostBytes - end) return too_much(data.front());
       end += gap;
-      plan.gaps += gap;
       plan.alignment = std::max<std::uint64_t>(plan.alignment, layout.alignment);
     }
     const std::uint64_t begin = end;
@@ -124,10 +116,8 @@ Result<NodeSegment::Plan> NodeSegment::arrange(const NodeGroup& group, const Lay
   return plan;
 }
 
-void NodeSegment::take(Mapping mapping, const Plan& plan) {
-  mapping_ = std::move(mapping);
-  gaps_ = plan.gaps;
-  for (const Reserve& part : plan.huge) HugePages::advise(mapping_.base() + part.offset, part.bytes);
+void NodeSegment::advise(const Plan& plan) {
+  for (const Reserve& part : plan.huge) HugePages::advise(segment_.mapping.base() + part.offset, part.bytes);
 }
 
 Result<NodeSegment> NodeSegment::lead(const NodeGroup& group, const Layout& layout, Announcement& announcement) {
@@ -142,10 +132,10 @@ Result<NodeSegment> NodeSegment::lead(const NodeGroup& group, const Layout& layo
   Result<Segment> made = make_segment(plan.value().bytes, reserve_of(group, layout), own, plan.value().alignment);
   if (!made) return failed(made.error());
   if (!plan.value().huge.empty()) HugePages::warn_if_refused();
-  segment.made_ = std::make_unique<Segment>(std::move(made.value()));
-  segment.take(std::move(segment.made_->mapping), plan.value());
-  announcement = {segment.made_->fd.get(), 0, random_bits(), layout.huge.page()};
-  std::memcpy(segment.mapping_.base(), &announcement.nonce, sizeof announcement.nonce);
+  segment.segment_ = std::move(made.value());
+  segment.advise(plan.value());
+  announcement = {segment.segment_.fd.get(), 0, random_bits(), layout.huge.page()};
+  std::memcpy(segment.control(0), &announcement.nonce, sizeof announcement.nonce);
   return segment;
 }
 
@@ -168,12 +158,13 @@ Result<NodeSegment> NodeSegment::join(const NodeGroup& group, const Layout& layo
   std::memcpy(&nonce, mapped.value().base(), sizeof nonce);
   if (nonce != announcement.nonce)
     return Error{ErrorKind::kNoRoute, fmt::format("process id {} is that of another process here", pid)};
-  segment.take(std::move(mapped.value()), plan.value());
+  segment.segment_.mapping = std::move(mapped.value());
+  segment.advise(plan.value());
   return segment;
 }
 
-void NodeSegment::published(std::size_t processes) {
-  if (made_ != nullptr) made_->published(mapping_.bytes() - gaps_, processes);
+void NodeSegment::published() {
+  if (segment_.fd.valid()) segment_.published();
 }
 
 }  // namespace farside

@@ -103,30 +103,29 @@ class NodeSegment {
   static Result<NodeSegment> lead(const NodeGroup& group, const Layout& layout, Announcement& announcement);
   static Result<NodeSegment> join(const NodeGroup& group, const Layout& layout, const Announcement& announcement);
 
-  std::byte* control(int index) const { return mapping_.base() + static_cast<std::size_t>(index) * control_bytes_; }
-  std::byte* data(int index) const { return mapping_.base() + data_at_[static_cast<std::size_t>(index)]; }
+  std::byte* control(int index) const {
+    return segment_.mapping.base() + static_cast<std::size_t>(index) * control_bytes_;
+  }
+  std::byte* data(int index) const { return segment_.mapping.base() + data_at_[static_cast<std::size_t>(index)]; }
   // Frees the memory of data(), which must not be called any more.
   void forget_places() { data_at_ = {}; }
   // To be called when all members have mapped the segment (Segment::published).
-  void published(std::size_t processes);
-  bool has_descriptor() const { return made_ != nullptr && made_->fd.valid(); }
+  void published();
+  bool has_descriptor() const { return segment_.fd.valid(); }
 
  private:
   // Where the memory lies.
   struct Plan {
     std::uint64_t bytes = 0;    // of the segment
-    std::uint64_t gaps = 0;     // bytes that only the alignment of the data takes, and nobody uses
     std::size_t alignment = 0;  // of its address; 0: any
     std::vector<Reserve> huge;  // the parts with huge pages
   };
   Result<Plan> arrange(const NodeGroup& group, const Layout& layout, HugePages huge);
-  void take(Mapping mapping, const Plan& plan);
+  void advise(const Plan& plan);
 
   std::size_t control_bytes_ = 0;
-  std::uint64_t gaps_ = 0;
   std::vector<std::uint64_t> data_at_;
-  Mapping mapping_;
-  std::unique_ptr<Segment> made_;  // of the leader, without its mapping
+  Segment segment_;  // other members than the leader have the mapping of it
 };
 
 }  // namespace farside

@@ -20,8 +20,8 @@
 namespace farside {
 namespace {
 
-// Returns the need of a new segment, if it is within all limits.
-Result<MemoryNeed> check_limits(std::size_t bytes, std::size_t own) {
+// Returns whether a new segment is large, if it is within all limits.
+Result<bool> check_limits(std::size_t bytes, std::size_t own) {
   rlimit limit{};
   // Beyond RLIMIT_FSIZE ftruncate(2) raises SIGXFSZ; RLIMIT_AS makes mmap fail by itself.
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && bytes > limit.rlim_cur) {
@@ -32,7 +32,10 @@ Result<MemoryNeed> check_limits(std::size_t bytes, std::size_t own) {
   }
   const MemoryNeed need = find_memory_need(own);
   if (Status enough = check_memory_need(need); !enough) return enough.error();
-  return need;
+  // All segments together have at most the available memory, so on average a node keeps at most kMostKept descriptors.
+  constexpr std::uint64_t kMostKept = 64;
+  return std::ranges::any_of(
+      need.limits, [&](const MemoryNeed::Limit& each) { return each.id != 0 && bytes >= each.left / kMostKept; });
 }
 
 // Before Linux 6.11 a signal makes fallocate(2) on a memfd undo its work, so with a profiler's timer a large call would
@@ -82,8 +85,8 @@ Mapping::~Mapping() {
 }
 
 Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::size_t own, std::size_t alignment) {
-  Result<MemoryNeed> need = check_limits(bytes, own);
-  if (!need) return need.error();
+  const Result<bool> large = check_limits(bytes, own);
+  if (!large) return large.error();
   UniqueFd file(memfd_create("farside", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.valid()) return failed("memfd_create", bytes);
   // Only processes of this user may open it through /proc.
@@ -97,22 +100,14 @@ Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::siz
   if (base == MAP_FAILED) return failed("mmap", bytes);
   Mapping mapping(base, bytes);
   if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return failed("sealing", bytes);
-  return Segment{std::move(mapping), std::move(file), need.value(), nullptr};
+  return Segment{std::move(mapping), std::move(file), large.value(), nullptr};
 }
 
-void Segment::published(std::size_t bytes, std::size_t processes) {
-  std::uint64_t left = 0;
-  for (const MemoryNeed::Limit& limit : need.limits) {
-    if (limit.id != 0 && (left == 0 || limit.left < left)) left = limit.left;
-  }
-  // Without a limit the segment was too small for a check. The segments of all processes together have at most the
-  // available memory, so on average a process keeps at most kMostKept descriptors.
-  constexpr std::uint64_t kMostKept = 64;
-  if (left != 0 && bytes >= left / kMostKept / std::max<std::size_t>(processes, 1)) {
-    reserve = std::make_unique<UntouchedMemory>(fd.get(), bytes);
-  } else {
+void Segment::published() {
+  if (large)
+    reserve = std::make_unique<UntouchedMemory>(fd.get(), mapping.bytes());
+  else
     fd.reset();
-  }
 }
 
 Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint64_t offset, const Reserve& reserve,

@@ -43,15 +43,12 @@ class Mapping {
 struct Segment {
   Mapping mapping;
   UniqueFd fd;
-  MemoryNeed need;                           // found when the segment was made; for the peers
+  bool large = false;                        // from 1/64 of the memory on that was available when it was made
   std::unique_ptr<UntouchedMemory> reserve;  // of a large segment, after published()
 
   // To be called when the peers have mapped the segment. Closes the descriptor of a small segment. A large one keeps
-  // it, so that the need of later segments includes the untouched part of this one. A segment is large from 1/64 of a
-  // process's share in the available memory on; `processes` have equal shares.
-  void published(std::size_t processes) { published(mapping.bytes(), processes); }
-  // The same for a segment of `bytes` whose mapping has another owner.
-  void published(std::size_t bytes, std::size_t processes);
+  // it, so that the need of later segments includes the untouched part of this one.
+  void published();
 };
 
 // A part of a segment whose pages are allocated at once.

@@ -340,7 +340,7 @@ void Space::finish(Agreed agreed) {
     std::byte* const first = segment_.control(0) + offsetof(ControlHeader, integers);
     mapped_.integers().allow_lock({first, control_bytes_, words_.node().size()}, threaded_);
   }
-  segment_.published(1);
+  segment_.published();
   why_.reset();
 }
 

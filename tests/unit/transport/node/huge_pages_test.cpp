@@ -27,7 +27,7 @@ constexpr std::size_t kPage = 4096, kHuge = std::size_t{2} << 20, kLarge = HugeP
 // A folder like /sys/kernel/mm/transparent_hugepage.
 class Kernel {
  public:
-  Kernel() { std::filesystem::create_directories(folder_ + "/hugepages-2048kB"); }
+  Kernel() { std::filesystem::create_directories(folder_); }
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
   ~Kernel() { std::filesystem::remove_all(folder_); }
@@ -60,15 +60,6 @@ TEST_CASE("what the kernel says about huge pages of shared memory") {
   CHECK(kernel.why_not().empty());
   kernel.write("shmem_enabled", "always within_size advise [never] deny force");
   CHECK(kernel.why_not().find("/shmem_enabled is 'never'") != std::string::npos);
-  // The setting of the size counts, unless it inherits.
-  kernel.write("hugepages-2048kB/shmem_enabled", "always [inherit] within_size advise never");
-  CHECK_FALSE(kernel.why_not().empty());
-  kernel.write("hugepages-2048kB/shmem_enabled", "always inherit within_size [advise] never");
-  CHECK(kernel.why_not().empty());
-  kernel.write("hugepages-2048kB/shmem_enabled", "always inherit within_size advise [never]");
-  kernel.write("shmem_enabled", "always within_size [advise] never deny force");
-  CHECK(kernel.why_not().find("hugepages-2048kB/shmem_enabled is 'never'") != std::string::npos);
-  kernel.write("hugepages-2048kB/shmem_enabled", "[always] inherit within_size advise never");
   kernel.write("shmem_enabled", "always within_size advise never [deny] force");
   CHECK(kernel.why_not().find("/shmem_enabled is 'deny'") != std::string::npos);
 }

@@ -97,8 +97,8 @@ TEST_CASE("a large segment counts as promised once the peers have mapped it, as 
   REQUIRE((large.ok() && small.ok()));
   constexpr std::uint64_t kMore = 1 << 20;
   CHECK(find_memory_need(kMore).bytes == kMore);
-  large.value().published(1);
-  small.value().published(1);
+  large.value().published();
+  small.value().published();
   CHECK(large.value().fd.valid());
   CHECK_FALSE(small.value().fd.valid());
   const std::size_t bytes = large.value().mapping.bytes();
@@ -107,19 +107,6 @@ TEST_CASE("a large segment counts as promised once the peers have mapped it, as 
   CHECK(find_memory_need(kMore).bytes <= kMore + bytes - (1 << 20));
   large.value() = Segment{};
   CHECK(find_memory_need(kMore).bytes == kMore);
-}
-
-TEST_CASE("the more processes share the memory, the smaller are the segments that count as promised") {
-  const std::uint64_t left = available_shared_memory().bytes;
-  constexpr std::size_t kProcesses = 16;
-  Result<Segment> alone = make_segment(left / 64 / kProcesses * 2, Reserve{0, 4096});
-  Result<Segment> of_many = make_segment(left / 64 / kProcesses * 2, Reserve{0, 4096});
-  REQUIRE((alone.ok() && of_many.ok()));
-  alone.value().published(1);
-  of_many.value().published(kProcesses);
-  CHECK_FALSE(alone.value().fd.valid());
-  CHECK(of_many.value().fd.valid());
-  CHECK(find_memory_need(1 << 20).bytes == (1 << 20) + of_many.value().mapping.bytes() - 4096);
 }
 
 TEST_CASE("another process maps a segment through /proc, finds its nonce and shares its bytes") {
