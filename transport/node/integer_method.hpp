@@ -10,8 +10,8 @@
 //              use atomics, and ranks in kLock, because both hold the lock.
 //   kLock      plain loops under the lock.
 //
-// Each thread of a rank has two words in shared memory (those beyond kOwnSlots threads share the last ones). An
-// operation accesses only the words of its own thread (an operation of the message handler, those in common):
+// Each thread of a rank has two words in shared memory, which its operations access; those beyond kOwnSlots threads and
+// the message handler share the last ones:
 //
 //   | announced: threads with these words that execute atomics    | by: the phase of these threads |
 //   0                                                             4                                8
@@ -22,18 +22,14 @@
 //   c. kAtomics: atomics    3. read announced of each thread; if one is not 0, stop: the next long row continues here
 //   d. announced = 0        4. by = kLock, at each thread
 //
-// Why no atomic without the lock meets a plain loop: the thread of the plain loop has read kLock. So the thread that
-// wrote kLock has found every `announced` 0 (step 3), after a barrier of its own (step 2) that followed step 1.
-// Consider an operation of any thread:
-// - If its read (b) followed the barrier on its processor, it read at least kBoth, and executed no atomics without the
-//   lock.
-// - If its read preceded the barrier, so did its announcement (a). Step 3 found 0, so it read the 0 of the operation's
-//   end (d), and the plain loop sees the operation's atomics: d releases, step 3 acquires, step 4 releases, and the
-//   read of kLock acquires.
-// Without the barrier, a processor may execute b before its store of a is visible. `by` only grows. No thread waits for
-// another: if a rank is killed or stopped while it executes atomics, the space stays in kBoth.
-// tests/unit/transport/node/integer_method_test.cpp tries all interleavings of a model of this, with and without its
-// parts.
+// Why no atomic without the lock meets a plain loop: the thread of the loop has read kLock, whose writer has found
+// every `announced` 0 (step 3), after a barrier (step 2) that followed step 1. If an operation's read (b) followed the
+// barrier on its processor, it read at least kBoth. If it preceded the barrier, so did the announcement (a): step 3
+// read the 0 of the operation's end (d), and the loop sees the operation's atomics, since d releases, step 3 acquires,
+// step 4 releases, and the read of kLock acquires. Without the barrier, a processor may execute b before its store of a
+// is visible. `by` only grows. No thread waits for another: if a rank is killed or stopped while it executes atomics,
+// the space stays in kBoth. tests/unit/transport/node/integer_method_test.cpp tries all interleavings of a model of
+// this, with and without its parts.
 //
 // Thread safety: any for begin() and end(), if allow_lock() has `threaded` or after expect_threads(), and always for
 // begin_in_common() and end_in_common(), also while allow_lock() runs. Cost: two stores and a load in the thread's own
@@ -87,7 +83,12 @@ class IntegerMethod {
   // From now on a long row changes the method. `all`: the words of all ranks of the node, with the own ones. All these
   // processes must call this function, and take part in global_membarrier(). `threaded`: several threads of this
   // process may execute operations at once.
-  void allow_lock(const IntegerWordsOfNode& all, bool threaded);
+  void allow_lock(const IntegerWordsOfNode& all, bool threaded) {
+    all_ = all;
+    threaded_ = threaded;
+    // The message handler reads all_ after long_row_.
+    long_row_.store(kLongRow, std::memory_order_release);
+  }
   // From now on several threads may execute operations at once. Precondition: no thread executes one now.
   void expect_threads() { threaded_ = true; }
 
@@ -137,7 +138,36 @@ class IntegerMethod {
       own.announced.store(0, std::memory_order_release);
     }
   }
-  IntegerPhase change();
+  // Executes steps 1 to 4.
+  [[gnu::noinline, gnu::cold]] IntegerPhase change() {
+    if (own_->by_slot[kOwnSlots].by.load(std::memory_order_acquire) == IntegerPhase::kLock) {
+      remember();
+      return IntegerPhase::kLock;
+    }
+    if (!all_know_.load(std::memory_order_acquire)) {
+      for (std::size_t rank = 0; rank < all_.ranks; ++rank) {
+        for (IntegerWords::OfThread& each : all_.of(rank).by_slot) {
+          IntegerPhase before = IntegerPhase::kAtomics;
+          each.by.compare_exchange_strong(before, IntegerPhase::kBoth, std::memory_order_acq_rel,
+                                          std::memory_order_acquire);
+        }
+      }
+      // Needed even if another thread has done step 1: it may not have executed its barrier yet.
+      if (!global_membarrier()) return IntegerPhase::kBoth;
+      all_know_.store(true, std::memory_order_release);
+    }
+    for (std::size_t rank = 0; rank < all_.ranks; ++rank) {
+      for (const IntegerWords::OfThread& each : all_.of(rank).by_slot) {
+        if (each.announced.load(std::memory_order_acquire) != 0) return IntegerPhase::kBoth;
+      }
+    }
+    for (std::size_t rank = 0; rank < all_.ranks; ++rank) {
+      for (IntegerWords::OfThread& each : all_.of(rank).by_slot)
+        each.by.store(IntegerPhase::kLock, std::memory_order_release);
+    }
+    remember();
+    return IntegerPhase::kLock;
+  }
   // Notes that this rank has read kLock. Its operations announce nothing from then on.
   void remember() {
     over_.store(true, std::memory_order_release);
