@@ -2,6 +2,7 @@
 #include "transport/process.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "transport/base/log.hpp"
 #include "transport/base/trace.hpp"
@@ -72,12 +73,7 @@ void Process::use_fabric(OpenEndpoint& tried) {
   const std::scoped_lock held(mutex_);
   const Providers provider = choice_->use(tried);
   if (provider == 0) return;
-  for (Opened& each : opened_) {
-    if (each.fabric.load(std::memory_order_relaxed) != nullptr) continue;
-    each.provider = provider;
-    each.fabric.store(&tried, std::memory_order_release);
-    break;
-  }
+  opened_[static_cast<std::size_t>(std::countr_zero(provider))].store(&tried, std::memory_order_release);
   log(LogLevel::kInfo, "libfabric provider {}, device {}: chosen", tried.provider(), tried.device());
 }
 
@@ -104,22 +100,19 @@ Result<OpenEndpoint*> Process::fabric(Providers among) {
 
 template <class Call>
 void Process::for_each_endpoint(Call&& call) const {
-  for (const Opened& each : opened_) {
-    OpenEndpoint* const fabric = each.fabric.load(std::memory_order_acquire);
-    if (fabric == nullptr) return;
+  for (const auto& each : opened_) {
+    OpenEndpoint* const fabric = each.load(std::memory_order_acquire);
+    if (fabric == nullptr) continue;
     call(*fabric);
   }
 }
 
 std::array<Process::EndpointInUse, Process::kMostEndpoints> Process::endpoints_in_use() const {
   std::array<EndpointInUse, kMostEndpoints> all;
-  std::size_t count = 0;
-  for (const Opened& each : opened_) {
-    OpenEndpoint* const fabric = each.fabric.load(std::memory_order_acquire);
-    if (fabric == nullptr) break;
-    all[count++] = {each.provider, fabric};
+  auto next = all.begin();
+  for (std::size_t i = 0; i < opened_.size(); ++i) {
+    if (OpenEndpoint* const fabric = opened_[i].load(std::memory_order_acquire)) *next++ = {Providers{1} << i, fabric};
   }
-  std::ranges::sort(std::span(all).first(count), {}, &EndpointInUse::provider);
   return all;
 }
 
@@ -139,7 +132,7 @@ Result<NodeHandler*> Process::node_handler() {
 
 void Process::shut_down() {
   const std::scoped_lock held(mutex_);
-  for (Opened& each : opened_) each.fabric.store(nullptr, std::memory_order_release);
+  for (auto& each : opened_) each.store(nullptr, std::memory_order_release);
   opened_node_handler_.store(nullptr, std::memory_order_release);
   // A thread in poll_from_runtime() may still use what was open: close() waits for it.
   from_runtime_.close();
@@ -159,7 +152,8 @@ void Process::poll_now() {
 }
 
 bool Process::poll_from_runtime() {
-  if (open_fabric() == nullptr && opened_node_handler_.load(std::memory_order_relaxed) == nullptr) return false;
+  const auto open = [](const auto& each) { return each.load(std::memory_order_relaxed) != nullptr; };
+  if (std::ranges::none_of(opened_, open) && !open(opened_node_handler_)) return false;
   if (!from_runtime_.try_enter()) return false;
   bool moved = false;
   for_each_endpoint([&](OpenEndpoint& each) { moved = each.progress().poll_from_runtime() || moved; });

@@ -6,7 +6,7 @@
 // of a window never changes.
 //
 // Thread safety: all members may be called from any thread; opening (fabric, node_handler) is serialised by a mutex.
-// Cost: open_fabric is one load; poll without an endpoint is two loads, and one more with each endpoint.
+// Cost: poll without an endpoint is three loads.
 #pragma once
 
 #include <array>
@@ -91,8 +91,8 @@ class Process final : public Progress {
   static constexpr std::size_t kMostEndpoints = 2;  // the number of preferred_providers()
   // Returns the endpoints in use, those of better providers first, and null ones behind them.
   std::array<EndpointInUse, kMostEndpoints> endpoints_in_use() const;
-  // The endpoint that was used first; null until one is in use.
-  OpenEndpoint* open_fabric() const { return opened_.front().fabric.load(std::memory_order_acquire); }
+  // The one of the best provider; null until one is in use.
+  OpenEndpoint* open_fabric() const { return endpoints_in_use().front().fabric; }
   // Returns the handler for on-node peers, and opens it at the first call. An error is kept.
   Result<NodeHandler*> node_handler();
   // Closes the endpoints and ends all threads of farside. Precondition: all windows are freed. Waits for a
@@ -109,7 +109,7 @@ class Process final : public Progress {
   void poll_now();
   // For the MPI runtime's progress engine, which calls it repeatedly while a thread of the application or of the
   // runtime waits there. Returns whether anything completed or arrived; false also if a thread is already in it.
-  // Calls no MPI. Costs two loads while nothing is open.
+  // Calls no MPI. Costs three loads while nothing is open.
   bool poll_from_runtime();
   void poll_runtime() override;
   bool transfers() const override;
@@ -134,13 +134,8 @@ class Process final : public Progress {
   DeviceMemory device_memory_;
   DeviceStaging device_staging_{device_memory_};
   WakeEvent own_wake_event_;
-  std::unique_ptr<ProviderChoice> choice_;  // owns the endpoints
-  // The endpoints in use, in the order in which they came into use. `provider` is written before `fabric`.
-  struct Opened {
-    std::atomic<OpenEndpoint*> fabric{nullptr};
-    Providers provider = 0;
-  };
-  std::array<Opened, kMostEndpoints> opened_;
+  std::unique_ptr<ProviderChoice> choice_;                           // owns the endpoints
+  std::array<std::atomic<OpenEndpoint*>, kMostEndpoints> opened_{};  // in use, by the bits of their providers
   std::unique_ptr<NodeHandler> node_handler_;
   std::atomic<NodeHandler*> opened_node_handler_{nullptr};
   Entrance from_runtime_;  // guards the endpoints and the node handler in poll_from_runtime()

@@ -6,11 +6,11 @@
 //   held ----------------> free        no thread has claimed the lock
 //   held ----> reserved -> held        only a thread that claims the lock takes a reserved one
 //
-// A holder that combines in a loop would leave others no chance, least of all a thread of its own core, which finds the
-// lock held whenever it runs. A thread therefore claims the lock when it has waited for kClaimAfter, and a message
-// handler claims it immediately: its origin waits for one row. A claim is a flag that its thread sets again and again
-// while it waits, and that the next claimant to take the lock clears. After the end of a process that has claimed the
-// lock, others wait for kClaimAfter once. (After the end of one that holds it, they wait for ever.)
+// A holder that combines in a loop would leave others no chance, least of all a thread of its own core. A thread
+// therefore claims the lock when it has waited for kClaimAfter, and a message handler claims it immediately: its origin
+// waits for one row. A claim is a flag that its thread sets again and again while it waits, and that the next claimant
+// to take the lock clears. After the end of a process that has claimed the lock, others wait for kClaimAfter once.
+// (After the end of one that holds it, they wait for ever.)
 #pragma once
 
 #include <algorithm>
