@@ -19,7 +19,6 @@
 #include <fmt/format.h>
 
 #include "transport/base/log.hpp"
-#include "transport/base/pause.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/state.hpp"
 #include "transport/base/timing.hpp"
@@ -230,16 +229,14 @@ class SmallMutex {
 //   e. read the state
 //   f. kRevoking: wake the other
 //
-// The two never are in their sections at once. If the owner's read (b) follows the barrier on its processor, it reads
-// another state, leaves by (d) to (f), and sleeps until the state is kShared. If the read precedes the barrier, so does
-// (a): step 3 sees true until the section has ended (d). This is Dekker's algorithm with a barrier on one side only. It
-// holds for the wake as well: if the owner's read (e) precedes the barrier, so does (d), and step 3 does not sleep;
-// else it reads kRevoking. Each thread has an `inside` of its own, so a former owner that reads the state late disturbs
-// nobody.
+// This is Dekker's algorithm with a barrier on one side only. If the owner's read (b) follows the barrier on its
+// processor, it reads another state, leaves by (d) to (f), and sleeps until the state is kShared. If the read precedes
+// the barrier, so does (a): step 3 sees true until the section has ended (d). The same holds for the wake: if the read
+// (e) precedes the barrier, so does (d), and step 3 does not sleep. Each thread has an `inside` of its own, so a former
+// owner that reads the state late disturbs nobody.
 //
 // In the state kShared all threads exclude each other by `shared`. The thread that has it takes the bias so: inside =
-// true, state = itself, and `shared` is unlocked. A thread that gets `shared` afterwards sees the state, unlocks
-// `shared`, and begins with step 1.
+// true, state = itself, and `shared` is unlocked. A thread that gets `shared` then begins with step 1.
 //
 // Thread safety: any thread; not recursive. Lockable as the standard library says (std::scoped_lock). The mutex must
 // outlive the calls of unlock(). Cost: no remote operation; some 10 us when another thread comes; in the state kShared
@@ -322,15 +319,7 @@ class Entrance {
   void close() {
     // Without this flag, threads that enter repeatedly could overtake this one again and again.
     closing_.store(true, std::memory_order_relaxed);
-    for (int i = 0; !take(); ++i) {
-      if (i < Timing::kSpins) {
-        relax();
-      } else if (i < Timing::kSpins + Timing::kYields) {
-        sched_yield();
-      } else {
-        std::this_thread::sleep_for(Timing::kTryAgain);
-      }
-    }
+    while (!take()) sched_yield();
   }
   void reopen() {
     closing_.store(false, std::memory_order_relaxed);
