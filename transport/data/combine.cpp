@@ -141,37 +141,46 @@ inline void store(std::byte* to, const T& element) {
   }
 }
 
-constexpr std::array<const char*, kBasicTypes> kNames = {"int8",
-                                                         "int16",
-                                                         "int32",
-                                                         "int64",
-                                                         "uint8",
-                                                         "uint16",
-                                                         "uint32",
-                                                         "uint64",
-                                                         "float",
-                                                         "double",
-                                                         "long double",
-                                                         "complex float",
-                                                         "complex double",
-                                                         "complex long double",
-                                                         "byte",
-                                                         "character",
-                                                         "character4",
-                                                         "logical1",
-                                                         "logical2",
-                                                         "logical4",
-                                                         "logical8",
-                                                         "float-int",
-                                                         "double-int",
-                                                         "long-int",
-                                                         "int-int",
-                                                         "short-int",
-                                                         "long double-int",
-                                                         "float-float",
-                                                         "double-double",
-                                                         "quad",
-                                                         "complex quad"};
+constexpr const char* kNames[kBasicTypes] = {"int8",
+                                             "int16",
+                                             "int32",
+                                             "int64",
+                                             "uint8",
+                                             "uint16",
+                                             "uint32",
+                                             "uint64",
+                                             "float",
+                                             "double",
+                                             "long double",
+                                             "complex float",
+                                             "complex double",
+                                             "complex long double",
+                                             "byte",
+                                             "character",
+                                             "character4",
+                                             "logical1",
+                                             "logical2",
+                                             "logical4",
+                                             "logical8",
+                                             "float-int",
+                                             "double-int",
+                                             "long-int",
+                                             "int-int",
+                                             "short-int",
+                                             "long double-int",
+                                             "float-float",
+                                             "double-double",
+                                             "quad",
+                                             "complex quad"};
+
+template <class T>
+constexpr std::uint16_t operations_on() {
+  unsigned bits = 0;
+  for (std::size_t op = 0; op < kReduceOps; ++op) {
+    if (class_allows(kClassOf<T>, static_cast<ReduceOp>(op))) bits |= 1U << op;
+  }
+  return static_cast<std::uint16_t>(bits);
+}
 
 template <class T>
 constexpr BasicTypeTraits traits_of(const char* name) {
@@ -186,7 +195,8 @@ constexpr BasicTypeTraits traits_of(const char* name) {
           static_cast<std::uint8_t>(sizeof(T)),
           static_cast<std::uint8_t>(first),
           static_cast<std::uint8_t>(second),
-          kHasCpuAtomics<T>};
+          kHasCpuAtomics<T>,
+          operations_on<T>()};
 }
 
 template <std::size_t... kIndex>
@@ -196,20 +206,6 @@ constexpr std::array<BasicTypeTraits, kBasicTypes> make_traits(std::index_sequen
 
 constexpr std::array<const char*, kReduceOps> kOpNames = {
     "sum", "prod", "min", "max", "land", "lor", "lxor", "band", "bor", "bxor", "minloc", "maxloc", "replace", "no_op"};
-
-template <class T>
-constexpr std::uint16_t operations_on() {
-  unsigned bits = 0;
-  for (std::size_t op = 0; op < kReduceOps; ++op) {
-    if (class_allows(kClassOf<T>, static_cast<ReduceOp>(op))) bits |= 1U << op;
-  }
-  return static_cast<std::uint16_t>(bits);
-}
-
-template <std::size_t... kIndex>
-constexpr std::array<std::uint16_t, kBasicTypes> make_operations(std::index_sequence<kIndex...>) {
-  return {operations_on<std::tuple_element_t<kIndex, Elements>>()...};
-}
 
 // The integer that holds an element in the CPU's atomics.
 template <class T>
@@ -448,9 +444,6 @@ void swap_word(std::byte* target, const std::byte* origin, const std::byte* comp
 
 constinit const std::array<BasicTypeTraits, kBasicTypes> basic_type_traits =
     make_traits(std::make_index_sequence<kBasicTypes>());
-
-constinit const std::array<std::uint16_t, kBasicTypes> allowed_operations =
-    make_operations(std::make_index_sequence<kBasicTypes>());
 
 const char* name(ReduceOp op) { return kOpNames[static_cast<std::size_t>(op)]; }
 

@@ -58,6 +58,7 @@ struct BasicTypeTraits {
   std::uint8_t first;   // bytes of the first member of a pair type (8 for kDoubleInt), else size
   std::uint8_t second;  // offset of the second member of a pair type, else 0
   bool cpu_atomics;     // aligned elements are combined by CPU atomics: integers, logicals, characters of 4 or 8 bytes
+  std::uint16_t operations;  // that MPI allows, one bit per ReduceOp
 };
 
 extern const std::array<BasicTypeTraits, kBasicTypes> basic_type_traits;
@@ -112,9 +113,8 @@ inline constexpr std::size_t kReduceOps = 14;
 const char* name(ReduceOp op);
 
 // Whether MPI allows op on type (MPI 4.0 section 6.9.2: integer, floating point, logical, complex, byte, pair).
-extern const std::array<std::uint16_t, kBasicTypes> allowed_operations;  // one bit per ReduceOp
 inline bool allowed(ReduceOp op, BasicType type) {
-  return ((allowed_operations[static_cast<std::size_t>(type)] >> static_cast<unsigned>(op)) & 1) != 0;
+  return ((traits(type).operations >> static_cast<unsigned>(op)) & 1) != 0;
 }
 
 enum class AtomicMethod : std::uint8_t { kAtomic, kLocked };
