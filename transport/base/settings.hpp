@@ -19,35 +19,22 @@ namespace farside {
 // carried out.
 enum class Check : int { kOff, kWarn, kOn, kStrict };
 
+// By the variables' names; the table has their help.
 struct Settings {
-  // FARSIDE_ROUTES: the allowed routes to a peer's memory. (cma needs mapped as well.)
-  RouteSet routes = kAllRoutes;
+  RouteSet routes = kAllRoutes;  // cma needs mapped as well
   bool allows(RouteKind kind) const { return (routes & bit(kind)) != 0; }
-  // FARSIDE_PROVIDER: a libfabric provider, as in fi_info; empty: farside chooses.
-  std::string provider;
-  // FARSIDE_DEVICE: one of the provider's devices (libfabric: domains); empty: farside chooses.
-  std::string device;
-  // FARSIDE_NIC_ATOMICS: whether control words may be changed by atomics of network adapters.
+  std::string provider;  // as in fi_info; empty: farside chooses
+  std::string device;    // one of the provider's (libfabric: domains); empty: farside chooses
   bool nic_atomics = true;
-  // FARSIDE_HUGE_PAGES: whether large segments ask for transparent huge pages.
-  bool huge_pages = false;
-  // FARSIDE_OVERCOMMIT: whether windows may be larger than the free memory.
-  bool overcommit = false;
-  // FARSIDE_CONNECTIONS: the limit, where the share of what the node has is not smaller; 0: no limit.
-  std::uint32_t connections = 1024;
-  // FARSIDE_PEER_TIMEOUT, in seconds; 0: none.
-  std::uint32_t peer_timeout = 60;
-  // FARSIDE_HANG: seconds after which a wait is reported (base/waiter.hpp); 0: never.
-  std::uint32_t hang = 60;
-  // FARSIDE_CHECK
+  bool huge_pages = false;           // large segments ask for transparent ones
+  bool overcommit = false;           // windows may be larger than the free memory
+  std::uint32_t connections = 1024;  // where the share of what the node has is not smaller; 0: no limit
+  std::uint32_t peer_timeout = 60;   // seconds; 0: none
+  std::uint32_t hang = 60;           // seconds after which a wait is reported (base/waiter.hpp); 0: never
   Check check = Check::kOn;
-  // FARSIDE_LOG
   LogLevel log = LogLevel::kWarn;
-  // FARSIDE_STATS: each rank writes PREFIX.RANK.json at MPI_Finalize, SIGTERM and SIGUSR1; empty: no statistics.
-  std::string stats;
-  // FARSIDE_TRACE: each rank writes PREFIX.RANK.trace then; empty: no trace.
-  std::string trace;
-  // FARSIDE_SITES: whether statistics and traces say where in the program calls are made.
+  std::string stats;  // the prefix of files; empty: no statistics
+  std::string trace;  // the same
   bool sites = false;
 };
 
