@@ -7,36 +7,25 @@
 
 namespace farside {
 
-// A flag that any thread may read and change. It orders no other accesses, and a read costs as much as that of a bool.
-class RelaxedFlag {
+// A value that any thread may read and change; one at a time by ++ and --, as a mutex or an owner sees to. It orders no
+// other accesses, and costs as much as a plain value.
+template <class T>
+class Relaxed {
  public:
-  RelaxedFlag(bool value = false) : value_(value) {}  // NOLINT(google-explicit-constructor)
-  RelaxedFlag& operator=(bool value) {
+  Relaxed(T value = T()) : value_(value) {}  // NOLINT(google-explicit-constructor)
+  Relaxed& operator=(T value) {
     value_.store(value, std::memory_order_relaxed);
     return *this;
   }
-  operator bool() const { return value_.load(std::memory_order_relaxed); }  // NOLINT(google-explicit-constructor)
+  operator T() const { return value_.load(std::memory_order_relaxed); }  // NOLINT(google-explicit-constructor)
+  Relaxed& operator++() { return *this = static_cast<T>(*this) + 1; }
+  Relaxed& operator--() { return *this = static_cast<T>(*this) - 1; }
 
  private:
-  std::atomic<bool> value_;
+  std::atomic<T> value_;
 };
-
-// A count that one thread at a time changes, as a mutex or its owner sees to, and that any thread may read meanwhile.
-// It orders no other accesses, and costs as much as a plain integer.
-class RelaxedCount {
- public:
-  // NOLINTNEXTLINE(google-explicit-constructor)
-  operator std::uint32_t() const { return value_.load(std::memory_order_relaxed); }
-  RelaxedCount& operator++() { return add(1); }
-  RelaxedCount& operator--() { return add(~std::uint32_t{0}); }
-
- private:
-  RelaxedCount& add(std::uint32_t by) {
-    value_.store(value_.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
-    return *this;
-  }
-  std::atomic<std::uint32_t> value_{0};
-};
+using RelaxedFlag = Relaxed<bool>;
+using RelaxedCount = Relaxed<std::uint32_t>;
 
 // A value that one thread at a time changes, and that any thread may read meanwhile. A read that returns a value sees
 // all that the writer had written before that value (release and acquire, which on x86-64 are plain stores and loads).
