@@ -46,10 +46,6 @@ Error dead() { return Error{ErrorKind::kPeer, "the target's process is gone"}; }
 
 }  // namespace
 
-MessageQueue::Answer::~Answer() {
-  if (slot_ != nullptr) message_queue_.release(*slot_);
-}
-
 // Precondition: the caller is the holder of the slot.
 MessageQueue::Message MessageQueue::fill(Slot& slot, std::span<const std::span<const std::byte>> parts,
                                          std::uint32_t posted) {
@@ -62,7 +58,7 @@ MessageQueue::Message MessageQueue::fill(Slot& slot, std::span<const std::span<c
   // Sequentially consistent, as the wake event requires.
   slot.state.exchange(kSent, std::memory_order_seq_cst);
   if (&slot != &slots_.front() || posted != 0) sent_.fetch_add(1, std::memory_order_release);
-  return Message(slot);
+  return &slot;
 }
 
 void MessageQueue::release(Slot& slot) {
@@ -140,7 +136,7 @@ Result<std::optional<MessageQueue::Message>> MessageQueue::enqueue(Progress& pro
 
 Result<std::optional<MessageQueue::Answer>> MessageQueue::wait_for_answer(Progress& progress, Message message,
                                                                           const Owner& owner) {
-  Slot& slot = *message.slot_;
+  Slot& slot = *message;
   // An owner that polls need not be woken, nor one that has lost its core to an interrupt: the thread would take the
   // core from the poller again. The spins are limited, because something may keep the poller from answering, for an
   // unknown time. The owner may itself be waiting for an answer of this process, which therefore polls as well.
@@ -171,7 +167,7 @@ Result<std::optional<MessageQueue::Answer>> MessageQueue::wait_for_answer(Progre
   const std::size_t answered = std::min<std::size_t>(length & ~kByPoller, kMostBytes);
   const auto bytes = std::span<const std::byte>(slot.text).first(answered);
   prefetch(bytes);
-  return std::optional<Answer>(std::in_place, *this, slot, bytes, (length & kByPoller) != 0);
+  return std::optional<Answer>(std::in_place, *this, message, bytes, (length & kByPoller) != 0);
 }
 
 // Returns whether the owner will not execute the message of this slot.

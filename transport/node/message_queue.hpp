@@ -29,9 +29,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 
 #include "transport/base/result.hpp"
 #include "transport/base/threads.hpp"
@@ -59,34 +59,22 @@ class MessageQueue {
   std::uint64_t nonce() const { return nonce_; }
 
   // For senders: a message in the queue that awaits its answer.
-  class Message {
-   public:
-    Message() = default;  // none
-
-   private:
-    friend class MessageQueue;
-    explicit Message(Slot& slot) : slot_(&slot) {}
-    Slot* slot_;
-  };
+  using Message = Slot*;
   // An answer. Its destructor frees the slot.
   class Answer {
    public:
-    Answer(MessageQueue& message_queue, Slot& slot, std::span<const std::byte> bytes, bool by_poller)
-        : message_queue_(message_queue), slot_(&slot), bytes_(bytes), by_poller_(by_poller) {}
-    Answer(Answer&& other) noexcept
-        : message_queue_(other.message_queue_),
-          slot_(std::exchange(other.slot_, nullptr)),
-          bytes_(other.bytes_),
-          by_poller_(other.by_poller_) {}
-    Answer& operator=(Answer&&) = delete;
-    ~Answer();
+    Answer(MessageQueue& message_queue, Message message, std::span<const std::byte> bytes, bool by_poller)
+        : slot_(message, Release{&message_queue}), bytes_(bytes), by_poller_(by_poller) {}
     std::span<const std::byte> bytes() const { return bytes_; }
     // Whether a thread of the owner that polls the queue has answered, and not the handler's thread.
     bool by_poller() const { return by_poller_; }
 
    private:
-    MessageQueue& message_queue_;
-    Slot* slot_;
+    struct Release {
+      MessageQueue* message_queue;
+      void operator()(Slot* slot) const { message_queue->release(*slot); }
+    };
+    std::unique_ptr<Slot, Release> slot_;
     std::span<const std::byte> bytes_;
     bool by_poller_;
   };
