@@ -21,12 +21,6 @@ namespace {
 
 constexpr const char* kFolder = "/sys/kernel/mm/transparent_hugepage";
 
-std::size_t page_of_kernel() {
-  std::size_t page = 0;
-  std::ifstream(fmt::format("{}/hpage_pmd_size", kFolder)) >> page;
-  return page;
-}
-
 // Returns the word in brackets of "always [advise] never"; an empty string if there is none.
 std::string chosen(const std::string& file) {
   std::ifstream in(file);
@@ -39,7 +33,11 @@ std::string chosen(const std::string& file) {
 }  // namespace
 
 HugePages HugePages::of_kernel() {
-  static const std::size_t page = page_of_kernel();
+  static const std::size_t page = [] {
+    std::size_t bytes = 0;
+    std::ifstream(fmt::format("{}/hpage_pmd_size", kFolder)) >> bytes;
+    return bytes;
+  }();
   return HugePages(page);
 }
 

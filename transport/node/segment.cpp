@@ -38,16 +38,11 @@ Result<bool> check_limits(std::size_t bytes, std::size_t own) {
       need.limits, [&](const MemoryNeed::Limit& each) { return each.id != 0 && bytes >= each.left / kMostKept; });
 }
 
-// Before Linux 6.11 a signal makes fallocate(2) on a memfd undo its work, so with a profiler's timer a large call would
-// never end. This function blocks signals for one piece at a time.
-int allocate_pages(int fd, const Reserve& part) {
-  constexpr std::size_t kPiece = std::size_t{256} << 20;
-  for (std::size_t done = 0; done < part.bytes; done += std::min(part.bytes - done, kPiece)) {
-    const SignalsBlocked blocked;
-    const auto bytes = static_cast<off_t>(std::min(part.bytes - done, kPiece));
-    if (fallocate(fd, 0, static_cast<off_t>(part.offset + done), bytes) != 0) return errno;
-  }
-  return 0;
+// Sets errno if it fails. Before Linux 6.11 a signal makes fallocate(2) on a memfd undo its work, so with a profiler's
+// timer a large call would never end.
+bool allocate_pages(int fd, const Reserve& part) {
+  const SignalsBlocked blocked;
+  return part.bytes == 0 || fallocate(fd, 0, static_cast<off_t>(part.offset), static_cast<off_t>(part.bytes)) == 0;
 }
 
 Error failed(const char* call, std::size_t bytes) {
@@ -70,11 +65,7 @@ void* map_file(int fd, std::uint64_t offset, std::size_t bytes, std::size_t alig
   if (before != 0) munmap(room, before);
   munmap(place + bytes, alignment - before);
   void* const base = mmap(place, bytes, kAccess, MAP_SHARED | MAP_FIXED, fd, from);
-  if (base == MAP_FAILED) {
-    const int code = errno;
-    munmap(place, bytes);
-    errno = code;
-  }
+  if (base == MAP_FAILED) munmap(place, bytes);
   return base;
 }
 
@@ -91,10 +82,7 @@ Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::siz
   if (!file.valid()) return failed("memfd_create", bytes);
   // Only processes of this user may open it through /proc.
   if (fchmod(file.get(), 0600) != 0) return failed("fchmod", bytes);
-  if (const int code = allocate_pages(file.get(), reserve); code != 0) {
-    errno = code;
-    return failed("fallocate", bytes);
-  }
+  if (!allocate_pages(file.get(), reserve)) return failed("fallocate", bytes);
   if (ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) return failed("ftruncate", bytes);
   void* const base = map_file(file.get(), 0, bytes, alignment);
   if (base == MAP_FAILED) return failed("mmap", bytes);
@@ -135,10 +123,7 @@ Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint
   if (!S_ISREG(info.st_mode) || static_cast<std::uint64_t>(info.st_size) < offset + bytes) {
     return Error{ErrorKind::kNoRoute, fmt::format("{} is not the peer's segment", path)};
   }
-  if (const int code = allocate_pages(peer.get(), reserve); code != 0) {
-    errno = code;
-    return failed("fallocate", reserve.bytes);
-  }
+  if (!allocate_pages(peer.get(), reserve)) return failed("fallocate", reserve.bytes);
   void* base = map_file(peer.get(), offset, bytes, alignment);
   if (base == MAP_FAILED) return failed_on("mmap");
   return Mapping(base, bytes);
