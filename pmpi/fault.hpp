@@ -11,7 +11,7 @@
 
 #include <mpi.h>
 
-#include "epochs/rules/violation.hpp"
+#include "epochs/rules/epoch_table.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
 

@@ -23,17 +23,18 @@ bool changes_nothing(Call call) {
 }
 
 template <class State>
-Rule broken(const Cell<State>& cell, bool is_member, FenceAssert assert) {
+const Violation* broken(const Cell<State>& cell, bool is_member, FenceAssert assert) {
   using Kind = typename Cell<State>::Kind;
   switch (cell.kind) {
-    case Kind::kGo: return Rule::kNone;
+    case Kind::kStay:
+    case Kind::kGo: break;
     case Kind::kRefuse: return cell.rule;
     case Kind::kIfMember:
-    case Kind::kLeave: return is_member ? Rule::kNone : cell.rule;
-    case Kind::kIfNotMember: return is_member ? cell.rule : Rule::kNone;
-    case Kind::kFence: return assert.no_precede ? cell.rule : Rule::kNone;
+    case Kind::kLeave: return is_member ? nullptr : cell.rule;
+    case Kind::kIfNotMember: return is_member ? cell.rule : nullptr;
+    case Kind::kFence: return assert.no_precede ? cell.rule : nullptr;
   }
-  return Rule::kNone;
+  return nullptr;
 }
 
 bool is_valid(std::span<const int> group, unsigned ranks) {
@@ -57,85 +58,71 @@ std::string counted(std::size_t n, const char* what = "target") {
 
 const EpochState::Report EpochState::kNoReport;
 
-#define FARSIDE_INLINE [[gnu::always_inline]] inline
-
-FARSIDE_INLINE void ExposureSide::change(Call call, FenceAssert assert) {
+void ExposureSide::change(Call call, FenceAssert assert) {
   const ExposureCell& to = cell(call, state);
-  if (to.kind == ExposureCell::Kind::kRefuse) return;  // carried out
-  const Exposure next = to.kind == ExposureCell::Kind::kFence && assert.no_succeed ? Exposure::kNone : to.next;
-  if (to.kind != ExposureCell::Kind::kFence && next == state) return;
+  const bool fence = to.kind == ExposureCell::Kind::kFence;
+  if (!fence && to.kind != ExposureCell::Kind::kGo) return;
+  const Exposure next = fence && assert.no_succeed ? Exposure::kNone : to.next;
   if (next != Exposure::kPosted && state != Exposure::kNone) closed_by = call_name(call);
-  if (call == Call::kFence && assert.no_succeed) closed_by = kFenceNoSucceed;
+  if (fence && assert.no_succeed) closed_by = kFenceNoSucceed;
   after_fence = state == Exposure::kFence;
-  opened_by = next == Exposure::kNone ? nullptr : call_name(call);
   state = next;
 }
 
-FARSIDE_INLINE Rule EpochState::broken_rule(Call call, int target, FenceAssert assert) const {
-  if (takes_target(call) && static_cast<unsigned>(target) >= ranks_) return Rule::kBadTarget;
+const Violation* EpochState::broken_rule(Call call, int target, FenceAssert assert) const {
+  if (takes_target(call) && static_cast<unsigned>(target) >= ranks_) return &rules::kBadTarget;
   if (!awaited_.empty()) [[unlikely]] {
-    if (takes_target(call) && awaits(target)) return Rule::kStillLocking;
-    if (call == Call::kFree || (call == Call::kFlushAll && locks_held() == 0)) return Rule::kStillLocking;
+    if (takes_target(call) && awaits(target)) return &rules::kStillLocking;
+    if (call == Call::kFree || (call == Call::kFlushAll && locks_held() == 0)) return &rules::kStillLocking;
   }
-  if (shape(call).access) {
-    // member() does not see the group while an assertion of MPI_MODE_NOPUT is in force in this epoch.
-    const bool is_member =
-        shape(call).members && (member(target) || (restricting_ && access_ == Access::kStarted &&
-                                                   !open_.members().empty() && open_.members().has(target)));
-    const Rule rule = broken(cell(call, access_), is_member, assert);
-    if (rule != Rule::kNone) return rule;
-  }
-  return shape(call).exposure ? broken(cell(call, exposure_.state), false, assert) : Rule::kNone;
+  // member() does not see the group while an assertion of MPI_MODE_NOPUT is in force in this epoch.
+  const bool is_member = member(target) || (restricting_ && access_ == Access::kStarted && !open_.members().empty() &&
+                                            open_.members().has(target));
+  const Violation* const rule = broken(cell(call, access_), is_member, assert);
+  return rule != nullptr ? rule : broken(cell(call, exposure_.state), false, assert);
 }
 
-FARSIDE_INLINE Violation EpochState::apply_inline(Call call, int target, FenceAssert assert) {
-  if (const Rule rule = broken_rule(call, target, assert); rule != Rule::kNone) [[unlikely]] {
-    if (const Violation refused = violation_or_report(call, rule, target)) return refused;
+Violation EpochState::apply(Call call, int target, FenceAssert assert) {
+  if (const Violation* const rule = broken_rule(call, target, assert); rule != nullptr) [[unlikely]] {
+    if (const Violation refused = violation_or_report(call, *rule, target)) return refused;
     if (changes_nothing(call) || call == Call::kUnlock) return {};
   }
   change_state(call, target, assert);
   return {};
 }
 
-Violation EpochState::apply(Call call, int target, FenceAssert assert) { return apply_inline(call, target, assert); }
-
-FARSIDE_INLINE void EpochState::change_state(Call call, int target, FenceAssert assert, Access awaited) {
-  if (shape(call).exposure) exposure_.change(call, assert);
-  if (!shape(call).access) return;
+void EpochState::change_state(Call call, int target, FenceAssert assert, Access awaited) {
+  exposure_.change(call, assert);
+  using Kind = AccessCell::Kind;
   const AccessCell& to = cell(call, access_);
-  if (to.kind == AccessCell::Kind::kRefuse && to.broken != AccessCell::Broken::kMoves) return;  // carried out
-  Access next = awaited != Access::kNone ? awaited : to.next;
-  if (to.kind == AccessCell::Kind::kLeave) {
+  if (to.kind == Kind::kFence) {
+    if (access_ != Access::kNone) closed_by_ = call_name(call);
+    if (assert.no_succeed) closed_by_ = kFenceNoSucceed;
+    return enter(assert.no_succeed ? Access::kNone : to.next);
+  }
+  Access next = access_;
+  if (to.kind == Kind::kLeave) {
     drop(target);
     if (before_ == Access::kFenceOpen) before_ = Access::kNone;
     if (--locks_held_ == 0) next = Access::kNone;
-  }
-  if (to.kind == AccessCell::Kind::kFence) {
-    if (assert.no_succeed || access_ != Access::kNone) closed_by_ = call_name(call);
-    if (assert.no_succeed) {
-      closed_by_ = kFenceNoSucceed;
-      next = Access::kNone;
-    }
-    enter(next, call_name(call));
-    return;
+  } else if (to.kind == Kind::kGo || to.broken == AccessCell::Broken::kMoves) {
+    next = awaited != Access::kNone ? awaited : to.next;
   }
   if (next == access_) return;
   if (next == Access::kNone) {
     closed_by_ = call_name(call);
     return resume(false);
   }
-  if (next == Access::kFenceActive) return enter(next, opened_by_);  // an operation continues the epoch of the fence
-  before_ = access_;
-  enter(next, call_name(call));
+  if (next != Access::kFenceActive) before_ = access_;  // an operation continues the epoch of the fence
+  enter(next);
 }
 
-void EpochState::enter(Access next, const char* by) {
+void EpochState::enter(Access next) {
   // Targets that are no longer allowed are closed first, and targets that are allowed now are opened last: readers take
   // no mutex.
   open_.close_members();
   open_.close_all();
   access_ = next;
-  opened_by_ = next == Access::kNone ? nullptr : by;
   const bool passive = next == Access::kLocked || next == Access::kLockedAll;
   if (next == Access::kLockedAll || (next == Access::kFenceActive && !restricting_)) open_.open_all(passive);
   if (!open_.members().empty() && (next == Access::kLocked || (next == Access::kStarted && !restricting_)))
@@ -147,38 +134,37 @@ void EpochState::resume(bool refused) {
   if (next == Access::kFenceOpen && !refused) next = Access::kNone;
   again_.clear();
   locks_held_ = 0;
-  const bool started = next == Access::kStarting || next == Access::kStarted;
-  if (started) add_started();
-  enter(next, call_name(started ? Call::kStart : Call::kFence));
+  if (next == Access::kStarting || next == Access::kStarted) add_started();
+  enter(next);
   if (next == Access::kStarted) opened(Call::kStart);
 }
 
-Violation EpochState::violation_or_report(Call call, Rule rule, int target, bool ends) const {
+Violation EpochState::violation_or_report(Call call, const Violation& rule, int target, bool ends) const {
   const auto refuses = [](const auto& cell) {
     using Of = std::remove_cvref_t<decltype(cell)>;
     return cell.kind == Of::Kind::kRefuse && cell.broken == Of::Broken::kEnds;
   };
-  ends = ends || rule == Rule::kBadTarget ||
+  ends = ends || &rule == &rules::kBadTarget ||
          (!changes_nothing(call) &&
-          (rule == Rule::kStillLocking || refuses(cell(call, access_)) || refuses(cell(call, exposure_.state))));
+          (&rule == &rules::kStillLocking || refuses(cell(call, access_)) || refuses(cell(call, exposure_.state))));
   if (report_ == nullptr || ends) {
-    Violation refused = violation(rule);
+    Violation refused = rule;
     refused.carried = !ends;
     return refused;
   }
   if (call == Call::kOperation && access_ > Access::kStarted && started() &&
       std::ranges::find(started_group_, target) != started_group_.end())
     return {};  // allowed by the epoch of start below the locks
-  if (*report_) (*report_)(violation(rule), target);
+  if (*report_) (*report_)(rule, target);
   return {};
 }
 
 Violation EpochState::operate(int target, bool updates) {
-  if (const Rule rule = broken_rule(Call::kOperation, target, {}); rule != Rule::kNone) {
-    return violation_or_report(Call::kOperation, rule, target);
+  if (const Violation* const rule = broken_rule(Call::kOperation, target, {}); rule != nullptr) {
+    return violation_or_report(Call::kOperation, *rule, target);
   }
   if (restricting_ && updates && no_put_.has(target)) {
-    if (const Violation refused = violation_or_report(Call::kOperation, Rule::kNoPut, target)) return refused;
+    if (const Violation refused = violation_or_report(Call::kOperation, rules::kNoPut, target)) return refused;
   }
   change_state(Call::kOperation, target);
   return {};
@@ -210,35 +196,35 @@ Violation EpochState::fence(FenceAssert assert) {
   if (report_ != nullptr && assert.no_precede) {
     FenceAssert without = assert;
     without.no_precede = false;
-    const Rule rule = broken_rule(Call::kFence, kNoTarget, assert);
-    if (rule != Rule::kNone && broken_rule(Call::kFence, kNoTarget, without) == Rule::kNone) {
-      if (*report_) (*report_)(violation(rule), kNoTarget);
+    const Violation* const rule = broken_rule(Call::kFence, kNoTarget, assert);
+    if (rule != nullptr && broken_rule(Call::kFence, kNoTarget, without) == nullptr) {
+      if (*report_) (*report_)(*rule, kNoTarget);
       assert = without;
     }
   }
-  const Violation refused = apply_inline(Call::kFence, kNoTarget, assert);
+  const Violation refused = apply(Call::kFence, kNoTarget, assert);
   if (!refused && access_ <= Access::kFenceActive) forget_assertions();
   return refused;
 }
 
 Violation EpochState::wait() {
-  return exposure_.state < Exposure::kPosting && exposure_.empty_post ? Violation() : apply_inline(Call::kWait);
+  return exposure_.state < Exposure::kPosting && exposure_.empty_post ? Violation() : apply(Call::kWait);
 }
 
 Violation EpochState::test() {
-  return exposure_.state < Exposure::kPosting && exposure_.empty_post ? Violation() : apply_inline(Call::kTest);
+  return exposure_.state < Exposure::kPosting && exposure_.empty_post ? Violation() : apply(Call::kTest);
 }
 
 Violation EpochState::post(std::span<const int> group) {
-  if (!is_valid(group, ranks_)) return violation(Rule::kBadGroup);
+  if (!is_valid(group, ranks_)) return rules::kBadGroup;
   if (group.empty()) {
     exposure_.empty_post = true;
     return {};
   }
-  if (const Rule rule = broken_rule(Call::kPost, kNoTarget, {}); rule != Rule::kNone) {
-    if (const Violation refused = violation_or_report(Call::kPost, rule, kNoTarget)) return refused;
+  if (const Violation* const rule = broken_rule(Call::kPost, kNoTarget, {}); rule != nullptr) {
+    if (const Violation refused = violation_or_report(Call::kPost, *rule, kNoTarget)) return refused;
   }
-  if (!copy(group, exposure_.group)) return violation(Rule::kNoMemory);
+  if (!copy(group, exposure_.group)) return rules::kNoMemory;
   change_state(Call::kPost);
   return {};
 }
@@ -267,19 +253,20 @@ Violation EpochState::start(std::span<const int> group) {
 }
 
 Violation EpochState::begin_start(std::span<const int> group) {
-  if (!is_valid(group, ranks_)) return violation(Rule::kBadGroup);
+  if (!is_valid(group, ranks_)) return rules::kBadGroup;
   if (group.empty()) {
     empty_start_ = true;
     return {};
   }
   const bool below = access_ > Access::kStarted;
-  if (const Rule rule = broken_rule(Call::kStart, kNoTarget, {}); rule != Rule::kNone) {
+  if (const Violation* const rule = broken_rule(Call::kStart, kNoTarget, {}); rule != nullptr) {
     const bool twice = below && before_ >= Access::kStarting;
-    if (const Violation refused = violation_or_report(Call::kStart, twice ? Rule::kStartTwice : rule, kNoTarget, twice))
+    if (const Violation refused =
+            violation_or_report(Call::kStart, twice ? rules::kStartTwice : *rule, kNoTarget, twice))
       return refused;
   }
-  if (group.size() > 1 && !open_.members().reserve(ranks_)) return violation(Rule::kNoMemory);
-  if (!copy(group, started_group_)) return violation(Rule::kNoMemory);
+  if (group.size() > 1 && !open_.members().reserve(ranks_)) return rules::kNoMemory;
+  if (!copy(group, started_group_)) return rules::kNoMemory;
   if (below) {
     before_ = Access::kStarting;
     return {};
@@ -303,7 +290,7 @@ Violation EpochState::complete() {
   if (access_ != Access::kStarted && std::exchange(empty_start_, false)) return {};
   const bool ends = started();
   if (ends) clear_started();
-  const Violation refused = apply_inline(Call::kComplete);
+  const Violation refused = apply(Call::kComplete);
   if (ends) forget_assertions();
   return refused;
 }
@@ -321,12 +308,12 @@ Violation EpochState::lock(int target, LockType type) {
 }
 
 // A lock, or a lock_all, of what is locked already.
-Violation EpochState::lock_again(Call call, Rule rule, int target, bool ends) {
+Violation EpochState::lock_again(Call call, const Violation& rule, int target, bool ends) {
   if (const Violation refused = violation_or_report(call, rule, target, ends)) return refused;
   try {
     again_.push_back(target);
   } catch (const std::bad_alloc&) {
-    return violation(Rule::kNoMemory);
+    return rules::kNoMemory;
   }
   ++locks_held_;
   return {};
@@ -342,22 +329,22 @@ bool EpochState::ends_counted(int target) {
 }
 
 Violation EpochState::begin_lock(int target, LockType type) {
-  if (const Rule rule = broken_rule(Call::kLock, target, {}); rule != Rule::kNone) {
-    if (rule == Rule::kLockTwice || rule == Rule::kLockInLockAll)
-      return lock_again(Call::kLock, rule, target,
+  if (const Violation* const rule = broken_rule(Call::kLock, target, {}); rule != nullptr) {
+    if (rule == &rules::kLockTwice || rule == &rules::kLockInLockAll)
+      return lock_again(Call::kLock, *rule, target,
                         type == LockType::kExclusive && locked(target) != LockType::kExclusive);
-    if (const Violation refused = violation_or_report(Call::kLock, rule, target)) return refused;
+    if (const Violation refused = violation_or_report(Call::kLock, *rule, target)) return refused;
     clear_started();  // it goes on below
   }
   // When opened() is called for an awaited target, another target may have become the single one.
   const bool alone = !open_.has_single() && awaited_.empty();
-  if (!alone && !open_.members().reserve(ranks_)) return violation(Rule::kNoMemory);
+  if (!alone && !open_.members().reserve(ranks_)) return rules::kNoMemory;
   const bool needs_type = type == LockType::kExclusive || !awaited_.empty();
-  if (!alone && needs_type && !exclusive_.reserve(ranks_)) return violation(Rule::kNoMemory);
+  if (!alone && needs_type && !exclusive_.reserve(ranks_)) return rules::kNoMemory;
   try {
     awaited_.push_back({target, type});
   } catch (const std::bad_alloc&) {
-    return violation(Rule::kNoMemory);
+    return rules::kNoMemory;
   }
   change_state(Call::kLock, target);
   ++locks_held_;
@@ -372,13 +359,13 @@ void EpochState::opened(Call call, int target) {
   if (call == Call::kPost) {
     exposure_.state = Exposure::kPosted;
   } else if (call == Call::kLockAll) {
-    enter(Access::kLockedAll, call_name(call));
+    enter(Access::kLockedAll);
   } else if (call == Call::kStart) {
     if (access_ > Access::kStarted) {
       before_ = Access::kStarted;
       return;
     }
-    enter(Access::kStarted, call_name(call));
+    enter(Access::kStarted);
     if (started_group_.size() != 1) return;
     if (restricting_) {
       open_.members().add(started_group_[0]);
@@ -403,7 +390,6 @@ void EpochState::opened(Call call, int target) {
 void EpochState::refused(Call call, int target) {
   if (call == Call::kPost) {
     exposure_.state = exposure_.after_fence ? Exposure::kFence : Exposure::kNone;
-    exposure_.opened_by = exposure_.after_fence ? call_name(Call::kFence) : nullptr;
   } else if (call == Call::kLockAll) {
     resume(true);
   } else if (call == Call::kLock) {
@@ -442,9 +428,9 @@ Violation EpochState::lock_all() {
 }
 
 Violation EpochState::begin_lock_all() {
-  if (const Rule rule = broken_rule(Call::kLockAll, kNoTarget, {}); rule != Rule::kNone) {
-    if (rule == Rule::kLockAllTwice) return lock_again(Call::kLockAll, rule, kNoTarget, false);
-    if (const Violation refused = violation_or_report(Call::kLockAll, rule, kNoTarget)) return refused;
+  if (const Violation* const rule = broken_rule(Call::kLockAll, kNoTarget, {}); rule != nullptr) {
+    if (rule == &rules::kLockAllTwice) return lock_again(Call::kLockAll, *rule, kNoTarget, false);
+    if (const Violation refused = violation_or_report(Call::kLockAll, *rule, kNoTarget)) return refused;
     clear_started();
   }
   change_state(Call::kLockAll, kNoTarget, {}, Access::kLockingAll);

@@ -31,7 +31,7 @@
 // state that the object had during the call. So an operation that runs concurrently with a synchronization call sees
 // the state before or after it.
 //
-// Errors: a Violation, of the classes in violation.hpp; kNoMemory if the bookkeeping cannot grow. No remote operations.
+// Errors: a Violation, of the classes in epoch_table.hpp; kNoMemory if the bookkeeping cannot grow. No remote operations.
 // Memory: 256 bytes, and 8 on the heap; 4 bytes per member of the last groups of start and post. One bit per rank is
 // allocated for each of three sets when the set is first needed: the open targets (a start with two members, a lock of
 // a second target, or MPI_MODE_NOPUT in an epoch of start), the targets locked exclusively (an exclusive lock of a
@@ -50,18 +50,15 @@
 
 #include "epochs/rules/epoch_table.hpp"
 #include "epochs/rules/open_targets.hpp"
-#include "epochs/rules/violation.hpp"
 
 namespace farside::epochs {
 
 enum class LockType : std::uint8_t { kShared, kExclusive };
 
-// The assertions of a fence (MPI_MODE_NO*), without MPI's bit values.
+// The assertions of a fence (MPI_MODE_NO*) that affect the state.
 struct FenceAssert {
   bool no_precede = false;
   bool no_succeed = false;
-  bool no_store = false;  // does not affect the state
-  bool no_put = false;    // does not affect the state
 };
 
 inline constexpr int kNoTarget = -1;
@@ -69,20 +66,17 @@ inline constexpr int kNoTarget = -1;
 // What the window knows of its exposure epoch, or of the last one.
 struct ExposureSide {
   Exposure state = Exposure::kNone;
-  bool after_fence = false;  // kPosted: entered from kFence
-  bool empty_post = false;   // a post with an empty group has not been waited for
-  std::vector<int> group;    // of the last post, as given; valid until the next post
-  // For messages: the call that opened the present exposure, and the one that closed the last; nullptr: none.
-  const char* opened_by = nullptr;
-  const char* closed_by = nullptr;
+  bool after_fence = false;         // kPosted: entered from kFence
+  bool empty_post = false;          // a post with an empty group has not been waited for
+  std::vector<int> group;           // of the last post, as given; valid until the next post
+  const char* closed_by = nullptr;  // for messages: the call that closed the last exposure, if one did
 
   // The state in words.
   std::string describe() const;
   // By a call that breaks no rule.
-  inline void change(Call call, FenceAssert assert);
+  void change(Call call, FenceAssert assert);
   void close(Call by) {
     state = Exposure::kNone;
-    opened_by = nullptr;
     closed_by = call_name(by);
   }
 };
@@ -218,9 +212,7 @@ class EpochState {
   // The locks that are held or awaited.
   std::size_t locks_begun() const { return static_cast<std::size_t>(locks_held_); }
 
-  // For messages: the MPI call that opened the present access epoch, nullptr if none is open; the call that closed
-  // the last one, nullptr if none has been closed.
-  const char* opened_by() const { return access_ == Access::kNone ? nullptr : opened_by_; }
+  // For messages: the call that closed the last access epoch, nullptr if none has been closed.
   const char* closed_by() const { return closed_by_; }
   // The state in words: "2 targets are locked (MPI_Win_lock)", "no access epoch is open (the last was closed by
   // ...)".
@@ -239,20 +231,18 @@ class EpochState {
   }
   Violation operate(int target, bool updates);
   // Returns the violation, or none where the call is carried out all the same. `ends`: it is not.
-  Violation violation_or_report(Call call, Rule rule, int target, bool ends = false) const;
-  Violation lock_again(Call call, Rule rule, int target, bool ends);
+  Violation violation_or_report(Call call, const Violation& rule, int target, bool ends = false) const;
+  Violation lock_again(Call call, const Violation& rule, int target, bool ends);
   bool ends_counted(int target);
   void forget_assertions();
-  // Returns the rule that the call breaks in the present state, or kNone. broken_rule() to apply_inline() are inline:
-  // with a constant call they are a few instructions.
-  inline Rule broken_rule(Call call, int target, FenceAssert assert) const;
+  // Returns the rule that the call breaks in the present state, or null.
+  const Violation* broken_rule(Call call, int target, FenceAssert assert) const;
   // Changes both sides by a call that breaks no rule. `awaited`: the new state of access instead of the table's, while
   // the call waits.
-  inline void change_state(Call call, int target = kNoTarget, FenceAssert assert = {}, Access awaited = Access::kNone);
-  // Checks a call without group and lock type, and changes the state. apply() is the same, not inline.
-  inline Violation apply_inline(Call call, int target = kNoTarget, FenceAssert assert = {});
+  void change_state(Call call, int target = kNoTarget, FenceAssert assert = {}, Access awaited = Access::kNone);
+  // Checks a call without group and lock type, and changes the state.
   Violation apply(Call call, int target = kNoTarget, FenceAssert assert = {});
-  void enter(Access next, const char* by);
+  void enter(Access next);
   // Returns to the epoch below the present one, if there is one. `refused`: as if the present one had not been opened.
   void resume(bool refused);
   void add_started();
@@ -286,26 +276,9 @@ class EpochState {
   std::vector<Awaited> awaited_;       // kLocked: targets that a thread still waits for; one per thread
   std::vector<int> again_;             // locks that are held already, each with an unlock of its own; kNoTarget: of all
   std::vector<int> started_group_;
-  const char* opened_by_ = nullptr;  // of the present access epoch, if one is open
   const char* closed_by_ = nullptr;
   ExposureSide exposure_;
 };
-
-// What the fast paths assume about the tables.
-static_assert(cell(Call::kLock, Access::kNone).kind == AccessCell::Kind::kGo);
-static_assert(cell(Call::kLock, Access::kNone).next == Access::kLocked);
-static_assert(cell(Call::kUnlock, Access::kLocked).kind == AccessCell::Kind::kLeave);
-static_assert(cell(Call::kStart, Access::kNone).next == Access::kStarted &&
-              cell(Call::kComplete, Access::kStarted).next == Access::kNone);
-static_assert(cell(Call::kPost, Exposure::kNone).next == Exposure::kPosted);
-static_assert(cell(Call::kFence, Access::kNone).next == Access::kFenceOpen &&
-              cell(Call::kFence, Access::kFenceOpen).next == Access::kFenceOpen &&
-              cell(Call::kFence, Access::kFenceActive).next == Access::kFenceOpen &&
-              cell(Call::kFence, Exposure::kNone).next == Exposure::kFence &&
-              cell(Call::kFence, Exposure::kFence).next == Exposure::kFence);
-static_assert(!shape(Call::kStart).exposure && !shape(Call::kComplete).exposure && !shape(Call::kWait).access);
-static_assert(!shape(Call::kOperation).exposure && !shape(Call::kFlush).exposure && !shape(Call::kLock).exposure &&
-              !shape(Call::kUnlock).exposure);
 
 inline void EpochState::pass_fast(Call call, int peer, LockType type) {
   const char* const by = call_name(call);
@@ -314,7 +287,6 @@ inline void EpochState::pass_fast(Call call, int peer, LockType type) {
       access_ = Access::kLocked;
       single_type_ = type;
       locks_held_ = 1;
-      opened_by_ = by;
       open_.open_single(peer, true);
       break;
     case Call::kUnlock:
@@ -326,7 +298,6 @@ inline void EpochState::pass_fast(Call call, int peer, LockType type) {
       break;
     case Call::kStart:
       access_ = Access::kStarted;
-      opened_by_ = by;
       open_.open_single(peer, false);
       break;
     case Call::kComplete:
@@ -338,18 +309,15 @@ inline void EpochState::pass_fast(Call call, int peer, LockType type) {
     case Call::kPost:
       exposure_.state = Exposure::kPosted;
       exposure_.after_fence = false;
-      exposure_.opened_by = by;
       break;
     case Call::kFence:
       if (access_ != Access::kNone) closed_by_ = by;
       open_.close_all();
       open_.close_members();
       access_ = Access::kFenceOpen;
-      opened_by_ = by;
       exposure_.after_fence = exposure_.state == Exposure::kFence;
       if (exposure_.after_fence) exposure_.closed_by = by;
       exposure_.state = Exposure::kFence;
-      exposure_.opened_by = by;
       break;
     default: break;
   }

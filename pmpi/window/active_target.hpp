@@ -43,8 +43,7 @@ class ActiveTarget {
   Outcome test(int* flag);
   static constexpr int kFenceAsserts = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED;
   static epochs::FenceAssert assert_of_fence(int assert) {
-    return {(assert& MPI_MODE_NOPRECEDE) != 0, (assert& MPI_MODE_NOSUCCEED) != 0, (assert& MPI_MODE_NOSTORE) != 0,
-            (assert& MPI_MODE_NOPUT) != 0};
+    return {(assert& MPI_MODE_NOPRECEDE) != 0, (assert& MPI_MODE_NOSUCCEED) != 0};
   }
   // A barrier that exchanges flags of the call (epochs::BarrierWord). A fault if they differ between ranks.
   Outcome barrier(std::uint8_t flags) { return run_barrier(enter_barrier(window_, flags)); }

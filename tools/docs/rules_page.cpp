@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Prints the page of MPI's epoch rules, as epoch_table.hpp has them, in Markdown. The build writes it to doc/rules.md.
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -20,11 +20,13 @@ std::string name(Access state) { return kAccessNames[static_cast<std::size_t>(st
 std::string name(Exposure state) { return kExposureNames[static_cast<std::size_t>(state)]; }
 
 // The number of each rule: the order in which the tables first mention it.
-std::map<Rule, int> numbers;
+std::vector<const Violation*> numbered;
 
-std::string number_of(Rule rule) {
-  const auto next = static_cast<int>(numbers.size()) + 1;
-  return std::to_string(numbers.emplace(rule, next).first->second);
+std::string number_of(const Violation* rule) {
+  const auto found = std::ranges::find(numbered, rule);
+  const auto index = found - numbered.begin();
+  if (found == numbered.end()) numbered.push_back(rule);
+  return std::to_string(index + 1);
 }
 
 template <class State>
@@ -38,12 +40,13 @@ std::string shown(const Cell<State>& cell, State column) {
   };
   const std::string to = cell.next == column ? "same" : name(cell.next);
   switch (cell.kind) {
+    case Kind::kStay: return "same";
     case Kind::kGo: return to;
     case Kind::kRefuse: return refers();
     case Kind::kIfMember:
-    case Kind::kIfNotMember: return to + " or " + refers();
-    case Kind::kLeave: return to + ", last: none, or " + refers();
-    case Kind::kFence: return to + (cell.rule == Rule::kNone ? "" : " or " + refers());
+    case Kind::kIfNotMember: return "same or " + refers();
+    case Kind::kLeave: return "same, last: none, or " + refers();
+    case Kind::kFence: return to + (cell.rule == nullptr ? "" : " or " + refers());
   }
   return "";
 }
@@ -78,15 +81,13 @@ const char* error_name(ErrorClass error) {
 
 void print_rules() {
   // Rules that no cell mentions.
-  for (const Rule rule : {Rule::kBadTarget, Rule::kBadGroup, Rule::kNoPut, Rule::kStillLocking}) number_of(rule);
-  std::map<int, Rule> by_number;
-  for (const auto& [rule, number] : numbers) by_number[number] = rule;
+  for (const Violation* rule : {&rules::kBadTarget, &rules::kBadGroup, &rules::kNoPut, &rules::kStillLocking})
+    number_of(rule);
   std::puts("");
-  for (const auto& [number, rule] : by_number) {
-    const Violation& v = violation(rule);
-    std::string text =
-        std::to_string(number) + ". " + v.what + ": " + v.advice + ". `" + error_name(v.error) + "`, " + v.section;
-    if (const std::string why = why_it_ends(rule); !why.empty()) text += "; *ends*: " + why;
+  for (const Violation* rule : numbered) {
+    std::string text = number_of(rule) + ". " + rule->what + ": " + rule->advice + ". `" + error_name(rule->error) +
+                       "`, " + rule->section;
+    if (const std::string why = rule->ends; !why.empty()) text += "; *ends*: " + why;
     std::printf("%s\n", text.c_str());
   }
 }

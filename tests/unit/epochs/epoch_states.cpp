@@ -42,8 +42,7 @@ std::string seen(const EpochState& state) {
   std::ostringstream out;
   const auto text = [](const char* s) { return s == nullptr ? "-" : s; };
   out << name(state.access()) << ' ' << name(state.exposure().state) << ' ' << state.locks_held() << ' '
-      << text(state.opened_by()) << ' ' << text(state.closed_by()) << ' ' << text(state.exposure().opened_by) << ' '
-      << text(state.exposure().closed_by) << " started";
+      << text(state.closed_by()) << ' ' << text(state.exposure().closed_by) << " started";
   for (int rank : state.started_group()) out << ' ' << rank;
   out << " posted";
   for (int rank : state.exposure().group) out << ' ' << rank;
