@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // FARSIDE_CHECK=strict, the origin's view: the accesses that one origin has issued and not completed. Finds
 // conflicting accesses (MPI 4.0 section 12.7) and local buffers that are used again too early. No I/O, no MPI; not
-// thread-safe; no remote operations. Lookups and insertions are logarithmic in the number of ranges, and linear in
-// the number of open requests.
+// thread-safe; no remote operations. Lookups are logarithmic in the number of ranges, and linear in the number of
+// targets and open requests; insertions are logarithmic.
 //
 // Two accesses to the same bytes of a target may overlap in time if both only read, or if both are atomic on one
 // basic type (those of one origin are ordered). Two accesses to the same local bytes may overlap if both only read.
 // So at any time a byte has one kind of use, except that atomic reads may overlap with gets and with accumulates.
-// Atomic reads are kept in a map of their own, so that the ranges of each map are disjoint.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <span>
-#include <utility>
 
 #include "epochs/races/strided_run.hpp"
 
@@ -60,46 +58,38 @@ class AccessLog {
   void request_completed(std::uint64_t number);
 
  private:
+  // Of equal places, the ranges are disjoint. So atomic reads are kept apart, and the local buffers of each target. The
+  // ranges of an operation with a request are kept apart, too, since the request may be completed before or after
+  // others.
+  enum class Where : std::uint8_t { kTarget, kFetched, kMemory };
+  struct Place {
+    int target;
+    Where where;
+    std::uint64_t request;  // number of the operation, if it has one; else 0
+    auto operator<=>(const Place&) const = default;
+  };
   struct Entry {
     std::uint64_t last;
     AccessKind kind;
-    bool answered;
-    bool requested;
-    const char* name;
-    int target;
+    Operation operation;
     std::uint64_t number;
   };
-  using Ranges = std::map<std::uint64_t, Entry>;  // by first byte; disjoint
+  using Ranges = std::map<std::uint64_t, Entry>;  // by first byte
 
-  struct Target {
-    Ranges others, fetches;  // fetches: those of Use::kFetch
-  };
-  // An operation with a request. Its ranges are kept apart from all others, since the request may be completed before
-  // or after these.
-  struct Requested {
-    int target;
-    Ranges at_target, memory;
-  };
-
-  static std::optional<Conflict> find(const Ranges& ranges, ByteRange range, AccessKind kind);
-  static void add(Ranges& ranges, ByteRange range, const Entry& entry);
-  // The entry of the current operation.
-  Entry entry(AccessKind kind) const {
-    const bool reads = operation_.use == Use::kGet || operation_.use == Use::kFetch;
-    return {0, kind, reads || operation_.answered, operation_.requested, operation_.name, operation_.target, number_};
-  }
-  Requested& requested() { return requested_.try_emplace(number_, Requested{operation_.target, {}, {}}).first->second; }
-  // Moves the accesses that are not complete at the target to the others of that target.
-  void join_others(const Requested& requested);
+  template <class Which>
+  std::optional<Conflict> find(ByteRange range, AccessKind kind, Which&& which) const;
+  void add(const Place& place, ByteRange range, const Entry& entry);
+  // Completes the operations of these places at the origin.
+  template <class Which>
+  void complete_locally(Which&& which);
+  std::uint64_t request() const { return operation_.requested ? number_ : 0; }
   AccessKind kind_at_target() const { return {operation_.use, operation_.basic_type}; }
   // Local reads may overlap with local reads.
   static AccessKind kind_of(LocalUse use) { return {use == LocalUse::kRead ? Use::kGet : Use::kPut, 0}; }
 
   Operation operation_{};
   std::uint64_t number_ = 0;
-  std::map<int, Target> targets_;
-  Ranges memory_;
-  std::map<std::uint64_t, Requested> requested_;  // by number of the operation
+  std::map<Place, Ranges> places_;
 };
 
 }  // namespace farside::epochs

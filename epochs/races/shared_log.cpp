@@ -40,24 +40,6 @@ std::uint64_t SharedLog::hash(std::uint64_t hash, const void* bytes, std::size_t
   return hash == 0 ? 1 : hash;
 }
 
-std::uint64_t SharedLog::check_of(const Header& header) {
-  std::uint64_t sum = mix(mix(17, header.generation), header.used);
-  return mix(mix(sum, header.incomplete), header.cleared_in);
-}
-
-std::uint64_t SharedLog::check_of(const Entry& entry) {
-  std::uint64_t sum = 19;
-  for (const std::uint64_t word :
-       {entry.run.first, entry.run.bytes, entry.run.stride, entry.run.count, entry.number, entry.tag,
-        static_cast<std::uint64_t>(entry.element), static_cast<std::uint64_t>(entry.target),
-        static_cast<std::uint64_t>(entry.use), static_cast<std::uint64_t>(entry.call),
-        static_cast<std::uint64_t>(entry.epoch), static_cast<std::uint64_t>(entry.state),
-        static_cast<std::uint64_t>(entry.local), entry.image, entry.generation}) {
-    sum = mix(sum, word);
-  }
-  return sum;
-}
-
 std::size_t SharedLog::bytes(int ranks, std::uint32_t capacity) {
   return 64 + static_cast<std::size_t>(ranks) * (sizeof(Header) + sizeof(Entry) * capacity);
 }
@@ -113,53 +95,40 @@ Result<std::vector<SharedLog::Entry>> SharedLog::entries_of(int where, int origi
 
 Status SharedLog::publish(int where, Mine& mine, std::size_t from) {
   Header& header = mine.header;
-  for (std::size_t i = from; i < mine.entries.size(); ++i) {
+  const std::size_t used = std::min<std::size_t>(mine.entries.size(), capacity_);
+  for (std::size_t i = from; i < used; ++i) {
     mine.entries[i].generation = header.generation;
     mine.entries[i].check = check_of(mine.entries[i]);
   }
-  if (from < mine.entries.size()) {
-    Status written = memory_.write(where, entry_at(rank_, from), mine.entries.data() + from,
-                                   sizeof(Entry) * (mine.entries.size() - from));
+  if (from < used) {
+    Status written =
+        memory_.write(where, entry_at(rank_, from), mine.entries.data() + from, sizeof(Entry) * (used - from));
     if (!written) return written;
   }
-  header.used = static_cast<std::uint32_t>(mine.entries.size());
+  header.used = static_cast<std::uint32_t>(used);
+  header.incomplete = std::ranges::any_of(mine.entries, has_no_room) ? 1 : 0;
   header.check = check_of(header);
   return memory_.write(where, header_at(rank_), &header, sizeof header);
 }
 
 template <class Gone>
 Status SharedLog::erase(int where, Mine& mine, Gone&& gone) {
-  const auto clears = [&](const Entry& entry) {
+  const bool cleared = std::ranges::any_of(mine.entries, [&](const Entry& entry) {
     return entry.epoch == Epoch::kPassive && updates(entry.use) && gone(entry);
-  };
-  const bool cleared = std::any_of(mine.entries.begin(), mine.entries.end(), clears) ||
-                       std::any_of(mine.unlogged.begin(), mine.unlogged.end(), clears);
-  if (std::erase_if(mine.entries, gone) + std::erase_if(mine.unlogged, gone) == 0) return {};
+  });
+  if (std::erase_if(mine.entries, gone) == 0) return {};
   mine.last = 0;
-  mine.header.incomplete = mine.unlogged.empty() ? 0 : 1;
   ++mine.header.generation;
   if (cleared) mine.header.cleared_in = fences_ + 1;
   return publish(where, mine, 0);
 }
 
-void SharedLog::note_unlogged(Mine& mine, const Access& access, std::uint64_t tag) {
-  mine.header.incomplete = 1;
-  Entry entry;
-  entry.tag = tag;
-  entry.target = access.target;
-  entry.epoch = access.epoch;
-  const auto is_same = [&](const Entry& other) {
-    return other.tag == entry.tag && other.target == entry.target && other.epoch == entry.epoch;
-  };
-  if (std::none_of(mine.unlogged.begin(), mine.unlogged.end(), is_same)) mine.unlogged.push_back(entry);
-}
-
-Result<std::optional<SharedLog::Conflict>> SharedLog::add(int where, const Access& access,
-                                                          std::span<const StridedRun> runs) {
+Result<std::optional<SharedLog::Found>> SharedLog::add(int where, const Access& access,
+                                                       std::span<const StridedRun> runs) {
   Mine& mine = mine_[where];
   std::uint64_t tag = fences_;
   // The exposure cannot end before this access has completed.
-  if (access.epoch == Epoch::kStarted || !mine.entries.empty() || !mine.unlogged.empty()) {
+  if (access.epoch == Epoch::kStarted || !mine.entries.empty()) {
     std::uint64_t exposures = 0;
     if (Status read = memory_.read(where, 0, &exposures, sizeof exposures); !read) return read.error();
     if (access.epoch == Epoch::kStarted) tag = exposures;
@@ -170,27 +139,21 @@ Result<std::optional<SharedLog::Conflict>> SharedLog::add(int where, const Acces
   const std::size_t from = mine.entries.size();
   std::vector<Entry> all;
   for (const StridedRun& run : runs) {
-    Entry entry;
-    entry.run = run;
-    entry.number = access.number;
-    entry.tag = tag;
+    Entry& entry = all.emplace_back(Entry{access, run, tag});
     // An access is atomic only with respect to accesses of the same elements: of this type, and with the same first
     // bytes.
     const auto begins = access.element_bytes > 1 ? run.first % access.element_bytes : 0;
-    entry.element = access.basic_type * 256 + static_cast<std::int32_t>(begins);
-    entry.target = access.target;
-    entry.use = access.use;
-    entry.call = access.call;
-    entry.epoch = access.epoch;
-    entry.local = access.local ? 1 : 0;
-    all.push_back(entry);
+    entry.basic_type = access.basic_type * 256 + static_cast<std::int32_t>(begins);
   }
+  mine.last = 0;
   if (from + all.size() <= capacity_) {
     mine.entries.insert(mine.entries.end(), all.begin(), all.end());
     mine.last = all.size();
-  } else {
-    if (updates(access.use)) note_unlogged(mine, access, tag);
-    mine.last = 0;
+  } else if (updates(access.use) && std::ranges::none_of(mine.entries, [&](const Entry& other) {
+               return has_no_room(other) && other.tag == tag && other.target == access.target &&
+                      other.epoch == access.epoch;
+             })) {
+    mine.entries.push_back({access, {}, tag});
   }
   if (Status written = publish(where, mine, from); !written) return written.error();
 
@@ -208,11 +171,11 @@ Result<std::optional<SharedLog::Conflict>> SharedLog::add(int where, const Acces
         const auto range = overlap(own.run, other.run);
         if (!range) continue;
         if (Status gone = retract(where); !gone) return gone.error();
-        return std::optional(Conflict{other.call, other.epoch, origin, other.number, other.local != 0, *range});
+        return std::optional(Found{other, origin, *range});
       }
     }
   }
-  return std::optional<Conflict>();
+  return std::optional<Found>();
 }
 
 Status SharedLog::retract(int where) {
@@ -233,48 +196,48 @@ Status SharedLog::executed(int where, std::span<const std::uint64_t> images) {
   return publish(where, mine, from);
 }
 
-template <class Which>
-Status SharedLog::erase_everywhere(Which&& which) {
+template <class Each>
+Status SharedLog::for_each_log(Each&& each) {
   Status first;
   for (auto& [where, mine] : mine_) {
-    Status erased =
-        erase(where, mine, [&](const Entry& entry) { return entry.epoch == Epoch::kPassive && which(entry); });
-    if (!erased && first) first = std::move(erased);
+    if (Status done = each(where, mine); !done && first) first = std::move(done);
   }
   return first;
 }
 
+template <class Which>
+Status SharedLog::erase_passive(Which&& which) {
+  return for_each_log([&](int where, Mine& mine) {
+    return erase(where, mine, [&](const Entry& entry) { return entry.epoch == Epoch::kPassive && which(entry); });
+  });
+}
+
 Status SharedLog::complete(int target, bool locally) {
-  return erase_everywhere(
-      [&](const Entry& entry) { return entry.target == target && (!locally || ends_locally(entry)); });
+  return erase_passive([&](const Entry& entry) { return entry.target == target && (!locally || ends_locally(entry)); });
 }
 
 Status SharedLog::request_completed(std::uint64_t number) {
-  return erase_everywhere([&](const Entry& entry) { return entry.number == number && ends_locally(entry); });
+  return erase_passive([&](const Entry& entry) { return entry.number == number && ends_locally(entry); });
 }
 
 Status SharedLog::completed_all() {
-  return erase_everywhere([](const Entry&) { return true; });
+  return erase_passive([](const Entry&) { return true; });
 }
 
 Status SharedLog::start_completed() {
-  Status first;
-  for (auto& [where, mine] : mine_) {
+  return for_each_log([&](int where, Mine& mine) {
     bool over = false;
     for (Entry& entry : mine.entries) {
-      if (entry.epoch != Epoch::kStarted || entry.call == Call::kPut || entry.call == Call::kAccumulate) continue;
       // Updates stay in the log for changed().
-      if (entry.local != 0 || !updates(entry.use)) continue;
+      if (entry.epoch != Epoch::kStarted || entry.local || !updates(entry.use) || !ends_locally(entry)) continue;
       entry.state = kDone;
       over = true;
     }
     Status done = erase(where, mine, [](const Entry& entry) {
-      return entry.epoch == Epoch::kStarted && (entry.local != 0 || !updates(entry.use));
+      return entry.epoch == Epoch::kStarted && (entry.local || !updates(entry.use));
     });
-    if (done && over) done = publish(where, mine, 0);
-    if (!done && first) first = std::move(done);
-  }
-  return first;
+    return done && over ? publish(where, mine, 0) : std::move(done);
+  });
 }
 
 Status SharedLog::exposure_ended() {
@@ -284,10 +247,7 @@ Status SharedLog::exposure_ended() {
 
 template <class Which>
 bool SharedLog::any(Which&& which) const {
-  return std::any_of(mine_.begin(), mine_.end(), [&](const auto& mine) {
-    return std::any_of(mine.second.entries.begin(), mine.second.entries.end(), which) ||
-           std::any_of(mine.second.unlogged.begin(), mine.second.unlogged.end(), which);
-  });
+  return std::ranges::any_of(mine_, [&](const auto& mine) { return std::ranges::any_of(mine.second.entries, which); });
 }
 
 bool SharedLog::under_way(int target) const {
@@ -305,42 +265,40 @@ bool SharedLog::reads_started() const {
   return any([](const Entry& entry) { return entry.epoch == Epoch::kStarted && !updates(entry.use); });
 }
 
-Result<std::vector<SharedLog::Found>> SharedLog::entries_here(Epoch epoch) {
+Result<std::vector<SharedLog::Logged>> SharedLog::entries_here(Epoch epoch) {
   Result<Snapshot> snapshot = look(rank_);
   if (!snapshot) return snapshot.error();
-  std::vector<Found> found;
+  std::vector<Logged> found;
   for (int origin = 0; origin < ranks_; ++origin) {
     const Header& header = snapshot.value().headers[static_cast<std::size_t>(origin)];
     // The log does not hold all updates.
-    if (header.check != check_of(header) && header.generation != 0) return std::vector<Found>();
-    if (header.incomplete != 0 || header.cleared_in == fences_ + 1) return std::vector<Found>();
+    if (header.check != check_of(header) && header.generation != 0) return std::vector<Logged>();
+    if (header.incomplete != 0 || header.cleared_in == fences_ + 1) return std::vector<Logged>();
     Result<std::vector<Entry>> theirs = entries_of(rank_, origin, header);
     if (!theirs) return theirs.error();
     for (const Entry& entry : theirs.value()) {
-      if (counts(entry, fences_, exposures_)) found.push_back({origin, entry});
+      if (counts(entry, fences_, exposures_) && (entry.epoch == epoch || updates(entry.use)))
+        found.push_back({entry, origin});
     }
   }
-  std::erase_if(found, [&](const Found& f) { return f.entry.epoch != epoch && !updates(f.entry.use); });
   return found;
 }
 
-Result<std::vector<SharedLog::Change>> SharedLog::unexplained(std::span<const Found> suspects, Epoch epoch) {
-  Result<std::vector<Found>> now = entries_here(epoch);
+Result<std::vector<SharedLog::Found>> SharedLog::unexplained(std::span<const Logged> suspects, Epoch epoch) {
+  Result<std::vector<Logged>> now = entries_here(epoch);
   if (!now) return now.error();
-  std::vector<Change> changes;
-  for (const Found& suspect : suspects) {
+  std::vector<Found> changes;
+  for (const Logged& suspect : suspects) {
     bool still_there = false;
     bool explained = false;
-    for (const Found& other : now.value()) {
-      const bool same = other.origin == suspect.origin && other.entry.number == suspect.entry.number &&
-                        other.entry.run.first == suspect.entry.run.first;
+    for (const Logged& other : now.value()) {
+      const bool same =
+          other.origin == suspect.origin && other.number == suspect.number && other.run.first == suspect.run.first;
       still_there = still_there || same;
-      explained = explained || (!same && updates(other.entry.use) && overlap(other.entry.run, suspect.entry.run));
+      explained = explained || (!same && updates(other.use) && overlap(other.run, suspect.run));
     }
-    if (suspect.entry.epoch != epoch || !still_there || explained) continue;
-    const StridedRun& run = suspect.entry.run;
-    changes.push_back(
-        {suspect.entry.call, suspect.origin, suspect.entry.number, {run.first, run.block(run.count - 1).last}});
+    if (suspect.epoch != epoch || !still_there || explained) continue;
+    changes.push_back({suspect, suspect.origin, {suspect.run.first, suspect.run.block(suspect.run.count - 1).last}});
   }
   return changes;
 }

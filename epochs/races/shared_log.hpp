@@ -20,7 +20,7 @@
 //
 // For debugging, and slow. Not thread-safe; errors are those of LogMemory. Cost of add(): up to three writes and
 // reads of the target's log, and one read for each other origin that has entries there. Memory per rank: 64 bytes,
-// and for each rank of the window 32 and 88 per entry.
+// and for each rank of the window 32 and 96 per entry.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +28,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "epochs/races/strided_run.hpp"
@@ -52,29 +53,20 @@ class SharedLog {
   enum class Epoch : std::uint8_t { kFence, kStarted, kPassive };
 
   struct Access {
-    Call call;
-    Use use;
-    int basic_type;               // of atomic uses
-    std::uint32_t element_bytes;  // extent of the elements: atomic uses must begin at the same bytes of an element
-    Epoch epoch;
-    int target;            // of the operation; completing the operations to this target completes the access
-    std::uint64_t number;  // of the operation, at its origin
-    bool local = false;    // the bytes are a buffer of the operation that lies in the origin's own window
+    Call call = Call::kPut;
+    Use use = Use::kPut;
+    Epoch epoch = Epoch::kPassive;
+    bool local = false;               // the bytes are a buffer of the operation that lies in the origin's own window
+    std::int32_t basic_type = 0;      // of atomic uses
+    std::uint32_t element_bytes = 0;  // extent of the elements: atomic uses must begin at the same bytes of an element
+    std::int32_t target = 0;          // of the operation; completing the operations to this target completes the access
+    std::uint64_t number = 0;         // of the operation, at its origin
   };
-  struct Conflict {
-    Call call;
-    Epoch epoch;
-    int origin;
-    std::uint64_t number;
-    bool local;
-    ByteRange range;  // of the window, where the two meet
-  };
-  // An access whose bytes have changed since, although the log contains no other update that explains the change.
-  struct Change {
-    Call call;
-    int origin;
-    std::uint64_t number;
-    ByteRange range;
+  // An access of another rank, and the bytes of the window of which this is about: where it conflicts with one of this
+  // rank, or which have changed since, although the log contains no other update that explains the change.
+  struct Found : Access {
+    int origin = -1;
+    ByteRange range{};
   };
 
   // Bytes of the log of one rank. A new log must be zero.
@@ -86,7 +78,7 @@ class SharedLog {
 
   // Enters the access to `runs` of the window of `where`, and looks for a conflict with other ranks. With a conflict
   // the entry is taken out again.
-  Result<std::optional<Conflict>> add(int where, const Access& access, std::span<const StridedRun> runs);
+  Result<std::optional<Found>> add(int where, const Access& access, std::span<const StridedRun> runs);
   // Takes out the entries of the last add() to `where`.
   Status retract(int where);
   // Records what the last add() to `where` left there: for each run the hash of its bytes in the order of blocks, 0
@@ -117,18 +109,15 @@ class SharedLog {
   // The accesses to this rank's own window whose bytes have changed; to be called before the fence or wait that ends
   // the epoch. `image(run)` returns the hash of the present bytes.
   template <class Image>
-  Result<std::vector<Change>> changed(Epoch epoch, Image&& image) {
-    Result<std::vector<Found>> before = entries_here(epoch);
+  Result<std::vector<Found>> changed(Epoch epoch, Image&& image) {
+    Result<std::vector<Logged>> before = entries_here(epoch);
     if (!before) return before.error();
-    std::vector<Found> suspects;
-    for (const Found& found : before.value()) {
-      if (found.entry.state == kExecuted && found.entry.image != 0 && image(found.entry.run) != found.entry.image) {
-        suspects.push_back(found);
-      }
-    }
-    if (suspects.empty()) return std::vector<Change>();
+    std::erase_if(before.value(), [&](const Logged& each) {
+      return each.state != kExecuted || each.image == 0 || image(each.run) == each.image;
+    });
+    if (before.value().empty()) return std::vector<Found>();
     // Every update that affected the bytes just read is in the log by now.
-    return unexplained(suspects, epoch);
+    return unexplained(before.value(), epoch);
   }
 
   // Continues a hash.
@@ -138,7 +127,7 @@ class SharedLog {
  private:
   // Reads of a block that changes meanwhile, at most.
   static constexpr int kProbes = 8;
-  enum State : std::uint8_t { kIssued, kExecuted, kDone };  // kDone: an update that changed() still needs
+  enum State : std::uint64_t { kIssued, kExecuted, kDone };  // kDone: an update that changed() still needs
   struct Header {
     std::uint64_t generation = 0;  // of the entries that count; 0: nothing was ever written
     std::uint32_t used = 0;
@@ -146,32 +135,24 @@ class SharedLog {
     std::uint64_t cleared_in = 0;  // 1 + the number of fences when passive updates were last taken out
     std::uint64_t check = 0;
   };
-  struct Entry {
+  // `basic_type`: tells elements apart. An update that found no room, as it stays at the origin, has no bytes.
+  struct Entry : Access {
     StridedRun run;
-    std::uint64_t number = 0;
     std::uint64_t tag = 0;  // number of fences before the access, or of exposures ended
-    std::int32_t element = 0;
-    std::int32_t target = 0;
-    Use use = Use::kPut;
-    Call call = Call::kPut;
-    Epoch epoch = Epoch::kPassive;
     State state = kIssued;
-    std::uint32_t local = 0;
     std::uint64_t image = 0;
     std::uint64_t generation = 0;
     std::uint64_t check = 0;
   };
-  // The block of this rank in the log of another.
+  static_assert(sizeof(Entry) == 96 && std::has_unique_object_representations_v<Entry>);
+  struct Logged : Entry {
+    int origin;
+  };
+  // The block of this rank in the log of another. Of the entries, at most one for each epoch and target found no room.
   struct Mine {
     Header header;
     std::vector<Entry> entries;
-    // The updates without room that still count, one for each epoch and target: epoch, tag and target, as an MPI_Put.
-    std::vector<Entry> unlogged;
     std::size_t last = 0;  // entries of the last add()
-  };
-  struct Found {
-    int origin;
-    Entry entry;
   };
   struct Snapshot {
     std::uint64_t exposures = 0;
@@ -182,31 +163,35 @@ class SharedLog {
   std::uint64_t entry_at(int origin, std::size_t index) const {
     return header_at(ranks_) + sizeof(Entry) * (static_cast<std::uint64_t>(origin) * capacity_ + index);
   }
-  static std::uint64_t check_of(const Header& header);
-  static std::uint64_t check_of(const Entry& entry);
-  AccessKind kind(const Entry& entry) const { return {entry.use, entry.element}; }
+  template <class Part>
+  static std::uint64_t check_of(const Part& part) {
+    return hash(17, &part, sizeof part - sizeof part.check);
+  }
+  static AccessKind kind(const Entry& entry) { return {entry.use, entry.basic_type}; }
+  static bool has_no_room(const Entry& entry) { return entry.run.bytes == 0; }
   // Whether the access may still be under way after so many fences and exposures.
   static bool counts(const Entry& entry, std::uint64_t fences, std::uint64_t exposures);
 
   Result<Snapshot> look(int where);
   Result<std::vector<Entry>> entries_of(int where, int origin, Header header);
   Status publish(int where, Mine& mine, std::size_t from);
-  static void note_unlogged(Mine& mine, const Access& access, std::uint64_t tag);
-  // Takes out the entries, and the updates without room, for which `gone` is true. If there were any, a new generation
-  // begins.
+  // Takes out the entries for which `gone` is true. If there were any, a new generation begins.
   template <class Gone>
   Status erase(int where, Mine& mine, Gone&& gone);
   Status complete(int target, bool locally);
+  // Calls each(where, block) for all blocks of this rank, and returns the first error.
+  template <class Each>
+  Status for_each_log(Each&& each);
   template <class Which>
-  Status erase_everywhere(Which&& which);
+  Status erase_passive(Which&& which);
   // Whether local completion takes the entry out: an operation whose result is here is complete at the target.
   static bool ends_locally(const Entry& entry) {
-    return entry.local != 0 || (entry.call != Call::kPut && entry.call != Call::kAccumulate);
+    return entry.local || (entry.call != Call::kPut && entry.call != Call::kAccumulate);
   }
   template <class Which>
   bool any(Which&& which) const;
-  Result<std::vector<Found>> entries_here(Epoch epoch);
-  Result<std::vector<Change>> unexplained(std::span<const Found> suspects, Epoch epoch);
+  Result<std::vector<Logged>> entries_here(Epoch epoch);
+  Result<std::vector<Found>> unexplained(std::span<const Logged> suspects, Epoch epoch);
 
   LogMemory& memory_;
   int rank_;

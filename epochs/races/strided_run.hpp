@@ -3,15 +3,14 @@
 // column of a matrix is one run, whatever its length.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 namespace farside::epochs {
 
-// The use of the bytes that an operation names, and which two uses of the same bytes may overlap in time (MPI 4.0
-// section 12.7).
-
+// The use of the bytes that an operation names.
 enum class Use : std::uint8_t {
   kPut,
   kGet,
@@ -24,7 +23,8 @@ struct AccessKind {
   int element;  // of atomic uses: equal if the two are atomic with respect to each other
 };
 
-// Reads may overlap, and so may atomic uses of the same elements. A put overlaps with nothing.
+// Whether two uses of the same bytes may overlap in time (MPI 4.0 section 12.7): reads may, and so may atomic uses of
+// the same elements. A put overlaps with nothing.
 constexpr bool may_conflict(AccessKind a, AccessKind b) {
   const auto reads = [](Use use) { return use == Use::kGet || use == Use::kFetch; };
   const auto is_atomic = [](Use use) { return use == Use::kAccumulate || use == Use::kFetch; };
@@ -54,12 +54,48 @@ struct StridedRun {
 
 // The first bytes that both runs contain, in the order of the run with fewer blocks. Takes as many steps as that run
 // has blocks.
-std::optional<ByteRange> overlap(const StridedRun& a, const StridedRun& b);
+inline std::optional<ByteRange> overlap(const StridedRun& a, const StridedRun& b) {
+  if (a.count > b.count) return overlap(b, a);
+  for (std::uint64_t i = 0; i < a.count; ++i) {
+    const ByteRange mine = a.block(i);
+    // The first block of the other run that ends behind the start of this block.
+    std::uint64_t k = 0;
+    if (mine.first >= b.first + b.bytes) {
+      if (b.count == 1) continue;
+      k = (mine.first - b.first - b.bytes) / b.stride + 1;
+      if (k >= b.count) continue;
+    }
+    const ByteRange theirs = b.block(k);
+    if (theirs.first < mine.last)
+      return ByteRange{std::max(mine.first, theirs.first), std::min(mine.last, theirs.last)};
+  }
+  return std::nullopt;
+}
 
 // Makes runs of ranges: successive ranges of one size at equal ascending distances become one run.
 class RunBuilder {
  public:
-  void add(ByteRange range);
+  void add(ByteRange range) {
+    const std::uint64_t bytes = range.last - range.first;
+    if (bytes == 0) return;
+    if (!runs_.empty()) {
+      StridedRun& run = runs_.back();
+      const ByteRange end = run.block(run.count - 1);
+      if (run.count == 1 && range.first == end.last) {
+        run.bytes += bytes;
+        return;
+      }
+      if (bytes == run.bytes && range.first >= end.last) {
+        const std::uint64_t distance = range.first - end.first;
+        if (run.count == 1) run.stride = distance;
+        if (run.stride == distance) {
+          ++run.count;
+          return;
+        }
+      }
+    }
+    runs_.push_back({range.first, bytes, 0, 1});
+  }
   const std::vector<StridedRun>& runs() const { return runs_; }
 
  private:

@@ -50,7 +50,7 @@ const char* how_to_order(SharedLog::Epoch epoch) {
   return "";
 }
 
-Outcome conflict_of_ranks(const SharedLog::Conflict& with, int where, bool own_buffer) {
+Outcome conflict_of_ranks(const SharedLog::Found& with, int where, bool own_buffer) {
   return Fault{
       MPI_ERR_RMA_CONFLICT,
       fmt::format("bytes {} to {} of rank {}'s window{} are in use by {}{} of rank {} (its operation {} on this "
@@ -165,14 +165,14 @@ std::vector<StridedRun> Strict::in_own_window(const std::vector<StridedRun>& add
 
 Outcome Strict::check_other_ranks(const Operation& operation, const Places& places) {
   const int target = operation.target.rank;
-  SharedLog::Access access{operation.call,
-                           operation.use,
-                           static_cast<int>(operation.type),
-                           static_cast<std::uint32_t>(traits(operation.type).extent),
-                           operation.epoch,
-                           target,
-                           number_};
-  Result<std::optional<SharedLog::Conflict>> conflict = shared_.add(target, access, places.target.runs());
+  SharedLog::Access access{.call = operation.call,
+                           .use = operation.use,
+                           .epoch = operation.epoch,
+                           .basic_type = static_cast<int>(operation.type),
+                           .element_bytes = static_cast<std::uint32_t>(traits(operation.type).extent),
+                           .target = target,
+                           .number = number_};
+  Result<std::optional<SharedLog::Found>> conflict = shared_.add(target, access, places.target.runs());
   if (!conflict) return conflict.status();
   if (conflict.value()) return conflict_of_ranks(*conflict.value(), target, false);
   // Other ranks may access the local buffers as targets, if these lie in this rank's window.
@@ -274,14 +274,14 @@ Outcome Strict::start_completed() {
 
 Outcome Strict::changes_of_own_window(Epoch epoch, const char* until) {
   const auto begin = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(space_.data()));
-  Result<std::vector<SharedLog::Change>> changes = shared_.changed(epoch, [&](const StridedRun& run) {
+  Result<std::vector<SharedLog::Found>> changes = shared_.changed(epoch, [&](const StridedRun& run) {
     StridedRun here = run;
     here.first += begin;
     return hash_of_memory(std::span(&here, 1));
   });
   if (!changes) return changes.status();
   if (changes.value().empty()) return {};
-  const SharedLog::Change& change = changes.value().front();
+  const SharedLog::Found& change = changes.value().front();
   return Fault{
       MPI_ERR_RMA_CONFLICT,
       fmt::format("bytes {} to {} of this rank's window have been stored to by this rank after {} of rank {} (its "

@@ -67,13 +67,13 @@ struct Ranks {
   int with_call(int by, Call call, Use use, Epoch epoch, StridedRun run, int type = kInt, bool local = false) {
     const std::uint32_t element = type == kDouble ? 8 : 4;
     auto conflict = (*this)[by].add(
-        1, {call, use, type, element, epoch, local ? 2 : 1, ++number.at(static_cast<std::size_t>(by)), local},
+        1, {call, use, epoch, local, type, element, local ? 2 : 1, ++number.at(static_cast<std::size_t>(by))},
         std::span(&run, 1));
     REQUIRE(conflict);
-    last = conflict.value().value_or(SharedLog::Conflict{});
+    last = conflict.value().value_or(SharedLog::Found{});
     return conflict.value() ? conflict.value()->origin : -1;
   }
-  SharedLog::Conflict last{};
+  SharedLog::Found last{};
 };
 
 constexpr StridedRun kFirstFour{0, 4, 0, 1};
@@ -277,7 +277,7 @@ TEST_CASE("what others have updated is no store of the target") {
       CHECK(r.access(0, Use::kAccumulate, Epoch::kFence, kFirstFour) == -1);
       CHECK(r[0].executed(1, image));
       const std::vector<StridedRun> many(kCapacity + 1, kFirstFour);
-      const auto conflict = r[2].add(1, {Call::kAccumulate, Use::kAccumulate, kInt, 4, epoch, 1, 7}, many);
+      const auto conflict = r[2].add(1, {Call::kAccumulate, Use::kAccumulate, epoch, false, kInt, 4, 1, 7}, many);
       REQUIRE(conflict);
       CHECK_FALSE(conflict.value());
       CHECK_FALSE(changed(r, Epoch::kFence));
@@ -329,7 +329,7 @@ TEST_CASE("a block that changes while it is read is read again") {
   SharedLog first(memory, 0, kRanks, kCapacity);
   SharedLog second(memory, 2, kRanks, kCapacity);
   memory.hold = true;
-  const SharedLog::Access put{Call::kPut, Use::kPut, 0, 1, Epoch::kFence, 1, 1};
+  const SharedLog::Access put{Call::kPut, Use::kPut, Epoch::kFence, false, 0, 1, 1, 1};
   REQUIRE(first.add(1, put, std::span(&kFirstFour, 1)));
   memory.hold = false;
   memory.halves = 2;  // whole at the second read
@@ -358,7 +358,7 @@ TEST_CASE("what is over, and not yet written over by what came after it, is not 
   Between memory;
   SharedLog first(memory, 0, kRanks, kCapacity);
   SharedLog second(memory, 2, kRanks, kCapacity);
-  const SharedLog::Access put{Call::kPut, Use::kPut, 0, 1, Epoch::kPassive, 1, 1};
+  const SharedLog::Access put{Call::kPut, Use::kPut, Epoch::kPassive, false, 0, 1, 1, 1};
   const StridedRun elsewhere{100, 4, 0, 1};
   REQUIRE(first.add(1, put, std::span(&elsewhere, 1)));
   REQUIRE(first.add(1, put, std::span(&kFirstFour, 1)));
@@ -402,7 +402,7 @@ TEST_CASE("of two origins that come at once, at least one sees the other") {
   std::array<std::vector<char>, 2> saw{std::vector<char>(kRounds), std::vector<char>(kRounds)};
   const auto origin = [&](int rank) {
     SharedLog log(memory, rank, 2, kCapacity);
-    const SharedLog::Access put{Call::kPut, Use::kPut, 0, 1, Epoch::kPassive, 1, 1};
+    const SharedLog::Access put{Call::kPut, Use::kPut, Epoch::kPassive, false, 0, 1, 1, 1};
     const auto meet_other = [&](int count) {
       arrived.fetch_add(1);
       while (arrived.load() < 2 * count) std::this_thread::yield();
