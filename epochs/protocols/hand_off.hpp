@@ -30,19 +30,20 @@
 
 namespace farside::epochs {
 
-template <RemoteMemory M, class Lock>
+template <RemoteMemory M>
 class PassHandOff {
  public:
   static constexpr std::size_t kMost = std::min<std::size_t>(kMostWordsRead, ControlBlock::kRingSlots);
 
   // Reads the slots of `ticket` and those behind it, up to the end of the ring.
-  PassHandOff(M& memory, int target, std::uint64_t ticket) : memory_(memory), ticket_(ticket), target_(target) {
+  PassHandOff(M& memory, LockPlace lock, int target, std::uint64_t ticket)
+      : memory_(memory), ticket_(ticket), target_(target), lock_(lock) {
     known_ = std::min<std::size_t>(kMost, ControlBlock::kRingSlots - ticket % ControlBlock::kRingSlots);
-    memory_.read(operation_, target_, Lock::ring_word(ticket_), std::span(slots_).first(known_));
+    memory_.read(operation_, target_, lock_.ring_word(ticket_), std::span(slots_).first(known_));
   }
   // `slot`: that of `ticket`, which is known already.
-  PassHandOff(M& memory, int target, std::uint64_t ticket, std::uint64_t slot)
-      : memory_(memory), ticket_(ticket), known_(1), target_(target) {
+  PassHandOff(M& memory, LockPlace lock, int target, std::uint64_t ticket, std::uint64_t slot)
+      : memory_(memory), ticket_(ticket), known_(1), target_(target), lock_(lock) {
     slots_[0] = slot;
   }
 
@@ -100,7 +101,7 @@ class PassHandOff {
     } else if (is_known(passed_)) {
       take_waiter(slots_[passed_]);
     } else {
-      memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), expected_,
+      memory_.compare_and_swap(operation_, target_, lock_.ring_word(ticket_), expected_,
                                RingSlot::make(RingSlot::kHandOff, ticket_, stored().bits(), group_));
       step_ = Step::kOffered;
     }
@@ -139,7 +140,7 @@ class PassHandOff {
   void take_waiter(std::uint64_t slot) {
     expected_ = RingSlot::kEmpty;
     // Not by a write: other processes may access the slot by compare-and-swap at the same time (remote_memory.hpp).
-    memory_.post_add(target_, Lock::ring_word(ticket_), RingSlot::kEmpty - slot);
+    memory_.post_add(target_, lock_.ring_word(ticket_), RingSlot::kEmpty - slot);
     waiter_ = RingSlot::what(slot);
     step_ = Step::kDone;
     if (RingSlot::type(slot) == group_) {
@@ -151,14 +152,14 @@ class PassHandOff {
     } else if (holds_ && hand_off_.count == 1) {
       successor_ = waiter_;
     } else {
-      memory_.fetch_add(operation_, target_, Lock::drain_word(group_),
+      memory_.fetch_add(operation_, target_, lock_.drain_word(group_),
                         DrainWord::announce(waiter_, hand_off_.count, HandOff::released_by_successor(hand_off_.count)));
       step_ = Step::kAnnounced;
     }
   }
   std::uint64_t to_next_owner() const {
     if (!departed_) return WakeValue::make(WakeValue::kOwed);
-    const bool names_next = !Lock::compatible(opposite(group_)) && is_known(passed_ + 1) &&
+    const bool names_next = !lock_.compatible(opposite(group_)) && is_known(passed_ + 1) &&
                             RingSlot::type(slots_[passed_ + 1]) == opposite(group_);
     return names_next ? WakeValue::make(WakeValue::kWithSuccessor, RingSlot::what(slots_[passed_ + 1]))
                       : WakeValue::make(WakeValue::kHandOff);
@@ -184,6 +185,7 @@ class PassHandOff {
   std::size_t known_;       // slots that were read
   std::size_t passed_ = 0;  // tickets
   int target_;
+  LockPlace lock_;
   LockType group_ = LockType::kShared;
   bool holds_ = false;
   bool departed_ = true;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A fair lock of two groups over remote memory, by 64-bit fetch-add and compare-and-swap. The groups exclude each
 // other. No waiter is overtaken except by members of its own group, and each waiter waits on a word of its own; only
-// waiters beyond the ring read remote memory, after pauses. The protocol has two instances:
+// waiters beyond the ring read remote memory, after pauses. The protocol has two instances (LockPlace):
 //
-//   TargetLock  one per rank, the passive-target lock. Readers (shared locks) hold it together, a writer (an exclusive
-//               lock) holds it alone.
-//   GlobalLock  one per window, at its home rank. lock_alls (readers) hold it together, and so do exclusive locks of
-//               any targets (writers). A lock_all acquires the global lock and no rank's lock. An exclusive lock
-//               requests the global lock and its target's lock together, or only the latter if this process has the
-//               global lock already. A shared lock acquires its target's lock only.
+//   of a target  one per rank, the passive-target lock. Readers (shared locks) hold it together, a writer (an exclusive
+//                lock) holds it alone.
+//   global       one per window, at its home rank. lock_alls (readers) hold it together, and so do exclusive locks of
+//                any targets (writers). A lock_all acquires the global lock and no rank's lock. An exclusive lock
+//                requests the global lock and its target's lock together, or only the latter if this process has the
+//                global lock already. A shared lock acquires its target's lock only.
 //
 // A process arrives by one fetch-add on the lock word: it takes a ticket and counts itself in its group. It holds the
 // lock at once if no incompatible process is present. From the moment both groups are present every arrival waits, in
@@ -47,17 +47,19 @@
 // that is too early either finds its slot taken and reads the lock word again, or takes the slot before the holder of
 // an earlier ticket and must yield the slot to it.
 //
-// The objects below are not thread-safe, and none of their calls waits for another process. A failed operation ends the
-// protocol: failed_operation() returns it, with the error of the memory.
+// The objects below are not thread-safe, must not move while they advance, and none of their calls waits for another
+// process. A failed operation ends the protocol: failed_operation() returns it once, with the error of the memory, and
+// advance() returns true from then on.
 //
-// Cost in remote operations: uncontended 1 to lock and 1 to unlock. Contended 5 to 8 for both together, including
-// those of other processes on behalf of the waiter; a waiter far from the front adds its probes. From one writer to the
-// next pass three latencies, or one. One call admits at most PassHandOff::kMost waiters. Memory: 8 * (2 + 256 + 8)
-// bytes per rank, and 8 * (3 + 256) for the global lock.
+// Cost in remote operations: uncontended 1 to lock and 1 to unlock; contended: lock.md. One call admits at most
+// PassHandOff::kMost waiters. Memory: 8 * (2 + 256 + 8) bytes per rank, and 8 * (3 + 256) for the global lock.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "epochs/protocols/control_block.hpp"
@@ -73,7 +75,6 @@ namespace farside::epochs {
 // exposes the rank. `before`: a guess of the word with nobody present; on return, what it held.
 // The arrival of an acquisition that succeeds is its compare-and-swap, so no ticket has to wait, and the release is as
 // of AcquireLock with the plain token of that ticket.
-template <class Lock = TargetLock>
 [[nodiscard]] [[gnu::always_inline]] inline bool try_acquire(std::uint64_t& word, LockType type,
                                                              std::uint64_t& before) {
   for (;;) {
@@ -81,20 +82,23 @@ template <class Lock = TargetLock>
     if (found == before) [[likely]]
       return true;
     before = found;
-    if (!Lock::holds_at_once(before, type) || LockWord::exposed(before)) return false;
+    if (!kTargetLock.holds_at_once(before, type) || LockWord::exposed(before)) return false;
   }
 }
 
 // Acquires the lock at `target` for rank `self`, which may wait on its wake word `wake_index`. Call advance() until it
-// returns true. The object must not move until then.
-//
-// Where the word is mapped, an uncontended lock needs no object (try_acquire).
-template <RemoteMemory M, class Lock = TargetLock>
+// returns true. Where the word is mapped, an uncontended lock needs no object (try_acquire).
+template <RemoteMemory M>
 class AcquireLock {
  public:
-  // `of`: kAll for a lock_all that takes the lock of another rank.
+  // `of`: kAll if a lock_all takes the lock of another rank.
   AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t wake_index = 0, LockOf of = LockOf::kTarget)
-      : memory_(memory), id_(WaiterId::make(self, wake_index)), target_(target), type_(type), of_(of) {}
+      : memory_(memory),
+        id_(WaiterId::make(self, wake_index)),
+        target_(target),
+        type_(type),
+        of_(of),
+        lock_{of == LockOf::kGlobal} {}
   // Continues after the ticket was taken: `before` is the previous value of the lock word.
   AcquireLock(M& memory, int self, int target, LockType type, std::uint32_t wake_index, std::uint64_t before)
       : AcquireLock(memory, self, target, type, wake_index) {
@@ -102,6 +106,7 @@ class AcquireLock {
   }
 
   bool advance() {
+    if (failed_) return true;
     if (passing_) {
       const bool passed = passing_->advance();
       return operation_.done() && passed;
@@ -109,17 +114,17 @@ class AcquireLock {
     while (operation_.done()) {
       switch (step_) {
         case Step::kTakeTicket:
-          memory_.fetch_add(operation_, target_, Lock::kWord, LockWord::arrive(type_, of_));
+          memory_.fetch_add(operation_, target_, lock_.word(), LockWord::arrive(type_, of_));
           step_ = Step::kTicketTaken;
           break;
         case Step::kTicketTaken: on_ticket(operation_.value()); break;
         case Step::kProbe:
-          memory_.read(operation_, target_, Lock::kWord);
+          memory_.read(operation_, target_, lock_.word());
           step_ = Step::kProbed;
           break;
         case Step::kProbed: probe(operation_.value()); break;
         case Step::kOffer:
-          memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), RingSlot::kEmpty, entry());
+          memory_.compare_and_swap(operation_, target_, lock_.ring_word(ticket_), RingSlot::kEmpty, entry());
           step_ = Step::kOffered;
           break;
         case Step::kOffered: on_slot_answer(operation_.value()); break;
@@ -155,15 +160,15 @@ class AcquireLock {
             announce(to_announce_);
             break;
           }
-          if (predecessors_ > 0 && Lock::compatible(type_)) {
-            memory_.fetch_add(operation_, target_, Lock::kWord, LockWord::depart(opposite(type_), predecessors_));
+          if (predecessors_ > 0 && lock_.compatible(type_)) {
+            memory_.fetch_add(operation_, target_, lock_.word(), LockWord::depart(opposite(type_), predecessors_));
             step_ = Step::kReleasedPredecessors;
             break;
           }
           step_ = Step::kHeld;
-          if (drained_) memory_.post_add(target_, Lock::drain_word(opposite(type_)), DrainWord::withdraw(id_, end_));
+          if (drained_) memory_.post_add(target_, lock_.drain_word(opposite(type_)), DrainWord::withdraw(id_, end_));
           if (hand_off_.is_nothing()) break;
-          passing_.emplace(memory_, target_, LockWord::after(ticket_));
+          passing_.emplace(memory_, lock_, target_, LockWord::after(ticket_));
           passing_->begin(type_, hand_off_, true);
           return advance();
         case Step::kReleasedPredecessors: {
@@ -182,9 +187,17 @@ class AcquireLock {
 
   // Whether the arrival has returned a ticket, so that it is known whether the lock is contended.
   bool has_ticket() const { return step_ > Step::kTicketTaken; }
-  // Whether it waits in the queue.
-  bool waits() const { return has_ticket() && step_ < Step::kHandOff; }
-  // Whether the lock is held, so that it must be released even if the operations that remain have failed.
+  // The lock, if this rank waits in its queue.
+  std::optional<AwaitedLock> awaited() const {
+    const bool waits = !failed_ && has_ticket() && step_ < Step::kHandOff;
+    return waits ? std::optional(AwaitedLock{target_, lock_.word()}) : std::nullopt;
+  }
+  // Ends the wait, as a failure would: the place in the queue stays, and others may wait behind it for ever.
+  void stop_waiting() { failed_ = true; }
+  bool failed() const { return failed_; }
+  // Whether a peer may still write to the wake word after a failure.
+  bool may_wake() const { return failed_ && has_ticket() && !held(); }
+  // Whether the lock is held, so that it must be released even if passing its hand-off on has failed.
   bool held() const { return step_ == Step::kHeld; }
   // Whether a post exposed the target when the ticket was taken, which is against the rules (MPI 4.0 section 12.5.3).
   bool saw_exposure() const { return saw_exposure_; }
@@ -196,7 +209,9 @@ class AcquireLock {
     return LockToken(ticket_, how_, successor_);
   }
   typename M::Operation* failed_operation() {
-    return operation_.failed() ? &operation_ : passing_ ? passing_->failed_operation() : nullptr;
+    auto* const failed = operation_.failed() ? &operation_ : passing_ ? passing_->failed_operation() : nullptr;
+    failed_ = failed_ || failed != nullptr;
+    return failed;
   }
 
  private:
@@ -220,24 +235,24 @@ class AcquireLock {
     saw_exposure_ = LockWord::exposed(before);
     const std::uint64_t own = LockWord::present(before, type_);
     const std::uint64_t others = LockWord::present(before, opposite(type_));
-    if (Lock::holds_at_once(before, type_)) {
+    if (lock_.holds_at_once(before, type_)) {
       step_ = Step::kHeld;
       return;
     }
     how_ = LockToken::kQueued;
-    if (own == 0 && Lock::compatible(opposite(type_))) {
+    if (own == 0 && lock_.compatible(opposite(type_))) {
       first_ = true;
       announce(others);
     } else if (own + others < ControlBlock::kRingSlots) {
       step_ = Step::kOffer;
     } else {
-      wait(pacing_.begin(LockWord::writers(before), LockWord::readers(before), Lock::kWritersShare));
+      wait(pacing_.begin(LockWord::writers(before), LockWord::readers(before), lock_.global));
     }
   }
   // Announces this waiter to `others` members of the other group, which hold the lock now and must depart first.
   void announce(std::uint64_t others) {
     to_announce_ = others;
-    memory_.fetch_add(operation_, target_, Lock::drain_word(opposite(type_)),
+    memory_.fetch_add(operation_, target_, lock_.drain_word(opposite(type_)),
                       DrainWord::announce(id_, others, first_ ? 0 : HandOff::released_by_successor(others)));
     step_ = Step::kAnnounced;
   }
@@ -272,7 +287,7 @@ class AcquireLock {
       if (RingSlot::is_later(slot, ticket_)) {
         // The later ticket estimated the front too near and must give way.
         later_slot_ = slot;
-        memory_.compare_and_swap(operation_, target_, Lock::ring_word(ticket_), later_slot_, entry());
+        memory_.compare_and_swap(operation_, target_, lock_.ring_word(ticket_), later_slot_, entry());
         step_ = Step::kTakenOver;
       } else if (unprobed_) {
         // An earlier ticket holds the slot and may wait for long.
@@ -295,7 +310,7 @@ class AcquireLock {
       to_announce_ = hand_off.count;
     }
     // Not by a write: other processes may access the slot by compare-and-swap at the same time (remote_memory.hpp).
-    memory_.post_add(target_, Lock::ring_word(ticket_), RingSlot::kEmpty - slot);
+    memory_.post_add(target_, lock_.ring_word(ticket_), RingSlot::kEmpty - slot);
     step_ = Step::kHandOff;
   }
   void woken(std::uint64_t wake_value) {
@@ -321,7 +336,7 @@ class AcquireLock {
     end_ = end;
     if (!first_) {
       predecessors_ = end;
-    } else if (Lock::compatible(type_)) {
+    } else if (lock_.compatible(type_)) {
       take_hand_off(end > 0 ? HandOff::members(end - 1) : HandOff::next_after(1));
     }
   }
@@ -334,7 +349,7 @@ class AcquireLock {
 
   M& memory_;
   typename M::Operation operation_;
-  std::optional<PassHandOff<M, Lock>> passing_;
+  std::optional<PassHandOff<M>> passing_;
   std::uint64_t id_;
   std::uint64_t ticket_ = 0;
   ProbePacing pacing_;
@@ -348,6 +363,8 @@ class AcquireLock {
   int target_;
   LockType type_;
   LockOf of_;
+  LockPlace lock_;
+  bool failed_ = false;                 // some operation
   bool unprobed_ = false;               // tries the slot without having read the lock word
   bool first_ = false;                  // first of its group at its arrival
   bool drained_ = false;                // the members have departed; its id is still in the drain word
@@ -357,35 +374,34 @@ class AcquireLock {
 };
 
 // Releases a lock. Precondition: the operations issued under the lock have completed at the target, or are ordered
-// before the release. `token` is that of AcquireLock. The object must not move until advance() returns true.
+// before the release. `token` is that of AcquireLock.
 //
 // Where the word is mapped and the token is plain, an uncontended release needs no object: add LockWord::depart(type)
-// to the lock word. If Lock::nobody_waits() is false for the previous value, pass that value to the second
-// constructor.
-template <RemoteMemory M, class Lock = TargetLock>
+// to the lock word. If nobody_waits() is false for the previous value, pass that value to the second constructor.
+template <RemoteMemory M>
 class ReleaseLock {
  public:
   // `of`: as given to AcquireLock. `access`: kEnds if the release ends an epoch; the release then takes effect behind
   // the operations of the epoch. kGoesOn if the lock is released during its acquisition, before any operation.
   ReleaseLock(M& memory, int target, LockType type, LockToken token, LockOf of = LockOf::kTarget,
               DataAccess access = DataAccess::kGoesOn)
-      : memory_(memory), token_(token), target_(target), type_(type) {
+      : memory_(memory), token_(token), target_(target), type_(type), lock_{of == LockOf::kGlobal} {
     if (holds_alone() && token_.how() == LockToken::kSuccessor) {
       const std::uint64_t next = LockWord::after(token_.ticket());
-      passing_.emplace(memory_, target_, next,
+      passing_.emplace(memory_, lock_, target_, next,
                        RingSlot::make(RingSlot::kWaiting, next, token_.successor(), LockType::kExclusive));
       passing_->begin(opposite(type_), HandOff::next_after(0), false, false);
       step_ = Step::kDone;
     } else if (token_.how() != LockToken::kReleasedBySuccessor) {
-      memory_.fetch_add(operation_, target_, Lock::kWord,
+      memory_.fetch_add(operation_, target_, lock_.word(),
                         LockWord::depart(type_, of) + LockWord::depart(type_, token_.owed()) +
                             LockWord::depart(opposite(type_), token_.predecessors()),
                         access);
       if (holds_alone() && token_.how() != LockToken::kPlain)
-        passing_.emplace(memory_, target_, LockWord::after(token_.ticket()));
+        passing_.emplace(memory_, lock_, target_, LockWord::after(token_.ticket()));
     } else if (of == LockOf::kAll) {
       // The successor that takes this reader off the lock word does not know that it is a lock_all.
-      memory_.fetch_add(operation_, target_, Lock::kWord, -LockWord::mark(of), access);
+      memory_.fetch_add(operation_, target_, lock_.word(), -LockWord::mark(of), access);
       step_ = Step::kUnmarked;
     } else {
       count(0, access);
@@ -398,7 +414,7 @@ class ReleaseLock {
   }
 
   bool advance() {
-    while (step_ != Step::kDone && operation_.done()) {
+    while (!failed_ && step_ != Step::kDone && operation_.done()) {
       switch (step_) {
         case Step::kDeparted: departed(operation_.value()); break;
         case Step::kUnmarked: count(0); break;
@@ -414,51 +430,78 @@ class ReleaseLock {
         case Step::kDone: break;
       }
     }
-    return step_ == Step::kDone && operation_.done() && (!passing_ || passing_->advance());
+    return failed_ || (step_ == Step::kDone && operation_.done() && (!passing_ || passing_->advance()));
   }
   typename M::Operation* failed_operation() {
-    return operation_.failed() ? &operation_ : passing_ ? passing_->failed_operation() : nullptr;
+    auto* const failed = operation_.failed() ? &operation_ : passing_ ? passing_->failed_operation() : nullptr;
+    failed_ = failed_ || failed != nullptr;
+    return failed;
   }
 
  private:
   enum class Step : std::uint8_t { kDeparted, kUnmarked, kDrained, kDone };
 
   // Whether it is a writer that holds alone, and hands the lock off itself.
-  bool holds_alone() const { return !Lock::compatible(type_); }
+  bool holds_alone() const { return !lock_.compatible(type_); }
   void departed(std::uint64_t before) {
     const std::uint64_t own = LockWord::present(before, type_) - 1 - token_.owed();
     const std::uint64_t others = LockWord::present(before, opposite(type_)) - token_.predecessors();
     if (const std::uint64_t successor = token_.successor(); successor != 0) {
-      const HandOff hand_off = Lock::compatible(opposite(type_)) ? HandOff::behind(own, others) : HandOff{};
+      const HandOff hand_off = lock_.compatible(opposite(type_)) ? HandOff::behind(own, others) : HandOff{};
       memory_.post_write(WaiterId::rank(successor), WaiterId::wake_word(successor),
                          WakeValue::make(WakeValue::kHandOff, hand_off.bits()));
       step_ = Step::kDone;
     } else if (holds_alone()) {
       step_ = Step::kDone;
       const bool waited_for = own + others > 0;
-      if (waited_for && !passing_) passing_.emplace(memory_, target_, LockWord::after(token_.ticket()));
+      if (waited_for && !passing_) passing_.emplace(memory_, lock_, target_, LockWord::after(token_.ticket()));
       if (!passing_) return;
       passing_->begin(LockType::kShared, own > 0 ? HandOff::next_after(0) : HandOff::members(others), false);
     } else if (others == 0) {
       step_ = Step::kDone;
     } else {
-      count(own == 0 && Lock::kWritersShare ? others : 0);
+      count(own == 0 && lock_.global ? others : 0);
     }
   }
   void count(std::uint64_t end, DataAccess access = DataAccess::kGoesOn) {
     added_ = DrainWord::depart(end);
-    memory_.fetch_add(operation_, target_, Lock::drain_word(type_), added_, access);
+    memory_.fetch_add(operation_, target_, lock_.drain_word(type_), added_, access);
     step_ = Step::kDrained;
   }
 
   M& memory_;
   typename M::Operation operation_;
-  std::optional<PassHandOff<M, Lock>> passing_;
+  std::optional<PassHandOff<M>> passing_;
   LockToken token_;
   std::uint64_t added_ = 0;  // what it has added to the drain word
   int target_;
   LockType type_;
+  LockPlace lock_{};
+  bool failed_ = false;  // some operation
   Step step_ = Step::kDeparted;
+};
+
+// Releases up to kMost locks at once. The failure of one release does not stop the others.
+template <RemoteMemory M, std::size_t kMost>
+class ReleaseLocks {
+ public:
+  // `arguments`: of ReleaseLock.
+  void add(auto&&... arguments) { releases_[count_++].emplace(std::forward<decltype(arguments)>(arguments)...); }
+  bool advance() {
+    bool over = true;
+    for (auto& release : std::span(releases_).first(count_)) over = release->advance() && over;
+    return over;
+  }
+  typename M::Operation* failed_operation() {
+    for (auto& release : std::span(releases_).first(count_)) {
+      if (typename M::Operation* const failed = release->failed_operation()) return failed;
+    }
+    return nullptr;
+  }
+
+ private:
+  std::array<std::optional<ReleaseLock<M>>, kMost> releases_{};
+  std::size_t count_ = 0;
 };
 
 }  // namespace farside::epochs

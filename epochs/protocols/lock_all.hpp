@@ -8,7 +8,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,39 +21,32 @@
 
 namespace farside::epochs {
 
-// Releases the shared locks of the first ranks, all at once: those of a lock_all without a global lock.
+// Releases what LockAll has acquired, all at once. Precondition: the data of the epoch are complete at all targets.
 template <RemoteMemory M, class Table>
-class ReleaseRanks {
+class UnlockAll {
  public:
-  ReleaseRanks(M& memory, Table& table, std::span<const LockToken> tokens) : count_(tokens.size()) {
-    for (std::size_t rank = 0; rank < count_; ++rank) {
-      const int target = static_cast<int>(rank);
-      releases_[rank].emplace(memory, target, LockType::kShared, tokens[rank], table.by_lock_all(target));
+  // `count`: of the locks.
+  UnlockAll(M& memory, Table& table, int count) : table_(table) {
+    for (int i = 0; i < count; ++i) {
+      releases_.add(memory, table.rank_of_lock_all(i), LockType::kShared, table.lock_all_token(i),
+                    table.of_lock_all(i));
     }
   }
+  UnlockAll(M& memory, Table& table) : UnlockAll(memory, table, table.locks_of_lock_all()) {}
+
   bool advance() {
-    bool over = true;
-    for (std::size_t rank = 0; rank < count_; ++rank) {
-      if (failed_[rank] || (releases_[rank] && releases_[rank]->advance())) releases_[rank].reset();
-      over = over && !releases_[rank];
-    }
-    return over;
+    if (over_ || !releases_.advance()) return over_;
+    over_ = true;
+    const auto held = table_.guard();
+    table_.end_lock_all();
+    return true;
   }
-  typename M::Operation* failed_operation() {
-    for (std::size_t rank = 0; rank < count_; ++rank) {
-      if (!releases_[rank] || failed_[rank]) continue;
-      typename M::Operation* failed = releases_[rank]->failed_operation();
-      if (failed == nullptr) continue;
-      failed_[rank] = true;
-      return failed;
-    }
-    return nullptr;
-  }
+  typename M::Operation* failed_operation() { return releases_.failed_operation(); }
 
  private:
-  std::size_t count_;
-  std::array<std::optional<ReleaseLock<M, TargetLock>>, Table::kMostRanks> releases_{};
-  std::array<bool, Table::kMostRanks> failed_{};
+  Table& table_;
+  ReleaseLocks<M, Table::kMostRanks> releases_;
+  bool over_ = false;
 };
 
 // Acquires the global lock for a lock_all, or every rank's lock in the order of ranks. A lock_all ignores exposures
@@ -70,7 +62,7 @@ class LockAll {
       switch (step_) {
         case Step::kBegin: {
           const auto held = table_.guard();
-          if (!table_.has_global_lock() && !table_.begin_lock_all()) return false;
+          if (!table_.begin_lock_all()) return false;
           step_ = Step::kClaim;
           break;
         }
@@ -78,180 +70,67 @@ class LockAll {
           if (!claim()) return false;
           break;
         case Step::kAcquire:
-          if (!advance_acquire()) return false;
+          if (!std::get<Acquire>(part_).advance()) return false;
+          take(std::get<Acquire>(part_));
           break;
-        case Step::kRelease:
-          if (!std::get<ReleaseRanks<M, Table>>(part_).advance()) return false;
-          end();
-          break;
-        case Step::kReleaseLast:
-          if (!failed_part_ && !advance_release()) return false;
-          release_taken();
-          break;
-        case Step::kDone: return true;
+        case Step::kRelease: return std::get<UnlockAll<M, Table>>(part_).advance();
+        case Step::kHeld: return true;
       }
     }
   }
-  typename M::Operation* failed_operation() {
-    typename M::Operation* const failed = failed_operation_of<M>(part_);
-    if (failed != nullptr) failed_ = failed_part_ = true;
-    return failed;
-  }
+  typename M::Operation* failed_operation() { return failed_operation_of<M>(part_); }
   bool out_of_wake_words() const { return out_of_wake_words_; }
   // The rank whose lock it acquires now, in a window without a global lock.
   int awaited_rank() const { return std::min(next_, table_.ranks() - 1); }
   static constexpr LockType type() { return LockType::kShared; }
   // As LockTarget.
   std::optional<AwaitedLock> awaited() const {
-    if (step_ != Step::kAcquire) return {};
-    if (const auto* global = std::get_if<AcquireGlobal>(&part_))
-      return global->waits() ? std::optional(AwaitedLock{table_.home(), GlobalLock::kWord}) : std::nullopt;
-    return std::get<Acquire>(part_).waits() ? std::optional(AwaitedLock{next_, TargetLock::kWord}) : std::nullopt;
+    return step_ == Step::kAcquire ? std::get<Acquire>(part_).awaited() : std::nullopt;
   }
-  void stop_waiting() {
-    failed_ = true;
-    {
-      const auto held = table_.guard();
-      table_.end_wake_word(word_[0], true);
-    }
-    release_taken();
-  }
-  bool ok() const { return !failed_; }
+  void stop_waiting() { std::get<Acquire>(part_).stop_waiting(); }
+  bool ok() const { return step_ == Step::kHeld; }
 
  private:
-  using Acquire = AcquireLock<M, TargetLock>;
-  using AcquireGlobal = AcquireLock<M, GlobalLock>;
-  using Release = ReleaseLock<M, TargetLock>;
-  using ReleaseGlobal = ReleaseLock<M, GlobalLock>;
-  enum class Step : std::uint8_t { kBegin, kClaim, kAcquire, kRelease, kReleaseLast, kDone };
+  using Acquire = AcquireLock<M>;
+  enum class Step : std::uint8_t { kBegin, kClaim, kAcquire, kRelease, kHeld };
 
   bool claim() {
     {
       const auto held = table_.guard();
       out_of_wake_words_ = !table_.can_have_wake_words(1);
-      if (!out_of_wake_words_ && !table_.claim_wake_words(word_)) return false;
+      if (!out_of_wake_words_ && !table_.claim_wake_words(std::span(&word_, 1))) return false;
     }
     if (out_of_wake_words_) {
-      failed_ = true;
-      release_taken();
-      return true;
-    }
-    if (table_.has_global_lock()) {
-      part_.template emplace<AcquireGlobal>(memory_, table_.self(), table_.home(), LockType::kShared, word_[0]);
+      give_back();
     } else {
-      part_.template emplace<Acquire>(memory_, table_.self(), next_, LockType::kShared, word_[0],
-                                      table_.by_lock_all(next_));
+      part_.template emplace<Acquire>(memory_, table_.self(), table_.rank_of_lock_all(next_), LockType::kShared, word_,
+                                      table_.of_lock_all(next_));
+      step_ = Step::kAcquire;
     }
-    step_ = Step::kAcquire;
     return true;
   }
-  bool advance_acquire() {
-    bool held = false, has_ticket = false, over = failed_part_;
-    LockToken token;
-    std::visit(
-        [&](auto& part) {
-          if constexpr (requires { part.has_ticket(); }) {
-            over = over || part.advance();
-            held = part.held();
-            has_ticket = part.has_ticket();
-            if (over && held) token = part.token();
-          }
-        },
-        part_);
-    if (!over) return false;
+  void take(const Acquire& acquire) {
     {
       const auto guard = table_.guard();
-      table_.end_wake_word(word_[0], failed_part_ && has_ticket && !held);
-      if (!failed_part_ && table_.has_global_lock()) table_.lock_all_token() = token;
+      table_.end_wake_word(word_, acquire.may_wake());
     }
-    if (failed_part_) {
-      failed_part_ = false;
-      if (!held) {
-        release_taken();
-        return true;
-      }
-      // The lock is held although its hand-off to others has failed. It is released, so that it does not block other
-      // processes as well.
-      if (table_.has_global_lock()) {
-        part_.template emplace<ReleaseGlobal>(memory_, table_.home(), LockType::kShared, token);
-      } else {
-        part_.template emplace<Release>(memory_, next_, LockType::kShared, token, table_.by_lock_all(next_));
-      }
-      step_ = Step::kReleaseLast;
-      return true;
-    }
-    if (table_.has_global_lock()) {
-      step_ = Step::kDone;
-      return true;
-    }
-    table_.lock_all_tokens()[static_cast<std::size_t>(next_)] = token;
-    step_ = ++next_ == table_.ranks() ? Step::kDone : Step::kClaim;
-    return true;
+    // A lock may be held although its hand-off to others has failed.
+    if (acquire.held()) table_.lock_all_token(next_++) = acquire.token();
+    if (acquire.failed()) return give_back();
+    step_ = next_ == table_.locks_of_lock_all() ? Step::kHeld : Step::kClaim;
   }
-  bool advance_release() {
-    if (auto* global = std::get_if<ReleaseGlobal>(&part_)) return global->advance();
-    return std::get<Release>(part_).advance();
-  }
-  // After a failure: the locks of the ranks before the one that failed.
-  void release_taken() {
-    failed_part_ = false;
-    if (table_.has_global_lock()) {
-      step_ = Step::kDone;
-      return;
-    }
-    part_.template emplace<ReleaseRanks<M, Table>>(memory_, table_,
-                                                   table_.lock_all_tokens().first(static_cast<std::size_t>(next_)));
+  void give_back() {
+    part_.template emplace<UnlockAll<M, Table>>(memory_, table_, next_);
     step_ = Step::kRelease;
-  }
-  void end() {
-    const auto held = table_.guard();
-    table_.end_lock_all();
-    step_ = Step::kDone;
   }
 
   M& memory_;
   Table& table_;
-  std::variant<std::monostate, Acquire, AcquireGlobal, Release, ReleaseGlobal, ReleaseRanks<M, Table>> part_;
-  std::array<std::uint32_t, 1> word_{};
-  int next_ = 0;  // the rank whose lock is acquired
-  bool failed_ = false, failed_part_ = false;
+  std::variant<std::monostate, Acquire, UnlockAll<M, Table>> part_;
+  std::uint32_t word_ = 0;
+  int next_ = 0;  // the lock that is acquired
   bool out_of_wake_words_ = false;
   Step step_ = Step::kBegin;
-};
-
-// Releases what LockAll has acquired. Precondition: the data of the epoch are complete at all targets.
-template <RemoteMemory M, class Table>
-class UnlockAll {
- public:
-  // `token`: the table's lock_all_token(), read while the guard was held to end the epoch, because another thread may
-  // begin a lock_all as soon as the guard is free.
-  UnlockAll(M& memory, Table& table, LockToken token) : table_(table) {
-    if (table_.has_global_lock()) {
-      part_.template emplace<ReleaseGlobal>(memory, table_.home(), LockType::kShared, token);
-    } else {
-      part_.template emplace<ReleaseRanks<M, Table>>(memory, table_, table_.lock_all_tokens());
-    }
-  }
-  bool advance() {
-    if (over_) return true;
-    auto* ranks = std::get_if<ReleaseRanks<M, Table>>(&part_);
-    if (ranks != nullptr ? !ranks->advance() : !failed_ && !std::get<ReleaseGlobal>(part_).advance()) return false;
-    over_ = true;
-    const auto held = table_.guard();
-    if (!table_.has_global_lock()) table_.end_lock_all();
-    return true;
-  }
-  typename M::Operation* failed_operation() {
-    typename M::Operation* const failed = failed_operation_of<M>(part_);
-    failed_ = failed_ || failed != nullptr;
-    return failed;
-  }
-
- private:
-  using ReleaseGlobal = ReleaseLock<M, GlobalLock>;
-  Table& table_;
-  std::variant<std::monostate, ReleaseGlobal, ReleaseRanks<M, Table>> part_;
-  bool failed_ = false, over_ = false;
 };
 
 }  // namespace farside::epochs

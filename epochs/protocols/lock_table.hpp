@@ -17,9 +17,8 @@
 //      or the home of the global lock is the target, whose route orders the release behind them.
 //   4. At most one lock of the process is deferred: the one that was requested last. The process acquires it before any
 //      other lock, because locks are acquired in the order of the calls.
-//   5. Without a global lock a lock_all acquires every rank's lock in the order of ranks. A lock word counts at most
-//      one lock_all of each process (LockWord::kMostLockAlls), so the locks of the preceding lock_all are released
-//      before.
+//   5. A lock_all begins when the preceding one is released. Without a global lock it acquires every rank's lock in the
+//      order of ranks, and a lock word counts at most one lock_all of each process (LockWord::kMostLockAlls).
 //   6. A lock that saw an exposure (ExposureMark) is released and refused, or kept with FARSIDE_CHECK=warn.
 //   7. If an operation fails, the protocol releases exactly what it has acquired. A wake word that a peer may still
 //      write to after a failed acquisition stays in use.
@@ -134,8 +133,7 @@ class LockTable {
   void resume_deferred() { deferred_ = false; }
 
   // Rule 1. Returns false and changes nothing if not so many words are free.
-  template <std::size_t kCount>
-  bool claim_wake_words(std::array<std::uint32_t, kCount>& words) {
+  bool claim_wake_words(std::span<std::uint32_t> words) {
     std::uint32_t in_use = wake_words_;
     for (std::uint32_t& word : words) {
       word = static_cast<std::uint32_t>(std::countr_one(in_use));
@@ -188,26 +186,21 @@ class LockTable {
   bool begin_near() { return !std::exchange(near_, true); }
   void end_near() { near_ = false; }
 
-  // Of lock_all: the token of the global lock, or the locks of all ranks (rule 5).
-  LockToken& lock_all_token() { return global_lock_token_; }
-  std::span<LockToken> lock_all_tokens() {
-    return std::span(lock_all_tokens_).first(static_cast<std::size_t>(std::min<std::size_t>(ranks_, kMostRanks)));
+  // Rule 5. Returns false if the preceding lock_all is not released yet.
+  bool begin_lock_all() { return !std::exchange(in_lock_all_, true); }
+  void end_lock_all() { in_lock_all_ = false; }
+  // The locks of a lock_all: the global lock, or one per rank; where they are, and their tokens. A lock word counts
+  // lock_alls of other ranks in a field of its own. The lock_all of the rank itself needs no such mark, because the rank
+  // does not post during its own lock_all.
+  int locks_of_lock_all() const { return has_global_lock() ? 1 : ranks_; }
+  int rank_of_lock_all(int lock) const { return has_global_lock() ? home_ : lock; }
+  LockOf of_lock_all(int lock) const {
+    return has_global_lock() ? LockOf::kGlobal : lock == self_ ? LockOf::kTarget : LockOf::kAll;
   }
-  // Returns false if the locks of the preceding lock_all are not released yet.
-  bool begin_lock_all() {
-    if (lock_all_counted_) return false;
-    lock_all_counted_ = true;
-    return true;
-  }
-  void end_lock_all() { lock_all_counted_ = false; }
-  // A lock word counts lock_alls of other ranks in a field of its own. The lock_all of the rank itself needs no such
-  // mark, because the rank does not post during its own lock_all.
-  LockOf by_lock_all(int rank) const { return rank == self_ ? LockOf::kTarget : LockOf::kAll; }
+  LockToken& lock_all_token(int lock) { return lock_all_tokens_[static_cast<std::size_t>(lock)]; }
 
   // Whether nothing is held or waited for.
-  bool is_idle() const {
-    return locks_.empty() && !deferred_ && users_ == 0 && !entering_ && !lock_all_counted_ && !near_;
-  }
+  bool is_idle() const { return locks_.empty() && !deferred_ && users_ == 0 && !entering_ && !in_lock_all_ && !near_; }
 
  private:
   typename Traits::Mutex mutex_;
@@ -220,18 +213,11 @@ class LockTable {
   std::uint32_t users_ = 0;            // exclusive locks that this process holds or waits for, under the global lock
   bool entering_ = false;              // a thread acquires the global lock, and the others wait for it
   bool deferred_ = false;              // the last lock in locks_ is
-  bool lock_all_counted_ = false;      // in every rank's lock word
+  bool in_lock_all_ = false;
   bool global_lock_lost_ = false;
   bool near_ = false;            // a thread uses the near words of this rank
-  LockToken global_lock_token_;  // of the exclusive locks, or of a lock_all
+  LockToken global_lock_token_;  // of the exclusive locks
   std::array<LockToken, kMostRanks> lock_all_tokens_{};
-};
-
-// The lock in whose queue a protocol waits: the rank and the offset of the lock word.
-struct AwaitedLock {
-  int rank;
-  std::uint32_t word;
-  bool near = false;  // in the queue of its near lock, whose first rank waits there for the others
 };
 
 // The failed operation of the present part of a protocol, or null. `part`: a variant of protocols.

@@ -14,16 +14,144 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <utility>
 #include <variant>
 
 #include "epochs/protocols/lock.hpp"
 #include "epochs/protocols/lock_table.hpp"
-#include "epochs/protocols/lock_with_global.hpp"
 #include "epochs/protocols/lock_words.hpp"
 #include "epochs/protocols/near_lock.hpp"
 #include "transport/base/remote_memory.hpp"
 
 namespace farside::epochs {
+
+// Acquires the lock of a target, or that and the global lock, which it requests together: one round trip if neither is
+// contended. If the target's lock is held while the global lock turns out to be contended, the target's lock is
+// released and requested again behind the global lock. Otherwise it would block processes that are past the global
+// lock, for which a waiting lock_all waits.
+template <RemoteMemory M>
+class AcquireLocks {
+ public:
+  // Of the target only. `taken`: what its lock word held when the ticket was taken, if it was taken before.
+  AcquireLocks(M& memory, int self, int target, LockType type, std::uint32_t wake_index,
+               const std::optional<std::uint64_t>& taken)
+      : memory_(memory), self_(self), target_(target), type_(type), wake_index_(wake_index) {
+    if (taken) {
+      lock_.emplace(memory, self, target, type, wake_index, *taken);
+    } else {
+      lock_.emplace(memory, self, target, type, wake_index);
+    }
+  }
+  // An exclusive lock and the global lock. It may wait at both, and so has two wake words.
+  AcquireLocks(M& memory, int self, int target, int home, std::uint32_t global_wake_index, std::uint32_t wake_index)
+      : AcquireLocks(memory, self, target, LockType::kExclusive, wake_index, {}) {
+    global_lock_.emplace(memory, self, home, LockType::kExclusive, global_wake_index, LockOf::kGlobal);
+  }
+
+  // Returns true when all are held, or when it has failed. Only this rank can remove itself from a queue, so what has
+  // not failed continues until its lock is held. Then the lock of the target is released, and the caller releases the
+  // global lock if that is held.
+  bool advance() {
+    const bool passed = !global_lock_ || global_lock_->advance();
+    for (;;) {
+      if (release_) {
+        if (!release_->advance()) return false;
+        if (failed_) return passed;
+        release_.reset();
+        lock_.reset();
+      }
+      if (!lock_) {
+        if (!passed || failed_) return passed;
+        lock_.emplace(memory_, self_, target_, type_, wake_index_);
+      }
+      if (!lock_->advance()) return false;
+      if (failed_ ? !lock_->held() : passed) return passed;
+      if (!failed_ && !global_lock_->has_ticket()) return false;
+      release_.emplace(memory_, target_, type_, lock_->token());
+    }
+  }
+  typename M::Operation* failed_operation() {
+    typename M::Operation* failed = global_lock_ ? global_lock_->failed_operation() : nullptr;
+    if (failed == nullptr && release_) failed = release_->failed_operation();
+    if (failed == nullptr && lock_) failed = lock_->failed_operation();
+    failed_ = failed_ || failed != nullptr;
+    return failed;
+  }
+  // The lock in whose queue it waits, or nothing. If it waits at both locks, the global lock.
+  std::optional<AwaitedLock> awaited() const {
+    const std::optional<AwaitedLock> global = global_lock_ ? global_lock_->awaited() : std::nullopt;
+    return global || !lock_ ? global : lock_->awaited();
+  }
+  // Ends the wait in that queue, as a failure would; that in another one goes on. Precondition: awaited().
+  void stop_waiting() {
+    failed_ = true;
+    const bool global = global_lock_ && global_lock_->awaited();
+    global ? global_lock_->stop_waiting() : lock_->stop_waiting();
+  }
+
+  // After the end: whether all are held, their tokens, and whether a peer may still write to a wake word.
+  bool ok() const { return !failed_; }
+  bool saw_exposure() const { return lock_->saw_exposure(); }
+  LockToken token() const { return lock_->token(); }
+  bool may_wake() const { return lock_ && lock_->may_wake(); }
+  bool global_lock_held() const { return global_lock_ && global_lock_->held(); }
+  LockToken global_lock_token() const { return global_lock_->token(); }
+  bool global_lock_may_wake() const { return global_lock_->may_wake(); }
+
+ private:
+  M& memory_;
+  int self_;
+  int target_;
+  LockType type_;
+  std::uint32_t wake_index_;
+  bool failed_ = false;  // some operation
+  std::optional<AcquireLock<M>> global_lock_;
+  std::optional<AcquireLock<M>> lock_;
+  std::optional<ReleaseLock<M>> release_;  // of a lock held before the global lock, or after a failure
+};
+
+// Keeps lock_alls from the global lock for ever, if one of them waits for exclusive locks, or if none is present: later
+// ones then wait behind the caller. Exclusive locks no longer need the global lock (LockTable::lose_global_lock). For a
+// window in which a rank has ended.
+// Precondition: the caller waits in the queue of the global lock for an exclusive lock, and keeps this place for ever.
+// Cost in remote operations: 2, more beside concurrent departures.
+template <RemoteMemory M>
+class LoseGlobalLock {
+ public:
+  LoseGlobalLock(M& memory, int home) : memory_(memory), home_(home) { memory_.read(operation_, home_, kWord); }
+  bool advance() {
+    while (!over_ && operation_.done()) {
+      const std::uint64_t found = operation_.value();
+      if (reads_lock_word_) {
+        over_ = true;
+        lost_ = LockWord::readers(found) == 0;
+        break;
+      }
+      over_ = lost_ = DrainWord::is_lost(found) || (tried_ && found == expected_);
+      if (over_) break;
+      if (!DrainWord::awaits_departures(found)) {
+        reads_lock_word_ = true;
+        memory_.read(operation_, home_, kGlobalLock.word());
+        continue;
+      }
+      tried_ = true;
+      expected_ = found;
+      memory_.compare_and_swap(operation_, home_, kWord, found, found + DrainWord::lose());
+    }
+    return over_;
+  }
+  typename M::Operation* failed_operation() { return operation_.failed() ? &operation_ : nullptr; }
+  bool lost() const { return lost_; }
+
+ private:
+  static constexpr std::uint32_t kWord = kGlobalLock.drain_word(LockType::kExclusive);
+  M& memory_;
+  typename M::Operation operation_;
+  std::uint64_t expected_ = 0;
+  int home_;
+  bool tried_ = false, reads_lock_word_ = false, over_ = false, lost_ = false;
+};
 
 // Acquires the lock of a target and, where rule 2 asks for it, the global lock. It claims the wake words and ends their
 // use.
@@ -47,22 +175,15 @@ class LockTarget {
           if (!claim()) return false;
           break;
         case Step::kNear:
-          if (!advance_near()) return false;
+          if (!std::get<AcquireNear<Near>>(part_).advance()) return false;
+          take_near(std::get<AcquireNear<Near>>(part_));
           break;
-        case Step::kLock:
-          if (!advance_lock()) return false;
+        case Step::kAcquire:
+          if (!std::get<Acquire>(part_).advance()) return false;
+          take(std::get<Acquire>(part_));
           break;
-        case Step::kBoth:
-          if (!advance_both()) return false;
-          break;
-        case Step::kRefuse:
-          if (!failed_part_ && !std::get<Release>(part_).advance()) return false;
-          failed_part_ = false;
-          leave_global_lock();
-          break;
-        case Step::kLeave: leave_global_lock(); break;
-        case Step::kLeaveGlobalLock:
-          if (!failed_part_ && !std::get<ReleaseGlobal>(part_).advance()) return false;
+        case Step::kRelease:
+          if (!std::get<Release>(part_).advance()) return false;
           leave_near();
           break;
         case Step::kLeaveNear:
@@ -74,38 +195,19 @@ class LockTarget {
       }
     }
   }
-  // The operation that has failed since the last call, or null.
-  typename M::Operation* failed_operation() {
-    typename M::Operation* const failed = failed_operation_of<M>(part_);
-    if (failed != nullptr) failed_ = failed_part_ = true;
-    return failed;
-  }
+  typename M::Operation* failed_operation() { return failed_operation_of<M>(part_); }
   LockType type() const { return type_; }
   // The lock in whose queue it waits, or nothing. If it waits at both locks, the global lock.
   std::optional<AwaitedLock> awaited() const {
-    const auto* both = step_ == Step::kBoth ? &std::get<AcquireBoth>(part_) : nullptr;
-    if (both != nullptr && both->waits_for_global_lock()) return AwaitedLock{table_.home(), GlobalLock::kWord};
-    const bool near = step_ == Step::kNear;
-    const bool waits = near || (both != nullptr && both->waits_for_lock()) ||
-                       (step_ == Step::kLock && std::get<Acquire>(part_).waits());
-    return waits ? std::optional(AwaitedLock{target_, TargetLock::kWord, near}) : std::nullopt;
+    if (step_ == Step::kNear) return AwaitedLock{target_, kTargetLock.word(), true};
+    return step_ == Step::kAcquire ? std::get<Acquire>(part_).awaited() : std::nullopt;
   }
   // Ends the wait in this queue, without the lock; that in another one goes on. Precondition: awaited(). The place in
   // the queue and its wake words stay in use, and other locks of the target or of the window may wait for ever.
   void stop_waiting() {
-    failed_ = true;
-    if (step_ == Step::kBoth) return std::get<AcquireBoth>(part_).stop_waiting();
-    const bool near = step_ == Step::kNear;  // the near words of this rank stay in use, too
-    {
-      const auto guard = table_.guard();
-      table_.end_wake_word(words_[0], !near);
-      if (near && first_) {
-        table_.end_wake_word(words_[1], false);
-        table_.entered({});
-        uses_global_lock_ = false;
-      }
-    }
-    leave_global_lock();
+    if (step_ == Step::kAcquire) return std::get<Acquire>(part_).stop_waiting();
+    end_claim(false, false, {});  // the near words of this rank stay in use
+    give_back(false);
   }
 
   // The result, after advance() has returned true. A lock that is not held has met a failed operation, an exposure, or
@@ -120,70 +222,45 @@ class LockTarget {
 
  private:
   using Near = typename M::Near;
-  using Acquire = AcquireLock<M, TargetLock>;
-  using AcquireBoth = AcquireWithGlobalLock<M>;
-  using Release = ReleaseLock<M, TargetLock>;
-  using ReleaseGlobal = ReleaseLock<M, GlobalLock>;
-  enum class Step : std::uint8_t {
-    kEnter,
-    kClaim,
-    kNear,
-    kLock,
-    kBoth,
-    kRefuse,
-    kLeave,
-    kLeaveGlobalLock,
-    kLeaveNear,
-    kDone
-  };
+  using Acquire = AcquireLocks<M>;
+  using Release = ReleaseLocks<M, 2>;
+  enum class Step : std::uint8_t { kEnter, kClaim, kNear, kAcquire, kRelease, kLeaveNear, kDone };
 
   bool enter() {
-    if (!table_.needs_global_lock(type_)) {
-      step_ = Step::kClaim;
-      return true;
-    }
     const auto held = table_.guard();
-    const auto entry = table_.enter_global_lock();
-    if (entry == Table::Entry::kWait) return false;
-    uses_global_lock_ = true;
-    first_ = entry == Table::Entry::kFirst;
+    if (table_.needs_global_lock(type_)) {
+      const auto entry = table_.enter_global_lock();
+      if (entry == Table::Entry::kWait) return false;
+      uses_global_lock_ = true;
+      first_ = entry == Table::Entry::kFirst;
+    }
     step_ = Step::kClaim;
     return true;
   }
   bool claim() {
-    if (!claim_words()) return out_of_wake_words_;
-    if (begin_near()) {
+    {
+      const auto held = table_.guard();
+      out_of_wake_words_ = !table_.can_have_wake_words(first_ ? 2 : 1);
+      if (!out_of_wake_words_ && !table_.claim_wake_words(std::span(words_).first(first_ ? 2 : 1))) return false;
+      if (out_of_wake_words_ && first_) entered({});
+    }
+    if (out_of_wake_words_) {
+      give_back(false);
+    } else if (begin_near()) {
       part_.template emplace<AcquireNear<Near>>(memory_.near(), table_.self(), target_, place_.home);
       step_ = Step::kNear;
     } else {
-      begin_lock();
+      begin_acquire();
     }
     return true;
   }
-  void begin_lock() {
-    step_ = first_ ? Step::kBoth : Step::kLock;
+  void begin_acquire() {
+    step_ = Step::kAcquire;
     if (first_) {
-      part_.template emplace<AcquireBoth>(memory_, table_.self(), target_, table_.home(), words_[0], words_[1]);
-    } else if (taken_) {
-      part_.template emplace<Acquire>(memory_, table_.self(), target_, type_, words_[0], *taken_);
+      part_.template emplace<Acquire>(memory_, table_.self(), target_, table_.home(), words_[1], words_[0]);
     } else {
-      part_.template emplace<Acquire>(memory_, table_.self(), target_, type_, words_[0]);
+      part_.template emplace<Acquire>(memory_, table_.self(), target_, type_, words_[0], taken_);
     }
-  }
-  bool claim_words() {
-    const auto held = table_.guard();
-    if (!table_.can_have_wake_words(first_ ? 2 : 1)) {
-      out_of_wake_words_ = true;
-      if (first_) table_.entered({});
-      uses_global_lock_ = uses_global_lock_ && !first_;
-      step_ = Step::kLeave;
-      return false;
-    }
-    if (first_) return table_.claim_wake_words(words_);
-    std::array<std::uint32_t, 1> word{};
-    if (!table_.claim_wake_words(word)) return false;
-    words_[0] = word[0];
-    return true;
   }
   bool begin_near() {
     if (place_.most == 0 || type_ != LockType::kExclusive || taken_ || uses_global_lock_ != first_) return false;
@@ -199,23 +276,56 @@ class LockTarget {
     table_.end_near();
     near_ = 0;
   }
-  bool advance_near() {
-    auto& near = std::get<AcquireNear<Near>>(part_);
-    if (!near.advance()) return false;
+  // Ends the use of the wake words, which a peer may still write to, and the acquisition of the global lock, if this is
+  // the thread that acquires it. `global`: its token, if it is held.
+  void end_claim(bool may_wake, bool global_may_wake, const std::optional<LockToken>& global) {
+    const auto guard = table_.guard();
+    table_.end_wake_word(words_[0], may_wake);
+    if (!first_) return;
+    table_.end_wake_word(words_[1], global_may_wake);
+    entered(global);
+  }
+  void entered(const std::optional<LockToken>& global) {
+    uses_global_lock_ = global.has_value();
+    table_.entered(global);
+  }
+  void take_near(const AcquireNear<Near>& near) {
     near_ = near.near();
     if (near.holds()) {
-      const auto guard = table_.guard();
-      table_.end_wake_word(words_[0], false);
-      if (first_) table_.end_wake_word(words_[1], false);
-      if (first_) table_.entered(near.global_lock_token());
+      end_claim(false, false, near.global_lock_token());
       token_ = near.token();
       held_ = true;
       step_ = Step::kDone;
     } else {
       if (near_ == 0) end_near();
-      begin_lock();
+      begin_acquire();
     }
-    return true;
+  }
+  void take(const Acquire& acquire) {
+    end_claim(acquire.may_wake(), first_ && acquire.global_lock_may_wake(),
+              acquire.global_lock_held() ? std::optional(acquire.global_lock_token()) : std::nullopt);
+    if (acquire.ok()) {
+      token_ = acquire.token();
+      saw_exposure_ = acquire.saw_exposure();
+      held_ = !saw_exposure_ || carried_;
+    }
+    if (held_) {
+      step_ = Step::kDone;
+    } else {
+      give_back(saw_exposure_);
+    }
+  }
+  // Releases the global lock, if this was its last user, and the lock of the target, if that is held.
+  void give_back(bool lock) {
+    std::optional<LockToken> global;
+    if (uses_global_lock_) {
+      const auto held = table_.guard();
+      global = table_.leave_global_lock();
+    }
+    auto& releases = part_.template emplace<Release>();
+    if (lock) releases.add(memory_, target_, type_, token_);
+    if (global) releases.add(memory_, table_.home(), LockType::kExclusive, *global, LockOf::kGlobal);
+    step_ = Step::kRelease;
   }
   void leave_near() {
     step_ = Step::kDone;
@@ -223,76 +333,18 @@ class LockTarget {
     part_.template emplace<LeaveNear<Near>>(memory_.near(), table_.self(), target_, place_.home);
     step_ = Step::kLeaveNear;
   }
-  bool advance_lock() {
-    auto& acquire = std::get<Acquire>(part_);
-    if (!failed_part_ && !acquire.advance()) return false;
-    {
-      const auto guard = table_.guard();
-      table_.end_wake_word(words_[0], failed_part_ && acquire.has_ticket() && !acquire.held());
-    }
-    // If the lock is held although its hand-off to others has failed, it is released, so that it does not block other
-    // processes as well.
-    after(acquire.held(), acquire.token(), acquire.saw_exposure());
-    return true;
-  }
-  bool advance_both() {
-    auto& both = std::get<AcquireBoth>(part_);
-    if (!(failed_ ? both.advance_after_failure() : both.advance())) return false;
-    leave_both();
-    if (failed_) {
-      leave_global_lock();
-    } else {
-      after(true, both.token(), both.saw_exposure());
-    }
-    return true;
-  }
-  void leave_both() {
-    auto& both = std::get<AcquireBoth>(part_);
-    const auto guard = table_.guard();
-    table_.end_wake_word(words_[0], both.global_lock_may_wake());
-    table_.end_wake_word(words_[1], both.lock_may_wake());
-    uses_global_lock_ = both.global_lock_held();
-    table_.entered(uses_global_lock_ ? std::optional(both.global_lock_token()) : std::nullopt);
-  }
-  // The acquisition of the target's lock is over.
-  void after(bool held, LockToken token, bool saw_exposure) {
-    token_ = token;
-    saw_exposure_ = saw_exposure && !failed_;
-    held_ = held && !failed_ && (!saw_exposure || carried_);
-    if (held_) {
-      step_ = Step::kDone;
-      return;
-    }
-    failed_part_ = false;
-    if (!held) return leave_global_lock();
-    part_.template emplace<Release>(memory_, target_, type_, token_);
-    step_ = Step::kRefuse;
-  }
-  void leave_global_lock() {
-    failed_part_ = false;
-    std::optional<LockToken> token;
-    if (uses_global_lock_) {
-      const auto held = table_.guard();
-      token = table_.leave_global_lock();
-    }
-    if (!token) return leave_near();
-    part_.template emplace<ReleaseGlobal>(memory_, table_.home(), LockType::kExclusive, *token);
-    step_ = Step::kLeaveGlobalLock;
-  }
 
   M& memory_;
   Table& table_;
-  std::variant<std::monostate, AcquireNear<Near>, Acquire, AcquireBoth, Release, ReleaseGlobal, LeaveNear<Near>> part_;
+  std::variant<std::monostate, AcquireNear<Near>, Acquire, Release, LeaveNear<Near>> part_;
   std::optional<std::uint64_t> taken_;
   LockToken token_;
-  std::array<std::uint32_t, 2> words_{};
+  std::array<std::uint32_t, 2> words_{};  // of the target's lock, and of the global lock
   int target_;
   LockType type_;
   Step step_ = Step::kEnter;
   bool first_ = false;             // it acquires the global lock for the process
   bool uses_global_lock_ = false;  // it counts among the table's users
-  bool failed_ = false;            // some operation
-  bool failed_part_ = false;       // some operation of the present part
   bool held_ = false;
   bool saw_exposure_ = false;
   bool out_of_wake_words_ = false;
@@ -330,39 +382,9 @@ class UnlockTarget {
   }
 
   bool advance() {
-    for (;;) {
-      switch (step_) {
-        case Step::kBegin:
-          if (passes_near_) {
-            pass_near(memory_.near(), lock_.near, lock_.token, global_lock_.value_or(LockToken()));
-            global_lock_.reset();
-            end_near();
-            step_ = Step::kBetween;
-            break;
-          }
-          if (with_global_lock()) {
-            part_.template emplace<ReleaseBoth>(memory_, lock_.target, lock_.token, table_.home(), *global_lock_);
-            global_lock_.reset();
-          } else {
-            part_.template emplace<Release>(memory_, lock_.target, lock_.type, lock_.token, LockOf::kTarget,
-                                            DataAccess::kEnds);
-          }
-          if (lock_.near != 0) leave_near_.emplace(memory_.near(), table_.self(), lock_.target, place_.home);
-          step_ = Step::kFirst;
-          break;
-        case Step::kFirst:
-          if (leave_near_ && leave_near_->advance()) end_near();
-          if (!advance_part() || leave_near_) return false;
-          step_ = Step::kBetween;
-          break;
-        case Step::kBetween: return true;
-        case Step::kSecond:
-          if (!advance_part()) return false;
-          step_ = Step::kDone;
-          break;
-        case Step::kDone: return true;
-      }
-    }
+    if (!std::exchange(begun_, true)) begin();
+    if (leave_near_ && leave_near_->advance()) end_near();
+    return releases_.advance() && !leave_near_;
   }
   // Call this function when the data of the epoch are complete at the target. It begins the release of the global lock
   // if that is still to be released. The release of a global lock at the own rank is ordered behind the data only by
@@ -371,51 +393,43 @@ class UnlockTarget {
     if (uses_global_lock_) {
       const auto held = table_.guard();
       global_lock_ = table_.leave_global_lock();
-      uses_global_lock_ = false;
     }
-    failed_part_ = false;
-    step_ = Step::kDone;
-    if (!global_lock_) return;
-    part_.template emplace<ReleaseGlobal>(memory_, table_.home(), lock_.type, *global_lock_);
-    step_ = Step::kSecond;
+    release_global_lock();
   }
-  typename M::Operation* failed_operation() {
-    typename M::Operation* const failed = failed_operation_of<M>(part_);
-    failed_part_ = failed_part_ || failed != nullptr;
-    return failed;
-  }
+  typename M::Operation* failed_operation() { return releases_.failed_operation(); }
 
  private:
-  using Release = ReleaseLock<M, TargetLock>;
-  using ReleaseGlobal = ReleaseLock<M, GlobalLock>;
-  using ReleaseBoth = ReleaseWithGlobalLock<M>;
-  enum class Step : std::uint8_t { kBegin, kFirst, kBetween, kSecond, kDone };
-
+  void begin() {
+    if (passes_near_) {
+      pass_near(memory_.near(), lock_.near, lock_.token, global_lock_.value_or(LockToken()));
+      global_lock_.reset();
+      return end_near();
+    }
+    releases_.add(memory_, lock_.target, lock_.type, lock_.token, LockOf::kTarget, DataAccess::kEnds);
+    if (with_global_lock()) release_global_lock();
+    if (lock_.near != 0) leave_near_.emplace(memory_.near(), table_.self(), lock_.target, place_.home);
+  }
+  void release_global_lock() {
+    if (global_lock_) releases_.add(memory_, table_.home(), lock_.type, *global_lock_, LockOf::kGlobal);
+    global_lock_.reset();
+  }
   void end_near() {
     leave_near_.reset();
     const auto held = table_.guard();
     table_.end_near();
   }
   bool with_global_lock() const { return global_lock_ && table_.home() != table_.self(); }
-  bool advance_part() {
-    // After a failure of one release it continues the other one.
-    if (auto* both = std::get_if<ReleaseBoth>(&part_)) return both->advance();
-    if (failed_part_) return true;
-    if (auto* global = std::get_if<ReleaseGlobal>(&part_)) return global->advance();
-    return std::get<Release>(part_).advance();
-  }
 
   M& memory_;
   Table& table_;
   HeldLock lock_;
   NearPlace place_;
-  std::variant<std::monostate, Release, ReleaseBoth, ReleaseGlobal> part_;
+  ReleaseLocks<M, 2> releases_;
   std::optional<LeaveNear<typename M::Near>> leave_near_;
   std::optional<LockToken> global_lock_;  // to be released
   bool uses_global_lock_;                 // it counts among the table's users still
-  bool failed_part_ = false;              // an operation of the present part has failed
   bool passes_near_ = false;              // hands both locks to a rank of this node
-  Step step_ = Step::kBegin;
+  bool begun_ = false;
 };
 
 }  // namespace farside::epochs

@@ -10,8 +10,8 @@
 
 namespace farside::epochs {
 
-// The call that takes the lock of a rank.
-enum class LockOf : std::uint8_t { kTarget, kAll };  // MPI_Win_lock, MPI_Win_lock_all
+// Which lock: that of a rank, taken by MPI_Win_lock or by MPI_Win_lock_all, or the global lock.
+enum class LockOf : std::uint8_t { kTarget, kAll, kGlobal };
 
 // Lock word: the word `lock` at the target, or `global lock` at the window's home rank. It counts the processes that
 // are present, that is, hold the lock or wait for it.
@@ -294,39 +294,38 @@ struct WakeValue {
   static constexpr unsigned kWhatShift = 3;
 };
 
-// Which groups are compatible: readers with each other always, readers with writers never, writers with each other if
-// kWritersCompatible.
-template <bool kWritersCompatible>
-struct Compatibility {
-  static constexpr bool kWritersShare = kWritersCompatible;
-  static constexpr bool compatible(LockType type) { return type == LockType::kShared || kWritersCompatible; }
+// The words of a lock at the rank that has it, and whose members hold it together: readers always, writers (exclusive
+// locks of any targets) only the global lock.
+struct LockPlace {
+  bool global = false;
+
+  constexpr std::uint32_t word() const { return global ? ControlBlock::kGlobalLock : ControlBlock::kLock; }
+  // Of the group that must depart. At a target only readers drain: a departing writer hands the lock off itself.
+  constexpr std::uint32_t drain_word(LockType leaving) const {
+    if (!global) return ControlBlock::kDrain;
+    return ControlBlock::kGlobalLockDrain + (leaving == LockType::kExclusive ? 8U : 0U);
+  }
+  constexpr std::uint32_t ring_word(std::uint64_t ticket) const {
+    return global ? ControlBlock::global_lock_ring_word(ticket) : ControlBlock::ring_word(ticket);
+  }
+  constexpr bool compatible(LockType type) const { return global || type == LockType::kShared; }
   // holds_at_once(): given the lock word before an arrival, whether the arriving process holds the lock at once.
   // nobody_waits(): given the lock word before a departure, whether the departing process needs to notify no other
   // process.
-  static constexpr bool holds_at_once(std::uint64_t before, LockType type) {
+  constexpr bool holds_at_once(std::uint64_t before, LockType type) const {
     return LockWord::present(before, opposite(type)) == 0 && (compatible(type) || LockWord::present(before, type) == 0);
   }
-  static constexpr bool nobody_waits(std::uint64_t before, LockType type) {
+  constexpr bool nobody_waits(std::uint64_t before, LockType type) const {
     return LockWord::present(before, opposite(type)) == 0 && (compatible(type) || LockWord::present(before, type) == 1);
   }
 };
+inline constexpr LockPlace kTargetLock{false}, kGlobalLock{true};
 
-// The offsets of the words of a lock.
-struct TargetLock : Compatibility<false> {
-  static constexpr std::uint32_t kWord = ControlBlock::kLock;
-  // Drain word of the group that must depart. At a target only readers drain: a departing writer hands the lock off
-  // itself.
-  static constexpr std::uint32_t drain_word(LockType) { return ControlBlock::kDrain; }
-  static constexpr std::uint32_t ring_word(std::uint64_t ticket) { return ControlBlock::ring_word(ticket); }
-};
-
-// Readers are lock_alls; writers are exclusive locks of any target.
-struct GlobalLock : Compatibility<true> {
-  static constexpr std::uint32_t kWord = ControlBlock::kGlobalLock;
-  static constexpr std::uint32_t drain_word(LockType leaving) {
-    return ControlBlock::kGlobalLockDrain + (leaving == LockType::kExclusive ? 8U : 0U);
-  }
-  static constexpr std::uint32_t ring_word(std::uint64_t ticket) { return ControlBlock::global_lock_ring_word(ticket); }
+// The lock in whose queue a protocol waits: the rank and the offset of the lock word.
+struct AwaitedLock {
+  int rank;
+  std::uint32_t word;
+  bool near = false;  // in the queue of its near lock, whose first rank waits there for the others
 };
 
 }  // namespace farside::epochs

@@ -61,15 +61,15 @@ bool is_behind(std::span<const DeadRanks::Rank> ahead, const Space& space) {
 // nobody has departed since the last look. Behind a living rank that waits for the lock with a near lock, this is that
 // rank's to find: it may be able to do without the global lock.
 std::optional<Error> PassiveTarget::find_lost(const epochs::AwaitedLock& lock, LockLook& look) {
-  using epochs::GlobalLock, epochs::LockWord, epochs::TargetLock;
-  const bool global = lock.word == GlobalLock::kWord;
+  using epochs::LockWord, epochs::kGlobalLock, epochs::kTargetLock;
+  const bool global = lock.word == kGlobalLock.word();
   WaitReports reports(window_);
   std::vector<WaitReports::WordOf> words{{lock.rank, lock.word}};
   if (global) {
     for (const LockType type : {LockType::kShared, LockType::kExclusive})
-      words.push_back({lock.rank, GlobalLock::drain_word(type)});
+      words.push_back({lock.rank, kGlobalLock.drain_word(type)});
   } else {
-    words.push_back({lock.rank, TargetLock::drain_word(LockType::kShared)});
+    words.push_back({lock.rank, kTargetLock.drain_word(LockType::kShared)});
   }
   auto now = reports.read_words(words);
   // Arrivals do not count.
@@ -93,7 +93,7 @@ std::optional<Error> PassiveTarget::find_lost(const epochs::AwaitedLock& lock, L
 // acquired without the global lock now.
 Status PassiveTarget::declare_lost(const epochs::AwaitedLock& lock, LockType type, const Error& why) {
   bool dispensable = false;
-  if (lock.word == epochs::GlobalLock::kWord && type == LockType::kExclusive) {
+  if (lock.word == epochs::kGlobalLock.word() && type == LockType::kExclusive) {
     epochs::LoseGlobalLock<ControlMemory> lose(window_.control, lock.rank);
     if (Status tried = run(window_.space->words().wake_event(), lose); !tried) return tried;
     dispensable = lose.lost();
@@ -111,7 +111,7 @@ Status PassiveTarget::check_not_lost(int rank, LockType type) {
   const bool all = rank < 0;
   for (const auto& [lock, by, why] : window_.lost_locks) {
     // An exclusive lock may be possible where a lock_all is not (LoseGlobalLock).
-    const bool needed = lock.word == epochs::GlobalLock::kWord
+    const bool needed = lock.word == epochs::kGlobalLock.word()
                             ? all || (by == type && window_.locks.needs_global_lock(type))
                             : lock.rank == rank || (all && !window_.locks.has_global_lock());
     if (needed) return why;
@@ -210,9 +210,9 @@ Outcome PassiveTarget::acquire_deferred_lock() {
 }
 
 Outcome PassiveTarget::unlock_deferred(HeldLock& lock, bool& over) {
-  using epochs::LockWord, epochs::TargetLock;
+  using epochs::LockWord, epochs::kTargetLock;
   const auto step = [](std::uint64_t adds, std::uint64_t stops) {
-    return ControlStep{ControlCall::kFetchAdd, {}, TargetLock::kWord, adds, stops};
+    return ControlStep{ControlCall::kFetchAdd, {}, kTargetLock.word(), adds, stops};
   };
   LockedResult locked_result;
   over = true;
@@ -222,7 +222,7 @@ Outcome PassiveTarget::unlock_deferred(HeldLock& lock, bool& over) {
   if (!done) return done;
   if (!locked_result.stopped) {
     lock.token = epochs::LockToken(LockWord::ticket(locked_result.acquire_step));
-    return TargetLock::nobody_waits(locked_result.release_step, lock.type) ? Status()
+    return kTargetLock.nobody_waits(locked_result.release_step, lock.type) ? Status()
                                                                            : hand_off(lock, locked_result.release_step);
   }
   if (Outcome o = acquire(lock, locked_result.acquire_step); !o) return o;
@@ -297,7 +297,7 @@ FastPath PassiveTarget::acquire_without_ticket(int lock_type, int rank, Attempt&
   for (Waiter waiter(Process::instance(), window_.space->words().wake_event()); !waiter.may_sleep();) {
     waiter.pause();
     const std::uint64_t now = ControlWord::look(word);
-    if (epochs::TargetLock::holds_at_once(now, type)) {
+    if (epochs::kTargetLock.holds_at_once(now, type)) {
       if (const FastPath result = attempt(); result != FastPath::kContended) return result;
     }
     if (LockWord::exposed(now)) break;
@@ -322,7 +322,7 @@ Outcome PassiveTarget::lock(int lock_type, int rank, int assert) {
       if (lock_in_stripe(lock_type, rank, assert)) return FastPath::kDone;
       // Otherwise the epoch or another thread is in the way, or the arguments are.
       std::uint64_t* const word = assert == 0 && !window_.locks.needs_global_lock(type) ? lock_word(rank) : nullptr;
-      const bool free = word == nullptr || epochs::TargetLock::holds_at_once(ControlWord::look(*word), type);
+      const bool free = word == nullptr || epochs::kTargetLock.holds_at_once(ControlWord::look(*word), type);
       return free ? FastPath::kNotTaken : FastPath::kContended;
     }
     const auto held = window_.guard();
@@ -459,20 +459,18 @@ Outcome PassiveTarget::lock_all(int assert) {
 
 Outcome PassiveTarget::unlock_all() {
   bool unchecked = false, releases = false;
-  epochs::LockToken token;
   {
     const auto held = window_.guard();
     const bool locked = window_.epoch.access() == epochs::Access::kLockedAll;
     if (const epochs::Violation v = window_.epoch.unlock_all()) return v;
     releases = locked && window_.epoch.access() != epochs::Access::kLockedAll;
     unchecked = window_.lock_all_unchecked;
-    token = window_.locks.lock_all_token();
   }
   if (!releases) return window_.space->flush_all();
   WindowState::progress_runtime();
   Status completed = window_.space->flush_all();
   if (unchecked) return completed;
-  epochs::UnlockAll all(window_.control, window_.locks, token);
+  epochs::UnlockAll all(window_.control, window_.locks);
   Status released = run_to_end(all);
   if (released) released = window_.control.take_post_error();
   return first_of(completed, released);

@@ -53,7 +53,7 @@ class PassiveTarget {
 
  private:
   // The lock word of a target that is mapped and whose operations are complete when they return; else null.
-  std::uint64_t* lock_word(int rank) const { return window_.space->words().fast(rank, epochs::TargetLock::kWord); }
+  std::uint64_t* lock_word(int rank) const { return window_.space->words().fast(rank, epochs::kTargetLock.word()); }
   std::uint64_t* fast_lock_word(int rank);  // keeps the last one
   // Opens the stripes for a lock of the rank; returns whether it has.
   bool open_stripes(int rank);
@@ -139,7 +139,7 @@ inline std::uint64_t* PassiveTarget::fast_lock_word(int rank) {
 
 [[gnu::always_inline]] inline FastPath PassiveTarget::try_unlock(int rank, epochs::HeldLock& lock,
                                                                  std::uint64_t& before) {
-  using epochs::LockWord, epochs::TargetLock;
+  using epochs::LockWord;
   auto& locks = window_.locks.locks();
   if (locks.empty() || locks.back().target != rank || !locks.back().fast ||
       !window_.epoch.allows_fast(epochs::Call::kUnlock, rank))
@@ -151,7 +151,7 @@ inline std::uint64_t* PassiveTarget::fast_lock_word(int rank) {
   locks.pop_back();
   window_.epoch.pass_fast(epochs::Call::kUnlock);
   this_thread.stores.drained_by_atomic();
-  return TargetLock::nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
+  return epochs::kTargetLock.nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
 }
 
 inline bool PassiveTarget::lock_in_stripe(int lock_type, int rank, int assert) {
@@ -171,7 +171,7 @@ inline FastPath PassiveTarget::unlock_in_stripe(int rank, epochs::HeldLock& lock
   if (window_.lock_stripes == nullptr || !window_.lock_stripes->try_unlock(rank, lock, before))
     return FastPath::kNotTaken;
   this_thread.stores.drained_by_atomic();
-  return epochs::TargetLock::nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
+  return epochs::kTargetLock.nobody_waits(before, lock.type) ? FastPath::kDone : FastPath::kContended;
 }
 
 }  // namespace farside::pmpi

@@ -15,7 +15,6 @@
 #include "epochs/protocols/lock.hpp"
 #include "epochs/protocols/lock_table.hpp"
 #include "epochs/protocols/lock_target.hpp"
-#include "epochs/protocols/lock_with_global.hpp"
 #include "tests/unit/epochs/failing_memory.hpp"
 #include "tests/unit/epochs/one_thread.hpp"
 
@@ -104,22 +103,23 @@ TEST_CASE("a lock that is given back, since the global lock cannot be had, ends 
   Words words;
   FailingMemory memory(words, kSelf);
   memory.fails = [](int rank, std::uint32_t) { return rank == kHome; };
-  AcquireWithGlobalLock<FailingMemory> both(memory, kSelf, kTarget, kHome, 0, 1);
-  while (both.failed_operation() == nullptr) both.advance();
-  (void)both.failed_operation();
-  for (int i = 0; i < 100 && !both.advance_after_failure(); ++i) {
+  AcquireLocks<FailingMemory> both(memory, kSelf, kTarget, kHome, 0, 1);
+  for (int i = 0; i < 100 && !both.advance(); ++i) {
+    while (auto* failed = both.failed_operation()) (void)failed->take_error();
   }
-  CHECK(words.at(kTarget, TargetLock::kWord) % LockWord::kTicket == 0);
+  CHECK(words.at(kTarget, ControlBlock::kLock) % LockWord::kTicket == 0);
   CHECK(take(memory).ended.empty());
 }
 
 TEST_CASE("the global lock ends no access to the data of its home", "[epochs]") {
   Words words;
   FailingMemory memory(words, kSelf);
-  AcquireWithGlobalLock<FailingMemory> both(memory, kSelf, kTarget, kHome, 0, 1);
+  AcquireLocks<FailingMemory> both(memory, kSelf, kTarget, kHome, 0, 1);
   finish(both);
   CHECK(take(memory).ended.empty());
-  ReleaseWithGlobalLock<FailingMemory> release(memory, kTarget, both.token(), kHome, both.global_lock_token());
+  ReleaseLocks<FailingMemory, 2> release;
+  release.add(memory, kTarget, LockType::kExclusive, both.token(), LockOf::kTarget, DataAccess::kEnds);
+  release.add(memory, kHome, LockType::kExclusive, both.global_lock_token(), LockOf::kGlobal);
   finish(release);
   CHECK(take(memory).ended == Ranks{kTarget});
 }

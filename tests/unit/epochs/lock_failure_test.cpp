@@ -14,7 +14,6 @@
 #include "epochs/protocols/lock_all.hpp"
 #include "epochs/protocols/lock_table.hpp"
 #include "epochs/protocols/lock_target.hpp"
-#include "epochs/protocols/lock_with_global.hpp"
 #include "tests/unit/epochs/failing_memory.hpp"
 #include "tests/unit/epochs/one_thread.hpp"
 
@@ -25,21 +24,15 @@ namespace {
 using namespace farside::epochs;
 
 constexpr int kHome = 0, kTarget = 1, kSelf = 2, kOther = 3;
-using Both = AcquireWithGlobalLock<FailingMemory>;
+using Both = AcquireLocks<FailingMemory>;
 using Table = LockTable<OneThread>;
 
-// Advances until nothing more happens; true if acquired.
-bool advance(Both& both) {
+// As a process runs a protocol, for so long as it goes on by itself.
+template <class Protocol>
+bool run(Protocol& protocol) {
   for (int i = 0; i < 10; ++i) {
-    if (both.advance()) return true;
-    if (both.failed_operation() != nullptr) return false;
-  }
-  return false;
-}
-bool advance_after_failure(Both& both) {
-  (void)both.failed_operation()->take_error();
-  for (int i = 0; i < 10; ++i) {
-    if (both.advance_after_failure()) return true;
+    if (protocol.advance()) return true;
+    while (auto* failed = protocol.failed_operation()) (void)failed->take_error();
   }
   return false;
 }
@@ -53,11 +46,11 @@ TEST_CASE("where the global lock's rank is lost, the lock of the target is given
   FailingMemory memory(words, kSelf);
   memory.fails = [](int rank, std::uint32_t) { return rank == kHome; };
   Both both(memory, kSelf, kTarget, kHome, 0, 1);
-  CHECK(!advance(both));
-  CHECK(advance_after_failure(both));
+  CHECK(run(both));
+  CHECK(!both.ok());
   CHECK(!both.global_lock_held());
-  CHECK(present(words, kTarget, TargetLock::kWord) == 0);
-  CHECK(present(words, kHome, GlobalLock::kWord) == 0);
+  CHECK(present(words, kTarget, ControlBlock::kLock) == 0);
+  CHECK(present(words, kHome, ControlBlock::kGlobalLock) == 0);
 }
 
 TEST_CASE("where the target is lost, a global lock that was passed is held, to be given back", "[epochs]") {
@@ -65,12 +58,12 @@ TEST_CASE("where the target is lost, a global lock that was passed is held, to b
   FailingMemory memory(words, kSelf);
   memory.fails = [](int rank, std::uint32_t) { return rank == kTarget; };
   Both both(memory, kSelf, kTarget, kHome, 0, 1);
-  CHECK(!advance(both));
-  CHECK(advance_after_failure(both));
+  CHECK(run(both));
+  CHECK(!both.ok());
   REQUIRE(both.global_lock_held());
-  ReleaseLock<FailingMemory, GlobalLock> release(memory, kHome, LockType::kExclusive, both.global_lock_token());
+  ReleaseLock<FailingMemory> release(memory, kHome, LockType::kExclusive, both.global_lock_token(), LockOf::kGlobal);
   CHECK(release.advance());
-  CHECK(present(words, kHome, GlobalLock::kWord) == 0);
+  CHECK(present(words, kHome, ControlBlock::kGlobalLock) == 0);
 }
 
 TEST_CASE(
@@ -79,31 +72,28 @@ TEST_CASE(
     "[epochs]") {
   Words words;
   FailingMemory other(words, kOther), memory(words, kSelf);
-  AcquireLock<FailingMemory, GlobalLock> all(other, kOther, kHome, LockType::kShared, 0);
+  AcquireLock<FailingMemory> all(other, kOther, kHome, LockType::kShared, 0, LockOf::kGlobal);
   for (int i = 0; i < 3 && !all.advance(); ++i) {
   }
   REQUIRE(all.held());
   memory.fails = [](int rank, std::uint32_t) { return rank == kTarget; };
   Both both(memory, kSelf, kTarget, kHome, 0, 1);
-  CHECK(!advance(both));
   // It waits for the lock_all, whose departure will find it.
-  CHECK(!advance_after_failure(both));
+  CHECK(!run(both));
   CHECK(!both.global_lock_held());
-  CHECK(LockWord::readers(words.at(kHome, GlobalLock::kWord)) == 1);
-  CHECK(LockWord::writers(words.at(kHome, GlobalLock::kWord)) == 1);
-  ReleaseLock<FailingMemory, GlobalLock> depart(other, kHome, LockType::kShared, all.token());
+  CHECK(LockWord::readers(words.at(kHome, ControlBlock::kGlobalLock)) == 1);
+  CHECK(LockWord::writers(words.at(kHome, ControlBlock::kGlobalLock)) == 1);
+  ReleaseLock<FailingMemory> depart(other, kHome, LockType::kShared, all.token(), LockOf::kGlobal);
   for (int i = 0; i < 3 && !depart.advance(); ++i) {
   }
-  bool over = false;
-  for (int i = 0; i < 10 && !over; ++i) over = both.advance_after_failure();
-  CHECK(over);
+  CHECK(run(both));
   REQUIRE(both.global_lock_held());
-  ReleaseLock<FailingMemory, GlobalLock> release(memory, kHome, LockType::kExclusive, both.global_lock_token());
+  ReleaseLock<FailingMemory> release(memory, kHome, LockType::kExclusive, both.global_lock_token(), LockOf::kGlobal);
   CHECK(release.advance());
-  CHECK(present(words, kHome, GlobalLock::kWord) == 0);
-  CHECK(words.at(kHome, GlobalLock::drain_word(LockType::kShared)) == 0);
+  CHECK(present(words, kHome, ControlBlock::kGlobalLock) == 0);
+  CHECK(words.at(kHome, kGlobalLock.drain_word(LockType::kShared)) == 0);
   // The next lock_all holds at once.
-  AcquireLock<FailingMemory, GlobalLock> again(other, kOther, kHome, LockType::kShared, 0);
+  AcquireLock<FailingMemory> again(other, kOther, kHome, LockType::kShared, 0, LockOf::kGlobal);
   for (int i = 0; i < 3 && !again.advance(); ++i) {
   }
   CHECK(again.held());
@@ -114,30 +104,16 @@ TEST_CASE("where both are lost, nothing is given back", "[epochs]") {
   FailingMemory memory(words, kSelf);
   memory.fails = [](int rank, std::uint32_t) { return rank == kHome || rank == kTarget; };
   Both both(memory, kSelf, kTarget, kHome, 0, 1);
-  CHECK(!advance(both));
-  CHECK(advance_after_failure(both));
+  CHECK(run(both));
+  CHECK(!both.ok());
   CHECK(!both.global_lock_held());
 }
-
-namespace {
-
-// As a process runs a protocol, for so long as it goes on by itself.
-template <class Protocol>
-bool run(Protocol& protocol) {
-  for (int i = 0; i < 10; ++i) {
-    if (protocol.advance()) return true;
-    while (auto* failed = protocol.failed_operation()) (void)failed->take_error();
-  }
-  return false;
-}
-
-}  // namespace
 
 TEST_CASE("a failed lock that stops waiting in a queue keeps its wake word, and lets the other threads go on",
           "[epochs]") {
   Words words;
   FailingMemory other(words, kOther), memory(words, kSelf);
-  AcquireLock<FailingMemory, GlobalLock> all(other, kOther, kHome, LockType::kShared, 0);
+  AcquireLock<FailingMemory> all(other, kOther, kHome, LockType::kShared, 0, LockOf::kGlobal);
   REQUIRE(run(all));
   Table table(kSelf, 4, kHome);
   memory.fails = [](int rank, std::uint32_t) { return rank == kTarget; };
@@ -221,7 +197,7 @@ TEST_CASE("a lock that has stopped waiting keeps the wake word that a peer still
     CAPTURE(at_global_lock);
     Words words;
     FailingMemory other(words, kOther), memory(words, kSelf);
-    AcquireLock<FailingMemory, GlobalLock> all(other, kOther, kHome, LockType::kShared, 0);
+    AcquireLock<FailingMemory> all(other, kOther, kHome, LockType::kShared, 0, LockOf::kGlobal);
     AcquireLock<FailingMemory> holder(other, kOther, kTarget, LockType::kExclusive, 0);
     REQUIRE((at_global_lock ? run(all) : run(holder)));
     Table table(kSelf, 4, kHome);
@@ -233,7 +209,7 @@ TEST_CASE("a lock that has stopped waiting keeps the wake word that a peer still
     CHECK(run(lock));
     CHECK(table.is_idle());
     if (at_global_lock) {
-      ReleaseLock<FailingMemory, GlobalLock> release(other, kHome, LockType::kShared, all.token());
+      ReleaseLock<FailingMemory> release(other, kHome, LockType::kShared, all.token(), LockOf::kGlobal);
       CHECK(run(release));
     } else {
       ReleaseLock<FailingMemory> release(other, kTarget, LockType::kExclusive, holder.token());
@@ -256,13 +232,13 @@ TEST_CASE("a lock that stops waiting although nothing has failed is not held, an
     CHECK(!run(lock));
     REQUIRE(lock.awaited());
     CHECK(lock.awaited()->rank == kTarget);
-    CHECK(lock.awaited()->word == TargetLock::kWord);
+    CHECK(lock.awaited()->word == ControlBlock::kLock);
     lock.stop_waiting();
     CHECK(run(lock));
     CHECK(!lock.ok());
     CHECK(table.is_idle());
     CHECK(table.kept_wake_words() == 1);
-    CHECK(present(words, kHome, GlobalLock::kWord) == 0);
+    CHECK(present(words, kHome, ControlBlock::kGlobalLock) == 0);
     LockAll all(memory, table);
     const bool with_global_lock = home == kHome;
     CHECK(run(all) == with_global_lock);
@@ -272,7 +248,7 @@ TEST_CASE("a lock that stops waiting although nothing has failed is not held, an
     all.stop_waiting();
     CHECK(run(all));
     CHECK(!all.ok());
-    for (int rank = 0; rank < kTarget; ++rank) CHECK(present(words, rank, TargetLock::kWord) == 0);
+    for (int rank = 0; rank < kTarget; ++rank) CHECK(present(words, rank, ControlBlock::kLock) == 0);
   }
 }
 
@@ -285,7 +261,7 @@ TEST_CASE("exclusive locks do without the global lock when a lock_all waits for 
   farside::epochs::LoseGlobalLock<FailingMemory> too_early(memory, kHome);
   REQUIRE(run(too_early));
   CHECK(!too_early.lost());
-  UnlockAll held_no_more(all_memory, all_table, all_table.lock_all_token());
+  UnlockAll held_no_more(all_memory, all_table);
   REQUIRE(run(held_no_more));
   LockTarget of_dead(dead, dead_table, kTarget, LockType::kExclusive);
   REQUIRE(run(of_dead));
@@ -294,7 +270,7 @@ TEST_CASE("exclusive locks do without the global lock when a lock_all waits for 
   LockTarget lock(memory, table, kHome, LockType::kExclusive);
   CHECK(!run(lock));
   REQUIRE(lock.awaited());
-  CHECK(lock.awaited()->word == GlobalLock::kWord);
+  CHECK(lock.awaited()->word == ControlBlock::kGlobalLock);
   for (int again = 0; again < 2; ++again) {
     farside::epochs::LoseGlobalLock<FailingMemory> lose(memory, kHome);
     REQUIRE(run(lose));
@@ -329,14 +305,14 @@ TEST_CASE("a lock without a wake word, within another exclusive lock, leaves the
     CHECK(run(inner));
     CHECK(!inner.ok());
     CHECK(inner.out_of_wake_words() == (kept == ControlBlock::kWakeWords));
-    CHECK(LockWord::writers(words.at(kHome, GlobalLock::kWord)) == 1);
+    CHECK(LockWord::writers(words.at(kHome, ControlBlock::kGlobalLock)) == 1);
   }
   UnlockTarget unlock(memory, table, HeldLock{kHome, LockType::kExclusive, true, false, 0, outer.token()});
   CHECK(run(unlock));
   unlock.data_complete();
   CHECK(run(unlock));
   CHECK(table.is_idle());
-  CHECK(present(words, kHome, GlobalLock::kWord) == 0);
+  CHECK(present(words, kHome, ControlBlock::kGlobalLock) == 0);
 }
 
 TEST_CASE("a lock that is held, but cannot pass its hand-off on, is released, and keeps no wake word", "[epochs]") {
@@ -346,8 +322,8 @@ TEST_CASE("a lock that is held, but cannot pass its hand-off on, is released, an
   // In the queue behind `other`: this rank, a reader that is lost then, and a writer.
   AcquireLock<FailingMemory> holder(other, kOther, kTarget, LockType::kExclusive, 0);
   REQUIRE(run(holder));
-  const std::uint64_t before = words.at(kTarget, TargetLock::kWord);
-  words.at(kTarget, TargetLock::kWord) += LockWord::arrive(LockType::kShared);
+  const std::uint64_t before = words.at(kTarget, ControlBlock::kLock);
+  words.at(kTarget, ControlBlock::kLock) += LockWord::arrive(LockType::kShared);
   AcquireLock<FailingMemory> reader(lost, kLost, kTarget, LockType::kShared, 0);
   AcquireLock<FailingMemory> writer(other, kOther, kTarget, LockType::kExclusive, 1);
   CHECK(!run(reader));
@@ -370,14 +346,14 @@ TEST_CASE("a lock_all that is held, but cannot pass its hand-off on, is released
   constexpr int kLost = 1;
   Words words;
   FailingMemory other(words, kOther), lost(words, kLost), memory(words, kSelf);
-  AcquireLock<FailingMemory, GlobalLock> holder(other, kOther, kHome, LockType::kExclusive, 0);
+  AcquireLock<FailingMemory> holder(other, kOther, kHome, LockType::kExclusive, 0, LockOf::kGlobal);
   REQUIRE(run(holder));
   Table table(kSelf, 4, kHome);
   LockAll all(memory, table);
-  AcquireLock<FailingMemory, GlobalLock> behind(lost, kLost, kHome, LockType::kShared, 0);
+  AcquireLock<FailingMemory> behind(lost, kLost, kHome, LockType::kShared, 0, LockOf::kGlobal);
   CHECK(!run(all));
   CHECK(!run(behind));
-  ReleaseLock<FailingMemory, GlobalLock> release(other, kHome, LockType::kExclusive, holder.token());
+  ReleaseLock<FailingMemory> release(other, kHome, LockType::kExclusive, holder.token(), LockOf::kGlobal);
   CHECK(run(release));
   memory.fails = [](int rank, std::uint32_t word) {
     return rank == kHome && word == ControlBlock::global_lock_ring_word(2);
@@ -386,7 +362,7 @@ TEST_CASE("a lock_all that is held, but cannot pass its hand-off on, is released
   CHECK(!all.ok());
   CHECK(table.is_idle());
   CHECK(table.wake_words_in_use() == 0);
-  CHECK(LockWord::readers(words.at(kHome, GlobalLock::kWord)) == 1);
+  CHECK(LockWord::readers(words.at(kHome, ControlBlock::kGlobalLock)) == 1);
 }
 
 TEST_CASE("an unlock that cannot wake the next one ends", "[epochs]") {
@@ -415,7 +391,7 @@ TEST_CASE(
     Words words;
     FailingMemory other(words, kOther), memory(words, kSelf);
     AcquireLock<FailingMemory> of_target(other, kOther, kTarget, LockType::kExclusive, 0);
-    AcquireLock<FailingMemory, GlobalLock> global(other, kOther, kHome, LockType::kExclusive, 0);
+    AcquireLock<FailingMemory> global(other, kOther, kHome, LockType::kExclusive, 0, LockOf::kGlobal);
     REQUIRE((home == kHome ? run(global) : run(of_target)));
     Table table(kSelf, 4, home);
     // The ticket is taken, and the place in the queue cannot be.
@@ -430,7 +406,7 @@ TEST_CASE(
       CHECK(all.out_of_wake_words() == (kept == ControlBlock::kWakeWords));
       CHECK(table.kept_wake_words() == std::min(kept + 1, ControlBlock::kWakeWords));
       CHECK(table.is_idle());
-      CHECK(present(words, 0, TargetLock::kWord) == 0);
+      CHECK(present(words, 0, ControlBlock::kLock) == 0);
     }
   }
 }
@@ -445,7 +421,7 @@ TEST_CASE("a release that fails ends: it wakes nobody, and the others go on", "[
     REQUIRE(run(lock));
     AcquireLock<FailingMemory> next(other, kOther, kTarget, LockType::kExclusive, 0);
     CHECK(!run(next));
-    memory.fails = [](int rank, std::uint32_t word) { return rank == kTarget && word == TargetLock::kWord; };
+    memory.fails = [](int rank, std::uint32_t word) { return rank == kTarget && word == ControlBlock::kLock; };
     UnlockTarget unlock(memory, table, HeldLock{kTarget, LockType::kExclusive, true, false, 0, lock.token()});
     CHECK(run(unlock));
     unlock.data_complete();
@@ -456,25 +432,25 @@ TEST_CASE("a release that fails ends: it wakes nobody, and the others go on", "[
     Table table(kSelf, 4, kHome);
     LockTarget lock(memory, table, kTarget, LockType::kExclusive);
     REQUIRE(run(lock));
-    AcquireLock<FailingMemory, GlobalLock> next(other, kOther, kHome, LockType::kShared, 0);
+    AcquireLock<FailingMemory> next(other, kOther, kHome, LockType::kShared, 0, LockOf::kGlobal);
     CHECK(!run(next));
-    memory.fails = [](int rank, std::uint32_t word) { return rank == kHome && word == GlobalLock::kWord; };
+    memory.fails = [](int rank, std::uint32_t word) { return rank == kHome && word == ControlBlock::kGlobalLock; };
     UnlockTarget unlock(memory, table, HeldLock{kTarget, LockType::kExclusive, true, false, 0, lock.token()});
     CHECK(run(unlock));
     unlock.data_complete();
     CHECK(run(unlock));
     CHECK(!woken_other());
     CHECK(table.is_idle());
-    CHECK(present(words, kTarget, TargetLock::kWord) == 0);
+    CHECK(present(words, kTarget, ControlBlock::kLock) == 0);
   }
   SECTION("of the global lock, by unlock_all") {
     Table table(kSelf, 4, kHome);
     LockAll all(memory, table);
     REQUIRE(run(all));
-    AcquireLock<FailingMemory, GlobalLock> next(other, kOther, kHome, LockType::kExclusive, 0);
+    AcquireLock<FailingMemory> next(other, kOther, kHome, LockType::kExclusive, 0, LockOf::kGlobal);
     CHECK(!run(next));
-    memory.fails = [](int rank, std::uint32_t word) { return rank == kHome && word == GlobalLock::kWord; };
-    UnlockAll unlock(memory, table, table.lock_all_token());
+    memory.fails = [](int rank, std::uint32_t word) { return rank == kHome && word == ControlBlock::kGlobalLock; };
+    UnlockAll unlock(memory, table);
     CHECK(run(unlock));
     CHECK(!woken_other());
     CHECK(table.is_idle());
@@ -485,12 +461,12 @@ TEST_CASE("a release that fails ends: it wakes nobody, and the others go on", "[
     REQUIRE(run(all));
     AcquireLock<FailingMemory> next(other, kOther, kTarget, LockType::kExclusive, 0);
     CHECK(!run(next));
-    memory.fails = [](int rank, std::uint32_t word) { return rank == kTarget && word == TargetLock::kWord; };
-    UnlockAll unlock(memory, table, table.lock_all_token());
+    memory.fails = [](int rank, std::uint32_t word) { return rank == kTarget && word == ControlBlock::kLock; };
+    UnlockAll unlock(memory, table);
     CHECK(run(unlock));
     CHECK(!woken_other());
     CHECK(table.is_idle());
-    for (const int rank : {0, 2, 3}) CHECK(present(words, rank, TargetLock::kWord) == 0);
+    for (const int rank : {0, 2, 3}) CHECK(present(words, rank, ControlBlock::kLock) == 0);
   }
 }
 

@@ -13,12 +13,13 @@
 #include <vector>
 
 #include "epochs/protocols/lock.hpp"
-#include "epochs/protocols/lock_with_global.hpp"
+#include "epochs/protocols/lock_target.hpp"
 #include "tests/unit/epochs/explorer.hpp"
 
 namespace farside::explore {
 
 using epochs::ControlBlock;
+using epochs::LockOf;
 using epochs::LockType;
 using epochs::LockWord;
 
@@ -36,10 +37,8 @@ class LockProgram {
   using What = LockAction::What;
   using Acquire = epochs::AcquireLock<Memory>;
   using Release = epochs::ReleaseLock<Memory>;
-  using Enter = epochs::AcquireLock<Memory, epochs::GlobalLock>;
-  using DepartGlobalLock = epochs::ReleaseLock<Memory, epochs::GlobalLock>;
-  using AcquireBoth = epochs::AcquireWithGlobalLock<Memory>;
-  using ReleaseBoth = epochs::ReleaseWithGlobalLock<Memory>;
+  using AcquireBoth = epochs::AcquireLocks<Memory>;
+  using ReleaseBoth = epochs::ReleaseLocks<Memory, 2>;
 
  public:
   // An actor holds a lock from the step that ends the acquisition until its departure takes effect: the release
@@ -177,25 +176,21 @@ class LockProgram {
       running_.begin<AcquireBoth>(memory, memory.rank(), action.place, kHome,
                                   wake_index_ + ControlBlock::kWakeWords / 2, wake_index_);
     } else if (action.what == What::kReleaseWithGlobalLock) {
-      running_.begin<ReleaseBoth>(memory, action.place, tokens_[action.place], kHome, tokens_[kGlobalLock]);
-    } else if (action.place == kGlobalLock && action.what == What::kAcquire) {
-      running_.begin<Enter>(memory, memory.rank(), kHome, action.type, wake_index_);
-    } else if (action.place == kGlobalLock) {
-      running_.begin<DepartGlobalLock>(memory, kHome, action.type, tokens_[kGlobalLock]);
-    } else if (action.what == What::kAcquire) {
-      running_.begin<Acquire>(memory, memory.rank(), action.place, action.type, wake_index_);
+      running_.begin<ReleaseBoth>();
+      running_.get<ReleaseBoth>().add(memory, action.place, LockType::kExclusive, tokens_[action.place]);
+      running_.get<ReleaseBoth>().add(memory, kHome, LockType::kExclusive, tokens_[kGlobalLock], LockOf::kGlobal);
     } else {
-      running_.begin<Release>(memory, action.place, action.type, tokens_[action.place]);
+      const bool global = action.place == kGlobalLock;
+      const int rank = global ? kHome : action.place;
+      const LockOf of = global ? LockOf::kGlobal : LockOf::kTarget;
+      if (action.what == What::kAcquire) {
+        running_.begin<Acquire>(memory, memory.rank(), rank, action.type, wake_index_, of);
+      } else {
+        running_.begin<Release>(memory, rank, action.type, tokens_[action.place], of);
+      }
     }
   }
   bool advance(Memory& memory, Shared& shared, LockAction action) {
-    const auto acquire = [&](auto& protocol) {
-      if (!protocol.advance()) return false;
-      tokens_[action.place] = protocol.token();
-      enter(shared.places[action.place], memory, action);
-      return true;
-    };
-    const bool at_global_lock = action.place == kGlobalLock;
     if (action.what == What::kAcquireWithGlobalLock) {
       auto& both = running_.get<AcquireBoth>();
       if (!both.advance()) return false;
@@ -205,10 +200,14 @@ class LockProgram {
       enter(shared.places[action.place], memory, action);
       return true;
     }
-    if (action.what == What::kAcquire)
-      return at_global_lock ? acquire(running_.get<Enter>()) : acquire(running_.get<Acquire>());
+    if (action.what == What::kAcquire) {
+      auto& acquire = running_.get<Acquire>();
+      if (!acquire.advance()) return false;
+      tokens_[action.place] = acquire.token();
+      enter(shared.places[action.place], memory, action);
+      return true;
+    }
     const bool over = action.what == What::kReleaseWithGlobalLock ? running_.get<ReleaseBoth>().advance()
-                      : at_global_lock                            ? running_.get<DepartGlobalLock>().advance()
                                                                   : running_.get<Release>().advance();
     if (!over) return false;
     tokens_[action.place] = {};
@@ -254,7 +253,7 @@ class LockProgram {
   std::uint64_t position_ = 0;
   epochs::LockToken tokens_[kRanks + 1] = {};
   std::uint32_t wake_index_ = 0;
-  Running<Acquire, Release, Enter, DepartGlobalLock, AcquireBoth, ReleaseBoth> running_;
+  Running<Acquire, Release, AcquireBoth, ReleaseBoth> running_;
 };
 static_assert(std::has_unique_object_representations_v<LockProgram::Shared>);
 

@@ -19,7 +19,6 @@
 #include "epochs/protocols/lock_all.hpp"
 #include "epochs/protocols/lock_table.hpp"
 #include "epochs/protocols/lock_target.hpp"
-#include "epochs/protocols/lock_with_global.hpp"
 #include "tests/unit/epochs/explorer.hpp"
 
 namespace farside::explore {
@@ -30,7 +29,6 @@ using epochs::LockToken;
 using epochs::LockType;
 using epochs::LockWord;
 using epochs::NearPlace;
-using epochs::TargetLock;
 
 // A vector of bytes that can be copied.
 template <class T>
@@ -109,7 +107,7 @@ template <class Table>
 class UnlockDeferred {
  public:
   UnlockDeferred(Memory& memory, Table& table, const HeldLock& lock) : memory_(memory), table_(table), lock_(lock) {
-    memory.locked(message_, lock.target, TargetLock::kWord, LockWord::arrive(lock.type),
+    memory.locked(message_, lock.target, ControlBlock::kLock, LockWord::arrive(lock.type),
                   LockWord::contenders(lock.type), LockWord::depart(lock.type));
   }
   bool advance() {
@@ -121,7 +119,7 @@ class UnlockDeferred {
       const std::uint64_t present = before + LockWord::arrive(lock_.type);
       if ((before & LockWord::contenders(lock_.type)) != 0) {
         lock_target_.emplace(memory_, table_, lock_.target, lock_.type, std::optional(before));
-      } else if (!TargetLock::nobody_waits(present, lock_.type)) {
+      } else if (!epochs::kTargetLock.nobody_waits(present, lock_.type)) {
         release_.emplace(memory_, lock_.target, lock_.type, LockToken(LockWord::ticket(before)), present);
       }
     }
@@ -470,7 +468,7 @@ class LockTableProgram {
         }
         shared.epoch_all[memory.rank()] = 0;
         shared.all[self] = 0;
-        running_.template begin<UnlockAll>(memory, table, table.lock_all_token());
+        running_.template begin<UnlockAll>(memory, table);
         running_what_ = kEndAll;
         return true;
     }

@@ -21,7 +21,7 @@ TEST_CASE("the bits in the way of a lock are there exactly if it does not hold a
           const std::uint64_t word =
               readers * LockWord::kReader + writers * LockWord::kWriter + exposed + ticket * LockWord::kTicket;
           for (const LockType type : {LockType::kShared, LockType::kExclusive}) {
-            const bool free = TargetLock::holds_at_once(word, type) && !LockWord::exposed(word);
+            const bool free = kTargetLock.holds_at_once(word, type) && !LockWord::exposed(word);
             CHECK(((word & LockWord::contenders(type)) == 0) == free);
           }
         }

@@ -24,7 +24,7 @@
 #include <unordered_map>
 
 #include "epochs/protocols/lock.hpp"
-#include "epochs/protocols/lock_with_global.hpp"
+#include "epochs/protocols/lock_target.hpp"
 #include "epochs/protocols/near_lock.hpp"
 #include "tests/unit/epochs/simulate/network.hpp"
 
@@ -41,32 +41,16 @@ inline constexpr int kHome = 0;
 struct FarsideLock {
   static constexpr std::uint32_t kGlobalLockWakeIndex = 1;  // the wake word for waiting at the global lock
 
-  template <class OfTarget, class OfGlobalLock>
-  class Either {
-   public:
-    Either(Memory& memory, int self, int target, LockType type) {
-      if (target == kAll) {
-        global_lock_.emplace(memory, self, kHome, type, kGlobalLockWakeIndex);
-      } else {
-        lock_.emplace(memory, self, target, type);
-      }
-    }
-    Either(Memory& memory, int target, LockType type, LockToken token) {
-      if (target == kAll) {
-        global_lock_.emplace(memory, kHome, type, token);
-      } else {
-        lock_.emplace(memory, target, type, token);
-      }
-    }
-    bool advance() { return global_lock_ ? global_lock_->advance() : lock_->advance(); }
-    LockToken token() const { return global_lock_ ? global_lock_->token() : lock_->token(); }
-
-   private:
-    std::optional<OfTarget> lock_;
-    std::optional<OfGlobalLock> global_lock_;
+  struct AcquireFar : epochs::AcquireLock<Memory> {
+    AcquireFar(Memory& memory, int self, int target, LockType type)
+        : AcquireLock(memory, self, rank_of(target), type, target == kAll ? kGlobalLockWakeIndex : 0, of(target)) {}
   };
-  using AcquireFar = Either<epochs::AcquireLock<Memory>, epochs::AcquireLock<Memory, epochs::GlobalLock>>;
-  using ReleaseFar = Either<epochs::ReleaseLock<Memory>, epochs::ReleaseLock<Memory, epochs::GlobalLock>>;
+  struct ReleaseFar : epochs::ReleaseLock<Memory> {
+    ReleaseFar(Memory& memory, int target, LockType type, LockToken token)
+        : ReleaseLock(memory, rank_of(target), type, token, of(target)) {}
+  };
+  static int rank_of(int target) { return target == kAll ? kHome : target; }
+  static epochs::LockOf of(int target) { return target == kAll ? epochs::LockOf::kGlobal : epochs::LockOf::kTarget; }
   static epochs::NearPlace near_place(const Memory& memory, int self, int target, LockType type) {
     const Network& network = memory.network();
     const NetworkSettings& settings = network.settings();
@@ -134,10 +118,10 @@ struct FarsideLock {
   static bool in_node(const Operation& operation) {
     return operation.word >= ControlBlock::kNear && operation.word <= ControlBlock::kNearToken;
   }
-  class AcquireBoth : public epochs::AcquireWithGlobalLock<Memory> {
+  class AcquireBoth : public epochs::AcquireLocks<Memory> {
    public:
     AcquireBoth(Memory& memory, int self, int target)
-        : epochs::AcquireWithGlobalLock<Memory>(memory, self, target, kHome, kGlobalLockWakeIndex, 0) {}
+        : epochs::AcquireLocks<Memory>(memory, self, target, kHome, kGlobalLockWakeIndex, 0) {}
   };
   static constexpr bool kGlobalLock = true;
   static bool at_global_lock(const Operation& operation) {
