@@ -12,14 +12,9 @@ bool updates(Use use) { return use == Use::kPut || use == Use::kAccumulate; }
 }  // namespace
 
 const char* SharedLog::name(Call call) {
-  switch (call) {
-    case Call::kPut: return "MPI_Put";
-    case Call::kGet: return "MPI_Get";
-    case Call::kAccumulate: return "MPI_Accumulate";
-    case Call::kGetAccumulate: return "MPI_Get_accumulate or MPI_Fetch_and_op";
-    case Call::kCompareAndSwap: return "MPI_Compare_and_swap";
-  }
-  return "an operation";
+  static constexpr const char* kNames[] = {"MPI_Put", "MPI_Get", "MPI_Accumulate",
+                                           "MPI_Get_accumulate or MPI_Fetch_and_op", "MPI_Compare_and_swap"};
+  return kNames[static_cast<std::size_t>(call)];
 }
 
 std::uint64_t SharedLog::mix(std::uint64_t hash, std::uint64_t value) {
@@ -53,12 +48,7 @@ SharedLog::SharedLog(LogMemory& memory, int rank, int ranks, std::uint32_t capac
     : memory_(memory), rank_(rank), ranks_(ranks), capacity_(capacity) {}
 
 bool SharedLog::counts(const Entry& entry, std::uint64_t fences, std::uint64_t exposures) {
-  switch (entry.epoch) {
-    case Epoch::kFence: return entry.tag == fences;
-    case Epoch::kStarted: return entry.tag == exposures;
-    case Epoch::kPassive: return true;
-  }
-  return false;
+  return entry.epoch == Epoch::kPassive || entry.tag == (entry.epoch == Epoch::kFence ? fences : exposures);
 }
 
 Result<SharedLog::Snapshot> SharedLog::look(int where) {

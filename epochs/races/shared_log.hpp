@@ -85,8 +85,8 @@ class SharedLog {
   // if unknown.
   Status executed(int where, std::span<const std::uint64_t> images);
 
-  // The passive operations to the target are complete, or complete at the origin. Completion at the
-  // origin takes out local buffers and accesses whose result is here.
+  // The passive operations to the target are complete, or complete at the origin, which takes out local buffers and
+  // accesses whose result is here.
   Status completed(int target) { return complete(target, false); }
   Status locally_completed(int target) { return complete(target, true); }
   // The passive operation with this number is complete at the origin, by its request.
@@ -98,10 +98,8 @@ class SharedLog {
   void fence_passed() { ++fences_; }
   // At the target, in MPI_Win_wait.
   Status exposure_ended();
-  // Whether a flush or unlock of the target, a flush or unlock of all targets, or MPI_Win_complete would take out
-  // entries.
+  // Whether completed(), request_completed(), completed_all() or start_completed() would take out entries.
   bool under_way(int target) const;
-  // Whether request_completed() would take out entries.
   bool request_under_way(std::uint64_t number) const;
   bool under_way() const;
   bool reads_started() const;
