@@ -8,8 +8,7 @@
 //               leaders disseminate, and the leader releases its node. Between nodes ceil(log2(nodes)) writes per node,
 //               inside a node two per rank, on mapped words
 //
-// The word also carries the assertions of the call, so that ranks detect calls that do not match without a further
-// message. Each rank reads the words of the ranks that notify it:
+// The word also carries the assertions of the call, so that ranks detect calls that do not match:
 //
 //    63          16 15       8 7     0
 //   |    count     |  before  | flags |
@@ -18,13 +17,14 @@
 //   flags   of this barrier (BarrierWord)
 //   before  those of the preceding barrier, for a reader that is still in that one
 //
-// No rank awaits the effect of a write: each write is a notification. In a window of two ranks the write may also carry
-// the writer's operations, because only the target itself accesses its memory before it has seen the write.
+// Each write is a notification, whose effect no rank awaits. In a window of two ranks it may also carry the writer's
+// operations, because only the target itself accesses its memory before it has seen the write.
 //
 // The objects are not thread-safe, and no call waits. Memory: a schedule has 16 bytes per step, at most
 // ceil(log2(ranks)) steps if it is flat, and 2 ceil(log2(ranks)) + 1 by nodes.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -73,8 +73,9 @@ class BarrierSchedule {
     schedule.flat_ = true;
     for (int k = 0; std::int64_t{1} << k < ranks; ++k) {
       const std::int64_t distance = std::int64_t{1} << k;
-      schedule.add_round(k, static_cast<int>((rank + distance) % ranks),
-                         static_cast<int>((rank + ranks - distance) % ranks));
+      const std::uint32_t word = ControlBlock::barrier_round(k);
+      schedule.steps_.push_back({static_cast<int>((rank + distance) % ranks),
+                                 static_cast<int>((rank + ranks - distance) % ranks), word, word});
     }
     return schedule;
   }
@@ -89,7 +90,8 @@ class BarrierSchedule {
     for (int level = 0; level < below && child(level) < members.size(); ++level)
       schedule.steps_.push_back({.from = members[child(level)], .here = ControlBlock::barrier_arrival(level)});
     if (index == 0) {
-      const BarrierSchedule rounds = flat(place_of(members[0], leaders), static_cast<int>(leaders.size()));
+      const auto place = std::ranges::find(leaders, members[0]) - leaders.begin();
+      const BarrierSchedule rounds = flat(static_cast<int>(place), static_cast<int>(leaders.size()));
       for (const Step& round : rounds.steps_) {
         schedule.steps_.push_back({leaders[static_cast<std::size_t>(round.to)],
                                    leaders[static_cast<std::size_t>(round.from)], round.there, round.here});
@@ -107,25 +109,11 @@ class BarrierSchedule {
   }
 
   std::span<const Step> steps() const { return steps_; }
-  // Of a flat schedule for so many ranks: the rank and the word to which `rank` writes first. This word shows whether
-  // `rank` has entered the barrier.
-  struct FirstWord {
-    int at = 0;
-    std::uint32_t word = ControlBlock::barrier_round(0);
-  };
-  static FirstWord first_word_of(int rank, int ranks) { return {.at = (rank + 1) % ranks}; }
+  // Of a flat schedule: the rank that `rank` notifies first. Its word of round 0 shows whether `rank` has entered.
+  static int first_notified(int rank, int ranks) { return (rank + 1) % ranks; }
   bool is_flat() const { return flat_; }
 
  private:
-  void add_round(int k, int to, int from) {
-    steps_.push_back({to, from, ControlBlock::barrier_round(k), ControlBlock::barrier_round(k)});
-  }
-  static int place_of(int rank, std::span<const int> ranks) {
-    int place = 0;
-    while (ranks[static_cast<std::size_t>(place)] != rank) ++place;
-    return place;
-  }
-
   std::vector<Step> steps_;
   bool flat_ = false;
 };
@@ -145,7 +133,11 @@ class Barrier {
   // `interruptions`: the number of interruptions that the memory had counted when this rank entered the preceding
   // barrier. A peer writes its word of this barrier after that time, because it first leaves the preceding barrier.
   Barrier(M& memory, const BarrierSchedule& schedule, std::uint64_t word, std::uint32_t interruptions)
-      : memory_(memory), schedule_(schedule), word_(word), interruptions_(interruptions) {}
+      : memory_(memory),
+        schedule_(schedule),
+        word_(word),
+        last_(schedule.steps().size()),
+        interruptions_(interruptions) {}
 
   bool advance() {
     if (!failed_) {
@@ -207,15 +199,12 @@ class Barrier {
     return operations_[0].done() && operations_[1].done();
   }
 
-  // Writes to all ranks that wait for this rank in later steps, and waits only for its own writes. The ranks that wait
-  // for their release by this rank come first, because a write to another node may take long to fail.
+  // Writes to all ranks that wait for this rank in later steps, and waits only for its own writes. The last steps come
+  // first: they release ranks of the node, and a write to another node may take long to fail.
   void notify_of_failure() {
-    const std::size_t count = steps().size();
-    for (; late_ < 2 * count; ++late_) {
-      const std::size_t at = late_ % count;
-      const Step& step = steps()[at];
-      const bool release = step.there == ControlBlock::kBarrierRelease;
-      if (step.to < 0 || at < at_ || (at == at_ && notified_) || release != (late_ < count)) continue;
+    for (const std::size_t first = at_ + (notified_ ? 1 : 0); last_ > first; --last_) {
+      const Step& step = steps()[last_ - 1];
+      if (step.to < 0) continue;
       if (!late_write_over()) return;
       memory_.notify_write(late_write_, step.to, step.there, word_ | BarrierWord::kFailed, DataAccess::kEnds);
     }
@@ -234,7 +223,7 @@ class Barrier {
   std::uint64_t word_;
   std::size_t at_ = 0;
   std::size_t writes_ = 0;
-  std::size_t late_ = 0;  // after a failure: goes over the steps twice
+  std::size_t last_;  // after a failure: the steps from here on are over
   std::uint32_t interruptions_;
   std::array<std::uint8_t, kMostSteps> received_flags_{};
   bool notified_ = false;

@@ -6,13 +6,12 @@
 //   complete  adds 1 to `completed` at every target, after the operations of the epoch have completed there
 //   wait      waits until its own `completed` has grown by the size of the group
 //
-// One bit per peer is enough. A target posts to the same origin again only after its wait, which follows the origin's
-// complete, which follows the start that cleared the bit. One counter is enough. An origin completes again towards
-// the same target only after the target's next post, which follows its wait.
+// One bit per peer is enough: a target posts to the same origin again only after its wait, which follows the origin's
+// complete, which follows the start that cleared the bit. One counter is enough: an origin completes again towards the
+// same target only after the target's next post, which follows its wait.
 //
-// The sender of a post or a complete does not await its effect, so both are notifications. A complete takes effect
-// behind the operations that the memory keeps for its target. A rank that posts again has seen all completes of its
-// last exposure.
+// Post and complete are notifications, whose effect the sender does not await. A complete takes effect behind the
+// operations that the memory keeps for its target.
 //
 // The objects are not thread-safe, and none of their calls waits. Cost: one notification per member of the group for
 // post and complete; start and wait read own words only. Memory: two bits per peer.
@@ -157,14 +156,9 @@ class CompletionCount {
   // Returns true, and counts the epochs as waited for, once `members` further access epochs have completed.
   template <RemoteMemory M>
   bool take(const M& memory, std::size_t members) {
-    if (!arrived(memory, members)) return false;
+    if (missing(memory, members) != 0) return false;
     waited_for_ += members;
     return true;
-  }
-  // The same, without counting them.
-  template <RemoteMemory M>
-  bool arrived(const M& memory, std::size_t members) const {
-    return static_cast<std::int64_t>(memory.own(ControlBlock::kCompleted) - (waited_for_ + members)) >= 0;
   }
   // How many of these have not completed.
   template <RemoteMemory M>

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How the hand-off passes through the ring of a lock: part of AcquireLock and ReleaseLock (lock.hpp).
 //
-// The process reads the slots of the next tickets in one operation, which may leave together with its departure. Where
-// a slot names the waiter, the process wakes the waiter and empties the slot, and awaits neither. If the waiter is the
-// next owner behind admitted members, the process announces it in their drain word instead. If the slot was empty when
-// it was read, the process puts the hand-off into it by compare-and-swap and the waiter finds it there, unless the
-// waiter has come meanwhile. One call admits at most kMost waiters; the last of these receives the rest of the
-// hand-off, by its wake word or its slot, and passes it on. The hand-off passes strictly in the order of tickets, so
-// only one process passes it on at a time, and a later ticket that waits in the slot of an earlier one has not been
-// admitted yet. The entry of a waiter stays in its slot until the hand-off reaches its ticket, so an entry that was
-// read is still there.
+// The process reads the slots of the next tickets in one operation. Where a slot names the waiter, the process wakes
+// the waiter and empties the slot, and awaits neither. If the waiter is the next owner behind admitted members, the
+// process announces it in their drain word instead. If the slot was empty, the process puts the hand-off into it by
+// compare-and-swap and the waiter finds it there, unless the waiter has come meanwhile. One call admits at most kMost
+// waiters; the last of these receives the rest of the hand-off and passes it on. So only one process passes it on at a
+// time, strictly in the order of tickets. The entry of a waiter stays in its slot until the hand-off reaches its
+// ticket, so an entry that was read is still there.
 //
 // A departing writer that also sees the writer behind the next owner names it to the next owner. When that one
 // releases the lock, it wakes the writer without a departure of its own, which the writer makes up for.

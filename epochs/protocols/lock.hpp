@@ -3,12 +3,10 @@
 // other. No waiter is overtaken except by members of its own group, and each waiter waits on a word of its own; only
 // waiters beyond the ring read remote memory, after pauses. The protocol has two instances (LockPlace):
 //
-//   of a target  one per rank, the passive-target lock. Readers (shared locks) hold it together, a writer (an exclusive
-//                lock) holds it alone.
+//   of a target  one per rank. Readers (shared locks) hold it together, a writer (an exclusive lock) holds it alone.
 //   global       one per window, at its home rank. lock_alls (readers) hold it together, and so do exclusive locks of
-//                any targets (writers). A lock_all acquires the global lock and no rank's lock. An exclusive lock
-//                requests the global lock and its target's lock together, or only the latter if this process has the
-//                global lock already. A shared lock acquires its target's lock only.
+//                any targets (writers). A lock_all acquires no rank's lock. An exclusive lock requests the global lock
+//                and its target's lock together, or only the latter if this process has the global lock already.
 //
 // A process arrives by one fetch-add on the lock word: it takes a ticket and counts itself in its group. It holds the
 // lock at once if no incompatible process is present. From the moment both groups are present every arrival waits, in
@@ -20,32 +18,26 @@
 //   departs while the other group is present counts in the drain word, and the last departure wakes the next owner.
 // - Every other arrival puts its id into the slot of its ticket in the ring and waits on its wake word.
 //
-// The hand-off passes from ticket to ticket (hand_off.hpp) in one of two ways (HandOff):
-//
-// - If no member of the departing group waits, the waiters of the other group have consecutive tickets. The hand-off
-//   admits exactly these.
-// - Otherwise the hand-off admits the members before the first ticket of the other group. The holder of that ticket
-//   is the next owner after them.
+// The hand-off passes from ticket to ticket (hand_off.hpp). If no member of the departing group waits, the waiters of
+// the other group have consecutive tickets, and it admits exactly these. Otherwise it admits the members before the
+// first ticket of the other group, whose holder is the next owner after them.
 //
 // A writer of a target passes the hand-off on when it unlocks, since it holds alone; if it was contended when it was
-// acquired, the departure and the read of the next slots leave together. At the global lock the next owner
-// passes it on when it is woken. If the next owner arrived as the first of its group, the addend of the last departure
-// tells it which of the two ways applies (DrainWord: end).
+// acquired, the departure and the read of the next slots leave together. At the global lock the next owner passes it
+// on when it is woken. If the next owner arrived as the first of its group, the addend of the last departure tells it
+// how (DrainWord: end).
 //
 // The hand-off tells the members that precede a next owner that there is one. They count their departure in the drain
-// word only, and the next owner releases them, that is, subtracts them from the lock word (LockToken). A writer of a
-// target does so when it departs itself. The next owner of the global lock does so when it is woken; the former value
-// of the lock word then determines how the hand-off continues. At most the first kMostReleasedBySuccessor members of a
-// group are released by their successor.
+// word only, and the next owner releases them, that is, subtracts them from the lock word (LockToken): a writer of a
+// target when it departs itself, the next owner of the global lock when it is woken; the former value of the lock word
+// then determines how the hand-off continues.
 //
-// If a member that is alone in its group finds the next owner in a slot while it passes the hand-off on, it does not
-// announce the next owner in the drain word. It keeps the id of the next owner and wakes the next owner when it
-// departs.
+// A member that is alone in its group and finds the next owner in a slot while it passes the hand-off on keeps the id
+// of the next owner, and wakes it when it departs, without the drain word.
 //
-// The ring has 256 slots; a window may have more ranks. A waiter that is further from the front than the length of the
-// ring takes its slot later, at a time that it estimates (ProbePacing), mostly from one read of the lock word. A waiter
-// that is too early either finds its slot taken and reads the lock word again, or takes the slot before the holder of
-// an earlier ticket and must yield the slot to it.
+// The ring has 256 slots; a window may have more ranks. A waiter that is further from the front takes its slot later,
+// at a time that it estimates (ProbePacing), mostly from one read of the lock word. If it is too early, it finds its
+// slot taken and reads the lock word again, or must yield the slot to the holder of an earlier ticket.
 //
 // The objects below are not thread-safe, must not move while they advance, and none of their calls waits for another
 // process. A failed operation ends the protocol: failed_operation() returns it once, with the error of the memory, and

@@ -12,11 +12,10 @@
 //   3. A lock is taken at once or not at all: by a compare-and-swap that finds no contender in the lock word. It takes
 //      no ticket that it would have to wait for, and so needs no wake word (rule 1 of lock_table.hpp).
 //
-// If the stripes are closed, the stripe is in use or the lock is contended, try_lock() returns false, and the caller
-// takes the guard. close() first sets open_ to false and then locks the mutex of each stripe that was ever used. A
-// thread that has locked this mutex before has finished by then, and a thread that locks it later sees that the stripes
-// are closed. At the first use of a stripe, either close() sees the bit in used_, or the thread sees open_ = false,
-// because all accesses to both are sequentially consistent.
+// close() first sets open_ to false and then locks the mutex of each stripe that was ever used. A thread that has
+// locked this mutex before has finished by then, and a thread that locks it later sees that the stripes are closed. At
+// the first use of a stripe, either close() sees the bit in used_, or the thread sees open_ = false, because all
+// accesses to both are sequentially consistent.
 //
 // Thread safety: any thread; open(), close() under the guard. Cost: per lock and unlock one entry of a biased mutex and
 // one atomic on the lock word, which is mapped. Memory: 2 KiB.
@@ -75,7 +74,7 @@ class LockStripes {
   }
 
   // Releases the lock that a stripe holds on the target. False: none does, and nothing has changed. `before`: what the
-  // lock word held; if others wait (TargetLock::nobody_waits()), the caller hands `lock` off.
+  // lock word held; if others wait (LockPlace::nobody_waits()), the caller hands `lock` off.
   [[gnu::always_inline]] bool try_unlock(int target, HeldLock& lock, std::uint64_t& before) {
     Stripe& stripe = at(target);
     const std::scoped_lock held(stripe.mutex);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a process holds and waits for in one window: the locks of targets, the global lock behind them, the wake words
 // of its waiting threads, a deferred lock, and the locks of a lock_all. LockTable is that state, with its rules. The
-// window enters the locks of targets in the table and removes them. LockTarget and UnlockTarget (lock_target.hpp),
-// LockAll and UnlockAll (lock_all.hpp) are the resumable protocols that acquire and release the locks. They change the
-// rest of the table.
+// window enters the locks of targets and removes them; the protocols of lock_calls.hpp change the rest.
 //
 // Rules:
 //
@@ -25,12 +23,9 @@
 //   8. An exclusive lock that acquires the global lock for its process may use a near lock (near_lock.hpp). It passes
 //      to the next rank of the node together with the global lock, which no other exclusive lock of the process may
 //      need, once its data are complete at the target. One thread of a process uses the near words at a time.
-//   9. If no lock_all can ever acquire the global lock again (LoseGlobalLock), exclusive locks do without it.
 //
-// Thread safety: the functions of LockTable are called with its guard held, but for the tokens of a lock_all, which
-// belong to the thread that is in that lock_all. The protocols take the guard themselves, and never keep it from one
-// advance() to the next. Cost in remote operations: see lock.hpp; LockAll 1, or 1 per rank. Memory: 16 bytes for each
-// lock held, 8 for each rank's lock of a lock_all without a global lock.
+// Thread safety: the functions are called with the guard held, but for the tokens of a lock_all, which belong to the
+// thread that is in that lock_all. Memory: 16 bytes per lock held.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +38,6 @@
 #include <span>
 #include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/lock_words.hpp"
@@ -98,16 +92,17 @@ class LockTable {
   int ranks() const { return ranks_; }
   int home() const { return home_; }
   bool has_global_lock() const { return home_ != kNoGlobalLock; }
-  bool needs_global_lock(LockType type) const {
-    return has_global_lock() && !global_lock_lost_ && type == LockType::kExclusive;
-  }
-  // Rule 9.
-  void lose_global_lock() { global_lock_lost_ = true; }
-  bool global_lock_lost() const { return global_lock_lost_; }
+  bool needs_global_lock(LockType type) const { return has_global_lock() && type == LockType::kExclusive; }
 
   // The locks of targets, in the order in which they were acquired; a deferred lock is the last one.
   Locks& locks() { return locks_; }
   const Locks& locks() const { return locks_; }
+  // The type of the lock of the target; shared if there is none.
+  LockType type_of(int target) const {
+    const auto found =
+        std::find_if(locks_.begin(), locks_.end(), [&](const HeldLock& l) { return l.target == target; });
+    return found == locks_.end() ? LockType::kShared : found->type;
+  }
   // Takes the lock of the target out of the table. Precondition: there is one.
   HeldLock take(int target) {
     // The last one acquired is mostly the first one released.
@@ -190,8 +185,8 @@ class LockTable {
   bool begin_lock_all() { return !std::exchange(in_lock_all_, true); }
   void end_lock_all() { in_lock_all_ = false; }
   // The locks of a lock_all: the global lock, or one per rank; where they are, and their tokens. A lock word counts
-  // lock_alls of other ranks in a field of its own. The lock_all of the rank itself needs no such mark, because the rank
-  // does not post during its own lock_all.
+  // lock_alls of other ranks in a field of its own. That of the rank itself needs no such mark, because the rank does
+  // not post during its own lock_all.
   int locks_of_lock_all() const { return has_global_lock() ? 1 : ranks_; }
   int rank_of_lock_all(int lock) const { return has_global_lock() ? home_ : lock; }
   LockOf of_lock_all(int lock) const {
@@ -214,24 +209,9 @@ class LockTable {
   bool entering_ = false;              // a thread acquires the global lock, and the others wait for it
   bool deferred_ = false;              // the last lock in locks_ is
   bool in_lock_all_ = false;
-  bool global_lock_lost_ = false;
   bool near_ = false;            // a thread uses the near words of this rank
   LockToken global_lock_token_;  // of the exclusive locks
   std::array<LockToken, kMostRanks> lock_all_tokens_{};
 };
-
-// The failed operation of the present part of a protocol, or null. `part`: a variant of protocols.
-template <class M, class Parts>
-typename M::Operation* failed_operation_of(Parts& part) {
-  return std::visit(
-      [](auto& present) -> typename M::Operation* {
-        if constexpr (requires { present.failed_operation(); }) {
-          return present.failed_operation();
-        } else {
-          return nullptr;
-        }
-      },
-      part);
-}
 
 }  // namespace farside::epochs

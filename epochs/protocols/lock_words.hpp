@@ -144,14 +144,6 @@ struct DrainWord {
   static constexpr std::uint64_t withdraw(std::uint64_t waiter, std::uint64_t end) {
     return -((waiter << kWaiterShift) + (end << kEndShift));
   }
-  // Whether a waiter is entered and members must depart still.
-  static constexpr bool awaits_departures(std::uint64_t word) { return waiter(word) != 0 && departed(word) < 0; }
-  // lose(): the addend after which no number of departures brings the field to 0, to be added once. is_lost(): whether
-  // it was added.
-  static constexpr std::uint64_t lose() { return -(LockWord::kMostPresent + 1); }
-  static constexpr bool is_lost(std::uint64_t word) {
-    return departed(word) < -static_cast<std::int64_t>(LockWord::kMostPresent + 1);
-  }
 
  private:
   static constexpr std::uint64_t without_departed(std::uint64_t word) {
@@ -159,7 +151,7 @@ struct DrainWord {
   }
 };
 static_assert(DrainWord::kEndShift + 20 == 64);
-static_assert(2 * (LockWord::kMostPresent + 1) <= std::uint64_t{1} << (DrainWord::kWaiterShift - 1));
+static_assert(LockWord::kMostPresent < std::uint64_t{1} << (DrainWord::kWaiterShift - 1));
 
 // Hand-off: what the receiver passes on, starting at the ticket after its own.
 //

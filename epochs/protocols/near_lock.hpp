@@ -11,15 +11,14 @@
 //   near_token   likewise: the token of the global lock, if near_wake says that the lock is held
 //
 // The first rank of the queue leads: it acquires the target's lock and the global lock as if there were no near lock.
-// Its unlock hands both to the next rank, or releases them and tells the next rank to lead. Only a rank that leads has
-// a place in the queues of these locks, so each place stands for at most 1 + `most` acquisitions (NearPlace).
+// Its unlock hands both to the next rank, or releases them and tells the next rank to lead. So each place in the queues
+// of these locks stands for at most 1 + `most` acquisitions (NearPlace).
 //
 // No release waits: if the next rank has entered `near` but not yet near_next, the leaving rank marks near_next (kGone)
 // and the next rank, which finds the mark, leads and removes it. Until then the leaving rank uses no near lock.
 //
-// N: a RemoteMemory of the words of the node, changed by CPUs in either atomicity domain (M::Near). Its operations do
-// not fail. Thread safety: rule 8 of lock_table.hpp. Cost: no remote operation; uncontended two atomics. Memory: 32
-// bytes per rank.
+// N: a RemoteMemory of the words of the node (M::Near), whose operations do not fail. Thread safety: rule 8 of
+// lock_table.hpp. Cost: no remote operation; uncontended two atomics. Memory: 32 bytes per rank.
 #pragma once
 
 #include <cstdint>

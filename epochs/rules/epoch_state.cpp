@@ -41,9 +41,10 @@ bool is_valid(std::span<const int> group, unsigned ranks) {
   return std::ranges::all_of(group, [&](int rank) { return static_cast<unsigned>(rank) < ranks; });
 }
 
-bool copy(std::span<const int> from, std::vector<int>& to) {
+// Returns false if there is no memory for the change.
+bool try_to(auto&& change) {
   try {
-    to.assign(from.begin(), from.end());
+    change();
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -52,6 +53,9 @@ bool copy(std::span<const int> from, std::vector<int>& to) {
 
 std::string counted(std::size_t n, const char* what = "target") {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+std::string closed(const char* what, const char* by) {
+  return by == nullptr ? "" : std::string(" (") + what + " was closed by " + by + ")";
 }
 
 }  // namespace
@@ -82,11 +86,14 @@ const Violation* EpochState::broken_rule(Call call, int target, FenceAssert asse
   return rule != nullptr ? rule : broken(cell(call, exposure_.state), false, assert);
 }
 
+Violation EpochState::check(Call call, int target, FenceAssert assert) const {
+  const Violation* const rule = broken_rule(call, target, assert);
+  return rule == nullptr ? Violation() : violation_or_report(call, *rule, target);
+}
+
 Violation EpochState::apply(Call call, int target, FenceAssert assert) {
-  if (const Violation* const rule = broken_rule(call, target, assert); rule != nullptr) [[unlikely]] {
-    if (const Violation refused = violation_or_report(call, *rule, target)) return refused;
-    if (changes_nothing(call) || call == Call::kUnlock) return {};
-  }
+  if (const Violation refused = check(call, target, assert)) [[unlikely]]
+    return refused;
   change_state(call, target, assert);
   return {};
 }
@@ -102,6 +109,7 @@ void EpochState::change_state(Call call, int target, FenceAssert assert, Access 
   }
   Access next = access_;
   if (to.kind == Kind::kLeave) {
+    if (!member(target)) return;  // carried out
     drop(target);
     if (before_ == Access::kFenceOpen) before_ = Access::kNone;
     if (--locks_held_ == 0) next = Access::kNone;
@@ -160,9 +168,7 @@ Violation EpochState::violation_or_report(Call call, const Violation& rule, int 
 }
 
 Violation EpochState::operate(int target, bool updates) {
-  if (const Violation* const rule = broken_rule(Call::kOperation, target, {}); rule != nullptr) {
-    return violation_or_report(Call::kOperation, *rule, target);
-  }
+  if (const Violation refused = check(Call::kOperation, target)) return refused;
   if (restricting_ && updates && no_put_.has(target)) {
     if (const Violation refused = violation_or_report(Call::kOperation, rules::kNoPut, target)) return refused;
   }
@@ -192,27 +198,13 @@ void EpochState::forget_assertions() {
 }
 
 Violation EpochState::fence(FenceAssert assert) {
-  // A fence completes all operations, so that a false MPI_MODE_NOPRECEDE does no harm.
-  if (report_ != nullptr && assert.no_precede) {
-    FenceAssert without = assert;
-    without.no_precede = false;
-    const Violation* const rule = broken_rule(Call::kFence, kNoTarget, assert);
-    if (rule != nullptr && broken_rule(Call::kFence, kNoTarget, without) == nullptr) {
-      if (*report_) (*report_)(*rule, kNoTarget);
-      assert = without;
-    }
-  }
   const Violation refused = apply(Call::kFence, kNoTarget, assert);
   if (!refused && access_ <= Access::kFenceActive) forget_assertions();
   return refused;
 }
 
-Violation EpochState::wait() {
-  return exposure_.state < Exposure::kPosting && exposure_.empty_post ? Violation() : apply(Call::kWait);
-}
-
-Violation EpochState::test() {
-  return exposure_.state < Exposure::kPosting && exposure_.empty_post ? Violation() : apply(Call::kTest);
+Violation EpochState::wait(Call call) {
+  return exposure_.state < Exposure::kPosting && exposure_.empty_post ? Violation() : apply(call);
 }
 
 Violation EpochState::post(std::span<const int> group) {
@@ -221,10 +213,8 @@ Violation EpochState::post(std::span<const int> group) {
     exposure_.empty_post = true;
     return {};
   }
-  if (const Violation* const rule = broken_rule(Call::kPost, kNoTarget, {}); rule != nullptr) {
-    if (const Violation refused = violation_or_report(Call::kPost, *rule, kNoTarget)) return refused;
-  }
-  if (!copy(group, exposure_.group)) return rules::kNoMemory;
+  if (const Violation refused = check(Call::kPost)) return refused;
+  if (!try_to([&] { exposure_.group.assign(group.begin(), group.end()); })) return rules::kNoMemory;
   change_state(Call::kPost);
   return {};
 }
@@ -259,14 +249,11 @@ Violation EpochState::begin_start(std::span<const int> group) {
     return {};
   }
   const bool below = access_ > Access::kStarted;
-  if (const Violation* const rule = broken_rule(Call::kStart, kNoTarget, {}); rule != nullptr) {
-    const bool twice = below && before_ >= Access::kStarting;
-    if (const Violation refused =
-            violation_or_report(Call::kStart, twice ? rules::kStartTwice : *rule, kNoTarget, twice))
-      return refused;
-  }
+  if (below && before_ >= Access::kStarting)
+    return violation_or_report(Call::kStart, rules::kStartTwice, kNoTarget, true);
+  if (const Violation refused = check(Call::kStart)) return refused;
   if (group.size() > 1 && !open_.members().reserve(ranks_)) return rules::kNoMemory;
-  if (!copy(group, started_group_)) return rules::kNoMemory;
+  if (!try_to([&] { started_group_.assign(group.begin(), group.end()); })) return rules::kNoMemory;
   if (below) {
     before_ = Access::kStarting;
     return {};
@@ -310,11 +297,7 @@ Violation EpochState::lock(int target, LockType type) {
 // A lock, or a lock_all, of what is locked already.
 Violation EpochState::lock_again(Call call, const Violation& rule, int target, bool ends) {
   if (const Violation refused = violation_or_report(call, rule, target, ends)) return refused;
-  try {
-    again_.push_back(target);
-  } catch (const std::bad_alloc&) {
-    return rules::kNoMemory;
-  }
+  if (!try_to([&] { again_.push_back(target); })) return rules::kNoMemory;
   ++locks_held_;
   return {};
 }
@@ -328,32 +311,23 @@ bool EpochState::ends_counted(int target) {
   return true;
 }
 
-Violation EpochState::begin_lock(int target, LockType type) {
+Violation EpochState::begin_lock(int target, LockType type, LockType held) {
   if (const Violation* const rule = broken_rule(Call::kLock, target, {}); rule != nullptr) {
     if (rule == &rules::kLockTwice || rule == &rules::kLockInLockAll)
-      return lock_again(Call::kLock, *rule, target,
-                        type == LockType::kExclusive && locked(target) != LockType::kExclusive);
+      return lock_again(Call::kLock, *rule, target, type == LockType::kExclusive && held != LockType::kExclusive);
     if (const Violation refused = violation_or_report(Call::kLock, *rule, target)) return refused;
     clear_started();  // it goes on below
   }
   // When opened() is called for an awaited target, another target may have become the single one.
   const bool alone = !open_.has_single() && awaited_.empty();
   if (!alone && !open_.members().reserve(ranks_)) return rules::kNoMemory;
-  const bool needs_type = type == LockType::kExclusive || !awaited_.empty();
-  if (!alone && needs_type && !exclusive_.reserve(ranks_)) return rules::kNoMemory;
-  try {
-    awaited_.push_back({target, type});
-  } catch (const std::bad_alloc&) {
-    return rules::kNoMemory;
-  }
+  if (!try_to([&] { awaited_.push_back(target); })) return rules::kNoMemory;
   change_state(Call::kLock, target);
   ++locks_held_;
   return {};
 }
 
-bool EpochState::awaits(int target) const {
-  return std::ranges::find(awaited_, target, &Awaited::target) != awaited_.end();
-}
+bool EpochState::awaits(int target) const { return std::ranges::find(awaited_, target) != awaited_.end(); }
 
 void EpochState::opened(Call call, int target) {
   if (call == Call::kPost) {
@@ -373,17 +347,10 @@ void EpochState::opened(Call call, int target) {
       open_.open_single(started_group_[0], false);
     }
   } else {
-    const auto awaited = std::ranges::find(awaited_, target, &Awaited::target);
-    const LockType type = awaited->type;
-    awaited_.erase(awaited);
-    if (!open_.has_single()) {
-      single_type_ = type;
-      open_.open_single(target, true);
-      return;
-    }
+    std::erase(awaited_, target);
+    if (!open_.has_single()) return open_.open_single(target, true);
     open_.members().add(target);
     open_.open_members(true);
-    if (type == LockType::kExclusive) exclusive_.add(target);
   }
 }
 
@@ -393,7 +360,7 @@ void EpochState::refused(Call call, int target) {
   } else if (call == Call::kLockAll) {
     resume(true);
   } else if (call == Call::kLock) {
-    if (std::erase_if(awaited_, [&](const Awaited& each) { return each.target == target; }) == 0) drop(target);
+    if (std::erase(awaited_, target) == 0) drop(target);
     if (--locks_held_ == 0) resume(true);
   } else if (access_ > Access::kStarted) {
     before_ = Access::kNone;
@@ -411,14 +378,6 @@ Violation EpochState::unlock(int target) {
 void EpochState::drop(int target) {
   if (open_.is_single(target)) return open_.close_single();
   open_.members().remove(target);
-  if (!exclusive_.empty()) exclusive_.remove(target);
-}
-
-std::optional<LockType> EpochState::locked(int target) const {
-  if (!passive(target)) return std::nullopt;
-  if (open_.is_single(target)) return single_type_;
-  const bool exclusive = access_ == Access::kLocked && !exclusive_.empty() && exclusive_.has(target);
-  return exclusive ? LockType::kExclusive : LockType::kShared;
 }
 
 Violation EpochState::lock_all() {
@@ -442,22 +401,19 @@ Violation EpochState::unlock_all() {
 }
 
 std::string EpochState::describe_access() const {
+  const auto targets = [](std::size_t n, const char* how) {
+    return counted(n) + (n == 1 ? " is " : " are ") + how + " (MPI_Win_lock)";
+  };
+  const auto held = static_cast<std::size_t>(locks_held());
   switch (access_) {
-    case Access::kNone:
-      return std::string("no access epoch is open") +
-             (closed_by_ != nullptr ? std::string(" (the last was closed by ") + closed_by_ + ")" : "");
+    case Access::kNone: return "no access epoch is open" + closed("the last", closed_by_);
     case Access::kFenceOpen: return "a fence was called and nothing issued since (MPI_Win_fence)";
     case Access::kFenceActive: return "a fence epoch with operations is open (MPI_Win_fence)";
     case Access::kStarting: return "an epoch to " + counted(started_group_.size()) + " is waited for (MPI_Win_start)";
     case Access::kStarted: return "an epoch to " + counted(started_group_.size()) + " is open (MPI_Win_start)";
-    case Access::kLocked: {
-      const auto are = [](std::size_t n, const char* how) {
-        return counted(n) + (n == 1 ? " is " : " are ") + how + " (MPI_Win_lock)";
-      };
-      const auto held = static_cast<std::size_t>(locks_held());
-      if (awaited_.empty()) return are(held, "locked");
-      return (held == 0 ? "" : are(held, "locked") + ", ") + are(awaited_.size(), "waited for");
-    }
+    case Access::kLocked:
+      if (awaited_.empty()) return targets(held, "locked");
+      return (held == 0 ? "" : targets(held, "locked") + ", ") + targets(awaited_.size(), "waited for");
     case Access::kLockingAll: return "all targets are waited for (MPI_Win_lock_all)";
     case Access::kLockedAll: return "all targets are locked (MPI_Win_lock_all)";
   }
@@ -465,17 +421,13 @@ std::string EpochState::describe_access() const {
 }
 
 std::string ExposureSide::describe() const {
+  const std::string origins = counted(group.size(), "origin") + " (MPI_Win_post)";
   switch (state) {
-    case Exposure::kNone:
-      return std::string("the window is not exposed") +
-             (closed_by != nullptr ? std::string(" (the last exposure was closed by ") + closed_by + ")" : "");
+    case Exposure::kNone: return "the window is not exposed" + closed("the last exposure", closed_by);
     case Exposure::kFence: return "the window is exposed to all (MPI_Win_fence)";
-    case Exposure::kPosting:
-      return "the window is being posted to " + counted(group.size(), "origin") + " (MPI_Win_post)";
-    case Exposure::kPosted:
-    case Exposure::kWaiting:
-      return "the window is posted to " + counted(group.size(), "origin") + " (MPI_Win_post)" +
-             (state == Exposure::kWaiting ? ", and its end is waited for (MPI_Win_wait)" : "");
+    case Exposure::kPosting: return "the window is being posted to " + origins;
+    case Exposure::kPosted: return "the window is posted to " + origins;
+    case Exposure::kWaiting: return "the window is posted to " + origins + ", and its end is waited for (MPI_Win_wait)";
   }
   return "";
 }

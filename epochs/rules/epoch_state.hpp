@@ -2,40 +2,33 @@
 // EpochState: the open epochs of one window at this process, and whether a call is allowed now. It does no I/O, never
 // waits and does not know MPI. The rules are the tables of epoch_table.hpp.
 //
-//   EpochState state(ranks);
 //   if (Violation v = state.begin_lock(3, LockType::kShared)) return report(v);   // nothing has changed
 //   ... acquire the lock at rank 3 ...
 //   state.opened(Call::kLock, 3);   // or, if the protocol finds that the call is refused: state.refused(...)
 //   if (Violation v = state.operation(3)) return report(v);
 //   ... put ...
-//   if (Violation v = state.unlock(3)) return report(v);
-//   ... complete the puts, release the lock ...
 //
 // A call that blocks is checked, and changes the state, before it blocks:
 //
 //   lock, lock_all, start, post   begin_x() opens the epoch as awaited. An awaited epoch refuses the same calls as the
-//                                 open epoch, and in addition no call may use or close it. opened() opens it for use.
-//                                 If the protocol finds that the call is refused (for example because the target has
-//                                 posted), refused() restores the former state. A call that does not wait
-//                                 (MPI_MODE_NOCHECK) takes one step: lock(), lock_all(), start(), post().
+//                                 open epoch, and in addition no call may use or close it. opened() opens it for use;
+//                                 refused() restores the former state. A call that does not wait (MPI_MODE_NOCHECK)
+//                                 takes one step: lock(), lock_all(), start(), post().
 //   wait, test                    wait() and test() only ask. begin_wait() claims the end of the exposure for this
 //                                 call, exposure_ended() ends it.
 //   complete, unlock, unlock_all, fence, free
-//                                 the epoch ends at once. What the protocol needs of it (the types of locks, access()
-//                                 before a fence) must be read before the call. started_group() outlives complete.
+//                                 the epoch ends at once. What the protocol needs of it must be read before the call.
+//                                 started_group() outlives complete.
 //
-// Thread safety: each call is made under the window's mutex, which is not held while a protocol waits. So one thread
-// may wait for a lock on A while another locks B. If two threads race to open the same epoch (lock A twice, start and
-// start), or to close one that is still awaited, one of them gets the violation, and the thread that waits is not
-// disturbed. allows_fast() of an operation or flush needs no mutex: it returns true only if the call is allowed in a
-// state that the object had during the call. So an operation that runs concurrently with a synchronization call sees
-// the state before or after it.
+// Thread safety: each call is made under the window's mutex, which is not held while a protocol waits. If two threads
+// race to open the same epoch, or to close one that is still awaited, one of them gets the violation, and the thread
+// that waits is not disturbed. allows_fast() of an operation or flush needs no mutex: it returns true only if the call
+// is allowed in a state that the object had during the call.
 //
-// Errors: a Violation, of the classes in epoch_table.hpp; kNoMemory if the bookkeeping cannot grow. No remote operations.
-// Memory: 256 bytes, and 8 on the heap; 4 bytes per member of the last groups of start and post. One bit per rank is
-// allocated for each of three sets when the set is first needed: the open targets (a start with two members, a lock of
-// a second target, or MPI_MODE_NOPUT in an epoch of start), the targets locked exclusively (an exclusive lock of a
-// second target), and the targets that have asserted MPI_MODE_NOPUT. reserve_locks() allocates the first two.
+// Errors: a Violation; kNoMemory if the bookkeeping cannot grow. No remote operations. Memory: 256 bytes, and 8 on the
+// heap; 4 bytes per member of the last groups of start and post. One bit per rank is allocated for each of two sets
+// when the set is first needed: the open targets (a start with two members, a lock of a second target, or
+// MPI_MODE_NOPUT in an epoch of start), and the targets that have asserted MPI_MODE_NOPUT.
 //
 // Ranks are those of the window. The caller filters out MPI_PROC_NULL.
 #pragma once
@@ -71,7 +64,6 @@ struct ExposureSide {
   std::vector<int> group;           // of the last post, as given; valid until the next post
   const char* closed_by = nullptr;  // for messages: the call that closed the last exposure, if one did
 
-  // The state in words.
   std::string describe() const;
   // By a call that breaks no rule.
   void change(Call call, FenceAssert assert);
@@ -103,19 +95,16 @@ class EpochState {
       return {};
     return operate(target, updates);
   }
-  // MPI_Rput and the like.
   Violation request_operation(int target) {
     if (passive(target)) [[likely]]
       return {};
     return apply(Call::kRequestOperation, target);
   }
-  // MPI_Win_flush and MPI_Win_flush_local.
   Violation flush(int target) {
     if (allows_fast(Call::kFlush, target)) [[likely]]
       return {};
     return apply(Call::kFlush, target);
   }
-  // MPI_Win_flush_all and MPI_Win_flush_local_all.
   Violation flush_all() { return apply(Call::kFlushAll); }
   // Always allowed. The standard demands a passive epoch, but the call is harmless and common outside of one.
   Violation sync() { return apply(Call::kSync); }
@@ -133,10 +122,9 @@ class EpochState {
   bool started() const {
     return access_ == Access::kStarted || (access_ > Access::kStarted && before_ == Access::kStarted);
   }
-  // Whether this process may wait for (test) the end of its exposure epoch. The epoch stays open until
-  // exposure_ended().
-  Violation wait();
-  Violation test();
+  // Whether this process may wait for the end of its exposure epoch, which stays open until exposure_ended().
+  Violation wait(Call call = Call::kWait);
+  Violation test() { return wait(Call::kTest); }
   // Claims the end of this exposure for the calling thread: until exposure_ended() all other claims are refused. The
   // exposure is not kWaiting afterwards if there is none to end.
   Violation begin_wait();
@@ -144,17 +132,16 @@ class EpochState {
   void exposure_ended(Call by = Call::kWait) { exposure_.close(by); }
 
   Violation lock(int target, LockType type);
-  // Several targets may be awaited at once.
-  Violation begin_lock(int target, LockType type);
+  // Several targets may be awaited at once. `held`: the type of the lock of the target, if this process has locked it.
+  Violation begin_lock(int target, LockType type, LockType held = LockType::kShared);
   // Whether the target's lock is to be acquired, and opened() or refused() to be called. Not after a lock that is only
   // counted.
   bool awaits(int target) const;
   // Afterwards locked() says whether the target is still locked: the unlock was one of several.
   Violation unlock(int target);
   // For locks that the lock stripes hold and this object does not contain, while it has no open access epoch
-  // (protocols/lock_stripes.hpp). reserve_locks() allocates the memory for locks of any targets, so that lock()
-  // allocates none. It returns false if there is no memory.
-  bool reserve_locks() { return open_.members().reserve(ranks_) && exclusive_.reserve(ranks_); }
+  // (protocols/lock_stripes.hpp). reserve_locks() allocates all memory that lock() needs, or returns false.
+  bool reserve_locks() { return open_.members().reserve(ranks_); }
   // Such locks were taken; those that are still held have been entered by lock().
   void locked_meanwhile() { closed_by_ = call_name(Call::kUnlock); }
 
@@ -163,7 +150,6 @@ class EpochState {
   Violation begin_lock_all();
   Violation unlock_all();
 
-  // The last call on the object.
   Violation free() { return apply(Call::kFree); }
 
   // The epoch of a begun call is open for use. `target`: of a lock.
@@ -194,7 +180,7 @@ class EpochState {
       default: return false;
     }
   }
-  [[gnu::always_inline]] void pass_fast(Call call, int peer = kNoTarget, LockType type = LockType::kShared);
+  [[gnu::always_inline]] void pass_fast(Call call, int peer = kNoTarget);
 
   // The target has asserted MPI_MODE_NOPUT: no process updates its window until the epoch of the fence or start just
   // opened has ended. operation() takes the slow path for the rest of this epoch.
@@ -205,17 +191,16 @@ class EpochState {
   const ExposureSide& exposure() const { return exposure_; }
   // The group of the last start, as given; valid until the next start.
   std::span<const int> started_group() const { return started_group_; }
-  // The type of the lock that this process holds on the target now, by lock or lock_all.
-  std::optional<LockType> locked(int target) const;
+  // Whether this process holds a lock of the target now, by lock or lock_all.
+  bool locked(int target) const { return passive(target); }
   // The number of targets locked by lock, without those that are awaited; 0 for lock_all.
   int locks_held() const { return locks_held_ - static_cast<int>(awaited_.size() + again_.size()); }
-  // The locks that are held or awaited.
+  // Those that are held, awaited or counted.
   std::size_t locks_begun() const { return static_cast<std::size_t>(locks_held_); }
 
-  // For messages: the call that closed the last access epoch, nullptr if none has been closed.
+  // For messages: the call that closed the last access epoch, nullptr if none has been closed; and the state in words,
+  // such as "2 targets are locked (MPI_Win_lock)".
   const char* closed_by() const { return closed_by_; }
-  // The state in words: "2 targets are locked (MPI_Win_lock)", "no access epoch is open (the last was closed by
-  // ...)".
   std::string describe_access() const;
 
  private:
@@ -240,7 +225,8 @@ class EpochState {
   // Changes both sides by a call that breaks no rule. `awaited`: the new state of access instead of the table's, while
   // the call waits.
   void change_state(Call call, int target = kNoTarget, FenceAssert assert = {}, Access awaited = Access::kNone);
-  // Checks a call without group and lock type, and changes the state.
+  // Returns the violation of the call, or none where it is carried out. apply() changes the state as well.
+  Violation check(Call call, int target = kNoTarget, FenceAssert assert = {}) const;
   Violation apply(Call call, int target = kNoTarget, FenceAssert assert = {});
   void enter(Access next);
   // Returns to the epoch below the present one, if there is one. `refused`: as if the present one had not been opened.
@@ -249,22 +235,15 @@ class EpochState {
   void clear_started();
   void drop(int target);
 
-  struct Awaited {
-    int target;
-    LockType type;
-  };
-
-  // Read by every operation, without the mutex. In kFenceActive and kLockedAll all ranks are open. In kStarted and
-  // kLocked the group or the locked targets are: one of them as the single target, the others as the set (most programs
-  // lock one target at a time, and many meet one peer at a time). In an epoch of a fence or start in which a target has
-  // asserted MPI_MODE_NOPUT none of these is open, and all operations ask the rules.
+  // In kFenceActive and kLockedAll all ranks are open. In kStarted and kLocked the group or the locked targets are: one
+  // of them as the single target, the others as the set. In an epoch of a fence or start in which a target has asserted
+  // MPI_MODE_NOPUT none of these is open, and all operations ask the rules.
   OpenTargets open_;
   unsigned ranks_;
   Access access_ = Access::kNone;
   // In an epoch of start or locks: the state when it was opened, kNone or kFenceOpen. Where broken rules are carried
   // out also kFenceActive, or the state of an epoch of start that goes on below locks.
   Access before_ = Access::kNone;
-  LockType single_type_ = LockType::kShared;
   bool restricting_ = false;
   int locks_held_ = 0;              // includes awaited ones and those counted in again_
   bool empty_start_ = false;        // a start with an empty group has not been completed
@@ -272,20 +251,18 @@ class EpochState {
   // Null: all rules are enforced.
   const Report* report_ = nullptr;
   static const Report kNoReport;
-  RankBits<std::uint64_t> exclusive_;  // locked targets that are held exclusively
-  std::vector<Awaited> awaited_;       // kLocked: targets that a thread still waits for; one per thread
-  std::vector<int> again_;             // locks that are held already, each with an unlock of its own; kNoTarget: of all
+  std::vector<int> awaited_;  // kLocked: targets that a thread still waits for; one per thread
+  std::vector<int> again_;    // locks that are held already, each with an unlock of its own; kNoTarget: of all
   std::vector<int> started_group_;
   const char* closed_by_ = nullptr;
   ExposureSide exposure_;
 };
 
-inline void EpochState::pass_fast(Call call, int peer, LockType type) {
+inline void EpochState::pass_fast(Call call, int peer) {
   const char* const by = call_name(call);
   switch (call) {
     case Call::kLock:
       access_ = Access::kLocked;
-      single_type_ = type;
       locks_held_ = 1;
       open_.open_single(peer, true);
       break;

@@ -392,7 +392,7 @@ Outcome ActiveTarget::test(int* flag) {
   if (!completed) {
     Status lost = complete_lost();
     // If the completes have arrived meanwhile, the next test is true.
-    return window_.completions.arrived(window_.control, origins) ? Status() : std::move(lost);
+    return window_.completions.missing(window_.control, origins) == 0 ? Status() : std::move(lost);
   }
   *flag = 1;
   end_exposure(epochs::Call::kTest);

@@ -14,9 +14,8 @@
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/exposure.hpp"
 #include "epochs/protocols/lock.hpp"
-#include "epochs/protocols/lock_all.hpp"
+#include "epochs/protocols/lock_calls.hpp"
 #include "epochs/protocols/lock_table.hpp"
-#include "epochs/protocols/lock_target.hpp"
 #include "epochs/protocols/near_lock.hpp"
 #include "pmpi/window/wait_reports.hpp"
 #include "transport/base/log.hpp"
@@ -59,7 +58,7 @@ bool is_behind(std::span<const DeadRanks::Rank> ahead, const Space& space) {
 
 // Whether an awaited lock is lost: a rank of the window has ended, no other rank is known to hold the lock alone, and
 // nobody has departed since the last look. Behind a living rank that waits for the lock with a near lock, this is that
-// rank's to find: it may be able to do without the global lock.
+// rank's to find, which may wait at the global lock.
 std::optional<Error> PassiveTarget::find_lost(const epochs::AwaitedLock& lock, LockLook& look) {
   using epochs::LockWord, epochs::kGlobalLock, epochs::kTargetLock;
   const bool global = lock.word == kGlobalLock.word();
@@ -89,20 +88,11 @@ std::optional<Error> PassiveTarget::find_lost(const epochs::AwaitedLock& lock, L
                            global ? "the lock of all ranks" : fmt::format("the lock of rank {}", lock.rank), ended)};
 }
 
-// Returns the error of a wait for a lost lock, which later attempts get immediately; or success, if the lock can be
-// acquired without the global lock now.
+// Returns the error of a wait for a lost lock, which later attempts get immediately.
 Status PassiveTarget::declare_lost(const epochs::AwaitedLock& lock, LockType type, const Error& why) {
-  bool dispensable = false;
-  if (lock.word == epochs::kGlobalLock.word() && type == LockType::kExclusive) {
-    epochs::LoseGlobalLock<ControlMemory> lose(window_.control, lock.rank);
-    if (Status tried = run(window_.space->words().wake_event(), lose); !tried) return tried;
-    dispensable = lose.lost();
-  }
   const auto held = window_.guard();
   window_.lost_locks.push_back({lock, type, why});
-  if (!dispensable) return why;
-  window_.locks.lose_global_lock();
-  return {};
+  return why;
 }
 
 // `rank`: that of the lock, or -1 for a lock_all.
@@ -110,7 +100,7 @@ Status PassiveTarget::check_not_lost(int rank, LockType type) {
   const auto held = window_.guard();
   const bool all = rank < 0;
   for (const auto& [lock, by, why] : window_.lost_locks) {
-    // An exclusive lock may be possible where a lock_all is not (LoseGlobalLock).
+    // An exclusive lock may be possible where a lock_all is not.
     const bool needed = lock.word == epochs::kGlobalLock.word()
                             ? all || (by == type && window_.locks.needs_global_lock(type))
                             : lock.rank == rank || (all && !window_.locks.has_global_lock());
@@ -166,12 +156,9 @@ Status PassiveTarget::run_to_end(auto& protocol, int peer) {
 
 Outcome PassiveTarget::acquire(HeldLock& lock, const std::optional<std::uint64_t>& taken) {
   const bool carried = window_.report_broken != nullptr;
-  const bool with_global_lock = window_.locks.needs_global_lock(lock.type);
   LockTarget acquire(window_.control, window_.locks, lock.target, lock.type, taken, carried, near_place(lock));
   const WaitReason reason(window_, [&](WaitReports& reports) { return reports.awaited_lock(lock.target, lock.type); });
   Status status = run_to_end(acquire, lock.target);
-  if (status && !acquire.ok() && with_global_lock && !window_.locks.needs_global_lock(lock.type))
-    return this->acquire(lock);
   lock.token = acquire.token();
   lock.near = acquire.near();
   if (lock.near > 1) Process::instance().statistics().add(RouteKind::kMapped, Counted::kNearHandOff, 0);
@@ -385,7 +372,7 @@ Outcome PassiveTarget::lock_slow(int lock_type, int rank, int assert) {
     // Room for this lock, before it is acquired.
     auto& locks = window_.locks.locks();
     if (window_.epoch.locks_begun() >= locks.capacity()) locks.reserve(2 * window_.epoch.locks_begun());
-    if (const epochs::Violation v = window_.epoch.begin_lock(rank, type)) return v;
+    if (const epochs::Violation v = window_.epoch.begin_lock(rank, type, window_.locks.type_of(rank))) return v;
     if (!window_.epoch.awaits(rank)) return {};
   }
   return acquire_or_defer({.target = rank, .type = type, .needs_release = (assert& MPI_MODE_NOCHECK) == 0});
@@ -397,7 +384,7 @@ Outcome PassiveTarget::unlock_slow(int rank, HeldLock& lock) {
   bool deferred = false, releases = false;
   {
     const auto held = window_.guard();
-    const bool locked = window_.epoch.locked(rank).has_value();
+    const bool locked = window_.epoch.locked(rank);
     if (const epochs::Violation v = window_.epoch.unlock(rank)) return v;
     releases = locked && !window_.epoch.locked(rank);
     deferred = window_.locks.has_deferred() && window_.locks.deferred().target == rank;

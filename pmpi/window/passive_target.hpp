@@ -125,7 +125,7 @@ inline std::uint64_t* PassiveTarget::fast_lock_word(int rank) {
   std::uint64_t before = window_.last_lock_value;
   if (!epochs::try_acquire(*word, type, before)) [[unlikely]]
     return FastPath::kContended;
-  window_.epoch.pass_fast(epochs::Call::kLock, rank, type);
+  window_.epoch.pass_fast(epochs::Call::kLock, rank);
   // This lock is the only one, and the constructor has reserved memory for several. So the compiler may omit the code
   // that grows the vector.
   if (window_.locks.locks().size() == window_.locks.locks().capacity()) __builtin_unreachable();

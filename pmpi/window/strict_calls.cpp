@@ -34,6 +34,11 @@ EpochState StrictCalls::epoch() {
   return window_.epoch;
 }
 
+bool StrictCalls::holds_alone(int rank) {
+  const auto held = window_.guard();
+  return window_.locks.type_of(rank) == epochs::LockType::kExclusive;
+}
+
 Exposure StrictCalls::exposure() {
   const auto held = window_.guard();
   return window_.epoch.exposure().state;
@@ -117,9 +122,8 @@ Outcome StrictCalls::test(int* flag) {
 Outcome StrictCalls::unlock(int rank, epochs::HeldLock& released) {
   const auto call = [&] { return PassiveTarget(window_).unlock(rank, released); };
   EpochState after = epoch();
-  const auto type = is_rank(rank) ? after.locked(rank) : std::nullopt;
-  if (!type || after.unlock(rank) || after.locked(rank)) return call();
-  return checked([&] { return strict_.completed(rank, *type == epochs::LockType::kExclusive); }, call);
+  if (!is_rank(rank) || !after.locked(rank) || after.unlock(rank) || after.locked(rank)) return call();
+  return checked([&] { return strict_.completed(rank, holds_alone(rank)); }, call);
 }
 
 Outcome StrictCalls::unlock_all() {
@@ -133,9 +137,9 @@ Outcome StrictCalls::flush(int rank, Completion completion) {
   const auto call = [&] { return PassiveTarget(window_).flush(rank); };
   EpochState before = epoch();
   if (!is_rank(rank) || before.flush(rank)) return call();
-  const bool alone = before.locked(rank) == epochs::LockType::kExclusive;
   const auto check = [&] {
-    return completion == Completion::kLocal ? strict_.locally_completed(rank) : strict_.completed(rank, alone);
+    return completion == Completion::kLocal ? strict_.locally_completed(rank)
+                                            : strict_.completed(rank, holds_alone(rank));
   };
   return checked(check, call);
 }

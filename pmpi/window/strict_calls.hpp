@@ -34,6 +34,7 @@ class StrictCalls {
 
  private:
   epochs::EpochState epoch();
+  bool holds_alone(int rank);
   epochs::Exposure exposure();
   bool is_rank(int rank) const { return rank >= 0 && rank < window_.space->ranks(); }
   template <class Call>

@@ -224,8 +224,7 @@ WaitReports::Awaited WaitReports::awaited_in_barrier(int peer, std::uint64_t cou
     const int queried = std::min(window_.space->ranks(), kMostQueried);
     std::vector<WordOf> words;
     for (int rank = 0; rank < queried; ++rank) {
-      const BarrierSchedule::FirstWord first = BarrierSchedule::first_word_of(rank, window_.space->ranks());
-      words.push_back({first.at, first.word});
+      words.push_back({BarrierSchedule::first_notified(rank, window_.space->ranks()), ControlBlock::barrier_round(0)});
     }
     const auto values = read_words(words);
     for (int rank = 0; rank < queried; ++rank) {

@@ -13,8 +13,8 @@
 #include "epochs/protocols/barrier.hpp"
 #include "epochs/protocols/exposure.hpp"
 #include "epochs/protocols/lock.hpp"
+#include "epochs/protocols/lock_calls.hpp"
 #include "epochs/protocols/lock_table.hpp"
-#include "epochs/protocols/lock_target.hpp"
 #include "tests/unit/epochs/failing_memory.hpp"
 #include "tests/unit/epochs/one_thread.hpp"
 

@@ -36,8 +36,6 @@ EpochState make(const std::string& access, const std::string& exposure) {
   return state;
 }
 
-char type_held(std::optional<LockType> type) { return !type ? '-' : *type == LockType::kShared ? 's' : 'x'; }
-
 std::string seen(const EpochState& state) {
   std::ostringstream out;
   const auto text = [](const char* s) { return s == nullptr ? "-" : s; };
@@ -49,7 +47,7 @@ std::string seen(const EpochState& state) {
   for (int rank = -1; rank <= state.ranks(); ++rank) {
     EpochState copy = state;
     out << ' ' << !copy.request_operation(rank) << !copy.operation(rank) << !copy.flush(rank);
-    out << type_held(state.locked(rank));
+    out << state.locked(rank);
   }
   return out.str();
 }

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,9 +32,6 @@ inline std::string name(Exposure state) { return kExposureNames[static_cast<std:
 
 // A window in the given states, made by legal calls only.
 EpochState make(const std::string& access, const std::string& exposure);
-
-// The type of a held lock in a message: - for none, s, x.
-char type_held(std::optional<LockType> type);
 
 // All that is observable of a state: its accessors, and the targets that it permits.
 std::string seen(const EpochState& state);

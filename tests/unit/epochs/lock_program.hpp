@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "epochs/protocols/lock.hpp"
-#include "epochs/protocols/lock_target.hpp"
+#include "epochs/protocols/lock_calls.hpp"
 #include "tests/unit/epochs/explorer.hpp"
 
 namespace farside::explore {

@@ -24,7 +24,7 @@
 #include <unordered_map>
 
 #include "epochs/protocols/lock.hpp"
-#include "epochs/protocols/lock_target.hpp"
+#include "epochs/protocols/lock_calls.hpp"
 #include "epochs/protocols/near_lock.hpp"
 #include "tests/unit/epochs/simulate/network.hpp"
 

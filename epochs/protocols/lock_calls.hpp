@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MPI_Win_lock and MPI_Win_unlock (MPI 4.0 section 12.5.3) as resumable protocols over the lock table of a process
-// (lock_table.hpp, which has the rules).
+// MPI_Win_lock, unlock, lock_all and unlock_all (MPI 4.0 section 12.5.3) as resumable protocols over the lock table of
+// a process (lock_table.hpp, which has the rules).
 //
 // The caller calls advance() until it returns true. If failed_operation() is not null in between, the caller takes the
-// error of that operation and calls advance() again: the protocol releases what it has acquired. LockTarget may wait
-// for other processes even then, until it can leave a queue. stop_waiting() ends that wait, or that for a lost lock.
+// error of that operation and calls advance() again: the protocol releases what it has acquired. A lock may wait for
+// other processes even then, until it can leave a queue. stop_waiting() ends that wait, or that for a lost lock.
 //
 // Thread safety: an object belongs to one thread; it takes the guard of the table, and never keeps it from one
-// advance() to the next. Cost in remote operations: see lock.hpp.
+// advance() to the next. Cost in remote operations: that of lock.hpp; a lock_all 1 with a global lock, else 1 per rank.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -111,48 +112,6 @@ class AcquireLocks {
   std::optional<ReleaseLock<M>> release_;  // of a lock held before the global lock, or after a failure
 };
 
-// Keeps lock_alls from the global lock for ever, if one of them waits for exclusive locks, or if none is present: later
-// ones then wait behind the caller. Exclusive locks no longer need the global lock (LockTable::lose_global_lock). For a
-// window in which a rank has ended.
-// Precondition: the caller waits in the queue of the global lock for an exclusive lock, and keeps this place for ever.
-// Cost in remote operations: 2, more beside concurrent departures.
-template <RemoteMemory M>
-class LoseGlobalLock {
- public:
-  LoseGlobalLock(M& memory, int home) : memory_(memory), home_(home) { memory_.read(operation_, home_, kWord); }
-  bool advance() {
-    while (!over_ && operation_.done()) {
-      const std::uint64_t found = operation_.value();
-      if (reads_lock_word_) {
-        over_ = true;
-        lost_ = LockWord::readers(found) == 0;
-        break;
-      }
-      over_ = lost_ = DrainWord::is_lost(found) || (tried_ && found == expected_);
-      if (over_) break;
-      if (!DrainWord::awaits_departures(found)) {
-        reads_lock_word_ = true;
-        memory_.read(operation_, home_, kGlobalLock.word());
-        continue;
-      }
-      tried_ = true;
-      expected_ = found;
-      memory_.compare_and_swap(operation_, home_, kWord, found, found + DrainWord::lose());
-    }
-    return over_;
-  }
-  typename M::Operation* failed_operation() { return operation_.failed() ? &operation_ : nullptr; }
-  bool lost() const { return lost_; }
-
- private:
-  static constexpr std::uint32_t kWord = kGlobalLock.drain_word(LockType::kExclusive);
-  M& memory_;
-  typename M::Operation operation_;
-  std::uint64_t expected_ = 0;
-  int home_;
-  bool tried_ = false, reads_lock_word_ = false, over_ = false, lost_ = false;
-};
-
 // Acquires the lock of a target and, where rule 2 asks for it, the global lock. It claims the wake words and ends their
 // use.
 template <RemoteMemory M, class Table>
@@ -195,7 +154,11 @@ class LockTarget {
       }
     }
   }
-  typename M::Operation* failed_operation() { return failed_operation_of<M>(part_); }
+  typename M::Operation* failed_operation() {
+    if (auto* acquire = std::get_if<Acquire>(&part_)) return acquire->failed_operation();
+    if (auto* release = std::get_if<Release>(&part_)) return release->failed_operation();
+    return nullptr;
+  }
   LockType type() const { return type_; }
   // The lock in whose queue it waits, or nothing. If it waits at both locks, the global lock.
   std::optional<AwaitedLock> awaited() const {
@@ -265,8 +228,7 @@ class LockTarget {
   bool begin_near() {
     if (place_.most == 0 || type_ != LockType::kExclusive || taken_ || uses_global_lock_ != first_) return false;
     const auto held = table_.guard();
-    // The ranks of the queue must agree on whether they hand on the global lock.
-    if (table_.global_lock_lost() || !table_.begin_near()) return false;
+    if (!table_.begin_near()) return false;
     const bool gone = memory_.near().own(ControlBlock::kNearNext) != 0;
     if (gone) table_.end_near();
     return !gone;
@@ -370,8 +332,7 @@ class UnlockTarget {
       global_lock_ = table_.leave_global_lock_if_alone();
       uses_global_lock_ = !global_lock_;
     }
-    passes_near_ =
-        !uses_global_lock_ && !table_.global_lock_lost() && may_pass_near(memory_.near(), lock_.near, place_);
+    passes_near_ = !uses_global_lock_ && may_pass_near(memory_.near(), lock_.near, place_);
   }
   // Whether the data of the epoch must be complete at the target before the first advance(). If not, it is enough that
   // the data are ordered before the release of the target's lock.
@@ -430,6 +391,122 @@ class UnlockTarget {
   bool uses_global_lock_;                 // it counts among the table's users still
   bool passes_near_ = false;              // hands both locks to a rank of this node
   bool begun_ = false;
+};
+
+// Releases what LockAll has acquired, all at once. Precondition: the data of the epoch are complete at all targets.
+template <RemoteMemory M, class Table>
+class UnlockAll {
+ public:
+  // `count`: of the locks.
+  UnlockAll(M& memory, Table& table, int count) : table_(table) {
+    for (int i = 0; i < count; ++i) {
+      releases_.add(memory, table.rank_of_lock_all(i), LockType::kShared, table.lock_all_token(i),
+                    table.of_lock_all(i));
+    }
+  }
+  UnlockAll(M& memory, Table& table) : UnlockAll(memory, table, table.locks_of_lock_all()) {}
+
+  bool advance() {
+    if (over_ || !releases_.advance()) return over_;
+    over_ = true;
+    const auto held = table_.guard();
+    table_.end_lock_all();
+    return true;
+  }
+  typename M::Operation* failed_operation() { return releases_.failed_operation(); }
+
+ private:
+  Table& table_;
+  ReleaseLocks<M, Table::kMostRanks> releases_;
+  bool over_ = false;
+};
+
+// Acquires the global lock for a lock_all, or every rank's lock in the order of ranks. A lock_all ignores exposures
+// (exposure.hpp). It would cost less to acquire each lock at the first operation on its target, but two such epochs
+// that use the targets in different orders could each wait behind a writer that waits for the other one.
+template <RemoteMemory M, class Table>
+class LockAll {
+ public:
+  LockAll(M& memory, Table& table) : memory_(memory), table_(table) {}
+
+  bool advance() {
+    for (;;) {
+      switch (step_) {
+        case Step::kBegin: {
+          const auto held = table_.guard();
+          if (!table_.begin_lock_all()) return false;
+          step_ = Step::kClaim;
+          break;
+        }
+        case Step::kClaim:
+          if (!claim()) return false;
+          break;
+        case Step::kAcquire:
+          if (!std::get<Acquire>(part_).advance()) return false;
+          take(std::get<Acquire>(part_));
+          break;
+        case Step::kRelease: return std::get<UnlockAll<M, Table>>(part_).advance();
+        case Step::kHeld: return true;
+      }
+    }
+  }
+  typename M::Operation* failed_operation() {
+    if (auto* acquire = std::get_if<Acquire>(&part_)) return acquire->failed_operation();
+    if (auto* unlock = std::get_if<UnlockAll<M, Table>>(&part_)) return unlock->failed_operation();
+    return nullptr;
+  }
+  bool out_of_wake_words() const { return out_of_wake_words_; }
+  // The rank whose lock it acquires now, in a window without a global lock.
+  int awaited_rank() const { return std::min(next_, table_.ranks() - 1); }
+  static constexpr LockType type() { return LockType::kShared; }
+  // As LockTarget.
+  std::optional<AwaitedLock> awaited() const {
+    return step_ == Step::kAcquire ? std::get<Acquire>(part_).awaited() : std::nullopt;
+  }
+  void stop_waiting() { std::get<Acquire>(part_).stop_waiting(); }
+  bool ok() const { return step_ == Step::kHeld; }
+
+ private:
+  using Acquire = AcquireLock<M>;
+  enum class Step : std::uint8_t { kBegin, kClaim, kAcquire, kRelease, kHeld };
+
+  bool claim() {
+    {
+      const auto held = table_.guard();
+      out_of_wake_words_ = !table_.can_have_wake_words(1);
+      if (!out_of_wake_words_ && !table_.claim_wake_words(std::span(&word_, 1))) return false;
+    }
+    if (out_of_wake_words_) {
+      give_back();
+    } else {
+      part_.template emplace<Acquire>(memory_, table_.self(), table_.rank_of_lock_all(next_), LockType::kShared, word_,
+                                      table_.of_lock_all(next_));
+      step_ = Step::kAcquire;
+    }
+    return true;
+  }
+  void take(const Acquire& acquire) {
+    {
+      const auto guard = table_.guard();
+      table_.end_wake_word(word_, acquire.may_wake());
+    }
+    // A lock may be held although its hand-off to others has failed.
+    if (acquire.held()) table_.lock_all_token(next_++) = acquire.token();
+    if (acquire.failed()) return give_back();
+    step_ = next_ == table_.locks_of_lock_all() ? Step::kHeld : Step::kClaim;
+  }
+  void give_back() {
+    part_.template emplace<UnlockAll<M, Table>>(memory_, table_, next_);
+    step_ = Step::kRelease;
+  }
+
+  M& memory_;
+  Table& table_;
+  std::variant<std::monostate, Acquire, UnlockAll<M, Table>> part_;
+  std::uint32_t word_ = 0;
+  int next_ = 0;  // the lock that is acquired
+  bool out_of_wake_words_ = false;
+  Step step_ = Step::kBegin;
 };
 
 }  // namespace farside::epochs
