@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "pmpi/datatypes/predefined_types.hpp"
 #include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
@@ -22,17 +21,13 @@ namespace farside::pmpi {
 // The owner of the translations: made when MPI is initialized.
 class Datatypes {
  public:
-  Datatypes() : predefined_(make_predefined_types()) {
-    std::vector<PredefinedTable::Named> named;
-    for (const PredefinedType& type : predefined_) named.push_back({type.handle, &type.datatype});
-    predefined_table.fill(named);
-  }
+  Datatypes() { predefined_table.fill(predefined_); }
 
   const Datatype* find_derived(MPI_Datatype handle) {
     // The attribute look-up takes some 50 ns, most of it in the runtime's lock. Programs often use one type many times
     // in succession, so each thread caches the last one.
     auto& recent = this_thread.type;
-    const std::uintptr_t bits = PredefinedTable::bits_of(handle);
+    const std::uintptr_t bits = key_of_handle(handle);
     // Acquire, paired with the release order in release(): after another thread has freed the type and got the same
     // handle for a new one, this thread sees the new count.
     const std::uint64_t freed = freed_.load(std::memory_order_acquire);
@@ -81,23 +76,23 @@ class Datatypes {
     return MPI_SUCCESS;
   }
 
-  std::vector<PredefinedType> predefined_;
+  const std::vector<PredefinedType> predefined_ = make_predefined_types();
   std::mutex making_;
   std::atomic<std::uint64_t> freed_{0};
 };
 
 constinit PredefinedTable predefined_table;
 
-bool PredefinedTable::place(const Named& type) {
-  const std::uintptr_t bits = bits_of(type.handle);
+bool PredefinedTable::place(const PredefinedType& type) {
+  const std::uintptr_t bits = key_of_handle(type.handle);
   Slot& slot = slots_[slot_of(bits)];
   if (slot.datatype != nullptr) return slot.bits == bits;
-  slot = {bits, type.datatype, type.datatype->contiguous ? type.datatype->size : 0};
+  slot = {bits, &type.datatype, type.datatype.contiguous ? type.datatype.size : 0};
   return true;
 }
 
-void PredefinedTable::fill(std::span<const Named> types) {
-  while (!std::all_of(types.begin(), types.end(), [&](const Named& type) { return place(type); })) {
+void PredefinedTable::fill(std::span<const PredefinedType> types) {
+  while (!std::all_of(types.begin(), types.end(), [&](const PredefinedType& type) { return place(type); })) {
     slots_.fill({});
     multiplier_ = multiplier_ * 6364136223846793005u + 1442695040888963407u;  // any series serves
   }

@@ -149,24 +149,16 @@ LayoutPtr vector(const Contents& contents, const LayoutPtr& child, std::ptrdiff_
                           (Offset(contents.value(2)) * unit).value());
 }
 
-// Contents: [count, block lengths, displacements]. `children` has one layout for all blocks or one per block.
-LayoutPtr indexed(const Contents& contents, const std::vector<LayoutPtr>& children, std::ptrdiff_t unit) {
-  const std::size_t count = contents.count(0);
+// Contents: [count, block lengths, displacements], or [count, block length, displacements] if `equal`. `children` has
+// one layout for all blocks or one per block.
+LayoutPtr indexed(const Contents& contents, const std::vector<LayoutPtr>& children, std::ptrdiff_t unit,
+                  bool equal = false) {
+  const std::size_t count = contents.count(0), displacements = equal ? 2 : 1 + count;
   std::vector<Layout::Placed> blocks;
   blocks.reserve(count);
   for (std::size_t block = 0; block < count; ++block) {
-    const LayoutPtr& child = children.size() == 1 ? children[0] : children[block];
-    blocks.push_back({(Offset(contents.value(1 + count + block)) * unit).value(), contents.count(1 + block), child});
-  }
-  return Layout::placed(std::move(blocks));
-}
-
-// Contents: [count, block length, displacements].
-LayoutPtr indexed_block(const Contents& contents, const LayoutPtr& child, std::ptrdiff_t unit) {
-  std::vector<Layout::Placed> blocks;
-  blocks.reserve(contents.count(0));
-  for (std::size_t block = 0; block < contents.count(0); ++block) {
-    blocks.push_back({(Offset(contents.value(2 + block)) * unit).value(), contents.count(1), child});
+    blocks.push_back({(Offset(contents.value(displacements + block)) * unit).value(),
+                      contents.count(equal ? 1 : 1 + block), children[children.size() == 1 ? 0 : block]});
   }
   return Layout::placed(std::move(blocks));
 }
@@ -257,18 +249,18 @@ LayoutPtr compose(const Contents& contents, const std::vector<LayoutPtr>& childr
   if (combiner == MPI_COMBINER_STRUCT || combiner == kStructInteger) return indexed(contents, children, 1);
   if (children.size() != 1) return nullptr;
   const LayoutPtr& child = children[0];
-  if (combiner == kHvectorInteger) return vector(contents, child, 1);
-  if (combiner == kHindexedInteger) return indexed(contents, children, 1);
   switch (combiner) {
     case MPI_COMBINER_DUP:
     case MPI_COMBINER_RESIZED: return child;  // the caller sets the bounds
     case MPI_COMBINER_CONTIGUOUS: return contiguous(child, contents.count(0));
     case MPI_COMBINER_VECTOR: return vector(contents, child, child->extent());
-    case MPI_COMBINER_HVECTOR: return vector(contents, child, 1);
+    case MPI_COMBINER_HVECTOR:
+    case kHvectorInteger: return vector(contents, child, 1);
     case MPI_COMBINER_INDEXED: return indexed(contents, children, child->extent());
-    case MPI_COMBINER_HINDEXED: return indexed(contents, children, 1);
-    case MPI_COMBINER_INDEXED_BLOCK: return indexed_block(contents, child, child->extent());
-    case MPI_COMBINER_HINDEXED_BLOCK: return indexed_block(contents, child, 1);
+    case MPI_COMBINER_HINDEXED:
+    case kHindexedInteger: return indexed(contents, children, 1);
+    case MPI_COMBINER_INDEXED_BLOCK: return indexed(contents, children, child->extent(), true);
+    case MPI_COMBINER_HINDEXED_BLOCK: return indexed(contents, children, 1, true);
     case MPI_COMBINER_SUBARRAY: return subarray(contents, child);
     case MPI_COMBINER_DARRAY: return distributed_array(contents, child);
     default: return nullptr;
@@ -283,16 +275,11 @@ Error unsupported(MPI_Datatype handle, const std::string& why) {
   return {ErrorKind::kUnsupported, "cannot translate the datatype (" + which + "): " + why};
 }
 
-Datatype with_bounds(MPI_Datatype handle, const LayoutPtr& layout) {
+Datatype with_bounds(MPI_Datatype handle, const LayoutPtr& layout, std::optional<BasicType> basic = {}) {
   MPI_Count lower_bound = 0, extent = 0;
   runtime().Type_get_extent_x(handle, &lower_bound, &extent);
-  Datatype datatype;
-  datatype.layout =
-      Layout::resized(layout, static_cast<std::ptrdiff_t>(lower_bound), static_cast<std::ptrdiff_t>(extent));
-  datatype.size = datatype.layout->size();
-  datatype.extent = datatype.layout->extent();
-  datatype.contiguous = datatype.layout->contiguous();
-  return datatype;
+  return Datatype(
+      Layout::resized(layout, static_cast<std::ptrdiff_t>(lower_bound), static_cast<std::ptrdiff_t>(extent)), basic);
 }
 
 // MPI_Type_create_f90_*: the runtime has chosen the kind, and the size identifies it. At 16 bytes the precision
@@ -310,10 +297,7 @@ Result<Datatype> flatten_f90(MPI_Datatype handle, const Envelope& envelope) {
                      : std::vector{kComplexFloat, kComplexDouble, quad ? kComplexQuad : kComplexLongDouble};
   }
   for (const BasicType type : candidates) {
-    if (size != traits(type).size) continue;
-    Datatype datatype = with_bounds(handle, Layout::basic(type));
-    datatype.basic = type;
-    return datatype;
+    if (size == traits(type).size) return with_bounds(handle, Layout::basic(type), type);
   }
   return unsupported(handle, "there is no Fortran kind of " + std::to_string(size) + " bytes");
 }
@@ -338,7 +322,7 @@ Result<Datatype> translate(MPI_Datatype handle, Known& known) {
   const Contents contents(handle, envelope);
   std::vector<LayoutPtr> children;
   for (const MPI_Datatype type : contents.types()) {
-    LayoutPtr& layout = known[PredefinedTable::bits_of(type)];
+    LayoutPtr& layout = known[key_of_handle(type)];
     if (layout == nullptr || !contents.lasting_types()) {
       const Result<Datatype> child = translate(type, known);
       if (!child.ok()) return child.error();

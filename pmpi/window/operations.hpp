@@ -19,7 +19,6 @@
 #include <mpi.h>
 
 #include "pmpi/datatypes/datatype.hpp"
-#include "pmpi/datatypes/predefined_types.hpp"
 #include "pmpi/window/window_state.hpp"
 #include "transport/node/device_memory.hpp"
 

@@ -18,7 +18,6 @@
 #include <catch2/catch.hpp>
 #include <mpi.h>
 
-#include "pmpi/datatypes/predefined_types.hpp"
 #include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "tests/support/catch_session.hpp"
