@@ -5,11 +5,13 @@
 #include <array>
 #include <optional>
 #include <span>
+#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "transport/base/waiter.hpp"
+#include "transport/node/process_memory.hpp"
 #include "transport/process.hpp"
 #include "transport/space/regions.hpp"
 
@@ -61,14 +63,34 @@ Outcome conflict_of_ranks(const SharedLog::Found& with, int where, bool own_buff
                   how_to_order(with.epoch))};
 }
 
-Outcome buffer_changed(const std::optional<BufferWatch::Buffer>& buffer,
-                       const char* until = "this one has completed it") {
-  if (!buffer) return {};
-  return Fault{
-      MPI_ERR_RMA_CONFLICT,
-      fmt::format("the {} buffer of {} towards rank {} (operation {} of this rank on this window) has been changed "
-                  "since that call, before {}; leave it alone until then (MPI 4.0 section 12.3)",
-                  buffer->written ? "result" : "origin", buffer->call, buffer->target, buffer->number, until)};
+// Returns a hash of the blocks of `runs`, read by read(place, to, bytes) -> bool; 0 if a read fails. Of more than
+// kMostBytes or kMostBlocks only the first are hashed.
+template <class Read>
+std::uint64_t hash_of(std::span<const StridedRun> runs, Read&& read) {
+  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
+  constexpr std::uint64_t kMostBlocks = 256;
+  std::uint64_t hash = 1;
+  std::uint64_t blocks = 0;
+  std::uint64_t bytes = 0;
+  std::vector<std::byte> block;
+  for (const StridedRun& run : runs) {
+    for (std::uint64_t i = 0; i < run.count; ++i) {
+      block.resize(std::min(run.bytes, kMostBytes - bytes));
+      bytes += block.size();
+      if (block.empty() || ++blocks > kMostBlocks) return hash;
+      if (!read(run.block(i).first, block.data(), block.size())) return 0;
+      hash = SharedLog::hash(hash, block.data(), block.size());
+    }
+  }
+  return hash;
+}
+
+// Returns the hash of this process's own memory at runs of addresses; 0 if the memory has been freed:
+// process_vm_readv(2) on this process itself reports unmapped memory as an error, not as a signal.
+std::uint64_t hash_of_memory(std::span<const StridedRun> runs) {
+  return hash_of(runs, [](std::uint64_t address, std::byte* to, std::size_t bytes) {
+    return read_process_memory(getpid(), address, to, bytes).ok();
+  });
 }
 
 // Adds the ranges of bytes of both sides of an operation.
@@ -198,7 +220,8 @@ Outcome Strict::carried_out(const Operation& operation, const Places& places) {
   if (Status done = space_.route(target).flush(target); !done) return done;
   for (const auto& [runs, written] : {std::pair{&places.read, false}, {&places.written, true}}) {
     if (runs->runs().empty()) continue;
-    buffers_.add({name_of(operation), target, number_, written, runs->runs()});
+    if (const std::uint64_t hash = hash_of_memory(runs->runs()); hash != 0)
+      buffers_.push_back({name_of(operation), target, number_, written, runs->runs(), hash});
   }
   // The images reveal stores by the target itself during the epoch. In a passive epoch the target may store as soon as
   // it knows that the access is over, so there is no image.
@@ -210,6 +233,29 @@ Outcome Strict::carried_out(const Operation& operation, const Places& places) {
     }));
   }
   return shared_.executed(target, images);
+}
+
+template <class Which>
+Outcome Strict::check_buffers(Which&& which, const char* until) {
+  const auto changed = std::ranges::find_if(buffers_, [&](const Buffer& buffer) {
+    if (!which(buffer)) return false;
+    const std::uint64_t now = hash_of_memory(buffer.runs);
+    return now != 0 && now != buffer.hash;
+  });
+  Outcome found;
+  if (changed != buffers_.end()) {
+    found = Fault{
+        MPI_ERR_RMA_CONFLICT,
+        fmt::format("the {} buffer of {} towards rank {} (operation {} of this rank on this window) has been "
+                    "changed since that call, before {}; leave it alone until then (MPI 4.0 section 12.3)",
+                    changed->written ? "result" : "origin", changed->call, changed->target, changed->number, until)};
+  }
+  std::erase_if(buffers_, which);
+  return found;
+}
+
+Outcome Strict::check_all_buffers() {
+  return check_buffers([](const Buffer&) { return true; });
 }
 
 template <class UnderWay, class End>
@@ -225,10 +271,11 @@ Outcome Strict::end(UnderWay&& under_way, End&& end) {
 }
 
 Outcome Strict::completed(int target, bool alone) {
+  const auto to = [&](const Buffer& buffer) { return buffer.target == target; };
   return end([&] { return !alone && shared_.under_way(target); },
              [&] {
                log_.completed(target);
-               return first_of(buffer_changed(buffers_.completed(target)), shared_.completed(target));
+               return first_of(check_buffers(to), shared_.completed(target));
              });
 }
 
@@ -236,15 +283,16 @@ Outcome Strict::completed_all() {
   return end([&] { return shared_.under_way(); },
              [&] {
                log_.completed_all();
-               return first_of(buffer_changed(buffers_.completed_all()), shared_.completed_all());
+               return first_of(check_all_buffers(), shared_.completed_all());
              });
 }
 
 Outcome Strict::locally_completed(int target) {
+  const auto to = [&](const Buffer& buffer) { return buffer.target == target; };
   return end([&] { return shared_.under_way(target); },
              [&] {
                log_.locally_completed(target);
-               return first_of(buffer_changed(buffers_.completed(target)), shared_.locally_completed(target));
+               return first_of(check_buffers(to), shared_.locally_completed(target));
              });
 }
 
@@ -258,7 +306,8 @@ Outcome Strict::request_completed(std::uint64_t number) {
   return end([&] { return shared_.request_under_way(number); },
              [&] {
                log_.request_completed(number);
-               return first_of(buffer_changed(buffers_.request_completed(number), "its request was complete"),
+               return first_of(check_buffers([&](const Buffer& buffer) { return buffer.number == number; },
+                                             "its request was complete"),
                                shared_.request_completed(number));
              });
 }
@@ -268,7 +317,7 @@ Outcome Strict::start_completed() {
   return end([&] { return shared_.reads_started(); },
              [&] {
                log_.completed_all();
-               return first_of(buffer_changed(buffers_.completed_all()), shared_.start_completed());
+               return first_of(check_all_buffers(), shared_.start_completed());
              });
 }
 
@@ -294,7 +343,7 @@ Outcome Strict::changes_of_own_window(Epoch epoch, const char* until) {
 Outcome Strict::fence_reached() {
   const OneThread one_thread(*this);
   log_.completed_all();
-  Outcome watched = buffer_changed(buffers_.completed_all());
+  Outcome watched = check_all_buffers();
   return first_of(std::move(watched), changes_of_own_window(Epoch::kFence, "this fence"));
 }
 

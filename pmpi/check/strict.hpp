@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FARSIDE_CHECK=strict for one window: the operations under way, seen from the origin (epochs/races/access_log.hpp,
-// buffer_watch.hpp) and from the target (epochs/races/shared_log.hpp), and the reports of conflicts. For debugging: it
-// walks through datatypes, completes each operation at once, and delays ranks so that conflicting accesses overlap.
+// FARSIDE_CHECK=strict for one window: the operations under way, seen from the origin (epochs/races/access_log.hpp)
+// and from the target (epochs/races/shared_log.hpp), and the reports of conflicts. For debugging: it walks through
+// datatypes, completes each operation at once, and delays ranks so that conflicting accesses overlap.
+//
+// Hashes of the local buffers of operations under way show whether the program has stored to them too early (MPI 4.0
+// section 12.3); loads, and stores of the same value, are not found. Each operation hashes its buffers twice, up to
+// 1 MiB or 256 blocks.
 //
 // Thread safety: any thread may call any function; one thread of the process at a time is inside. Errors: a conflict is
 // MPI_ERR_RMA_CONFLICT; failures of the log's operations are those of Space. Memory: SharedLog::bytes() per rank.
@@ -16,16 +20,14 @@
 
 #include "epochs/races/access_log.hpp"
 #include "epochs/races/shared_log.hpp"
-#include "pmpi/check/buffer_watch.hpp"
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/fault.hpp"
 #include "transport/space/space.hpp"
 
 namespace farside::pmpi {
 
-// FARSIDE_CHECK=strict: the memory of the logs of a window's ranks (epochs/races/shared_log.hpp). It is a space of its
-// own, so the ranks reach it by the same routes as windows. Cost: each read or write is one operation and its flush.
-
+// The memory of the logs of a window's ranks (epochs/races/shared_log.hpp): a space of its own, so the ranks reach it
+// by the same routes as windows. Cost: each read or write is one operation and its flush.
 class LogSpace final : public epochs::LogMemory {
  public:
   explicit LogSpace(std::unique_ptr<Space> space) : space_(std::move(space)) {}
@@ -38,7 +40,6 @@ class LogSpace final : public epochs::LogMemory {
     if (Status issued = space_->route(rank).put(rank, offset, from, bytes); !issued) return issued;
     return space_->route(rank).flush(rank);
   }
-  const Space& space() const { return *space_; }
 
  private:
   std::unique_ptr<Space> space_;
@@ -110,6 +111,15 @@ class Strict {
 
  private:
   using Clock = std::chrono::steady_clock;
+  // A local buffer of an operation that has been carried out, which the program may not change until it is complete.
+  struct Buffer {
+    const char* call;
+    int target;
+    std::uint64_t number;
+    bool written;                          // the operation writes the buffer
+    std::vector<epochs::StridedRun> runs;  // addresses
+    std::uint64_t hash;
+  };
   // The bytes that an operation accesses: offsets in the target's window, addresses in the local buffers.
   struct Places {
     epochs::RunBuilder target, read, written;
@@ -134,6 +144,11 @@ class Strict {
   // Returns the parts of a local buffer that lie in this rank's own window, as offsets.
   std::vector<epochs::StridedRun> in_own_window(const std::vector<epochs::StridedRun>& addresses) const;
   Outcome changes_of_own_window(Epoch epoch, const char* until);
+  // The operations of the buffers for which `which` holds are complete: reports the first one that has changed, and
+  // forgets them all.
+  template <class Which>
+  Outcome check_buffers(Which&& which, const char* until = "this one has completed it");
+  Outcome check_all_buffers();
   // Completes operations: delays if under_way() says that other ranks may conflict with them, then calls end().
   template <class UnderWay, class End>
   Outcome end(UnderWay&& under_way, End&& end);
@@ -151,7 +166,7 @@ class Strict {
   std::uint64_t number_ = 0;  // the number of the last operation
   epochs::AccessLog log_;
   epochs::SharedLog shared_;
-  BufferWatch buffers_;
+  std::vector<Buffer> buffers_;
   std::vector<std::shared_ptr<const void>> kept_;
   Clock::time_point made_ = Clock::now();
   Clock::duration delayed_{};
