@@ -1,47 +1,46 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// FARSIDE_CHECK=warn: reports broken rules whose calls are carried out all the same. A rule is noted under the mutex of
-// the window, and reported at the end of the call: once per place in the program (observe/call_sites.hpp), and at most
-// kMost times per process.
+// FARSIDE_CHECK=warn: reports broken rules whose calls are carried out all the same, once per place in the program
+// (observe/call_sites.hpp), and at most kMost times per process.
 //
 // Thread safety: any. Cost: a walk up the stack for each call that breaks a rule, some microseconds, until kMost
 // reports were made; 200 bytes per report.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
-#include "pmpi/fault.hpp"
 #include "pmpi/library/library.hpp"
+#include "pmpi/observe/call_sites.hpp"
+#include "transport/base/log.hpp"
+#include "transport/base/waiter.hpp"
 
 namespace farside::pmpi {
 
 class BrokenRules {
  public:
-  // The call of this thread breaks a rule. `window`: its name. `text`: the rule and the remedy.
-  void note(const std::string& window, const std::string& text);
-  // Whether some thread has notes that are not reported yet.
-  static bool any() { return library().noted_rules.load(std::memory_order_relaxed) != 0; }
-  // To be called in the call that has broken rules, without a mutex: reports what this thread has noted.
-  void report(const CallSite& call);
+  // The call in which this thread is (LongWait::innermost) breaks a rule. `window`: its name. `text`: the rule and the
+  // remedy.
+  void report(const std::string& window, const std::string& text) {
+    const std::scoped_lock held(mutex_);
+    const LongWait::Reason* const call = LongWait::innermost();
+    if (call == nullptr || reported_.size() == kMost) return;
+    const std::uint16_t site = library().sites->find_here();
+    if (!reported_.emplace(site, text).second) return;
+    const std::string target = call->target() >= 0 ? fmt::format(", target {}", call->target()) : "";
+    log(LogLevel::kWarn, "{} on window '{}'{}: {}; carried out all the same, called from {}", call->call(), window,
+        target, text, library().sites->text(site));
+    if (reported_.size() == kMost)
+      log(LogLevel::kWarn, "this is the {}th broken rule; further ones are not reported", kMost);
+  }
 
  private:
   static constexpr std::size_t kMost = 100;
-  struct Note {
-    std::thread::id thread;
-    std::string window;
-    std::string text;
-  };
 
-  std::atomic<bool> full_{false};  // kMost were reported, and this has been said
-  std::mutex mutex_;               // guards the members below
-  std::vector<Note> notes_;
+  std::mutex mutex_;
   std::set<std::pair<std::uint16_t, std::string>> reported_;  // site and text
 };
 

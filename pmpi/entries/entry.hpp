@@ -9,7 +9,6 @@
 
 #include <mpi.h>
 
-#include "pmpi/check/broken_rules.hpp"
 #include "pmpi/fault.hpp"
 #include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"
@@ -32,6 +31,15 @@
   }                                                                                                       \
   extern "C" [[gnu::visibility("default")]] int MPI_##name parameters
 
+// The same for a call whose fast path is the condition `tried`. It needs no frame and saves no registers for the slow
+// path, which starts the call anew.
+#define FARSIDE_TRIED_ENTRY(name, parameters, arguments, tried, ...) \
+  FARSIDE_FAST_ENTRY(name, parameters, arguments, __VA_ARGS__) {     \
+    if (tried) [[likely]]                                            \
+      return MPI_SUCCESS;                                            \
+    return hand_on_##name arguments;                                 \
+  }
+
 namespace farside::pmpi {
 
 // Carries out the call, and returns its return code, after the error handler if it failed.
@@ -39,10 +47,7 @@ template <class Body>
 int in_call(Window& window, const CallSite& call, Body&& body) {
   const Outcome outcome = without_bad_alloc([&]() -> Outcome {
     const CallReason reason(window.state(), call);
-    Outcome carried = body(window);
-    if (BrokenRules::any()) [[unlikely]]
-      library().broken_rules->report(call);
-    return carried;
+    return body(window);
   });
   if (outcome) [[likely]]
     return MPI_SUCCESS;
@@ -79,8 +84,7 @@ int without_window(const char* call, Body&& body) {
   return outcome ? code : raise_without_object(call, outcome.fault());
 }
 
-// Tries the fast path of a call (the try_ functions). On false the entry point calls hand_on_X(), which is not
-// inlined and starts the call anew. The fast path then needs no frame and saves no registers for the slow path.
+// Tries the fast path of a call (the try_ functions).
 template <class FastPath>
 bool on_fast_path(MPI_Win win, FastPath&& fast_path) {
   Window* window = library().windows.find_fast(win);

@@ -84,21 +84,20 @@ class WindowTable {
 // For the files of FARSIDE_STATS and FARSIDE_TRACE.
 struct Observed {
   std::atomic<unsigned long> farside_windows{0}, runtime_windows{0};
-  std::mutex mutex;                // guards the following
-  Job job;                         // without the time of writing
-  std::optional<ClockPair> begun;  // when the first window was made
-  bool clocks_compared = false;
-  std::vector<TraceRecord> clocks;  // known_clocks()
+  std::atomic<bool> clocks_compared{false};  // compare_clocks() was called
+  std::mutex mutex;                          // guards the following
+  Job job;                                   // without the time of writing
+  std::optional<ClockPair> begun;            // when the first window was made
+  std::vector<TraceRecord> clocks;           // TraceKind::kClock
 };
 
 struct Library {
   WindowTable windows;
   WindowState* deferring = nullptr;            // the window whose lock table has the deferred lock
   std::atomic<bool> any_requests{false};       // Requests::any()
-  std::atomic<std::size_t> noted_rules{0};     // BrokenRules::any()
   std::atomic<std::uint64_t> groups_freed{0};  // calls of MPI_Group_free, each counted before the runtime's function
   std::atomic<Ticks> runtime_moved{0}, runtime_pause{0};  // WindowState::progress_runtime_now()
-  MPI_Request progressed_by{};                            // RuntimeProgress
+  MPI_Request progressed_by{};                            // RuntimeResources: a request that never completes
   // Each uses only those before it.
   MadeOnce<RuntimeResources> resources;
   MadeOnce<Datatypes> datatypes;

@@ -67,6 +67,7 @@ class CallReason final : public LongWait::Reason {
     return reports.report_wait(call_.name, waited, reports.awaited_by_operations(call_.target));
   }
   const char* call() const override { return call_.name; }
+  int target() const override { return call_.target; }
 
  private:
   WindowState& window_;

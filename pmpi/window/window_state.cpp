@@ -56,7 +56,7 @@ void WindowState::close_stripes() {
 
 std::string WindowState::describe_name() const { return name != nullptr ? *name : "(unnamed)"; }
 
-void WindowState::warn(const Fault& fault) const { library().broken_rules->note(describe_name(), fault.text); }
+void WindowState::warn(const Fault& fault) const { library().broken_rules->report(describe_name(), fault.text); }
 
 Outcome WindowState::check_assert(int assert, int allowed_bits, const char* allowed) {
   if ((assert & ~allowed_bits) == 0) return {};

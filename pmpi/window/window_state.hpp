@@ -229,7 +229,7 @@ struct WindowState {
   // Fails with MPI_ERR_ASSERT if `assert` has other bits than `allowed_bits` (MPI 4.0 section 12.5.5). `allowed`: the
   // names of these bits.
   Outcome check_assert(int assert, int allowed_bits, const char* allowed);
-  // FARSIDE_CHECK=warn: notes a broken rule whose call is carried out. To be called under guard().
+  // FARSIDE_CHECK=warn: reports a broken rule whose call is carried out. To be called under guard().
   void warn(const Fault& fault) const;
   std::string describe_name() const;  // likewise
 

@@ -45,8 +45,9 @@ class LongWait {
     // The sentence to be logged; empty: none. The thread calls it between two looks at the awaited condition, and holds
     // no lock. It may read words of peers and wait for the answers for a short time.
     virtual std::string text(std::chrono::seconds waited) const = 0;
-    // The name of the call in which the thread waits.
+    // The name of the call in which the thread waits, and its target; negative: none.
     virtual const char* call() const { return outer_ != nullptr ? outer_->call() : "a call"; }
+    virtual int target() const { return outer_ != nullptr ? outer_->target() : -1; }
 
    protected:
     ~Reason() { this_thread.reason = outer_; }
@@ -64,8 +65,7 @@ class LongWait {
   }
   // Logs the reason of the calling thread. Does nothing if this thread is just finding out another reason.
   static void report(std::chrono::seconds waited);
-
- private:
+  // The reason of the calling thread; null outside calls.
   static const Reason* innermost() { return static_cast<const Reason*>(this_thread.reason); }
 };
 
