@@ -99,7 +99,7 @@ class Process final : public Progress {
   // poll_from_runtime() in another thread; a later one finds nothing to do.
   void shut_down();
 
-  // `hook` makes progress of the MPI runtime without blocking (RuntimeProgress in pmpi/). Only waiting threads of the
+  // `hook` makes progress of the MPI runtime without blocking (RuntimeResources in pmpi/). Only waiting threads of the
   // application call it.
   void set_runtime_progress(void (*hook)()) { runtime_progress_.store(hook, std::memory_order_release); }
 

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points: the start of MPI (MPI 4.0 section 11.2). Each call checks the program's runtime again, and looks again
-// for tools behind farside, because the program may have loaded them after farside.
+// for tools behind farside, because the program may have loaded them after farside. Here is the library's version, too.
+#include <string>
+
+#include <fmt/format.h>
+
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/observe/files_on_signal.hpp"
 #include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/libfabric_on_demand.hpp"
+#include "transport/space/agreement.hpp"
 
 namespace {
 
@@ -27,6 +32,15 @@ int started(Start&& start) {
 }  // namespace
 
 using namespace farside::pmpi;
+
+// The version of farside, and that of the protocol between ranks: ranks with different ones make no windows together.
+// For tools that look for it in a process (dlsym(3)), such as `farside doctor`. The text lives as long as the process.
+extern "C" [[gnu::visibility("default")]] const char* farside_version();
+const char* farside_version() {
+  static const auto* const text =
+      new std::string(fmt::format("{} (protocol {})", FARSIDE_VERSION, farside::Agreement::kProtocol));
+  return text->c_str();
+}
 
 FARSIDE_ENTRY(Init, (int* count, char*** words), (count, words)) {
   refuse_other_runtime();

@@ -4,14 +4,11 @@
 
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/observe/files_on_signal.hpp"
-#include "pmpi/observe/statistics_file.hpp"
-#include "pmpi/observe/this_job.hpp"
-#include "pmpi/observe/window_statistics.hpp"
+#include "pmpi/observe/observation.hpp"
 #include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/creation.hpp"
 #include "pmpi/window/requests.hpp"
-#include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/threads.hpp"
 #include "transport/process.hpp"
@@ -34,14 +31,7 @@ int create(const CreationRequest& request, void** base, MPI_Win* win, Original&&
 }
 
 void end_with_runtime() {
-  for (void (*step)() : {end_files_on_signal, query_launch, +[] { library().statistics->complete_targets(); },
-                         write_statistics, write_trace}) {
-    try {
-      step();
-    } catch (const std::bad_alloc&) {
-      Log::write_parts({"farside: error: out of memory at the end of MPI; a file may be missing\n"});
-    }
-  }
+  end_observation();
   // Windows that were not freed keep the endpoint until the process exits.
   if (library().windows.size() == 0) farside::Process::instance().shut_down();
 }
@@ -199,6 +189,7 @@ FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session*
   refuse_other_runtime();
   if (find_tools()) return farside_Session_init(info, handler, session);
   return without_window("MPI_Session_init", [&] {
+    const HandlersOfLibraries handlers;
     const int code = runtime().Session_init(info, handler, session);
     const farside::PatientAllocation has_begun;
     if (code == MPI_SUCCESS && library().resources->session_begins(*session)) {

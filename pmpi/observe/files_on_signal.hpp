@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // With FARSIDE_STATS or FARSIDE_TRACE, SIGTERM and SIGUSR1 write the files of this rank, because batch systems send
-// these signals before they end a job. The handler only wakes a thread of farside, so the interrupted thread continues
-// at once and can release any mutex that it holds. The thread of farside starts another thread that writes the files,
-// and waits for it for a few seconds at most. Then the default action of the signal follows and ends the process. In a
-// job of several ranks it follows one second later. The reason is Hydra (MPICH): when one rank has died by a signal,
-// Hydra kills the other ranks within 50 ms, and these may still be writing.
+// these signals before they end a job. The handler only wakes a thread of farside, which writes the files: the
+// interrupted thread continues and can release any mutex that it holds. The default action of the signal follows and
+// ends the process. In a job of several ranks it follows one second later. The reason is Hydra (MPICH): when one rank
+// has died by a signal, Hydra kills the other ranks within 50 ms, and these may still be writing.
 //
-// A handler of the program stays installed, whether the program installs it before or later, and so does SIG_IGN. MPICH
-// installs a handler of SIGUSR1, by which its launcher announces failed processes. farside calls this handler, and the
-// program continues when the files are written. If a library had installed a handler when farside was loaded, or
-// installs one while the runtime starts, farside calls this handler after the files are written, in place of the
-// default action. In a child of fork(2) the earlier action applies.
+// A handler of the program stays installed, whether the program installs it before or later, and so does SIG_IGN. A
+// handler that a library had installed when farside was loaded, or installs while the runtime starts, is called after
+// the files are written, in place of the default action. (MPICH has one of SIGUSR1, by which its launcher announces
+// failed processes, and PSM one of SIGTERM.) In a child of fork(2) the earlier action applies.
 //
 // Thread safety: any. Cost: one thread that sleeps.
 #pragma once
@@ -32,10 +30,10 @@ class HandlersOfLibraries {
   std::array<void*, 2> before_;  // of SIGTERM and SIGUSR1
 };
 
-// To be called when a window is made, after query_launch() (this_job.hpp). Does nothing if no file is asked for, or if
-// the handlers are installed.
+// Precondition: the settings ask for a file, and the launch is known (this_job()). Does nothing if the handlers are
+// installed.
 void begin_files_on_signal();
-// To be called by MPI_Finalize, which writes the files itself. Restores the actions that the signals had before.
+// To be called at the end of MPI, which writes the files itself. Restores the actions that the signals had before.
 void end_files_on_signal();
 
 }  // namespace farside::pmpi

@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "pmpi/observe/statistics_file.hpp"
-
 #include <array>
 #include <atomic>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unistd.h>
 
 #include <mpi.h>
 #include <nlohmann/json.hpp>
 
 #include "pmpi/library/library.hpp"
 #include "pmpi/observe/call_sites.hpp"
-#include "pmpi/observe/this_job.hpp"
+#include "pmpi/observe/observation.hpp"
 #include "pmpi/observe/window_statistics.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
 namespace {
 
+using Sum = StatisticsSums::Sum;
+
 struct Ticked {
   double per_tick;  // seconds
   double operator()(Ticks ticks) const { return static_cast<double>(ticks) * per_tick; }
 };
+
+nlohmann::json in_json(const OperationCounts::Cell& done) { return {{"count", done.count}, {"bytes", done.bytes}}; }
 
 // Leaves out zeros.
 nlohmann::json in_json(const StatisticsSums& sums, const Ticked& seconds) {
@@ -31,16 +34,15 @@ nlohmann::json in_json(const StatisticsSums& sums, const Ticked& seconds) {
     if (sums.epochs[i].count != 0) json["epochs"][kEpochNames[i]] = sums.epochs[i].count;
   }
   for (std::size_t i = 0; i < sums.waits.size(); ++i) {
-    const StatisticsSums::Waits& waits = sums.waits[i];
+    const Sum& waits = sums.waits[i];
     if (waits.count == 0) continue;
     json["waits"][kWaitNames[i]] = {
-        {"count", waits.count}, {"seconds", seconds(waits.total)}, {"longest_seconds", seconds(waits.longest)}};
+        {"count", waits.count}, {"seconds", seconds(waits.waited)}, {"longest_seconds", seconds(waits.longest)}};
   }
   for (std::size_t route = 0; route < sums.operations.size(); ++route) {
     for (std::size_t what = 0; what < StatisticsSums::kKinds; ++what) {
-      const StatisticsSums::Operations& done = sums.operations[route][what];
-      if (done.count != 0)
-        json["routes"][kRoutes[route].name][kCountedNames[what]] = {{"count", done.count}, {"bytes", done.bytes}};
+      const Sum& done = sums.operations[route][what];
+      if (done.count != 0) json["routes"][kRoutes[route].name][kCountedNames[what]] = in_json({done.count, done.bytes});
     }
   }
   constexpr const char* kBy[] = {"lock", "handler"};
@@ -51,21 +53,20 @@ nlohmann::json in_json(const StatisticsSums& sums, const Ticked& seconds) {
   }
   if (sums.flushes != 0) json["flushes"] = sums.flushes;
   if (sums.flushes_all != 0) json["flushes_all"] = sums.flushes_all;
-  if (sums.slow_operation_calls != 0) {
-    json["slow_operations"] = {{"count", sums.slow_operation_calls}, {"seconds", seconds(sums.slow_operations)}};
-  }
-  for (const std::string& name : sums.names) json["names"].push_back(name);
+  if (const Sum& slow = sums.slow_operations; slow.count != 0)
+    json["slow_operations"] = {{"count", slow.count}, {"seconds", seconds(slow.time)}};
+  if (!sums.names.empty()) json["names"] = sums.names;
   return json;
 }
 
 // By rank among all processes.
-nlohmann::json in_json(const std::map<int, StatisticsSums::Target>& targets, const Ticked& seconds) {
+nlohmann::json in_json(const std::map<int, Sum>& targets, const Ticked& seconds) {
   nlohmann::json json = nlohmann::json::object();
   for (const auto& [rank, target] : targets) {
-    json[std::to_string(rank)] = {{"count", target.operations.count},
-                                  {"bytes", target.operations.bytes},
+    json[std::to_string(rank)] = {{"count", target.count},
+                                  {"bytes", target.bytes},
                                   {"wait_seconds", seconds(target.waited)},
-                                  {"slow_operation_seconds", seconds(target.slow_operations)}};
+                                  {"slow_operation_seconds", seconds(target.time)}};
   }
   return json;
 }
@@ -75,11 +76,9 @@ nlohmann::json sizes_in_json(const StatisticsSums& sums, const Ticked& seconds) 
   nlohmann::json json = nlohmann::json::object();
   for (std::size_t what = 0; what < StatisticsSums::kKinds; ++what) {
     for (std::size_t size = 0; size < OperationCounts::kSizes; ++size) {
-      const OperationCounts::Cell& cell = sums.sizes[what][size];
-      if (cell.count == 0) continue;
+      if (sums.sizes[what][size].count == 0) continue;
       const std::uint64_t most = size == 0 ? 0 : std::uint64_t{1} << (size - 1);
-      nlohmann::json& one = json[kCountedNames[what]][std::to_string(most)];
-      one = {{"count", cell.count}, {"bytes", cell.bytes}};
+      nlohmann::json& one = json[kCountedNames[what]][std::to_string(most)] = in_json(sums.sizes[what][size]);
       if (const StatisticsSums::Sized& slow = sums.sized[what][size]; slow.count != 0) {
         one["slow_count"] = slow.count;
         one["slow_seconds"] = seconds(slow.time);
@@ -113,76 +112,62 @@ nlohmann::json in_json(const Job& job) {
   return json;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
+// The operations of the windows, and of the process.
+nlohmann::json routes_in_json(const StatisticsSums& sums) {
+  nlohmann::json json = nlohmann::json::object();
+  for (std::size_t route = 0; route < kRouteKinds; ++route) {
+    for (std::size_t what = 0; what < kCountedNames.size(); ++what) {
+      const Statistics::Counter& counter =
+          Process::instance().statistics().counter(static_cast<RouteKind>(route), static_cast<Counted>(what));
+      OperationCounts::Cell done{counter.count.load(std::memory_order_relaxed),
+                                 counter.bytes.load(std::memory_order_relaxed)};
+      if (what < StatisticsSums::kKinds) {
+        done.count += sums.operations[route][what].count;
+        done.bytes += sums.operations[route][what].bytes;
+      }
+      if (done.count != 0) json[kRoutes[route].name][kCountedNames[what]] = in_json(done);
+    }
+  }
+  return json;
 }
 
 }  // namespace
 
-void begin_statistics() {
-  const Result<const Settings*> settings = Process::instance().settings();
-  if (!settings || settings.value()->stats.empty()) return;
-  Observed& observed = *library().observed;
-  const std::scoped_lock held(observed.mutex);
-  if (!observed.begun) observed.begun = ClockPair::read();
-}
-
 void write_statistics() {
   const Result<const Settings*> settings = Process::instance().settings();
   if (!settings || settings.value()->stats.empty()) return;
-  nlohmann::json json;
   const Job job = this_job();
   Observed& observed = *library().observed;
   std::unique_lock held(observed.mutex);
   const std::optional<ClockPair> begun = observed.begun;
   held.unlock();
-  json["rank"] = job.rank;
-  json["ranks"] = job.ranks;
-  json["host"] = host_name();
-  json["job"] = in_json(job);
-  json["cpus"] = own_cpus();
-  json["windows"] = {{"farside", observed.farside_windows.load(std::memory_order_relaxed)},
-                     {"runtime", observed.runtime_windows.load(std::memory_order_relaxed)}};
-  // Those of the windows and, below, those of the process.
-  std::array<std::array<StatisticsSums::Operations, kCountedNames.size()>, kRouteKinds> operations{};
-  const std::map<std::string, StatisticsSums> by_kind = library().statistics->sums();
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
   const ClockPair now = ClockPair::read();
   // Without a window there is no begin, and no tick was counted.
   const Ticked seconds{begun ? ns_per_tick(*begun, now) * 1e-9 : 0};
+  nlohmann::json json = {{"rank", job.rank},
+                         {"ranks", job.ranks},
+                         {"host", host.data()},
+                         {"job", in_json(job)},
+                         {"cpus", own_cpus()},
+                         {"windows",
+                          {{"farside", observed.farside_windows.load(std::memory_order_relaxed)},
+                           {"runtime", observed.runtime_windows.load(std::memory_order_relaxed)}}},
+                         {"window_kinds", nlohmann::json::object()}};
   if (begun) json["seconds"] = static_cast<double>(now.ns - begun->ns) * 1e-9;
-  json["window_kinds"] = nlohmann::json::object();
-  for (const auto& [kind, sums] : by_kind) {
-    json["window_kinds"][kind] = in_json(sums, seconds);
-    for (std::size_t route = 0; route < kRouteKinds; ++route) {
-      for (std::size_t what = 0; what < StatisticsSums::kKinds; ++what) {
-        const StatisticsSums::Operations& done = sums.operations[route][what];
-        operations[route][what].count += done.count;
-        operations[route][what].bytes += done.bytes;
-      }
-    }
-  }
   StatisticsSums all;
-  for (const auto& [kind, sums] : by_kind) all.add(sums);
+  for (const auto& [kind, sums] : library().statistics->sums()) {
+    json["window_kinds"][kind] = in_json(sums, seconds);
+    all.add(sums);
+  }
+  json["routes"] = routes_in_json(all);
   if (!all.targets.empty()) json["targets"] = in_json(all.targets, seconds);
   if (nlohmann::json sizes = sizes_in_json(all, seconds); !sizes.empty()) json["sizes"] = std::move(sizes);
   if (const std::vector<CallSites::Site> sites = library().sites->all(); !sites.empty())
     json["sites"] = in_json(sites, seconds);
-  json["routes"] = nlohmann::json::object();
-  for (std::size_t route = 0; route < kRouteKinds; ++route) {
-    for (std::size_t what = 0; what < kCountedNames.size(); ++what) {
-      const Statistics::Counter& counter =
-          Process::instance().statistics().counter(static_cast<RouteKind>(route), static_cast<Counted>(what));
-      StatisticsSums::Operations& done = operations[route][what];
-      done.count += counter.count.load(std::memory_order_relaxed);
-      done.bytes += counter.bytes.load(std::memory_order_relaxed);
-      if (done.count == 0) continue;
-      json["routes"][kRoutes[route].name][kCountedNames[what]] = {{"count", done.count}, {"bytes", done.bytes}};
-    }
-  }
   const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-  (void)write_rank_file("FARSIDE_STATS", settings.value()->stats, "json", text);
+  write_rank_file("FARSIDE_STATS", settings.value()->stats, "json", text);
 }
 
 }  // namespace farside::pmpi

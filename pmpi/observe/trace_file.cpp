@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <bit>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <unistd.h>
@@ -7,30 +8,25 @@
 
 #include "pmpi/library/library.hpp"
 #include "pmpi/observe/call_sites.hpp"
-#include "pmpi/observe/clocks.hpp"
-#include "pmpi/observe/statistics_file.hpp"
-#include "pmpi/observe/this_job.hpp"
+#include "pmpi/observe/observation.hpp"
 #include "pmpi/observe/window_statistics.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
 namespace {
 
-std::vector<TraceRecord> totals() {
+void add_totals(std::vector<TraceRecord>& records) {
   StatisticsSums all;
   for (const auto& [kind, sums] : library().statistics->sums()) all.add(sums);
-  std::vector<TraceRecord> records;
   for (std::size_t kind = 0; kind < all.epochs.size(); ++kind) {
-    if (all.epochs[kind].count == 0) continue;
-    TraceRecord record;
-    record.kind = TraceKind::kTotal;
-    record.detail = static_cast<std::uint8_t>(kind);
-    record.count = all.epochs[kind].count;
-    record.begin = all.epochs[kind].in_them;
-    record.end = all.epochs[kind].waited;
-    records.push_back(record);
+    const StatisticsSums::Sum& epochs = all.epochs[kind];
+    if (epochs.count == 0) continue;
+    records.push_back({.kind = TraceKind::kTotal,
+                       .detail = static_cast<std::uint8_t>(kind),
+                       .begin = epochs.time,
+                       .end = epochs.waited,
+                       .count = epochs.count});
   }
-  return records;
 }
 
 // Adds a text in as many records as it needs.
@@ -45,9 +41,11 @@ void add_text(TraceText::Of of, std::uint32_t number, std::string_view text, std
   }
 }
 
-void add_texts(std::vector<TraceRecord>& records) {
-  for (const auto& [number, name] : library().statistics->window_names())
-    add_text(TraceText::Of::kWindow, number, name, records);
+void add_windows_and_texts(std::vector<TraceRecord>& records) {
+  for (const WindowStatistics::Traced& window : library().statistics->traced()) {
+    records.push_back(window.record);
+    add_text(TraceText::Of::kWindow, window.record.window, window.name, records);
+  }
   std::uint32_t number = 0;
   for (const CallSites::Site& site : library().sites->all())
     add_text(TraceText::Of::kSite, ++number, site.text, records);
@@ -60,13 +58,16 @@ void write_trace() {
   const Result<const Settings*> settings = Process::instance().settings();
   Trace* trace = Trace::active();
   if (!settings || trace == nullptr) return;
-  std::vector<TraceRecord> records = library().statistics->windows();
+  std::vector<TraceRecord> records;
   const auto append = [&records](const std::vector<TraceRecord>& more) {
     records.insert(records.end(), more.begin(), more.end());
   };
-  add_texts(records);
-  append(known_clocks());
-  append(totals());
+  add_windows_and_texts(records);
+  {
+    const std::scoped_lock held(library().observed->mutex);
+    append(library().observed->clocks);
+  }
+  add_totals(records);
   append(trace->epochs().take());
   append(trace->operations().take());
   append(trace->served().take());
@@ -93,7 +94,7 @@ void write_trace() {
 
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
   bytes.append(reinterpret_cast<const char*>(records.data()), records.size() * sizeof(TraceRecord));
-  (void)write_rank_file("FARSIDE_TRACE", settings.value()->trace, "trace", bytes);
+  write_rank_file("FARSIDE_TRACE", settings.value()->trace, "trace", bytes);
 }
 
 }  // namespace farside::pmpi

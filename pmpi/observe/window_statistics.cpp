@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "pmpi/library/library.hpp"
+#include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
@@ -25,38 +26,28 @@ std::string kind_of(const Space& space, TraceFlavor flavor) {
 
 }  // namespace
 
+void StatisticsSums::Sum::add(const Sum& other) {
+  count += other.count;
+  bytes += other.bytes;
+  time += other.time;
+  waited += other.waited;
+  longest = std::max(longest, other.longest);
+}
+
 void StatisticsSums::add(const StatisticsSums& other) {
   windows += other.windows;
   flushes += other.flushes;
   flushes_all += other.flushes_all;
-  slow_operations += other.slow_operations;
-  slow_operation_calls += other.slow_operation_calls;
-  for (std::size_t i = 0; i < epochs.size(); ++i) {
-    epochs[i].count += other.epochs[i].count;
-    epochs[i].in_them += other.epochs[i].in_them;
-    epochs[i].waited += other.epochs[i].waited;
-  }
-  for (std::size_t i = 0; i < waits.size(); ++i) {
-    waits[i].count += other.waits[i].count;
-    waits[i].total += other.waits[i].total;
-    waits[i].longest = std::max(waits[i].longest, other.waits[i].longest);
-  }
+  slow_operations.add(other.slow_operations);
+  for (std::size_t i = 0; i < epochs.size(); ++i) epochs[i].add(other.epochs[i]);
+  for (std::size_t i = 0; i < waits.size(); ++i) waits[i].add(other.waits[i]);
   for (std::size_t route = 0; route < operations.size(); ++route) {
-    for (std::size_t kind = 0; kind < kKinds; ++kind) {
-      operations[route][kind].count += other.operations[route][kind].count;
-      operations[route][kind].bytes += other.operations[route][kind].bytes;
-    }
+    for (std::size_t kind = 0; kind < kKinds; ++kind) operations[route][kind].add(other.operations[route][kind]);
   }
   for (std::size_t by = 0; by < slow.size(); ++by) {
     for (std::size_t why = 0; why < slow[by].size(); ++why) slow[by][why] += other.slow[by][why];
   }
-  for (const auto& [rank, more] : other.targets) {
-    Target& target = targets[rank];
-    target.operations.count += more.operations.count;
-    target.operations.bytes += more.operations.bytes;
-    target.waited += more.waited;
-    target.slow_operations += more.slow_operations;
-  }
+  for (const auto& [rank, more] : other.targets) targets[rank].add(more);
   for (std::size_t kind = 0; kind < kKinds; ++kind) {
     for (std::size_t size = 0; size < OperationCounts::kSizes; ++size) {
       sizes[kind][size].count += other.sizes[kind][size].count;
@@ -70,28 +61,27 @@ void StatisticsSums::add(const StatisticsSums& other) {
   }
 }
 
-std::unique_ptr<WindowStatistics> WindowStatistics::open(Space& space, const About& about, bool threaded) {
+std::unique_ptr<WindowStatistics> WindowStatistics::open(Space& space, MPI_Group group, TraceFlavor flavor,
+                                                         std::uint64_t id, bool threaded) {
   if (!Process::instance().statistics().enabled() && Trace::active() == nullptr) return nullptr;
-  return std::unique_ptr<WindowStatistics>(new WindowStatistics(space, about, threaded));
+  return std::unique_ptr<WindowStatistics>(new WindowStatistics(space, group, flavor, id, threaded));
 }
 
-WindowStatistics::WindowStatistics(Space& space, const About& about, bool threaded)
+WindowStatistics::WindowStatistics(Space& space, MPI_Group group, TraceFlavor flavor, std::uint64_t id, bool threaded)
     : space_(space),
       counts_(space.count_by_target(threaded)),
       trace_(Trace::active()),
-      kind_(kind_of(space, about.flavor)),
-      process_rank_(about.process_rank) {
+      kind_(kind_of(space, flavor)),
+      process_ranks_(library().resources->process_ranks_of(group, space.ranks())) {
   sums_.windows = 1;
-  library().statistics->enter(*this);
-  if (trace_ == nullptr) return;
+  const auto rank = static_cast<std::uint64_t>(space.rank()), ranks = static_cast<std::uint64_t>(space.ranks());
+  traced_.record = {.kind = TraceKind::kWindow,
+                    .detail = static_cast<std::uint8_t>(flavor),
+                    .begin = ticks(),
+                    .granted = id,
+                    .closing = rank | ranks << 32};
+  traced_.record.window = library().statistics->enter(*this);
   if (threaded) expect_threads();
-  TraceRecord window;
-  window.kind = TraceKind::kWindow;
-  window.detail = static_cast<std::uint8_t>(about.flavor);
-  window.begin = now();
-  window.granted = about.id;
-  window.closing = static_cast<std::uint64_t>(space.rank()) | static_cast<std::uint64_t>(space.ranks()) << 32;
-  window_ = library().statistics->add_window(window);
 }
 
 void WindowStatistics::expect_threads() {
@@ -101,78 +91,38 @@ void WindowStatistics::expect_threads() {
 }
 
 WindowStatistics::~WindowStatistics() {
-  query_processes(-1);
-  if (trace_ != nullptr) {
-    const Ticks end = now();
-    {
-      const std::scoped_lock held(mutex_);
-      site_ = 0;
-      // The epoch of the last fence, which no other call has ended.
-      for (const Open& epoch : open_) record(epoch, end, end);
-    }
-    library().statistics->window_freed(window_, end);
+  {
+    const std::scoped_lock held(mutex_);
+    const Ticks end = traced_.record.end = ticks();
+    site_ = 0;
+    // The epoch of the last fence, which no other call has ended.
+    for (const Open& epoch : open_) record(epoch, end, end);
   }
-  complete_targets();
   library().statistics->leave(*this);
 }
 
-void WindowStatistics::query_processes(int target) {
-  std::vector<int> unknown;
-  {
-    const std::scoped_lock held(mutex_);
-    const auto look = [&](int each) {
-      if (!process_ranks_.contains(each)) unknown.push_back(each);
-    };
-    if (target >= 0) {
-      look(target);
-    } else {
-      counts_.each([&](int counted, Counted, std::uint64_t, std::uint64_t) { look(counted); });
-    }
-  }
-  for (const int each : unknown) {
-    const int process = process_rank_ ? process_rank_(each) : -1;
-    const std::scoped_lock held(mutex_);
-    process_ranks_[each] = process;
-  }
-}
-
-int WindowStatistics::process_of(int target) const {
-  const auto known = process_ranks_.find(target);
-  return known != process_ranks_.end() ? known->second : -1;
-}
-
-StatisticsSums::Target& WindowStatistics::target_sums(int target) { return sums_.targets[process_of(target)]; }
-
-Ticks WindowStatistics::waited(WaitKind kind, const Moment& begun) {
+Ticks WindowStatistics::waited(WaitKind kind, int target, const Moment& begun) {
   const Ticks waited = this_thread.waited - begun.waited;
   site_ = library().sites->here(kind, waited);
   if (waited == 0) return 0;
-  StatisticsSums::Waits& waits = sums_.waits[static_cast<std::size_t>(kind)];
-  ++waits.count;
-  waits.total += waited;
-  waits.longest = std::max(waits.longest, waited);
+  sums_.waits[static_cast<std::size_t>(kind)].add({.count = 1, .waited = waited, .longest = waited});
+  if (target >= 0) target_sums(sums_, target).waited += waited;
   return waited;
 }
 
 void WindowStatistics::opened(EpochKind kind, int target, WaitKind waits, const Moment& begun) {
-  if (target >= 0) query_processes(target);
   const std::scoped_lock held(mutex_);
-  const Ticks waited = this->waited(waits, begun);
-  StatisticsSums::Epochs& sums = sums_.epochs[static_cast<std::size_t>(kind)];
-  ++sums.count;
-  sums.waited += waited;
-  // An epoch whose call waited was granted at the end of the wait.
-  if (target >= 0 && waited != 0) target_sums(target).waited += waited;
+  const Ticks waited = this->waited(waits, target, begun);
+  sums_.epochs[static_cast<std::size_t>(kind)].add({.count = 1, .waited = waited});
   if (trace_ == nullptr) return;
+  // An epoch whose call waited was granted at the end of the wait.
   open_.push_back({kind, target, begun.at, waited != 0 ? this_thread.last_wait_end : begun.at, site_});
 }
 
 void WindowStatistics::closed(EpochKind kind, int target, WaitKind waits, const Moment& begun) {
-  if (target >= 0 || trace_ != nullptr) query_processes(target);
   const std::scoped_lock held(mutex_);
-  const Ticks waited = this->waited(waits, begun);
+  const Ticks waited = this->waited(waits, target, begun);
   sums_.epochs[static_cast<std::size_t>(kind)].waited += waited;
-  if (target >= 0 && waited != 0) target_sums(target).waited += waited;
   if (trace_ == nullptr) return;
   // The epoch that was opened last is mostly the first to be closed.
   const auto found = std::find_if(open_.rbegin(), open_.rend(),
@@ -180,26 +130,24 @@ void WindowStatistics::closed(EpochKind kind, int target, WaitKind waits, const 
   if (found == open_.rend()) return;
   const Open epoch = *found;
   open_.erase(std::next(found).base());
-  const Ticks end = now();
+  const Ticks end = ticks();
   record(epoch, waited != 0 ? std::max(end - waited, epoch.granted) : end, end);
 }
 
 void WindowStatistics::record(const Open& epoch, Ticks closing, Ticks end) {
-  sums_.epochs[static_cast<std::size_t>(epoch.kind)].in_them += end - epoch.begin;
+  sums_.epochs[static_cast<std::size_t>(epoch.kind)].time += end - epoch.begin;
   const bool lock = epoch.kind == EpochKind::kLockShared || epoch.kind == EpochKind::kLockExclusive;
   drained_.clear();
   if (epoch.kind != EpochKind::kPost) drain(lock ? epoch.target : -1);
-  TraceRecord record;
-  record.kind = TraceKind::kEpoch;
-  record.detail = static_cast<std::uint8_t>(epoch.kind);
-  record.window = window_;
-  record.target = epoch.target;
-  record.begin = epoch.begin;
-  record.granted = epoch.granted;
-  record.closing = closing;
-  record.end = end;
-  record.site = epoch.site;
-  record.end_site = site_;
+  TraceRecord record{.detail = static_cast<std::uint8_t>(epoch.kind),
+                     .window = traced_.record.window,
+                     .target = epoch.target,
+                     .site = epoch.site,
+                     .end_site = site_,
+                     .begin = epoch.begin,
+                     .granted = epoch.granted,
+                     .closing = closing,
+                     .end = end};
   // The record of a lock includes its first counts, which have the same target.
   std::size_t next = 0;
   if (lock && !drained_.empty()) {
@@ -216,26 +164,24 @@ void WindowStatistics::record(const Open& epoch, Ticks closing, Ticks end) {
   }
 }
 
-// Adds the operations since the last call to the sums and, with a trace, to drained_.
+void WindowStatistics::count(StatisticsSums& sums, int target, Counted what, std::uint64_t count,
+                             std::uint64_t bytes) const {
+  const StatisticsSums::Sum done{.count = count, .bytes = bytes};
+  sums.operations[static_cast<std::size_t>(space_.kind(target))][static_cast<std::size_t>(what)].add(done);
+  target_sums(sums, target).add(done);
+}
+
+// Adds the operations since the last call to the sums and to drained_.
 void WindowStatistics::drain(int only) {
   counts_.drain(only, [this](int target, Counted what, std::uint64_t count, std::uint64_t bytes) {
-    const RouteKind route = space_.kind(target);
-    StatisticsSums::Operations& sums =
-        sums_.operations[static_cast<std::size_t>(route)][static_cast<std::size_t>(what)];
-    sums.count += count;
-    sums.bytes += bytes;
-    StatisticsSums::Target& there = target_sums(target);
-    there.operations.count += count;
-    there.operations.bytes += bytes;
-    if (trace_ == nullptr) return;
-    TraceRecord record;
-    record.kind = TraceKind::kCounts;
-    record.what = static_cast<std::uint8_t>(what);
-    record.route = static_cast<std::uint8_t>(route);
-    record.window = window_;
-    record.target = target;
-    record.count = count;
-    record.bytes = bytes;
+    this->count(sums_, target, what, count, bytes);
+    const TraceRecord record{.kind = TraceKind::kCounts,
+                             .what = static_cast<std::uint8_t>(what),
+                             .route = static_cast<std::uint8_t>(space_.kind(target)),
+                             .window = traced_.record.window,
+                             .target = target,
+                             .count = count,
+                             .bytes = bytes};
     if (drained_.size() < kMostCounts) return drained_.push_back(record);
     // There is no room for each target, so the records are merged by operation and route.
     for (TraceRecord& each : drained_) each.target = -1;
@@ -248,14 +194,11 @@ void WindowStatistics::drain(int only) {
 }
 
 void WindowStatistics::fenced(bool no_succeed, const Moment& begun) {
-  if (trace_ != nullptr) query_processes(-1);
   const std::scoped_lock held(mutex_);
-  const Ticks waited = this->waited(WaitKind::kFence, begun);
-  StatisticsSums::Epochs& sums = sums_.epochs[static_cast<std::size_t>(EpochKind::kFence)];
-  ++sums.count;
-  sums.waited += waited;
+  const Ticks waited = this->waited(WaitKind::kFence, -1, begun);
+  sums_.epochs[static_cast<std::size_t>(EpochKind::kFence)].add({.count = 1, .waited = waited});
   if (trace_ == nullptr) return;
-  const Ticks end = now();
+  const Ticks end = ticks();
   // Before the first fence there is no epoch, only the fence's own barrier.
   Open ends{EpochKind::kFence, -1, begun.at, begun.at, site_};
   if (const auto open = std::ranges::find(open_, EpochKind::kFence, &Open::kind); open != open_.end()) {
@@ -267,90 +210,68 @@ void WindowStatistics::fenced(bool no_succeed, const Moment& begun) {
 }
 
 void WindowStatistics::flushed(int target, const Moment& begun) {
-  if (target >= 0) query_processes(target);
   const std::scoped_lock held(mutex_);
   ++(target < 0 ? sums_.flushes_all : sums_.flushes);
-  const Ticks waited = this->waited(WaitKind::kFlush, begun);
-  if (waited == 0) return;
-  if (target >= 0) target_sums(target).waited += waited;
-  if (trace_ == nullptr) return;
-  TraceRecord record;
-  record.kind = TraceKind::kFlush;
-  record.site = site_;
-  record.window = window_;
-  record.target = target;
-  record.begin = begun.at;
-  record.end = now();
-  trace_->epochs().add(record);
+  if (waited(WaitKind::kFlush, target, begun) == 0 || trace_ == nullptr) return;
+  trace_->epochs().add({.kind = TraceKind::kFlush,
+                        .window = traced_.record.window,
+                        .target = target,
+                        .site = site_,
+                        .begin = begun.at,
+                        .end = ticks()});
 }
 
 void WindowStatistics::operated(int target, Counted what, std::uint64_t bytes, const Moment& begun) {
-  query_processes(target);
   const std::scoped_lock held(mutex_);
-  waited(WaitKind::kOperation, begun);
+  waited(WaitKind::kOperation, -1, begun);
   const Ticks end = ticks();
-  sums_.slow_operations += end - begun.at;
-  ++sums_.slow_operation_calls;
-  target_sums(target).slow_operations += end - begun.at;
+  sums_.slow_operations.add({.count = 1, .time = end - begun.at});
+  target_sums(sums_, target).time += end - begun.at;
   StatisticsSums::Sized& sized = sums_.sized[static_cast<std::size_t>(what)][OperationCounts::size_class(bytes)];
   ++sized.count;
   sized.time += end - begun.at;
   if (trace_ == nullptr) return;
-  TraceRecord record;
-  record.kind = TraceKind::kOperation;
-  record.site = site_;
-  record.what = static_cast<std::uint8_t>(what);
-  record.route = static_cast<std::uint8_t>(space_.kind(target));
-  record.window = window_;
-  record.target = target;
-  record.begin = begun.at;
-  record.end = end;
-  record.count = 1;
-  record.bytes = bytes;
-  trace_->operations().add(record);
+  trace_->operations().add({.kind = TraceKind::kOperation,
+                            .what = static_cast<std::uint8_t>(what),
+                            .route = static_cast<std::uint8_t>(space_.kind(target)),
+                            .window = traced_.record.window,
+                            .target = target,
+                            .site = site_,
+                            .begin = begun.at,
+                            .end = end,
+                            .count = 1,
+                            .bytes = bytes});
 }
 
 void WindowStatistics::named(const std::string& name) {
-  {
-    const std::scoped_lock held(mutex_);
-    if (!name.empty() && sums_.names.size() < StatisticsSums::kMostNames) sums_.names.insert(name);
-  }
-  if (trace_ != nullptr) library().statistics->window_named(window_, name);
-}
-
-void WindowStatistics::complete_targets() {
-  query_processes(-1);
   const std::scoped_lock held(mutex_);
-  drained_.clear();
-  drain(-1);
+  if (!name.empty() && sums_.names.size() < StatisticsSums::kMostNames) sums_.names.insert(name);
+  traced_.name = name;
 }
 
 StatisticsSums WindowStatistics::sums() const {
   const std::scoped_lock held(mutex_);
   StatisticsSums sums = sums_;
   counts_.each([&](int target, Counted what, std::uint64_t count, std::uint64_t bytes) {
-    StatisticsSums::Operations& done =
-        sums.operations[static_cast<std::size_t>(space_.kind(target))][static_cast<std::size_t>(what)];
-    done.count += count;
-    done.bytes += bytes;
-    StatisticsSums::Target& there = sums.targets[process_of(target)];
-    there.operations.count += count;
-    there.operations.bytes += bytes;
+    this->count(sums, target, what, count, bytes);
   });
   sums.slow = counts_.slow();
   sums.sizes = counts_.sizes();
   return sums;
 }
 
-void AllWindowStatistics::enter(WindowStatistics& window_statistics) {
+std::uint32_t AllWindowStatistics::enter(WindowStatistics& window_statistics) {
   const std::scoped_lock held(mutex_);
   live_.push_back(&window_statistics);
+  return next_number_++;
 }
 
 void AllWindowStatistics::leave(WindowStatistics& window_statistics) {
   const std::scoped_lock held(mutex_);
   std::erase(live_, &window_statistics);
   freed_[window_statistics.kind()].add(window_statistics.sums());
+  if (Trace::active() != nullptr && freed_windows_.size() < kMostSummaries)
+    freed_windows_.push_back(window_statistics.traced());
 }
 
 std::map<std::string, StatisticsSums> AllWindowStatistics::sums() {
@@ -361,40 +282,11 @@ std::map<std::string, StatisticsSums> AllWindowStatistics::sums() {
   return sums;
 }
 
-void AllWindowStatistics::complete_targets() {
-  std::vector<WindowStatistics*> live;
-  {
-    const std::scoped_lock held(mutex_);
-    live = live_;
-  }
-  for (WindowStatistics* window_statistics : live) window_statistics->complete_targets();
-}
-
-std::uint32_t AllWindowStatistics::add_window(TraceRecord window) {
+std::vector<WindowStatistics::Traced> AllWindowStatistics::traced() const {
   const std::scoped_lock held(mutex_);
-  window.window = next_number_++;
-  if (windows_.size() < kMostSummaries) windows_.push_back(window);
-  return window.window;
-}
-
-void AllWindowStatistics::window_freed(std::uint32_t number, Ticks at) {
-  const std::scoped_lock held(mutex_);
-  if (number < windows_.size()) windows_[number].end = at;
-}
-
-void AllWindowStatistics::window_named(std::uint32_t number, const std::string& name) {
-  const std::scoped_lock held(mutex_);
-  if (number < windows_.size()) names_[number] = name;
-}
-
-std::map<std::uint32_t, std::string> AllWindowStatistics::window_names() const {
-  const std::scoped_lock held(mutex_);
-  return names_;
-}
-
-std::vector<TraceRecord> AllWindowStatistics::windows() const {
-  const std::scoped_lock held(mutex_);
-  return windows_;
+  std::vector<WindowStatistics::Traced> windows = freed_windows_;
+  for (const WindowStatistics* window_statistics : live_) windows.push_back(window_statistics->traced());
+  return windows;
 }
 
 }  // namespace farside::pmpi

@@ -3,26 +3,23 @@
 // operations by route, its flushes. Sums go to the statistics file, each epoch to the trace. A window without window
 // statistics, which is the default, pays one test in calls outside the fast path.
 //
-// Times are taken for the trace only: at the begin of a lock, at the end of its unlock, and at both ends of the other
-// synchronization calls. Waits are measured in both cases (transport/base/waiter.hpp); a call that does not wait takes
-// no time.
+// Waits are measured by Waiter (transport/base/waiter.hpp).
 //
 // Thread safety: sums() any; the others any if the window was opened as threaded, or after expect_threads(), else one
 // thread at a time. A mutex guards the sums, because a thread that writes the files on a signal reads them
-// (files_on_signal.hpp).
+// (files_on_signal.hpp). Memory: with statistics 4 bytes per rank, and OperationCounts.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
+
+#include <mpi.h>
 
 #include "pmpi/observe/call_sites.hpp"
 #include "transport/base/trace.hpp"
@@ -33,24 +30,14 @@ namespace farside::pmpi {
 
 // The sums of one window, or of all windows of one kind.
 struct StatisticsSums {
-  struct Epochs {
-    std::uint64_t count = 0;
-    Ticks in_them = 0;  // with a trace only
-    Ticks waited = 0;
-  };
-  struct Waits {
-    std::uint64_t count = 0;  // calls that waited
-    Ticks total = 0;
-    Ticks longest = 0;
-  };
-  struct Operations {
+  // Of epochs, operations, or calls that waited. Each uses some of the members.
+  struct Sum {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
-  };
-  struct Target {
-    Operations operations;
-    Ticks waited = 0;  // in locks, unlocks and flushes of this target alone
-    Ticks slow_operations = 0;
+    Ticks time = 0;  // inside epochs (with a trace only), or in calls of operations that are not loads and stores
+    Ticks waited = 0;
+    Ticks longest = 0;  // wait
+    void add(const Sum& other);
   };
   struct Sized {
     std::uint64_t count = 0;  // operations that are not loads and stores
@@ -59,15 +46,15 @@ struct StatisticsSums {
   static constexpr std::size_t kKinds = OperationCounts::kKinds;
 
   std::uint64_t windows = 0;
-  std::array<Epochs, kEpochNames.size()> epochs{};
-  std::array<Waits, kWaitNames.size()> waits{};
-  std::array<std::array<Operations, kKinds>, kRouteKinds> operations{};
+  std::array<Sum, kEpochNames.size()> epochs{};
+  std::array<Sum, kWaitNames.size()> waits{};
+  std::array<std::array<Sum, kKinds>, kRouteKinds> operations{};
   OperationCounts::Slow slow{};
   std::uint64_t flushes = 0;  // of one target
   std::uint64_t flushes_all = 0;
-  Ticks slow_operations = 0;  // time in calls of operations that are not loads and stores
-  std::uint64_t slow_operation_calls = 0;
-  std::map<int, Target> targets;  // by rank among all processes; -1: others
+  Sum slow_operations;
+  // By rank among all processes, -1: others. Waits are those of locks, unlocks and flushes of this target alone.
+  std::map<int, Sum> targets;
   OperationCounts::Sizes sizes{};
   std::array<std::array<Sized, OperationCounts::kSizes>, kKinds> sized{};
   std::set<std::string> names;  // that the program has given, at most kMostNames
@@ -78,15 +65,9 @@ struct StatisticsSums {
 
 class WindowStatistics {
  public:
-  // The description of the window. `id`: the same on all its ranks. `process_rank` translates a rank of the window into
-  // one among all processes, -1: none; it is called in calls of the program only.
-  struct About {
-    TraceFlavor flavor;
-    std::uint64_t id;
-    std::function<int(int)> process_rank;
-  };
-  // Returns null unless statistics or a trace are enabled.
-  static std::unique_ptr<WindowStatistics> open(Space& space, const About& about, bool threaded);
+  // Returns null unless statistics or a trace are enabled. `group`: the window's. `id`: the same on all its ranks.
+  static std::unique_ptr<WindowStatistics> open(Space& space, MPI_Group group, TraceFlavor flavor, std::uint64_t id,
+                                                bool threaded);
   WindowStatistics(const WindowStatistics&) = delete;
   WindowStatistics& operator=(const WindowStatistics&) = delete;
   ~WindowStatistics();
@@ -96,11 +77,7 @@ class WindowStatistics {
     Ticks at;
     Ticks waited;
   };
-  Moment begin() const { return {now(), this_thread.waited}; }
-  // Returns the begin without the time, for a call whose time of begin is not used.
-  static Moment begin_untimed() { return {0, this_thread.waited}; }
-  // Returns the begin with the time, also without a trace.
-  static Moment begin_operation() { return {ticks(), this_thread.waited}; }
+  static Moment begin() { return {ticks(), this_thread.waited}; }
 
   // Each function records one successful call. `begun` is the begin() of that call.
   // An epoch has begun, or ended: at one target, or -1. `waits`: the kind of the call.
@@ -118,13 +95,19 @@ class WindowStatistics {
   // Prepares for calls from several threads at once.
   void expect_threads();
 
-  // To be called in a call of the program: assigns the counts so far to the processes of their targets.
-  void complete_targets();
-  // Returns the sums so far, without a call of the runtime. Operations count for target -1 if no call has yet learned
-  // the rank of their target among all processes. If another thread counts an operation at the same time, the sums may
-  // contain only a part of this operation.
+  // Returns the sums so far. If another thread counts an operation at the same time, they may contain only a part of
+  // it.
   StatisticsSums sums() const;
   const std::string& kind() const { return kind_; }
+  // The record of the window in the trace, and its name.
+  struct Traced {
+    TraceRecord record;
+    std::string name;
+  };
+  Traced traced() const {
+    const std::scoped_lock held(mutex_);
+    return traced_;
+  }
 
  private:
   struct Open {
@@ -134,27 +117,25 @@ class WindowStatistics {
     Ticks granted;
     std::uint16_t site = 0;
   };
-  WindowStatistics(Space& space, const About& about, bool threaded);
-  Ticks now() const { return trace_ != nullptr ? ticks() : 0; }
-  // Returns the time that the call has waited since `begun`, and counts it. Keeps the place of the call in site_.
-  Ticks waited(WaitKind kind, const Moment& begun);
-  // Asks the runtime for the rank among all processes of this target, or of all that have been counted if it is
-  // negative, once. Takes no mutex during the call of the runtime.
-  void query_processes(int target);
-  // The rank of a target among all processes; -1 if query_processes() has not been called for it.
-  int process_of(int target) const;
-  StatisticsSums::Target& target_sums(int target);
+  WindowStatistics(Space& space, MPI_Group group, TraceFlavor flavor, std::uint64_t id, bool threaded);
+  // Counts the time that the call has waited since `begun`, also for the target unless it is negative, and returns it.
+  // Keeps the place of the call in site_.
+  Ticks waited(WaitKind kind, int target, const Moment& begun);
+  StatisticsSums::Sum& target_sums(StatisticsSums& sums, int target) const {
+    return sums.targets[process_ranks_[static_cast<std::size_t>(target)]];
+  }
+  // Adds a count of operations to the sums.
+  void count(StatisticsSums& sums, int target, Counted what, std::uint64_t count, std::uint64_t bytes) const;
   void record(const Open& epoch, Ticks closing, Ticks end);
   void drain(int only);
 
   Space& space_;
   OperationCounts& counts_;
   Trace* trace_;
-  std::uint32_t window_ = 0;  // its number in the trace
-  std::string kind_;          // the statistics sum the windows of one kind
-  std::function<int(int)> process_rank_;
-  std::unordered_map<int, int> process_ranks_;  // of the targets so far
-  std::uint16_t site_ = 0;                      // of the call that is being recorded
+  Traced traced_;
+  std::string kind_;  // the statistics sum the windows of one kind
+  const std::vector<int> process_ranks_;
+  std::uint16_t site_ = 0;  // of the call that is being recorded
   std::vector<Open> open_;
   StatisticsSums sums_;
   std::vector<TraceRecord> drained_;  // counts of the epoch that ends
@@ -164,28 +145,20 @@ class WindowStatistics {
 // The window statistics of the process: those of live windows, and the sums of freed ones. Thread safety: any thread.
 class AllWindowStatistics {
  public:
-  void enter(WindowStatistics& window_statistics);
+  // Returns the number of the window in the trace.
+  std::uint32_t enter(WindowStatistics& window_statistics);
   void leave(WindowStatistics& window_statistics);
   // Returns the sums by kind of window, such as "create cma". There are few kinds. It takes the mutex of each
   // window in turn.
   std::map<std::string, StatisticsSums> sums();
-  // Assigns what live windows have counted to the processes of their targets. To be called in a call of the program,
-  // before sums() are written at the end.
-  void complete_targets();
-  // For the trace: returns the number of a new window, and keeps a record of each of the first 4,096 windows.
-  std::uint32_t add_window(TraceRecord window);
-  void window_freed(std::uint32_t number, Ticks at);
-  std::vector<TraceRecord> windows() const;
-  // The names of windows by their number.
-  void window_named(std::uint32_t number, const std::string& name);
-  std::map<std::uint32_t, std::string> window_names() const;
+  // For the trace: the live windows, and the first 4,096 freed ones.
+  std::vector<WindowStatistics::Traced> traced() const;
 
  private:
   mutable std::mutex mutex_;
   std::vector<WindowStatistics*> live_;
   std::map<std::string, StatisticsSums> freed_;
-  std::vector<TraceRecord> windows_;
-  std::map<std::uint32_t, std::string> names_;
+  std::vector<WindowStatistics::Traced> freed_windows_;
   std::uint32_t next_number_ = 0;
 };
 

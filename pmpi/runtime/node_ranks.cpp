@@ -4,18 +4,21 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <dirent.h>
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <memory>
+#include <filesystem>
+#include <fstream>
 #include <optional>
+#include <ranges>
+#include <sstream>
 #include <string_view>
+#include <system_error>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 #include <mpi.h>
 
-#include "pmpi/runtime/library_names.hpp"
+#include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/runtime/runtime.hpp"
 
 namespace farside::pmpi {
@@ -26,19 +29,12 @@ constexpr int kMostLevels = 8;  // scripts between the launcher and a rank
 constexpr std::array<std::string_view, 4> kJobVariables = {"PMIX_NAMESPACE", "PMI_JOBID", "PMI_SIZE",
                                                            "OMPI_COMM_WORLD_SIZE"};
 
-enum class Library { kWith, kWithout, kUnknown };
-
-// Files of proc have no size, and are read until their end.
 std::optional<std::string> read_file(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return {};
-  std::string text;
-  std::array<char, 16384> part;
-  ssize_t got = 0;
-  while ((got = read(file, part.data(), part.size())) > 0) text.append(part.data(), static_cast<std::size_t>(got));
-  close(file);
-  if (got < 0) return {};
-  return text;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {};
+  std::ostringstream text;
+  text << file.rdbuf();
+  return std::move(text).str();
 }
 
 std::optional<int> number_in(std::string_view text) {
@@ -48,13 +44,17 @@ std::optional<int> number_in(std::string_view text) {
   return number;
 }
 
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (const auto& part : std::views::split(text, separator)) parts.emplace_back(part.begin(), part.end());
+  return parts;
+}
+
 // Returns the value of a variable in the text of an environ file, whose entries end with zeros.
 std::optional<std::string_view> variable(std::string_view environment, std::string_view name) {
-  for (std::size_t at = 0; at < environment.size();) {
-    const std::string_view entry = environment.substr(at, environment.find('\0', at) - at);
+  for (const std::string_view entry : split(environment, '\0')) {
     if (entry.size() > name.size() && entry[name.size()] == '=' && entry.starts_with(name))
       return entry.substr(name.size() + 1);
-    at += entry.size() + 1;
   }
   return {};
 }
@@ -78,10 +78,10 @@ class Scan {
       if (!environment || !is_of_job(*environment)) continue;
       const std::optional<int> other = rank_in(*environment);
       if (!other || *other == rank_) continue;
-      switch (check_process(process, *environment, kMostLevels)) {
-        case Library::kWith: found.with.push_back(*other); break;
-        case Library::kWithout: found.without.push_back(*other); break;
-        case Library::kUnknown: found.complete = false; break;
+      if (const std::optional<bool> loaded = is_loaded(process, *environment, kMostLevels)) {
+        (*loaded ? found.with : found.without).push_back(*other);
+      } else {
+        found.complete = false;
       }
     }
     std::ranges::sort(found.with);
@@ -130,44 +130,36 @@ class Scan {
   // Each thread has the children that it has started.
   std::vector<int> children_of(int process) const {
     std::vector<int> children;
-    const std::string threads = file_of(process, "task");
-    const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(threads.c_str()), closedir);
-    if (folder == nullptr) return children;
-    while (const dirent* entry = readdir(folder.get())) {
-      const std::optional<std::string> text = read_file(fmt::format("{}/{}/children", threads, entry->d_name));
-      for (std::size_t at = 0; text && at < text->size();) {
-        const std::string_view word = std::string_view(*text).substr(at, text->find(' ', at) - at);
+    std::error_code gone;
+    using Folder = std::filesystem::directory_iterator;
+    for (Folder thread(file_of(process, "task"), gone); thread != Folder(); thread.increment(gone)) {
+      const std::string text = read_file(thread->path().string() + "/children").value_or("");
+      for (const std::string_view word : split(text, ' ')) {
         if (const auto child = number_in(word)) children.push_back(*child);
-        at += word.size() + 1;
       }
     }
     return children;
   }
 
-  Library check_process(int process, std::string_view environment, int levels) const {
+  // Whether the process, or one that it has started, has farside; nothing if neither is seen to use MPI.
+  std::optional<bool> is_loaded(int process, std::string_view environment, int levels) const {
     const auto preload = variable(environment, "LD_PRELOAD");
-    if (preload && preload->find("libfarside-") != std::string_view::npos) return Library::kWith;
+    if (preload && preload->find("libfarside-") != std::string_view::npos) return true;
     const std::optional<std::string> maps = read_file(file_of(process, "maps"));
-    if (!maps) return Library::kUnknown;
+    if (!maps) return {};
     bool mpi = false;
-    for (std::size_t at = 0; at < maps->size();) {
-      const std::string_view line = std::string_view(*maps).substr(at, maps->find('\n', at) - at);
-      at += line.size() + 1;
-      const std::size_t slash = line.rfind('/');
-      if (slash == std::string_view::npos) continue;
-      const std::string_view name = line.substr(slash + 1);
-      if (name.starts_with("libfarside-") || name == view_.library) return Library::kWith;
+    for (const std::string_view line : split(*maps, '\n')) {
+      const std::string_view name = line.substr(line.rfind('/') + 1);
+      if (name.starts_with("libfarside-") || name == view_.library) return true;
       mpi = mpi || !runtime_of(name).empty();
     }
-    if (mpi) return Library::kWithout;
+    if (mpi) return false;
     // A script that has started the program.
-    if (levels == 0) return Library::kUnknown;
-    for (const int child : children_of(process)) {
+    for (const int child : levels > 0 ? children_of(process) : std::vector<int>()) {
       const std::optional<std::string> of_child = environment_of(child);
-      const Library library = of_child ? check_process(child, *of_child, levels - 1) : Library::kUnknown;
-      if (library != Library::kUnknown) return library;
+      if (const auto loaded = of_child ? is_loaded(child, *of_child, levels - 1) : std::nullopt) return loaded;
     }
-    return Library::kUnknown;
+    return {};
   }
 
   const NodeView& view_;

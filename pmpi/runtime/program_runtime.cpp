@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <dlfcn.h>
 #include <link.h>
 #include <span>
 #include <unistd.h>
 
 #include <mpi.h>
 
-#include "pmpi/runtime/library_names.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/log.hpp"
 
@@ -20,39 +20,33 @@ constexpr const char* title_of(std::string_view runtime) {
   return runtime == "mpich" ? "MPICH" : runtime == "openmpi" ? "Open MPI" : "the MPI ABI";
 }
 
-struct FileScan {
+// The files of the process but farside's; none if farside is a part of the program itself.
+std::vector<LoadedFile> loaded_files() {
   std::vector<LoadedFile> files;
-  bool in_program = false;  // farside is a part of the program itself
-};
-
-int scan_file(dl_phdr_info* info, std::size_t, void* data) {
-  auto& scan = *static_cast<FileScan*>(data);
-  const auto own = reinterpret_cast<std::uintptr_t>(&scan_file);
-  const ElfW(Dyn)* dynamic = nullptr;
-  bool is_farside = false;
-  for (const auto& header : std::span(info->dlpi_phdr, info->dlpi_phnum)) {
-    const std::uintptr_t first = info->dlpi_addr + header.p_vaddr;
-    if (header.p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(first);
-    is_farside = is_farside || (header.p_type == PT_LOAD && own >= first && own - first < header.p_memsz);
+  Dl_info info{};
+  link_map* own = nullptr;
+  const link_map* each = nullptr;
+  if (dladdr1(reinterpret_cast<void*>(&loaded_files), &info, reinterpret_cast<void**>(&own), RTLD_DL_LINKMAP) != 0)
+    each = own;
+  while (each != nullptr && each->l_prev != nullptr) each = each->l_prev;
+  if (each == own) return files;
+  for (; each != nullptr; each = each->l_next) {
+    if (each == own) continue;
+    LoadedFile file{files.empty() ? "the program" : each->l_name, {}};
+    std::uintptr_t names = 0;
+    for (const ElfW(Dyn)* entry = each->l_ld; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
+      if (entry->d_tag == DT_STRTAB) names = entry->d_un.d_ptr;
+    }
+    // Some linkers leave the section as it is in the file, others add the base address to its pointers.
+    if (names < each->l_addr) names += each->l_addr;
+    for (const ElfW(Dyn)* entry = each->l_ld; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
+      if (entry->d_tag != DT_NEEDED) continue;
+      const std::string_view library = reinterpret_cast<const char*>(names + entry->d_un.d_val);
+      if (!runtime_of(library).empty()) file.mpi_libraries.emplace_back(library);
+    }
+    files.push_back(std::move(file));
   }
-  const bool is_program = scan.files.empty();
-  if (is_farside && is_program) scan.in_program = true;
-  if (is_farside || scan.in_program) return scan.in_program ? 1 : 0;
-  LoadedFile file;
-  file.path = is_program ? "the program" : info->dlpi_name;
-  std::uintptr_t names = 0;
-  for (const ElfW(Dyn)* entry = dynamic; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
-    if (entry->d_tag == DT_STRTAB) names = entry->d_un.d_ptr;
-  }
-  // Some linkers leave the section as it is in the file, others add the base address to its pointers.
-  if (names < info->dlpi_addr) names += info->dlpi_addr;
-  for (const ElfW(Dyn)* entry = dynamic; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
-    if (entry->d_tag != DT_NEEDED) continue;
-    const std::string_view library = reinterpret_cast<const char*>(names + entry->d_un.d_val);
-    if (!runtime_of(library).empty()) file.mpi_libraries.emplace_back(library);
-  }
-  scan.files.push_back(std::move(file));
-  return 0;
+  return files;
 }
 
 bool needs(const LoadedFile& file, std::string_view runtime) {
@@ -76,10 +70,7 @@ OtherRuntime find_other_runtime(const std::vector<LoadedFile>& files, std::strin
 }
 
 void refuse_other_runtime() {
-  FileScan scan;
-  dl_iterate_phdr(scan_file, &scan);
-  if (scan.in_program) return;
-  const OtherRuntime other = find_other_runtime(scan.files, kOwnRuntime);
+  const OtherRuntime other = find_other_runtime(loaded_files(), kOwnRuntime);
   if (other.path.empty()) return;
   const std::string_view runtime = runtime_of(other.library);
   log(LogLevel::kError,

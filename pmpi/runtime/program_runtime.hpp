@@ -18,6 +18,19 @@
 
 namespace farside::pmpi {
 
+// Maps the name by which files need a shared library to the MPI runtime of this library: openmpi, mpich, or mpi_abi,
+// which is the standard's binary interface (MPI 5.0 section 20) of either runtime. Empty if it is no MPI library. The
+// `farside` command applies the same rule, so this header does not include mpi.h. libmpi.so.12 is
+// the name of MPICH where it is built from source, and of libraries derived from it. Cray MPICH has a library for each
+// compiler: libmpi_cray.so.12, libmpi_gnu_123.so.12. (Open MPI's other libraries, such as libmpi_mpifh.so.40, have
+// higher numbers.)
+constexpr std::string_view runtime_of(std::string_view library) {
+  if (library.starts_with("libmpi_abi.so")) return "mpi_abi";
+  const bool of_cray = library.starts_with("libmpi_") && library.find(".so.12") != std::string_view::npos;
+  if (library.starts_with("libmpich.so") || library.starts_with("libmpi.so.12") || of_cray) return "mpich";
+  return library.starts_with("libmpi.so") ? "openmpi" : "";
+}
+
 // The exit code of the dynamic linker if it cannot load a library.
 constexpr int kExitWrongRuntime = 127;
 
@@ -28,7 +41,7 @@ struct LoadedFile {
 };
 
 // Returns the file that decides, with the library of the other runtime; its path is empty if the process may continue.
-// `files`: the program first, without farside's own library. `own`: the library's runtime (library_names.hpp).
+// `files`: the program first, without farside's own library. `own`: the library's runtime.
 struct OtherRuntime {
   std::string path;
   std::string library;

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "pmpi/runtime/library_names.hpp"
+#include "pmpi/runtime/program_runtime.hpp"
 #include "transport/base/imported_call.hpp"
 #include "transport/base/log.hpp"
 
@@ -72,9 +72,8 @@ Runtime load() {
   find_behind("PMPI_Initialized");
   Runtime loaded{};
 #define FARSIDE_CALL(name) resolve<"PMPI_" #name>(RTLD_NEXT, loaded.name);
+#define FARSIDE_USED(name) resolve<"PMPI_" #name>(RTLD_DEFAULT, loaded.name);
 #include "pmpi/runtime/calls.def"
-#define FARSIDE_CALL(name) resolve<"PMPI_" #name>(RTLD_DEFAULT, loaded.name);
-#include "pmpi/runtime/used_calls.def"
   // A tool that is left out gets these three in the runtime's place.
   if (tools_behind.Init == nullptr) resolve<"MPI_Init">(RTLD_NEXT, loaded.Init);
   if (tools_behind.Init_thread == nullptr) resolve<"MPI_Init_thread">(RTLD_NEXT, loaded.Init_thread);

@@ -10,11 +10,17 @@
 
 #include <mpi.h>
 
-#include "pmpi/runtime/optional_calls.hpp"
-
 namespace farside::pmpi {
 
-// The runtime for which this library is built, as in library_names.hpp.
+// Whether mpi.h is for the standard's binary interface (MPI 5.0 section 20) instead of a runtime's own. (In its own
+// mpi.h, Open MPI 6 has MPI_ABI_VERSION -1.)
+#if defined(MPI_ABI_VERSION) && MPI_ABI_VERSION > 0
+#define FARSIDE_IS_FOR_MPI_ABI 1
+#else
+#define FARSIDE_IS_FOR_MPI_ABI 0
+#endif
+
+// The runtime for which this library is built, as in program_runtime.hpp.
 #if defined(OPEN_MPI)
 inline constexpr std::string_view kOwnRuntime = "openmpi";
 #elif FARSIDE_IS_FOR_MPI_ABI
@@ -25,9 +31,8 @@ inline constexpr std::string_view kOwnRuntime = "mpich";
 
 struct Runtime {
 #define FARSIDE_CALL(name) decltype(&MPI_##name) name;
+#define FARSIDE_USED(name) FARSIDE_CALL(name)
 #include "pmpi/runtime/calls.def"
-#define FARSIDE_CALL(name) decltype(&MPI_##name) name;
-#include "pmpi/runtime/used_calls.def"
   // Whether the runtime has MPI_Type_get_envelope_c and MPI_Type_get_contents_c (MPI 4.0).
   bool large_datatypes;
 };

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <numeric>
 #include <string_view>
+#include <utility>
 
 #include <mpi.h>
 
@@ -16,9 +18,101 @@
 
 namespace farside::pmpi {
 
-#if FARSIDE_HAS_SESSIONS
 namespace {
 
+// Progress in both directions: a thread that waits in farside moves the runtime's messages, and a thread that waits in
+// the runtime serves the requests of other processes at farside's endpoint.
+//
+// The first direction uses MPI_Request_get_status on every runtime. For the second MPI offers no hook, so it depends on
+// the runtime. Open MPI has a list of functions that its progress engine calls (opal_progress_register). MPICH over UCX
+// moves messages by calls of ucp_worker_progress, which farside redirects (imported_call.hpp). With neither (MPICH over
+// libfabric), the progress thread serves alone. The runtime may call the hook from any thread, and several at once.
+
+// Moves the runtime's messages. MPI_Request_get_status on a request that never completes enters the progress engine of
+// both runtimes and touches no message. MPICH 4.0's MPI_Iprobe on MPI_COMM_SELF, or with MPI_PROC_NULL, does not enter
+// the engine.
+void move_runtime() {
+  int flag = 0;
+  // The runtime reports an error of a message to the owner of that message, so the result here says nothing.
+  (void)runtime().Request_get_status(library().progressed_by, &flag, MPI_STATUS_IGNORE);
+}
+
+// Returns the number of events: the engine may yield if there are none. Any thread that is in MPI calls it, also
+// several at once.
+int serve_endpoint() { return Process::instance().poll_from_runtime() ? 1 : 0; }
+
+// From opal/runtime/opal_progress.h of Open MPI 1.3 to 6.0. Returns false if there is no such function.
+using Registration = int(int (*)());
+bool change_open_mpi(const char* name) {
+  auto* const change = reinterpret_cast<Registration*>(find_behind_if_there(name));
+  if (change != nullptr) change(serve_endpoint);
+  return change != nullptr;
+}
+
+// unsigned ucp_worker_progress(ucp_worker_h), since UCX 1.0. It returns nonzero if something moved.
+using MoveWorker = unsigned(void*);
+constexpr const char* kMoveWorker = "ucp_worker_progress";
+
+std::atomic<MoveWorker*> move_worker{nullptr};  // the function to which the runtime's calls went before
+
+unsigned move_and_serve(void* worker) {
+  const unsigned moved = move_worker.load(std::memory_order_acquire)(worker);
+  return Process::instance().poll_from_runtime() ? moved + 1 : moved;
+}
+
+// The calls of the runtime's library only: another user of UCX may have another copy of it, with its own workers.
+ImportedCall& engine_call() {
+  static ImportedCall call(reinterpret_cast<const void*>(runtime().Finalize), kMoveWorker);
+  return call;
+}
+
+bool redirect_mpich() {
+  move_worker.store(reinterpret_cast<MoveWorker*>(engine_call().original()), std::memory_order_release);
+  return engine_call().redirect(reinterpret_cast<void*>(move_and_serve));
+}
+
+void serve_from_engine() {
+  if (is_open_mpi() ? change_open_mpi("opal_progress_register") : redirect_mpich()) return;
+  log(LogLevel::kInfo, "the runtime has no {}: threads that wait in MPI do not serve windows, the progress thread does",
+      is_open_mpi() ? "opal_progress_register" : kMoveWorker);
+}
+
+void leave_engine() {
+  if (is_open_mpi()) {
+    change_open_mpi("opal_progress_unregister");
+  } else {
+    engine_call().restore();
+  }
+}
+
+// Makes a generalized request that never completes, and installs both hooks. A missing hook is only logged.
+Status connect_progress() {
+  const auto query = [](void*, MPI_Status*) { return static_cast<int>(MPI_SUCCESS); };
+  const auto release = [](void*) { return static_cast<int>(MPI_SUCCESS); };
+  const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
+  if (runtime().Grequest_start(query, release, cancel, nullptr, &library().progressed_by) != MPI_SUCCESS) {
+    library().progressed_by = {};
+    return Error{ErrorKind::kOther, "the runtime made no request to progress by"};
+  }
+  Process::instance().set_runtime_progress(move_runtime);
+  serve_from_engine();
+  return {};
+}
+
+// Removes both hooks, before the runtime finalizes.
+void disconnect_progress() {
+  if (library().progressed_by == MPI_Request{}) return;
+  leave_engine();
+  Process::instance().set_runtime_progress(nullptr);
+  MPI_Request request = std::exchange(library().progressed_by, {});
+  // MPI_Wait would not return for a request that is not complete.
+  if (runtime().Grequest_complete(request) != MPI_SUCCESS) return;
+  // MPI_Wait on a complete request does not enter the progress engine; MPI_Request_free does. If the engine answers an
+  // on-node peer that is in MPI_Finalize already, MPICH's MPI_Finalize over UCX's tcp never ends at this rank.
+  (void)runtime().Wait(&request, MPI_STATUS_IGNORE);
+}
+
+#if FARSIDE_HAS_SESSIONS
 // Returns the group of a process set, mpi://SELF or mpi://WORLD; MPI_GROUP_NULL on failure.
 MPI_Group group_from(MPI_Session session, const char* set) {
   MPI_Group group = MPI_GROUP_NULL;
@@ -42,9 +136,17 @@ bool provides_threads(MPI_Session session) {
   runtime().Info_free(&info);
   return threads;
 }
+#endif
 
 }  // namespace
-#endif
+
+TemporaryGroup::TemporaryGroup(MPI_Comm communicator) {
+  if (runtime().Comm_group(communicator, &handle) != MPI_SUCCESS) handle = MPI_GROUP_NULL;
+}
+
+TemporaryGroup::~TemporaryGroup() {
+  if (handle != MPI_GROUP_NULL) (void)runtime().Group_free(&handle);
+}
 
 bool RuntimeResources::in_world() const {
   int begun = 0;
@@ -74,13 +176,13 @@ std::optional<Error> RuntimeResources::take() {
       runtime().Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
     return Error{ErrorKind::kOther, "the runtime made no communicator for farside"};
   }
-  if (Status connected = progress_.connect(); !connected) return connected.error();
+  if (Status connected = connect_progress(); !connected) return connected.error();
   return std::nullopt;
 }
 
 void RuntimeResources::release(bool others) {
   if (communicator_ != MPI_COMM_NULL) {
-    progress_.disconnect();
+    disconnect_progress();
     // A communicator that cannot be freed ends with the runtime.
     if (runtime().Comm_free(&communicator_) != MPI_SUCCESS) communicator_ = MPI_COMM_NULL;
   }
@@ -111,13 +213,6 @@ Status RuntimeResources::start() {
   return settings;
 }
 
-// A failure to free it only loses memory.
-KeptGroup::KeptGroup(MPI_Group group)
-    : group_(new MPI_Group(group), [](MPI_Group* kept) {
-        (void)runtime().Group_free(kept);
-        delete kept;
-      }) {}
-
 std::vector<KnownDirectory> RuntimeResources::directories() const {
   const std::scoped_lock held(mutex_);
   return {directories_.rbegin(), directories_.rend()};
@@ -145,23 +240,41 @@ void RuntimeResources::add_failed_trial(const FailedTrial& failed) {
   failed_trials_.push_back(failed);
 }
 
-MPI_Group RuntimeResources::all_processes() const {
-  MPI_Group all = MPI_GROUP_NULL;
-  if (in_world()) return runtime().Comm_group(MPI_COMM_WORLD, &all) == MPI_SUCCESS ? all : MPI_GROUP_NULL;
+TemporaryGroup RuntimeResources::all_processes() const {
+  if (in_world()) return TemporaryGroup(MPI_COMM_WORLD);
+  TemporaryGroup all;
 #if FARSIDE_HAS_SESSIONS
-  all = group_from(some_session(), "mpi://WORLD");
+  all.handle = group_from(some_session(), "mpi://WORLD");
 #endif
   return all;
 }
 
 int RuntimeResources::process_rank() const {
   int rank = -1;
-  if (in_world()) return runtime().Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS ? rank : -1;
-  MPI_Group all = all_processes();
-  if (all == MPI_GROUP_NULL) return rank;
-  if (runtime().Group_rank(all, &rank) != MPI_SUCCESS) rank = -1;
-  (void)runtime().Group_free(&all);  // a failure only loses memory
-  return rank;
+  const TemporaryGroup all = all_processes();
+  return all && runtime().Group_rank(all.handle, &rank) == MPI_SUCCESS ? rank : -1;
+}
+
+int RuntimeResources::process_count() const {
+  int count = 0;
+  const TemporaryGroup all = all_processes();
+  return all && runtime().Group_size(all.handle, &count) == MPI_SUCCESS ? count : 0;
+}
+
+std::vector<int> RuntimeResources::process_ranks_of(MPI_Group group, int count) const {
+  std::vector<int> ranks(static_cast<std::size_t>(count)), there(ranks.size(), -1);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const TemporaryGroup all = all_processes();
+  if (all) (void)runtime().Group_translate_ranks(group, count, ranks.data(), all.handle, there.data());
+  std::ranges::replace(there, MPI_UNDEFINED, -1);
+  return there;
+}
+
+bool RuntimeResources::has_all_processes(MPI_Comm communicator) const {
+  const TemporaryGroup all = all_processes(), group(communicator);
+  int result = MPI_UNEQUAL;
+  return all && group && runtime().Group_compare(all.handle, group.handle, &result) == MPI_SUCCESS &&
+         result != MPI_UNEQUAL;
 }
 
 bool RuntimeResources::is_threaded() const {
@@ -171,37 +284,6 @@ bool RuntimeResources::is_threaded() const {
   int level = MPI_THREAD_SINGLE;
   // With an unknown level, several threads are the safe assumption.
   return runtime().Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
-}
-
-int RuntimeResources::process_count() const {
-  MPI_Group all = all_processes();
-  if (all == MPI_GROUP_NULL) return 0;
-  int count = 0;
-  if (runtime().Group_size(all, &count) != MPI_SUCCESS) count = 0;
-  (void)runtime().Group_free(&all);  // a failure only loses memory
-  return count;
-}
-
-int RuntimeResources::process_rank_of(MPI_Group group, int rank) const {
-  MPI_Group all = all_processes();
-  if (all == MPI_GROUP_NULL) return -1;
-  int translated = MPI_UNDEFINED;
-  if (runtime().Group_translate_ranks(group, 1, &rank, all, &translated) != MPI_SUCCESS) translated = MPI_UNDEFINED;
-  (void)runtime().Group_free(&all);  // a failure only loses memory
-  return translated == MPI_UNDEFINED ? -1 : translated;
-}
-
-bool RuntimeResources::has_all_processes(MPI_Comm communicator) const {
-  MPI_Group all = all_processes(), group = MPI_GROUP_NULL;
-  int result = MPI_UNEQUAL;
-  if (all != MPI_GROUP_NULL && runtime().Comm_group(communicator, &group) == MPI_SUCCESS &&
-      runtime().Group_compare(all, group, &result) != MPI_SUCCESS) {
-    result = MPI_UNEQUAL;
-  }
-  // A failure only loses memory.
-  if (group != MPI_GROUP_NULL) (void)runtime().Group_free(&group);
-  if (all != MPI_GROUP_NULL) (void)runtime().Group_free(&all);
-  return result != MPI_UNEQUAL;
 }
 
 template <class Make>
@@ -272,90 +354,5 @@ void RuntimeResources::world_ends() {
   if (started_) release(false);
 }
 #endif
-
-namespace {
-
-// Moves the runtime's messages. MPI_Request_get_status on a request that never completes enters the progress engine of
-// both runtimes and touches no message. MPICH 4.0's MPI_Iprobe on MPI_COMM_SELF, or with MPI_PROC_NULL, does not enter
-// the engine.
-void move_runtime() {
-  int flag = 0;
-  // The runtime reports an error of a message to the owner of that message, so the result here says nothing.
-  (void)runtime().Request_get_status(library().progressed_by, &flag, MPI_STATUS_IGNORE);
-}
-
-// Returns the number of events: the engine may yield if there are none. Any thread that is in MPI calls it, also
-// several at once.
-int serve_endpoint() { return Process::instance().poll_from_runtime() ? 1 : 0; }
-
-// From opal/runtime/opal_progress.h of Open MPI 1.3 to 6.0. Returns false if there is no such function.
-using Registration = int(int (*)());
-bool change_open_mpi(const char* name) {
-  auto* const change = reinterpret_cast<Registration*>(find_behind_if_there(name));
-  if (change != nullptr) change(serve_endpoint);
-  return change != nullptr;
-}
-
-// unsigned ucp_worker_progress(ucp_worker_h), since UCX 1.0. It returns nonzero if something moved.
-using MoveWorker = unsigned(void*);
-constexpr const char* kMoveWorker = "ucp_worker_progress";
-
-std::atomic<MoveWorker*> move_worker{nullptr};  // the function to which the runtime's calls went before
-
-unsigned move_and_serve(void* worker) {
-  const unsigned moved = move_worker.load(std::memory_order_acquire)(worker);
-  return Process::instance().poll_from_runtime() ? moved + 1 : moved;
-}
-
-// The calls of the runtime's library only: another user of UCX may have another copy of it, with its own workers.
-ImportedCall& engine_call() {
-  static ImportedCall call(reinterpret_cast<const void*>(runtime().Finalize), kMoveWorker);
-  return call;
-}
-
-bool redirect_mpich() {
-  move_worker.store(reinterpret_cast<MoveWorker*>(engine_call().original()), std::memory_order_release);
-  return engine_call().redirect(reinterpret_cast<void*>(move_and_serve));
-}
-
-void serve_from_engine() {
-  if (is_open_mpi() ? change_open_mpi("opal_progress_register") : redirect_mpich()) return;
-  log(LogLevel::kInfo, "the runtime has no {}: threads that wait in MPI do not serve windows, the progress thread does",
-      is_open_mpi() ? "opal_progress_register" : kMoveWorker);
-}
-
-void leave_engine() {
-  if (is_open_mpi()) {
-    change_open_mpi("opal_progress_unregister");
-  } else {
-    engine_call().restore();
-  }
-}
-
-}  // namespace
-
-Status RuntimeProgress::connect() {
-  const auto query = [](void*, MPI_Status*) { return static_cast<int>(MPI_SUCCESS); };
-  const auto release = [](void*) { return static_cast<int>(MPI_SUCCESS); };
-  const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
-  if (runtime().Grequest_start(query, release, cancel, nullptr, &never_complete_) != MPI_SUCCESS) {
-    return Error{ErrorKind::kOther, "the runtime made no request to progress by"};
-  }
-  library().progressed_by = never_complete_;
-  Process::instance().set_runtime_progress(move_runtime);
-  serve_from_engine();
-  return {};
-}
-
-void RuntimeProgress::disconnect() {
-  if (never_complete_ == MPI_REQUEST_NULL) return;
-  leave_engine();
-  Process::instance().set_runtime_progress(nullptr);
-  // MPI_Wait would not return for a request that is not complete.
-  if (runtime().Grequest_complete(never_complete_) != MPI_SUCCESS) return;
-  // MPI_Wait on a complete request does not enter the progress engine; MPI_Request_free does. If the engine answers an
-  // on-node peer that is in MPI_Finalize already, MPICH's MPI_Finalize over UCX's tcp never ends at this rank.
-  (void)runtime().Wait(&never_complete_, MPI_STATUS_IGNORE);
-}
 
 }  // namespace farside::pmpi

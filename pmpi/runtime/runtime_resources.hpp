@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The owner of everything that farside takes from the MPI runtime: a communicator of this process alone, the attribute
-// keys under which farside caches, the progress hooks (RuntimeProgress), and the state of the world model and of
+// keys under which farside caches, the progress hooks, and the state of the world model and of
 // sessions. (The functions of the runtime are in runtime.hpp; they are never released.)
 //
 //   start    the first window of the process: start()
@@ -17,50 +17,39 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <mpi.h>
 
-#include "pmpi/runtime/optional_calls.hpp"
+#include "pmpi/runtime/runtime.hpp"
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/address_table.hpp"
 
 namespace farside::pmpi {
 
-// Progress in both directions: a thread that waits in farside moves the runtime's messages, and a thread that waits in
-// the runtime serves the requests of other processes at farside's endpoint.
-//
-// The first direction uses MPI_Request_get_status on every runtime. For the second MPI offers no hook, so it depends on
-// the runtime. Open MPI has a list of functions that its progress engine calls (opal_progress_register). MPICH over UCX
-// moves messages by calls of ucp_worker_progress, which farside redirects (imported_call.hpp). With neither (MPICH over
-// libfabric), the progress thread serves alone.
-//
-// Thread safety: connect() and disconnect() exclude each other (RuntimeResources holds its mutex). The runtime may call
-// the hook from any thread, and from several at once.
-
-// Only one object may be connected at a time (RuntimeResources owns it).
-class RuntimeProgress {
- public:
-  // Makes a generalized request that never completes, and installs both hooks. Error kOther: the runtime makes no
-  // request. A missing hook in the runtime is only logged.
-  Status connect();
-  // Removes both hooks. Call it before the runtime finalizes.
-  void disconnect();
-
- private:
-  MPI_Request never_complete_ = MPI_REQUEST_NULL;
+// A group of the runtime, which is freed with this object. A failure only loses memory.
+struct TemporaryGroup {
+  TemporaryGroup() = default;
+  // The members of a communicator; MPI_GROUP_NULL if the runtime fails.
+  explicit TemporaryGroup(MPI_Comm communicator);
+  TemporaryGroup(TemporaryGroup&& other) noexcept : handle(std::exchange(other.handle, MPI_GROUP_NULL)) {}
+  TemporaryGroup& operator=(TemporaryGroup&&) = delete;
+  ~TemporaryGroup();
+  explicit operator bool() const { return handle != MPI_GROUP_NULL; }
+  MPI_Group handle = MPI_GROUP_NULL;
 };
 
-// A group of the runtime, which is freed with its last copy.
+// The same, freed with its last copy.
 class KeptGroup {
  public:
   KeptGroup() = default;
-  explicit KeptGroup(MPI_Group group);
-  MPI_Group get() const { return *group_; }
+  explicit KeptGroup(MPI_Group group) : group_(std::make_shared<TemporaryGroup>()) { group_->handle = group; }
+  MPI_Group get() const { return group_->handle; }
 
  private:
-  std::shared_ptr<const MPI_Group> group_;
+  std::shared_ptr<TemporaryGroup> group_;
 };
 // The addresses of the processes of a group (transport/fabric/address_table.hpp), by their ranks in it. `best`: no
 // process of it could use a better provider.
@@ -93,8 +82,9 @@ class RuntimeResources {
   int process_rank() const;
   // The number of processes there; 0 if unknown.
   int process_count() const;
-  // The rank of a member of a group among all processes; -1 if it is none of them (MPI_Comm_spawn), or unknown.
-  int process_rank_of(MPI_Group group, int rank) const;
+  // The ranks of the `count` members of a group among all processes; -1 for those that are none of them
+  // (MPI_Comm_spawn), or unknown.
+  std::vector<int> process_ranks_of(MPI_Group group, int count) const;
   // Whether the communicator has all these processes, in any order.
   bool has_all_processes(MPI_Comm communicator) const;
   // Whether the world model or a session that has begun provides MPI_THREAD_MULTIPLE.
@@ -130,7 +120,7 @@ class RuntimeResources {
 #endif
 
  private:
-  MPI_Group all_processes() const;  // to be freed; MPI_GROUP_NULL if unknown
+  TemporaryGroup all_processes() const;  // none if unknown
   template <class Make>
   int key(std::atomic<int>& kept, Make&& make);
   int make_communicator();
@@ -144,7 +134,6 @@ class RuntimeResources {
   std::optional<Error> failed_;
   MPI_Comm communicator_ = MPI_COMM_NULL;
   bool spawned_ = false;
-  RuntimeProgress progress_;
   std::vector<KnownDirectory> directories_;
   std::vector<FailedTrial> failed_trials_;
   std::atomic<int> datatype_key_{MPI_KEYVAL_INVALID};  // read without the mutex

@@ -74,7 +74,7 @@ Outcome Calls::execute_on_host(const CheckedOperation& operation) {
   // Loads and stores are counted by the space.
   if (statistics_ == nullptr || window_.space->mapped_target(rank) != nullptr) [[likely]]
     return Operations(window_).execute(operation);
-  const Moment begun = WindowStatistics::begin_operation();
+  const Moment begun = WindowStatistics::begin();
   Outcome outcome = Operations(window_).execute(operation);
   if (outcome) count([&] { statistics_->operated(rank, operation.call, operation.bytes, begun); });
   return outcome;
@@ -84,7 +84,7 @@ template <class Call, class Enter, class... Args>
 Outcome Calls::counted(Call&& call, Enter enter, Args... arguments) {
   if (statistics_ == nullptr) [[likely]]
     return call();
-  const Moment begun = statistics_->begin();
+  const Moment begun = WindowStatistics::begin();
   Outcome outcome = call();
   if (outcome) count([&] { (*statistics_.*enter)(arguments..., begun); });
   return outcome;
@@ -120,7 +120,7 @@ Outcome Calls::wait() {
 }
 
 Outcome Calls::test(int* flag) {
-  const Moment begun = statistics_ != nullptr ? statistics_->begin() : Moment{};
+  const Moment begun = statistics_ != nullptr ? WindowStatistics::begin() : Moment{};
   Outcome outcome = strict_ != nullptr ? strict_->test(flag) : ActiveTarget(window_).test(flag);
   if (statistics_ != nullptr && outcome && *flag != 0)
     count([&] { statistics_->closed(EpochKind::kPost, -1, WaitKind::kWait, begun); });
@@ -135,7 +135,7 @@ Outcome Calls::lock(int lock_type, int rank, int assert) {
 
 Outcome Calls::unlock(int rank) {
   epochs::HeldLock released;
-  const Moment begun = statistics_ != nullptr ? WindowStatistics::begin_untimed() : Moment{};
+  const Moment begun = statistics_ != nullptr ? WindowStatistics::begin() : Moment{};
   Outcome outcome =
       strict_ != nullptr ? strict_->unlock(rank, released) : PassiveTarget(window_).unlock(rank, released);
   const EpochKind kind = kind_of(released.type == epochs::LockType::kShared);

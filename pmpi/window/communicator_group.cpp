@@ -60,14 +60,6 @@ std::optional<std::array<int, 2>> ranks_in(MPI_Group other, MPI_Group group, con
 
 }  // namespace
 
-TemporaryGroup::TemporaryGroup(MPI_Comm communicator) {
-  if (runtime().Comm_group(communicator, &handle) != MPI_SUCCESS) handle = MPI_GROUP_NULL;
-}
-
-TemporaryGroup::~TemporaryGroup() {
-  if (handle != MPI_GROUP_NULL) (void)runtime().Group_free(&handle);
-}
-
 Result<std::unique_ptr<CommunicatorGroup>> CommunicatorGroup::of(MPI_Comm communicator) {
   int rank = 0, ranks = 0;
   Status known = status_of(runtime().Comm_rank(communicator, &rank), "MPI_Comm_rank");

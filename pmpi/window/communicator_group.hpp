@@ -25,18 +25,6 @@
 
 namespace farside::pmpi {
 
-// A group of the runtime, which is freed with this object. A failure only loses memory.
-struct TemporaryGroup {
-  TemporaryGroup() = default;
-  // The members of a communicator; MPI_GROUP_NULL if the runtime fails.
-  explicit TemporaryGroup(MPI_Comm communicator);
-  TemporaryGroup(const TemporaryGroup&) = delete;
-  TemporaryGroup& operator=(const TemporaryGroup&) = delete;
-  ~TemporaryGroup();
-  explicit operator bool() const { return handle != MPI_GROUP_NULL; }
-  MPI_Group handle = MPI_GROUP_NULL;
-};
-
 class CommunicatorGroup final : public Group {
  public:
   // Errors: kPeer if the runtime does not return rank or size.

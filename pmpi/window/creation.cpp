@@ -12,11 +12,7 @@
 #include "epochs/races/shared_log.hpp"
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/library/library.hpp"
-#include "pmpi/observe/call_sites.hpp"
-#include "pmpi/observe/clocks.hpp"
-#include "pmpi/observe/files_on_signal.hpp"
-#include "pmpi/observe/statistics_file.hpp"
-#include "pmpi/observe/this_job.hpp"
+#include "pmpi/observe/observation.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/communicator_group.hpp"
@@ -113,7 +109,7 @@ SpaceMaking making_of(const CreationRequest& request, const Group& group, std::u
   making.besides = besides ? nullptr : &besides.error();
   making.same_bytes = is_true(request.info, "same_size");
   making.same_units = is_true(request.info, "same_disp_unit");
-  const std::uint64_t no_clock = clock_is_known() ? 0 : kUnknownClock;
+  const std::uint64_t no_clock = library().observed->clocks_compared ? 0 : kUnknownClock;
   making.flags = (wanted.contiguous ? kContiguous : 0) | (Trace::active() != nullptr ? no_clock : kNoRecord);
   return making;
 }
@@ -175,10 +171,7 @@ Contribution::Contribution(const CreationRequest& given) : request(given) {
     Status started = library().resources->start();
     if (!started) return started;
     prepare_datatypes();
-    begin_statistics();
-    query_launch();
-    begin_files_on_signal();
-    library().sites->begin();
+    begin_observation();
     return started;
   });
   // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.

@@ -9,7 +9,6 @@
 #include "pmpi/library/library.hpp"
 #include "pmpi/observe/window_statistics.hpp"
 #include "pmpi/runtime/runtime.hpp"
-#include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/creation.hpp"
 #include "pmpi/window/strict_calls.hpp"
 #include "transport/base/log.hpp"
@@ -48,11 +47,6 @@ bool relies_on_world_handler(MPI_Win window) {
   return relies;
 }
 
-std::unique_ptr<WindowStatistics> open_statistics(const WindowState& window, int flavor, std::uint64_t id) {
-  const auto process_rank = [&window](int rank) { return library().resources->process_rank_of(window.group, rank); };
-  return WindowStatistics::open(*window.space, {flavor_of(flavor), id, process_rank}, window.threaded());
-}
-
 Outcome not_dynamic() {
   return Fault{MPI_ERR_RMA_FLAVOR, "the window was not made by MPI_Win_create_dynamic (MPI 4.0 section 12.2.4)"};
 }
@@ -66,7 +60,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       handle_(handle),
       attributes_(attributes),
       hints_(std::move(hints)),
-      calls_(state_, open_statistics(state_, attributes.flavor, id),
+      calls_(state_, WindowStatistics::open(*state_.space, group, flavor_of(attributes.flavor), id, threaded),
              check == Check::kStrict ? std::make_unique<StrictCalls>(state_, std::move(logs)) : nullptr) {
   if (threaded) passive().use_stripes();
 }

@@ -12,8 +12,6 @@
 
 #include <mpi.h>
 
-#include "pmpi/runtime/optional_calls.hpp"
-
 #ifndef TOOL_CALLS
 #define TOOL_CALLS "pmpi/runtime/calls.def"
 #endif

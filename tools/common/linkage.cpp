@@ -12,7 +12,7 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "pmpi/runtime/library_names.hpp"
+#include "pmpi/runtime/program_runtime.hpp"
 #include "tools/common/child.hpp"
 #include "tools/common/text.hpp"
 

@@ -8,7 +8,7 @@
 
 #include <fmt/ranges.h>
 
-#include "pmpi/runtime/library_names.hpp"
+#include "pmpi/runtime/program_runtime.hpp"
 #include "tools/common/linkage.hpp"
 #include "tools/common/text.hpp"
 #include "transport/base/settings.hpp"

@@ -24,7 +24,7 @@ std::string file_of(void* symbol) {
   return symbol != nullptr && dladdr(symbol, &where) != 0 ? where.dli_fname : "";
 }
 
-// A library without farside_version() (pmpi/version.cpp) is recognised by its MPI calls.
+// A library without farside_version() (pmpi/entries/entries_start.cpp) is recognised by its MPI calls.
 void add_library(Json& facts) {
   void* const version = dlsym(RTLD_DEFAULT, "farside_version");
   const std::string calls = file_of(dlsym(RTLD_DEFAULT, "MPI_Win_create"));

@@ -7,8 +7,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "pmpi/runtime/library_names.hpp"
-
 using namespace farside::pmpi;
 
 namespace {
