@@ -121,12 +121,9 @@ using namespace farside::pmpi;
 
 // The entry points of one row of the list of calls.
 #define FARSIDE_OPERATION_OF(name, request_based, Kind, Count)                                 \
-  FARSIDE_FAST_ENTRY(name, (FARSIDE_PARAMETERS_##Kind(Count)), (FARSIDE_ARGUMENTS_##Kind),     \
-                     operate<Kind>("MPI_" #name, &Runtime::name, FARSIDE_ARGUMENTS_##Kind)) {  \
-    if (attempt<Kind>(FARSIDE_ARGUMENTS_##Kind)) [[likely]]                                    \
-      return MPI_SUCCESS;                                                                      \
-    return hand_on_##name(FARSIDE_ARGUMENTS_##Kind);                                           \
-  }                                                                                            \
+  FARSIDE_TRIED_ENTRY(name, (FARSIDE_PARAMETERS_##Kind(Count)), (FARSIDE_ARGUMENTS_##Kind),    \
+                      attempt<Kind>(FARSIDE_ARGUMENTS_##Kind),                                 \
+                      operate<Kind>("MPI_" #name, &Runtime::name, FARSIDE_ARGUMENTS_##Kind))   \
   FARSIDE_ENTRY(request_based, (FARSIDE_PARAMETERS_##Kind(Count), MPI_Request * request),      \
                 (FARSIDE_ARGUMENTS_##Kind, request)) {                                         \
     return operate_with_request<Kind>("MPI_" #request_based, &Runtime::request_based, request, \
@@ -142,29 +139,24 @@ using namespace farside::pmpi;
 #define FARSIDE_CALL(name)
 #include "pmpi/runtime/calls.def"
 
-FARSIDE_FAST_ENTRY(Fetch_and_op,
-                   (const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op,
-                    MPI_Win win),
-                   (origin, result, type, rank, displacement, op, win),
-                   on_calls({"MPI_Fetch_and_op", rank}, &Calls::fetch_and_op, &Runtime::Fetch_and_op, win, origin,
-                            result, type, rank, displacement, op)) {
-  const auto fast_path = [&](Window& w) {
-    return w.operations().try_fetch_and_op(origin, result, type, rank, displacement, op);
-  };
-  if (on_fast_path(win, fast_path)) [[likely]]
-    return MPI_SUCCESS;
-  return hand_on_Fetch_and_op(origin, result, type, rank, displacement, op, win);
-}
-FARSIDE_FAST_ENTRY(Compare_and_swap,
-                   (const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
-                    MPI_Aint displacement, MPI_Win win),
-                   (origin, compare, result, type, rank, displacement, win),
-                   on_calls({"MPI_Compare_and_swap", rank}, &Calls::compare_and_swap, &Runtime::Compare_and_swap, win,
-                            origin, compare, result, type, rank, displacement)) {
-  const auto fast_path = [&](Window& w) {
-    return w.operations().try_compare_and_swap(origin, compare, result, type, rank, displacement);
-  };
-  if (on_fast_path(win, fast_path)) [[likely]]
-    return MPI_SUCCESS;
-  return hand_on_Compare_and_swap(origin, compare, result, type, rank, displacement, win);
-}
+FARSIDE_TRIED_ENTRY(Fetch_and_op,
+                    (const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement, MPI_Op op,
+                     MPI_Win win),
+                    (origin, result, type, rank, displacement, op, win),
+                    on_fast_path(win,
+                                 [&](Window& w) {
+                                   return w.operations().try_fetch_and_op(origin, result, type, rank, displacement, op);
+                                 }),
+                    on_calls({"MPI_Fetch_and_op", rank}, &Calls::fetch_and_op, &Runtime::Fetch_and_op, win, origin,
+                             result, type, rank, displacement, op))
+FARSIDE_TRIED_ENTRY(Compare_and_swap,
+                    (const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
+                     MPI_Aint displacement, MPI_Win win),
+                    (origin, compare, result, type, rank, displacement, win),
+                    on_fast_path(win,
+                                 [&](Window& w) {
+                                   return w.operations().try_compare_and_swap(origin, compare, result, type, rank,
+                                                                              displacement);
+                                 }),
+                    on_calls({"MPI_Compare_and_swap", rank}, &Calls::compare_and_swap, &Runtime::Compare_and_swap, win,
+                             origin, compare, result, type, rank, displacement))

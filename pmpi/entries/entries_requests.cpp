@@ -62,16 +62,19 @@ class Handles {
 
 constexpr const char* kCompletion = "a call that completes requests";
 
-// Waits for any of several requests. Tests repeatedly while some of them are farside's and under way.
-template <class Test, class Wait>
-int wait_for_some(std::span<const MPI_Request> requests, Test&& test, Wait&& wait) {
+// Waits for any of several requests: tests repeatedly while some of them are farside's and under way, and else waits
+// in the runtime. `test` sets `over`; `code_of`: as of complete().
+template <class Test, class Wait, class CodeOf>
+int wait_for_some(std::span<const MPI_Request> requests, Test&& test, Wait&& wait, CodeOf&& code_of) {
   return without_window(kCompletion, [&] {
     const RequestsReason reason(requests);
     for (Waiter waiter(Process::instance(), Process::instance().own_wake_event());;) {
-      if (library().requests->look(requests) == 0) return wait();
-      bool over = false;
-      const int code = test(over);
-      if (code != MPI_SUCCESS || over) return code;
+      const bool under_way = library().requests->look(requests) != 0;
+      const Handles handles(requests);
+      bool over = true;
+      const int code = under_way ? test(over) : wait();
+      if (over) return code_of(handles, code);
+      if (code != MPI_SUCCESS) return code;
       waiter.pause();
     }
   });
@@ -195,17 +198,14 @@ FARSIDE_ENTRY(Waitany, (int count, MPI_Request* requests, int* index, MPI_Status
   if (!Requests::any()) [[likely]]
     return runtime().Waitany(count, requests, index, status);
   const auto test = [&](bool& over) {
-    const Handles handles(list(count, requests));
     int flag = 0;
     const int code = runtime().Testany(count, requests, index, &flag, status);
     over = flag != 0;
-    return handles.of_one(over ? *index : MPI_UNDEFINED, code);
+    return code;
   };
-  return wait_for_some(list(count, requests), test, [&] {
-    const Handles handles(list(count, requests));
-    const int code = runtime().Waitany(count, requests, index, status);
-    return handles.of_one(*index, code);
-  });
+  return wait_for_some(
+      list(count, requests), test, [&] { return runtime().Waitany(count, requests, index, status); },
+      [&](const Handles& handles, int code) { return handles.of_one(*index, code); });
 }
 
 FARSIDE_ENTRY(Waitsome, (int count, MPI_Request* requests, int* completed, int* indices, MPI_Status* statuses),
@@ -213,14 +213,11 @@ FARSIDE_ENTRY(Waitsome, (int count, MPI_Request* requests, int* completed, int* 
   if (!Requests::any()) [[likely]]
     return runtime().Waitsome(count, requests, completed, indices, statuses);
   const auto test = [&](bool& over) {
-    const Handles handles(list(count, requests));
     const int code = runtime().Testsome(count, requests, completed, indices, statuses);
     over = *completed != 0;
-    return handles.of_many(*completed, indices, statuses, code);
+    return code;
   };
-  return wait_for_some(list(count, requests), test, [&] {
-    const Handles handles(list(count, requests));
-    const int code = runtime().Waitsome(count, requests, completed, indices, statuses);
-    return handles.of_many(*completed, indices, statuses, code);
-  });
+  return wait_for_some(
+      list(count, requests), test, [&] { return runtime().Waitsome(count, requests, completed, indices, statuses); },
+      [&](const Handles& handles, int code) { return handles.of_many(*completed, indices, statuses, code); });
 }

@@ -2,14 +2,19 @@
 // Entry points: the start of processes (MPI 4.0 section 11.8.2). Under Open MPI 5 and later, the started ranks get
 // farside and its settings from the rank that starts them (spawned_variables.hpp). Cost: no communication.
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
+#include <ranges>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pmpi/entries/entry.hpp"
-#include "pmpi/runtime/spawned_variables.hpp"
+#include "pmpi/entries/spawned_variables.hpp"
+#include "pmpi/runtime/node_ranks.hpp"
 #include "pmpi/window/hints.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/settings.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -19,6 +24,14 @@ constexpr const char* kVariables = "PMIX_ENVAR";
 constexpr const char* kVariablesBefore = "env";
 // The longest value that Open MPI takes. (The MPI ABI has a longer one than Open MPI 6.)
 constexpr std::size_t kLongestValue = std::min(MPI_MAX_INFO_VAL, 255) - 1;
+
+// Returns whether one of the lines of a list sets the variable.
+bool sets(std::string_view list, std::string_view name) {
+  return std::ranges::any_of(std::views::split(list, '\n'), [&](const auto& part) {
+    const std::string_view line(part.begin(), part.end());
+    return line.starts_with(name) && line.substr(name.size()).starts_with('=');
+  });
+}
 
 // Says once per process what the started ranks do not get.
 void say_left_out(const std::vector<std::string>& names) {
@@ -70,6 +83,41 @@ bool adds_variables(int root, MPI_Comm communicator) {
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> variables_for_spawned() {
+  std::vector<std::pair<std::string, std::string>> result;
+  const auto add_if_set = [&](const char* name) {
+    const char* const value = secure_getenv(name);
+    // (A value of several lines does not fit into the list.)
+    if (value != nullptr && std::string_view(value).find('\n') == std::string_view::npos) {
+      result.emplace_back(name, value);
+    }
+  };
+  const char* const preloaded = secure_getenv("LD_PRELOAD");
+  const std::string library = NodeView::of_this_process().library;
+  if (preloaded != nullptr && !library.empty() && std::string_view(preloaded).find(library) != std::string_view::npos) {
+    add_if_set("LD_PRELOAD");
+  }
+  for (const Setting& setting : settings_table()) add_if_set(setting.name);
+  return result;
+}
+
+VariableList add_variables(std::string_view given, std::string_view other,
+                           const std::vector<std::pair<std::string, std::string>>& variables, std::size_t limit) {
+  VariableList result{std::string(given), {}};
+  for (const auto& [name, value] : variables) {
+    if (sets(given, name) || sets(other, name)) continue;
+    const std::string separator = result.text.empty() ? "" : "\n";
+    const std::string entry = separator + name + "=" + value;
+    if (result.text.size() + entry.size() > limit) {
+      result.left_out.push_back(name);
+    } else {
+      result.text += entry;
+    }
+  }
+  return result;
+}
+
 }  // namespace farside::pmpi
 
 using namespace farside::pmpi;

@@ -56,29 +56,18 @@ FARSIDE_FAST_ENTRY(Win_fence, (int assert, MPI_Win win), (assert, win),
   }
   return hand_on_Win_fence(assert, win);
 }
-FARSIDE_FAST_ENTRY(Win_post, (MPI_Group group, int assert, MPI_Win win), (group, assert, win),
-                   on_calls("MPI_Win_post", &Calls::post, &Runtime::Win_post, win, group, assert)) {
-  if (on_node(win, [&](WindowState& w) { return ActiveTarget::try_post(w, group, assert); })) [[likely]]
-    return MPI_SUCCESS;
-  return hand_on_Win_post(group, assert, win);
-}
-FARSIDE_FAST_ENTRY(Win_start, (MPI_Group group, int assert, MPI_Win win), (group, assert, win),
-                   on_calls("MPI_Win_start", &Calls::start, &Runtime::Win_start, win, group, assert)) {
-  if (on_node(win, [&](WindowState& w) { return ActiveTarget::try_start(w, group, assert); })) [[likely]]
-    return MPI_SUCCESS;
-  return hand_on_Win_start(group, assert, win);
-}
-FARSIDE_FAST_ENTRY(Win_complete, (MPI_Win win), (win),
-                   on_calls("MPI_Win_complete", &Calls::complete, &Runtime::Win_complete, win)) {
-  if (on_node(win, [](WindowState& w) { return ActiveTarget::try_complete(w); })) [[likely]]
-    return MPI_SUCCESS;
-  return hand_on_Win_complete(win);
-}
-FARSIDE_FAST_ENTRY(Win_wait, (MPI_Win win), (win), on_calls("MPI_Win_wait", &Calls::wait, &Runtime::Win_wait, win)) {
-  if (on_node(win, [](WindowState& w) { return ActiveTarget::try_wait(w); })) [[likely]]
-    return MPI_SUCCESS;
-  return hand_on_Win_wait(win);
-}
+FARSIDE_TRIED_ENTRY(Win_post, (MPI_Group group, int assert, MPI_Win win), (group, assert, win),
+                    on_node(win, [&](WindowState& w) { return ActiveTarget::try_post(w, group, assert); }),
+                    on_calls("MPI_Win_post", &Calls::post, &Runtime::Win_post, win, group, assert))
+FARSIDE_TRIED_ENTRY(Win_start, (MPI_Group group, int assert, MPI_Win win), (group, assert, win),
+                    on_node(win, [&](WindowState& w) { return ActiveTarget::try_start(w, group, assert); }),
+                    on_calls("MPI_Win_start", &Calls::start, &Runtime::Win_start, win, group, assert))
+FARSIDE_TRIED_ENTRY(Win_complete, (MPI_Win win), (win),
+                    on_node(win, [](WindowState& w) { return ActiveTarget::try_complete(w); }),
+                    on_calls("MPI_Win_complete", &Calls::complete, &Runtime::Win_complete, win))
+FARSIDE_TRIED_ENTRY(Win_wait, (MPI_Win win), (win),
+                    on_node(win, [](WindowState& w) { return ActiveTarget::try_wait(w); }),
+                    on_calls("MPI_Win_wait", &Calls::wait, &Runtime::Win_wait, win))
 FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag), (win, flag)) {
   return on_window(
       win, "MPI_Win_test", [&](Window& w) { return w.calls().test(flag); }, &Runtime::Win_test, win, flag);
@@ -119,21 +108,15 @@ FARSIDE_ENTRY(Win_lock_all, (int assert, MPI_Win win), (assert, win)) {
 FARSIDE_ENTRY(Win_unlock_all, (MPI_Win win), (win)) {
   return on_calls("MPI_Win_unlock_all", &Calls::unlock_all, &Runtime::Win_unlock_all, win);
 }
-FARSIDE_FAST_ENTRY(Win_flush, (int rank, MPI_Win win), (rank, win),
-                   on_calls({"MPI_Win_flush", rank}, &Calls::flush, &Runtime::Win_flush, win, rank)) {
-  if (on_fast_path(win, [&](Window& w) { return w.passive().try_flush(rank); })) [[likely]]
-    return MPI_SUCCESS;
-  return hand_on_Win_flush(rank, win);
-}
+FARSIDE_TRIED_ENTRY(Win_flush, (int rank, MPI_Win win), (rank, win),
+                    on_fast_path(win, [&](Window& w) { return w.passive().try_flush(rank); }),
+                    on_calls({"MPI_Win_flush", rank}, &Calls::flush, &Runtime::Win_flush, win, rank))
 FARSIDE_ENTRY(Win_flush_all, (MPI_Win win), (win)) {
   return on_calls("MPI_Win_flush_all", &Calls::flush_all, &Runtime::Win_flush_all, win);
 }
-FARSIDE_FAST_ENTRY(Win_flush_local, (int rank, MPI_Win win), (rank, win),
-                   on_calls({"MPI_Win_flush_local", rank}, &Calls::flush_local, &Runtime::Win_flush_local, win, rank)) {
-  if (on_fast_path(win, [&](Window& w) { return w.passive().try_flush(rank); })) [[likely]]
-    return MPI_SUCCESS;
-  return hand_on_Win_flush_local(rank, win);
-}
+FARSIDE_TRIED_ENTRY(Win_flush_local, (int rank, MPI_Win win), (rank, win),
+                    on_fast_path(win, [&](Window& w) { return w.passive().try_flush(rank); }),
+                    on_calls({"MPI_Win_flush_local", rank}, &Calls::flush_local, &Runtime::Win_flush_local, win, rank))
 FARSIDE_ENTRY(Win_flush_local_all, (MPI_Win win), (win)) {
   return on_calls("MPI_Win_flush_local_all", &Calls::flush_local_all, &Runtime::Win_flush_local_all, win);
 }

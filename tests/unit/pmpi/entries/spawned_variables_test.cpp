@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "pmpi/runtime/spawned_variables.hpp"
+#include "pmpi/entries/spawned_variables.hpp"
 
 #include <algorithm>
 #include <cstdlib>
