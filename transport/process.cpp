@@ -39,7 +39,7 @@ Status Process::find_named_provider() {
   if (!known) return known.error();
   if (known.value()->provider.empty()) return {};
   const std::scoped_lock held(mutex_);
-  return choice(*known.value()).find_named();
+  return choice(*known.value()).find();
 }
 
 Process::ProviderOffer Process::offer_providers() {
@@ -77,19 +77,9 @@ void Process::use_fabric(OpenEndpoint& tried) {
   log(LogLevel::kInfo, "libfabric provider {}, device {}: chosen", tried.provider(), tried.device());
 }
 
-void Process::discard_fabric(const OpenEndpoint& tried, const std::string& why) {
+void Process::leave_fabric(const OpenEndpoint& tried, TrialFault fault, const std::string& why) {
   const std::scoped_lock held(mutex_);
-  choice_->discard(tried, why);
-}
-
-void Process::leave_failed_fabric(const OpenEndpoint& tried, const std::string& why) {
-  const std::scoped_lock held(mutex_);
-  choice_->leave_failed(tried, why);
-}
-
-void Process::leave_fabric(const OpenEndpoint& tried) {
-  const std::scoped_lock held(mutex_);
-  choice_->leave(tried);
+  choice_->leave(tried, fault, why);
 }
 
 Result<OpenEndpoint*> Process::fabric(Providers among) {

@@ -51,7 +51,7 @@ class Process final : public Progress {
   DeviceStaging& device_staging() { return device_staging_; }
 
   // Checks that the provider of FARSIDE_PROVIDER, if it is set, exists. Opens no endpoint. Errors and cost:
-  // ProviderChoice::find_named().
+  // ProviderChoice::find().
   Status find_named_provider();
   // The libfabric providers that this process offers to a group (fabric/provider_choice.hpp). The first call opens an
   // endpoint.
@@ -67,20 +67,14 @@ class Process final : public Progress {
   std::string why_not(Providers one);
   // Begins a trial of the best usable provider in `among`: returns its endpoint. The processes of a space agree on one
   // provider, and each passes that one only, since another thread may make it unusable at any time. Several threads may
-  // try an endpoint. The caller ends the trial by one of the four calls that follow. If it does not use the endpoint,
+  // try an endpoint. The caller ends the trial by one of the two calls that follow. If it does not use the endpoint,
   // it must have released all objects of the endpoint before. Errors: those of settings() and
   // ProviderChoice::try_best().
   Result<OpenEndpoint*> try_fabric(Providers among);
   // From now on, and until shut_down(), this process uses the endpoint.
   void use_fabric(OpenEndpoint& tried);
-  // The endpoint is not to be used, by this process's own fault: its provider is not tried again. It is closed when no
-  // other thread tries it, unless it is in use.
-  void discard_fabric(const OpenEndpoint& tried, const std::string& why);
-  // The same, but a trial with another process has failed, and it is not known whose fault this is: other groups may
-  // try the provider again (ProviderChoice::kMostFailedTrials).
-  void leave_failed_fabric(const OpenEndpoint& tried, const std::string& why);
-  // The fault is that of others.
-  void leave_fabric(const OpenEndpoint& tried);
+  // This process does not use the endpoint: ProviderChoice::leave().
+  void leave_fabric(const OpenEndpoint& tried, TrialFault fault = TrialFault::kOfOthers, const std::string& why = {});
   // Does try_fabric() and use_fabric().
   Result<OpenEndpoint*> fabric(Providers among = kAnyProvider);
   // An endpoint in use, with the bit of its provider.

@@ -222,7 +222,7 @@ TEST_CASE("the probe's choice is the choice") {
   const Attempt none = attempt([] {
     Settings settings;
     settings.provider = "nonsense";
-    return no_choice(settings);
+    return choose_provider(settings.provider, settings.device).error().text;
   });
   CHECK(contains(none.answer, "FARSIDE_PROVIDER='nonsense' cannot be used"));
   const Attempt nowhere = attempt([] {

@@ -8,7 +8,6 @@
 #include "tools/doctor/peers.hpp"
 #include "transport/base/integers.hpp"
 #include "transport/base/statistics.hpp"
-#include "transport/base/timing.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/fabric.hpp"
 #include "transport/fabric/provider.hpp"
@@ -45,12 +44,12 @@ class OpenEndpoint final : public Progress {
  private:
   static Result<InfoHandle> find(const std::string& provider, const Settings& settings) {
     if (!settings.provider.empty()) return choose_provider(provider, settings.device);
-    Candidates all = candidates(settings.device);
+    Candidates all = candidates({}, settings.device);
+    const auto preference = std::ranges::find(preferred_providers(), provider) - preferred_providers().begin();
+    const auto index = static_cast<std::size_t>(preference);
     for (Candidate& one : all.found)
-      if (preferred_providers()[one.preference] == provider) return std::move(one.info);
-    for (std::size_t i = 0; i < all.reasons.size(); ++i)
-      if (preferred_providers()[i] == provider) return Error{ErrorKind::kNoRoute, all.reasons[i]};
-    return no_candidate(all);
+      if (one.preference == index) return std::move(one.info);
+    return Error{ErrorKind::kNoRoute, all.reasons.at(index)};
   }
 
   Statistics statistics_;
@@ -77,7 +76,7 @@ std::string run_round(OpenEndpoint& endpoint, const ProviderTrials& trials, cons
   sleeping_barrier(comm);
   if (status && endpoint.get() != nullptr && trials.offers[static_cast<std::size_t>(to)].trouble.empty()) {
     const FabricAddress& address = addresses[static_cast<std::size_t>(to)];
-    endpoint.get()->progress().limit_silence(endpoint.get()->insert(address), Timing::kTrial);
+    endpoint.get()->progress().set_on_trial(endpoint.get()->insert(address), true);
     status = trial->run(to, address, endpoint);
   }
   sleeping_barrier(comm);

@@ -76,11 +76,8 @@ Json settings_now(Settings& settings) {
 }
 
 Json described(const ProviderProbe& probe) {
-  return {{"provider", probe.name},    {"endpoints", probe.endpoints},
-          {"usable", probe.usable},    {"chosen", probe.chosen},
-          {"why", probe.why},          {"endpoint", probe.endpoint},
-          {"network", probe.network},  {"atomics", probe.atomics},
-          {"progress", probe.progress}};
+  return {{"provider", probe.name}, {"endpoints", probe.endpoints}, {"usable", probe.usable},  {"chosen", probe.chosen},
+          {"why", probe.why},       {"network", probe.network},     {"atomics", probe.atomics}};
 }
 
 Json provider(const std::string& name, const Settings& settings) {
@@ -95,9 +92,8 @@ Json provider(const std::string& name, const Settings& settings) {
 
 Json libfabric(const Settings& settings) {
   const Attempt listed = attempt([&] {
-    return Json{
-        {"offered", offered_providers()}, {"registered", registered_providers()}, {"no_choice", no_choice(settings)}}
-        .dump();
+    const Status choice = choose_provider(settings.provider, settings.device).status();
+    return Json{{"offered", offered_providers()}, {"no_choice", choice ? "" : choice.error().text}}.dump();
   });
   Json all{{"version", fabric_version()}, {"library", fabric_library()}, {"problem", ""}, {"providers", Json::array()}};
   std::vector<std::string> offered;
@@ -105,7 +101,6 @@ Json libfabric(const Settings& settings) {
     const Json list = parse_json(listed.answer);
     offered = list["offered"].get<std::vector<std::string>>();
     all["problem"] = list["no_choice"];
-    all["registered"] = list["registered"];
   } else {
     all["problem"] = fmt::format("asking libfabric for its providers {}", listed.end);
   }
@@ -218,9 +213,8 @@ void providers(Text& text, const Json& libfabric) {
   for (const Json& one : libfabric["providers"]) {
     text.line("  {:<11} {}", word(one["provider"]), word(one["why"]));
     if (one["usable"].get<bool>()) {
-      text.line("              endpoint: {} on {}", word(one["endpoint"]), word(one["network"]));
-      text.line("              atomics:  {}", word(one["atomics"]));
-      text.line("              progress: {}", word(one["progress"]));
+      text.line("              device:  {}", word(one["network"]));
+      text.line("              atomics: {}", word(one["atomics"]));
     } else {
       text.line("              it offers {}", fmt::join(one["endpoints"].get<std::vector<std::string>>(), ", "));
     }

@@ -74,9 +74,9 @@ constexpr Setting kSettings[] = {
      "windows larger than the free memory, of which the program touches a part; on: they are made",
      parse_word<&Settings::overcommit, kOffOn>},
     {"FARSIDE_CONNECTIONS", "1024", "0 to 1000000",
-     "connections that a process keeps to its peers by each of its devices (providers verbs and tcp), fewer if its "
-     "share of what the node has for them is smaller (descriptors: ulimit -Hn, fs.file-max; queue pairs of the "
-     "adapter); beyond this limit the least recently used are closed, and reopened on demand; 0: no limit",
+     "connections that a process keeps to its peers by each of its devices (providers verbs and tcp), fewer if it has "
+     "fewer descriptors (ulimit -Hn), or its share of the adapter's queue pairs is smaller; beyond this limit the "
+     "least recently used are closed, and reopened on demand; 0: no limit",
      parse_number<&Settings::connections, 1'000'000>},
     {"FARSIDE_PEER_TIMEOUT", "60", "0 to 86400",
      "seconds after which operations over libfabric fail if their target stays out of reach; 0: never",

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <sys/resource.h>
@@ -47,7 +46,6 @@ bool is_transient_connect_error(int error) {
 ConnectionRoom::ConnectionRoom(std::optional<std::size_t> queue_pairs) : queue_pairs_(queue_pairs) {
   if (queue_pairs_) return;
   open_ = open_descriptors();
-  if (!(std::ifstream("/proc/sys/fs/file-max") >> files_of_node_)) files_of_node_ = UINT64_MAX;
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   hard_limit_ = limit.rlim_max;
@@ -56,13 +54,12 @@ ConnectionRoom::ConnectionRoom(std::optional<std::size_t> queue_pairs) : queue_p
 
 std::size_t ConnectionRoom::most_connections(std::size_t processes) const {
   if (queue_pairs_ == 0) return 0;
-  if (queue_pairs_) return std::max<std::size_t>(share_of_node(*queue_pairs_, processes), 1);
-  const std::uint64_t files = std::max<std::uint64_t>(share_of_node(files_of_node_, processes), open_ + 1) - open_;
-  return std::max<std::size_t>(std::min(connections_within(hard_limit_, open_), files), 1);
+  return std::max<std::size_t>(
+      queue_pairs_ ? share_of_node(*queue_pairs_, processes) : connections_within(hard_limit_, open_), 1);
 }
 
 const char* ConnectionRoom::what_limits() const {
-  return queue_pairs_ ? "the adapter's queue pairs" : "descriptors (ulimit -Hn, fs.file-max)";
+  return queue_pairs_ ? "the adapter's queue pairs" : "descriptors (ulimit -Hn)";
 }
 
 // Returns false if the soft limit cannot be raised any more.
@@ -161,9 +158,9 @@ ssize_t ConnectionEndpoints::open_towards(const SocketAddress& address, MessageR
   return open_accepting(info.get(), ring, out);
 }
 
-bool EndpointOpener::any_free() {
+// Those whose threads have ended.
+void EndpointOpener::drop_cancelled() {
   openings_.remove_if([](const Opening& each) { return !each.wanted && each.done.load(std::memory_order_acquire); });
-  return openings_.size() < most_threads_;
 }
 
 Status EndpointOpener::begin(Peer peer, const SocketAddress& address) {
@@ -184,12 +181,12 @@ bool EndpointOpener::cancel(Peer peer) {
       std::ranges::find_if(openings_, [peer](const Opening& each) { return each.wanted && each.opened.peer == peer; });
   if (found == openings_.end()) return false;
   found->wanted = false;
-  (void)any_free();
+  drop_cancelled();
   return true;
 }
 
 std::optional<EndpointOpener::Opened> EndpointOpener::take() {
-  (void)any_free();
+  drop_cancelled();
   const auto found =
       std::ranges::find_if(openings_, [](const Opening& each) { return each.done.load(std::memory_order_acquire); });
   if (found == openings_.end()) return {};

@@ -73,9 +73,9 @@ constexpr std::size_t connections_within(std::uint64_t limit, std::size_t open) 
 // resolved yet, or a resource is short. Such an attempt is repeated until the peer is abandoned.
 bool is_transient_connect_error(int error);
 
-// ConnectionRoom: the resources of connections. Over an adapter each takes a queue pair. Over TCP it takes a descriptor
-// of the process (RLIMIT_NOFILE), and an open file of the node (/proc/sys/fs/file-max). The soft limit of descriptors
-// is raised only when connections need it: descriptors above 1023 do not fit into the fd_set of select(2).
+// ConnectionRoom: the resource of connections. Over an adapter each takes a queue pair of the node's, over TCP a
+// descriptor of the process (RLIMIT_NOFILE). The soft limit of descriptors is raised only when connections need it:
+// descriptors above 1023 do not fit into the fd_set of select(2).
 //
 // Not thread-safe: Fabric's mutex guards it. Errors: none. Cost: a comparison per connection.
 class ConnectionRoom {
@@ -84,7 +84,7 @@ class ConnectionRoom {
   explicit ConnectionRoom(std::optional<std::size_t> queue_pairs);
 
   // Returns how many connections this process may have, at least 1, if this number of processes of its node, this one
-  // included, share the resources; 0: any number.
+  // included, share the queue pairs; 0: any number.
   std::size_t most_connections(std::size_t processes) const;
   // What that number depends on, in words.
   const char* what_limits() const;
@@ -107,7 +107,6 @@ class ConnectionRoom {
   const std::optional<std::size_t> queue_pairs_;
   std::size_t open_ = 0;  // descriptors at the start
   std::uint64_t hard_limit_ = 0;
-  std::uint64_t files_of_node_ = 0;
   std::size_t allowed_ = SIZE_MAX;  // connections that fit below the soft limit
 };
 
@@ -154,18 +153,14 @@ class ConnectionEndpoints {
   SocketAddress address_;
 };
 
-// EndpointOpener: threads that open endpoints for connection requests, since fi_endpoint may block for seconds. In the
-// verbs provider of libfabric before 1.21, fi_endpoint waits until the peer's address is resolved
-// (rdma_resolve_addr(3)), for up to 2 s. In all versions it asks the daemon ibacm, where there is one
-// (rdma_getaddrinfo(3)).
+// EndpointOpener: threads that open endpoints for connection requests, since fi_endpoint may block. In the verbs
+// provider of libfabric before 1.21 it waits until the peer's address is resolved (rdma_resolve_addr(3)), for up to 2
+// s; in all versions it asks the daemon ibacm, where there is one (rdma_getaddrinfo(3)). fi_connect only starts a
+// resolution, and the threads do not call it: no event of an endpoint can arrive, and no request is sent, before the
+// owner has taken the endpoint.
 //
-// The threads do not call fi_connect. That call only starts a resolution (before 1.21 of the route, later of the
-// address) and does not wait for it, because the event queue takes over the events of an endpoint that is bound to it
-// (rdma_migrate_id(3)). So no event of an endpoint can arrive, and no request is sent, before the owner has taken the
-// endpoint.
-//
-// Over TCP the calls do not block, and take 40 us. With a thread, the first put to a peer takes 27 us more at best and
-// 80 us more in the median (300 instead of 220 us). Connections therefore opens these endpoints itself.
+// Over TCP the calls do not block, and take 40 us. With a thread, the first put to a peer takes 80 us more in the
+// median (300 instead of 220 us). Connections therefore opens these endpoints itself.
 //
 // Thread safety: Connections calls all members under Fabric's mutex; none of them waits for an endpoint to be opened,
 // but the destructor. Cost: a thread per endpoint.
@@ -181,7 +176,10 @@ class EndpointOpener {
   EndpointOpener& operator=(const EndpointOpener&) = delete;
 
   // Returns whether there are fewer threads than there may be.
-  bool any_free();
+  bool any_free() {
+    drop_cancelled();
+    return openings_.size() < most_threads_;
+  }
   // Begins to open an endpoint for a connection to the peer. Precondition: any_free(), and not opens(peer). Errors:
   // kOther if no thread can be started.
   Status begin(Peer peer, const SocketAddress& address);
@@ -209,6 +207,7 @@ class EndpointOpener {
       if (thread.joinable()) thread.join();
     }
   };
+  void drop_cancelled();
   std::list<Opening>::const_iterator find(Peer peer) const {
     return std::ranges::find_if(openings_, [peer](const Opening& o) { return o.wanted && o.opened.peer == peer; });
   }

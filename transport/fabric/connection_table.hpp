@@ -92,7 +92,7 @@ class ConnectionTable {
     peers_[peer].address = address;
     return peer;
   }
-  // The same, without making it known.
+  // The same, without making it known: it was inserted, or it has connected to this process.
   std::optional<Peer> find_known(std::uint64_t identity) const {
     const auto found = by_identity_.find(identity);
     return found != by_identity_.end() ? std::optional(found->second) : std::nullopt;
@@ -108,7 +108,8 @@ class ConnectionTable {
   const KnownPeer& of(Peer peer) const { return peers_[peer]; }
   bool is_self(Peer peer) const { return peers_[peer].address.identity == own_identity; }
 
-  // Adds a connection in kConnecting or kAccepting. It is not the present one yet.
+  // Adds a connection in kConnecting or kAccepting. It is the present one from now on, unless it is the accepting end of
+  // a connection of this process to itself.
   Connection& add(FabricHandle<fid_ep> endpoint, Peer peer, State state, std::uint64_t number,
                   std::unique_ptr<MessageRing> ring = nullptr) {
     std::unique_ptr<Connection>& connection = connections_[&endpoint->fid];
@@ -124,17 +125,13 @@ class ConnectionTable {
     not_closing_ += connection->counted;
     ++in_progress_;
     initiated_ += connection->initiated;
+    if (connection->initiated || connection->counted) set_current(peer, connection.get());
     return *connection;
   }
   // Returns the connection of this endpoint; null if there is none.
   Connection* find(const fid* endpoint) const {
     const auto found = connections_.find(endpoint);
     return found == connections_.end() ? nullptr : found->second.get();
-  }
-  void set_current(Peer peer, Connection* connection) {
-    Connection*& current = peers_[peer].current;
-    if (current != nullptr) stop_operations(*current);
-    current = connection;
   }
   // The connection carries operations from now on.
   void established(Connection& connection) {
@@ -208,6 +205,11 @@ class ConnectionTable {
   bool any_ended() const { return !ended_.empty(); }
 
  private:
+  void set_current(Peer peer, Connection* connection) {
+    Connection*& current = peers_[peer].current;
+    if (current != nullptr) stop_operations(*current);
+    current = connection;
+  }
   bool is_present(const Connection& connection) const { return peers_[connection.peer].current == &connection; }
   void no_longer_in_progress(const Connection& connection) {
     in_progress_ -= connection.in_progress();

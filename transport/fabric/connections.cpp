@@ -111,21 +111,27 @@ ssize_t Connections::connect(Peer peer) {
   return request(peer, std::move(endpoint), std::move(ring));
 }
 
+Hello Connections::hello_of(std::uint64_t connection, const MessageRing* ring) const {
+  Hello hello;
+  hello.from = address_.identity;
+  hello.number = connection;
+  hello.attempt = attempts_;
+  if (ring != nullptr) hello.ring = ring->address();
+  return hello;
+}
+
 // Requests a connection by an endpoint that is open.
 ssize_t Connections::request(Peer peer, FabricHandle<fid_ep> endpoint, std::unique_ptr<MessageRing> ring) {
   const FabricAddress& address = table_.of(peer).address;
   const Sockaddr there = to_sockaddr(address.socket);
-  Hello hello;
-  hello.from = address_.identity;
+  ++attempts_;
+  Hello hello = hello_of(random_bits(), ring.get());
   hello.secret = address.secret;
-  hello.number = random_bits();
-  hello.attempt = ++attempts_;
-  if (ring != nullptr) hello.ring = ring->address();
   const std::span<const std::byte> data = bytes_of(hello);
   if (before_more) before_more(table_.not_closing() + 1);
   if (const int code = fi_connect(endpoint.get(), &there.any, data.data(), data.size()); code != 0) return code;
   room_.allow(table_.size() + 1);
-  table_.set_current(peer, &table_.add(std::move(endpoint), peer, State::kConnecting, hello.number, std::move(ring)));
+  table_.add(std::move(endpoint), peer, State::kConnecting, hello.number, std::move(ring));
   return 0;
 }
 
@@ -196,14 +202,8 @@ void Connections::take_request(fi_info& info, const std::optional<Hello>& hello)
   }
   // The answer proves the identity of this process: only processes that have received its address in the exchange know
   // it.
-  Hello answer;
-  answer.from = address_.identity;
-  answer.number = hello->number;
-  answer.attempt = attempts_;
-  if (ring != nullptr) {
-    ring->connect(hello->ring);
-    answer.ring = ring->address();
-  }
+  if (ring != nullptr) ring->connect(hello->ring);
+  const Hello answer = hello_of(hello->number, ring.get());
   if (before_more) before_more(table_.not_closing() + 1);
   const std::span<const std::byte> data = bytes_of(answer);
   if (const int code = fi_accept(endpoint.get(), data.data(), data.size()); code != 0) {
@@ -211,8 +211,7 @@ void Connections::take_request(fi_info& info, const std::optional<Hello>& hello)
     return;
   }
   room_.allow(table_.size() + 1);
-  Connection& connection = table_.add(std::move(endpoint), peer, State::kAccepting, hello->number, std::move(ring));
-  if (!table_.is_self(peer)) table_.set_current(peer, &connection);
+  table_.add(std::move(endpoint), peer, State::kAccepting, hello->number, std::move(ring));
 }
 
 void Connections::established(Connection& connection, const std::optional<Hello>& hello) {
@@ -224,12 +223,6 @@ void Connections::established(Connection& connection, const std::optional<Hello>
   if (hello) known.attempt = std::max(known.attempt, hello->attempt);
   if (hello && connection.initiated && connection.ring != nullptr) connection.ring->connect(hello->ring);
   table_.established(connection);
-}
-
-Connections::Clock::duration Connections::age(Peer peer) const {
-  const Connection* const connection = table_.of(peer).current;
-  const bool stays = connection == nullptr || connection->state != State::kConnected || table_.is_self(peer);
-  return stays ? Clock::duration::zero() : Clock::now() - connection->since;
 }
 
 // libfabric does not say which descriptor an endpoint has. One search finds those of all connections that have none.
@@ -382,17 +375,18 @@ void ConnectionEviction::share_node(std::size_t processes) {
   if (processes <= node_processes_) return;
   node_processes_ = processes;
   const std::size_t most = connections_.room().most_connections(processes);
-  if (most == 0 || most >= this->most()) return;
-  most_.store(most, std::memory_order_relaxed);
-  log(LogLevel::kInfo, "FARSIDE_CONNECTIONS={}, but {}, shared by {} processes of the node, admit {} connections",
-      asked_, connections_.room().what_limits(), processes, most);
+  if (most == 0 || most >= most_) return;
+  most_ = most;
+  log(LogLevel::kInfo, "FARSIDE_CONNECTIONS={}, but {}, with {} processes on the node, admit {} connections", asked_,
+      connections_.room().what_limits(), processes, most);
 }
 
 std::vector<ConnectionEviction::Unused> ConnectionEviction::unused(Clock::time_point now) {
   std::vector<Unused> found;
-  connections_.for_each_peer([&](Peer peer) {
-    PeerState& peer_state = states_.of(peer);
-    if (connections_.age(peer) < idle_limit(peer_state)) return;
+  connections_.table().for_each_present([&](const Connection& connection) {
+    if (connection.state != Connection::State::kConnected || connections_.table().is_self(connection.peer)) return;
+    PeerState& peer_state = states_.of(connection.peer);
+    if (now - connection.since < idle_limit(peer_state)) return;
     const Clock::time_point last_use = PeerStates::last_use(peer_state, now);
     if (now - last_use < Timing::kShortestIdle) return;
     end_open_run(peer_state);  // only its completion is missing: the connection can be closed at the next pass
@@ -407,7 +401,7 @@ void ConnectionEviction::make_room() {
   make_room_again_ = now + Timing::kRoomAgain;
   std::vector<Unused> candidates = unused(now);
   const std::size_t count = connections_.count();
-  std::size_t too_many = most() > 0 && count > most() ? count - most() : 0;
+  std::size_t too_many = most_ > 0 && count > most_ ? count - most_ : 0;
   const bool shortage = std::exchange(connections_.room().shortage, false);
   if (shortage) too_many = std::max(too_many, count / kPartInShortage + 1);
   too_many = std::min(too_many, candidates.size());
@@ -429,11 +423,12 @@ void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage)
   if (replies_.send(make_disconnect(peer), send_) != 0) return;
   log(LogLevel::kInfo, "{} connections, {}: one that was not used is to be closed", count,
       shortage ? "and no descriptor or memory for another"
-               : fmt::format("{}={}", most() == asked_ ? "FARSIDE_CONNECTIONS" : "the process's share", most()));
-  const bool soon = connections_.age(peer) < Timing::kReopenedSoon * idle_limit(peer_state);
+               : fmt::format("{}={}", most_ == asked_ ? "FARSIDE_CONNECTIONS" : "the process's share", most_));
+  Connection& connection = *connections_.present(peer);
+  const bool soon = Clock::now() - connection.since < Timing::kReopenedSoon * idle_limit(peer_state);
   peer_state.idle_limit = soon ? std::min<Clock::duration>(2 * idle_limit(peer_state), Timing::kLongestIdle)
                                : Clock::duration(Timing::kShortestIdle);
-  connections_.begin_disconnect(peer);
+  connections_.table().begin_disconnect(connection);
 }
 
 std::unique_ptr<Reply> ConnectionEviction::make_disconnect(Peer peer) {
@@ -445,8 +440,8 @@ std::unique_ptr<Reply> ConnectionEviction::make_disconnect(Peer peer) {
 }
 
 void ConnectionEviction::leave_all() {
-  connections_.for_each_peer([this](Peer peer) {
-    if (!connections_.present(peer)->disconnect_sent) replies_.keep(make_disconnect(peer));
+  connections_.table().for_each_present([this](const Connection& connection) {
+    if (connection.carries() && !connection.disconnect_sent) replies_.keep(make_disconnect(connection.peer));
   });
 }
 
@@ -469,8 +464,9 @@ void ConnectionEviction::receive(std::span<const std::byte> message) {
   // The connection may have ended since.
   const std::optional<Peer> peer = connections_.peer_of(header.operation);
   if (!peer) return;
-  connections_.begin_disconnect(*peer);
-  connections_.present(*peer)->in_order = true;
+  Connection& connection = *connections_.present(*peer);
+  connections_.table().begin_disconnect(connection);
+  connection.in_order = true;
   {
     // Those of this process arrive, since the sender ends the connection behind the DISCONNECT of this process.
     PeerState& peer_state = states_.of(*peer);

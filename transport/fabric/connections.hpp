@@ -25,7 +25,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -93,8 +92,9 @@ class Connections {
   const FabricAddress& address() const { return address_; }
   // Makes a peer known; the same address is the same peer. Peers are small numbers.
   Peer insert(const FabricAddress& address) { return table_.insert(address); }
-  // Returns the peer with this identity, if it is known: it was inserted, or it has connected to this process.
-  std::optional<Peer> find_connected(std::uint64_t identity) const { return table_.find_known(identity); }
+  // The peers, and the connections to them.
+  ConnectionTable& table() { return table_; }
+  const ConnectionTable& table() const { return table_; }
 
   enum class What { kOwn, kAnswer };
   // Gives the endpoint of the peer, for this process's own operations or for answers to the peer's, and connects if
@@ -102,9 +102,8 @@ class Connections {
   // closed, or while the request waits for a place or for the next attempt; the caller must then call reach() again.
   // The endpoint may be used until Withdraw is called, for answers until the next call of a member.
   ssize_t reach(Peer peer, fid_ep*& endpoint, What what = What::kOwn);
-  // The queue in which receives are posted; completions do not name the peer.
-  fid_ep* receiver() const { return endpoints_.receiver(); }
-  std::size_t most_receives() const { return endpoints_.most_receives(); }
+  // The queues of connection events and of receives; completions do not name the peer.
+  const ConnectionEndpoints& endpoints() const { return endpoints_; }
   // Handles connection events. Returns whether there were any.
   bool progress();
   // Takes the messages that peers have written into the rings of their connections, in the order of each peer:
@@ -128,8 +127,6 @@ class Connections {
       return !each->disconnect_sent && each->ring->owes_credits();
     });
   }
-  // Returns whether some connection has ended and was not freed yet (clear_lost).
-  bool any_lost() const { return table_.any_ended(); }
   // Returns whether some connection is being made; a waiting thread should then call progress.
   bool connecting() const { return table_.in_progress() > 0 || opener_.count() > 0; }
   // Returns whether the request to the peer still waits for a place. Then no attempt has shown yet whether the peer is
@@ -138,9 +135,6 @@ class Connections {
   // The resources. After a shortage, the caller should close idle connections.
   ConnectionRoom& room() { return room_; }
   const ConnectionRoom& room() const { return room_; }
-  // Looks whether the process has a descriptor left. Called when events_fd() was readable without an event: the
-  // provider's listener may have failed to accept a peer's connection, which it does not report.
-  void look_for_shortage() { room_.look_for_shortage(endpoints_.events_fd()); }
   // The error of the last attempt to connect to the peer; empty if it succeeded.
   std::string connect_error(Peer peer) const {
     const std::uint16_t error = table_.of(peer).last_error;
@@ -152,8 +146,6 @@ class Connections {
   Connection* present(Peer peer) const { return table_.of(peer).current; }
   // Returns whether there is a connection to the peer that carries operations.
   bool connected(Peer peer) const { return present(peer) != nullptr && present(peer)->carries(); }
-  // The age of the connection to the peer; zero if there is none, or if it must not be evicted.
-  Clock::duration age(Peer peer) const;
   // The number of the present connection, the same on both sides and unlike that of any other; 0 if there is none.
   std::uint64_t number(Peer peer) const { return present(peer) != nullptr ? present(peer)->number : 0; }
   // Returns the peer whose present connection has this number; none if there is no such connection.
@@ -161,26 +153,9 @@ class Connections {
   // What the kernel knows of the present connection to the peer; none if it is not one of TCP that carries operations.
   // A millisecond, if sockets of connections must be searched for.
   std::optional<TcpState> tcp_state(Peer peer);
-  // From now on only answers are sent on the present connection to the peer. Precondition: there is one.
-  void begin_disconnect(Peer peer) { table_.begin_disconnect(*present(peer)); }
-  // Closes a connection after begin_disconnect. Precondition: none of this process's operations is in flight on it.
-  // The next operation connects again. Returns false if the connection is still being made.
+  // Closes a connection after ConnectionTable::begin_disconnect(). Precondition: no operation of this process is in
+  // flight on it. The next operation connects again. Returns false if the connection is still being made.
   bool disconnect(Peer peer);
-  // The queue of connection events and its file descriptor.
-  fid* events() const { return &endpoints_.events()->fid; }
-  int events_fd() const { return endpoints_.events_fd(); }
-  // Frees the ended connections of those peers for which idle(peer) says that nothing is in flight towards them.
-  template <class Idle>
-  void clear_lost(Idle&& idle) {
-    table_.close_ended(std::forward<Idle>(idle));
-  }
-  // Calls act(peer) for each peer with a present connection.
-  template <class Do>
-  void for_each_peer(Do&& act) const {
-    table_.for_each_present([&](const Connection& connection) {
-      if (connection.carries()) act(connection.peer);
-    });
-  }
   // Notes that an operation on `endpoint`, an endpoint of this peer, has failed. After that, an adapter's queue pair
   // executes nothing more, and libfabric reports no event. The connection is lost.
   void failed(Peer peer, const fid_ep* endpoint, const std::string& why);
@@ -193,6 +168,7 @@ class Connections {
   using State = Connection::State;
 
   Connections(const FabricDomain& domain, Lost lost, Opening opening);
+  Hello hello_of(std::uint64_t connection, const MessageRing* ring) const;
   void take_request(fi_info& info, const std::optional<Hello>& hello);
   bool resolve_crossing_request(const Hello& hello, Peer peer);
   void established(Connection& connection, const std::optional<Hello>& hello);
@@ -220,10 +196,9 @@ class Connections {
   EndpointOpener opener_;  // the threads end first
 };
 
-// ConnectionEviction: closes idle connections. The limit is FARSIDE_CONNECTIONS, or the process's share of the node's
-// resources for connections if that is less. Beyond this limit the least recently used connections are closed, and
-// reopened on demand. An eviction must lose neither operations nor notifications, and a process does not see what its
-// peer has in flight:
+// ConnectionEviction: closes idle connections, the least recently used first, beyond FARSIDE_CONNECTIONS or what
+// ConnectionRoom has room for, and when a connection cannot be made for lack of descriptors or memory. An eviction must
+// lose neither operations nor notifications, and a process does not see what its peer has in flight:
 //
 //   1. The process that evicts issues nothing more on the idle connection, and sends DISCONNECT.
 //   2. Its peer issues nothing more either. When its requests have been answered, it sends DISCONNECT as well.
@@ -238,16 +213,12 @@ class Connections {
 // No completion is in flight for an open run of writes (in_flight.hpp). An eviction therefore ends the run,
 // on both sides, so that a process that computes after its puts does not prevent the eviction.
 //
-// Connections are also evicted, whatever the limit is, when a connection cannot be made for lack of descriptors or
-// memory.
-//
 // The limit is soft. A connection that is in use or was just made stays, since two ranks that need each other would
 // otherwise connect and disconnect for ever. RDMA of the peer is not visible here. Therefore a connection that is soon
 // reopened must be unused for longer before its next eviction.
 //
-// Thread safety: most() may be called by any thread, all other members under Fabric's mutex. Errors: none of its own.
-// Cost: too_many() a few loads; make_room() goes over the connections, once per kRoomAgain while there are too many.
-// Memory: in PeerState.
+// Not thread-safe: Fabric's mutex guards it. Errors: none of its own. Cost: too_many() a few loads; make_room() goes
+// over the connections, once per kRoomAgain while there are too many. Memory: in PeerState.
 class ConnectionEviction {
  public:
   using Clock = std::chrono::steady_clock;
@@ -268,9 +239,7 @@ class ConnectionEviction {
   // number of all calls counts.
   void share_node(std::size_t processes);
   std::size_t node_processes() const { return node_processes_; }
-  // The limit of connections; 0: none.
-  std::size_t most() const { return most_.load(std::memory_order_relaxed); }
-  bool too_many() const { return (most() > 0 && connections_.count() > most()) || connections_.room().shortage; }
+  bool too_many() const { return (most_ > 0 && connections_.count() > most_) || connections_.room().shortage; }
 
   // Begins to close connections. To be called repeatedly while there are too many.
   void make_room();
@@ -300,7 +269,7 @@ class ConnectionEviction {
   const std::function<ssize_t(Reply&)> send_;
   const std::function<void(PeerState&)> end_run_;
   const std::size_t asked_;
-  std::atomic<std::size_t> most_;
+  std::size_t most_;  // the limit of connections; 0: none
   std::size_t node_processes_ = 0;
   std::vector<Peer> disconnecting_;  // peers that have sent DISCONNECT
   Clock::time_point make_room_again_{};

@@ -22,7 +22,7 @@
 #include <fmt/ranges.h>
 
 #include "transport/base/files.hpp"
-#include "transport/base/integers.hpp"
+#include "transport/fabric/sockets.hpp"
 
 namespace farside {
 
@@ -54,25 +54,16 @@ bool is_usable(const sockaddr& address) {
 
 // The network of an address, by its mask: 10.1.0.0/24.
 std::string network_of(const sockaddr& address, const sockaddr* mask) {
-  std::array<unsigned char, sizeof(in6_addr)> bytes{}, bits{};
-  const auto copy = [&](const sockaddr& from, std::span<unsigned char> into) {
-    const auto* const host =
-        from.sa_family == AF_INET
-            ? reinterpret_cast<const unsigned char*>(&reinterpret_cast<const sockaddr_in&>(from).sin_addr)
-            : reinterpret_cast<const sockaddr_in6&>(from).sin6_addr.s6_addr;
-    std::copy_n(host, into.size(), into.begin());
-  };
-  const std::size_t size = address.sa_family == AF_INET ? sizeof(in_addr) : sizeof(in6_addr);
-  copy(address, std::span(bytes).first(size));
-  bits.fill(0xff);
-  if (mask != nullptr && mask->sa_family == address.sa_family) copy(*mask, std::span(bits).first(size));
+  SocketAddress network = *socket_address(&address, sizeof(sockaddr_in6));
+  const auto bits = mask != nullptr ? socket_address(mask, sizeof(sockaddr_in6)) : std::nullopt;
   int length = 0;
-  for (std::size_t i = 0; i < size; ++i) {
-    bytes[i] &= bits[i];
-    length += std::popcount(bits[i]);
+  for (std::size_t i = 0; i < (address.sa_family == AF_INET ? sizeof(in_addr) : sizeof(in6_addr)); ++i) {
+    const std::uint8_t kept = bits ? bits->host[i] : 0xff;
+    network.host[i] &= kept;
+    length += std::popcount(kept);
   }
   std::array<char, INET6_ADDRSTRLEN> text{};
-  inet_ntop(address.sa_family, bytes.data(), text.data(), text.size());
+  inet_ntop(address.sa_family, network.host.data(), text.data(), text.size());
   return fmt::format("{}/{}", text.data(), length);
 }
 
@@ -92,15 +83,9 @@ InterfaceNetworks interface_networks() {
   return networks;
 }
 
-std::set<std::string> interfaces_with_address() {
-  std::set<std::string> names;
-  for (const auto& [name, networks] : interface_networks()) names.insert(name);
-  return names;
-}
-
-AdapterLink adapter_link(const std::string& name, const InterfaceNetworks& interfaces, const fs::path& sys,
-                         const fs::path& ipv4) {
-  AdapterLink link;
+DeviceTraits adapter_traits(const std::string& name, const InterfaceNetworks& interfaces, const fs::path& sys,
+                            const fs::path& ipv4) {
+  DeviceTraits link;
   bool all_alone = true;
   const auto is_set = [&](const std::string& of, const char* what) {
     return std::strtol(first_line(ipv4 / of / what).c_str(), nullptr, 10) > 0;
@@ -121,11 +106,11 @@ AdapterLink adapter_link(const std::string& name, const InterfaceNetworks& inter
       all_alone = all_alone && alone;
     }
   }
-  link.answers_alone = all_alone && !link.networks.empty();
+  link.beside_others = all_alone && !link.networks.empty();
   return link;
 }
 
-std::optional<std::string> why_adapter_unusable(const std::string& name, const std::set<std::string>& with_address,
+std::optional<std::string> why_adapter_unusable(const std::string& name, const InterfaceNetworks& interfaces,
                                                 const fs::path& sys) {
   const fs::path adapter = path_of(name, sys);
   std::error_code failed;
@@ -144,12 +129,11 @@ std::optional<std::string> why_adapter_unusable(const std::string& name, const s
           state.empty() ? "in an unknown state" : state.substr(std::min(state.find(' ') + 1, state.size())));
       continue;
     }
-    const std::set<std::string> interfaces = interfaces_of(adapter, port);
-    const bool has_address =
-        std::ranges::any_of(interfaces, [&](const std::string& each) { return with_address.contains(each); });
-    if (has_address || interfaces.empty()) return std::nullopt;
+    const std::set<std::string> own = interfaces_of(adapter, port);
+    const bool has_address = std::ranges::any_of(own, [&](const auto& each) { return interfaces.contains(each); });
+    if (has_address || own.empty()) return std::nullopt;
     without_address += fmt::format("{}no IP address on {} (port {})", without_address.empty() ? "" : ", ",
-                                   fmt::join(interfaces, " or "), number);
+                                   fmt::join(own, " or "), number);
   }
   if (without_address.empty()) return fmt::format("adapter {}: {}", name, inactive.empty() ? "no port" : inactive);
   return fmt::format("adapter {}: {}", name, without_address);
@@ -203,24 +187,14 @@ std::string pci_address(const fi_info& info) {
   return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", at.domain_id, at.bus_id, at.device_id, at.function_id);
 }
 
-Nearness nearness_of(const fi_info& info, const std::filesystem::path& sys) {
-  cpu_set_t own;
-  CPU_ZERO(&own);
-  if (sched_getaffinity(0, sizeof own, &own) != 0) return Nearness::kUnknown;
-  return nearness_of(pci_address(info), own, sys);
-}
-
 DeviceTraits device_traits(const fi_info& info, bool links, const std::filesystem::path& sys) {
   DeviceTraits traits;
+  traits.beside_others = true;
+  if (links) traits = adapter_traits(info.domain_attr->name, interface_networks(), sys);
   if (info.fabric_attr != nullptr && info.fabric_attr->name != nullptr) traits.fabric = info.fabric_attr->name;
-  traits.nearness = nearness_of(info, sys);
-  traits.beside_others = !links;
-  if (links) {
-    AdapterLink link = adapter_link(info.domain_attr->name, interface_networks(), sys);
-    traits.networks = std::move(link.networks);
-    traits.rate = link.rate;
-    traits.beside_others = link.answers_alone;
-  }
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  if (sched_getaffinity(0, sizeof own, &own) == 0) traits.nearness = nearness_of(pci_address(info), own, sys);
   return traits;
 }
 
@@ -232,14 +206,14 @@ std::size_t choose_device(std::span<const DeviceTraits> all, std::size_t process
            each.beside_others && first.beside_others;
   };
   Nearness nearest = first.nearness;
-  if (nearest != Nearness::kUnknown) {
-    for (const DeviceTraits& each : all) {
-      if (is_like_first(each)) nearest = std::max(nearest, each.nearness);
-    }
-  }
   std::vector<std::size_t> equal;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (is_like_first(all[i]) && all[i].nearness == nearest) equal.push_back(i);
+    if (!is_like_first(all[i])) continue;
+    if (nearest != Nearness::kUnknown && all[i].nearness > nearest) {
+      nearest = all[i].nearness;
+      equal.clear();
+    }
+    if (all[i].nearness == nearest) equal.push_back(i);
   }
   return equal[spread_over(equal.size(), process)];
 }

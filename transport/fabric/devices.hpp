@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The network devices of this machine: RDMA adapters, what keeps them from carrying connections, and the choice among
-// several devices. Thread safety: any thread.
+// several devices: of those on the network of the fastest one, the nearest; if several are equally near, the processes
+// of a node are spread over them.
+//
+// Thread safety: any thread. Cost: some ten files of sysfs per adapter (Documentation/ABI/stable/
+// sysfs-class-infiniband).
 #pragma once
 
 #include <cstddef>
@@ -18,11 +22,6 @@
 
 namespace farside {
 
-// The RDMA adapters that Linux knows (sysfs, Documentation/ABI/stable/sysfs-class-infiniband), and what keeps them from
-// carrying connections. libfabric leaves out such adapters without a reason; these functions find it for the user.
-//
-// Thread safety: any thread. Cost: some ten files of sysfs per adapter.
-
 // Returns the names of the adapters, emulated ones included, in ascending order.
 std::vector<std::string> adapter_names(const std::filesystem::path& sys = "/sys");
 
@@ -30,62 +29,45 @@ std::vector<std::string> adapter_names(const std::filesystem::path& sys = "/sys"
 // these addresses, such as 10.1.0.0/24 (getifaddrs(3)).
 using InterfaceNetworks = std::map<std::string, std::set<std::string>>;
 InterfaceNetworks interface_networks();
-// Their names only.
-std::set<std::string> interfaces_with_address();
-
-// What the active ports of an adapter are connected to.
-struct AdapterLink {
-  double rate = 0;                 // of the fastest one, in Gb/s
-  std::set<std::string> networks;  // kinds of link, with the IP networks: "Ethernet 10.1.0.0/24"
-  // Whether only the interface itself answers the question who has its address (arp_ignore or arp_filter, ip-sysctl of
-  // Linux). Otherwise any interface on the same network may, and connections then reach that one's adapter in vain.
-  bool answers_alone = false;
-};
-AdapterLink adapter_link(const std::string& name, const InterfaceNetworks& interfaces = interface_networks(),
-                         const std::filesystem::path& sys = "/sys",
-                         const std::filesystem::path& ipv4 = "/proc/sys/net/ipv4/conf");
 
 // Returns why the adapter cannot carry connections: it is not there, no port is active, or no interface of an active
 // port has an IP address, which the connection manager needs (rdma_cm(7)). Returns nothing if none of this is so.
+// libfabric leaves out such adapters without a reason.
 std::optional<std::string> why_adapter_unusable(const std::string& name,
-                                                const std::set<std::string>& with_address = interfaces_with_address(),
+                                                const InterfaceNetworks& interfaces = interface_networks(),
                                                 const std::filesystem::path& sys = "/sys");
 
 // Returns whether the adapter is emulated by the kernel (rdma_rxe or siw), by the vendor that its driver names.
 bool is_emulated(const fi_info& info);
 
-// Which of several network devices a process takes: of those on the network of the fastest one, the nearest; if several
-// are equally near, the processes of a node are spread over them.
-//
-// Near is a device whose local processors, as sysfs names them, are those on which this process may run
-// (sched_getaffinity(2)).
-//
-// Thread safety: any thread.
-
-// In ascending order. Unknown: Linux does not say (no bus, or no NUMA).
+// How many of the processors of this process (sched_getaffinity(2)) are local to a device, as sysfs names them. In
+// ascending order. Unknown: Linux does not say (no bus, or no NUMA).
 enum class Nearness { kUnknown, kFar, kPartly, kNear };
 
 // Reads processor numbers from a list as Linux writes it in sysfs and /proc ("0-3,8"); none if the text is not one.
 std::optional<std::set<int>> read_cpu_list(std::string_view text);
 
-// Near: all processors of `own` are local to the device; partly: some are. `address`: of a PCI device,
-// "0000:3b:00.0".
+// `own`: processors; `address`: of a PCI device, "0000:3b:00.0".
 Nearness nearness_of(const std::string& address, const cpu_set_t& own, const std::filesystem::path& sys = "/sys");
 
 // The PCI address of the device, as above; empty if libfabric does not say.
 std::string pci_address(const fi_info& info);
 
-// Nearness to the processors that this process may run on at the time of the call.
-Nearness nearness_of(const fi_info& info, const std::filesystem::path& sys = "/sys");
-
 // What the choice needs to know of a device.
 struct DeviceTraits {
   std::string fabric;              // libfabric's name of its network
-  std::set<std::string> networks;  // AdapterLink's; empty: not known
-  double rate = 0;                 // AdapterLink's
-  bool beside_others = false;      // it can be used while other processes use others on its network
+  std::set<std::string> networks;  // of an adapter, kinds of link, with the IP networks: "Ethernet 10.1.0.0/24"
+  double rate = 0;                 // of an adapter's fastest port, in Gb/s
+  // Whether it can be used while other processes use others on its network. An adapter can, if only the interface
+  // itself answers the question who has its address (arp_ignore or arp_filter, ip-sysctl of Linux). Otherwise any
+  // interface on the same network may, and connections then reach that one's adapter in vain.
+  bool beside_others = false;
   Nearness nearness = Nearness::kUnknown;
 };
+// Returns rate, networks and beside_others of an adapter, by its active ports.
+DeviceTraits adapter_traits(const std::string& name, const InterfaceNetworks& interfaces = interface_networks(),
+                            const std::filesystem::path& sys = "/sys",
+                            const std::filesystem::path& ipv4 = "/proc/sys/net/ipv4/conf");
 // `links`: whether the device is an adapter, of which sysfs knows networks and rate.
 DeviceTraits device_traits(const fi_info& info, bool links, const std::filesystem::path& sys = "/sys");
 

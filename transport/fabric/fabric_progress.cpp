@@ -52,7 +52,8 @@ Status FabricProgress::start(const Settings& settings, ConnectionEndpoints::Reso
       [this](PeerState& peer_state) { end_run(peer_state, nullptr); });
   share_node(1);
   if (domain_.registers_local()) in_flight_.memory().begin(domain_.domain());
-  if (Status s = receives_.begin(connections_->receiver(), connections_->most_receives()); !s) return s;
+  if (Status s = receives_.begin(connections_->endpoints().receiver(), connections_->endpoints().most_receives()); !s)
+    return s;
   // Without its thread the endpoint is useless: no route.
   if (Status s = thread_.start(*this, domain_.queue_fd()); !s) return Error{ErrorKind::kNoRoute, s.error().text};
   return {};
@@ -80,14 +81,9 @@ Peer FabricProgress::insert(const FabricAddress& address) {
   return connections_->insert(address);
 }
 
-void FabricProgress::limit_silence(Peer peer, std::chrono::seconds limit) {
+void FabricProgress::set_on_trial(Peer peer, bool on) {
   const std::scoped_lock held(mutex_);
-  health_.limit_silence(peer, limit);
-}
-
-void FabricProgress::lift_limit(Peer peer, std::chrono::seconds limit) {
-  const std::scoped_lock held(mutex_);
-  health_.lift_limit(peer, limit);
+  health_.set_on_trial(peer, on);
 }
 
 void FabricProgress::share_node(std::size_t processes) {
@@ -97,9 +93,9 @@ void FabricProgress::share_node(std::size_t processes) {
   if (eviction_->too_many()) thread_.wake();
 }
 
-FabricProgress::NodeShare FabricProgress::node_share() {
+std::size_t FabricProgress::node_processes() {
   const std::scoped_lock held(mutex_);
-  return {eviction_->most(), eviction_->node_processes()};
+  return eviction_->node_processes();
 }
 
 void FabricProgress::end_run(PeerState& peer_state, const Pending* pending) {
@@ -299,7 +295,7 @@ void FabricProgress::receive(std::span<const std::byte> message) {
   }
   RequestHeader request{};
   std::memcpy(&request, message.data(), std::min(message.size(), sizeof request));
-  const std::optional<Peer> sender = connections_->find_connected(request.identity);
+  const std::optional<Peer> sender = connections_->table().find_known(request.identity);
   if (!sender) return log(LogLevel::kWarn, "a request of an unknown process was dropped");
   const TraceServed served(RouteKind::kFabric, message.size());
   const bool behind = std::ranges::find(deferred_, *sender, &Deferred::sender) != deferred_.end();
@@ -448,7 +444,7 @@ bool FabricProgress::poll_from_runtime() {
 bool FabricProgress::idle() const {
   return in_flight_.peers().active().empty() && deferred_.empty() && !replies_.any_unsent() &&
          !receives_.any_refused() && !eviction_->any_disconnecting() && !connections_->connecting() &&
-         !connections_->any_lost();
+         !connections_->table().any_ended();
 }
 
 // Wakes the progress thread if it sleeps long and there is something to check. Called with the mutex held.
@@ -462,7 +458,7 @@ void FabricProgress::end_long_sleep() {
 void FabricProgress::check() {
   std::vector<OperationPool::Operations> unused;  // freed at the end, without a mutex
   const std::scoped_lock held(mutex_);
-  connections_->clear_lost([this](Peer peer) { return !in_flight_.peers().any_in_flight(peer); });
+  connections_->table().close_ended([this](Peer peer) { return !in_flight_.peers().any_in_flight(peer); });
   unused = in_flight_.peers().deactivate_unused([this](PeerState& stalled) {
     if (OperationsInFlight::stays_open(stalled)) end_run(stalled, nullptr);
   });
@@ -489,12 +485,13 @@ void FabricProgress::read_connection_events() {
 
 ProgressThread::Work::Sleep FabricProgress::progress(bool connection_woke) {
   const std::scoped_lock held(mutex_);
-  if (!connections_->progress() && connection_woke) connections_->look_for_shortage();
+  // Readable without an event: the provider's listener may have failed to accept a connection, and does not say so.
+  const int events = connections_->endpoints().events_fd();
+  if (!connections_->progress() && connection_woke) connections_->room().look_for_shortage(events);
   advance();
   sleeps_long_ = idle();
   // While the listener lacks descriptors, the file descriptor of connection events stays readable.
-  Sleep sleep{sleeps_long_ ? Timing::kIdle : Timing::kSafetyNet,
-              connections_->room().shortage ? -1 : connections_->events_fd()};
+  Sleep sleep{sleeps_long_ ? Timing::kIdle : Timing::kSafetyNet, connections_->room().shortage ? -1 : events};
   // The answers, credits and receives that the provider has refused are soon given to it again.
   if (replies_.any_unsent() || receives_.any_refused() || connections_->owes_credits() || !deferred_.empty()) {
     sleep.limit = Timing::kTryAgain;
@@ -505,7 +502,7 @@ ProgressThread::Work::Sleep FabricProgress::progress(bool connection_woke) {
 }
 
 bool FabricProgress::may_sleep() {
-  fid* waited[] = {&domain_.queue()->fid, connections_->events()};
+  fid* waited[] = {&domain_.queue()->fid, &connections_->endpoints().events()->fid};
   // fi_trywait polls: a message may come into a ring, which wakes nobody. With the mutex, since another thread may be
   // reading the rings.
   const std::scoped_lock held(mutex_);

@@ -67,15 +67,9 @@ class FabricProgress final : public EndpointProgress, private PeerHealth::Peers,
   Peer insert(const FabricAddress& address);
   // As Fabric::share_node(), for this endpoint alone.
   void share_node(std::size_t processes);
-  void limit_silence(Peer peer, std::chrono::seconds limit) override;
-  void lift_limit(Peer peer, std::chrono::seconds limit) override;
-  // The limit of connections: FARSIDE_CONNECTIONS, or the process's share if that is smaller (0: none); and the number
-  // of processes that share_node() was told.
-  struct NodeShare {
-    std::size_t connections;
-    std::size_t processes;
-  };
-  NodeShare node_share();
+  void set_on_trial(Peer peer, bool on) override;
+  // The number that share_node() was told.
+  std::size_t node_processes();
   bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space);
   void withdraw(std::uint64_t id);
 

@@ -37,16 +37,19 @@ class KeptHandlers {
 };
 
 // All functions are found when it is loaded: later calls come from threads that must not take the dynamic linker's lock
-// (base/threads.hpp).
+// (base/threads.hpp). If it cannot be loaded, they do what the header says.
 struct Libfabric {
   void* handle = nullptr;
   std::string why_not;  // it is not loaded
-  decltype(&fi_getinfo) getinfo = nullptr;
-  decltype(&fi_freeinfo) freeinfo = nullptr;
-  decltype(&fi_dupinfo) dupinfo = nullptr;
-  decltype(&fi_fabric) fabric = nullptr;
+  decltype(&fi_getinfo) getinfo = [](auto...) { return -FI_ENOSYS; };
+  decltype(&fi_freeinfo) freeinfo = [](fi_info*) {};
+  decltype(&fi_dupinfo) dupinfo = [](const fi_info*) -> fi_info* { return nullptr; };
+  decltype(&fi_fabric) fabric = [](auto...) { return -FI_ENOSYS; };
   decltype(&fi_strerror) strerror = nullptr;
-  decltype(&fi_tostr) tostr = nullptr;
+  decltype(&fi_tostr) tostr = [](auto...) -> char* {
+    static char unknown[] = "unknown";
+    return unknown;
+  };
 };
 
 // Loads it, with its names for all, as if this library were linked with it: the one that the process has, or that is
@@ -127,28 +130,19 @@ extern "C" {
 
 int fi_getinfo(std::uint32_t version, const char* node, const char* service, std::uint64_t flags, const fi_info* hints,
                fi_info** info) {
-  const auto call = libfabric().getinfo;
-  if (call == nullptr) return -FI_ENOSYS;
   // The first call may load providers, and these further libraries.
   static std::atomic_flag begun;
   std::optional<KeptHandlers> handlers;
   if (!begun.test_and_set()) handlers.emplace();
-  return call(version, node, service, flags, hints, info);
+  return libfabric().getinfo(version, node, service, flags, hints, info);
 }
 
-void fi_freeinfo(fi_info* info) {
-  const auto call = libfabric().freeinfo;
-  if (call != nullptr) call(info);
-}
+void fi_freeinfo(fi_info* info) { libfabric().freeinfo(info); }
 
-fi_info* fi_dupinfo(const fi_info* info) {
-  const auto call = libfabric().dupinfo;
-  return call != nullptr ? call(info) : nullptr;
-}
+fi_info* fi_dupinfo(const fi_info* info) { return libfabric().dupinfo(info); }
 
 int fi_fabric(fi_fabric_attr* attributes, fid_fabric** fabric, void* context) {
-  const auto call = libfabric().fabric;
-  return call != nullptr ? call(attributes, fabric, context) : -FI_ENOSYS;
+  return libfabric().fabric(attributes, fabric, context);
 }
 
 const char* fi_strerror(int code) {
@@ -156,10 +150,6 @@ const char* fi_strerror(int code) {
   return call != nullptr ? call(code) : libfabric().why_not.c_str();
 }
 
-char* fi_tostr(const void* data, fi_type type) {
-  const auto call = libfabric().tostr;
-  static char unknown[] = "unknown";
-  return call != nullptr ? call(data, type) : unknown;
-}
+char* fi_tostr(const void* data, fi_type type) { return libfabric().tostr(data, type); }
 
 }  // extern "C"

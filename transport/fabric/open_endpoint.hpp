@@ -32,10 +32,9 @@ class EndpointProgress {
   // Between these calls `wake_event` is signalled when something arrives.
   virtual void listen(WakeEvent& wake_event) = 0;
   virtual void stop_listening(WakeEvent& wake_event) = 0;
-  // Until the limit is lifted, the peer is abandoned after this time, if FARSIDE_PEER_TIMEOUT is not shorter. The time
-  // of other peers does not change. Each limit is lifted once.
-  virtual void limit_silence(Peer peer, std::chrono::seconds limit) = 0;
-  virtual void lift_limit(Peer peer, std::chrono::seconds limit) = 0;
+  // A peer on trial is abandoned after Timing::kTrial, if FARSIDE_PEER_TIMEOUT is not shorter. The time of other peers
+  // does not change. Each call with `on` is followed by one without.
+  virtual void set_on_trial(Peer peer, bool on) = 0;
 
  protected:
   ~EndpointProgress() = default;

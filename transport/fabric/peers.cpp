@@ -47,20 +47,12 @@ PeerHealth::Clock::duration half(std::chrono::seconds timeout) { return PeerHeal
 }  // namespace
 
 std::chrono::seconds PeerHealth::timeout(Peer peer) const {
-  std::chrono::seconds shortest = timeout_;
-  for (const Limit& each : limits_) {
-    if (each.peer == peer && (shortest.count() == 0 || each.after < shortest)) shortest = each.after;
-  }
-  return shortest;
-}
-
-void PeerHealth::lift_limit(Peer peer, std::chrono::seconds limit) {
-  const auto found = std::ranges::find(limits_, Limit{peer, limit});
-  if (found != limits_.end()) limits_.erase(found);
+  const PeerState* const state = states_.find(peer);
+  if (state == nullptr || state->trials == 0) return timeout_;
+  return timeout_.count() > 0 ? std::min(timeout_, Timing::kTrial) : Timing::kTrial;
 }
 
 void PeerHealth::check(Clock::time_point now) {
-  if (timeout_.count() == 0 && limits_.empty()) return;
   for (PeerState* const peer_state : states_.active()) check(*peer_state, now);
 }
 

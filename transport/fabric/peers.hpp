@@ -104,6 +104,7 @@ struct PeerState {
   std::uint32_t acknowledged = 0;  // of the notifications; TCP has none of them left, or the connection has ended
   Clock::time_point last_use{};
   bool probed = false;                   // an adapter has a probe
+  std::uint8_t trials = 0;               // set_on_trial()
   std::uint32_t completed_then = 0;      // `completed` at quiet_since
   std::uint32_t completed_at_check = 0;  // `completed` at the last call of PeerStates::deactivate_unused()
   Clock::duration idle_limit{};     // the time without use after which the connection may be evicted; zero: the lowest
@@ -236,9 +237,9 @@ class PeerStates {
 // peer's host has sent nothing for the whole timeout, not even acknowledgements, while data were unacknowledged for
 // half of it.
 //
-// Thread safety: timeout() without a peer may be called from any thread, all other members under Fabric's mutex. Errors:
-// none of its own. Cost: a few loads per active peer, at regular times only, and three system calls per quiet peer.
-// Memory: in PeerState.
+// Thread safety: timeout() without a peer may be called from any thread, all other members under Fabric's mutex.
+// Errors: none of its own. Cost: a few loads per active peer, at regular times only, and three system calls per quiet
+// peer. Memory: in PeerState.
 class PeerHealth {
  public:
   using Clock = std::chrono::steady_clock;
@@ -269,10 +270,9 @@ class PeerHealth {
   std::chrono::seconds timeout() const { return timeout_; }
   // Returns the time after which this peer is abandoned; 0: it is never abandoned.
   std::chrono::seconds timeout(Peer peer) const;
-  // The peer is abandoned after this time, if FARSIDE_PEER_TIMEOUT is not shorter, until this limit is lifted. Several
-  // threads may each set one.
-  void limit_silence(Peer peer, std::chrono::seconds limit) { limits_.push_back({peer, limit}); }
-  void lift_limit(Peer peer, std::chrono::seconds limit);
+  // A peer on trial is abandoned after Timing::kTrial, if FARSIDE_PEER_TIMEOUT is not shorter. Several threads may have
+  // the same peer on trial; each ends its own.
+  void set_on_trial(Peer peer, bool on) { states_.of(peer).trials += on ? 1 : -1; }
 
   // Sends probes, and abandons peers.
   void check(Clock::time_point now);
@@ -293,12 +293,6 @@ class PeerHealth {
   Peers& peers_;
   const bool completes_probes_;
   const std::chrono::seconds timeout_;
-  struct Limit {
-    Peer peer;
-    std::chrono::seconds after;
-    bool operator==(const Limit&) const = default;
-  };
-  std::vector<Limit> limits_;  // mostly none
 };
 
 }  // namespace farside

@@ -26,22 +26,41 @@ namespace {
 // In order of preference. Only providers on which farside is tested are taken without FARSIDE_PROVIDER.
 constexpr const char* kPreferred[] = {"verbs", "tcp"};
 
-// find_provider takes the first kind that a provider has. SAS orders one origin's requests to the handler, SAW orders
-// them behind its writes.
+// Requirements on a connected endpoint (FI_EP_MSG) besides messages and RMA: find_provider takes the first kind that a
+// provider has. SAS orders one origin's requests to the handler, SAW orders them behind its writes.
+struct EndpointKind {
+  std::uint64_t caps;
+  std::uint64_t order;  // msg_order (fi_endpoint(3))
+};
 constexpr EndpointKind kKinds[] = {
     {FI_ATOMIC, FI_ORDER_SAS | FI_ORDER_SAW},
     {0, FI_ORDER_SAS | FI_ORDER_SAW},
     {0, FI_ORDER_SAS},
 };
 
+// The hints for fi_getinfo with all requirements; null if libfabric cannot be loaded.
+InfoHandle required_hints(const std::string& provider, const EndpointKind& kind) {
+  InfoHandle hints(fi_allocinfo());
+  if (hints == nullptr) return hints;
+  hints->caps = FI_MSG | FI_RMA | kind.caps;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_MSG;
+  hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+  hints->tx_attr->msg_order = kind.order;
+  hints->rx_attr->msg_order = kind.order;
+  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL;
+  hints->domain_attr->threading = FI_THREAD_SAFE;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->fabric_attr->prov_name = strdup(provider.c_str());
+  return hints;
+}
+
 std::string available_providers() {
-  start_libfabric();
-  fi_info* found = nullptr;
-  if (fi_getinfo(kFabricApi, nullptr, nullptr, 0, nullptr, &found) != 0) return "none";
-  const InfoHandle infos(found);
   std::set<std::string> names;
-  for (fi_info* info = infos.get(); info != nullptr; info = info->next) names.insert(info->fabric_attr->prov_name);
-  return fmt::format("{}", fmt::join(names, ", "));
+  const InfoHandle infos = all_infos();
+  for (const fi_info* info = infos.get(); info != nullptr; info = info->next)
+    names.insert(info->fabric_attr->prov_name);
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -60,29 +79,21 @@ void start_libfabric() {
   (void)started;
 }
 
+InfoHandle all_infos() {
+  start_libfabric();
+  fi_info* found = nullptr;
+  (void)fi_getinfo(kFabricApi, nullptr, nullptr, 0, nullptr, &found);
+  return InfoHandle(found);
+}
+
 const void* libfabric_address() {
   fi_strerror(0);
   return ::dlsym(RTLD_DEFAULT, "fi_getinfo");
 }
 
-InfoHandle required_hints(const std::string& provider, const EndpointKind& kind) {
-  InfoHandle hints(fi_allocinfo());
-  if (hints == nullptr) return hints;
-  hints->caps = FI_MSG | FI_RMA | kind.caps;
-  hints->mode = FI_CONTEXT | FI_CONTEXT2;
-  hints->ep_attr->type = FI_EP_MSG;
-  hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
-  hints->tx_attr->msg_order = kind.order;
-  hints->rx_attr->msg_order = kind.order;
-  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL;
-  hints->domain_attr->threading = FI_THREAD_SAFE;
-  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  hints->fabric_attr->prov_name = strdup(provider.c_str());
-  return hints;
-}
-
 Result<InfoHandle> find_provider(const std::string& name, const std::string& device, bool emulated) {
-  if (is_adapter(name)) {
+  const bool by_adapter = is_adapter(name);
+  if (by_adapter) {
     if (adapter_names().empty()) return Error{ErrorKind::kNoRoute, fmt::format("provider {}: no adapter", name)};
     if (!device.empty()) {
       if (const auto why = why_adapter_unusable(device))
@@ -104,27 +115,24 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
     // fi_getinfo also returns layered providers that match in part of their name, and opx returns any kind of endpoint
     // that the hints name.
     for (fi_info* info = infos.get(); code == 0 && info != nullptr; info = info->next) {
+      const std::string domain = info->domain_attr->name;
       if (name != info->fabric_attr->prov_name) continue;
       if ((kind.order & ~(info->tx_attr->msg_order & info->rx_attr->msg_order)) != 0) continue;
-      if (device == info->domain_attr->name) return InfoHandle(fi_dupinfo(info));
-      if (!devices.insert(info->domain_attr->name).second) continue;
+      if (device == domain) return InfoHandle(fi_dupinfo(info));
+      if (!devices.insert(domain).second) continue;
       if (!emulated && is_emulated(*info)) {
-        unfit.push_back(fmt::format("adapter {} is emulated, and is taken only if FARSIDE_DEVICE names it",
-                                    info->domain_attr->name));
-        continue;
-      }
-      if (auto why = is_adapter(name) ? why_adapter_unusable(info->domain_attr->name) : std::nullopt) {
-        unfit.push_back(std::move(*why));
+        unfit.push_back(fmt::format("adapter {} is emulated, and is taken only if FARSIDE_DEVICE names it", domain));
+      } else if (const auto why = by_adapter ? why_adapter_unusable(domain) : std::nullopt) {
+        unfit.push_back(*why);
         only_emulated = false;
-        continue;
+      } else {
+        fit.push_back(info);
+        traits.push_back(device_traits(*info, by_adapter));
       }
-      fit.push_back(info);
     }
-    if (device.empty() && !fit.empty()) {
-      for (const fi_info* each : fit) traits.push_back(device_traits(*each, is_adapter(name)));
-      // Of other devices, which share the processors' network stack, the first of the nearest is taken.
-      return InfoHandle(fi_dupinfo(fit[choose_device(traits, is_adapter(name) ? process_of_node() : 0)]));
-    }
+    // Of other devices, which share the processors' network stack, the first of the nearest is taken.
+    if (device.empty() && !fit.empty())
+      return InfoHandle(fi_dupinfo(fit[choose_device(traits, by_adapter ? process_of_node() : 0)]));
     if (!unfit.empty()) {
       return Error{only_emulated ? ErrorKind::kUnsupported : ErrorKind::kNoRoute,
                    fmt::format("provider {}: {}", name, fmt::join(unfit, ", "))};
@@ -138,10 +146,8 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
       code != 0
           ? fabric_error(ErrorKind::kNoRoute, fmt::format("fi_getinfo for provider {}", name), code).text
           : fmt::format("provider {} offers no connected endpoint (FI_EP_MSG) with RMA and ordered messages", name);
-  if (is_adapter(name)) {
-    for (const std::string& adapter : adapter_names()) {
-      if (const auto why = why_adapter_unusable(adapter)) text += fmt::format("; {}", *why);
-    }
+  for (const std::string& adapter : by_adapter ? adapter_names() : std::vector<std::string>()) {
+    if (const auto why = why_adapter_unusable(adapter)) text += fmt::format("; {}", *why);
   }
   return Error{ErrorKind::kNoRoute, std::move(text)};
 }
@@ -150,25 +156,48 @@ bool is_adapter(std::string_view provider) { return provider == "verbs"; }
 
 bool is_adapter(const fi_info& info) { return is_adapter(std::string_view(info.fabric_attr->prov_name)); }
 
-std::span<const EndpointKind> endpoint_kinds() { return kKinds; }
-
 std::span<const char* const> preferred_providers() { return kPreferred; }
 
-Candidates candidates(const std::string& device) {
+namespace {
+
+// The provider that FARSIDE_PROVIDER names.
+Candidates named_candidate(const std::string& asked, const std::string& device) {
+  Candidates result;
+  Result<InfoHandle> info = find_provider(asked, device);
+  if (info) {
+    result.found.push_back({0, std::move(info.value())});
+    result.wanted = 1;
+  } else {
+    const std::string on = device.empty() ? "" : fmt::format(" with FARSIDE_DEVICE='{}'", device);
+    result.none =
+        Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_PROVIDER='{}'{} cannot be used: {}; libfabric has: {}",
+                                                  asked, on, info.error().text, available_providers())};
+  }
+  return result;
+}
+
+}  // namespace
+
+Candidates candidates(const std::string& asked, const std::string& device) {
+  if (!asked.empty()) return named_candidate(asked, device);
   Candidates result;
   const std::vector<std::string> adapters = adapter_names();
   const bool names_adapter = std::ranges::find(adapters, device) != adapters.end();
-  std::vector<std::string> without_device;  // preferred providers that have devices, but not this one
+  bool has_device = device.empty() || names_adapter;
+  std::string missing;  // reasons, and what devices there are
   for (std::size_t i = 0; i < std::size(kPreferred); ++i) {
+    const bool by_adapter = is_adapter(kPreferred[i]);
     Result<InfoHandle> info = find_provider(kPreferred[i], device, false);
-    if (!info && !device.empty() && !is_adapter(kPreferred[i])) {
-      // The device may be an adapter, of this machine or only of others.
-      Result<InfoHandle> any = find_provider(kPreferred[i], {}, false);
-      if (any) without_device.push_back(info.error().text);
-      info = std::move(any);
-    }
-    const bool has_adapter = is_adapter(kPreferred[i]) && (device.empty() ? !adapters.empty() : names_adapter);
+    const bool has_adapter = by_adapter && (device.empty() ? !adapters.empty() : names_adapter);
     if (info || (has_adapter && info.error().kind != ErrorKind::kUnsupported)) result.wanted |= Providers{1} << i;
+    if (!info) missing += fmt::format("{}{}", missing.empty() ? "" : "; ", info.error().text);
+    // The device may be an adapter, of this machine or only of others.
+    if (!info && !device.empty() && !by_adapter) {
+      info = find_provider(kPreferred[i], {}, false);
+      if (info) result.wanted |= Providers{1} << i;
+    } else {
+      has_device = has_device || info.ok();
+    }
     result.reasons.emplace_back(info ? std::string() : info.error().text);
     if (info) {
       result.found.push_back({i, std::move(info.value())});
@@ -176,41 +205,23 @@ Candidates candidates(const std::string& device) {
       log(LogLevel::kInfo, "libfabric {} is passed over: {}", kPreferred[i], info.error().text);
     }
   }
-  if (!device.empty()) {
-    const auto has_it = [&](const Candidate& each) { return device == each.info->domain_attr->name; };
-    result.has_device = names_adapter || std::ranges::any_of(result.found, has_it);
-    if (!result.has_device) result.missing = fmt::format("{}", fmt::join(without_device, "; "));
-  }
+  if (!has_device)
+    result.unknown_device =
+        Error{ErrorKind::kBadSetting,
+              fmt::format("FARSIDE_DEVICE='{}' cannot be used: {}; FARSIDE_PROVIDER names another provider", device,
+                          missing)};
+  if (result.found.empty())
+    result.none =
+        Error{ErrorKind::kNoRoute, fmt::format("no libfabric provider that farside can use: {}; libfabric has: {}; "
+                                               "FARSIDE_PROVIDER names one",
+                                               fmt::join(result.reasons, "; "), available_providers())};
   return result;
 }
 
-Error no_candidate(const Candidates& none) {
-  return {ErrorKind::kNoRoute, fmt::format("no libfabric provider that farside can use: {}; libfabric has: {}; "
-                                           "FARSIDE_PROVIDER names one",
-                                           fmt::join(none.reasons, "; "), available_providers())};
-}
-
-Error unknown_device(const std::string& device, const Candidates& found) {
-  std::string reasons;
-  for (const std::string& each : found.reasons) {
-    if (!each.empty()) reasons += each + "; ";
-  }
-  return {ErrorKind::kBadSetting, fmt::format("FARSIDE_DEVICE='{}' cannot be used: {}{}; FARSIDE_PROVIDER names "
-                                              "another provider",
-                                              device, reasons, found.missing)};
-}
-
 Result<InfoHandle> choose_provider(const std::string& asked, const std::string& device) {
-  if (!asked.empty()) {
-    Result<InfoHandle> info = find_provider(asked, device);
-    if (info) return info;
-    const std::string on = device.empty() ? "" : fmt::format(" with FARSIDE_DEVICE='{}'", device);
-    return Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_PROVIDER='{}'{} cannot be used: {}; libfabric has: {}",
-                                                     asked, on, info.error().text, available_providers())};
-  }
-  Candidates all = candidates(device);
-  if (!all.has_device) return unknown_device(device, all);
-  if (all.found.empty()) return no_candidate(all);
+  Candidates all = candidates(asked, device);
+  if (all.unknown_device) return *all.unknown_device;
+  if (all.none) return *all.none;
   return std::move(all.found.front().info);
 }
 

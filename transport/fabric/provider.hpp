@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,19 +38,11 @@ std::span<const char* const> preferred_providers();
 // it is set.
 void start_libfabric();
 
+// Returns all that libfabric offers on this machine; null if that is nothing.
+InfoHandle all_infos();
+
 // Returns an address in libfabric, which is then loaded (libfabric_on_demand.hpp); null if it cannot be.
 const void* libfabric_address();
-
-// Requirements on a connected endpoint (FI_EP_MSG) besides messages and RMA.
-struct EndpointKind {
-  std::uint64_t caps;
-  std::uint64_t order;  // msg_order (fi_endpoint(3))
-};
-// The best kind first; the last one requires least.
-std::span<const EndpointKind> endpoint_kinds();
-
-// The hints for fi_getinfo with all requirements; null if libfabric cannot be loaded.
-InfoHandle required_hints(const std::string& provider, const EndpointKind& kind);
 
 // Returns the provider of exactly this name, on the device (libfabric: domain) of this name, or on one that meets the
 // requirements: the nearest, or one of several (devices.hpp). Emulated adapters meet them only if `emulated`.
@@ -57,29 +50,24 @@ InfoHandle required_hints(const std::string& provider, const EndpointKind& kind)
 // (devices.hpp); kUnsupported if all adapters are emulated.
 Result<InfoHandle> find_provider(const std::string& name, const std::string& device = {}, bool emulated = true);
 
-// A provider that may be taken without FARSIDE_PROVIDER: preferred_providers()[preference].
+// A provider that may be taken: preferred_providers()[preference], or that of FARSIDE_PROVIDER, with preference 0.
 struct Candidate {
   std::size_t preference;
   InfoHandle info;
 };
 struct Candidates {
-  std::vector<Candidate> found;      // the best first
-  std::vector<std::string> reasons;  // why a preferred provider is not among them; empty for those that are
-  Providers wanted = 0;              // those found, and those whose adapters are there and cannot be used
-  bool has_device = true;            // false if `device` names nothing on this machine; then
-  std::string missing;               // says what devices there are
+  std::vector<Candidate> found;         // the best first
+  std::vector<std::string> reasons;     // why a preferred provider is not among them; empty for those that are
+  Providers wanted = 0;                 // those found, and those whose adapters are there and cannot be used
+  std::optional<Error> unknown_device;  // kBadSetting: `device` names nothing on this machine
+  std::optional<Error> none;            // none is found: kNoRoute, or kBadSetting with FARSIDE_PROVIDER
 };
-// Returns the candidates of this machine. `device` is FARSIDE_DEVICE. If it names an adapter of this machine, or
-// nothing, other providers are candidates with any device, for the case that not all ranks can use the adapter.
-// Adapters that are emulated are candidates only by name. Logs why others are left out (FARSIDE_LOG=info).
-Candidates candidates(const std::string& device = {});
-// The error of a machine without candidates: kNoRoute, with a list of libfabric's providers.
-Error no_candidate(const Candidates& none);
-// The error of a device that no rank has: kBadSetting.
-Error unknown_device(const std::string& device, const Candidates& found);
-
-// Returns the provider that `asked` (FARSIDE_PROVIDER) names, or the first candidate if `asked` is empty. Errors:
-// kBadSetting if the named provider or device cannot be used, else no_candidate().
+// Returns the candidates of this machine: the provider that `asked` (FARSIDE_PROVIDER) names, or the preferred ones if
+// it is empty. `device` is FARSIDE_DEVICE. If it names an adapter of this machine, or nothing, other preferred
+// providers are candidates with any device, for the case that not all ranks can use the adapter. Adapters that are
+// emulated are candidates only by name. Logs why preferred providers are left out (FARSIDE_LOG=info).
+Candidates candidates(const std::string& asked = {}, const std::string& device = {});
+// Returns the first candidate. Errors: kBadSetting if the named provider or device cannot be used, else kNoRoute.
 Result<InfoHandle> choose_provider(const std::string& asked, const std::string& device = {});
 
 // Return whether its connections are queue pairs of an adapter. An adapter takes operations whether the peer exists

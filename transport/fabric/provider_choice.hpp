@@ -32,12 +32,12 @@ class ProviderChoice {
   ProviderChoice(const Settings& settings, Progress& progress, Statistics& statistics,
                  std::vector<Candidate> candidates)
       : ProviderChoice(settings, progress, statistics) {
-    take_candidates(std::move(candidates));
+    take({std::move(candidates), {}, 0, {}, {}});
   }
 
-  // With FARSIDE_PROVIDER, looks for the provider that it names, and opens nothing. Errors: those of choose_provider(),
-  // the same at each call. Cost of the first call: libfabric starts, and lists its devices.
-  Status find_named();
+  // Looks for the candidates at the first call, and opens nothing. Errors: those of choose_provider(), or why there is
+  // no usable one any more. Cost of the first call: libfabric starts, and lists its devices.
+  Status find();
   // Returns the usable providers: bit i is preferred_providers()[i]; with FARSIDE_PROVIDER the first bit is the
   // provider that it names. The first call opens the best one, to be sure of it. If there is none, try_best() returns
   // the reason.
@@ -51,34 +51,29 @@ class ProviderChoice {
   std::string why_not(Providers one) const;
 
   // Begins a trial: returns the endpoint of the best provider that is usable and in `among`, and opens it if it is not
-  // open yet. Errors: those of no_candidate(), choose_provider() and open_endpoint(); kNoRoute if there is none in
-  // `among`, with why_not().
+  // open yet. Errors: those of choose_provider() and open_endpoint(); kNoRoute if there is none in `among`, with
+  // why_not().
   Result<OpenEndpoint*> try_best(Providers among);
-  // Each of the following functions ends a trial of an endpoint.
-  // The endpoint stays open from now on. Returns its provider if it was not in use before, else 0. Closes the endpoints
-  // that no thread tries or uses.
+  // Ends the trial of an endpoint, which stays open from now on. Returns its provider if it was not in use before, else
+  // 0. Closes the endpoints that no thread tries or uses.
   Providers use(const OpenEndpoint& tried);
-  // The fault is this process's. Unless the endpoint is in use or another thread tries it, it is closed, and its
-  // provider is not usable any more.
-  void discard(const OpenEndpoint& tried, std::string why);
-  // A trial with another process has failed. The kMostFailedTrials-th call does the same as discard().
+  // Ends the trial of an endpoint that this thread does not use. If the fault is the process's own, or this is the
+  // kMostFailedTrials-th trial whose fault is not known, the endpoint is closed, and its provider is not usable any
+  // more, unless the endpoint is in use or another thread tries it.
   static constexpr int kMostFailedTrials = 2;
-  void leave_failed(const OpenEndpoint& tried, std::string why);
-  // The fault is that of others.
-  void leave(const OpenEndpoint& tried) { --of(tried).trials; }
+  void leave(const OpenEndpoint& tried, TrialFault fault = TrialFault::kOfOthers, const std::string& why = {});
 
  private:
   struct Entry {
     Candidate candidate;
-    std::unique_ptr<OpenEndpoint> fabric;  // null until it is tried, and again if it was not used
-    int trials = 0;                        // threads between try_best() and the end of their trial
-    int failed_trials = 0;                 // leave_failed()
+    std::unique_ptr<OpenEndpoint> fabric = nullptr;  // null until it is tried, and again if it was not used
+    int trials = 0;                                  // threads between try_best() and the end of their trial
+    int failed_trials = 0;                           // TrialFault::kOfTrial
     bool in_use = false;
     Providers provider() const { return Providers{1} << candidate.preference; }
   };
 
-  void look_for_candidates();
-  void take_candidates(std::vector<Candidate> candidates);
+  void take(Candidates candidates);
   Entry& of(const OpenEndpoint& tried);
   void no_longer_usable(const Entry& entry, Error why);
   Status open(Entry& entry);
@@ -86,18 +81,18 @@ class ProviderChoice {
   const Settings& settings_;
   Progress& progress_;
   Statistics& statistics_;
-  std::optional<Result<InfoHandle>> named_;  // found by find_named(), and not yet an entry
-  std::optional<Error> error_;               // the reason if no provider is usable
+  bool found_ = false;          // candidates were looked for
+  bool opened_ = false;         // usable() was called
+  std::optional<Error> error_;  // the reason if no provider is usable
   std::optional<Error> unknown_device_;
-  std::optional<std::vector<Entry>> entries_;  // the best provider first
-  std::vector<std::string> reasons_;           // per preferred provider: why it is not usable
+  std::vector<Entry> entries_;        // the best provider first
+  std::vector<std::string> reasons_;  // per preferred provider: why it is not usable
   Providers usable_ = 0;
   Providers wanted_ = 0;
 };
 
 // The probe of providers, for `farside info`: how farside judges the libfabric providers of this machine, and why.
-// The answers come from the choice itself and from an endpoint that is opened for the purpose
-// (fabric.hpp).
+// The answers come from the choice itself and from an endpoint that is opened for the purpose.
 struct ProviderProbe {
   std::string name;
   std::vector<std::string> endpoints;  // all kinds of endpoints that it offers: FI_EP_RDM, FI_EP_MSG, FI_EP_DGRAM
@@ -105,23 +100,16 @@ struct ProviderProbe {
   bool chosen = false;
   std::string why;  // chosen, passed over or refused, and the reason
   // How farside would use it; empty if it is not usable.
-  std::string endpoint;  // the kind of endpoint that farside opens
-  std::string network;   // the interface or device, and its network, eth0 (10.0.0.0/24)
-  std::string atomics;   // what executes atomics
-  std::string progress;  // what makes progress
+  std::string network;  // the interface or device, and its network, eth0 (10.0.0.0/24)
+  std::string atomics;  // what executes atomics
 };
 
 // The version of libfabric: 1.17.0.
 std::string fabric_version();
 // The file from which libfabric was loaded.
 std::string fabric_library();
-// The names of all providers of libfabric, whether or not they find a device.
-std::vector<std::string> registered_providers();
 // The names of the providers that offer an endpoint here, with layered ones (NAME;ofi_rxm), the preferred ones first.
 std::vector<std::string> offered_providers();
-
-// The error of every window that needs the fabric; empty if a provider is chosen.
-std::string no_choice(const Settings& settings);
 
 // Probes one provider with these settings. The provider may take long or crash; a caller that must survive this calls
 // it in a process of its own.

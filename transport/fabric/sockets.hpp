@@ -68,14 +68,10 @@ inline Sockaddr to_sockaddr(const SocketAddress& address) {
 
 // The kernel's state of TCP connections of this process. The kernel of a stopped process, or of one without buffer
 // space, still acknowledges data. Behind a cut cable nothing is acknowledged, although the socket's buffer takes data
-// and TCP retries for a quarter of an hour. These functions only read the state, except those that
-// end a connection.
+// and TCP retries for a quarter of an hour.
 //
-// libfabric does not say which descriptor an endpoint has, so a search among the process's descriptors finds it, once
-// per connection.
-//
-// Thread safety: any thread may call them. Cost: tcp_state three system calls; a search one to three for each
-// descriptor of the process.
+// Thread safety: any thread may call them. Cost: tcp_state three system calls; all others search among the process's
+// descriptors, with one to three for each.
 
 // The two ends of a connection.
 struct TcpEnds {

@@ -15,7 +15,6 @@
 
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
-#include "transport/base/timing.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/process.hpp"
 
@@ -119,37 +118,6 @@ Providers best(Providers of) { return of & -of; }
 // The provider of this bit, unless FARSIDE_PROVIDER names the only one.
 const char* name_of(Providers one) { return preferred_providers()[static_cast<std::size_t>(std::countr_zero(one))]; }
 
-// What was agreed on, and why not a better provider.
-struct Common {
-  Providers providers = 0;
-  std::string passed_over;  // empty: no rank wanted a better one
-  bool best = true;         // no rank can use a better one with other ranks
-};
-
-// What this process can use with the ranks of a group.
-struct Offer : Process::ProviderOffer {
-  Providers usable_with_others = 0;
-  std::string why_not(Providers one) const {
-    return failed != 0 && one == failed ? failed_trial : Process::instance().why_not(one);
-  }
-  Providers failed = 0;  // the best one that was tried in vain between two ranks of the group
-  std::string failed_trial;
-};
-Offer offer_to(GroupPeers& peers) {
-  Offer offer{Process::instance().offer_providers(), 0, 0, {}};
-  offer.usable_with_others = offer.usable;
-  for (Providers left = offer.usable; left != 0; left &= left - 1) {
-    const auto why = peers.failed_trial(best(left));
-    if (!why) continue;
-    offer.usable &= ~best(left);
-    if (offer.failed == 0) {
-      offer.failed = best(left);
-      offer.failed_trial = *why;
-    }
-  }
-  return offer;
-}
-
 // Returns whether this process has not logged the reason yet. Numbers in the text are ignored, because a rank has
 // another number in another group.
 bool is_new(const std::string& reason) {
@@ -158,32 +126,51 @@ bool is_new(const std::string& reason) {
   return Log::is_new(std::move(words));
 }
 
-// `excluded`: those that have failed.
-Result<Common> agree_on_providers(Agreement& agreement, GroupPeers& peers, Providers excluded) {
-  const Settings& settings = *Process::instance().settings().value();
-  const Offer own = offer_to(peers);
+struct Common {
+  Providers providers = 0;  // that all ranks can use
+  bool best = true;         // no rank can use a better one with other ranks
+};
+
+// `excluded`: those that have failed. Says in `passed_over`, if it is empty, why a better one that some rank wanted is
+// not among them.
+Result<Common> agree_on_providers(Agreement& agreement, GroupPeers& peers, Providers excluded,
+                                  std::string& passed_over) {
+  Process& process = Process::instance();
+  const Settings& settings = *process.settings().value();
+  const Process::ProviderOffer own = process.offer_providers();
+  Providers usable = own.usable;  // with the ranks of this group
+  Providers failed = 0;           // the best one that was tried in vain between two of them
+  std::string why_failed;
+  for (Providers left = own.usable; left != 0; left &= left - 1) {
+    const auto why = peers.failed_trial(best(left));
+    if (!why) continue;
+    usable &= ~best(left);
+    if (failed == 0) why_failed = *why;
+    if (failed == 0) failed = best(left);
+  }
   std::uint64_t flags = 0;
   if (!settings.device.empty()) flags |= own.unknown_device ? kUnknownDevice : kKnownDevice;
   // A rank that can use no provider, whatever the group, reports that when it opens its endpoint.
-  const std::uint64_t objections = own.usable_with_others == 0 ? 0 : std::uint64_t{~own.usable | excluded};
+  const std::uint64_t objections = own.usable == 0 ? 0 : std::uint64_t{~usable | excluded};
   const Result<Agreement::Combined> combined =
-      agreement.agree({}, flags, {objections, own.wanted & ~excluded, own.usable_with_others});
+      agreement.agree({}, flags, {objections, own.wanted & ~excluded, own.usable});
   if (!combined) return combined.error();
   if ((combined.value().flags & (kUnknownDevice | kKnownDevice)) == kUnknownDevice) {
     const Result<Agreement::Combined> unknown =
         agreement.agree(own.unknown_device ? Status(*own.unknown_device) : Status());
     if (!unknown) return unknown.error();
   }
+  const Agreement::Words& words = combined.value().words;
   Common common;
-  common.providers = static_cast<Providers>(~combined.value().words[0]) & ~excluded;
-  const Providers better = best(common.providers) - 1;
-  common.best = !settings.provider.empty() || (static_cast<Providers>(combined.value().words[2]) & better) == 0;
-  const auto wanted = best(static_cast<Providers>(combined.value().words[1]));
+  common.providers = static_cast<Providers>(~words[0]) & ~excluded;
+  common.best = !settings.provider.empty() || (static_cast<Providers>(words[2]) & (best(common.providers) - 1)) == 0;
+  const Providers wanted = best(static_cast<Providers>(words[1]));
   if (wanted == 0 || (common.providers & wanted) != 0) return common;
-  const bool lacks = (own.usable & wanted) == 0;
-  const Result<Agreement::Combined> lacking =
-      agreement.agree(lacks ? Status(Error{ErrorKind::kNoRoute, own.why_not(wanted)}) : Status());
-  if (!lacking) common.passed_over = fmt::format("not {}: {}", name_of(wanted), lacking.error().text);
+  Status own_reason;
+  if ((usable & wanted) == 0)
+    own_reason = Error{ErrorKind::kNoRoute, wanted == failed ? why_failed : process.why_not(wanted)};
+  const Result<Agreement::Combined> lacking = agreement.agree(own_reason);
+  if (!lacking && passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(wanted), lacking.error().text);
   return common;
 }
 
@@ -204,14 +191,10 @@ class TrialProgress final : public Progress {
 Status run_trial(ProviderTrial& trial, OpenEndpoint& fabric, int other, const FabricAddress& address) {
   TrialProgress progress(fabric);
   const Peer peer = fabric.insert(address);
-  fabric.progress().limit_silence(peer, Timing::kTrial);
+  fabric.progress().set_on_trial(peer, true);
   Status done = trial.run(other, address, progress);
-  fabric.progress().lift_limit(peer, Timing::kTrial);
+  fabric.progress().set_on_trial(peer, false);
   return done;
-}
-
-std::string failed_with(const OpenEndpoint& fabric, int other, const Error& error) {
-  return fmt::format("a trial of device {} with rank {}: {}", fabric.device(), other, error.text);
 }
 
 // A provider while the ranks try it. Unless they take it, its end reverts what this rank has done for it.
@@ -220,17 +203,11 @@ struct Attempt {
     if (taken) return;
     plan.close();
     if (!known) peers.forget_addresses();
-    if (fabric == nullptr) return;
-    if (!has_substitute || fault == Fault::kOfOthers) {
-      process.leave_fabric(*fabric);
-    } else if (fault == Fault::kOwn) {
-      process.discard_fabric(*fabric, status.error().text);
-    } else {
-      process.leave_failed_fabric(*fabric, status.error().text);
-    }
+    if (fabric != nullptr)
+      process.leave_fabric(*fabric, has_substitute ? fault : TrialFault::kOfOthers, status ? "" : status.error().text);
   }
-  // Collective: steps 2 to 5. Success on all ranks, or on none.
-  Result<bool> carry_out(Agreement& agreement, const Common& common);
+  // Collective: steps 2 to 5. Success on all ranks, or on none. `best`: Common's.
+  Result<bool> carry_out(Agreement& agreement, bool best, const std::string& passed_over);
   Status open();
   Status try_partner(ProviderTrial& begun, int rank);
 
@@ -243,7 +220,7 @@ struct Attempt {
   const bool has_substitute = !only_one && is_adapter(name_of(provider));  // another one is tried after it
   OpenEndpoint* fabric = nullptr;
   Status status{};
-  enum class Fault { kOfOthers, kOwn, kOfTrial } fault = Fault::kOfOthers;
+  TrialFault fault = TrialFault::kOfOthers;
   bool taken = false;
 };
 
@@ -261,20 +238,21 @@ Status Attempt::try_partner(ProviderTrial& begun, int rank) {
   const int other = peers.trial_partner();
   Status done = plan.trial ? plan.trial(other) : run_trial(begun, *fabric, other, peers.addresses().of(other));
   if (done) return done;
-  fault = Fault::kOfTrial;
-  const std::string why = failed_with(*fabric, other, done.error());
+  fault = TrialFault::kOfTrial;
+  const std::string why =
+      fmt::format("a trial of device {} with rank {}: {}", fabric->device(), other, done.error().text);
   peers.keep_failed_trial(provider, rank, other, why);
   return Error{ErrorKind::kPeer, why};
 }
 
-Result<bool> Attempt::carry_out(Agreement& agreement, const Common& common) {
+Result<bool> Attempt::carry_out(Agreement& agreement, bool best, const std::string& passed_over) {
   const int rank = agreement.rank(), other = peers.trial_partner();
   const bool alone = agreement.ranks() == 1;
   status = open();
   std::optional<ProviderTrial> begun;
   if (status && !known && !alone && is_adapter(only_one ? fabric->provider() : name_of(provider)))
     status = begun.emplace(*fabric, rank, agreement.ranks(), mixed(~plan.id)).begin();
-  if (!status) fault = Fault::kOwn;
+  if (!status) fault = TrialFault::kOwn;
   if (!known) {
     Status gathered = peers.gather_addresses(agreement.group(), status ? fabric : nullptr, process);
     if (status) status = std::move(gathered);
@@ -287,33 +265,30 @@ Result<bool> Attempt::carry_out(Agreement& agreement, const Common& common) {
   if (!all) return all.error();
   taken = true;
   process.use_fabric(*fabric);
-  peers.keep_addresses(common.best);
-  if (!common.passed_over.empty() && rank == 0 && is_new(common.passed_over))
-    log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), common.passed_over);
+  peers.keep_addresses(best);
+  if (!passed_over.empty() && rank == 0 && is_new(passed_over))
+    log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), passed_over);
   return (all.value().flags & kRankHasNoNicAtomics) == 0;
 }
 
 }  // namespace
 
 Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peers) const {
-  Common common;
   Providers failed = 0;
   std::string passed_over;  // the first reason
   for (bool known = used != 0;; known = false) {
-    common.providers = used;
+    Common common{used};
     if (!known) {
-      Result<Common> agreed = agree_on_providers(agreement, peers, failed);
+      const Result<Common> agreed = agree_on_providers(agreement, peers, failed, passed_over);
       if (!agreed) return agreed.error();
-      common = std::move(agreed.value());
+      common = agreed.value();
     }
-    if (passed_over.empty()) passed_over = common.passed_over;
-    common.passed_over = passed_over;
     const Providers provider = best(common.providers);
     if (provider == 0)
       return Error{ErrorKind::kNoRoute, fmt::format("the ranks have no libfabric provider in common{}{}",
                                                     passed_over.empty() ? "" : ": ", passed_over)};
     Attempt attempt{*this, peers, provider, known};
-    Result<bool> nic_atomics = attempt.carry_out(agreement, common);
+    Result<bool> nic_atomics = attempt.carry_out(agreement, common.best, passed_over);
     if (nic_atomics || !attempt.has_substitute) return nic_atomics;
     failed |= provider;
     if (passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(provider), nic_atomics.error().text);

@@ -40,7 +40,7 @@ class ProviderTrial {
   // Makes this rank the other side of a trial. run() may be called when all ranks have returned from begin().
   Status begin();
   // Runs the trial with a rank, which no other rank has chosen. Waits without a limit of its own: the endpoint ends
-  // operations on a peer that is out of reach (EndpointProgress::limit_silence()). `waiting` progresses the endpoint.
+  // operations on a peer that is out of reach (EndpointProgress::set_on_trial()). `waiting` progresses the endpoint.
   Status run(int other, const FabricAddress& address, Progress& waiting);
 
  private:
@@ -75,7 +75,7 @@ class ProviderTrial {
 // closed its endpoints, its rank does not offer a provider
 //
 //   that it could not open or for which it could not register its memory, while no group used the provider
-//   whose trials have failed with two ranks, while none had succeeded (ProviderChoice::leave_failed)
+//   whose trials have failed with two ranks, while none had succeeded (ProviderChoice::kMostFailedTrials)
 //   to a group with a rank with which a trial of the provider has failed
 //
 // So a group of the same ranks or of more ranks does not repeat a trial that has failed.

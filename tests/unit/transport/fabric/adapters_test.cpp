@@ -57,7 +57,7 @@ class Sysfs {
 
 TEST_CASE("an adapter carries connections if an active port has an interface with an address") {
   Sysfs sysfs;
-  const std::set<std::string> none, both = {"eth0", "ib0"};
+  const InterfaceNetworks none, both = {{"eth0", {}}, {"ib0", {}}};
   CHECK(adapter_names(sysfs.root()).empty());
   CHECK(why_adapter_unusable("mlx5_0", both, sysfs.root()) == "no adapter mlx5_0 on this host, which has none");
 
@@ -76,7 +76,7 @@ TEST_CASE("an adapter carries connections if an active port has an interface wit
   sysfs.add_interface("mlx5_0", "ib0");
   sysfs.add_interface("mlx5_0", "ib1");
   CHECK(why_adapter_unusable("mlx5_0", both, sysfs.root()) == std::nullopt);
-  CHECK(why_adapter_unusable("mlx5_0", {"ib1"}, sysfs.root()) == std::nullopt);
+  CHECK(why_adapter_unusable("mlx5_0", {{"ib1", {}}}, sysfs.root()) == std::nullopt);
   CHECK(why_adapter_unusable("mlx5_0", none, sysfs.root()) == "adapter mlx5_0: no IP address on ib0 or ib1 (port 1)");
 
   // One good port suffices. Nothing is said against a port whose interfaces are not known.
@@ -91,7 +91,7 @@ TEST_CASE("the link of an adapter is that of its active ports") {
   const InterfaceNetworks interfaces = {
       {"eth0", {"10.1.0.0/16", "fd00::/64"}}, {"eth1", {"10.2.0.0/16"}}, {"ib0", {"10.3.0.0/16"}}};
   const auto link = [&](const char* name) {
-    return adapter_link(name, interfaces, sysfs.root(), sysfs.root() / "conf");
+    return adapter_traits(name, interfaces, sysfs.root(), sysfs.root() / "conf");
   };
   sysfs.add_port("mlx5_0", 1, "4: ACTIVE", "eth0");
   sysfs.add_link("mlx5_0", 1, "100 Gb/sec (4X EDR)", "Ethernet");
@@ -113,24 +113,23 @@ TEST_CASE("the link of an adapter is that of its active ports") {
 
   CHECK(link("nowhere").rate == 0);
   CHECK(link("nowhere").networks.empty());
-  CHECK_FALSE(link("nowhere").answers_alone);
+  CHECK_FALSE(link("nowhere").beside_others);
 
   // All interfaces of active ports answer for themselves alone, by either setting, of their own or for all.
   sysfs.set("eth0", "arp_ignore", "1");
-  CHECK_FALSE(link("mlx5_0").answers_alone);
+  CHECK_FALSE(link("mlx5_0").beside_others);
   sysfs.set("eth1", "arp_ignore", "0");
-  CHECK_FALSE(link("mlx5_0").answers_alone);
+  CHECK_FALSE(link("mlx5_0").beside_others);
   sysfs.set("eth1", "arp_filter", "1");
-  CHECK(link("mlx5_0").answers_alone);
+  CHECK(link("mlx5_0").beside_others);
   sysfs.set("eth0", "arp_ignore", "0");
-  CHECK_FALSE(link("mlx5_0").answers_alone);
-  CHECK_FALSE(link("mlx5_1").answers_alone);
+  CHECK_FALSE(link("mlx5_0").beside_others);
+  CHECK_FALSE(link("mlx5_1").beside_others);
   sysfs.set("all", "arp_ignore", "2");
-  CHECK(link("mlx5_1").answers_alone);
+  CHECK(link("mlx5_1").beside_others);
 }
 
 TEST_CASE("the loopback interface has an address, and its network is known") {
-  CHECK(interfaces_with_address().contains("lo"));
   CHECK(interface_networks().at("lo").contains("127.0.0.0/8"));
 }
 

@@ -234,45 +234,13 @@ TEST_CASE("the processes of a node share what there is for connections, and leav
   CHECK(ConnectionRoom(262'144).most_connections(96) == 2048);
   CHECK(ConnectionRoom(100).most_connections(96) == 1);
   CHECK(ConnectionRoom(0).most_connections(96) == 0);
-  std::uint64_t files = 0;
-  std::ifstream("/proc/sys/fs/file-max") >> files;
-  const ConnectionRoom descriptors({});
-  CHECK(descriptors.most_connections(files) == 1);
-  CHECK(descriptors.most_connections(files / 4000) < 3000);
-  CHECK(descriptors.most_connections(1) <= share_of_node(files, 1));
 }
 
-TEST_CASE("a process closes connections beyond its share of what the node has") {
-  expect_well(run_with_space(6, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture& space) {
-    auto& fabric = static_cast<Fabric&>(*Process::instance().fabric().value());
-    const std::size_t before = open_sockets();
-    ranks.check(fabric.progress().node_share().connections > 4, "the share of six processes");
-    if (ranks.rank() == 0 && std::string_view(test_provider()) == "tcp") {
-      put_to_all(ranks, space);
-      ranks.check(open_sockets() == before + 5, fmt::format("{} sockets after {}", open_sockets(), before));
-      fabric.share_node(SIZE_MAX);
-      ranks.check(fabric.progress().node_share().connections == 1,
-                  fmt::format("{} connections", fabric.progress().node_share().connections));
-      fabric.share_node(1);
-      ranks.check(fabric.progress().node_share().connections == 1, "the largest number of processes counts");
-      for (const auto end = Clock::now() + 20s; open_sockets() > before + 1 && Clock::now() < end;) {
-        std::this_thread::sleep_for(10ms);
-      }
-      ranks.check(open_sockets() <= before + 1, fmt::format("{} sockets after {}", open_sockets(), before));
-      put_to_all(ranks, space);
-    }
-    ranks.barrier();
-    if (ranks.rank() != 0) ranks.check(read_data<std::uint64_t>(space, 8) == 7, "what was put is here");
-    ranks.barrier();
-  }));
-}
-
-// A large number of open files of the node would hide the number of processes.
 TEST_CASE("a space tells the endpoint how many processes of its group are on the node") {
   expect_well(run_with_space(3, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture&) {
     auto& fabric = static_cast<Fabric&>(*Process::instance().fabric().value());
-    ranks.check(fabric.progress().node_share().processes == 3,
-                fmt::format("{} processes", fabric.progress().node_share().processes));
+    ranks.check(fabric.progress().node_processes() == 3,
+                fmt::format("{} processes", fabric.progress().node_processes()));
     ranks.barrier();
   }));
 }

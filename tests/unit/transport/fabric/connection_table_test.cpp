@@ -55,9 +55,7 @@ struct Table : ConnectionTable {
   Endpoints endpoints;
   ~Table() { clear(); }
   Connection& connect(Peer peer, std::uint64_t number) {
-    Connection& connection = add(endpoints.open(), peer, State::kConnecting, number);
-    set_current(peer, &connection);
-    return connection;
+    return add(endpoints.open(), peer, State::kConnecting, number);
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "transport/base/timing.hpp"
 #include "transport/fabric/peers.hpp"
 
 namespace farside::peer_health_test {
@@ -155,44 +156,43 @@ TEST_CASE("without room for a probe nothing is decided") {
   CHECK(one.gone() == 0);
 }
 
-TEST_CASE("a shorter limit of a peer holds until it is lifted, and a longer one never") {
+TEST_CASE("a peer on trial is abandoned sooner, unless the timeout is shorter") {
   Checked one(false);
   one.network.code = -FI_EAGAIN;
   const Peer peer = one.peer.peer, other = peer + 1;
-  one.health.limit_silence(peer, 100s);
-  CHECK(one.health.timeout(peer) == 10s);
-  one.health.limit_silence(peer, 2s);
-  one.health.limit_silence(peer, 3s);
-  CHECK(one.health.timeout(peer) == 2s);
+  for (int threads = 0; threads < 2; ++threads) one.health.set_on_trial(peer, true);
+  CHECK(one.health.timeout(peer) == Timing::kTrial);
   CHECK(one.health.timeout(other) == 10s);
   CHECK(one.health.timeout() == 10s);
-  one.check(0ms, 1750ms);
+  one.check(0ms, 2750ms);
   CHECK(one.gone() == 0);
-  one.check(1750ms, 2s);
+  one.check(2750ms, Timing::kTrial);
   CHECK(one.gone() == 1);
-  one.health.lift_limit(peer, 2s);
-  CHECK(one.health.timeout(peer) == 3s);
-  one.health.lift_limit(peer, 3s);
-  one.health.lift_limit(peer, 3s);  // there is none any more
+  one.health.set_on_trial(peer, false);
+  CHECK(one.health.timeout(peer) == Timing::kTrial);
+  one.health.set_on_trial(peer, false);
   CHECK(one.health.timeout(peer) == 10s);
+  Checked brief(false, 2s);
+  brief.health.set_on_trial(brief.peer.peer, true);
+  CHECK(brief.health.timeout(brief.peer.peer) == 2s);
 }
 
 TEST_CASE("a peer without a limit is waited for, whatever the limits of others") {
   Checked one(false);
   one.network.code = -FI_EAGAIN;
-  one.health.limit_silence(one.peer.peer + 1, 2s);
+  one.health.set_on_trial(one.peer.peer + 1, true);
   one.check(0ms, 9750ms);
   CHECK(one.gone() == 0);
   Checked patient(false, 0s);
   patient.network.code = -FI_EAGAIN;
   patient.check(0ms, 200s);
   CHECK(patient.look(100s, true, 100s) == 0);
-  patient.health.limit_silence(patient.peer.peer + 1, 2s);
+  patient.health.set_on_trial(patient.peer.peer + 1, true);
   patient.check(0ms, 200s);
   CHECK(patient.look(100s, true, 100s) == 0);
   CHECK(patient.gone() == 0);
-  patient.health.limit_silence(patient.peer.peer, 2s);
-  patient.check(0ms, 2250ms);  // from the first check on
+  patient.health.set_on_trial(patient.peer.peer, true);
+  patient.check(0ms, 3250ms);  // from the first check on
   CHECK(patient.gone() == 1);
 }
 

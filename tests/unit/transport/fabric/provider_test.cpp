@@ -69,16 +69,16 @@ TEST_CASE("without adapters tcp is the only candidate, whether or not the log sa
     CHECK(all.found.front().info->fabric_attr->prov_name == std::string("tcp"));
     CHECK(all.reasons == std::vector<std::string>{"provider verbs: no adapter", ""});
     CHECK(all.wanted == 2);
-    CHECK(all.has_device);
+    CHECK_FALSE(all.unknown_device);
   }
 }
 
 TEST_CASE("where a device is unknown, another rank may have it, and tcp takes any device") {
-  const Candidates all = candidates("mlx5_0");
-  CHECK_FALSE(all.has_device);
+  const Candidates all = candidates("", "mlx5_0");
+  REQUIRE(all.unknown_device);
   REQUIRE(all.found.size() == 1);
   CHECK(all.found.front().info->fabric_attr->prov_name == std::string("tcp"));
-  const Error error = unknown_device("mlx5_0", all);
+  const Error& error = *all.unknown_device;
   CHECK(error.kind == ErrorKind::kBadSetting);
   CHECK(contains(error.text, "FARSIDE_DEVICE='mlx5_0' cannot be used: provider verbs: no adapter"));
   CHECK(contains(error.text, "; provider tcp has no device mlx5_0; it has: "));
@@ -96,7 +96,7 @@ TEST_CASE("processes that cannot all have the best provider meet on another") {
   const Result<OpenEndpoint*> none = choice.try_best(1U << 31);
   REQUIRE_FALSE(none.ok());
   CHECK(none.error().kind == ErrorKind::kNoRoute);
-  CHECK(contains(none.error().text, "no libfabric provider in common; this one has "));
+  CHECK(contains(none.error().text, "no libfabric provider in common"));
   const Result<OpenEndpoint*> tried = choice.try_best(bit("tcp") | 1U << 31);
   REQUIRE(tried.ok());
   CHECK(tried.value()->provider() == std::string("tcp"));
@@ -111,7 +111,7 @@ TEST_CASE("a discarded provider is not usable again, and its reason stays") {
   CHECK(choice.why_not(tcp).empty());
   const Result<OpenEndpoint*> tried = choice.try_best(kAnyProvider);
   REQUIRE(tried.ok());
-  choice.discard(*tried.value(), "rank 1: no answer");
+  choice.leave(*tried.value(), TrialFault::kOwn, "rank 1: no answer");
   CHECK(choice.usable() == 0);
   CHECK(choice.wanted() == tcp);
   CHECK(choice.why_not(tcp) == "rank 1: no answer");
@@ -140,14 +140,14 @@ TEST_CASE("a process has an endpoint per provider, and keeps those that it uses"
   CHECK(choice.try_best(kAnyProvider).value() == best);
   CHECK(choice.use(*best) == 0);  // it was in use
   CHECK(choice.try_best(2).value() == other);
-  choice.discard(*other, "no answer");
+  choice.leave(*other, TrialFault::kOwn, "no answer");
   CHECK(choice.usable() == 3);  // one in use is not discarded
 
   ProviderChoice second(settings, Process::instance(), statistics, two());
   OpenEndpoint* const failing = second.try_best(kAnyProvider).value();
   OpenEndpoint* const working = second.try_best(2).value();
   CHECK(second.use(*working) == 2);
-  second.discard(*failing, "no answer");
+  second.leave(*failing, TrialFault::kOwn, "no answer");
   CHECK(second.usable() == 2);
   CHECK(second.try_best(kAnyProvider).value() == working);
 }
@@ -159,11 +159,11 @@ TEST_CASE("trials that fail with two ranks are held against the process, unless 
     ProviderChoice choice(settings, Process::instance(), statistics);
     const Providers usable = choice.usable();
     if (used) choice.use(*choice.try_best(kAnyProvider).value());
-    choice.leave_failed(*choice.try_best(kAnyProvider).value(), "rank 1: no answer");
+    choice.leave(*choice.try_best(kAnyProvider).value(), TrialFault::kOfTrial, "rank 1: no answer");
     CHECK(choice.usable() == usable);
     choice.leave(*choice.try_best(kAnyProvider).value());
     CHECK(choice.usable() == usable);
-    choice.leave_failed(*choice.try_best(kAnyProvider).value(), "rank 2: no answer");
+    choice.leave(*choice.try_best(kAnyProvider).value(), TrialFault::kOfTrial, "rank 2: no answer");
     CHECK(choice.usable() == (used ? usable : 0));
     if (!used) CHECK(choice.why_not(usable) == "rank 2: no answer");
   }
@@ -191,25 +191,25 @@ TEST_CASE("the provider of FARSIDE_PROVIDER is the only one, and its error stays
 TEST_CASE("the provider of FARSIDE_PROVIDER is looked for without an endpoint") {
   Settings settings;
   Statistics statistics;
-  CHECK(ProviderChoice(settings, Process::instance(), statistics).find_named().ok());
+  CHECK(ProviderChoice(settings, Process::instance(), statistics).find().ok());
   settings.provider = "tcp";
   ProviderChoice choice(settings, Process::instance(), statistics);
-  CHECK(choice.find_named().ok());
-  CHECK(choice.find_named().ok());
+  CHECK(choice.find().ok());
+  CHECK(choice.find().ok());
   CHECK(choice.usable() == 1);
-  CHECK(choice.find_named().ok());
+  CHECK(choice.find().ok());
   settings.provider = "nonsense";
   ProviderChoice bad(settings, Process::instance(), statistics);
   for (const bool asked : {false, false, true}) {
     if (asked) CHECK(bad.usable() == 0);
-    const Status found = bad.find_named();
+    const Status found = bad.find();
     REQUIRE_FALSE(found.ok());
     CHECK(found.error().kind == ErrorKind::kBadSetting);
     CHECK(contains(found.error().text, "FARSIDE_PROVIDER='nonsense' cannot be used: "));
   }
   settings.provider = "verbs";
   settings.device = "no_such_adapter";
-  const Status adapter = ProviderChoice(settings, Process::instance(), statistics).find_named();
+  const Status adapter = ProviderChoice(settings, Process::instance(), statistics).find();
   REQUIRE_FALSE(adapter.ok());
   CHECK(adapter.error().kind == ErrorKind::kBadSetting);
 }
@@ -219,12 +219,12 @@ TEST_CASE("an endpoint on trial stays until no thread tries it, and then its pro
     Process& process = Process::instance();
     const Result<OpenEndpoint*> one = process.try_fabric(kAnyProvider), two = process.try_fabric(kAnyProvider);
     ranks.check(one.ok() && two.ok() && one.value() == two.value(), "both try the same");
-    process.discard_fabric(*one.value(), "the first had no answer");
+    process.leave_fabric(*one.value(), TrialFault::kOwn, "the first had no answer");
     ranks.check(process.offer_providers().usable != 0, "the second still tries it");
     process.leave_fabric(*two.value());
     const Result<OpenEndpoint*> again = process.try_fabric(kAnyProvider);
     ranks.check(again.ok() && again.value() == one.value(), "it is tried again");
-    process.discard_fabric(*again.value(), "no answer");
+    process.leave_fabric(*again.value(), TrialFault::kOwn, "no answer");
     ranks.check(process.offer_providers().usable == 0, "it is not usable any more");
     const Result<OpenEndpoint*> none = process.try_fabric(kAnyProvider);
     ranks.check(!none.ok() && none.error().text == "no answer", "the reason stays");
@@ -238,7 +238,7 @@ TEST_CASE("an endpoint in use is not discarded by another trial") {
     const Result<OpenEndpoint*> one = process.try_fabric(kAnyProvider), two = process.try_fabric(kAnyProvider);
     ranks.check(one.ok() && two.ok(), "both try");
     process.use_fabric(*one.value());
-    process.discard_fabric(*two.value(), "no answer");
+    process.leave_fabric(*two.value(), TrialFault::kOwn, "no answer");
     ranks.check(process.open_fabric() == one.value() && process.fabric().ok(), "it stays in use");
     const auto all = process.endpoints_in_use();
     ranks.check(all.front().fabric == one.value() && all.back().fabric == nullptr, "once, and no other");

@@ -284,7 +284,7 @@ TEST_CASE("the ranks take the provider that they have agreed on, or none of them
     if (ranks.rank() == 0) {
       job.once_agreed = [] {  // by another thread
         Process& process = Process::instance();
-        process.discard_fabric(*process.try_fabric(kAdapter).value(), "no locked memory");
+        process.leave_fabric(*process.try_fabric(kAdapter).value(), TrialFault::kOwn, "no locked memory");
       };
     }
     job.takes(kTcp, 0, {0, 1});
