@@ -187,8 +187,8 @@ bool EndpointOpener::cancel(Peer peer) {
 
 std::optional<EndpointOpener::Opened> EndpointOpener::take() {
   drop_cancelled();
-  const auto found =
-      std::ranges::find_if(openings_, [](const Opening& each) { return each.done.load(std::memory_order_acquire); });
+  const auto found = std::ranges::find_if(
+      openings_, [](const Opening& each) { return each.wanted && each.done.load(std::memory_order_acquire); });
   if (found == openings_.end()) return {};
   Opened next = std::move(found->opened);
   openings_.erase(found);

@@ -108,8 +108,8 @@ class ConnectionTable {
   const KnownPeer& of(Peer peer) const { return peers_[peer]; }
   bool is_self(Peer peer) const { return peers_[peer].address.identity == own_identity; }
 
-  // Adds a connection in kConnecting or kAccepting. It is the present one from now on, unless it is the accepting end of
-  // a connection of this process to itself.
+  // Adds a connection in kConnecting or kAccepting. It is the present one from now on, unless it is the accepting end
+  // of a connection of this process to itself.
   Connection& add(FabricHandle<fid_ep> endpoint, Peer peer, State state, std::uint64_t number,
                   std::unique_ptr<MessageRing> ring = nullptr) {
     std::unique_ptr<Connection>& connection = connections_[&endpoint->fid];
