@@ -51,6 +51,11 @@ bool try_to(auto&& change) {
   return true;
 }
 
+// The same for the last group, or another one.
+bool copy(std::span<const int> group, std::vector<int>& last) {
+  return group.data() == last.data() || try_to([&] { last.assign(group.begin(), group.end()); });
+}
+
 std::string counted(std::size_t n, const char* what = "target") {
   return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
 }
@@ -214,7 +219,7 @@ Violation EpochState::post(std::span<const int> group) {
     return {};
   }
   if (const Violation refused = check(Call::kPost)) return refused;
-  if (!try_to([&] { exposure_.group.assign(group.begin(), group.end()); })) return rules::kNoMemory;
+  if (!copy(group, exposure_.group)) return rules::kNoMemory;
   change_state(Call::kPost);
   return {};
 }
@@ -253,7 +258,7 @@ Violation EpochState::begin_start(std::span<const int> group) {
     return violation_or_report(Call::kStart, rules::kStartTwice, kNoTarget, true);
   if (const Violation refused = check(Call::kStart)) return refused;
   if (group.size() > 1 && !open_.members().reserve(ranks_)) return rules::kNoMemory;
-  if (!try_to([&] { started_group_.assign(group.begin(), group.end()); })) return rules::kNoMemory;
+  if (!copy(group, started_group_)) return rules::kNoMemory;
   if (below) {
     before_ = Access::kStarting;
     return {};

@@ -93,31 +93,45 @@ std::uint64_t hash_of_memory(std::span<const StridedRun> runs) {
   });
 }
 
-// Adds the ranges of bytes of both sides of an operation.
-void add_places(const Strict::Side& local, const Strict::Target& target, RunBuilder& here, RunBuilder* there) {
-  ByteFragments fragments(*local.type->layout, static_cast<std::size_t>(local.count), *target.type->layout,
-                          static_cast<std::size_t>(target.count));
+// Adds the ranges of bytes of a local buffer of an operation, and of its target.
+void add_places(const LocalBuffer& local, const Datatype& type, const Operation& operation, RunBuilder& here,
+                RunBuilder* there) {
+  ByteFragments fragments(*type.layout, static_cast<std::size_t>(local.count), *operation.target_type->layout,
+                          static_cast<std::size_t>(operation.target.count));
   for (ByteFragment fragment; fragments.next(fragment);) {
     const auto at = static_cast<std::uint64_t>(reinterpret_cast<std::intptr_t>(local.address) + fragment.origin_offset);
     here.add({at, at + fragment.bytes});
-    const auto to = static_cast<std::uint64_t>(target.at + fragment.target_offset);
+    const auto to = static_cast<std::uint64_t>(operation.at + fragment.target_offset);
     if (there != nullptr) there->add({to, to + fragment.bytes});
   }
 }
 
+SharedLog::Call call_of(const Operation& operation) {
+  using Call = SharedLog::Call;
+  static_assert(static_cast<int>(Call::kGetAccumulate) == static_cast<int>(Counted::kFetch) &&
+                static_cast<int>(Call::kCompareAndSwap) == static_cast<int>(Counted::kCompareAndSwap));
+  return static_cast<Call>(operation.call);
+}
+
+epochs::Use use_of(const Operation& operation) {
+  if (operation.call == Counted::kPut) return epochs::Use::kPut;
+  if (operation.call == Counted::kGet) return epochs::Use::kGet;
+  return operation.reads_origin ? epochs::Use::kAccumulate : epochs::Use::kFetch;
+}
+
 // Like SharedLog::name, but for an operation of this rank, which may have a request.
-const char* name_of(const Strict::Operation& operation) {
-  if (operation.request == nullptr) return SharedLog::name(operation.call);
+const char* name_of(const Operation& operation) {
+  if (operation.target.watched == nullptr) return SharedLog::name(call_of(operation));
   switch (operation.call) {
-    case SharedLog::Call::kPut: return "MPI_Rput";
-    case SharedLog::Call::kGet: return "MPI_Rget";
-    case SharedLog::Call::kAccumulate: return "MPI_Raccumulate";
+    case Counted::kPut: return "MPI_Rput";
+    case Counted::kGet: return "MPI_Rget";
+    case Counted::kAccumulate: return "MPI_Raccumulate";
     default: return "MPI_Rget_accumulate";
   }
 }
 
 // Whether the call returns data, which proves that the operation has taken effect at the target.
-bool is_answered(SharedLog::Call call) { return call != SharedLog::Call::kPut && call != SharedLog::Call::kAccumulate; }
+bool is_answered(const Operation& operation) { return operation.call == Counted::kGet || operation.fetches(); }
 
 template <class Each>
 void each_block(const RunBuilder& places, Each&& each) {
@@ -138,18 +152,20 @@ Strict::OneThread::OneThread(Strict& strict) : strict_(strict) {
   while (strict.busy_.exchange(true, std::memory_order_acquire)) waiter.pause();
 }
 
-Outcome Strict::begin(const Operation& operation, Places& places) {
-  if (operation.result != nullptr) add_places(*operation.result, operation.target, places.written, &places.target);
-  if (operation.origin != nullptr) {
-    add_places(*operation.origin, operation.target, places.read,
-               operation.result == nullptr ? &places.target : nullptr);
+Outcome Strict::begin(const Operation& operation, Epoch epoch, Places& places) {
+  const bool gets = operation.call == Counted::kGet, fetches = operation.fetches();
+  if (gets) add_places(operation.origin, *operation.origin_type, operation, places.written, &places.target);
+  if (fetches) add_places(operation.result, *operation.result_type, operation, places.written, &places.target);
+  if (operation.reads_origin) {
+    add_places(operation.origin, *operation.origin_type, operation, places.read, fetches ? nullptr : &places.target);
   }
-  log_.begin({name_of(operation), operation.target.rank, operation.use, static_cast<int>(operation.type),
-              is_answered(operation.call), operation.request != nullptr});
+  std::uint64_t* const request = operation.target.watched;
+  log_.begin({name_of(operation), operation.target.rank, use_of(operation), static_cast<int>(operation.element),
+              is_answered(operation), request != nullptr});
   ++number_;
-  if (operation.request != nullptr) *operation.request = number_;
+  if (request != nullptr) *request = number_;
   if (Outcome o = look(places); !o) return o;
-  if (Outcome o = check_other_ranks(operation, places); !o) return o;
+  if (Outcome o = check_other_ranks(operation, epoch, places); !o) return o;
   each_block(places.target, [&](ByteRange range) { log_.add_at_target(range); });
   each_block(places.read, [&](ByteRange range) { log_.add_in_memory(range, LocalUse::kRead); });
   each_block(places.written, [&](ByteRange range) { log_.add_in_memory(range, LocalUse::kWritten); });
@@ -185,13 +201,13 @@ std::vector<StridedRun> Strict::in_own_window(const std::vector<StridedRun>& add
   return own;
 }
 
-Outcome Strict::check_other_ranks(const Operation& operation, const Places& places) {
+Outcome Strict::check_other_ranks(const Operation& operation, Epoch epoch, const Places& places) {
   const int target = operation.target.rank;
-  SharedLog::Access access{.call = operation.call,
-                           .use = operation.use,
-                           .epoch = operation.epoch,
-                           .basic_type = static_cast<int>(operation.type),
-                           .element_bytes = static_cast<std::uint32_t>(traits(operation.type).extent),
+  SharedLog::Access access{.call = call_of(operation),
+                           .use = use_of(operation),
+                           .epoch = epoch,
+                           .basic_type = static_cast<int>(operation.element),
+                           .element_bytes = static_cast<std::uint32_t>(traits(operation.element).extent),
                            .target = target,
                            .number = number_};
   Result<std::optional<SharedLog::Found>> conflict = shared_.add(target, access, places.target.runs());
@@ -215,7 +231,7 @@ Outcome Strict::check_other_ranks(const Operation& operation, const Places& plac
   return conflict_of_ranks(*conflict.value(), self, true);
 }
 
-Outcome Strict::carried_out(const Operation& operation, const Places& places) {
+Outcome Strict::carried_out(const Operation& operation, Epoch epoch, const Places& places) {
   const int target = operation.target.rank;
   if (Status done = space_.route(target).flush(target); !done) return done;
   for (const auto& [runs, written] : {std::pair{&places.read, false}, {&places.written, true}}) {
@@ -225,7 +241,7 @@ Outcome Strict::carried_out(const Operation& operation, const Places& places) {
   }
   // The images reveal stores by the target itself during the epoch. In a passive epoch the target may store as soon as
   // it knows that the access is over, so there is no image.
-  if (operation.epoch == Epoch::kPassive) return {};
+  if (epoch == Epoch::kPassive) return {};
   std::vector<std::uint64_t> images;
   for (const StridedRun& run : places.target.runs()) {
     images.push_back(hash_of(std::span(&run, 1), [&](std::uint64_t at, std::byte* to, std::size_t bytes) {

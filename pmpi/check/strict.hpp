@@ -20,7 +20,7 @@
 
 #include "epochs/races/access_log.hpp"
 #include "epochs/races/shared_log.hpp"
-#include "pmpi/datatypes/datatype.hpp"
+#include "pmpi/datatypes/operation.hpp"
 #include "pmpi/fault.hpp"
 #include "transport/space/space.hpp"
 
@@ -47,45 +47,20 @@ class LogSpace final : public epochs::LogMemory {
 
 class Strict {
  public:
-  using Call = epochs::SharedLog::Call;
   using Epoch = epochs::SharedLog::Epoch;
-
-  // One side of an operation.
-  struct Side {
-    const void* address;
-    std::int64_t count;
-    const Datatype* type;
-  };
-  struct Target {
-    int rank;
-    std::int64_t at;  // bytes from the start of the window to element 0
-    std::int64_t count;
-    const Datatype* type;
-  };
-  // An operation that its epoch allows. `origin` is read, `result` is written; null where the call has none.
-  struct Operation {
-    Call call;
-    epochs::Use use;
-    BasicType type;  // the element type of atomic uses
-    Epoch epoch;
-    const Side* origin;
-    const Side* result;
-    Target target;
-    std::uint64_t* request = nullptr;  // for a call with a request: receives the operation's number, from 1 on
-  };
 
   // `space`: the window's. `logs`: the space of the logs, SharedLog::bytes() per rank.
   Strict(Space& space, std::unique_ptr<Space> logs);
 
-  // Issues an operation by issue_it() and completes it. If the operation conflicts with another, returns a fault and
-  // issues nothing.
+  // Issues a checked operation in an epoch by issue_it() and completes it. If the operation conflicts with another,
+  // returns a fault and issues nothing.
   template <class Issue>
-  Outcome watch(const Operation& operation, Issue&& issue_it) {
+  Outcome watch(const Operation& operation, Epoch epoch, Issue&& issue_it) {
     const OneThread one_thread(*this);
     Places places;
-    if (Outcome o = begin(operation, places); !o) return o;
+    if (Outcome o = begin(operation, epoch, places); !o) return o;
     if (Outcome o = issue_it(); !o) return o;
-    return carried_out(operation, places);
+    return carried_out(operation, epoch, places);
   }
 
   // Called by the calls that complete operations, before they notify other ranks. A fault reports that a buffer was
@@ -137,10 +112,10 @@ class Strict {
     Strict& strict_;
   };
 
-  Outcome begin(const Operation& operation, Places& places);
-  Outcome carried_out(const Operation& operation, const Places& places);
+  Outcome begin(const Operation& operation, Epoch epoch, Places& places);
+  Outcome carried_out(const Operation& operation, Epoch epoch, const Places& places);
   Outcome look(const Places& places) const;
-  Outcome check_other_ranks(const Operation& operation, const Places& places);
+  Outcome check_other_ranks(const Operation& operation, Epoch epoch, const Places& places);
   // Returns the parts of a local buffer that lie in this rank's own window, as offsets.
   std::vector<epochs::StridedRun> in_own_window(const std::vector<epochs::StridedRun>& addresses) const;
   Outcome changes_of_own_window(Epoch epoch, const char* until);

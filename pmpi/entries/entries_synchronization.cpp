@@ -13,10 +13,6 @@ bool on_node(MPI_Win win, Attempt&& attempt) {
 [[gnu::noinline]] int continue_fence(Window& window, std::uint64_t word) {
   return in_call(window, "MPI_Win_fence", [&](Window& w) { return w.active().continue_fence(word); });
 }
-[[gnu::noinline]] int lock_contended(Window& window, int lock_type, int rank) {
-  return in_call(window, {"MPI_Win_lock", rank},
-                 [&](Window& w) { return w.passive().lock_contended(lock_type, rank); });
-}
 [[gnu::noinline]] int unlock_contended(Window& window, epochs::HeldLock lock, std::uint64_t before) {
   return in_call(window, {"MPI_Win_unlock", lock.target},
                  [&](Window& w) { return w.passive().unlock_contended(lock, before); });
@@ -78,10 +74,8 @@ FARSIDE_FAST_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win),
   if (window != nullptr && window->state().fast_locks) [[likely]] {
     if (window->threaded()) [[unlikely]]
       return lock_among_threads(*window, lock_type, rank, assert);
-    const FastPath fast_path = window->passive().try_lock(lock_type, rank, assert);
-    if (fast_path == FastPath::kDone) [[likely]]
+    if (window->passive().try_lock(lock_type, rank, assert) == FastPath::kDone) [[likely]]
       return MPI_SUCCESS;
-    if (fast_path == FastPath::kContended) return lock_contended(*window, lock_type, rank);
   }
   return hand_on_Win_lock(lock_type, rank, assert, win);
 }
@@ -121,5 +115,5 @@ FARSIDE_ENTRY(Win_flush_local_all, (MPI_Win win), (win)) {
   return on_calls("MPI_Win_flush_local_all", &Calls::flush_local_all, &Runtime::Win_flush_local_all, win);
 }
 FARSIDE_ENTRY(Win_sync, (MPI_Win win), (win)) {
-  return on_calls("MPI_Win_sync", &Calls::sync, &Runtime::Win_sync, win);
+  return on_calls("MPI_Win_sync", &PassiveTarget::sync, &Runtime::Win_sync, win);
 }

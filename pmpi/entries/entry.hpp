@@ -65,12 +65,13 @@ int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::
   return in_call(*window, call, body);
 }
 
-// The slow path of a call whose parameters are those of a function of Calls, and the window.
-template <class Original, class... Args>
-[[gnu::noinline]] int on_calls(const CallSite& call, Outcome (Calls::*carry_out)(Args...), Original Runtime::*original,
+// The slow path of a call whose parameters are those of a function of a part of the window, and the window. The part is
+// Calls if statistics or FARSIDE_CHECK=strict concern the call.
+template <class Original, class Part, class... Args>
+[[gnu::noinline]] int on_calls(const CallSite& call, Outcome (Part::*carry_out)(Args...), Original Runtime::*original,
                                MPI_Win win, Args... arguments) {
   return on_window(
-      win, call, [&](Window& w) { return (w.calls().*carry_out)(arguments...); }, original, arguments..., win);
+      win, call, [&](Window& w) { return (Part(w.state()).*carry_out)(arguments...); }, original, arguments..., win);
 }
 
 // The same for a call without a window: `body` returns the return code. Without memory it has changed nothing.

@@ -5,11 +5,9 @@
 #include <numeric>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include <fmt/format.h>
 
-#include "epochs/protocols/barrier.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/passive_target.hpp"
 #include "pmpi/window/wait_reports.hpp"
@@ -21,10 +19,8 @@ namespace {
 using epochs::BarrierWord;
 using Mark = epochs::ExposureMark<ControlMemory>;
 
-// MPI 4.0 section 12.5.3: a window may not be locked and exposed at the same time.
-constexpr epochs::Violation kLockedWhilePosted{
-    epochs::ErrorClass::kRmaConflict, "post while the own window is locked by some rank",
-    "post when all locks on this window were released", "MPI 4.0 section 12.5.3 (3.1: 11.5.3)", true};
+constexpr epochs::Violation kLockedWhilePosted = locked_and_exposed("post while the own window is locked by some rank",
+                                                                    "post when all locks on this window were released");
 
 Fault no_group() {
   return {MPI_ERR_GROUP, "the group is not valid, for instance because it was freed (MPI 4.0 section 12.5.2)"};
@@ -74,7 +70,22 @@ Outcome check_agreement(int rank, std::uint8_t flags, int other_rank, std::uint8
 
 }  // namespace
 
-Outcome ActiveTarget::translate(MPI_Group group, Members& members) const {
+std::span<const int> ActiveTarget::kept(std::span<const int> group, std::vector<int>& copy) const {
+  if (!window_.threaded()) return group;
+  copy.assign(group.begin(), group.end());
+  return copy;
+}
+
+Outcome ActiveTarget::members_of(MPI_Group group, const KnownGroup& known, std::vector<int>& own,
+                                 std::span<const int>& members) {
+  {
+    const auto held = window_.guard();
+    if (known.is(group)) {
+      const bool posts = &known == &window_.last_posted;
+      members = kept(posts ? window_.epoch.exposure().group : window_.epoch.started_group(), own);
+      return {};
+    }
+  }
   if (group == MPI_GROUP_NULL) {
     return Fault{MPI_ERR_GROUP,
                  "the group is MPI_GROUP_NULL; use MPI_GROUP_EMPTY or a part of the window's group "
@@ -82,36 +93,18 @@ Outcome ActiveTarget::translate(MPI_Group group, Members& members) const {
   }
   int size = 0;
   if (runtime().Group_size(group, &size) != MPI_SUCCESS) return no_group();
-  Members theirs(static_cast<std::size_t>(size));
-  std::iota(theirs.ranks().begin(), theirs.ranks().end(), 0);
-  members.resize(static_cast<std::size_t>(size));
-  const std::span<int> ranks = members.ranks();
-  const int code = runtime().Group_translate_ranks(group, size, theirs.ranks().data(), window_.group, ranks.data());
-  if (code != MPI_SUCCESS) return no_group();
-  const auto stranger = std::find(ranks.begin(), ranks.end(), MPI_UNDEFINED);
-  if (stranger == ranks.end()) return {};
+  std::vector<int> theirs(static_cast<std::size_t>(size));
+  std::iota(theirs.begin(), theirs.end(), 0);
+  own.resize(theirs.size());
+  if (runtime().Group_translate_ranks(group, size, theirs.data(), window_.group, own.data()) != MPI_SUCCESS)
+    return no_group();
+  members = own;
+  const auto stranger = std::ranges::find(members, MPI_UNDEFINED);
+  if (stranger == members.end()) return {};
   return Fault{MPI_ERR_GROUP,
                fmt::format("member {} of the group is not in the window's group; make it from that group "
                            "(MPI 4.0 section 12.5.2)",
-                           stranger - ranks.begin())};
-}
-
-Outcome ActiveTarget::members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks) {
-  // With threads another call may replace the cached group while this one uses the members.
-  const auto take_known = [&] { ranks = window_.threaded() ? own.copy(known.members()) : known.members(); };
-  {
-    const auto held = window_.guard();
-    if (known.is(group)) {
-      take_known();
-      return {};
-    }
-  }
-  Members translated;
-  if (Outcome o = translate(group, translated); !o) return o;
-  const auto held = window_.guard();
-  known.set(group, translated.ranks());
-  take_known();
-  return {};
+                           stranger - members.begin())};
 }
 
 // Notifies all members of a group, and waits until the notifications were sent.
@@ -168,10 +161,8 @@ Outcome ActiveTarget::run_barrier(std::uint64_t word) {
 Outcome ActiveTarget::fence(int assert) {
   if (Outcome o = window_.check_assert(assert, kFenceAsserts, "MPI_MODE_NOSTORE, NOPUT, NOPRECEDE, NOSUCCEED"); !o)
     return o;
-  {
-    const auto held = window_.guard();
-    if (const epochs::Violation v = window_.epoch.fence(assert_of_fence(assert))) return v;
-  }
+  if (Outcome o = window_.allow([&](epochs::EpochState& epoch) { return epoch.fence(assert_of_fence(assert)); }); !o)
+    return o;
   Outcome checked;
   if (window_.locks.has_deferred())
     checked = PassiveTarget(window_).acquire_deferred_lock();  // FARSIDE_CHECK=warn: a fence beside locks
@@ -198,7 +189,7 @@ Outcome ActiveTarget::mark_exposed() { return Mark::set(window_.control) ? Outco
 Outcome ActiveTarget::post(MPI_Group group, int assert) {
   constexpr int kAllowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
   if (Outcome o = window_.check_assert(assert, kAllowed, "MPI_MODE_NOCHECK, NOSTORE, NOPUT"); !o) return o;
-  Members own;
+  std::vector<int> own;
   std::span<const int> origins;
   if (Outcome o = members_of(group, window_.last_posted, own, origins); !o) return o;
   if (window_.completions.abandoned() && !origins.empty()) {
@@ -211,6 +202,7 @@ Outcome ActiveTarget::post(MPI_Group group, int assert) {
     const auto held = window_.guard();
     if (const epochs::Violation v = window_.epoch.begin_post(origins)) return v;
     if (origins.empty()) return {};
+    window_.last_posted.set(group);
     // An origin completes after this post, also with MPI_MODE_NOCHECK.
     window_.interruptions_at_post = window_.control.interruptions();
     window_.wait_timeout = {};
@@ -247,7 +239,7 @@ Outcome ActiveTarget::post(MPI_Group group, int assert) {
 
 Outcome ActiveTarget::start(MPI_Group group, int assert) {
   if (Outcome o = window_.check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
-  Members own;
+  std::vector<int> own;
   std::span<const int> targets;
   if (Outcome o = members_of(group, window_.last_started, own, targets); !o) return o;
   std::vector<int> no_put;
@@ -256,6 +248,7 @@ Outcome ActiveTarget::start(MPI_Group group, int assert) {
     const auto held = window_.guard();
     if (const epochs::Violation v = window_.epoch.begin_start(targets)) return v;
     if (targets.empty()) return {};
+    window_.last_started.set(group);
   }
   if (window_.locks.has_deferred()) {  // FARSIDE_CHECK=warn: a start beside locks
     if (Outcome o = PassiveTarget(window_).acquire_deferred_lock(); !o) return o;
@@ -289,14 +282,12 @@ Outcome ActiveTarget::start(MPI_Group group, int assert) {
 
 Outcome ActiveTarget::complete() {
   std::span<const int> targets;
-  Members own;
+  std::vector<int> own;
   bool started = false;
   {
     const auto held = window_.guard();
     started = window_.epoch.started();
-    targets = window_.epoch.started_group();
-    // Another thread may start the next epoch before all targets are notified.
-    if (window_.threaded()) targets = own.copy(targets);
+    targets = kept(window_.epoch.started_group(), own);
     if (const epochs::Violation v = window_.epoch.complete()) return v;
   }
   if (!started) return window_.space->flush_all();  // no rank is to be notified
@@ -328,15 +319,7 @@ Outcome ActiveTarget::wait() {
   }
   Status lost;
   bool over = false;
-  const WaitReason reason(window_, [&](WaitReports& reports) {
-    Members of_post;
-    std::span<const int> posted;
-    {
-      const auto held = window_.guard();
-      posted = of_post.copy(window_.epoch.exposure().group);
-    }
-    return reports.awaited_completes(window_.completions.missing(window_.control, origins), posted);
-  });
+  const WaitReason reason(window_, [](WaitReports& reports) { return reports.awaited_completes(); });
   wait_until(window_.space->words().wake_event(), [&] {
     over = window_.completions.take(window_.control, origins);
     if (over || (lost = complete_lost())) return over;

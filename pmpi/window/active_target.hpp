@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include <mpi.h>
 
@@ -61,9 +62,10 @@ class ActiveTarget {
   Outcome mark_exposed();
   void end_exposure(epochs::Call call);
   Status complete_lost();
-  Outcome translate(MPI_Group group, Members& members) const;
-  // The members of a group, kept in `known` and, with several threads, copied to `own`.
-  Outcome members_of(MPI_Group group, KnownGroup& known, Members& own, std::span<const int>& ranks);
+  // The members of the group of a start or post, in the epoch state if it is the last one again, else in `own`.
+  Outcome members_of(MPI_Group group, const KnownGroup& known, std::vector<int>& own, std::span<const int>& members);
+  // A group of the epoch state, which other threads may replace behind the guard: they get a copy of it.
+  std::span<const int> kept(std::span<const int> group, std::vector<int>& copy) const;
   Status notify(What what, std::span<const int> members);
 
   WindowState& window_;
@@ -80,9 +82,9 @@ FastPath spin_briefly(Probe&& probe) {
   }
 }
 
-// The only member of a group that is `known`, or MPI_UNDEFINED.
-inline int only_member(MPI_Group group, const KnownGroup& known) {
-  return known.is(group) && known.members().size() == 1 ? known.members().front() : MPI_UNDEFINED;
+// The only member of the last group of a start or post, if `group` is that one again; else MPI_UNDEFINED.
+inline int only_member(MPI_Group group, const KnownGroup& known, std::span<const int> last) {
+  return known.is(group) && last.size() == 1 ? last.front() : MPI_UNDEFINED;
 }
 
 inline FastPath ActiveTarget::try_fence(WindowState& window, int assert, std::uint64_t& word) {
@@ -118,7 +120,7 @@ inline bool ActiveTarget::try_post(WindowState& window, MPI_Group group, int ass
   int origin = MPI_UNDEFINED;
   {
     const auto held = window.guard();
-    origin = only_member(group, window.last_posted);
+    origin = only_member(group, window.last_posted, window.epoch.exposure().group);
     if (assert != 0 || origin == MPI_UNDEFINED || !window.epoch.allows_fast(epochs::Call::kPost, origin)) return false;
     if (window.marks_exposure && !epochs::ExposureMark<ControlMemory>::set(window.control)) return false;
     window.epoch.pass_fast(epochs::Call::kPost);
@@ -134,7 +136,7 @@ inline bool ActiveTarget::try_start(WindowState& window, MPI_Group group, int as
   // Each probe checks the epoch as well, since another thread may have started one meanwhile, and taken the post.
   return spin_briefly([&] {
            const auto held = window.guard();
-           const int target = only_member(group, window.last_started);
+           const int target = only_member(group, window.last_started, window.epoch.started_group());
            if (assert != 0 || target == MPI_UNDEFINED || !window.epoch.allows_fast(epochs::Call::kStart, target))
              return FastPath::kNotTaken;
            const std::uint32_t word = ControlBlock::posted_word(target);

@@ -1,173 +1,339 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/window/calls.hpp"
 
+#include <algorithm>
+#include <array>
+#include <memory>
 #include <utility>
 
-#include "pmpi/window/active_target.hpp"
-#include "pmpi/window/passive_target.hpp"
-#include "pmpi/window/strict_calls.hpp"
+#include "epochs/protocols/exposure.hpp"
+#include "pmpi/check/strict.hpp"
+#include "pmpi/observe/window_statistics.hpp"
+#include "transport/data/layout.hpp"
+#include "transport/process.hpp"
 
 namespace farside::pmpi {
 namespace {
 
+using epochs::Access, epochs::EpochState, epochs::Exposure, epochs::LockType;
 using Moment = WindowStatistics::Moment;
+
+constexpr epochs::Violation kOperationWhilePosted =
+    locked_and_exposed("operation under a lock_all on a target whose window is exposed by its MPI_Win_post",
+                       "access it before that post or after the target's MPI_Win_wait");
 
 EpochKind kind_of(bool shared) { return shared ? EpochKind::kLockShared : EpochKind::kLockExclusive; }
 
-// The call itself has succeeded.
-template <class Enter>
-void count(Enter&& enter) {
-  (void)without_bad_alloc([&] { return enter(), Status(); });
+// A copy says whether the rules will allow a call.
+EpochState epoch_of(WindowState& window) {
+  const auto held = window.guard();
+  return window.epoch;
 }
+
+bool holds_alone(WindowState& window, int rank) {
+  const auto held = window.guard();
+  return window.locks.type_of(rank) == LockType::kExclusive;
+}
+
+// Executes a call. If it succeeds, count(statistics, begun) records it in the window statistics.
+template <class Count, class Call>
+Outcome counted(WindowState& window, Count&& count, Call&& call) {
+  WindowStatistics* const statistics = window.statistics.get();
+  if (statistics == nullptr) [[likely]]
+    return call();
+  const Moment begun = WindowStatistics::begin();
+  Outcome done = call();
+  if (done) (void)without_bad_alloc([&] { return count(*statistics, begun), Status(); });
+  return done;
+}
+
+// The same for a call that completes operations. With FARSIDE_CHECK=strict, look(strict) looks at them before the call
+// notifies other ranks, if the rules allow the call; the call follows whatever it finds.
+template <class Count, class Look, class Call>
+Outcome watched(WindowState& window, Count&& count, Look&& look, Call&& call) {
+  if (window.strict == nullptr) [[likely]]
+    return counted(window, count, call);
+  Outcome found = without_bad_alloc([&]() -> Outcome { return look(*window.strict); });
+  return first_of(counted(window, count, call), std::move(found));
+}
+
+// The same for a call that may end the exposure of the window.
+template <class Count, class Call>
+Outcome ending_exposure(WindowState& window, Count&& count, Call&& call) {
+  const auto exposure = [&] { return epoch_of(window).exposure().state; };
+  const bool exposed = window.strict != nullptr && exposure() == Exposure::kPosted;
+  Outcome done = counted(window, count, call);
+  if (!exposed || exposure() >= Exposure::kPosting) return done;
+  return first_of(std::move(done), without_bad_alloc([&] { return window.strict->exposure_ended(); }));
+}
+
+// What counts the calls that open and close epochs.
+auto opened(EpochKind kind, int target, WaitKind waits) {
+  return [=](WindowStatistics& statistics, const Moment& begun) { statistics.opened(kind, target, waits, begun); };
+}
+auto closed(EpochKind kind, int target, WaitKind waits) {
+  return [=](WindowStatistics& statistics, const Moment& begun) { statistics.closed(kind, target, waits, begun); };
+}
+auto flushed(int target) {
+  return [=](WindowStatistics& statistics, const Moment& begun) { statistics.flushed(target, begun); };
+}
+
+// Operations whose local buffers are in the memory of a GPU (transport/node/device_memory.hpp) use copies in the memory
+// of the host, and are complete when the call returns.
+
+std::byte* at(const void* base, std::ptrdiff_t offset) {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base) + static_cast<std::uintptr_t>(offset));
+}
+
+// Whether the CPU must not touch the first byte of the buffer.
+bool is_on_device(const LocalBuffer& buffer, const Datatype& type) {
+  return Process::instance().device_memory().holds(
+      at(buffer.address, type.contiguous ? 0 : type.layout->true_lower_bound()));
+}
+
+// Such a buffer, and its copy in the memory of the host.
+class StagedBuffer {
+ public:
+  StagedBuffer(const LocalBuffer& device, const Datatype& type) : device_(device), type_(type) {
+    const auto count = static_cast<std::ptrdiff_t>(device.count);
+    if (type.contiguous) {
+      bytes_ = static_cast<std::size_t>(count) * type.size;
+      return;
+    }
+    const std::ptrdiff_t stretch = (count - 1) * type.layout->extent();
+    first_ = type.layout->true_lower_bound() + std::min<std::ptrdiff_t>(stretch, 0);
+    const std::ptrdiff_t last = type.layout->true_upper_bound() + std::max<std::ptrdiff_t>(stretch, 0);
+    bytes_ = static_cast<std::size_t>(last - first_);
+  }
+  // Takes memory for the copy: kNoMemory. If the operation reads the buffer, copies all bytes from the first to the
+  // last one, gaps included, to the host.
+  Status make(bool read) {
+    copy_ = Process::instance().device_staging().take(bytes_, at(device_.address, first_));
+    if (copy_ == nullptr)
+      return Error{ErrorKind::kNoMemory, fmt::format("no memory for a copy of {} bytes of a GPU's memory", bytes_)};
+    return read ? Process::instance().device_memory().copy(copy_.get(), at(device_.address, first_), bytes_) : Status();
+  }
+  // Copies the bytes of the data to the GPU, and leaves its gaps as they are.
+  Status store() {
+    DeviceMemory& memory = Process::instance().device_memory();
+    if (type_.contiguous) return memory.copy(device_.address, copy_.get(), bytes_);
+    const auto flat = Layout::basic(BasicType::kByte);
+    ByteFragments fragments(*type_.layout, static_cast<std::size_t>(device_.count), *flat,
+                            static_cast<std::size_t>(device_.count) * type_.size);
+    for (ByteFragment fragment; fragments.next(fragment);) {
+      const std::byte* const from = copy_.get() + (fragment.origin_offset - first_);
+      if (Status done = memory.copy(at(device_.address, fragment.origin_offset), from, fragment.bytes); !done)
+        return done;
+    }
+    return {};
+  }
+  // The copy, in the place of the buffer. Valid as long as this object. Its address may be outside of the address
+  // space, as only its sums with offsets of the data are used.
+  LocalBuffer on_host() const { return {at(copy_.get(), -first_), device_.count, device_.type}; }
+
+ private:
+  LocalBuffer device_;
+  Datatype type_;
+  std::ptrdiff_t first_ = 0;  // byte of the buffer, from its address
+  std::size_t bytes_ = 0;
+  DeviceStaging::Memory copy_;
+};
 
 }  // namespace
 
-Calls::Calls(WindowState& window, std::unique_ptr<WindowStatistics> statistics, std::unique_ptr<StrictCalls> strict)
-    : window_(window), strict_(std::move(strict)), statistics_(std::move(statistics)) {
-  if (statistics_ != nullptr) window.fast_locks = window.fast_releases = window.fast_notifications = false;
-}
-
-Calls::~Calls() = default;
-
-Outcome Calls::transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put) {
+Outcome Calls::operate(Operation& operation) {
   Operations operations(window_);
-  if (strict_ == nullptr && statistics_ == nullptr && is_usable(origin.address)) [[likely]] {
-    if (std::optional<Outcome> done = operations.transfer_plain(origin, target, put)) return std::move(*done);
+  const bool moves = operation.call == Counted::kPut || operation.call == Counted::kGet;
+  if (moves && window_.strict == nullptr && window_.statistics == nullptr && is_usable(operation.origin.address))
+      [[likely]] {
+    if (std::optional<Outcome> done = operations.transfer_plain(operation)) return std::move(*done);
   }
-  CheckedOperation checked;
-  return execute(operations.check_transfer(origin, target, put, checked), checked);
-}
-
-Outcome Calls::accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op) {
-  CheckedOperation checked;
-  return execute(Operations(window_).check_accumulate(origin, result, target, op, checked), checked);
-}
-
-Outcome Calls::fetch_and_op(const void* origin, void* result, MPI_Datatype type, int rank, MPI_Aint displacement,
-                            MPI_Op op) {
-  if (Outcome o = Operations::check_fetch_and_op(type); !o) return o;
-  const LocalBuffer from{const_cast<void*>(origin), 1, type}, to{result, 1, type};
-  return accumulate(from, &to, {rank, displacement, 1, type}, op);
-}
-
-Outcome Calls::compare_and_swap(const void* origin, const void* compare, void* result, MPI_Datatype type, int rank,
-                                MPI_Aint displacement) {
-  const LocalBuffer fetched{result, 1, type};
-  const RemoteBuffer target{rank, displacement, 1, type};
-  CheckedOperation checked;
-  return execute(Operations(window_).check_compare_and_swap(origin, compare, fetched, target, checked), checked);
-}
-
-Outcome Calls::execute(Outcome valid, const CheckedOperation& operation) {
+  Outcome valid = operations.check(operation);
   if (!valid || operation.bytes == 0) return valid;
   if (DeviceMemory::possible()) [[unlikely]] {
     if (std::optional<Outcome> staged = stage(operation)) return std::move(*staged);
   }
-  return execute_on_host(operation);
+  return execute(operation);
 }
 
-Outcome Calls::execute_on_host(const CheckedOperation& operation) {
+std::optional<Outcome> Calls::stage(Operation& operation) {
+  const bool get = operation.call == Counted::kGet;
+  LocalBuffer compare{const_cast<void*>(operation.compare), 1, operation.target.type};
+  struct Side {
+    LocalBuffer* buffer;
+    const Datatype* type;  // null: the operation has no such buffer
+    bool read;
+    std::shared_ptr<StagedBuffer> copy = {};
+  };
+  std::array<Side, 3> sides{
+      {{&operation.origin, operation.reads_origin || get ? operation.origin_type : nullptr, operation.reads_origin},
+       {&compare, operation.call == Counted::kCompareAndSwap ? operation.target_type : nullptr, true},
+       {&operation.result, operation.fetches() ? operation.result_type : nullptr, false}}};
+  bool any = false;
+  for (Side& side : sides) {
+    if (side.type == nullptr || !is_on_device(*side.buffer, *side.type)) continue;
+    any = true;
+    side.copy = std::make_shared<StagedBuffer>(*side.buffer, *side.type);
+    if (Status made = side.copy->make(side.read); !made) return made;
+    *side.buffer = side.copy->on_host();
+  }
+  if (!any) return std::nullopt;
+  operation.compare = compare.address;
+  Outcome done = execute(operation);
+  if (!done) {
+    // Parts of the operation may be under way, and use its copies.
+    (void)window_.space->flush_all();
+    return done;
+  }
+  const RemoteBuffer& target = operation.target;
+  Status complete = window_.space->route(target.rank).flush(target.rank);
+  for (Side& side : sides) {
+    if (side.copy == nullptr) continue;
+    // The call that completes the request reports its error.
+    const bool has_failed = target.own != nullptr && target.own->has_error();
+    if (complete && !side.read && !has_failed) complete = side.copy->store();
+    if (window_.strict != nullptr) window_.strict->keep(std::move(side.copy));
+  }
+  return complete;
+}
+
+Outcome Calls::execute(const Operation& operation) {
   const int rank = operation.target.rank;
   // Its checks and delays are not counted as time of the operation.
-  if (strict_ != nullptr) [[unlikely]]
-    return strict_->execute(operation);
+  if (window_.strict != nullptr) [[unlikely]]
+    return execute_strictly(operation);
   // Loads and stores are counted by the space.
-  if (statistics_ == nullptr || window_.space->mapped_target(rank) != nullptr) [[likely]]
+  if (window_.statistics == nullptr || window_.space->mapped_target(rank) != nullptr) [[likely]]
     return Operations(window_).execute(operation);
   const Moment begun = WindowStatistics::begin();
   Outcome outcome = Operations(window_).execute(operation);
-  if (outcome) count([&] { statistics_->operated(rank, operation.call, operation.bytes, begun); });
+  if (outcome) {
+    (void)without_bad_alloc(
+        [&] { return window_.statistics->operated(rank, operation.call, operation.bytes, begun), Status(); });
+  }
   return outcome;
 }
 
-template <class Call, class Enter, class... Args>
-Outcome Calls::counted(Call&& call, Enter enter, Args... arguments) {
-  if (statistics_ == nullptr) [[likely]]
-    return call();
-  const Moment begun = WindowStatistics::begin();
-  Outcome outcome = call();
-  if (outcome) count([&] { (*statistics_.*enter)(arguments..., begun); });
-  return outcome;
+Outcome Calls::execute_strictly(const Operation& operation) {
+  Strict::Epoch epoch = Strict::Epoch::kFence;
+  bool of_lock_all = false;
+  {
+    const auto held = window_.guard();
+    const Access access = window_.epoch.access();
+    of_lock_all = access == Access::kLockedAll && !window_.lock_all_unchecked;
+    if (access == Access::kStarted) epoch = Strict::Epoch::kStarted;
+    if (access == Access::kLocked || access == Access::kLockedAll) epoch = Strict::Epoch::kPassive;
+  }
+  if (of_lock_all) {
+    epochs::ReadExposure<ControlMemory> look(window_.control, operation.target.rank);
+    if (Status looked = run(window_.space->words().wake_event(), look); !looked) return looked;
+    if (look.exposed()) return kOperationWhilePosted;
+  }
+  return window_.strict->watch(operation, epoch, [&] { return Operations(window_).execute(operation); });
 }
 
 Outcome Calls::request_completed(std::uint64_t watched) {
-  return strict_ == nullptr || watched == 0 ? Outcome() : strict_->request_completed(watched);
+  return window_.strict == nullptr || watched == 0 ? Outcome() : window_.strict->request_completed(watched);
 }
 
 Outcome Calls::fence(int assert) {
-  return counted([&] { return strict_ != nullptr ? strict_->fence(assert) : ActiveTarget(window_).fence(assert); },
-                 &WindowStatistics::fenced, (assert& MPI_MODE_NOSUCCEED) != 0);
+  const bool more_follows = (assert& MPI_MODE_NOSUCCEED) == 0;
+  bool passes = false;
+  const auto count = [&](WindowStatistics& statistics, const Moment& begun) {
+    statistics.fenced(!more_follows, begun);
+  };
+  const auto look = [&](Strict& strict) {
+    passes =
+        (assert & ~ActiveTarget::kFenceAsserts) == 0 && !epoch_of(window_).fence(ActiveTarget::assert_of_fence(assert));
+    return passes ? strict.fence_reached() : Outcome();
+  };
+  Outcome done = watched(window_, count, look, [&] { return active().fence(assert); });
+  if (passes) window_.strict->fence_passed(more_follows);
+  return done;
 }
 
 Outcome Calls::post(MPI_Group group, int assert) {
-  return counted([&] { return ActiveTarget(window_).post(group, assert); }, &WindowStatistics::opened, EpochKind::kPost,
-                 -1, WaitKind::kWait);
+  const auto count = opened(EpochKind::kPost, -1, WaitKind::kWait);
+  return counted(window_, count, [&] { return active().post(group, assert); });
 }
 
 Outcome Calls::start(MPI_Group group, int assert) {
-  return counted([&] { return ActiveTarget(window_).start(group, assert); }, &WindowStatistics::opened,
-                 EpochKind::kStart, -1, WaitKind::kStart);
+  const auto count = opened(EpochKind::kStart, -1, WaitKind::kStart);
+  return counted(window_, count, [&] { return active().start(group, assert); });
 }
 
 Outcome Calls::complete() {
-  return counted([&] { return strict_ != nullptr ? strict_->complete() : ActiveTarget(window_).complete(); },
-                 &WindowStatistics::closed, EpochKind::kStart, -1, WaitKind::kComplete);
+  const auto look = [&](Strict& strict) {
+    EpochState before = epoch_of(window_);
+    return before.started() && !before.complete() ? strict.start_completed() : Outcome();
+  };
+  const auto count = closed(EpochKind::kStart, -1, WaitKind::kComplete);
+  return watched(window_, count, look, [&] { return active().complete(); });
 }
 
 Outcome Calls::wait() {
-  return counted([&] { return strict_ != nullptr ? strict_->wait() : ActiveTarget(window_).wait(); },
-                 &WindowStatistics::closed, EpochKind::kPost, -1, WaitKind::kWait);
+  const auto count = closed(EpochKind::kPost, -1, WaitKind::kWait);
+  return ending_exposure(window_, count, [&] { return active().wait(); });
 }
 
 Outcome Calls::test(int* flag) {
-  const Moment begun = statistics_ != nullptr ? WindowStatistics::begin() : Moment{};
-  Outcome outcome = strict_ != nullptr ? strict_->test(flag) : ActiveTarget(window_).test(flag);
-  if (statistics_ != nullptr && outcome && *flag != 0)
-    count([&] { statistics_->closed(EpochKind::kPost, -1, WaitKind::kWait, begun); });
-  return outcome;
+  const auto count = [&](WindowStatistics& statistics, const Moment& begun) {
+    if (*flag != 0) statistics.closed(EpochKind::kPost, -1, WaitKind::kWait, begun);
+  };
+  return ending_exposure(window_, count, [&] { return active().test(flag); });
 }
 
 Outcome Calls::lock(int lock_type, int rank, int assert) {
-  const auto call = [&] { return PassiveTarget(window_).lock(lock_type, rank, assert); };
+  const auto call = [&] { return passive().lock(lock_type, rank, assert); };
   if (rank == MPI_PROC_NULL) return call();
-  return counted(call, &WindowStatistics::opened, kind_of(lock_type == MPI_LOCK_SHARED), rank, WaitKind::kLock);
+  return counted(window_, opened(kind_of(lock_type == MPI_LOCK_SHARED), rank, WaitKind::kLock), call);
 }
 
 Outcome Calls::unlock(int rank) {
   epochs::HeldLock released;
-  const Moment begun = statistics_ != nullptr ? WindowStatistics::begin() : Moment{};
-  Outcome outcome =
-      strict_ != nullptr ? strict_->unlock(rank, released) : PassiveTarget(window_).unlock(rank, released);
-  const EpochKind kind = kind_of(released.type == epochs::LockType::kShared);
-  if (statistics_ != nullptr && outcome && rank != MPI_PROC_NULL)
-    count([&] { statistics_->closed(kind, rank, WaitKind::kUnlock, begun); });
-  return outcome;
+  const auto count = [&](WindowStatistics& statistics, const Moment& begun) {
+    const EpochKind kind = kind_of(released.type == LockType::kShared);
+    if (rank != MPI_PROC_NULL) statistics.closed(kind, rank, WaitKind::kUnlock, begun);
+  };
+  const auto look = [&](Strict& strict) {
+    EpochState after = epoch_of(window_);
+    if (!window_.has_rank(rank) || !after.locked(rank) || after.unlock(rank) || after.locked(rank)) return Outcome();
+    return strict.completed(rank, holds_alone(window_, rank));
+  };
+  return watched(window_, count, look, [&] { return passive().unlock(rank, released); });
 }
 
 Outcome Calls::lock_all(int assert) {
-  return counted([&] { return PassiveTarget(window_).lock_all(assert); }, &WindowStatistics::opened,
-                 EpochKind::kLockAll, -1, WaitKind::kLock);
+  const auto count = opened(EpochKind::kLockAll, -1, WaitKind::kLock);
+  return counted(window_, count, [&] { return passive().lock_all(assert); });
 }
 
 Outcome Calls::unlock_all() {
-  return counted([&] { return strict_ != nullptr ? strict_->unlock_all() : PassiveTarget(window_).unlock_all(); },
-                 &WindowStatistics::closed, EpochKind::kLockAll, -1, WaitKind::kUnlock);
-}
-
-Outcome Calls::flush_target(int rank, Completion completion) {
-  const auto call = [&] {
-    return strict_ != nullptr ? strict_->flush(rank, completion) : PassiveTarget(window_).flush(rank);
+  const auto look = [&](Strict& strict) {
+    EpochState after = epoch_of(window_);
+    const bool locked = after.access() == Access::kLockedAll;
+    return locked && !after.unlock_all() && after.access() != Access::kLockedAll ? strict.completed_all() : Outcome();
   };
-  return rank == MPI_PROC_NULL ? call() : counted(call, &WindowStatistics::flushed, rank);
+  const auto count = closed(EpochKind::kLockAll, -1, WaitKind::kUnlock);
+  return watched(window_, count, look, [&] { return passive().unlock_all(); });
 }
 
-Outcome Calls::flush_targets(Completion completion) {
-  const auto call = [&] {
-    return strict_ != nullptr ? strict_->flush_all(completion) : PassiveTarget(window_).flush_all();
+Outcome Calls::flush_target(int rank, bool locally) {
+  const auto look = [&](Strict& strict) {
+    EpochState before = epoch_of(window_);
+    if (!window_.has_rank(rank) || before.flush(rank)) return Outcome();
+    return locally ? strict.locally_completed(rank) : strict.completed(rank, holds_alone(window_, rank));
   };
-  return counted(call, &WindowStatistics::flushed, -1);
+  const auto call = [&] { return passive().flush(rank); };
+  return rank == MPI_PROC_NULL ? call() : watched(window_, flushed(rank), look, call);
 }
 
-Outcome Calls::sync() { return PassiveTarget(window_).sync(); }
+Outcome Calls::flush_targets(bool locally) {
+  const auto look = [&](Strict& strict) {
+    if (epoch_of(window_).flush_all()) return Outcome();
+    return locally ? strict.locally_completed_all() : strict.completed_all();
+  };
+  return watched(window_, flushed(-1), look, [&] { return passive().flush_all(); });
+}
 
 }  // namespace farside::pmpi

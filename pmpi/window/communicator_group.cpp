@@ -5,10 +5,6 @@
 #include <array>
 #include <chrono>
 #include <numeric>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "epochs/protocols/lock_words.hpp"
 #include "pmpi/fault.hpp"
@@ -43,10 +39,12 @@ Status finish(int begun_well, MPI_Request& request, const char* call, const char
   }
 }
 
-Status combine_over(MPI_Comm communicator, std::span<std::uint64_t> words, const char* warning) {
+// Collective: replaces values of the ranks by their reduction.
+Status reduce(MPI_Comm communicator, void* values, std::size_t count, MPI_Datatype type, MPI_Op op,
+              const char* warning = nullptr) {
   MPI_Request request = MPI_REQUEST_NULL;
-  const int code = runtime().Iallreduce(MPI_IN_PLACE, words.data(), static_cast<int>(words.size()), MPI_UINT64_T,
-                                        MPI_BOR, communicator, &request);
+  const int code =
+      runtime().Iallreduce(MPI_IN_PLACE, values, static_cast<int>(count), type, op, communicator, &request);
   return finish(code, request, "MPI_Iallreduce", warning);
 }
 
@@ -69,19 +67,13 @@ Result<std::unique_ptr<CommunicatorGroup>> CommunicatorGroup::of(MPI_Comm commun
 }
 
 Status CommunicatorGroup::combine(std::span<std::uint64_t> words, const char* warning) {
-  return combine_over(communicator_, words, warning);
+  return reduce(communicator_, words.data(), words.size(), MPI_UINT64_T, MPI_BOR, warning);
 }
 
-Status CommunicatorGroup::take_lowest(int& number) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  const int code = runtime().Iallreduce(MPI_IN_PLACE, &number, 1, MPI_INT, MPI_MIN, communicator_, &request);
-  return finish(code, request, "MPI_Iallreduce");
-}
+Status CommunicatorGroup::take_lowest(int& number) { return reduce(communicator_, &number, 1, MPI_INT, MPI_MIN); }
 
 Status CommunicatorGroup::take_highest(int& number, const char* warning) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  const int code = runtime().Iallreduce(MPI_IN_PLACE, &number, 1, MPI_INT, MPI_MAX, communicator_, &request);
-  return finish(code, request, "MPI_Iallreduce", warning);
+  return reduce(communicator_, &number, 1, MPI_INT, MPI_MAX, warning);
 }
 
 Status CommunicatorGroup::broadcast(std::span<std::byte> bytes, int root) {
@@ -96,10 +88,7 @@ Status CommunicatorGroup::broadcast(std::span<std::byte> bytes, int root) {
 Status CommunicatorGroup::gather(std::span<const std::byte> own, std::span<std::byte> all) {
   std::ranges::fill(all, std::byte{0});
   std::ranges::copy(own, all.begin() + static_cast<std::ptrdiff_t>(own.size()) * rank());
-  MPI_Request request = MPI_REQUEST_NULL;
-  const int code = runtime().Iallreduce(MPI_IN_PLACE, all.data(), static_cast<int>(all.size()), MPI_BYTE, MPI_BOR,
-                                        communicator_, &request);
-  return finish(code, request, "MPI_Iallreduce");
+  return reduce(communicator_, all.data(), all.size(), MPI_BYTE, MPI_BOR);
 }
 
 // With one rank on each of several nodes, the leaders are all ranks.
@@ -172,7 +161,7 @@ bool CommunicatorPeers::make_leaders_communicator() {
 }
 
 Status CommunicatorPeers::combine_leaders(std::span<std::uint64_t> words) {
-  return nodes_ > 1 ? combine_over(leaders_communicator_, words, nullptr) : Status();
+  return nodes_ > 1 ? reduce(leaders_communicator_, words.data(), words.size(), MPI_UINT64_T, MPI_BOR) : Status();
 }
 
 PeerAddresses CommunicatorPeers::find_addresses(int rank, std::uint64_t identity) {

@@ -4,20 +4,26 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <iterator>
 #include <limits>
 #include <memory>
+#include <numeric>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/races/shared_log.hpp"
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/library/library.hpp"
 #include "pmpi/observe/observation.hpp"
+#include "pmpi/runtime/node_ranks.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/communicator_group.hpp"
 #include "pmpi/window/hints.hpp"
-#include "pmpi/window/library_check.hpp"
+#include "pmpi/window/wait_reports.hpp"
 #include "pmpi/window/window.hpp"
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
@@ -114,17 +120,6 @@ SpaceMaking making_of(const CreationRequest& request, const Group& group, std::u
   return making;
 }
 
-// MPICH 4.0.2 over UCX 1.13 rounds the base of a window down to a multiple of 16 bytes.
-void warn_of_base(const CreationRequest& request) {
-  if (is_open_mpi() || request.flavor != MPI_WIN_FLAVOR_CREATE || request.size == 0) return;
-  if (reinterpret_cast<std::uintptr_t>(request.base) % 16 == 0) return;
-  if (!Log::is_new("base of a window")) return;
-  log(LogLevel::kWarn,
-      "{}: the base {} is no multiple of 16 bytes: MPICH 4.0.2 over UCX 1.13 rounds it down in silence, and "
-      "operations then reach wrong addresses; align the memory of windows that stay with the runtime",
-      request.call, request.base);
-}
-
 // The reason of a wait for the other ranks in the call.
 class CreationReason final : public LongWait::Reason {
  public:
@@ -193,26 +188,19 @@ Contribution::Contribution(const CreationRequest& given) : request(given) {
   if (has_handle) has_handle = make_handle(&handle);
 }
 
-// Collective. Returns whether the runtime takes the ranks of a communicator for one node.
-Result<bool> shares_memory_natively(MPI_Comm communicator, int ranks) {
-  MPI_Comm node = MPI_COMM_NULL;
-  const int code = runtime().Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-  if (Status split = status_of(code, "MPI_Comm_split_type"); !split) return split.error();
-  int together = 0;
-  Status asked = status_of(runtime().Comm_size(node, &together), "MPI_Comm_size");
-  (void)runtime().Comm_free(&node);
-  if (!asked) return asked.error();
-  return together == ranks;
-}
-
 // Collective: sees to it that the ranks of a shared window map each other's memory. Ranks in containers have host names
 // of their own, and may share memory all the same: where the runtime takes them for one node, they try.
 Status share_memory(MPI_Comm communicator, Group& group, CommunicatorPeers::Place& peers) {
   const auto all_map = [&] { return peers->node().members() == group.ranks(); };  // the same on all ranks
   if (all_map()) return {};
-  const Result<bool> shared = shares_memory_natively(communicator, group.ranks());
-  if (!shared) return shared.error();
-  if (!shared.value()) {
+  MPI_Comm node = MPI_COMM_NULL;
+  const int code = runtime().Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  if (Status split = status_of(code, "MPI_Comm_split_type"); !split) return split;
+  int together = 0;
+  Status asked = status_of(runtime().Comm_size(node, &together), "MPI_Comm_size");
+  (void)runtime().Comm_free(&node);
+  if (!asked) return asked;
+  if (together != group.ranks()) {
     return Error{ErrorKind::kNotOneNode,
                  "the ranks of the communicator are not all on one node; take one of "
                  "MPI_Comm_split_type with MPI_COMM_TYPE_SHARED"};
@@ -222,6 +210,94 @@ Status share_memory(MPI_Comm communicator, Group& group, CommunicatorPeers::Plac
   if (made.value()->node().members() == group.ranks()) peers = std::move(made.value());
   if (all_map()) return {};
   return Error{ErrorKind::kNoRoute, "its ranks do not map each other's memory (are they in several containers?)"};
+}
+
+// Whether farside is loaded on all ranks of a communicator, before its first window. A rank without the library calls
+// the runtime's function for the window and joins no collective of farside, so that the two would wait for each other,
+// or take each other's messages.
+//
+//   1. On the node, runtime/node_ranks.hpp finds such ranks for certain, without communication.
+//   2. With Open MPI, farside makes a reduction of one int that is also the first step of Open MPI's own functions for
+//      windows. These duplicate the communicator, and the id of the duplicate is the maximum of ids above 0. A rank
+//      with farside contributes 0, so the result is 0 only if all ranks have farside
+//      (CommunicatorGroup::take_highest()). MPICH cannot be checked in this way, because its first step is a blocking
+//      reduction whose size depends on its build.
+//   3. In all other cases farside relies on time: after 10 s the waiting ranks log the ranks of which farside knows
+//      nothing.
+//
+// Steps 1 and 2 and the handshake (transport/space/agreement.hpp) come first in every version of farside, so that
+// ranks with different versions can say so. Cost: one reduction of 4 bytes (Open MPI); node_ranks.hpp, and not again
+// once all ranks of the node have farside.
+
+constexpr const char* kRemedy = "load it on every rank (farside run; mpirun -x LD_PRELOAD)";
+
+std::string named(std::span<const int> ranks) { return names(ranks) + " of MPI_COMM_WORLD"; }
+
+Error is_not_loaded_on(const std::string& ranks) {
+  return {ErrorKind::kPeer, fmt::format("farside is not loaded on {}; {}", ranks, kRemedy)};
+}
+
+// The members of a communicator by their ranks in MPI_COMM_WORLD, ascending. None if it has other processes, or if the
+// program has only sessions.
+std::vector<int> world_ranks(MPI_Comm communicator) {
+  std::vector<int> ranks, there;
+  const TemporaryGroup all(MPI_COMM_WORLD), own(communicator);
+  int count = 0;
+  if (all && own && runtime().Group_size(own.handle, &count) == MPI_SUCCESS) {
+    ranks.resize(static_cast<std::size_t>(count));
+    there.resize(ranks.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    const int code = runtime().Group_translate_ranks(own.handle, count, ranks.data(), all.handle, there.data());
+    if (code != MPI_SUCCESS) there.clear();
+  }
+  if (std::ranges::find(there, MPI_UNDEFINED) != there.end()) there.clear();
+  std::ranges::sort(there);
+  return there;
+}
+
+// The ranks of the node do not lose the library, so that a complete result stays. Per thread, so that no mutex is
+// needed.
+const NodeRanks& node_ranks(int rank) {
+  std::optional<NodeRanks>& known = PerThread<std::optional<NodeRanks>>::here();
+  if (!known || !known->complete || !known->without.empty()) known = find_node_ranks(NodeView::of_this_process(), rank);
+  return *known;
+}
+
+std::vector<int> common(const std::vector<int>& some, const std::vector<int>& others) {
+  std::vector<int> both;
+  std::ranges::set_intersection(some, others, std::back_inserter(both));
+  return both;
+}
+
+// Collective, but for ranks that find an error on their own node: it names the ranks without farside. Returns the
+// warning to be logged if some rank does not arrive.
+Result<std::string> check_library_loaded(MPI_Comm communicator, CommunicatorGroup& group, const char* call) {
+  std::string warning = fmt::format("{}: a rank has not made this call for 10 s", call);
+  if (group.ranks() == 1) return warning;
+  std::vector<int> members, unknown;
+  if (library().resources->in_world()) {
+    const int rank = library().resources->process_rank();
+    if (rank < 0) return Error{ErrorKind::kPeer, "the runtime's MPI_Comm_rank failed"};
+    members = world_ranks(communicator);
+    const NodeRanks& known = node_ranks(rank);
+    const std::vector<int> without = common(members, known.without);
+    if (!without.empty()) return is_not_loaded_on(named(without));
+    std::ranges::set_difference(members, known.with, std::back_inserter(unknown));
+  }
+  if (members.empty()) {
+    warning += fmt::format("; is farside loaded there? If not, {}", kRemedy);
+  } else if (unknown.empty()) {
+    warning += "; farside is preloaded or loaded on all ranks of the communicator, so some rank is late";
+  } else {
+    warning += fmt::format("; is farside loaded on {}? If not, {}", named(unknown), kRemedy);
+  }
+  int highest = 0;
+  Status carried = is_open_mpi() ? group.take_highest(highest, warning.c_str()) : Status();
+  if (!carried) return carried.error();
+  if (highest == 0) return warning;
+  return is_not_loaded_on(unknown.empty()       ? std::string("some rank")
+                          : unknown.size() == 1 ? named(unknown)
+                                                : fmt::format("one or more of {}", named(unknown)));
 }
 
 // At the first window of a communicator. Later ones contain this step in the agreement on the memory.
@@ -268,12 +344,19 @@ Result<Agreed> agree(Contribution& own, CommunicatorGroup& group) {
   return agreed;
 }
 
+// Logs, once per reason, that a window stays with the runtime, and counts it.
+void leave_to_runtime(const char* call, const char* reason) {
+  library().observed->runtime_windows.fetch_add(1, std::memory_order_relaxed);
+  if (Log::is_new(fmt::format("{}: {}", call, reason))) {
+    log(LogLevel::kWarn, "{}: this window stays with the MPI runtime: {}", call, reason);
+  }
+}
+
 // A mistake of this rank is its own error. Without a route the window is the runtime's, as it would be without farside.
 Outcome refuse(Contribution& own, const Error& why, WindowOwner* owner) {
   if (!own.arguments) return std::move(own.arguments);
   if (why.kind != ErrorKind::kNoRoute) return fault_of(why);
   leave_to_runtime(own.request.call, why.text.c_str());
-  warn_of_base(own.request);
   *owner = WindowOwner::kRuntime;
   return {};
 }
@@ -305,8 +388,28 @@ std::unique_ptr<Window> build(Contribution& own, Agreed agreed) {
       Process::instance().settings().value()->check, std::move(agreed.logs), agreed.id);
   own.handle = MPI_WIN_NULL;
   own.group.handle = MPI_GROUP_NULL;
-  window->allow_near_hand_offs(near_hand_offs(request.info));
+  window->state().near_hand_offs = near_hand_offs(request.info);
   return window;
+}
+
+// The line that answers "is farside active?": with FARSIDE_LOG=info, rank 0 of MPI_COMM_WORLD (in a program with
+// sessions only: of mpi://WORLD) prints it when it has made its first window. Example:
+//
+//   farside[0]: info: farside 0.1.0 is active on Open MPI 4.1.4; ranks: 4, nodes: 2, routes: mapped,fabric,
+//                     provider: tcp, device: eth0, checks: on          (one line)
+//
+// Ranks, nodes and routes are those of this window, as rank 0 reaches the others. Provider and device are "none" if
+// rank 0 needs no libfabric in it.
+void announce_first_window(const Window& window, std::size_t nodes, Check check) {
+  static constexpr std::array<const char*, 4> kChecks = {"off", "warn", "on", "strict"};
+  if (!Log::enabled(LogLevel::kInfo) || !Log::is_new("first window")) return;
+  if (library().resources->process_rank() != 0) return;
+  const OpenEndpoint* const fabric = window.fabric();
+  log(LogLevel::kInfo,
+      "farside {} is active on {}; ranks: {}, nodes: {}, routes: {}, provider: {}, device: {}, checks: {}",
+      FARSIDE_VERSION, runtime_name(), window.ranks(), nodes, window.routes(),
+      fabric != nullptr ? fabric->provider() : "none", fabric != nullptr ? fabric->device() : "none",
+      kChecks[static_cast<std::size_t>(check)]);
 }
 
 void commit(std::unique_ptr<Window> window, std::size_t nodes) {
@@ -357,25 +460,6 @@ Status make_handle(MPI_Win* handle) {
   }
   *handle = MPI_WIN_NULL;
   return Error{ErrorKind::kNoRoute, "the runtime makes no handle for it (Open MPI: is osc/sm excluded?)"};
-}
-
-void leave_to_runtime(const char* call, const char* reason) {
-  library().observed->runtime_windows.fetch_add(1, std::memory_order_relaxed);
-  if (Log::is_new(fmt::format("{}: {}", call, reason))) {
-    log(LogLevel::kWarn, "{}: this window stays with the MPI runtime: {}", call, reason);
-  }
-}
-
-void announce_first_window(const Window& window, std::size_t nodes, Check check) {
-  static constexpr std::array<const char*, 4> kChecks = {"off", "warn", "on", "strict"};
-  if (!Log::enabled(LogLevel::kInfo) || !Log::is_new("first window")) return;
-  if (library().resources->process_rank() != 0) return;
-  const OpenEndpoint* const fabric = window.fabric();
-  log(LogLevel::kInfo,
-      "farside {} is active on {}; ranks: {}, nodes: {}, routes: {}, provider: {}, device: {}, checks: {}",
-      FARSIDE_VERSION, runtime_name(), window.ranks(), nodes, window.routes(),
-      fabric != nullptr ? fabric->provider() : "none", fabric != nullptr ? fabric->device() : "none",
-      kChecks[static_cast<std::size_t>(check)]);
 }
 
 }  // namespace farside::pmpi

@@ -13,7 +13,6 @@
 #include <mpi.h>
 
 #include "pmpi/fault.hpp"
-#include "transport/base/settings.hpp"
 
 namespace farside::pmpi {
 
@@ -37,21 +36,5 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
 // Makes a handle of the runtime, which then keeps name, attributes and error handler. The call is local: the
 // communicator has one rank. Which kinds of window Open MPI can make depends on the selected components.
 Status make_handle(MPI_Win* handle);
-
-// Logs, once per reason, that a window stays with the runtime, and counts it. Any thread.
-void leave_to_runtime(const char* call, const char* reason);
-
-// The line that answers "is farside active?": with FARSIDE_LOG=info, rank 0 of MPI_COMM_WORLD (in a program with
-// sessions only: of mpi://WORLD) prints it when it has made its first window. Example:
-//
-//   farside[0]: info: farside 0.1.0 is active on Open MPI 4.1.4; ranks: 4, nodes: 2, routes: mapped,fabric,
-//                     provider: tcp, device: eth0, checks: on          (one line)
-//
-// Ranks, nodes and routes are those of this window, as rank 0 reaches the others. Provider and device are "none" if
-// rank 0 needs no libfabric in it. Thread safety: any thread. Cost: one load without FARSIDE_LOG=info.
-
-class Window;
-
-void announce_first_window(const Window& window, std::size_t nodes, Check check);
 
 }  // namespace farside::pmpi

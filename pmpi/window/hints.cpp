@@ -5,7 +5,9 @@
 #include <array>
 #include <bit>
 #include <charconv>
-#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <ranges>
 #include <string_view>
 #include <vector>
 
@@ -16,38 +18,28 @@
 namespace farside::pmpi {
 namespace {
 
-// Returns whether each word between the commas satisfies `good`.
-template <class Good>
-bool all_words(std::string_view words, Good&& good) {
-  while (true) {
-    const std::size_t comma = words.find(',');
-    if (!good(words.substr(0, comma))) return false;
-    if (comma == std::string_view::npos) return true;
-    words.remove_prefix(comma + 1);
-  }
+// Returns whether each word between the commas is one of `known`.
+bool all_words(std::string_view words, std::initializer_list<std::string_view> known) {
+  return !words.empty() && std::ranges::all_of(std::views::split(words, ','), [&](const auto& word) {
+    return std::ranges::find(known, std::string_view(word.begin(), word.end())) != known.end();
+  });
 }
 
-bool is_boolean(std::string_view value) { return value == "true" || value == "false"; }
-bool is_anything(std::string_view) { return true; }
-bool is_never(std::string_view) { return false; }
 bool parse_size(std::string_view value, std::uint64_t& into) {
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), into);
   return error == std::errc() && end == value.data() + value.size();
 }
-bool is_size(std::string_view value) {
-  std::uint64_t unused = 0;
-  return parse_size(value, unused);
+bool is_size_up_to(std::uint64_t most, std::string_view value) {
+  std::uint64_t size = 0;
+  return parse_size(value, size) && size <= most;
 }
-bool is_near_hand_offs(std::string_view value) {
-  std::uint64_t hand_offs = 0;
-  return parse_size(value, hand_offs) && hand_offs <= epochs::NearPlace::kMost;
-}
+bool is_boolean(std::string_view value) { return value == "true" || value == "false"; }
+bool is_anything(std::string_view) { return true; }
+bool is_never(std::string_view) { return false; }
+bool is_size(std::string_view value) { return is_size_up_to(std::numeric_limits<std::uint64_t>::max(), value); }
+bool is_near_hand_offs(std::string_view value) { return is_size_up_to(epochs::NearPlace::kMost, value); }
 bool is_accumulate_ops(std::string_view value) { return value == "same_op" || value == "same_op_no_op"; }
-bool is_ordering(std::string_view value) {
-  return value == "none" || all_words(value, [](std::string_view order) {
-           return order == "rar" || order == "raw" || order == "war" || order == "waw";
-         });
-}
+bool is_ordering(std::string_view value) { return value == "none" || all_words(value, {"rar", "raw", "war", "waw"}); }
 
 constexpr const char* kNoncontiguous = "alloc_shared_noncontig";
 constexpr const char* kOvercommit = "farside_overcommit";
@@ -112,9 +104,7 @@ bool asserts_single_elements(MPI_Info info) {
   if (!parse_size(value_of(info, kGranularity), granularity) || granularity == 0 || granularity > sizeof granularity)
     return false;
   const std::string which = value_of(info, kWhichOps);
-  return which.empty() || all_words(which, [](std::string_view op) {
-           return op == "sum" || op == "no_op" || op == "cswap" || op == "none";
-         });
+  return which.empty() || all_words(which, {"sum", "no_op", "cswap", "none"});
 }
 
 std::uint64_t minimum_alignment(MPI_Info info) {

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Communication calls of a window that are checked: what moves and combines data.
+// Communication calls of a window outside the fast path: their checks, and what moves and combines data.
 #include "pmpi/window/operations.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <limits>
+#include <span>
+#include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
+#include "transport/base/integers.hpp"
 #include "transport/routes/route.hpp"
+#include "transport/space/regions.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -22,27 +27,268 @@ ByteFragments beside_packed(const LocalBuffer& buffer, const Datatype& type, Bas
   return {*type.layout, static_cast<std::size_t>(buffer.count), *Layout::basic(element), elements};
 }
 
-// Copies between contiguous elements and such a buffer; kOut copies into the buffer.
-enum class Direction : std::uint8_t { kIn, kOut };
-void copy_elements(Direction direction, std::vector<std::byte>& packed, const LocalBuffer& buffer,
-                   ByteFragments fragments) {
+// Copies between contiguous elements and such a buffer.
+void copy_elements(std::byte* packed, const LocalBuffer& buffer, ByteFragments fragments, bool into_buffer) {
   for (ByteFragment fragment; fragments.next(fragment);) {
-    std::byte* there = bytes_at(buffer.address, fragment.origin_offset);
-    std::byte* here = packed.data() + fragment.target_offset;
-    if (direction == Direction::kIn) {
-      std::memcpy(here, there, fragment.bytes);
-    } else {
-      std::memcpy(there, here, fragment.bytes);
+    std::byte *there = bytes_at(buffer.address, fragment.origin_offset), *here = packed + fragment.target_offset;
+    std::memcpy(into_buffer ? there : here, into_buffer ? here : there, fragment.bytes);
+  }
+}
+
+// Displacement arithmetic in 128 bits cannot overflow.
+__extension__ using Wide = __int128;
+
+Outcome check_count(std::int64_t count, const char* whose) {
+  if (count >= 0) return {};
+  return Fault{MPI_ERR_COUNT,
+               fmt::format("the {} count is {}; it may not be negative (MPI 4.0 section 12.3)", whose, count)};
+}
+
+// Computes the bytes of data in a buffer. More than 2^63 - 1 bytes fit into no address space.
+Outcome count_bytes(std::int64_t count, const Datatype& type, const char* whose, std::size_t& bytes) {
+  if (const auto known = bytes_of(static_cast<std::size_t>(count), type.size)) [[likely]] {
+    bytes = *known;
+    return {};
+  }
+  return Fault{MPI_ERR_COUNT,
+               fmt::format("the {} count is {}, of a datatype of {} bytes; together they may be 2^63 - 1 bytes at most "
+                           "(MPI 4.0 section 12.3)",
+                           whose, count, type.size)};
+}
+
+Outcome find_type(MPI_Datatype handle, const char* whose, const Datatype*& type) {
+  type = find_datatype(handle);
+  if (type != nullptr) [[likely]]
+    return {};
+  return Fault{MPI_ERR_TYPE, fmt::format("{} datatype: {} (MPI 4.0 section 12.3)", whose, datatype_error(handle).text)};
+}
+
+Outcome check_displacement(MPI_Aint displacement) {
+  if (displacement >= 0) [[likely]]
+    return {};
+  return Fault{
+      MPI_ERR_DISP,
+      fmt::format("the target displacement is {}; it may not be negative (MPI 4.0 section 12.3.1)", displacement)};
+}
+
+// A null address is MPI_BOTTOM, which is valid only for a type of absolute addresses.
+Outcome check_buffer(const void* address, const Datatype& type, std::size_t bytes, const char* whose) {
+  if (address != nullptr || bytes == 0 || !type.contiguous) [[likely]]
+    return {};
+  return Fault{MPI_ERR_BUFFER,
+               fmt::format("the {} buffer is null, for {} bytes; give it memory (MPI 4.0 section 12.3)", whose, bytes)};
+}
+
+// MPI 4.0 section 12.3.1: the data must fit without truncation, as in send and receive.
+Outcome check_fits(std::size_t sent_bytes, std::size_t room_bytes) {
+  if (sent_bytes <= room_bytes) [[likely]]
+    return {};
+  return Fault{MPI_ERR_TRUNCATE,
+               fmt::format("{} bytes are sent where count and datatype leave room for {}; origin and target must match "
+                           "(MPI 4.0 section 12.3.1)",
+                           sent_bytes, room_bytes)};
+}
+
+// fmt 9 does not print 128 bits everywhere, so values beyond 64 bits are printed as a bound.
+std::string in_digits(Wide value) {
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  if (value > kMost) return fmt::format("more than {}", kMost);
+  if (value < -kMost) return fmt::format("less than -{}", kMost);
+  return fmt::format("{}", static_cast<std::int64_t>(value));
+}
+
+// A buffer of a call, and what the checks find of it.
+struct Side {
+  const char* whose;
+  const void* address;
+  std::int64_t count;
+  MPI_Datatype handle;
+  const Datatype* type = nullptr;
+  std::size_t bytes = 0;
+};
+
+// Checks counts, rank and datatypes; most calls have one datatype.
+Outcome check_sides(const WindowState& window, int rank, std::span<Side> sides) {
+  for (const Side& side : sides) {
+    if (Outcome o = check_count(side.count, side.whose); !o) return o;
+  }
+  if (rank == MPI_PROC_NULL) return {};
+  if (Outcome o = window.check_rank(rank); !o) return o;
+  for (Side& side : sides) {
+    if (side.handle == sides.front().handle) side.type = sides.front().type;
+    if (side.type == nullptr) {
+      if (Outcome o = find_type(side.handle, side.whose, side.type); !o) return o;
+    }
+    if (Outcome o = count_bytes(side.count, *side.type, side.whose, side.bytes); !o) return o;
+  }
+  return {};
+}
+
+// Translates the operation of an accumulate.
+Outcome check_op(Operation& operation) {
+  const std::optional<ReduceOp> reduce = find_reduce_op(operation.op);
+  if (!reduce) {
+    return Fault{MPI_ERR_OP,
+                 "the operation is not a predefined one; only those and MPI_REPLACE and MPI_NO_OP may be used "
+                 "(MPI 4.0 section 12.3.4)"};
+  }
+  if (*reduce == ReduceOp::kNoOp && !operation.fetches()) {
+    return Fault{MPI_ERR_OP,
+                 "MPI_NO_OP is only for the calls that fetch; use MPI_Get_accumulate (MPI 4.0 section 12.3.4)"};
+  }
+  operation.reduce = *reduce;
+  return {};
+}
+
+// The elements that an accumulate combines: of one type, with which the operation is allowed.
+Outcome check_elements(Operation& operation, std::span<const Side> sides) {
+  const std::optional<BasicType> element = sides.front().type->layout->uniform_type();
+  if (!element) {
+    return Fault{MPI_ERR_TYPE,
+                 "the target datatype mixes basic types; an accumulate needs one (MPI 4.0 section 12.3.4)"};
+  }
+  for (const Side& side : sides) {
+    if (side.type->layout->uniform_type() == element) continue;
+    return Fault{MPI_ERR_TYPE, fmt::format("the {} datatype is not made of {} as the target's is; use one basic type "
+                                           "(MPI 4.0 section 12.3.4)",
+                                           side.whose, traits(*element).name)};
+  }
+  if (!allowed(operation.reduce, *element)) {
+    return Fault{MPI_ERR_OP, fmt::format("{} is not defined for {}; use an operation that is (MPI 4.0 section 6.9.2)",
+                                         farside::name(operation.reduce), traits(*element).name)};
+  }
+  operation.element = *element;
+  return {};
+}
+
+// Operations::locate() in a dynamic window (MPI 4.0 section 12.2.4), where displacements are addresses.
+Outcome locate_attached(const WindowState& window, Operation& operation, Wide first, Wide last) {
+  const RemoteBuffer& target = operation.target;
+  const Datatype& type = *operation.target_type;
+  const auto attached = [&](Wide from, Wide to) -> Result<bool> {
+    if (from < 0 || to > std::numeric_limits<std::int64_t>::max()) return false;
+    return window.space->regions()->covered(target.rank, static_cast<std::uint64_t>(from),
+                                            static_cast<std::uint64_t>(to - from));
+  };
+  Result<bool> all = attached(first, last);
+  if (all && !all.value() && !type.contiguous) {
+    // Each run by itself, because a datatype of absolute addresses may reach into several regions.
+    all = true;
+    RunCursor runs(*type.layout, static_cast<std::size_t>(target.count));
+    for (Layout::Run run; all && all.value() && runs.next(run);) {
+      const Wide at = static_cast<Wide>(target.displacement) + run.offset;
+      all = attached(at, at + static_cast<Wide>(span_of(run.type, run.count)));
     }
   }
+  if (!all) return all.status();
+  if (!all.value()) {
+    return Fault{MPI_ERR_RMA_RANGE,
+                 fmt::format("{} elements at {:#x} reach beyond the memory that rank {} has attached (MPI 4.0 section "
+                             "12.2.4)",
+                             target.count, target.displacement, target.rank)};
+  }
+  operation.at = target.displacement - static_cast<std::int64_t>(Regions::kFirst);
+  return {};
 }
 
 }  // namespace
 
-// The elements of one predefined type, in an epoch that is open: conditions of check_transfer(), or stricter.
-std::optional<Outcome> Operations::transfer_plain(const LocalBuffer& origin, const RemoteBuffer& target, bool put) {
-  if (origin.type != target.type || origin.count != target.count) return std::nullopt;
-  const std::size_t bytes = plain_bytes(origin.type, origin.count);
+Outcome Operations::locate(Operation& operation) const {
+  const RemoteBuffer& target = operation.target;
+  const Layout& layout = *operation.target_type->layout;
+  const Wide stretch = static_cast<Wide>(target.count - 1) * layout.extent();
+  const Wide before = layout.true_lower_bound() + std::min<Wide>(stretch, 0);
+  const Wide behind = layout.true_upper_bound() + std::max<Wide>(stretch, 0);
+  if (window_.space->regions() != nullptr) [[unlikely]]
+    return locate_attached(window_, operation, target.displacement + before, target.displacement + behind);
+  const Result<Space::Extent> extent = window_.space->extent(target.rank);
+  if (!extent) return extent.status();
+  const std::uint64_t bytes = extent.value().bytes;
+  const Wide at = static_cast<Wide>(target.displacement) * extent.value().unit;
+  if (at + before >= 0 && at + behind <= static_cast<Wide>(bytes)) [[likely]] {
+    operation.at = static_cast<std::int64_t>(at);
+    return {};
+  }
+  return Fault{
+      MPI_ERR_RMA_RANGE,
+      fmt::format("displacement {} (unit {}) and count {} reach from byte {} to {}, beyond the {} bytes of rank "
+                  "{}'s window; access only what lies within it (MPI 4.0 section 12.3.1)",
+                  target.displacement, extent.value().unit, target.count, in_digits(at + before),
+                  in_digits(at + behind), bytes, target.rank)};
+}
+
+Outcome Operations::check(Operation& operation) {
+  const auto& [call, origin, result, target] =
+      std::tie(operation.call, operation.origin, operation.result, operation.target);
+  const bool accumulates = call == Counted::kAccumulate || call == Counted::kFetch;
+  operation.bytes = 0;
+  operation.element = BasicType::kByte;
+  if (accumulates) {
+    if (Outcome o = check_op(operation); !o) return o;
+  }
+  operation.reads_origin = call != Counted::kGet && !(accumulates && operation.reduce == ReduceOp::kNoOp);
+  std::array<Side, 3> sides{{{"target", nullptr, target.count, target.type}}};
+  std::size_t used = 1;
+  const Side &to = sides[0], *from = nullptr, *into = nullptr;
+  if (operation.reads_origin || call == Counted::kGet)
+    from = &(sides[used++] = {"origin", origin.address, origin.count, origin.type});
+  if (operation.fetches()) into = &(sides[used++] = {"result", result.address, result.count, result.type});
+  const std::span<Side> all = std::span(sides).first(used), local = all.subspan(1);
+  if (Outcome o = check_sides(window_, target.rank, all); !o || target.rank == MPI_PROC_NULL) return o;
+
+  const std::size_t sent = operation.reads_origin ? from->bytes : to.bytes;
+  // A fetch returns as many bytes as the target describes.
+  if (Outcome o = check_fits(sent, call == Counted::kGet ? from->bytes : to.bytes); !o) return o;
+  if (into != nullptr) {
+    if (Outcome o = check_fits(to.bytes, std::min(into->bytes, sent)); !o) return o;
+  }
+  operation.target_type = to.type;
+  operation.origin_type = from != nullptr ? from->type : to.type;
+  operation.result_type = into != nullptr ? into->type : to.type;
+  if (operation.predefined_only && !to.type->basic)
+    return Fault{MPI_ERR_TYPE, "the datatype must be a predefined one (MPI 4.0 section 12.3.4)"};
+  if (call == Counted::kCompareAndSwap) {
+    if (!can_compare_and_swap(*to.type->basic)) {
+      return Fault{MPI_ERR_TYPE,
+                   "the datatype must be a predefined integer, logical, multi-language type or byte "
+                   "(MPI 4.0 section 12.3.4)"};
+    }
+    operation.element = *to.type->basic;
+    if (Outcome o = check_buffer(operation.compare, *to.type, to.bytes, "compare"); !o) return o;
+  }
+  if (Outcome o = check_displacement(target.displacement); !o) return o;
+  if (to.bytes > 0) {
+    for (const Side& side : local) {
+      if (Outcome o = check_buffer(side.address, *side.type, std::min(side.bytes, sent), side.whose); !o) return o;
+    }
+    if (accumulates) {
+      if (Outcome o = check_elements(operation, all); !o) return o;
+    }
+    if (Outcome o = locate(operation); !o) return o;
+    operation.bytes = sent;
+  }
+  if (window_.holds_in_stripe(target.rank)) return {};
+  const auto held = window_.guard();
+  return window_.epoch.operation(target.rank, operation.reads_origin);
+}
+
+Outcome Operations::begin_request(int rank, std::unique_ptr<Outstanding>& own) {
+  if (rank == MPI_PROC_NULL) return {};
+  if (Outcome o = window_.check_rank(rank); !o) return o;
+  if (!window_.holds_in_stripe(rank)) {
+    const auto held = window_.guard();
+    if (const epochs::Violation v = window_.epoch.request_operation(rank)) return v;
+  }
+  Result<std::unique_ptr<Outstanding>> made = window_.space->route(rank).own_outstanding(rank);
+  if (made) own = std::move(made.value());
+  return made.status();
+}
+
+// The elements of one predefined type, in an epoch that is open: conditions of check(), or stricter.
+std::optional<Outcome> Operations::transfer_plain(const Operation& operation) {
+  const RemoteBuffer& target = operation.target;
+  if (operation.origin.type != target.type || operation.origin.count != target.count) return std::nullopt;
+  const std::size_t bytes = plain_bytes(target.type, target.count);
   if (bytes == 0 || window_.space->regions() != nullptr) return std::nullopt;
   if (!window_.epoch.allows_fast(epochs::Call::kOperation, target.rank) && !window_.holds_in_stripe(target.rank))
     return std::nullopt;
@@ -53,10 +299,10 @@ std::optional<Outcome> Operations::transfer_plain(const LocalBuffer& origin, con
     return std::nullopt;
   const auto at = static_cast<std::uint64_t>(offset);  // beyond any memory, if the displacement is negative
   if (at > extent.value().bytes || bytes > extent.value().bytes - at) return std::nullopt;
-  return move_bytes(origin.address, target, at, bytes, put);
+  return move_bytes(operation, at, bytes);
 }
 
-Outcome Operations::execute(const CheckedOperation& operation) {
+Outcome Operations::execute(const Operation& operation) {
   switch (operation.call) {
     case Counted::kPut:
     case Counted::kGet: return move(operation);
@@ -66,30 +312,31 @@ Outcome Operations::execute(const CheckedOperation& operation) {
   }
   return window_.space->route(operation.target.rank)
       .compare_and_swap(operation.target.rank, static_cast<std::uint64_t>(operation.at), operation.element,
-                        operation.origin.address, operation.compare, operation.result->address);
+                        operation.origin.address, operation.compare, operation.result.address);
 }
 
-Outcome Operations::move_bytes(void* here, const RemoteBuffer& target, std::uint64_t offset, std::size_t bytes,
-                               bool put) {
-  if (put && window_.space->may_queue_puts()) {
+Outcome Operations::move_bytes(const Operation& operation, std::uint64_t offset, std::size_t bytes) {
+  const RemoteBuffer& target = operation.target;
+  void* const here = operation.origin.address;
+  Route& route = window_.space->route(target.rank);
+  if (operation.call == Counted::kGet) return route.get(target.rank, offset, here, bytes, target.own);
+  if (window_.space->may_queue_puts()) {
     const bool until_end = in_active_epoch(target.rank);
     // Threads that put under locks need not share a list.
     if (until_end || (!window_.threaded() && window_.epoch.allows_fast(epochs::Call::kFlush, target.rank))) {
-      return window_.space->route(target.rank)
-          .queue_put(target.rank, offset, here, bytes, target.own,
-                     until_end ? QueuedPuts::Until::kEnd : QueuedPuts::Until::kFlush);
+      return route.queue_put(target.rank, offset, here, bytes, target.own,
+                             until_end ? QueuedPuts::Until::kEnd : QueuedPuts::Until::kFlush);
     }
   }
-  return put ? window_.space->route(target.rank).put(target.rank, offset, here, bytes, target.own)
-             : window_.space->route(target.rank).get(target.rank, offset, here, bytes, target.own);
+  return route.put(target.rank, offset, here, bytes, target.own);
 }
 
-Outcome Operations::move(const CheckedOperation& operation) {
+Outcome Operations::move(const Operation& operation) {
   const auto& [origin, target] = std::tie(operation.origin, operation.target);
   const Datatype &origin_type = *operation.origin_type, &target_type = *operation.target_type;
   const bool put = operation.call == Counted::kPut;
   if (origin_type.contiguous && target_type.contiguous) [[likely]] {
-    return move_bytes(origin.address, target, static_cast<std::uint64_t>(operation.at), operation.bytes, put);
+    return move_bytes(operation, static_cast<std::uint64_t>(operation.at), operation.bytes);
   }
   if (std::optional<Outcome> moved = move_ranges(operation)) return std::move(*moved);
   ByteFragments fragments(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout,
@@ -108,7 +355,7 @@ Outcome Operations::move(const CheckedOperation& operation) {
 }
 
 // Moves data by loops over the shapes of both layouts. If a shape is not simple, returns nullopt and moves nothing.
-std::optional<Outcome> Operations::move_ranges(const CheckedOperation& operation) {
+std::optional<Outcome> Operations::move_ranges(const Operation& operation) {
   const auto& [origin, target] = std::tie(operation.origin, operation.target);
   const bool put = operation.call == Counted::kPut;
   const std::optional<Ranges> to = operation.target_type->layout->ranges(static_cast<std::size_t>(target.count));
@@ -116,50 +363,47 @@ std::optional<Outcome> Operations::move_ranges(const CheckedOperation& operation
   if (!to || !from) return std::nullopt;
   std::byte* const here = bytes_at(origin.address, 0);
   const NodeTarget* const mapped = window_.space->mapped_target(target.rank);
+  std::optional<Fragments> fragments;
   if (mapped == nullptr) {
-    Fragments fragments(window_.space->route(target.rank), target.rank, target.own,
-                        std::max(to->count * to->outer, from->count * from->outer));
-    Status status;
-    const bool fits = for_ranges(*to, *from,
-                                 [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
-                                     std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
+    fragments.emplace(window_.space->route(target.rank), target.rank, target.own,
+                      std::max(to->count * to->outer, from->count * from->outer));
+  }
+  Status status;
+  const bool fits = for_ranges(*to, *from,
+                               [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
+                                   std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
+                                 if (fragments) {
                                    if (!status) return;
                                    const auto offset = static_cast<std::uint64_t>(operation.at + target_at);
                                    const Blocks blocks{count, target_stride, origin_stride};
-                                   status = put ? fragments.put(offset, here + origin_at, bytes, blocks)
-                                                : fragments.get(offset, here + origin_at, bytes, blocks);
-                                 });
-    if (!fits) return std::nullopt;
-    return first_of(status, fragments.end());
-  }
-  std::byte* const there = mapped->data + operation.at;
-  const bool moved =
-      for_ranges(*to, *from,
-                 [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
-                     std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
-                   if (put) {
-                     copy_ranges(there + target_at, target_stride, here + origin_at, origin_stride, bytes, count);
-                   } else {
-                     copy_ranges(here + origin_at, origin_stride, there + target_at, target_stride, bytes, count);
-                   }
-                 });
-  if (!moved) return std::nullopt;
-  window_.space->mapped_route().moved(target.rank, put ? Counted::kPut : Counted::kGet, to->total());
+                                   status = put ? fragments->put(offset, here + origin_at, bytes, blocks)
+                                                : fragments->get(offset, here + origin_at, bytes, blocks);
+                                   return;
+                                 }
+                                 std::byte* const there = mapped->data + operation.at + target_at;
+                                 if (put) {
+                                   copy_ranges(there, target_stride, here + origin_at, origin_stride, bytes, count);
+                                 } else {
+                                   copy_ranges(here + origin_at, origin_stride, there, target_stride, bytes, count);
+                                 }
+                               });
+  if (!fits) return std::nullopt;
+  if (fragments) return first_of(status, fragments->end());
+  window_.space->mapped_route().moved(target.rank, operation.call, to->total());
   return Outcome{};
 }
 
-Outcome Operations::combine(const CheckedOperation& operation) {
+Outcome Operations::combine(const Operation& operation) {
   const auto& [origin, result, target] = std::tie(operation.origin, operation.result, operation.target);
   const Datatype &origin_type = *operation.origin_type, &result_type = *operation.result_type;
   const BasicType element = operation.element;
-  const bool reads_origin = operation.reads_origin;
+  const bool reads_origin = operation.reads_origin, fetches = operation.fetches();
   const auto target_count = static_cast<std::size_t>(target.count);
   const void* from = reads_origin ? origin.address : nullptr;
   if (operation.target_type->basic && origin_type.basic && result_type.basic) [[likely]] {
     const std::size_t count = reads_origin ? static_cast<std::size_t>(origin.count) : target_count;
     std::vector<std::byte> operands;
-    if (result != nullptr && reads_origin && overlap(from, result->address, count * traits(element).extent))
-        [[unlikely]] {
+    if (fetches && reads_origin && overlap(from, result.address, count * traits(element).extent)) [[unlikely]] {
       // An error of the program (MPI 4.0 section 12.3.4) that the runtimes do not notice: they have read the operands
       // before they write results. No route needs the operands of an accumulate after the call.
       const auto* const first = static_cast<const std::byte*>(from);
@@ -167,10 +411,10 @@ Outcome Operations::combine(const CheckedOperation& operation) {
       from = operands.data();
     }
     return window_.space->route(target.rank)
-        .accumulate(target.rank, static_cast<std::uint64_t>(operation.at), operation.op, element, from,
-                    result != nullptr ? result->address : nullptr, count, access(target.rank), target.own);
+        .accumulate(target.rank, static_cast<std::uint64_t>(operation.at), operation.reduce, element, from,
+                    fetches ? result.address : nullptr, count, access(target.rank), target.own);
   }
-  if (result == nullptr) {
+  if (!fetches) {
     return combine_layouts(operation, bytes_at(from, 0), nullptr, *origin_type.layout,
                            static_cast<std::size_t>(origin.count));
   }
@@ -179,20 +423,19 @@ Outcome Operations::combine(const CheckedOperation& operation) {
   const std::size_t elements = operation.target_type->layout->elements() * target_count;
   std::vector<std::byte> packed(reads_origin ? elements * traits(element).extent : 0);
   std::vector<std::byte> fetched(elements * traits(element).extent);
-  if (reads_origin)
-    copy_elements(Direction::kIn, packed, origin, beside_packed(origin, origin_type, element, elements));
+  if (reads_origin) copy_elements(packed.data(), origin, beside_packed(origin, origin_type, element, elements), false);
   // Made before the operation, since it may lack memory.
-  ByteFragments into = beside_packed(*result, result_type, element, elements);
+  ByteFragments into = beside_packed(result, result_type, element, elements);
   Outcome issued = combine_layouts(operation, reads_origin ? packed.data() : nullptr, fetched.data(),
                                    *Layout::basic(element), elements);
   Outcome completed = first_of(std::move(issued), window_.space->route(target.rank).flush(target.rank));
-  if (completed) copy_elements(Direction::kOut, fetched, *result, std::move(into));
+  if (completed) copy_elements(fetched.data(), result, std::move(into), true);
   return completed;
 }
 
 // Combines `count` elements of a layout at `origin` with the target's. Fetched elements have the same layout. With a
 // fetch, a null `origin` means that nothing is sent; without one it is MPI_BOTTOM.
-Outcome Operations::combine_layouts(const CheckedOperation& operation, const std::byte* origin, std::byte* fetched,
+Outcome Operations::combine_layouts(const Operation& operation, const std::byte* origin, std::byte* fetched,
                                     const Layout& layout, std::size_t count) {
   const RemoteBuffer& target = operation.target;
   if (std::optional<Outcome> combined = combine_ranges(operation, origin, fetched, layout.ranges(count)))
@@ -206,7 +449,7 @@ Outcome Operations::combine_layouts(const CheckedOperation& operation, const std
                      layout.elements() * count / fragment.count);
   Status status;
   do {
-    status = combined.accumulate(static_cast<std::uint64_t>(operation.at + fragment.target_offset), operation.op,
+    status = combined.accumulate(static_cast<std::uint64_t>(operation.at + fragment.target_offset), operation.reduce,
                                  operation.element, sends ? bytes_at(origin, fragment.origin_offset) : nullptr,
                                  fetched != nullptr ? fetched + fragment.origin_offset : nullptr, fragment.count,
                                  access(target.rank));
@@ -215,10 +458,10 @@ Outcome Operations::combine_layouts(const CheckedOperation& operation, const std
 }
 
 // The same like move_ranges, for types without gaps.
-std::optional<Outcome> Operations::combine_ranges(const CheckedOperation& operation, const std::byte* origin,
+std::optional<Outcome> Operations::combine_ranges(const Operation& operation, const std::byte* origin,
                                                   std::byte* fetched, const std::optional<Ranges>& from) {
   const RemoteBuffer& target = operation.target;
-  const ReduceOp op = operation.op;
+  const ReduceOp op = operation.reduce;
   const BasicType element = operation.element;
   if (has_gap(element)) return std::nullopt;
   const std::optional<Ranges> to = operation.target_type->layout->ranges(static_cast<std::size_t>(target.count));

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Communication of a window (MPI 4.0 section 12.3). A call is a check of its arguments and of the epoch
-// (operation_checks.cpp), which changes nothing but the epoch state, and the operation (operations.cpp). The try_
-// functions are the fast path, inline in the entry point: with one predefined datatype without gaps, in an epoch that
-// allows it, an operation on a mapped target is a load or a store. Each condition there is a condition of the check, or
-// stricter: false means that nothing has changed, and the slow path executes or refuses the call. They make no calls if
-// they succeed. always_inline: without it the compiler stops inlining them as soon as they grow a little, and a call
-// costs a fifth of their time.
+// Communication of a window (MPI 4.0 section 12.3). A call is a check of its arguments and of the epoch, which changes
+// nothing but the epoch state, and the operation. The try_ functions are the fast path, inline in the entry point: with
+// one predefined datatype without gaps, in an epoch that allows it, an operation on a mapped target is a load or a
+// store. Each condition there is a condition of the check, or stricter: false means that nothing has changed, and the
+// slow path executes or refuses the call. They make no calls if they succeed. always_inline: without it the compiler
+// stops inlining them as soon as they grow a little, and a call costs a fifth of their time.
 //
 // Thread safety: that of WindowState. Errors: the MPI error class in the Fault.
 #pragma once
@@ -18,42 +17,11 @@
 
 #include <mpi.h>
 
-#include "pmpi/datatypes/datatype.hpp"
+#include "pmpi/datatypes/operation.hpp"
 #include "pmpi/window/window_state.hpp"
 #include "transport/node/device_memory.hpp"
 
 namespace farside::pmpi {
-
-// Arguments of operations. Counts are 64 bits for the large-count calls.
-struct LocalBuffer {
-  void* address;
-  std::int64_t count;
-  MPI_Datatype type;
-};
-struct RemoteBuffer {
-  int rank;
-  MPI_Aint displacement;  // in units of the target's displacement unit
-  std::int64_t count;
-  MPI_Datatype type;
-  // Of a call with a request: the counter of its operations, and the place for their number in FARSIDE_CHECK=strict.
-  Outstanding* own = nullptr;
-  std::uint64_t* watched = nullptr;
-};
-
-// A call whose arguments are valid and which its epoch allows. To clear it, and to copy it, costs 20 ns each.
-struct CheckedOperation {
-  Counted call;  // up to kCompareAndSwap
-  LocalBuffer origin;
-  const void* compare;
-  const LocalBuffer* result;  // null: the call fetches nothing
-  RemoteBuffer target;
-  const Datatype *origin_type, *result_type, *target_type;
-  std::int64_t at;        // byte offset of element 0 in the target's data; negative with a positive lower bound
-  std::size_t bytes = 0;  // 0: there is nothing to do, and the other members have no value
-  ReduceOp op;
-  BasicType element;
-  bool reads_origin;
-};
 
 class Operations {
  public:
@@ -67,20 +35,13 @@ class Operations {
   [[gnu::always_inline]] bool try_compare_and_swap(const void* origin, const void* compare, void* result,
                                                    MPI_Datatype type, int rank, MPI_Aint displacement);
 
-  // `result` null: plain accumulate. MPI_NO_OP ignores the origin.
-  Outcome check_transfer(const LocalBuffer& origin, const RemoteBuffer& target, bool put, CheckedOperation& checked);
-  Outcome check_accumulate(const LocalBuffer& origin, const LocalBuffer* result, const RemoteBuffer& target, MPI_Op op,
-                           CheckedOperation& checked);
-  // All buffers are of one element of the target's type.
-  Outcome check_compare_and_swap(const void* origin, const void* compare, const LocalBuffer& result,
-                                 const RemoteBuffer& target, CheckedOperation& checked);
+  // Checks whether the operation is valid and its epoch allows it, and completes it for execute().
+  Outcome check(Operation& operation);
   // Precondition: there is something to do.
-  Outcome execute(const CheckedOperation& operation);
-  // Checks and executes a put or get with the most frequent arguments. Nothing, if check_transfer() must check them.
-  // Precondition: is_usable(origin.address).
-  std::optional<Outcome> transfer_plain(const LocalBuffer& origin, const RemoteBuffer& target, bool put);
-  // What MPI_Fetch_and_op demands beside an accumulate.
-  static Outcome check_fetch_and_op(MPI_Datatype type);
+  Outcome execute(const Operation& operation);
+  // Checks and executes a put or get with the most frequent arguments. Nothing, if check() must check them.
+  // Precondition: is_usable(operation.origin.address).
+  std::optional<Outcome> transfer_plain(const Operation& operation);
 
   // The request-based calls: begin_request() checks whether they are allowed now and makes the counter of the operation
   // (null if the operation is complete when it returns); end_request() follows the operation; abandon_request()
@@ -104,13 +65,8 @@ class Operations {
   };
   [[gnu::always_inline]] FastPlace fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const;
   Access access(int rank) const;
-  // Checks whether an operation on this rank is allowed now. `updates`: it may change the window there.
-  Outcome check_epoch(int rank, bool updates);
-  // Computes the offset of element 0 in the target's data, or a range fault if the `count` elements of `type` are not
-  // within them.
-  Outcome locate(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
-  // The same in a dynamic window (MPI 4.0 section 12.2.4), where displacements are addresses.
-  Outcome locate_attached(const RemoteBuffer& target, const Datatype& type, std::int64_t& origin_at) const;
+  // Computes the offset of element 0 in the target's data, or a range fault if the elements are not within them.
+  Outcome locate(Operation& operation) const;
 
   // Whether an epoch of a fence or start allows operations on this rank; the rank then awaits the end of the epoch.
   // Also false in an epoch in which some rank has asserted MPI_MODE_NOPUT.
@@ -118,13 +74,13 @@ class Operations {
     return window_.epoch.allows_fast(epochs::Call::kOperation, rank) &&
            !window_.epoch.allows_fast(epochs::Call::kFlush, rank);
   }
-  Outcome move_bytes(void* here, const RemoteBuffer& target, std::uint64_t offset, std::size_t bytes, bool put);
-  Outcome move(const CheckedOperation& operation);
-  std::optional<Outcome> move_ranges(const CheckedOperation& operation);
-  Outcome combine(const CheckedOperation& operation);
-  Outcome combine_layouts(const CheckedOperation& operation, const std::byte* origin, std::byte* fetched,
-                          const Layout& layout, std::size_t count);
-  std::optional<Outcome> combine_ranges(const CheckedOperation& operation, const std::byte* origin, std::byte* fetched,
+  Outcome move_bytes(const Operation& operation, std::uint64_t offset, std::size_t bytes);
+  Outcome move(const Operation& operation);
+  std::optional<Outcome> move_ranges(const Operation& operation);
+  Outcome combine(const Operation& operation);
+  Outcome combine_layouts(const Operation& operation, const std::byte* origin, std::byte* fetched, const Layout& layout,
+                          std::size_t count);
+  std::optional<Outcome> combine_ranges(const Operation& operation, const std::byte* origin, std::byte* fetched,
                                         const std::optional<Ranges>& from);
 
   WindowState& window_;

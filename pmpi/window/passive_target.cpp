@@ -2,21 +2,14 @@
 #include "pmpi/window/passive_target.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <chrono>
-#include <optional>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/exposure.hpp"
 #include "epochs/protocols/lock.hpp"
 #include "epochs/protocols/lock_calls.hpp"
 #include "epochs/protocols/lock_table.hpp"
-#include "epochs/protocols/near_lock.hpp"
 #include "pmpi/window/wait_reports.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/timing.hpp"
@@ -25,13 +18,10 @@
 namespace farside::pmpi {
 namespace {
 
-using epochs::ControlBlock, epochs::HeldLock, epochs::LockTarget, epochs::NearNext, epochs::LockType,
-    epochs::UnlockTarget;
+using epochs::ControlBlock, epochs::HeldLock, epochs::LockTarget, epochs::LockType, epochs::UnlockTarget;
 
-// MPI 4.0 section 12.5.3: a window may not be locked and exposed at once.
-constexpr epochs::Violation kPostedWhileLocked{
-    epochs::ErrorClass::kRmaConflict, "lock of a target whose window is exposed by its MPI_Win_post",
-    "lock it after the target's MPI_Win_wait", "MPI 4.0 section 12.5.3 (3.1: 11.5.3)", true};
+constexpr epochs::Violation kPostedWhileLocked = locked_and_exposed(
+    "lock of a target whose window is exposed by its MPI_Win_post", "lock it after the target's MPI_Win_wait");
 
 Error out_of_wake_words() {
   return {ErrorKind::kPeer,
@@ -39,75 +29,7 @@ Error out_of_wake_words() {
           "lock; free the window"};
 }
 
-// Whether one of these ranks is ahead of this one in the queue of a near lock.
-bool is_behind(std::span<const DeadRanks::Rank> ahead, const Space& space) {
-  return std::ranges::any_of(ahead, [&](const DeadRanks::Rank& each) {
-    int rank = each.rank;
-    for (int steps = 0; steps < space.ranks(); ++steps) {
-      const ControlWords::Mapped block = space.words().on_node(rank);
-      const std::uint64_t next = block ? ControlWord::look(block.word(ControlBlock::kNearNext)) : 0;
-      if (next == 0 || next == NearNext::kGone) return false;
-      rank = NearNext::rank(next);
-      if (rank == space.rank()) return true;
-    }
-    return false;
-  });
-}
-
 }  // namespace
-
-// Whether an awaited lock is lost: a rank of the window has ended, no other rank is known to hold the lock alone, and
-// nobody has departed since the last look. Behind a living rank that waits for the lock with a near lock, this is that
-// rank's to find, which may wait at the global lock.
-std::optional<Error> PassiveTarget::find_lost(const epochs::AwaitedLock& lock, LockLook& look) {
-  using epochs::LockWord, epochs::kGlobalLock, epochs::kTargetLock;
-  const bool global = lock.word == kGlobalLock.word();
-  WaitReports reports(window_);
-  std::vector<WaitReports::WordOf> words{{lock.rank, lock.word}};
-  if (global) {
-    for (const LockType type : {LockType::kShared, LockType::kExclusive})
-      words.push_back({lock.rank, kGlobalLock.drain_word(type)});
-  } else {
-    words.push_back({lock.rank, kTargetLock.drain_word(LockType::kShared)});
-  }
-  auto now = reports.read_words(words);
-  // Arrivals do not count.
-  if (now.front())
-    now.front() = LockWord::ticket(*now.front()) - LockWord::readers(*now.front()) - LockWord::writers(*now.front());
-  const std::vector<DeadRanks::Rank> dead = window_.dead_ranks.look(lock.rank);
-  const bool moved = std::exchange(look.seen, now) != now;
-  if (dead.empty() || moved || (lock.near && !is_behind(dead, *window_.space))) return {};
-  for (const int holder : reports.exclusive_holders(global ? -1 : lock.rank)) {
-    if (std::ranges::find(dead, holder, &DeadRanks::Rank::rank) == dead.end()) return {};
-  }
-  std::string ended;
-  for (const DeadRanks::Rank& each : dead)
-    ended += fmt::format("{}rank {}{}", ended.empty() ? "" : ", ", each.rank, each.how);
-  return Error{ErrorKind::kPeer,
-               fmt::format("{} is lost: {} ended, and nobody has released the lock since; free the window",
-                           global ? "the lock of all ranks" : fmt::format("the lock of rank {}", lock.rank), ended)};
-}
-
-// Returns the error of a wait for a lost lock, which later attempts get immediately.
-Status PassiveTarget::declare_lost(const epochs::AwaitedLock& lock, LockType type, const Error& why) {
-  const auto held = window_.guard();
-  window_.lost_locks.push_back({lock, type, why});
-  return why;
-}
-
-// `rank`: that of the lock, or -1 for a lock_all.
-Status PassiveTarget::check_not_lost(int rank, LockType type) {
-  const auto held = window_.guard();
-  const bool all = rank < 0;
-  for (const auto& [lock, by, why] : window_.lost_locks) {
-    // An exclusive lock may be possible where a lock_all is not.
-    const bool needed = lock.word == epochs::kGlobalLock.word()
-                            ? all || (by == type && window_.locks.needs_global_lock(type))
-                            : lock.rank == rank || (all && !window_.locks.has_global_lock());
-    if (needed) return why;
-  }
-  return {};
-}
 
 Status PassiveTarget::run_to_end(auto& protocol, int peer) {
   using Clock = LongWait::Clock;
@@ -116,7 +38,7 @@ Status PassiveTarget::run_to_end(auto& protocol, int peer) {
   const auto pause = timeout / Timing::kLooksForDead;
   Status first;
   std::optional<Clock::time_point> until;  // after a failure: of waiting for others
-  LockLook look{Clock::now() + pause};
+  LostLocks::Look look{Clock::now() + pause};
   for (bool over = false;;) {
     wait_until(window_.space->words().wake_event(), [&] {
       over = protocol.advance();
@@ -138,14 +60,14 @@ Status PassiveTarget::run_to_end(auto& protocol, int peer) {
       if (!lock) continue;
       // Without memory for it, the next look may find the same. The protocol must not be left halfway.
       std::optional<Error> lost;
-      if (!expired) (void)without_bad_alloc([&] { return lost = find_lost(*lock, look), Status(); });
+      if (!expired) (void)without_bad_alloc([&] { return lost = window_.lost_locks.find(*lock, look), Status(); });
       if (expired) {
         log(LogLevel::kError,
             "a lock of rank {} that failed cannot be taken out of its queue, or of that of the global lock at rank {}: "
             "others hold theirs for more than FARSIDE_PEER_TIMEOUT; locks of this window may wait for ever",
             peer, window_.locks.home());
       } else if (lost) {
-        if (first) first = without_bad_alloc([&] { return declare_lost(*lock, protocol.type(), *lost); });
+        if (first) first = without_bad_alloc([&] { return window_.lost_locks.declare(*lock, protocol.type(), *lost); });
       } else {
         continue;
       }
@@ -154,7 +76,7 @@ Status PassiveTarget::run_to_end(auto& protocol, int peer) {
   }
 }
 
-Outcome PassiveTarget::acquire(HeldLock& lock, const std::optional<std::uint64_t>& taken) {
+Status PassiveTarget::acquire(HeldLock& lock, const std::optional<std::uint64_t>& taken) {
   const bool carried = window_.report_broken != nullptr;
   LockTarget acquire(window_.control, window_.locks, lock.target, lock.type, taken, carried, near_place(lock));
   const WaitReason reason(window_, [&](WaitReports& reports) { return reports.awaited_lock(lock.target, lock.type); });
@@ -162,11 +84,12 @@ Outcome PassiveTarget::acquire(HeldLock& lock, const std::optional<std::uint64_t
   lock.token = acquire.token();
   lock.near = acquire.near();
   if (lock.near > 1) Process::instance().statistics().add(RouteKind::kMapped, Counted::kNearHandOff, 0);
-  if (acquire.out_of_wake_words()) return Outcome(Status(out_of_wake_words()));
+  if (acquire.out_of_wake_words()) return out_of_wake_words();
   if (!acquire.saw_exposure() || !status) return status;
-  if (!carried) return kPostedWhileLocked;
+  const Fault posted = fault_of(kPostedWhileLocked);
+  if (!carried) return Error{ErrorKind::kConflict, posted.text};
   const auto held = window_.guard();
-  window_.warn(fault_of(kPostedWhileLocked));
+  window_.warn(posted);
   return {};
 }
 
@@ -182,21 +105,21 @@ bool PassiveTarget::may_defer(const HeldLock& lock) const {
          window_.fast_path && Trace::active() == nullptr && window_.space->deferred_locks(lock.target) != nullptr;
 }
 
-Outcome PassiveTarget::acquire_deferred_lock() {
+Status PassiveTarget::acquire_deferred_lock() {
   library().deferring = nullptr;
   window_.locks.resume_deferred();
   HeldLock& lock = window_.locks.locks().back();
-  Outcome acquired = window_.space->deferred_locks(lock.target)->take(lock.target, [&] { return acquire(lock); });
+  Status acquired = window_.space->deferred_locks(lock.target)->take(lock.target, [&] { return acquire(lock); });
   if (acquired) return acquired;
   // The call that reports the failure may be for another target or window.
-  Fault fault = acquired.fault();
-  if (fault.target == Fault::kNoTarget) fault.target = lock.target;
+  Error error = acquired.error();
+  if (error.rank == Error::kNoRank) error.rank = lock.target;
   window_.epoch.refused(epochs::Call::kLock, lock.target);
   window_.locks.locks().pop_back();
-  return fault;
+  return error;
 }
 
-Outcome PassiveTarget::unlock_deferred(HeldLock& lock, bool& over) {
+Status PassiveTarget::unlock_deferred(HeldLock& lock, bool& over) {
   using epochs::LockWord, epochs::kTargetLock;
   const auto step = [](std::uint64_t adds, std::uint64_t stops) {
     return ControlStep{ControlCall::kFetchAdd, {}, kTargetLock.word(), adds, stops};
@@ -212,7 +135,7 @@ Outcome PassiveTarget::unlock_deferred(HeldLock& lock, bool& over) {
     return kTargetLock.nobody_waits(locked_result.release_step, lock.type) ? Status()
                                                                            : hand_off(lock, locked_result.release_step);
   }
-  if (Outcome o = acquire(lock, locked_result.acquire_step); !o) return o;
+  if (Status acquired = acquire(lock, locked_result.acquire_step); !acquired) return acquired;
   deferred.queue_again(lock.target, std::move(locked_result.list));
   over = false;
   return {};
@@ -222,13 +145,7 @@ Outcome PassiveTarget::unlock_deferred(HeldLock& lock, bool& over) {
 Outcome PassiveTarget::acquire_or_defer(HeldLock lock) {
   if (may_defer(lock)) {
     // It outlives this call, and so this view.
-    const auto take = [&window = window_]() -> Status {
-      Outcome acquired = PassiveTarget(window).acquire_deferred_lock();
-      if (acquired) return {};
-      const Fault& fault = acquired.fault();
-      return Error{fault.error_class == MPI_ERR_RMA_CONFLICT ? ErrorKind::kConflict : ErrorKind::kPeer, fault.text,
-                   fault.target};
-    };
+    const auto take = [&window = window_] { return PassiveTarget(window).acquire_deferred_lock(); };
     // The first contact with the target may fail.
     if (Status deferred =
             without_bad_alloc([&] { return window_.space->deferred_locks(lock.target)->defer(lock.target, take); });
@@ -243,10 +160,10 @@ Outcome PassiveTarget::acquire_or_defer(HeldLock lock) {
     return {};
   }
   if (lock.needs_release) {
-    if (Outcome o = without_bad_alloc([&] { return acquire(lock); }); !o) {
+    if (Status acquired = without_bad_alloc([&] { return acquire(lock); }); !acquired) {
       const auto held = window_.guard();
       window_.epoch.refused(epochs::Call::kLock, lock.target);
-      return o;
+      return acquired;
     }
     // The release of a global lock at a third rank is not ordered behind the data, so nothing would be gained.
     const bool near = window_.locks.home() == lock.target || window_.locks.home() == window_.space->rank();
@@ -271,13 +188,30 @@ Status PassiveTarget::unlock_contended(const HeldLock& lock, std::uint64_t befor
   return hand_off(lock, before);
 }
 
+Outcome PassiveTarget::lock(int lock_type, int rank, int assert) {
+  const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
+  const auto attempt = [&] {
+    if (window_.lock_stripes != nullptr) {
+      if (lock_in_stripe(lock_type, rank, assert)) return FastPath::kDone;
+      // Otherwise the epoch or another thread is in the way, or the arguments are.
+      std::uint64_t* const word = assert == 0 && !window_.locks.needs_global_lock(type) ? lock_word(rank) : nullptr;
+      const bool free = word == nullptr || epochs::kTargetLock.holds_at_once(ControlWord::look(*word), type);
+      return free ? FastPath::kNotTaken : FastPath::kContended;
+    }
+    const auto held = window_.guard();
+    return try_lock(lock_type, rank, assert);
+  };
+  FastPath taken = window_.fast_path ? attempt() : FastPath::kNotTaken;
+  if (taken == FastPath::kContended) taken = acquire_without_ticket(type, rank, attempt);
+  return taken == FastPath::kDone ? Outcome() : lock_slow(lock_type, rank, assert);
+}
+
 // If ranks outnumber cores, a lock that passes in ticket order mostly goes to a sleeping rank, at the cost of a context
 // switch. So a rank first tries to acquire the lock without a ticket. A rank with a ticket is never overtaken.
 template <class Attempt>
-FastPath PassiveTarget::acquire_without_ticket(int lock_type, int rank, Attempt&& attempt) {
+FastPath PassiveTarget::acquire_without_ticket(LockType type, int rank, Attempt&& attempt) {
   using Clock = std::chrono::steady_clock;
   using epochs::LockWord;
-  const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
   std::uint64_t& word = *lock_word(rank);
   const std::uint64_t first = LockWord::ticket(ControlWord::look(word));
   Clock::time_point until{};
@@ -294,31 +228,6 @@ FastPath PassiveTarget::acquire_without_ticket(int lock_type, int rank, Attempt&
     if (Clock::now() >= until) break;
   }
   return FastPath::kContended;
-}
-
-Outcome PassiveTarget::lock_contended(int lock_type, int rank) {
-  const auto attempt = [&] { return try_lock(lock_type, rank, 0); };
-  return acquire_without_ticket(lock_type, rank, attempt) == FastPath::kDone ? Outcome()
-                                                                             : lock_slow(lock_type, rank, 0);
-}
-
-Outcome PassiveTarget::lock(int lock_type, int rank, int assert) {
-  const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
-  const auto attempt = [&] {
-    if (window_.lock_stripes != nullptr) {
-      if (lock_in_stripe(lock_type, rank, assert)) return FastPath::kDone;
-      // Otherwise the epoch or another thread is in the way, or the arguments are.
-      std::uint64_t* const word = assert == 0 && !window_.locks.needs_global_lock(type) ? lock_word(rank) : nullptr;
-      const bool free = word == nullptr || epochs::kTargetLock.holds_at_once(ControlWord::look(*word), type);
-      return free ? FastPath::kNotTaken : FastPath::kContended;
-    }
-    const auto held = window_.guard();
-    return try_lock(lock_type, rank, assert);
-  };
-  FastPath taken = window_.fast_path ? attempt() : FastPath::kNotTaken;
-  if (taken == FastPath::kContended) taken = acquire_without_ticket(lock_type, rank, attempt);
-  if (taken == FastPath::kDone) return {};
-  return lock_slow(lock_type, rank, assert);
 }
 
 void PassiveTarget::use_stripes() {
@@ -365,8 +274,9 @@ Outcome PassiveTarget::lock_slow(int lock_type, int rank, int assert) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = window_.check_rank(rank); !o) return o;
   const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
-  if (Outcome o = acquire_deferred(); !o) return o;
-  if (Status lost = (assert& MPI_MODE_NOCHECK) != 0 ? Status() : check_not_lost(rank, type); !lost) return lost;
+  if (Status acquired = acquire_deferred(); !acquired) return acquired;
+  if (Status lost = (assert& MPI_MODE_NOCHECK) != 0 ? Status() : window_.lost_locks.check(rank, type); !lost)
+    return lost;
   {
     const auto held = window_.guard();
     // Room for this lock, before it is acquired.
@@ -397,8 +307,8 @@ Outcome PassiveTarget::unlock_slow(int rank, HeldLock& lock) {
     library().deferring = nullptr;
     window_.locks.resume_deferred();
     bool over = false;
-    if (Outcome o = unlock_deferred(lock, over); over)
-      return first_of(std::move(o), window_.space->route(rank).flush(rank));
+    if (Status unlocked = unlock_deferred(lock, over); over)
+      return first_of(unlocked, window_.space->route(rank).flush(rank));
   }
   // The data must take effect before the releases, so this waits for operations that the releases would overtake.
   UnlockTarget unlock(window_.control, window_.locks, lock, near_place(lock));
@@ -418,9 +328,9 @@ Outcome PassiveTarget::unlock_slow(int rank, HeldLock& lock) {
 // The lock_all covers loads from and stores to the own window, too.
 Outcome PassiveTarget::lock_all(int assert) {
   if (Outcome o = window_.check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
-  if (Outcome o = acquire_deferred(); !o) return o;
+  if (Status acquired = acquire_deferred(); !acquired) return acquired;
   const bool unchecked = (assert& MPI_MODE_NOCHECK) != 0;
-  if (Status lost = unchecked ? Status() : check_not_lost(-1, LockType::kShared); !lost) return lost;
+  if (Status lost = unchecked ? Status() : window_.lost_locks.check(-1, LockType::kShared); !lost) return lost;
   {
     const auto held = window_.guard();
     if (const epochs::Violation v = window_.epoch.begin_lock_all()) return v;
@@ -436,11 +346,7 @@ Outcome PassiveTarget::lock_all(int assert) {
   };
   const Status acquired = unchecked ? Status() : without_bad_alloc(acquire);
   const auto held = window_.guard();
-  if (acquired) {
-    window_.epoch.opened(epochs::Call::kLockAll);
-  } else {
-    window_.epoch.refused(epochs::Call::kLockAll);
-  }
+  acquired ? window_.epoch.opened(epochs::Call::kLockAll) : window_.epoch.refused(epochs::Call::kLockAll);
   return acquired;
 }
 
@@ -475,19 +381,13 @@ Outcome PassiveTarget::flush(int rank) {
 }
 
 Outcome PassiveTarget::flush_all() {
-  {
-    const auto held = window_.guard();
-    if (const epochs::Violation v = window_.epoch.flush_all()) return v;
-  }
+  if (Outcome o = window_.allow([&](epochs::EpochState& epoch) { return epoch.flush_all(); }); !o) return o;
   WindowState::progress_runtime();
   return window_.space->flush_all();
 }
 
 Outcome PassiveTarget::sync() {
-  {
-    const auto held = window_.guard();
-    if (const epochs::Violation v = window_.epoch.sync()) return v;
-  }
+  if (Outcome o = window_.allow([&](epochs::EpochState& epoch) { return epoch.sync(); }); !o) return o;
   // Programs poll with MPI_Win_sync, so this makes progress.
   WindowState::progress_runtime();
   Process::instance().poll();

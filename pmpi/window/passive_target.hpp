@@ -8,7 +8,6 @@
 // Cost in remote operations: epochs/lock.md. Thread safety: that of WindowState.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -23,14 +22,13 @@ class PassiveTarget {
   explicit PassiveTarget(WindowState& window) : window_(window) {}
 
   [[gnu::always_inline]] bool try_flush(int rank);
-  // kContended: other processes are in the lock word, and lock_contended() completes the call. An unlock has departed;
-  // the previous value of the word is in `before`, and unlock_contended() completes the call, with the lock in `lock`.
+  // kContended: other processes are in the lock word. lock() then makes the whole call. An unlock has departed; the
+  // previous value of the word is in `before`, and unlock_contended() completes the call, with the lock in `lock`.
   [[gnu::always_inline]] FastPath try_lock(int lock_type, int rank, int assert);
   [[gnu::always_inline]] FastPath try_unlock(int rank, epochs::HeldLock& lock, std::uint64_t& before);
   // The same for a lock that a stripe holds (epochs/protocols/lock_stripes.hpp), in programs with threads.
   [[gnu::always_inline]] bool lock_in_stripe(int lock_type, int rank, int assert);
   [[gnu::always_inline]] FastPath unlock_in_stripe(int rank, epochs::HeldLock& lock, std::uint64_t& before);
-  Outcome lock_contended(int lock_type, int rank);
   Status unlock_contended(const epochs::HeldLock& lock, std::uint64_t before);
 
   Outcome lock(int lock_type, int rank, int assert);
@@ -43,9 +41,9 @@ class PassiveTarget {
   Outcome sync();
 
   // Acquires the deferred lock of this window, or of any.
-  Outcome acquire_deferred_lock();
-  static Outcome acquire_deferred() {
-    return library().deferring != nullptr ? PassiveTarget(*library().deferring).acquire_deferred_lock() : Outcome();
+  Status acquire_deferred_lock();
+  static Status acquire_deferred() {
+    return library().deferring != nullptr ? PassiveTarget(*library().deferring).acquire_deferred_lock() : Status();
   }
   // Makes the lock stripes of a window for several threads. Does nothing with FARSIDE_CHECK=strict, which must see each
   // lock, or if the control words of the node's ranks are not mapped.
@@ -62,30 +60,21 @@ class PassiveTarget {
   // Calls attempt() whenever the lock of the rank, whose word is mapped, is free, until attempt() does not return
   // kContended or a limit is reached.
   template <class Attempt>
-  FastPath acquire_without_ticket(int lock_type, int rank, Attempt&& attempt);
+  FastPath acquire_without_ticket(epochs::LockType type, int rank, Attempt&& attempt);
   // Acquires a lock by the lock table, and waits until it is held. `taken`: what the lock word held when a message took
   // the ticket of the lock, if one did.
-  Outcome acquire(epochs::HeldLock& lock, const std::optional<std::uint64_t>& taken = {});
+  Status acquire(epochs::HeldLock& lock, const std::optional<std::uint64_t>& taken = {});
   Outcome acquire_or_defer(epochs::HeldLock lock);
   epochs::NearPlace near_place(const epochs::HeldLock& lock) const;
   // A lock may be deferred, to travel with its operations and its release in one message (MPI 4.0 section 12.5.3 lets
   // MPI_Win_lock return before the lock is held): one lock of the process, as the lock table says.
   bool may_defer(const epochs::HeldLock& lock) const;
   // Unlocks a lock that is still deferred. `over`: the epoch was one message; else the lock is held now.
-  Outcome unlock_deferred(epochs::HeldLock& lock, bool& over);
+  Status unlock_deferred(epochs::HeldLock& lock, bool& over);
   Status hand_off(const epochs::HeldLock& lock, std::uint64_t before);
   // Runs a protocol of the lock table to its end, also after failures of its operations, and returns the first error.
   // `peer`: the target, for messages.
   Status run_to_end(auto& protocol, int peer = 0);
-  // Locks that ranks have died with (epochs/lock.md, Failures). What a wait for a lock has seen of it
-  // when it last looked for dead ranks:
-  struct LockLook {
-    LongWait::Clock::time_point next;
-    std::vector<std::optional<std::uint64_t>> seen = {};
-  };
-  std::optional<Error> find_lost(const epochs::AwaitedLock& lock, LockLook& look);
-  Status declare_lost(const epochs::AwaitedLock& lock, epochs::LockType type, const Error& why);
-  Status check_not_lost(int rank, epochs::LockType type);
 
   WindowState& window_;
 };

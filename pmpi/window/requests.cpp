@@ -2,7 +2,6 @@
 #include "pmpi/window/requests.hpp"
 
 #include <algorithm>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -15,32 +14,14 @@
 
 namespace farside::pmpi {
 
-namespace {
+WindowHold::WindowHold(Window& window) : window_(window) {
+  window_.hold();
+  ++this_thread.windows_held;
+}
 
-// A window that this thread holds, and that may be freed in an error handler that a report calls.
-class WindowHold {
- public:
-  explicit WindowHold(Window& window) : window_(window) {
-    window_.hold();
-    ++this_thread.windows_held;
-  }
-  WindowHold(const WindowHold&) = delete;
-  WindowHold& operator=(const WindowHold&) = delete;
-  ~WindowHold() {
-    --this_thread.windows_held;
-    window_.let_go();
-  }
-
- private:
-  Window& window_;
-};
-
-}  // namespace
-
-Requests::Operation::~Operation() {
-  if (!holds_window) return;
+WindowHold::~WindowHold() {
   --this_thread.windows_held;
-  window->let_go();
+  window_.let_go();
 }
 
 Outcome Requests::start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own,
@@ -57,50 +38,42 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
     return static_cast<int>(MPI_SUCCESS);
   };
   const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
-  bool over = own == nullptr || own->done();
+  const bool over = own == nullptr || own->done();
   Outcome ended = over && own != nullptr ? Outcome(own->take_error()) : Outcome();
-  // Without memory for the state of the request, the operation is over when this call returns.
-  const auto end_now = [&] {
-    wait_until(Process::instance().own_wake_event(), [&] { return own->done(); });
-    ended = own->take_error();
-    over = true;
-  };
   std::unique_ptr<Operation> operation;
-  if (!over || (ended && watched != 0)) {
+  if (!over || (ended && watched != 0))
     operation.reset(new (std::nothrow) Operation{&window, rank, call, nullptr, watched});
-    if (operation == nullptr && !over) end_now();
-  }
   int code = runtime().Grequest_start(query, freed, cancel, operation.get(), request);
   if (code != MPI_SUCCESS) {
     window.operations().abandon_request(rank, std::move(own));
     return Fault{code, "the runtime made no request"};
   }
+  bool entered = false;
   if (operation != nullptr) {
     operation->request = *request;
     std::vector<MPI_Request> finished;
-    bool entered = false;
     (void)without_bad_alloc([&]() -> Status {
       Part& part = part_of(*request);
       const std::scoped_lock held(part.mutex);
       part.operations[key_of_handle(*request)] = operation.get();
       entered = true;
-      if (over) {
-        to_report_.fetch_add(1, std::memory_order_relaxed);
-      } else {
-        operation->own = std::move(own);
-      }
-      if (!any()) library().any_requests.store(true, std::memory_order_relaxed);
       part.count.store(part.operations.size(), std::memory_order_relaxed);
-      if (part.operations.size() < part.look_at) return {};
-      finished = end_finished(part);
+      if (!any()) library().any_requests.store(true, std::memory_order_relaxed);
+      if (over) to_report_.fetch_add(1, std::memory_order_relaxed);
+      if (!over) operation->own = std::move(own);
+      if (part.operations.size() >= part.look_at) finished = end_finished(part);
       return {};
     });
     if (!entered) operation->watched = 0;
-    if (!entered && !over) end_now();
     (void)operation.release();  // freed() deletes it
     for (const MPI_Request each : finished) runtime().Grequest_complete(each);
   }
-  if (!over) return {};
+  if (!over) {
+    if (entered) return {};
+    // Without memory for the state of the request, the operation is over when this call returns.
+    wait_until(Process::instance().own_wake_event(), [&] { return own->done(); });
+    ended = own->take_error();
+  }
   code = runtime().Grequest_complete(*request);
   if (!ended) {
     runtime().Wait(request, MPI_STATUS_IGNORE);
@@ -135,14 +108,12 @@ void Requests::drop(Part& part, const Operation& operation) {
 
 std::vector<MPI_Request> Requests::end_finished(Part& part) {
   std::vector<MPI_Request> finished;
-  std::vector<Operation*> over;
-  for (const auto& [_, operation] : part.operations) {
-    if (operation->own != nullptr && operation->own->done()) over.push_back(operation);
-  }
-  finished.reserve(over.size());
-  for (Operation* const operation : over) {
-    finished.push_back(operation->request);
-    end(part, *operation);
+  finished.reserve(part.operations.size());
+  for (auto next = part.operations.begin(); next != part.operations.end();) {
+    Operation& operation = *(next++)->second;  // which may leave the table
+    if (operation.own == nullptr || !operation.own->done()) continue;
+    finished.push_back(operation.request);
+    end(part, operation);
   }
   part.look_at = std::max(kFewInPart, 2 * part.operations.size());
   return finished;
@@ -185,11 +156,7 @@ void Requests::freed(Operation& operation) {
   const std::scoped_lock held(part.mutex);
   drop(part, operation);
   if (!taken->to_report()) return;
-  if (taken->window != nullptr) {
-    taken->window->hold();
-    ++this_thread.windows_held;
-    taken->holds_window = true;
-  }
+  if (taken->window != nullptr) taken->hold.emplace(*taken->window);
   to_report_.fetch_sub(1, std::memory_order_relaxed);
   // The runtime calls this function. The call that completes the request has reserved the place (any_to_report), unless
   // the error came after that; without a place it is lost.
@@ -243,9 +210,8 @@ std::string Requests::report_wait(std::span<const MPI_Request> requests, std::ch
     const int rank = operation->rank;
     const char* const call = operation->call;
     found.held.unlock();
-    WaitReports::Awaited awaited = window.reports().awaited_by_operations(rank);
-    awaited.what = fmt::format("for rank {} to acknowledge its {}", rank, call);
-    return window.reports().report_wait("a call that completes requests", waited, awaited);
+    WaitReports reports = window.reports();
+    return reports.report_wait("a call that completes requests", waited, reports.awaited_by_request(call, rank));
   }
   return {};
 }
@@ -300,23 +266,22 @@ void Requests::abandon(MPI_Request request) {
 
 void Requests::abandon(const Window& window) {
   for (Part& part : parts_) {
-    std::vector<Operation*> of_window;
     std::vector<MPI_Request> ended;
     {
       const std::scoped_lock held(part.mutex);
-      for (const auto& [_, operation] : part.operations) {
-        if (operation->window == &window) of_window.push_back(operation);
-      }
-      ended.reserve(of_window.size());
-      for (Operation* const operation : of_window) {
-        operation->window = nullptr;
-        if (operation->own != nullptr) {
-          ended.push_back(operation->request);
-          end(part, *operation);
-        }
+      ended.reserve(part.operations.size());
+      for (auto next = part.operations.begin(); next != part.operations.end();) {
+        Operation& operation = *(next++)->second;  // which may leave the table
+        if (operation.window != &window) continue;
+        operation.window = nullptr;
         // The end of the window has completed the watched operations.
-        change(*operation, [&] { operation->watched = 0; });
-        if (!operation->to_report()) drop(part, *operation);
+        change(operation, [&] { operation.watched = 0; });
+        if (operation.own != nullptr) {
+          ended.push_back(operation.request);
+          end(part, operation);
+        } else if (!operation.to_report()) {
+          drop(part, operation);
+        }
       }
     }
     for (MPI_Request handle : ended) runtime().Grequest_complete(handle);

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -38,6 +39,18 @@
 namespace farside::pmpi {
 
 class Window;
+
+// A window that this thread holds, and that may be freed in an error handler that a report calls.
+class WindowHold {
+ public:
+  explicit WindowHold(Window& window);
+  WindowHold(const WindowHold&) = delete;
+  WindowHold& operator=(const WindowHold&) = delete;
+  ~WindowHold();
+
+ private:
+  Window& window_;
+};
 
 class Requests {
  public:
@@ -85,11 +98,10 @@ class Requests {
     std::uint64_t watched;
     Outcome result = {};
     MPI_Request request = MPI_REQUEST_NULL;
-    bool holds_window = false;  // from freed() to the end of report()
-    ~Operation();
+    std::optional<WindowHold> hold = {};  // from freed() to the end of report()
     bool to_report() const { return own == nullptr && (watched != 0 || !result); }
   };
-  // A part of the table: the operations that are under way or have something to report, by the bits of their handles.
+  // A part of the table, by the bits of the handles.
   struct alignas(64) Part {
     SmallMutex mutex;                   // guards the following members
     std::atomic<std::size_t> count{0};  // size of `operations`, read without the mutex

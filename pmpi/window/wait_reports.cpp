@@ -8,13 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdint>
-#include <iterator>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string_view>
-#include <vector>
 
 #include <fmt/ranges.h>
 
@@ -33,6 +28,17 @@ constexpr int kMostQueried = 4096;
 constexpr std::size_t kMostReads = 256;
 constexpr std::size_t kMostNamed = 8;
 
+std::string locks(std::uint64_t count, std::string_view kind) {
+  return fmt::format("{} {} lock{}", count, kind, count == 1 ? "" : "s");
+}
+
+// Locks in the way of another one.
+std::string keep_out(std::uint64_t count, std::string_view kind) {
+  return fmt::format("; {}, held or awaited, keep{} it out", locks(count, kind), count == 1 ? "s" : "");
+}
+
+}  // namespace
+
 std::string names(std::span<const int> ranks) {
   if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
   std::string text = fmt::format("ranks {}", fmt::join(ranks.first(std::min(ranks.size(), kMostNamed)), ", "));
@@ -40,16 +46,17 @@ std::string names(std::span<const int> ranks) {
   return text;
 }
 
-std::string locks(std::uint64_t count, std::string_view kind) {
-  return fmt::format("{} {} lock{}", count, kind, count == 1 ? "" : "s");
+std::string WaitReports::report_wait(const char* call, std::chrono::seconds waited, const std::string& awaited) const {
+  return fmt::format("rank {} has waited {} s in {} {}", window_.space->rank(), waited.count(), call, awaited);
 }
 
-}  // namespace
-
-std::string WaitReports::report_wait(const char* call, std::chrono::seconds waited, const Awaited& awaited) {
+std::string WaitReports::on_window() const {
   const auto held = window_.guard();
-  return fmt::format("rank {} has waited {} s in {} {} (window '{}'){}", window_.space->rank(), waited.count(), call,
-                     awaited.what, window_.describe_name(), awaited.more);
+  return fmt::format(" (window '{}')", window_.describe_name());
+}
+
+std::string WaitReports::awaited(const std::string& what, std::span<const int> ranks) {
+  return what + on_window() + describe_failure(ranks);
 }
 
 std::vector<std::optional<std::uint64_t>> WaitReports::read_words(std::span<const WordOf> words) {
@@ -118,13 +125,17 @@ std::string WaitReports::describe_failure(std::span<const int> ranks) {
   return text;
 }
 
-WaitReports::Awaited WaitReports::awaited_by_operations(int target) {
+std::string WaitReports::awaited_by_operations(int target) {
   std::vector<int> ranks =
       window_.control.route() != nullptr ? window_.control.route()->unacknowledged() : std::vector<int>();
   std::ranges::sort(ranks);
-  if (ranks.empty() && target >= 0 && target < window_.space->ranks()) ranks.push_back(target);
-  if (ranks.empty()) return {"for its operations", ""};
-  return {fmt::format("for {} to acknowledge operations", names(ranks)), describe_failure(ranks)};
+  if (ranks.empty() && window_.has_rank(target)) ranks.push_back(target);
+  if (ranks.empty()) return awaited("for its operations");
+  return awaited(fmt::format("for {} to acknowledge operations", names(ranks)), ranks);
+}
+
+std::string WaitReports::awaited_by_request(const char* call, int target) {
+  return awaited(fmt::format("for rank {} to acknowledge its {}", target, call), {&target, 1});
 }
 
 std::vector<int> WaitReports::exclusive_holders(int target) {
@@ -165,60 +176,46 @@ std::vector<int> WaitReports::exclusive_holders(int target) {
   return holders;
 }
 
-WaitReports::Awaited WaitReports::awaited_lock(int target, LockType type) {
-  Awaited awaited{
-      fmt::format("for {} lock at rank {}", type == LockType::kShared ? "a shared" : "an exclusive", target), ""};
+std::string WaitReports::behind_holders(int target, LockType type) {
   const bool global = window_.locks.needs_global_lock(type);
   const std::array<WordOf, 2> words{
       {{target, ControlBlock::kLock},
        {global ? window_.locks.home() : target, global ? ControlBlock::kGlobalLock : ControlBlock::kLock}}};
   const auto values = read_words(words);
-  if (global && values[1] && LockWord::readers(*values[1]) > 0) {
-    awaited.more +=
-        fmt::format("; {}, held or awaited, keep{} it out", locks(LockWord::readers(*values[1]), "MPI_Win_lock_all"),
-                    LockWord::readers(*values[1]) == 1 ? "s" : "");
-  }
-  if (!values[0]) {
-    awaited.more += "; its holder is not known" + describe_failure(target);
-    return awaited;
-  }
-  const std::vector<int> holders = exclusive_holders(target);
-  if (!holders.empty()) {
-    awaited.more =
-        fmt::format(", which rank {} holds", holders.front()) + describe_failure(holders.front()) + awaited.more;
-    return awaited;
-  }
-  const std::uint64_t readers = LockWord::readers(*values[0]), writers = LockWord::writers(*values[0]);
-  awaited.more += fmt::format("; its lock word counts {} and {}, held or awaited, and does not say by which ranks{}",
-                              locks(readers, "shared"), locks(writers, "exclusive"), describe_failure(target));
-  return awaited;
+  std::string lock_alls;
+  if (global && values[1] && LockWord::readers(*values[1]) > 0)
+    lock_alls = keep_out(LockWord::readers(*values[1]), "MPI_Win_lock_all");
+  if (!values[0]) return lock_alls + "; its holder is not known" + describe_failure(target);
+  if (const std::vector<int> holders = exclusive_holders(target); !holders.empty())
+    return fmt::format(", which rank {} holds{}{}", holders.front(), describe_failure(holders.front()), lock_alls);
+  return fmt::format("{}; its lock word counts {} and {}, held or awaited, and does not say by which ranks{}",
+                     lock_alls, locks(LockWord::readers(*values[0]), "shared"),
+                     locks(LockWord::writers(*values[0]), "exclusive"), describe_failure(target));
 }
 
-WaitReports::Awaited WaitReports::awaited_lock_all(int next) {
+std::string WaitReports::awaited_lock(int target, LockType type) {
+  return awaited(
+             fmt::format("for {} lock at rank {}", type == LockType::kShared ? "a shared" : "an exclusive", target)) +
+         behind_holders(target, type);
+}
+
+std::string WaitReports::awaited_lock_all(int next) {
   if (!window_.locks.has_global_lock()) {
-    Awaited awaited = awaited_lock(next, LockType::kShared);
-    awaited.what = fmt::format("for the locks of all ranks, and now for that of rank {}", next);
-    return awaited;
+    return awaited(fmt::format("for the locks of all ranks, and now for that of rank {}", next)) +
+           behind_holders(next, LockType::kShared);
   }
-  Awaited awaited{"for the locks of all ranks", ""};
-  const std::array<WordOf, 1> word{{{window_.locks.home(), ControlBlock::kGlobalLock}}};
+  const int home = window_.locks.home();
+  const std::array<WordOf, 1> word{{{home, ControlBlock::kGlobalLock}}};
   const auto value = read_words(word).front();
-  if (!value) {
-    awaited.more = fmt::format(
-        "; the holders of exclusive locks are not known: the home of the global lock, rank {}, was not read{}",
-        window_.locks.home(), describe_failure(window_.locks.home()));
-    return awaited;
-  }
-  const std::uint64_t writers = LockWord::writers(*value);
-  awaited.more =
-      fmt::format("; {}, held or awaited, keep{} it out", locks(writers, "exclusive"), writers == 1 ? "s" : "");
-  if (const std::vector<int> holders = exclusive_holders(-1); !holders.empty())
-    awaited.more += fmt::format(", held by {}{}", names(holders), describe_failure(holders));
-  return awaited;
+  const std::string begin = awaited("for the locks of all ranks");
+  if (!value) return begin + fmt::format("; the global lock at rank {} was not read{}", home, describe_failure(home));
+  const std::vector<int> holders = exclusive_holders(-1);
+  return begin + keep_out(LockWord::writers(*value), "exclusive") +
+         (holders.empty() ? "" : fmt::format(", held by {}{}", names(holders), describe_failure(holders)));
 }
 
-WaitReports::Awaited WaitReports::awaited_in_barrier(int peer, std::uint64_t count) {
-  if (peer < 0) return {"for its notifications of other ranks to be sent", ""};
+std::string WaitReports::awaited_in_barrier(int peer, std::uint64_t count) {
+  if (peer < 0) return awaited("for its notifications of other ranks to be sent");
   std::vector<int> missing;
   if (window_.barrier_schedule->is_flat()) {
     const int queried = std::min(window_.space->ranks(), kMostQueried);
@@ -232,22 +229,28 @@ WaitReports::Awaited WaitReports::awaited_in_barrier(int peer, std::uint64_t cou
       if (rank != window_.space->rank() && value && BarrierWord::count(*value) < count) missing.push_back(rank);
     }
   }
-  if (!missing.empty())
-    return {fmt::format("for {}, which {} not reached it", names(missing), missing.size() == 1 ? "has" : "have"),
-            describe_failure(missing)};
-  return {fmt::format("for rank {}, which has not reached it, or waits for another rank that has not", peer),
-          describe_failure(peer)};
+  if (missing.empty()) {
+    return awaited(fmt::format("for rank {}, which has not reached it, or waits for another rank that has not", peer),
+                   {&peer, 1});
+  }
+  return awaited(fmt::format("for {}, which {} not reached it", names(missing), missing.size() == 1 ? "has" : "have"),
+                 missing);
 }
 
-WaitReports::Awaited WaitReports::awaited_posts(std::span<const int> missing) {
-  if (missing.empty()) return {"for posts", ""};
-  return {fmt::format("for the MPI_Win_post of {}", names(missing)), describe_failure(missing)};
+std::string WaitReports::awaited_posts(std::span<const int> missing) {
+  if (missing.empty()) return awaited("for posts");
+  return awaited(fmt::format("for the MPI_Win_post of {}", names(missing)), missing);
 }
 
-WaitReports::Awaited WaitReports::awaited_completes(std::size_t missing, std::span<const int> origins) {
-  if (missing == origins.size())
-    return {fmt::format("for the MPI_Win_complete of {}", names(origins)), describe_failure(origins)};
-  return {fmt::format("for the MPI_Win_complete of {} of {}", missing, names(origins)), describe_failure(origins)};
+std::string WaitReports::awaited_completes() {
+  std::vector<int> origins;
+  {
+    const auto held = window_.guard();
+    origins = window_.epoch.exposure().group;
+  }
+  const std::size_t missing = window_.completions.missing(window_.control, origins.size());
+  const std::string number = missing == origins.size() ? "" : fmt::format("{} of ", missing);
+  return awaited(fmt::format("for the MPI_Win_complete of {}{}", number, names(origins)), origins);
 }
 
 }  // namespace farside::pmpi

@@ -17,30 +17,29 @@
 
 namespace farside::pmpi {
 
-// The texts. The awaited_ functions read words of other ranks. They may take half a second for each rank that does not
-// answer over the fabric. The first message to a rank also waits for its connection.
+// "rank 3", "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 12 more". Precondition: there are some.
+std::string names(std::span<const int> ranks);
+
+// The sentences. The functions read words of other ranks, and may take half a second for each rank that does not answer
+// over the fabric. The first message to a rank also waits for its connection.
 class WaitReports {
  public:
-  // `what` says what a call waits for, and completes "has waited in MPI_Win_lock". `more` says what is known of the
-  // ranks concerned, and begins with a space, comma or semicolon.
-  struct Awaited {
-    std::string what;
-    std::string more;
-  };
-
   explicit WaitReports(WindowState& window) : window_(window) {}
 
-  std::string report_wait(const char* call, std::chrono::seconds waited, const Awaited& awaited);
+  // "rank 1 has waited 60 s in MPI_Win_lock" and what it waits for: the result of a function below.
+  std::string report_wait(const char* call, std::chrono::seconds waited, const std::string& awaited) const;
 
   // Operations that are not acknowledged. `target`: that of the call, where it has one.
-  Awaited awaited_by_operations(int target);
-  Awaited awaited_lock(int target, epochs::LockType type);
+  std::string awaited_by_operations(int target);
+  // An operation with a request.
+  std::string awaited_by_request(const char* call, int target);
+  std::string awaited_lock(int target, epochs::LockType type);
   // `next`: the rank whose lock is acquired now, in a window without a global lock.
-  Awaited awaited_lock_all(int next);
+  std::string awaited_lock_all(int next);
   // `peer`, `count`: as Barrier::awaits() and BarrierWord::count().
-  Awaited awaited_in_barrier(int peer, std::uint64_t count);
-  Awaited awaited_posts(std::span<const int> missing);
-  Awaited awaited_completes(std::size_t missing, std::span<const int> origins);
+  std::string awaited_in_barrier(int peer, std::uint64_t count);
+  std::string awaited_posts(std::span<const int> missing);
+  std::string awaited_completes();
 
   // Control words of ranks; those that cannot be read within a short time have no value.
   struct WordOf {
@@ -52,8 +51,13 @@ class WaitReports {
   std::vector<int> exclusive_holders(int target);
 
  private:
+  // `what` is awaited, of `ranks`. The sentence says of ranks that do not respond what is known of them.
+  std::string awaited(const std::string& what, std::span<const int> ranks = {});
+  std::string on_window() const;
   std::string describe_failure(int rank);
   std::string describe_failure(std::span<const int> ranks);
+  // What keeps a lock waiting, with its first word.
+  std::string behind_holders(int target, epochs::LockType type);
 
   WindowState& window_;
 };
@@ -74,7 +78,7 @@ class CallReason final : public LongWait::Reason {
   const CallSite& call_;
 };
 
-// `Describe` gets the WaitReports, and returns an Awaited.
+// `Describe` gets the WaitReports, and returns what is awaited.
 template <class Describe>
 class WaitReason final : public LongWait::Reason {
  public:

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "pmpi/window/window.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include <fmt/ranges.h>
 
+#include "pmpi/check/broken_rules.hpp"
+#include "pmpi/check/strict.hpp"
 #include "pmpi/library/library.hpp"
 #include "pmpi/observe/window_statistics.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/creation.hpp"
-#include "pmpi/window/strict_calls.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/ticks.hpp"
 #include "transport/fabric/open_endpoint.hpp"
 #include "transport/process.hpp"
 #include "transport/routes/fabric/fabric_route.hpp"
@@ -53,15 +56,94 @@ Outcome not_dynamic() {
 
 }  // namespace
 
+WindowState::WindowState(MPI_Group of, std::unique_ptr<Space> memory,
+                         std::shared_ptr<const epochs::BarrierSchedule> schedule, int global_lock_home, bool threaded,
+                         Check check)
+    : space(std::move(memory)),
+      control(*space),
+      fast_path(check != Check::kStrict),
+      fast_locks(fast_path),
+      fast_releases(fast_path && !space->may_queue_puts()),
+      fast_notifications(fast_path && space->words().all_immediate()),
+      trusts_locks(!threaded && (check == Check::kOn || check == Check::kStrict)),
+      fast_targets(fast_path ? space->consecutive_targets() : std::span<const NodeTarget>()),
+      epoch(space->ranks()),
+      locks(space->rank(), space->ranks(), global_lock_home),
+      lost_locks(*this),
+      marks_exposure(check != Check::kOff),
+      barrier_schedule(std::move(schedule)),
+      interruptions_at_barrier(control.first_interruptions()),
+      group(of) {
+  locks.locks() =
+      WindowLocks::Locks(HeldLocksMemory<epochs::HeldLock>(space->words().own(epochs::ControlBlock::kHeld)));
+  locks.locks().reserve(epochs::ControlBlock::kHeldLocks);
+  locks.mutex().threaded = threaded;
+  if (check == Check::kOff) epoch.report_only();
+  if (check == Check::kWarn) {
+    report_broken = [this](const epochs::Violation& broken, int /*target*/) { warn(fault_of(broken)); };
+    epoch.report_only(report_broken);
+  }
+}
+
+WindowState::~WindowState() {
+  if (library().deferring == this) library().deferring = nullptr;
+  statistics.reset();  // asks the group once more
+  runtime().Group_free(&group);
+}
+
+void WindowState::close_stripes() {
+  const bool taken = lock_stripes->close([this](const epochs::HeldLock& lock) {
+    (void)epoch.lock(lock.target, lock.type);
+    locks.locks().push_back(lock);
+  });
+  if (taken) epoch.locked_meanwhile();
+}
+
+std::string WindowState::describe_name() const { return name != nullptr ? *name : "(unnamed)"; }
+
+void WindowState::warn(const Fault& fault) const { library().broken_rules->report(describe_name(), fault.text); }
+
+Outcome WindowState::check_assert(int assert, int allowed_bits, const char* allowed) {
+  if ((assert & ~allowed_bits) == 0) return {};
+  Fault fault{MPI_ERR_ASSERT,
+              fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5){}", assert,
+                          allowed, report_broken ? "" : kCarriedWithWarn)};
+  if (!report_broken) return fault;
+  const auto held = guard();
+  warn(fault);
+  return {};
+}
+
+Outcome WindowState::check_rank(int rank) const {
+  if (has_rank(rank)) return {};
+  return Fault{MPI_ERR_RANK, fmt::format("rank {} is not in the window's group of {}; use 0 to {} or MPI_PROC_NULL "
+                                         "(MPI 4.0 section 12.3)",
+                                         rank, space->ranks(), space->ranks() - 1)};
+}
+
+// The runtime's progress engine takes more time with more ranks, and so does the pause after a call of it.
+void WindowState::progress_runtime_now() {
+  std::atomic<Ticks>&last = library().runtime_moved, &pause = library().runtime_pause;
+  const Ticks begun = ticks();
+  if (begun - last.load(std::memory_order_relaxed) < pause.load(std::memory_order_relaxed)) return;
+  Process::instance().poll_runtime();
+  const Ticks end = ticks();
+  last.store(end, std::memory_order_relaxed);
+  pause.store(
+      std::clamp(Timing::kRuntimePause * (end - begun), Timing::kShortestRuntimePause, Timing::kLongestRuntimePause),
+      std::memory_order_relaxed);
+}
+
 Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::unique_ptr<Space> space,
                std::shared_ptr<const epochs::BarrierSchedule> barriers, int global_lock_home, Hints hints,
                bool threaded, Check check, std::unique_ptr<Space> logs, std::uint64_t id)
     : state_(group, std::move(space), std::move(barriers), global_lock_home, threaded, check),
       handle_(handle),
       attributes_(attributes),
-      hints_(std::move(hints)),
-      calls_(state_, WindowStatistics::open(*state_.space, group, flavor_of(attributes.flavor), id, threaded),
-             check == Check::kStrict ? std::make_unique<StrictCalls>(state_, std::move(logs)) : nullptr) {
+      hints_(std::move(hints)) {
+  state_.statistics = WindowStatistics::open(*state_.space, group, flavor_of(attributes.flavor), id, threaded);
+  if (state_.statistics != nullptr) state_.fast_locks = state_.fast_releases = state_.fast_notifications = false;
+  if (check == Check::kStrict) state_.strict = std::make_unique<Strict>(*state_.space, std::move(logs));
   if (threaded) passive().use_stripes();
 }
 
@@ -75,7 +157,7 @@ void Window::expect_threads() {
   state_.trusts_locks = false;
   passive().use_stripes();
   state_.space->expect_threads();
-  if (WindowStatistics* const statistics = calls_.statistics()) statistics->expect_threads();
+  if (state_.statistics != nullptr) state_.statistics->expect_threads();
 }
 
 Outcome Window::group(MPI_Group* group) const {
@@ -100,7 +182,7 @@ void Window::named(const char* name) {
     const auto held = state_.guard();
     state_.name = *name != '\0' ? std::make_unique<std::string>(name) : nullptr;
   }
-  if (WindowStatistics* const statistics = calls_.statistics()) statistics->named(name);
+  if (state_.statistics != nullptr) state_.statistics->named(name);
 }
 
 int Window::raise(const CallSite& call, const Fault& fault) {

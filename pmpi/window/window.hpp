@@ -49,8 +49,8 @@ class Window {
   Window& operator=(const Window&) = delete;
 
   MPI_Win handle() const { return handle_; }
-  Calls& calls() { return calls_; }
   // Views, to be used at once.
+  Calls calls() { return Calls(state_); }
   Operations operations() { return Operations(state_); }
   PassiveTarget passive() { return PassiveTarget(state_); }
   ActiveTarget active() { return ActiveTarget(state_); }
@@ -105,8 +105,6 @@ class Window {
   // From now on several threads may use windows at once: with guards, and without deferred locks. Precondition: no
   // thread is in a call on this window.
   void expect_threads();
-  // How often in a row a lock may be handed off within the node (NearPlace). To be called before the first lock.
-  void allow_near_hand_offs(std::uint32_t most) { state_.near_hand_offs = most; }
 
   // Logs the fault in one line, calls the window's error handler, and returns the return code of the call.
   int raise(const CallSite& call, const Fault& fault);
@@ -124,7 +122,6 @@ class Window {
   Attributes attributes_;
   Hints hints_;
   std::atomic<std::uint32_t> holds_{0};
-  Calls calls_;
 };
 
 }  // namespace farside::pmpi

@@ -7,15 +7,12 @@
 // on the fast path read the epoch state without the guard; all other calls take it for a few instructions.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -31,7 +28,7 @@
 #include "epochs/rules/epoch_state.hpp"
 #include "pmpi/fault.hpp"
 #include "pmpi/library/library.hpp"
-#include "pmpi/window/dead_ranks.hpp"
+#include "pmpi/window/lost_locks.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/base/state.hpp"
 #include "transport/base/threads.hpp"
@@ -43,7 +40,8 @@
 
 namespace farside::pmpi {
 
-// The common parts of the synchronization calls: waiting, and the check of assertions. Thread safety: any thread.
+class Strict;
+class WindowStatistics;
 
 // Waits until done() returns true, and meanwhile moves the endpoint and the MPI runtime.
 template <class Done>
@@ -88,53 +86,22 @@ Status run(WakeEvent& wake_event, Protocol& protocol) {
   return failed == nullptr ? Status() : failed->take_error();
 }
 
-// The members of a group, as ranks of the window. Groups of start and post are mostly small and repeated, so up to 16
-// ranks need no allocation, and the last group is cached. Thread safety: one thread at a time.
-
-class Members {
- public:
-  Members() = default;
-  explicit Members(std::size_t size) { resize(size); }
-  Members(const Members&) = delete;
-  Members& operator=(const Members&) = delete;
-
-  void resize(std::size_t size) {
-    if (size > kFew) many_.resize(size);
-    ranks_ = size > kFew ? std::span<int>(many_) : std::span<int>(few_.data(), size);
-  }
-  std::span<int> ranks() const { return ranks_; }
-  std::span<const int> copy(std::span<const int> from) {
-    resize(from.size());
-    std::copy(from.begin(), from.end(), ranks_.begin());
-    return ranks_;
-  }
-
- private:
-  static constexpr std::size_t kFew = 16;
-  std::array<int, kFew> few_;
-  std::vector<int> many_;
-  std::span<int> ranks_;
-};
-
-// The last group that was translated. A handle names the same members until it is freed, and may then name others. The
-// cache is therefore invalid after any group was freed.
+// The handle of the last group of a start or post, whose members the epoch state has. A handle names the same members
+// until it is freed, and may then name others: the cache is invalid after any group was freed.
 class KnownGroup {
  public:
   bool is(MPI_Group group) const {
     return group == group_ && freed_ == library().groups_freed.load(std::memory_order_relaxed) &&
            group_ != MPI_GROUP_NULL;
   }
-  void set(MPI_Group group, std::span<const int> members) {
-    members_.copy(members);
+  void set(MPI_Group group) {
     group_ = group;
     freed_ = library().groups_freed.load(std::memory_order_relaxed);
   }
-  std::span<const int> members() const { return members_.ranks(); }
 
  private:
   MPI_Group group_ = MPI_GROUP_NULL;
   std::uint64_t freed_ = 0;
-  Members members_;
 };
 
 // The memory of the list of locks that a rank holds: its first few entries lie in the rank's control block, where ranks
@@ -196,6 +163,12 @@ struct WindowLockTraits {
 using WindowLocks = epochs::LockTable<WindowLockTraits>;
 using WindowLockStripes = epochs::LockStripes<BiasedMutex>;
 
+// A window may not be locked and exposed at the same time. The epoch states do not show this: the other side is on
+// another rank.
+constexpr epochs::Violation locked_and_exposed(const char* what, const char* advice) {
+  return {epochs::ErrorClass::kRmaConflict, what, advice, "MPI 4.0 section 12.5.3 (3.1: 11.5.3)", true};
+}
+
 // The result of a try_ function, the fast path of a call. kNotTaken: nothing has changed, and the function of that name
 // without try_ executes or refuses the call. kContended: the call has begun, and its slow path completes it.
 enum class FastPath : std::uint8_t { kNotTaken, kDone, kContended };
@@ -221,10 +194,17 @@ struct WindowState {
     WindowLocks::Guard held_;
   };
   Guard guard() { return Guard(*this); }
+  // Asks the epoch state whether a call is allowed, which changes it: ask(epoch) returns the broken rule.
+  template <class Ask>
+  Outcome allow(Ask&& ask) {
+    const auto held = guard();
+    return ask(epoch);
+  }
   void close_stripes();
   bool threaded() const { return locks.mutex().threaded; }
   bool holds_in_stripe(int rank) const { return lock_stripes != nullptr && lock_stripes->holds(rank); }
 
+  bool has_rank(int rank) const { return rank >= 0 && rank < space->ranks(); }
   Outcome check_rank(int rank) const;
   // Fails with MPI_ERR_ASSERT if `assert` has other bits than `allowed_bits` (MPI 4.0 section 12.5.5). `allowed`: the
   // names of these bits.
@@ -272,14 +252,8 @@ struct WindowState {
   std::uint64_t* last_lock_word = nullptr;          // its lock word
   std::uint64_t last_lock_value = 0;                // what it held at the release, with nobody present
   bool lock_all_unchecked = false;                  // MPI_MODE_NOCHECK
-  std::uint32_t near_hand_offs = 0;
-  struct LostLock {
-    epochs::AwaitedLock lock;
-    epochs::LockType by;  // the lock that waited for it
-    Error why;
-  };
-  std::vector<LostLock> lost_locks;  // guarded by guard()
-  DeadRanks dead_ranks;
+  std::uint32_t near_hand_offs = 0;                 // how often in a row (NearPlace)
+  LostLocks lost_locks;
 
   // Of active target synchronization (active_target.hpp).
   bool marks_exposure;             // in the lock word; not with FARSIDE_CHECK=off
@@ -295,6 +269,10 @@ struct WindowState {
   MPI_Group group;                           // the window's; the handle is freed with the window
   epochs::EpochState::Report report_broken;  // FARSIDE_CHECK=warn, else empty
   std::unique_ptr<std::string> name;         // that the program has given, or null; guarded by guard()
+
+  // Of calls.hpp; null without them.
+  std::unique_ptr<Strict> strict;
+  std::unique_ptr<WindowStatistics> statistics;
 };
 
 }  // namespace farside::pmpi

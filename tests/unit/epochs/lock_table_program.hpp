@@ -3,7 +3,7 @@
 // (threads) share the table. Locks and lock_alls exclude each other as MPI requires. No actor acquires a lock before
 // the data of the lock's last epoch are complete. At the end neither the table nor a control word holds a trace.
 //
-// When a rank has died, actors find lost locks as pmpi/window/passive_target.cpp does (find_lost, declare_lost,
+// When a rank has died, actors find lost locks as pmpi/window/lost_locks.cpp does (find, declare,
 // check_not_lost), but without its looks, which are a matter of time. What the dead rank held excludes others for ever.
 #pragma once
 
