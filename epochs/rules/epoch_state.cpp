@@ -85,8 +85,9 @@ const Violation* EpochState::broken_rule(Call call, int target, FenceAssert asse
     if (call == Call::kFree || (call == Call::kFlushAll && locks_held() == 0)) return &rules::kStillLocking;
   }
   // member() does not see the group while an assertion of MPI_MODE_NOPUT is in force in this epoch.
-  const bool is_member = member(target) || (restricting_ && access_ == Access::kStarted && !open_.members().empty() &&
-                                            open_.members().has(target));
+  const bool is_member =
+      takes_target(call) && (member(target) || (restricting_ && access_ == Access::kStarted &&
+                                                !open_.members().empty() && open_.members().has(target)));
   const Violation* const rule = broken(cell(call, access_), is_member, assert);
   return rule != nullptr ? rule : broken(cell(call, exposure_.state), false, assert);
 }
