@@ -35,8 +35,6 @@ int killed(const check::Program& program) {
 
 int main(int argc, char** argv) {
   using namespace faults;
-  if (std::count(argv, argv + argc, std::string_view("headless")) != 0)
-    headless(new check::Program(argc, argv, MPI_THREAD_MULTIPLE));
   // The second thread only sends signals.
   check::Program program(argc, argv, MPI_THREAD_FUNNELED);
   if (program.has("gone")) gone(program);

@@ -4,10 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
-#include <dirent.h>
 #include <fstream>
-#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -82,16 +79,6 @@ ProcessIdentity::State ProcessIdentity::state() const {
   // The main thread may have ended while other threads of the process still run.
   if ((found->state == 'Z' || found->state == 'X') && found->threads <= 1) return State::kDead;
   return found->state == 'T' || found->state == 't' ? State::kStopped : State::kAlive;
-}
-
-std::int32_t next_thread(std::int32_t pid, std::int32_t after) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(fmt::format("/proc/{}/task", pid).c_str()), closedir);
-  std::int32_t next = 0;
-  while (const dirent* const entry = folder != nullptr ? readdir(folder.get()) : nullptr) {
-    const auto thread = static_cast<std::int32_t>(std::strtol(entry->d_name, nullptr, 10));
-    if (thread > after && thread != pid && (next == 0 || thread < next)) next = thread;
-  }
-  return next;
 }
 
 }  // namespace farside

@@ -51,8 +51,4 @@ class ProcessIdentity {
   std::uint64_t bits_ = 0;  // | start, in clock ticks since the boot (40) | process id (22) |
 };
 
-// Returns the lowest id above `after` of a thread of the process other than its main thread; 0 if there is none. When
-// the main thread has ended, the kernel answers ESRCH or ENOENT for the process id, but serves the other threads' ids.
-std::int32_t next_thread(std::int32_t pid, std::int32_t after);
-
 }  // namespace farside

@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 
 #include "transport/data/layout.hpp"
-#include "transport/node/identity.hpp"
 
 namespace farside {
 
@@ -26,15 +25,13 @@ using Transfer = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, u
 
 Status transfer(Transfer call, const char* name, pid_t pid, std::uint64_t remote, void* local, std::size_t bytes) {
   auto* at = static_cast<std::byte*>(local);
-  std::int32_t thread = 0;  // 0: the main thread
   while (bytes > 0) {
     const iovec here{at, bytes};
     const iovec there{reinterpret_cast<void*>(remote), bytes};  // NOLINT(performance-no-int-to-ptr)
-    const ssize_t moved = call(thread != 0 ? thread : pid, &here, 1, &there, 1, 0);
+    const ssize_t moved = call(pid, &here, 1, &there, 1, 0);
     if (moved <= 0) {
       if (moved < 0 && errno == EINTR) continue;
       const int code = moved < 0 ? errno : 0;
-      if (code == ESRCH && (thread = next_thread(pid, thread)) != 0) continue;
       // EFAULT: a hole there, or memory beyond the end of a file (or the local buffer is bad).
       const ErrorKind kind = code == EFAULT  ? ErrorKind::kRange
                              : code == EPERM ? ErrorKind::kNoRoute

@@ -15,7 +15,6 @@
 #include <fmt/format.h>
 
 #include "transport/base/threads.hpp"
-#include "transport/node/identity.hpp"
 
 namespace farside {
 namespace {
@@ -100,8 +99,7 @@ void Segment::published() {
 
 Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint64_t offset, const Reserve& reserve,
                                  std::size_t alignment) {
-  const auto path_of = [fd](std::int32_t thread) { return fmt::format("/proc/{}/fd/{}", thread, fd); };
-  const std::string path = path_of(pid);
+  const std::string path = fmt::format("/proc/{}/fd/{}", pid, fd);
   const auto failed_on = [&](const char* call) {
     const int code = errno;
     const bool exhausted = code == ENOMEM || code == EMFILE || code == ENFILE || code == EAGAIN;
@@ -110,13 +108,7 @@ Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint
                              code == EACCES ? " (has the process become not dumpable, prctl(2)?)" : "")};
   };
   // With another pid namespace the path may lead to any file, hence O_NONBLOCK and the checks below.
-  constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  UniqueFd peer(open(path.c_str(), kFlags));
-  if (!peer.valid() && errno == ENOENT) {
-    for (std::int32_t thread = 0; !peer.valid() && (thread = next_thread(pid, thread)) != 0;)
-      peer = UniqueFd(open(path_of(thread).c_str(), kFlags));
-    errno = ENOENT;
-  }
+  const UniqueFd peer(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!peer.valid()) return failed_on("open");
   struct stat info {};
   if (fstat(peer.get(), &info) != 0) return failed_on("fstat");

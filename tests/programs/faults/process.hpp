@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A provider that reports errors; processes without their main thread, or without access to each other.
+// A provider that reports errors; processes without access to each other.
 #pragma once
 
 #include <dlfcn.h>
 #include <linux/capability.h>
 #include <numeric>
-#include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <thread>
 
 #include "../stderr.hpp"
 #include "common.hpp"
@@ -101,23 +99,6 @@ inline void operate(const check::Window& window, std::int64_t rounds) {
 }
 
 inline constexpr MPI_Aint kOperated = 8 * 6000;
-
-[[noreturn]] inline void headless(check::Program* program) {
-  static const pthread_t main_thread = pthread_self();
-  auto* const window = new check::Window(program->memory(), kOperated, 8);
-  std::thread([program, window] {
-    CHECK_EQ(pthread_join(main_thread, nullptr), 0);
-    CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
-    check::section("a window from before the main thread has ended");
-    operate(*window, 10);
-    check::section("a window from afterwards");
-    operate(check::Window(program->memory(), kOperated, 8), 10);
-    delete window;
-    delete program;
-    std::exit(0);
-  }).detach();
-  pthread_exit(nullptr);
-}
 
 inline int undumpable(const check::Program& program) {
   const check::Window window(program.memory(), kOperated, 8);
