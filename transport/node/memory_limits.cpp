@@ -202,8 +202,6 @@ void UntouchedMemory::change_to(std::uint64_t bytes) {
 
 std::mutex& UntouchedMemory::mutex() { return untouched_mutex; }
 
-void UntouchedMemory::forget_all() { untouched = nullptr; }
-
 std::uint64_t UntouchedMemory::unused() {
   const HeldWithoutSignals held(untouched_mutex);
   std::uint64_t sum = 0;

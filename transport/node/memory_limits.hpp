@@ -69,8 +69,6 @@ class UntouchedMemory {
 
   // Guards all objects. A forking thread holds it, so that the child finds it free.
   static std::mutex& mutex();
-  // To be called in a forked process, as the files belong to the parent.
-  static void forget_all();
 
  private:
   friend MemoryNeed find_memory_need(std::uint64_t bytes);

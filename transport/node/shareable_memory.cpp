@@ -70,8 +70,8 @@ bool is_as_mapped(const Mapping& mapping) {
 }  // namespace
 
 // Registered as early as possible (see the header). After an error (no memory), forked processes share the memory.
-const bool ShareableMemory::handles_forks_ =
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
+const bool ShareableMemory::handles_forks_ = pthread_atfork(
+                                                 before_fork, [] { after_fork(false); }, [] { after_fork(true); }) == 0;
 
 ShareableMemory::ShareableMemory() {
   const HeldWithoutSignals held(all_mutex);
@@ -97,19 +97,15 @@ void ShareableMemory::before_fork() {
   UntouchedMemory::mutex().lock();
 }
 
-void ShareableMemory::after_fork_in_parent() {
-  UntouchedMemory::mutex().unlock();
-  for (ShareableMemory* each = all_memory; each != nullptr; each = each->next_) each->mutex_.unlock();
-  const sigset_t before = before_the_fork;
-  all_mutex.unlock();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
 // Calls only functions that are safe in a signal handler: other threads may have held any lock at the fork.
-void ShareableMemory::after_fork_in_child() {
+void ShareableMemory::after_fork(bool in_child) {
   UntouchedMemory::mutex().unlock();
-  UntouchedMemory::forget_all();
-  for (ShareableMemory* each = all_memory; each != nullptr; each = each->next_) each->map_for_child();
+  for (ShareableMemory* each = all_memory; each != nullptr; each = each->next_) {
+    for (auto& [base, arena] : each->arenas_) {
+      if (in_child) arena.map_privately();
+    }
+    each->mutex_.unlock();
+  }
   const sigset_t before = before_the_fork;
   all_mutex.unlock();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -124,11 +120,6 @@ void ShareableMemory::prepare_fork() {
     if (!remappable) remappable = may_remap_pages();
     if (*remappable && is_as_mapped(arena.mapping)) arena.map_privately();
   }
-}
-
-void ShareableMemory::map_for_child() {
-  for (auto& [base, arena] : arenas_) arena.map_privately();
-  mutex_.unlock();
 }
 
 // If the system call failed, for want of memory, the memory would stay shared.

@@ -87,11 +87,9 @@ class ShareableMemory {
 
   // Handlers of pthread_atfork(3), for all objects of this class.
   static void before_fork();
-  static void after_fork_in_parent();
-  static void after_fork_in_child();
+  static void after_fork(bool in_child);
   static const bool handles_forks_;
   void prepare_fork();
-  void map_for_child();
 
   ShareableMemory* next_ = nullptr;  // in the list of all objects
   mutable std::mutex mutex_;         // held over a fork; signals are blocked while it is held
