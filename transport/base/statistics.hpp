@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
-#include <vector>
 
 #include "transport/base/address.hpp"
 #include "transport/base/atomics.hpp"
@@ -74,7 +73,7 @@ class Statistics {
 
 // The number of operations and bytes for each target since the last drain(). A window keeps these counts only for
 // statistics or a trace. To count an operation takes two additions on the target's cache line, and two on that of its
-// size. A list of the touched counts makes the cost of drain() independent of the number of targets.
+// size; a drain looks at all counts.
 //
 // Thread safety: add(), add_slow() and drain() any, after expect_threads(); each(), slow() and sizes() any. Memory: 96
 // bytes per target that is used, and 3 KiB.
@@ -112,12 +111,11 @@ class OperationCounts {
   // The same as add(), without the mutex.
   void add_here(Row& row, Counted what, std::size_t bytes) {
     Cell& cell = row.cells[static_cast<std::size_t>(what)];
+    ++cell.count;
     cell.bytes += bytes;
     Cell& size = sizes_[static_cast<std::size_t>(what)][size_class(bytes)];
     ++size.count;
     size.bytes += bytes;
-    if (cell.count++ == 0) [[unlikely]]
-      touch(row, what);
   }
   void add(int target, Counted what, std::size_t bytes) {
     const std::scoped_lock held(mutex_);
@@ -156,28 +154,18 @@ class OperationCounts {
   void drain(int only, Take&& take) {
     std::unique_lock<std::mutex> held;
     if (threaded_) held = std::unique_lock(mutex_);
-    std::size_t kept = 0;
-    for (const Touched& each : touched_) {
-      if (only >= 0 && each.row->target != only) {
-        touched_[kept++] = each;
-        continue;
+    for (auto& [target, row] : rows_) {
+      if (only >= 0 && target != only) continue;
+      for (std::size_t what = 0; what < kKinds; ++what) {
+        Cell& cell = row.cells[what];
+        if (cell.count != 0) take(target, static_cast<Counted>(what), cell.count, cell.bytes);
+        cell = {};
       }
-      Cell& cell = each.row->cells[static_cast<std::size_t>(each.what)];
-      take(each.row->target, each.what, cell.count, cell.bytes);
-      cell = {};
     }
-    touched_.resize(kept);
   }
 
  private:
-  struct Touched {
-    Row* row;
-    Counted what;
-  };
-  // Not inline, as it is called once per epoch, target and kind. The operation has begun, so neither may fail.
-  [[gnu::noinline]] void touch(Row& row, Counted what) {
-    patiently([&] { touched_.push_back({&row, what}); });
-  }
+  // The operation has begun, so this must not fail.
   Row& find(int target) {
     const auto [found, is_new] = patiently([&] { return rows_.try_emplace(target); });
     Row& row = found->second;
@@ -191,7 +179,6 @@ class OperationCounts {
   RelaxedFlag threaded_;
   std::unordered_map<int, Row> rows_;  // which do not move
   std::atomic<Row*> last_row_{nullptr};
-  std::vector<Touched> touched_;
   Slow slow_{};
   Sizes sizes_{};
   std::mutex mutex_;
