@@ -187,7 +187,7 @@ bool PeerNodeHandler::post(std::uint32_t sender, const OperationList& list) {
 }
 
 Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
-                                std::span<const std::unique_ptr<OperationList>> lists, const Instead& instead) {
+                                std::span<const std::unique_ptr<OperationList>> lists) {
   MessageQueue& message_queue = MessageQueue::at(mapping_->base());
   const std::function<bool()> is_alive = [this] { return this->is_alive(); };
   const RequestHeader header = this->header(sender);
@@ -197,17 +197,10 @@ Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
   Status first;
   while (!lists.empty()) {
     // Fills all free slots, so that one wake serves all these lists.
-    const auto one = message_queue.enqueue(progress, sender_, parts(*lists.front()), {is_alive, false, timeout()});
+    const auto one = message_queue.enqueue(progress, sender_, parts(*lists.front()), {is_alive});
     if (!one) return first ? Status(one.error()) : std::move(first);
-    if (!one.value()) {
-      unanswered_ = true;
-      Status done = instead(*lists.front());
-      if (first) first = std::move(done);
-      lists = lists.subspan(1);
-      continue;
-    }
     std::array<MessageQueue::Message, MessageQueue::kSlots> messages;
-    messages.front() = *one.value();
+    messages.front() = one.value();
     std::size_t left = 1;
     for (; left < std::min(lists.size(), messages.size()); ++left) {
       const std::optional<MessageQueue::Message> next = message_queue.enqueue(sender_, parts(*lists[left]));
@@ -215,7 +208,7 @@ Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
       messages[left] = *next;
     }
     for (std::size_t message = 0; message < left; ++message) {
-      Status finished = finish(progress, messages[message], *lists[message], is_alive, instead);
+      Status finished = finish(progress, messages[message], *lists[message], is_alive);
       if (first) first = std::move(finished);
     }
     lists = lists.subspan(left);
@@ -224,15 +217,12 @@ Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
 }
 
 Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message, const OperationList& list,
-                               const std::function<bool()>& is_alive, const Instead& instead) {
-  const Result<std::optional<MessageQueue::Answer>> waited =
-      MessageQueue::at(mapping_->base()).wait_for_answer(progress, message, {is_alive, has_just_polled(), timeout()});
-  if (!waited) return waited.error();
-  const std::optional<MessageQueue::Answer>& answer = waited.value();
-  if (unanswered_ != !answer) unanswered_ = !answer;
-  if (!answer) return instead(list);
-  if (answer->by_poller()) poller_answered_at_.store(ticks(), std::memory_order_relaxed);
-  const std::span<const std::byte> bytes = answer->bytes();
+                               const std::function<bool()>& is_alive) {
+  const Result<MessageQueue::Answer> answer =
+      MessageQueue::at(mapping_->base()).wait_for_answer(progress, message, {is_alive, has_just_polled()});
+  if (!answer) return answer.error();
+  if (answer.value().by_poller()) poller_answered_at_.store(ticks(), std::memory_order_relaxed);
+  const std::span<const std::byte> bytes = answer.value().bytes();
   ReplyHeader reply{};
   if (bytes.size() >= sizeof reply) std::memcpy(&reply, bytes.data(), sizeof reply);
   if (bytes.size() < sizeof reply) reply.status = ReplyStatus::kRefused;

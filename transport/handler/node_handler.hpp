@@ -83,12 +83,9 @@ class PeerNodeHandler {
                                                        std::uint64_t nonce, const NodeHandlerPlace& place,
                                                        std::uint64_t space);
   // Executes lists, in any order, and returns when all are complete, with the first error. `sender`: this process's
-  // rank. The buffers of the operations receive the fetched data. Calls `instead` with each list that the target leaves
-  // in its queue for long, for instance because it is stopped; the list is no longer there then. Errors: kRange if the
-  // handler refuses a list; kPeer if the target's process has ended, or if its answer has a wrong length.
-  using Instead = std::function<Status(const OperationList& list)>;
-  Status execute(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists,
-                 const Instead& instead);
+  // rank. The buffers of the operations receive the fetched data. Errors: kRange if the handler refuses a list; kPeer if
+  // the target's process has ended, or if its answer has a wrong length.
+  Status execute(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists);
   // Posts a list of operations that fetch nothing. The target executes it at the latest in
   // NodeHandler::finish_posted(), when it has seen a change that this process makes after this call. Posted lists have
   // no order. Returns false, and does nothing, if the queue has no free slot.
@@ -114,8 +111,7 @@ class PeerNodeHandler {
   }
   RequestHeader header(std::uint32_t sender) const;
   Status finish(Progress& progress, MessageQueue::Message message, const OperationList& list,
-                const std::function<bool()>& is_alive, const Instead& instead);
-  std::chrono::milliseconds timeout() const { return unanswered_ ? Timing::kReplyAgain : Timing::kReply; }
+                const std::function<bool()>& is_alive);
 
   std::shared_ptr<Mapping> mapping_;  // shared by all spaces with this on-node peer
   ProcessIdentity sender_;            // this process
@@ -123,7 +119,6 @@ class PeerNodeHandler {
   std::uint64_t nonce_address_;  // in the peer's private memory
   std::uint64_t nonce_;
   std::uint64_t space_;
-  RelaxedFlag unanswered_;
   // When a poller of the target has answered last. It is read in place of the target's own word, which is in the cache
   // of the target's core.
   std::atomic<Ticks> poller_answered_at_{0};

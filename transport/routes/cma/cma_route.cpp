@@ -106,52 +106,8 @@ Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, const DataOperat
   return compare_and_swap(memory, operation);
 }
 
-// What the target's handler does with a list.
-Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, const OperationList& list) {
-  std::vector<std::byte> fetched(list.fetched_bytes());
-  std::byte* to = fetched.data();
-  bool first = true;
-  ListEntry entry;
-  std::span<const std::byte> data;
-  for (OperationListReader reader(list.bytes()); reader.next(entry, data);) {
-    const std::size_t bytes = entry.block_bytes();
-    for (std::uint32_t block = 0; block < entry.blocks; ++block) {
-      const std::byte* const operand = data.empty() ? nullptr : data.data() + block * bytes;
-      const bool swap = entry.kind == OperationKind::kCompareAndSwap;
-      const DataOperation operation{entry.kind,
-                                    entry.op,
-                                    entry.type,
-                                    Access::kShared,
-                                    entry.offset + block * static_cast<std::uint64_t>(entry.stride),
-                                    entry.count,
-                                    swap ? operand + bytes : operand,
-                                    entry.fetch != 0 ? std::exchange(to, to + bytes) : nullptr,
-                                    swap ? operand : nullptr};
-      if (Status status = by_system_calls(memory, operation); !status) return failed_at(std::move(status), first);
-      first = false;
-    }
-  }
-  list.deliver(fetched);
-  return {};
-}
-
 Status CmaRoute::execute(const NodeTargetExtra& memory, std::span<const std::unique_ptr<OperationList>> lists) {
-  const auto rank = static_cast<std::uint32_t>(rank_);
-  const auto by_system_call = [&](const OperationList& list) {
-    Status done = by_system_calls(memory, list);
-    if (!is_refused(memory, done)) return done;
-    const auto one = std::ranges::find(lists, &list, &std::unique_ptr<OperationList>::get);
-    for (bool unanswered = true; unanswered;) {
-      unanswered = false;
-      done = memory.handler->execute(Process::instance(), rank, std::span(&*one, 1), [&](const OperationList&) {
-        unanswered = true;
-        return Status();
-      });
-    }
-    return done;
-  };
-  // By reference: a std::function allocates memory for what this lambda captures.
-  return memory.handler->execute(Process::instance(), rank, lists, std::cref(by_system_call));
+  return memory.handler->execute(Process::instance(), static_cast<std::uint32_t>(rank_), lists);
 }
 
 // Sends messages for as long as the target polls its message queue, or until nothing is left. Up to kSlots messages

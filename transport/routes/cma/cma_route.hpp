@@ -88,7 +88,6 @@ class CmaRoute final : public Route, public QueuedPuts {
   // long. Precondition: the target has a handler.
   Status execute(const NodeTargetExtra& memory, std::span<const std::unique_ptr<OperationList>> lists);
   Status by_system_calls(const NodeTargetExtra& memory, const DataOperation& operation);
-  Status by_system_calls(const NodeTargetExtra& memory, const OperationList& list);
   Status by_messages(const NodeTargetExtra& memory, DataOperation& rest, bool all);
   Status accumulate(const NodeTargetExtra& memory, const DataOperation& operation);
   Status compare_and_swap(const NodeTargetExtra& memory, const DataOperation& operation);
