@@ -3,6 +3,9 @@
 #include "tools/explain/explain.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -221,6 +224,17 @@ TEST_CASE("what is no statistics file is refused, by its name") {
     CHECK_THROWS_WITH(add(run, "s.0.json", with(name, value)), Contains("s.0.json"));
   }
   CHECK_THROWS_WITH(read("/tmp/farside-no-such-statistics"), Contains("FARSIDE_STATS=/tmp/farside-no-such-statistics"));
+}
+
+TEST_CASE("a file that cannot be read is left out, and is said") {
+  std::string folder = (std::filesystem::temp_directory_path() / "farside-test.XXXXXX").string();
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  std::ofstream(folder + "/s.0.json") << file_of(0, "create cma", json::object()).dump();
+  std::ofstream(folder + "/s.1.json") << "{";
+  const Run run = read(folder + "/s.0.json");
+  CHECK(run.files.size() == 1);
+  CHECK_THAT(in_words(run), Contains("! left out: " + folder + "/s.1.json: no statistics"));
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("values that are nested without end are refused") {

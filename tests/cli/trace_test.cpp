@@ -445,20 +445,28 @@ TEST_CASE("traces of two launches are refused, and ranks without a trace are sai
     std::ofstream(prefix + "." + std::to_string(rank) + ".trace", std::ios::binary) << writer.bytes();
   };
   for (int rank = 0; rank < 4; ++rank) write(rank, 4, 7);
-  CHECK(read_all(prefix).size() == 4);
-  CHECK_THAT(summary(merge(read_all(prefix))), !Contains("! "));
+  std::vector<std::string> left_out;
+  CHECK(read_all(prefix, left_out).size() == 4);
+  CHECK(read_all(prefix + ".3.trace", left_out).size() == 4);
+  CHECK_THAT(summary(merge(read_all(prefix, left_out))), !Contains("! "));
+  std::filesystem::resize_file(prefix + ".1.trace", 20);
+  CHECK(read_all(prefix, left_out).size() == 3);
+  REQUIRE(left_out.size() == 1);
+  CHECK_THAT(left_out[0], Contains("t.1.trace: 20 bytes are less than"));
   for (int rank = 0; rank < 2; ++rank) write(rank, 2, 8);
-  CHECK_THROWS_WITH(read_all(prefix),
+  CHECK_THROWS_WITH(read_all(prefix, left_out),
                     Contains("written by 2 launches") && Contains("t.2.trace, ") && Contains("FARSIDE_TRACE=PREFIX"));
   std::filesystem::remove(prefix + ".0.trace");
   std::filesystem::remove(prefix + ".1.trace");
-  CHECK_THAT(summary(merge(read_all(prefix))), Contains("! 2 of 4 ranks have left no file here (ranks 0, 1)"));
+  CHECK_THAT(summary(merge(read_all(prefix, left_out))),
+             Contains("! 2 of 4 ranks have left no file here (ranks 0, 1)"));
   std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("a prefix without files says what to do") {
-  CHECK_THROWS_WITH(read_all("/nonexistent/prefix"), Contains("/nonexistent"));
-  CHECK_THROWS_WITH(read_all("/tmp/farside-no-such-trace"),
+  std::vector<std::string> left_out;
+  CHECK_THROWS_WITH(read_all("/nonexistent/prefix", left_out), Contains("/nonexistent"));
+  CHECK_THROWS_WITH(read_all("/tmp/farside-no-such-trace", left_out),
                     Contains("run the program with FARSIDE_TRACE=/tmp/farside-no-such-trace"));
 }
 

@@ -13,6 +13,7 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "pages.hpp"
 #include "tools/bench/report.hpp"
@@ -245,13 +246,9 @@ void add_report_command(CLI::App& bench_command, int& exit_code) {
 
 void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   auto settings = std::make_shared<BenchSettings>();
-  std::string list = "Measures (* in --demo; - only if named), or groups of them, or all:";
-  for (const bench::MeasureInfo& info : bench::catalogue()) {
-    const std::string_view sign = info.selection == bench::Selection::kDemo    ? " *"
-                                  : info.selection == bench::Selection::kNamed ? " -"
-                                                                               : "";
-    list += fmt::format("\n  {:<26} {:<16} {}{}", info.name, info.group, info.title, sign);
-  }
+  std::vector<std::string> groups;
+  for (const bench::MeasureInfo& info : bench::catalogue())
+    if (std::ranges::find(groups, info.group) == groups.end()) groups.push_back(info.group);
   std::vector<std::string> keys;
   std::string variants;
   for (const Variant& variant : all_variants()) {
@@ -261,7 +258,7 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   const CLI::Validator a_measure(
       [](std::string& word) {
         return bench::known_word(word) ? std::string()
-                                       : word + " is no measure or group (farside bench --help lists them)";
+                                       : word + " is no measure or group (farside bench --list shows them)";
       },
       "NAME,...");
   CLI::App* command =
@@ -270,6 +267,17 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   command->add_flag("--cluster", settings->cluster,
                     "measure passive target between nodes: other default variants and measures, and the ranks go to "
                     "the nodes in turn (of --hosts, or of the batch job)");
+  command->add_flag_callback(
+      "--list",
+      [] {
+        for (const bench::MeasureInfo& info : bench::catalogue()) {
+          const bool demo = info.selection == bench::Selection::kDemo,
+                     named = info.selection == bench::Selection::kNamed;
+          fmt::print("{:<26} {:<16} {}{}\n", info.name, info.group, info.title, demo ? " *" : named ? " -" : "");
+        }
+        throw CLI::Success();
+      },
+      "list the measures with their groups (* in --demo, - only if named)");
   auto prints_script = std::make_shared<bool>(false);
   command->add_flag("--sbatch", *prints_script,
                     "print a Slurm batch script for --cluster: farside bench --sbatch | sbatch");
@@ -317,7 +325,9 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
       "write a self-contained HTML report to this file (and measure what it plots, unless --measures is given)");
   add_compare_command(*command, exit_code);
   add_report_command(*command, exit_code);
-  command->footer(list);  // after the subcommands, which would inherit it
+  // After the subcommands, which would inherit it.
+  command->footer(
+      wrapped(fmt::format("Groups of measures (--list shows the measures): {}, or all", fmt::join(groups, ", "))));
   command->callback([settings, prints_script, command, line, &exit_code] {
     if (!command->get_subcommands().empty()) return;  // the subcommand has run already
     if (*prints_script) {

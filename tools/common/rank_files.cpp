@@ -64,13 +64,23 @@ std::string in_words(const Files& launch) {
 
 }  // namespace
 
-void read_rank_files(const std::string& prefix, std::string_view extension, const char* variable,
-                     const std::function<void(const std::string& path, const std::string& content)>& take) {
+std::vector<std::string> read_rank_files(
+    const std::string& prefix, std::string_view extension, const char* variable,
+    const std::function<void(const std::string& path, const std::string& content)>& take) {
   namespace fs = std::filesystem;
   const fs::path path(prefix);
-  const std::string start = path.filename().string() + ".";
-  bool any = false;
   std::error_code failed;
+  std::string start = path.filename().string();
+  // Of a file, the prefix ends where the longest name of a rank begins.
+  for (std::size_t dot = start.find('.'); fs::is_regular_file(path, failed) && dot < start.size();
+       dot = start.find('.', dot + 1)) {
+    const std::string_view rest = std::string_view(start).substr(dot + 1);
+    if (!rest.ends_with(extension) || !is_of_a_rank(rest.substr(0, rest.size() - extension.size()))) continue;
+    start.resize(dot);
+  }
+  start += '.';
+  bool any = false;
+  std::vector<std::string> refused;
   for (const auto& entry :
        fs::directory_iterator(path.has_parent_path() ? path.parent_path() : fs::path("."), failed)) {
     const std::string name = entry.path().filename().string();
@@ -79,11 +89,16 @@ void read_rank_files(const std::string& prefix, std::string_view extension, cons
     // Other files are of a longer prefix.
     if (!is_of_a_rank(std::string_view(name).substr(start.size(), name.size() - start.size() - extension.size())))
       continue;
-    take(entry.path().string(), read_file(entry.path().string(), Wait::kNo));
-    any = true;
+    try {
+      take(entry.path().string(), read_file(entry.path().string(), Wait::kNo));
+      any = true;
+    } catch (const std::runtime_error& error) {
+      refused.emplace_back(error.what());
+    }
   }
   if (failed) throw std::runtime_error(fmt::format("{}.*{}: {}", prefix, extension, failed.message()));
-  if (any) return;
+  if (any) return refused;
+  if (!refused.empty()) throw std::runtime_error(refused.front());
   throw std::runtime_error(
       fmt::format("{}.*{}: there is no such file; run the program with {}={} (and with farside), to its MPI_Finalize",
                   prefix, extension, variable, prefix));

@@ -14,10 +14,13 @@
 
 namespace farside::tools {
 
-// Calls take(path, content) with each file, in no order. `extension` includes its dot. Throws std::runtime_error if the
-// folder or a file cannot be read, or if there is no file, which setting `variable` to the prefix would write.
-void read_rank_files(const std::string& prefix, std::string_view extension, const char* variable,
-                     const std::function<void(const std::string& path, const std::string& content)>& take);
+// Calls take(path, content) with each file, in no order. `prefix` may be one of the files instead; `extension` includes
+// its dot. Returns the reasons of files that cannot be read, or that `take` refused by a std::runtime_error. Throws one
+// if the folder cannot be read, if all files are refused, or if there is none, which setting `variable` to the prefix
+// would write.
+std::vector<std::string> read_rank_files(
+    const std::string& prefix, std::string_view extension, const char* variable,
+    const std::function<void(const std::string& path, const std::string& content)>& take);
 
 // What a file says of its launch.
 struct RankFile {

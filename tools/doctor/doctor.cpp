@@ -3,6 +3,7 @@
 // report of it.
 #include <cstring>
 #include <memory>
+#include <netdb.h>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -201,7 +202,16 @@ void add_fabric(const PeersLaunch& first, const DoctorOptions& options, Json& ex
   }
 }
 
-int not_started(const PeersLaunch& launch, const ChildEnd& end) {
+int not_started(const DoctorOptions& options, const PeersLaunch& launch, const ChildEnd& end) {
+  for (const std::string& host : split(options.hosts, ",")) {
+    addrinfo* found = nullptr;
+    const std::string name = host.substr(0, host.find(':'));
+    if (const int code = getaddrinfo(name.c_str(), nullptr, nullptr, &found); !name.empty() && code != 0) {
+      fmt::print(stderr, "farside doctor: --hosts: there is no host {} ({})\n", name, gai_strerror(code));
+      return kNotStarted;
+    }
+    if (found != nullptr) freeaddrinfo(found);
+  }
   const std::string detail = telling_lines(end.error_output);
   fmt::print(stderr, "farside doctor: the ranks were not started ({}){}{}\n", end_in_words(end),
              detail.empty() ? "" : ": ", detail);
@@ -225,7 +235,7 @@ int examine_ranks(const DoctorOptions& options) {
     return run.end.how == ChildEnd::How::kExited && run.end.code == 0 ? kNothingWrong : kSomethingWrong;
   }
   if (run.end.how == ChildEnd::How::kInterrupted && !options.in_place()) return kInterrupted;
-  if (!run.started()) return not_started(launch.value(), run.end);
+  if (!run.started()) return not_started(options, launch.value(), run.end);
   Json examination{{"farside_doctor", 1}, {"farside", FARSIDE_VERSION}, {"runtime", launch.value().runtime.name}};
   examination.update(run.examination);
   add_fabric(launch.value(), options, examination);

@@ -256,16 +256,18 @@ std::vector<Advice> advise(const Run& run) {
   double waits = 0;
   for (const auto& [kind, sums] : run.kinds) waits += sums.seconds() - sums.slow_operations.seconds;
   for (std::string& line : run.placement.oversubscribed())
-    advice.insert(advice.begin(), {kOversubscribed, "", std::move(line), waits});
+    advice.insert(advice.begin(), {"oversubscribed", "", std::move(line), waits, true});
   if (std::string missing = missing_ranks(run.files); !missing.empty())
-    advice.insert(advice.begin(), {kMissingRanks, "", std::move(missing), 0});
+    advice.insert(advice.begin(), {"missing_ranks", "", std::move(missing), 0, true});
+  for (const std::string& reason : run.left_out)
+    advice.insert(advice.begin(), {"left_out", "", "left out: " + reason, 0, true});
   return advice;
 }
 
 std::string in_words(const Run& run) {
   std::string text = headline(run);
   std::vector<Advice> advice = advise(run);
-  while (!advice.empty() && (advice.front().rule == kMissingRanks || advice.front().rule == kOversubscribed)) {
+  while (!advice.empty() && advice.front().doubt) {
     text += fmt::format("! {}\n", advice.front().text);
     advice.erase(advice.begin());
   }

@@ -102,7 +102,7 @@ std::string by_site(const Run& run) {
 std::string figures_by(const Run& run, By by) {
   std::string text;
   for (const Advice& each : advise(run))
-    if (each.rule == kMissingRanks || each.rule == kOversubscribed) text += fmt::format("! {}\n", each.text);
+    if (each.doubt) text += fmt::format("! {}\n", each.text);
   return text + std::array{by_rank, by_size, by_pair, by_site}[static_cast<std::size_t>(by)](run);
 }
 
@@ -121,7 +121,8 @@ void add_explain_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("explain",
                                          "explain where the time of a run went, and what would help\n"
                                          "farside explain PREFIX [--json] [--by rank|size|pair|site]");
-  command->add_option("prefix", options->prefix, "value of FARSIDE_STATS; the files are PREFIX.RANK.json")->required();
+  command->add_option("prefix", options->prefix, "value of FARSIDE_STATS, or one of its files, PREFIX.RANK.json")
+      ->required();
   command->add_flag("--json", options->json, "print the advice as JSON");
   command
       ->add_option("--by", options->by,

@@ -70,10 +70,11 @@ struct Process {
 };
 
 struct Run {
-  std::vector<RankFile> files;       // one per process
-  std::map<std::string, int> hosts;  // the number of processes on each
-  double longest_seconds = 0;        // of one process
-  double seconds = 0;                // sum over the ranks, from the first window to the end
+  std::vector<RankFile> files;        // one per process
+  std::vector<std::string> left_out;  // the reasons of files that cannot be read
+  std::map<std::string, int> hosts;   // the number of processes on each
+  double longest_seconds = 0;         // of one process
+  double seconds = 0;                 // sum over the ranks, from the first window to the end
   std::uint64_t runtime_windows = 0;
   std::map<std::string, WindowKind> kinds;
   std::vector<Process> processes;                                 // as `files`
@@ -93,11 +94,10 @@ struct Advice {
   std::string kind;  // of window
   std::string text;
   double weight;  // sort key: seconds, measured or estimated
+  bool doubt = false;
 };
-// Returns the advice, the largest weight first. Before it come doubts about all figures: ranks that are missing, or
-// that share cores.
-inline constexpr const char* kMissingRanks = "missing_ranks";
-inline constexpr const char* kOversubscribed = "oversubscribed";
+// Returns the advice, the largest weight first. Before it come doubts about all figures: files that are left out, ranks
+// that are missing, or that share cores.
 std::vector<Advice> advise(const Run& run);
 
 std::string in_words(const Run& run);

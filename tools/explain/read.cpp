@@ -155,8 +155,12 @@ void add(Run& run, const std::string& file, const std::string& text) {
 
 Run read(const std::string& prefix) {
   Run run;
-  read_rank_files(prefix, ".json", "FARSIDE_STATS",
-                  [&](const std::string& file, const std::string& text) { add(run, file, text); });
+  run.left_out =
+      read_rank_files(prefix, ".json", "FARSIDE_STATS", [&](const std::string& file, const std::string& text) {
+        Run alone;  // whether all of it can be added
+        add(alone, file, text);
+        add(run, file, text);
+      });
   check_one_launch(run.files, "FARSIDE_STATS");
   return run;
 }

@@ -147,10 +147,11 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
   return trace;
 }
 
-std::vector<RankTrace> read_all(const std::string& prefix) {
+std::vector<RankTrace> read_all(const std::string& prefix, std::vector<std::string>& left_out) {
   std::vector<RankTrace> traces;
-  read_rank_files(prefix, ".trace", "FARSIDE_TRACE",
-                  [&](const std::string& file, const std::string& bytes) { traces.push_back(parse(file, bytes)); });
+  left_out = read_rank_files(prefix, ".trace", "FARSIDE_TRACE", [&](const std::string& file, const std::string& bytes) {
+    traces.push_back(parse(file, bytes));
+  });
   std::ranges::sort(traces, [](const RankTrace& a, const RankTrace& b) {
     return std::tie(a.file.job.rank, a.file.path) < std::tie(b.file.job.rank, b.file.path);
   });

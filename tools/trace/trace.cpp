@@ -378,7 +378,8 @@ void add_trace_command(CLI::App& app, int& exit_code) {
       app.add_subcommand("trace",
                          "merge the traces of all ranks, and show which rank waited for which\n"
                          "farside trace PREFIX [-o FILE.json] [--html FILE.html] [--by rank|size|pair|site]");
-  command->add_option("prefix", options->prefix, "value of FARSIDE_TRACE; the files are PREFIX.RANK.trace")->required();
+  command->add_option("prefix", options->prefix, "value of FARSIDE_TRACE, or one of its files, PREFIX.RANK.trace")
+      ->required();
   command->add_option("-o,--output", options->chrome_file, "write a trace for ui.perfetto.dev and chrome://tracing");
   command->add_option("--html", options->page_file, "write a self-contained HTML page");
   command
@@ -392,7 +393,9 @@ void add_trace_command(CLI::App& app, int& exit_code) {
       "Run the program with FARSIDE_TRACE=PREFIX set for all ranks, for instance by\n"
       "  farside run -n 4 --set FARSIDE_TRACE=/tmp/t -- ./program; farside trace /tmp/t --html t.html");
   command->callback([options, &exit_code] {
-    const trace::Timeline timeline = trace::merge(trace::read_all(options->prefix));
+    std::vector<std::string> left_out;
+    trace::Timeline timeline = trace::merge(trace::read_all(options->prefix, left_out));
+    for (const std::string& reason : left_out) timeline.warnings.push_back("left out: " + reason);
     const bool files = !options->chrome_file.empty() || !options->page_file.empty();
     for (const auto& [path, html] : {std::pair(options->chrome_file, false), std::pair(options->page_file, true)}) {
       if (path.empty()) continue;

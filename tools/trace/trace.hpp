@@ -29,8 +29,9 @@ struct RankTrace {
 // Reads one file. Throws std::runtime_error that names the file and its error.
 RankTrace parse(const std::string& file, std::string_view bytes);
 
-// Reads all files of the prefix, ordered by rank. Throws if there is none, or if they are of several launches.
-std::vector<RankTrace> read_all(const std::string& prefix);
+// Reads all files of the prefix, ordered by rank, and adds the reasons of those that are left out. Throws if there is
+// none, or if they are of several launches.
+std::vector<RankTrace> read_all(const std::string& prefix, std::vector<std::string>& left_out);
 
 // The traces of all ranks on one clock, and what follows from them together: which rank waited for which.
 using Nanoseconds = std::int64_t;  // since the first event of any rank
