@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <numeric>
 #include <type_traits>
 #include <unistd.h>
+#include <utility>
 
 namespace farside {
 namespace {
@@ -126,12 +128,29 @@ std::vector<std::string> unknown_settings() {
   return result;
 }
 
+namespace {
+
+// How many characters have to be changed, added or removed to make b of a (Levenshtein).
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j)
+      diagonal = std::exchange(row[j + 1], std::min({row[j] + 1, row[j + 1] + 1, diagonal + (a[i] == b[j] ? 0 : 1)}));
+  }
+  return row.back();
+}
+
+}  // namespace
+
 void warn_of_unknown_settings() {
   for (const std::string& name : unknown_settings()) {
-    std::string names;
-    for (const Setting& setting : kSettings) names += fmt::format(" {}", setting.name);
-    log(LogLevel::kWarn, "environment variable {} is not a setting of farside and is ignored; there are:{}", name,
-        names);
+    const auto nearest =
+        std::ranges::min_element(kSettings, {}, [&](const Setting& setting) { return distance(name, setting.name); });
+    log(LogLevel::kWarn,
+        "environment variable {} is not a setting of farside and is ignored; is {} meant? (farside --help has all)",
+        name, nearest->name);
   }
 }
 
