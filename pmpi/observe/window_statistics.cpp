@@ -80,7 +80,9 @@ WindowStatistics::WindowStatistics(Space& space, MPI_Group group, TraceFlavor fl
                     .begin = ticks(),
                     .granted = id,
                     .closing = rank | ranks << 32};
-  traced_.record.window = library().statistics->enter(*this);
+  const std::uint32_t number = library().statistics->enter(*this);
+  const std::scoped_lock held(mutex_);  // others may read it now
+  traced_.record.window = number;
   if (threaded) expect_threads();
 }
 
