@@ -7,7 +7,7 @@
 #include "transport/base/log.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/base/waiter.hpp"
-#include "transport/fabric/open_endpoint.hpp"
+#include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/provider_choice.hpp"
 #include "transport/handler/node_handler.hpp"
 

@@ -261,8 +261,9 @@ Outcome ActiveTarget::start(MPI_Group group, int assert) {
     const WaitReason reason(window_, [&](WaitReports& reports) { return reports.awaited_posts(posts.missing()); });
     wait_until(window_.space->words().wake_event(), [&] {
       over = posts.advance();
-      return over || timeout.is_expired(posts.first_missing(
-                         [&](int target) { return window_.control.interrupted_since_post(target); }));
+      return over || timeout.is_expired(posts.first_missing([&](int target) {
+        return window_.control.interrupted_since(target, window_.control.interruptions_at_post(target));
+      }));
     });
     if (!over) {
       const auto held = window_.guard();

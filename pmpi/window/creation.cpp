@@ -31,7 +31,7 @@
 #include "transport/base/threads.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/base/waiter.hpp"
-#include "transport/fabric/open_endpoint.hpp"
+#include "transport/fabric/endpoint.hpp"
 #include "transport/node/device_memory.hpp"
 #include "transport/space/make_space.hpp"
 

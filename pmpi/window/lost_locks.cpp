@@ -110,7 +110,7 @@ void LostLocks::look_over_fabric(int rank, std::vector<Dead>& dead) {
   }
   ControlRoute* const route = window_.control.route();
   if (route == nullptr) return;
-  const ControlRoute::Reach reach = route->reach(rank);
+  const Reach reach = route->reach(rank);
   if (!failed && !reach.connected) why = reach.error;
   const bool suspected = suspects_.erase(rank) != 0;
   if (!why.empty()) {

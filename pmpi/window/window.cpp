@@ -15,7 +15,7 @@
 #include "pmpi/window/creation.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/ticks.hpp"
-#include "transport/fabric/open_endpoint.hpp"
+#include "transport/fabric/endpoint.hpp"
 #include "transport/process.hpp"
 #include "transport/routes/fabric/fabric_route.hpp"
 #include "transport/space/regions.hpp"

@@ -53,7 +53,7 @@ void wait_until(WakeEvent& wake_event, Done&& done) {
   }
 }
 
-// The limit of a wait for a notification that may be lost (ControlRoute::interrupted_since), or may only be late. One
+// The limit of a wait for a notification that may be lost (PeerLosses), or may only be late. One
 // object per wait. Not thread-safe.
 class LossTimeout {
  public:

@@ -109,10 +109,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     operation.generation = 0x5EED0000U + static_cast<std::uint32_t>(i);
     operation.awaits_reply = i != kWithoutReply;
     if (i <= kLocked) operation.list = list_into(buffers.of(i));
-    if (i == kLocked) operation.locked_result = &locked_result;
+    if (i == kLocked) operation.message.locked = &locked_result;
     if (i == kListAndWord) {
-      operation.fetched = buffers.of(i) + kListed;
-      operation.fetched_bytes = kBytes - kListed;
+      operation.message.fetched = {buffers.of(i) + kListed, kBytes - kListed};
     }
   }
   ReplyHeader header{};
@@ -136,7 +135,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(operations[i]->awaits_reply == (i != kWithoutReply && !(right && i == named)), "the others wait as before");
     require(right && i == named ? true : !pending[i].has_error(), "the others have no error");
   }
-  const std::size_t expected = (named <= kLocked ? listed : 0) + (named == kLocked ? 16 : of.fetched_bytes);
+  const std::size_t expected = (named <= kLocked ? listed : 0) + (named == kLocked ? 16 : of.message.fetched.size());
   const bool good = right && header.status == ReplyStatus::kDone && bytes.size() == sizeof header + expected;
   const bool stopped =
       right && named == kLocked && header.status == ReplyStatus::kStopped && bytes.size() == sizeof header + 8;

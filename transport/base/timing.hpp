@@ -52,29 +52,18 @@ struct Timing {
   // After that a thread claims the accumulate lock, which others then leave. Longer: it starves among running ranks.
   static constexpr Milliseconds kClaimAfter{1};
 
-  // The progress thread beside application threads (AdaptivePolling, SharedPolls).
+  // The progress thread beside application threads (AdaptivePolling).
 
   // Its back-off, while others poll. Shorter: it takes the poller's core; longer: arrivals wait when they stop.
   static constexpr Microseconds kShortestBackOff{50}, kLongestBackOff{1000};
-  // The same while they poll without a pause.
-  static constexpr Microseconds kLongestBesidePoller{4000};
   // One in so many parts of the time for which they have polled is the back-off. 1: as late as long; 100: as none.
   static constexpr int kBackOffShare = 8;
   // Threads in the runtime serve for so long before the thread looks. Longer: an arrival waits, if they have left.
   static constexpr Milliseconds kRuntimeServes{5};
   // The age at most of a poll of a thread that counts as waiting in the runtime.
   static constexpr Microseconds kRecentPoll{200};
-  // After a wrong guess that it does. Shorter: repeated guesses cost arrivals a back-off each.
-  static constexpr Milliseconds kDelegationPause{20};
-  // Since the end of a poll, for a thread to count as polling: a wake-up that takes a poller's core takes 100 us (2
-  // virtual cores).
-  static constexpr Nanoseconds kPollPause{250'000};
-  // The most for which a poll counts, and the shortest poll that has moved data (one without takes 1 to 2 us). Longer:
-  // a thread that has lost its core counts, and data count as none.
+  // The shortest poll that has moved data; one without takes 1 to 2 us. Longer: data count as none.
   static constexpr Nanoseconds kLongPoll{10'000};
-  // Polls of the endpoint per pass of the runtime's progress engine. fetch_and_op between two hosts, target in MPICH's
-  // MPI_Barrier: 23.3 us with one, 21.4 with two, 23.3 with four.
-  static constexpr int kPollsFromRuntime = 2;
   // The thread's longest sleep with anything in flight, and between two checks of peers: what a lost wake-up costs.
   static constexpr Milliseconds kSafetyNet{250};
   // The same with nothing in flight.
@@ -83,10 +72,8 @@ struct Timing {
   static constexpr Milliseconds kReadEventsEvery{1};
   // The most for which a large transfer, at 1 ns per byte, is expected to need polls. Longer: idle waiters yield.
   static constexpr Milliseconds kLongestTransfer{100};
-  // From the first small operation to the flush of a burst, and the delay of one that is none. Hundreds take less.
+  // From the first small operation to the flush of a burst. Hundreds take less.
   static constexpr Microseconds kLongestBurst{50};
-  // Calls of the provider for a write that has no room, each with a poll; then it is issued as a single write.
-  static constexpr int kTriesInRun = 64;
 
   // Connections and peers.
 

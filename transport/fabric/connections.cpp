@@ -389,7 +389,6 @@ std::vector<ConnectionEviction::Unused> ConnectionEviction::unused(Clock::time_p
     if (now - connection.since < idle_limit(peer_state)) return;
     const Clock::time_point last_use = PeerStates::last_use(peer_state, now);
     if (now - last_use < Timing::kShortestIdle) return;
-    end_open_run(peer_state);  // only its completion is missing: the connection can be closed at the next pass
     if (!peer_state.any_in_flight()) found.push_back({last_use, &peer_state});
   });
   return found;
@@ -451,7 +450,6 @@ bool ConnectionEviction::ends(Peer peer) {
   Connection* const connection = connections_.present(peer);
   // The present connection may be a newer one.
   if (connection == nullptr || !connection->in_order) return true;
-  end_open_run(states_.of(peer));
   if (states_.any_issued(peer)) return false;
   if (connection->disconnect_sent) return connections_.disconnect(peer);
   return replies_.send(make_disconnect(peer), send_) != -FI_EAGAIN;
@@ -478,11 +476,6 @@ void ConnectionEviction::receive(std::span<const std::byte> message) {
 
 void ConnectionEviction::disconnect_idle() {
   std::erase_if(disconnecting_, [this](Peer peer) { return ends(peer); });
-}
-
-void ConnectionEviction::end_open_run(PeerState& peer_state) {
-  const std::scoped_lock held(peer_state.mutex);
-  if (peer_state.run.open != nullptr) end_run_(peer_state);
 }
 
 }  // namespace farside

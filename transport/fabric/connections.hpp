@@ -210,9 +210,6 @@ class Connections {
 // connection that ends before the peer's DISCONNECT has arrived may have lost notifications of the peer: this is an
 // interruption (in_flight.hpp).
 //
-// No completion is in flight for an open run of writes (in_flight.hpp). An eviction therefore ends the run,
-// on both sides, so that a process that computes after its puts does not prevent the eviction.
-//
 // The limit is soft. A connection that is in use or was just made stays, since two ranks that need each other would
 // otherwise connect and disconnect for ever. RDMA of the peer is not visible here. Therefore a connection that is soon
 // reopened must be unused for longer before its next eviction.
@@ -222,16 +219,13 @@ class Connections {
 class ConnectionEviction {
  public:
   using Clock = std::chrono::steady_clock;
-  // `limit`: FARSIDE_CONNECTIONS; 0: none. `send` sends a message to a peer, as Replies::send needs it. `end_run` makes
-  // the provider generate the completion of the open run to a peer, if the provider has room. It is called with the
-  // peer's mutex held.
+  // `limit`: FARSIDE_CONNECTIONS; 0: none. `send` sends a message to a peer, as Replies::send needs it.
   ConnectionEviction(Connections& connections, PeerStates& states, Replies& replies, std::size_t limit,
-                     std::function<ssize_t(Reply&)> send, std::function<void(PeerState&)> end_run)
+                     std::function<ssize_t(Reply&)> send)
       : connections_(connections),
         states_(states),
         replies_(replies),
         send_(std::move(send)),
-        end_run_(std::move(end_run)),
         asked_(limit),
         most_(limit) {}
 
@@ -259,7 +253,6 @@ class ConnectionEviction {
   };
   std::vector<Unused> unused(Clock::time_point now);
   void ask_to_disconnect(PeerState& peer_state, bool shortage);
-  void end_open_run(PeerState& peer_state);
   std::unique_ptr<Reply> make_disconnect(Peer peer);
   bool ends(Peer peer);
 
@@ -267,7 +260,6 @@ class ConnectionEviction {
   PeerStates& states_;
   Replies& replies_;
   const std::function<ssize_t(Reply&)> send_;
-  const std::function<void(PeerState&)> end_run_;
   const std::size_t asked_;
   std::size_t most_;  // the limit of connections; 0: none
   std::size_t node_processes_ = 0;

@@ -6,6 +6,8 @@
 // Thread safety, errors and cost: those of Fabric.
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,6 +16,7 @@
 
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/wake_event.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/handler/message_handler.hpp"
 #include "transport/handler/operation_list.hpp"
@@ -29,6 +32,50 @@ struct Registration {
   };
   std::unique_ptr<fid_mr, Close> region;
   RemoteKey key;
+};
+
+// A request to the handler of a peer, without its list. What identifies it is filled in where it is issued.
+struct HandlerRequest {
+  RequestHeader header{};
+  std::array<ControlStep, kMostControls> steps{};
+  std::span<std::byte> fetched{};  // receives the data that follow those of the list
+  LockedResult* locked = nullptr;  // instead of `fetched`, for a list between two steps
+
+  static HandlerRequest operations(std::uint8_t steps = 0) {
+    HandlerRequest made;
+    made.header.kind = MessageKind::kOperations;
+    made.header.controls = steps;
+    return made;
+  }
+  // With a step on a control word behind the operations; `fetched` receives its former value (ControlStep::words()).
+  static HandlerRequest with(const ControlStep& step, std::uint64_t* fetched) {
+    HandlerRequest made = operations(1);
+    made.steps = {step};
+    made.fetched = std::as_writable_bytes(std::span(fetched, step.words()));
+    return made;
+  }
+  static HandlerRequest notification(const ControlStep& step, std::uint64_t* fetched) {
+    HandlerRequest made = with(step, fetched);
+    made.header.flags = RequestHeader::kNoReply;
+    return made;
+  }
+  // Between an acquire step, which may stop the operations (message.hpp), and a release step.
+  static HandlerRequest between(const ControlStep& acquire, const ControlStep& release, LockedResult& result) {
+    HandlerRequest made = operations(kMostControls);
+    made.steps = {acquire, release};
+    made.locked = &result;
+    return made;
+  }
+  // For a page of the table of attached regions behind `address` (AttachedRegions::Page), or for the description of a
+  // space (MessageHandler::ServedSpace).
+  static HandlerRequest question(MessageKind kind, std::span<std::byte> answer, std::uint64_t address = 0) {
+    HandlerRequest made;
+    made.header.kind = kind;
+    made.header.offset = address;
+    made.header.count = static_cast<std::uint32_t>(answer.size());
+    made.fetched = answer;
+    return made;
+  }
 };
 
 class Endpoint {
@@ -59,14 +106,6 @@ class Endpoint {
   // The following calls return when the provider has taken the operation; their Status has the errors of issuing.
   virtual Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes) = 0;
   virtual Status read(Pending& pending, const Place& place, void* local, std::size_t bytes) = 0;
-  // The same as write(), for many small writes: where that is cheaper, several writes share one completion (a run,
-  // in_flight.hpp). A thread that waits for `pending` must call end_run() until `pending` is done; otherwise
-  // the wait may take a second longer.
-  virtual Status write_in_run(Pending& pending, const Place& place, const void* local, std::size_t bytes) {
-    return write(pending, place, local, bytes);
-  }
-  // Makes the provider generate the completion of such writes. Never waits.
-  virtual void end_run(Pending& /*pending*/, Peer /*peer*/) {}
   // Returns whether control words and 64-bit integers are changed by atomics of the target's adapter (the domain nic
   // of data/accumulates.md), for which no thread there has to wake; otherwise the target's handler changes them.
   // Adapter atomics are atomic only among themselves. They take effect behind all operations that were issued to the
@@ -81,50 +120,65 @@ class Endpoint {
   // Returns whether messages to the peer and their replies go through rings (message_ring.hpp). A small put or get then
   // takes less time as a message than as write() or read(), whose completions the provider signals.
   virtual bool has_message_ring(Peer /*peer*/) { return false; }
-  // Sends one message to the handler of a peer. Fetched data go to the buffers of the list's operations.
-  virtual Status execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list) = 0;
-  // The same, with a step on a control word after the operations; `fetched` receives the word's previous value.
-  // `list` may be null.
-  virtual Status execute_and_control(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
-                                     const ControlStep& step, std::uint64_t* fetched) = 0;
-  // The same as a notification: `pending` is done when the message is sent, and nothing is fetched (`fetched` stays in
-  // use until then). The operations of `list` fetch nothing. The handler executes them and the step before the contents
-  // of later messages, but RDMA that is issued later may overtake them.
-  virtual Status notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
-                        const ControlStep& step, std::uint64_t* fetched) = 0;
+  // Sends a message to the handler of a peer (handler/message.hpp). Fetched data go to the buffers of the operations of
+  // `list`, which may be null, and to those of the request, which stay in use until `pending` is done. `pending` of a
+  // notification is done when the message is sent. The handler executes its operations, which fetch nothing, and its
+  // step before the contents of later messages, but RDMA that is issued later may overtake them.
+  virtual Status request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
+                         std::unique_ptr<OperationList> list) = 0;
   // Returns whether `pending` of a notification is done only when the handler has executed the message. An operation
   // that is issued after that cannot overtake the notification.
   virtual bool acknowledges_notifications() const = 0;
-  // Returns how often notifications to the peer may have been lost with its connection. Each time the next operation
-  // towards the peer fails for that reason.
-  virtual std::uint32_t lost_notifications(Peer peer) const = 0;
-  // Returns whether that operation is still to come.
-  virtual bool has_loss_to_report(Peer peer) const = 0;
   // Interruptions: the ends of connections by which notifications of the peer may have been lost, numbered from 1 on
-  // over all peers. The number of the last one, one load; and of the peer's last one. 0: there was none.
+  // over all peers. The number of the last one, one load. 0: there was none.
   virtual std::uint32_t interruptions() const = 0;
-  virtual std::uint32_t last_interruption(Peer peer) const = 0;
-  // Requests a connection to the peer unless there is one, and does not wait for it. Returns whether there is one, or
-  // the error of the last attempt; empty: none has ended yet.
-  struct Reach {
-    bool connected = true;
-    std::string error = {};
-  };
+  // What they have lost of the peer's and of this process's notifications.
+  virtual const PeerLosses& losses(Peer peer) = 0;
+  // Requests a connection to the peer unless there is one, and does not wait for it.
   virtual Reach reach(Peer /*peer*/) { return {}; }
-  // As execute_and_control(), with an acquire step before the operations, which may stop them (message.hpp), and a
-  // release step after them. `result` stays in use until `pending` is done.
-  virtual Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
-                                const ControlStep& acquire_step, const ControlStep& release_step,
-                                LockedResult& result) = 0;
-  // Requests a page of the peer's table of attached regions (AttachedRegions::Page).
-  virtual Status ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t first,
-                                 std::span<std::byte> page) = 0;
-  // Requests the description of a space (MessageHandler::ServedSpace).
-  virtual Status ask_for_description(Pending& pending, const HandlerPlace& place, std::span<std::byte> description) = 0;
 
   // The spaces that this process's handler serves. The same as MessageHandler::publish and withdraw.
   virtual bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) = 0;
   virtual void withdraw(std::uint64_t id) = 0;
+};
+
+class EndpointProgress {
+ public:
+  // For waiting application threads (Progress). Returns whether anything completed or arrived. Does nothing while
+  // another thread polls.
+  virtual bool poll() = 0;
+  // For application threads that test a condition once. Handles everything that has arrived, and does not rely on the
+  // poll of another thread, which may have begun before the arrival.
+  virtual void poll_now() = 0;
+  // For threads that wait in the MPI runtime, called repeatedly from its progress engine: polls while the progress
+  // thread leaves arrivals to them (AdaptivePolling), else costs two loads and a store.
+  virtual bool poll_from_runtime() = 0;
+  // Returns whether large transfers that this process has issued are expected to move now, at 1 GB/s. If the
+  // thread that waits for them slept, each arrival of data would have to wake the progress thread.
+  virtual bool transfers() const = 0;
+  // Between these calls `wake_event` is signalled when something arrives.
+  virtual void listen(WakeEvent& wake_event) = 0;
+  virtual void stop_listening(WakeEvent& wake_event) = 0;
+  // A peer on trial is abandoned after Timing::kTrial, if FARSIDE_PEER_TIMEOUT is not shorter. The time of other peers
+  // does not change. Each call with `on` is followed by one without.
+  virtual void set_on_trial(Peer peer, bool on) = 0;
+
+ protected:
+  ~EndpointProgress() = default;
+};
+
+// An endpoint of this process with its progress and its device. Process owns the open ones. open_endpoint()
+// (provider.hpp) has one line per kind of libfabric's endpoints (FI_EP_MSG: Fabric).
+class OpenEndpoint : public Endpoint {
+ public:
+  virtual EndpointProgress& progress() = 0;
+  virtual const EndpointProgress& progress() const = 0;
+  virtual const char* provider() const = 0;
+  virtual const char* device() const = 0;
+  // Sets the number of processes of this node, this one included, that use the fabric or may use it. They share the
+  // node's resources for connections (connecting.hpp). Only the largest number of all calls counts; before the first
+  // call it is 1.
+  virtual void share_node(std::size_t processes) = 0;
 };
 
 }  // namespace farside

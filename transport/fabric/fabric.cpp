@@ -3,6 +3,7 @@
 #include "transport/fabric/fabric.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -12,8 +13,8 @@
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/timing.hpp"
-#include "transport/fabric/buffers.hpp"
 #include "transport/fabric/message_ring.hpp"
+#include "transport/fabric/messages.hpp"
 #include "transport/fabric/provider.hpp"
 
 namespace farside {
@@ -92,145 +93,96 @@ Result<std::unique_ptr<Fabric>> Fabric::open(InfoHandle info, const Settings& se
   Result<FabricDomain> domain = FabricDomain::open(std::move(info), limits.completions);
   if (!domain) return named(domain.error());
   std::unique_ptr<Fabric> fabric(new Fabric(std::move(domain.value()), limits, settings, progress, statistics));
-  if (Status status = fabric->set_up(settings, std::move(resolve), openers); !status) return named(status.error());
+  FabricProgress& opened = fabric->progress_;
+  if (Status started = opened.start(settings, std::move(resolve), openers); !started) return named(started.error());
+  if (!opened.in_flight().memory().needed() || !opened.domain().advertises_atomics()) return fabric;
+  const std::string refused = settings.nic_atomics ? fabric->try_nic_atomics() : "FARSIDE_NIC_ATOMICS=off";
+  const std::optional<NicForm>& form = fabric->nic_form_;
+  log(LogLevel::kInfo, "libfabric {}: {}", name,
+      refused.empty()
+          ? fmt::format("atomics by the adapter, operands by {}, results in {} byte order",
+                        form->by_value ? "value" : "address", form->swapped ? "the other" : "this processor's")
+          : fmt::format("no atomics by the adapter: {}", refused));
   return fabric;
-}
-
-Status Fabric::set_up(const Settings& settings, Resolve resolve, std::size_t openers) {
-  if (Status s = progress_.start(settings, std::move(resolve), openers); !s) return s;
-  // A slot receives the result of an atomic; the operands are behind it.
-  if (progress_.in_flight().memory().needed() && progress_.domain().advertises_atomics()) {
-    const std::string refused = settings.nic_atomics ? try_nic_atomics() : "FARSIDE_NIC_ATOMICS=off";
-    log(LogLevel::kInfo, "libfabric {}: {}", provider(),
-        refused.empty() ? fmt::format("atomics by the adapter, operands by {}, results in {} byte order",
-                                      nic_form_->by_value ? "value" : "address",
-                                      nic_form_->swapped ? "the other" : "this processor's")
-                        : fmt::format("no atomics by the adapter: {}", refused));
-  }
-  return {};
 }
 
 // Registers a large local buffer. Waits until operations complete, if too many are registered.
 // Returns null if it cannot be registered.
 FabricHandle<fid_mr> Fabric::register_large(const void* base, std::size_t bytes, std::uint64_t access) {
-  for (Waiter waiter(waiting_, own_wake_event_);; waiter.pause()) {
-    if (progress_.in_flight().memory().begin_large()) break;
-    progress_.poll();
-  }
+  LocalMemory& memory = progress_.in_flight().memory();
+  for (Waiter waiter(waiting_, own_wake_event_); !memory.begin_large(); waiter.pause()) progress_.poll();
   FabricHandle<fid_mr> registered;
-  const int code = progress_.in_flight().memory().register_memory(base, bytes, access, registered);
+  const int code = memory.register_memory(base, bytes, access, registered);
   if (code != 0) {
-    progress_.in_flight().memory().end_large(registered);
+    memory.end_large(registered);
     log(LogLevel::kInfo, "{}; it is copied in parts",
         fabric_error(ErrorKind::kNoMemory, fmt::format("registering {} bytes of an operand", bytes), code).text);
   }
   return registered;
 }
 
+// Prepares the local buffer of a write or read for the provider. Where local buffers must be registered, it is copied
+// to or from a slot of registered memory, or has a registration of its own, `registered`, which the operation takes.
+// May be called again for an operation for which the provider had no room. Returns 0 or a negative libfabric code.
+int Fabric::local_buffer(Operation& operation, void* local, std::size_t bytes, bool writes,
+                         FabricHandle<fid_mr>& registered, iovec& buffer, void*& descriptor) {
+  LocalMemory& memory = progress_.in_flight().memory();
+  buffer = {local, bytes};
+  if (!memory.needed()) {
+    if (writes && bytes <= kCopiedAtCall) buffer.iov_base = std::memcpy(operation.operands.data(), local, bytes);
+    return 0;
+  }
+  if (bytes > LocalMemory::kSlotBytes) {
+    if (registered != nullptr) operation.registered = std::move(registered);
+    descriptor = fi_mr_desc(operation.registered.get());
+    return 0;
+  }
+  if (operation.slot == nullptr) {
+    if (const int code = memory.take(true, operation.slot); code != 0) return code;
+    if (writes) std::memcpy(operation.slot->bytes, local, bytes);
+  }
+  if (!writes) {
+    operation.into = local;
+    operation.into_bytes = bytes;
+  }
+  buffer.iov_base = operation.slot->bytes;
+  descriptor = operation.slot->descriptor;
+  return 0;
+}
+
 // Issues a write or a read in parts: of largest_part(), or of a slot's size where the local buffer must be registered
-// and cannot be. issue_part(offset, bytes, registered) may take the registration.
-template <class IssuePart>
-Status Fabric::issue_parts(const void* local, std::size_t bytes, std::uint64_t access, IssuePart&& issue_part) {
+// and cannot be.
+Status Fabric::transfer(Pending& pending, const Place& place, void* local, std::size_t bytes, bool writes) {
+  progress_.expect_transfer(bytes);
+  LocalMemory& memory = progress_.in_flight().memory();
   std::size_t most = progress_.domain().largest_part(bytes);
   for (std::size_t offset = 0; offset < bytes;) {
     const std::size_t part = std::min(bytes - offset, most);
+    std::byte* const from = static_cast<std::byte*>(local) + offset;
     FabricHandle<fid_mr> registered;
-    if (progress_.in_flight().memory().needed() && part > LocalMemory::kSlotBytes) {
-      registered = register_large(static_cast<const std::byte*>(local) + offset, part, access);
+    if (memory.needed() && part > LocalMemory::kSlotBytes) {
+      registered = register_large(from, part, writes ? FI_WRITE : FI_READ);
       if (registered == nullptr) {
         most = LocalMemory::kSlotBytes;
         continue;
       }
     }
-    Status issued = issue_part(offset, part, registered);
-    if (registered != nullptr) progress_.in_flight().memory().end_large(registered);
+    const char* const call = writes ? "fi_writemsg" : "fi_readmsg";
+    Status issued = issue(pending, place.peer, call, [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
+      iovec here;
+      void* descriptor = nullptr;
+      if (const int code = local_buffer(operation, from, part, writes, registered, here, descriptor); code != 0)
+        return code;
+      const fi_rma_iov there{place.key.base + place.offset + offset, part, place.key.key};
+      const fi_msg_rma message{&here, &descriptor, 1, FI_ADDR_UNSPEC, &there, 1, &operation.provider_context, 0};
+      return writes ? fi_writemsg(endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE)
+                    : fi_readmsg(endpoint, &message, FI_COMPLETION);
+    });
+    if (registered != nullptr) memory.end_large(registered);
     if (!issued) return issued;
     offset += part;
   }
   return {};
-}
-
-Status Fabric::write(Pending& pending, const Place& place, const void* local, std::size_t bytes) {
-  progress_.expect_transfer(bytes);
-  return issue_parts(local, bytes, FI_WRITE, [&](std::size_t offset, std::size_t part, FabricHandle<fid_mr>& mr) {
-    return issue(pending, place.peer, "fi_writemsg", [&](Operation& operation, fid_ep* endpoint) {
-      ProviderBuffer buffer;
-      const int code = outgoing(progress_.in_flight().memory(), operation,
-                                static_cast<const std::byte*>(local) + offset, part, mr, buffer);
-      if (code != 0) return static_cast<ssize_t>(code);
-      const iovec here{buffer.at, part};
-      const fi_rma_iov there{place.key.base + place.offset + offset, part, place.key.key};
-      const fi_msg_rma message{&here, &buffer.descriptor, 1, FI_ADDR_UNSPEC, &there, 1, &operation.provider_context, 0};
-      return fi_writemsg(endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE);
-    });
-  });
-}
-
-Status Fabric::write_in_run(Pending& pending, const Place& place, const void* local, std::size_t bytes) {
-  // While the provider's queue is full, this thread takes completions, as in issue().
-  if (bytes <= progress_.domain().largest_in_run()) {
-    PeerState& peer_state = progress_.in_flight().peers().of(place.peer);
-    for (int tries = 0; tries < Timing::kTriesInRun; ++tries) {
-      progress_.polled();
-      const ssize_t code = join_run(peer_state, pending, place, local, bytes);
-      if (code == 0) return {};
-      if (code != -FI_EAGAIN) break;
-      progress_.poll();
-    }
-  }
-  return write(pending, place, local, bytes);
-}
-
-// Issues a small write as one of a run. Returns 0, -FI_EAGAIN if the provider has no room, or another code if the write
-// must be issued by itself.
-ssize_t Fabric::join_run(PeerState& peer_state, Pending& pending, const Place& place, const void* local,
-                         std::size_t bytes) {
-  const std::scoped_lock held(peer_state.mutex);
-  if (!peer_state.ready()) return -FI_ENOTCONN;
-  Operation* const run = progress_.in_flight().run_for_write(peer_state, pending);
-  if (run == nullptr) return -FI_ENOBUFS;
-  const bool last = OperationsInFlight::ends_run(peer_state);
-  const std::uint64_t address = place.key.base + place.offset;
-  ssize_t code = 0;
-  if (last) {
-    const iovec here{const_cast<void*>(local), bytes};
-    const fi_rma_iov there{address, bytes, place.key.key};
-    const fi_msg_rma message{&here, nullptr, 1, FI_ADDR_UNSPEC, &there, 1, &run->provider_context, 0};
-    code = fi_writemsg(peer_state.endpoint, &message, FI_INJECT | FI_COMPLETION | FI_DELIVERY_COMPLETE);
-  } else {
-    code = fi_inject_write(peer_state.endpoint, local, bytes, FI_ADDR_UNSPEC, address, place.key.key);
-  }
-  if (code != 0) {
-    progress_.in_flight().not_written(*run, peer_state);
-    return code;
-  }
-  OperationsInFlight::written(*run, peer_state, pending, peer_state.endpoint, last);
-  peer_state.used = true;
-  return 0;
-}
-
-void Fabric::end_run(Pending& pending, Peer peer) {
-  PeerState* const peer_state = progress_.in_flight().peers().find(peer);
-  if (peer_state == nullptr) return;
-  const std::scoped_lock held(peer_state->mutex);
-  OperationsInFlight::waits(*peer_state);
-  progress_.end_run(*peer_state, &pending);
-}
-
-Status Fabric::read(Pending& pending, const Place& place, void* local, std::size_t bytes) {
-  progress_.expect_transfer(bytes);
-  return issue_parts(local, bytes, FI_READ, [&](std::size_t offset, std::size_t part, FabricHandle<fid_mr>& mr) {
-    return issue(pending, place.peer, "fi_readmsg", [&](Operation& operation, fid_ep* endpoint) {
-      ProviderBuffer buffer;
-      const int code = incoming(progress_.in_flight().memory(), operation, static_cast<std::byte*>(local) + offset,
-                                part, mr, buffer);
-      if (code != 0) return static_cast<ssize_t>(code);
-      const iovec here{buffer.at, part};
-      const fi_rma_iov there{place.key.base + place.offset + offset, part, place.key.key};
-      const fi_msg_rma message{&here, &buffer.descriptor, 1, FI_ADDR_UNSPEC, &there, 1, &operation.provider_context, 0};
-      return fi_readmsg(endpoint, &message, FI_COMPLETION);
-    });
-  });
 }
 
 bool Fabric::has_message_ring(Peer peer) {
@@ -241,93 +193,35 @@ bool Fabric::has_message_ring(Peer peer) {
          !peer_state.has_unacknowledged_sends();
 }
 
-Status Fabric::execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list) {
-  Request request;
-  request.header.kind = MessageKind::kOperations;
-  return send_request(pending, place, request, std::move(list));
-}
-
-Status Fabric::execute_and_control(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
-                                   const ControlStep& step, std::uint64_t* fetched) {
-  Request request;
-  request.header.kind = MessageKind::kOperations;
-  request.header.controls = 1;
-  request.steps = {step};
-  request.fetched = std::as_writable_bytes(std::span(fetched, step.words()));
-  return send_request(pending, place, request, std::move(list));
-}
-
-// An adapter refuses a message for which no receive is posted. The reply tells the sender that the receive is posted
-// again.
-Status Fabric::notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
-                      const ControlStep& step, std::uint64_t* fetched) {
-  if (progress_.domain().by_adapter()) return execute_and_control(pending, place, std::move(list), step, fetched);
-  Request request;
-  request.header.kind = MessageKind::kOperations;
-  request.header.controls = 1;
-  request.header.flags = RequestHeader::kNoReply;
-  request.steps = {step};
-  return send_request(pending, place, request, std::move(list));
-}
-
-Status Fabric::execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
-                              const ControlStep& acquire_step, const ControlStep& release_step, LockedResult& result) {
-  Request request;
-  request.header.kind = MessageKind::kOperations;
-  request.header.controls = kMostControls;
-  request.steps = {acquire_step, release_step};
-  request.locked_result = &result;
-  return send_request(pending, place, request, std::move(list));
-}
-
-Status Fabric::ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t first,
-                               std::span<std::byte> page) {
-  Request request;
-  request.header.kind = MessageKind::kRegions;
-  request.header.offset = first;
-  request.header.count = static_cast<std::uint32_t>(page.size());
-  request.fetched = page;
-  return send_request(pending, place, request, nullptr);
-}
-
-Status Fabric::ask_for_description(Pending& pending, const HandlerPlace& place, std::span<std::byte> description) {
-  Request request;
-  request.header.kind = MessageKind::kDescribe;
-  request.header.count = static_cast<std::uint32_t>(description.size());
-  request.fetched = description;
-  return send_request(pending, place, request, nullptr);
-}
-
-Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const Request& request,
-                            std::unique_ptr<OperationList> list) {
+Status Fabric::request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
+                       std::unique_ptr<OperationList> list) {
   return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
     const PeerState& peer_state = progress_.in_flight().peers().of(place.peer);
-    if ((request.header.flags & RequestHeader::kNoReply) != 0) {
+    operation.message = request;
+    RequestHeader& header = operation.message.header;
+    // An adapter refuses a message for which no receive is posted. The reply tells the sender that the receive is
+    // posted again.
+    if (progress_.domain().by_adapter()) header.flags = 0;
+    if ((header.flags & RequestHeader::kNoReply) != 0) {
       OperationsInFlight::notifies(operation);
     } else {
       if (peer_state.requests >= progress_.limits().requests_per_peer) return -FI_EAGAIN;
       OperationsInFlight::await_reply(operation);
     }
-    operation.fetched = request.fetched.data();
-    operation.fetched_bytes = request.fetched.size();
-    operation.locked_result = request.locked_result;
-    operation.steps = request.steps;
-    operation.header = request.header;
-    operation.header.sender = place.sender;
-    operation.header.identity = address().identity;
-    operation.header.space = place.space;
-    operation.header.operation = progress_.in_flight().number(operation);
-    operation.header.generation = operation.generation;
+    header.sender = place.sender;
+    header.identity = address().identity;
+    header.space = place.space;
+    header.operation = progress_.in_flight().number(operation);
+    header.generation = operation.generation;
     if (list != nullptr) operation.list = std::move(list);  // at the first of several attempts
     std::array<iovec, 3> parts;
     std::size_t count = 0;
-    parts[count++] = {&operation.header, sizeof operation.header};
+    parts[count++] = {&header, sizeof header};
     if (operation.list != nullptr) {
       const std::span<const std::byte> bytes = operation.list->bytes();
       parts[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
     }
-    if (request.header.controls > 0)
-      parts[count++] = {operation.steps.data(), request.header.controls * sizeof(ControlStep)};
+    if (header.controls > 0) parts[count++] = {operation.message.steps.data(), header.controls * sizeof(ControlStep)};
     MessageRing* const ring = MessageRing::of(endpoint);
     operation.sent_outside_ring = false;
     if (ring != nullptr && !peer_state.has_unacknowledged_sends()) {
@@ -338,41 +232,39 @@ Status Fabric::send_request(Pending& pending, const HandlerPlace& place, const R
       if (code != -FI_EAGAIN) return code;
     }
     operation.sent_outside_ring = ring != nullptr;
-    return send_message(progress_.in_flight().memory(), endpoint, parts.data(), count, operation.slot, operation);
+    return send_message(progress_.in_flight().memory(), endpoint, {parts.data(), count}, operation.slot, operation);
   });
 }
 
-// Atomics of the target's adapter, on 64-bit words (fi_atomic(3), fi_verbs(7)).
-
-// `compare` null: a fetch-add; else a compare-and-swap.
+// An atomic of the target's adapter on a word of 64 bits (fi_atomic(3), fi_verbs(7)). `compare` null: a fetch-add; else
+// a compare-and-swap.
 Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint64_t* operand,
                           const std::uint64_t* compare, std::uint64_t* fetched) {
   statistics_.add(RouteKind::kFabric, Counted::kNicAtomic, sizeof *operand);
-  return issue(pending, place.peer, compare == nullptr ? "fi_fetch_atomic" : "fi_compare_atomic",
-               [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
-                 ProviderBuffer result;
-                 FabricHandle<fid_mr> none;  // a word goes through a slot
-                 const int code =
-                     incoming(progress_.in_flight().memory(), operation, fetched, sizeof *fetched, none, result);
-                 if (code != 0) return code;
-                 operation.swapped = nic_form_->swapped;
-                 void* descriptor = nullptr;
-                 const auto give = [&](const std::uint64_t* from, std::size_t at) -> void* {
-                   if (nic_form_->by_value) return reinterpret_cast<void*>(*from);  // NOLINT(performance-no-int-to-ptr)
-                   descriptor = operation.slot->descriptor;
-                   return std::memcpy(operation.slot->bytes + at, from, sizeof *from);
-                 };
-                 void* const first = give(operand, 8);
-                 const std::uint64_t address = place.key.base + place.offset;
-                 if (compare == nullptr) {
-                   return fi_fetch_atomic(endpoint, first, 1, descriptor, result.at, result.descriptor, FI_ADDR_UNSPEC,
-                                          address, place.key.key, FI_UINT64, FI_SUM, &operation.provider_context);
-                 }
-                 void* const second = give(compare, 16);
-                 return fi_compare_atomic(endpoint, first, 1, descriptor, second, descriptor, result.at,
-                                          result.descriptor, FI_ADDR_UNSPEC, address, place.key.key, FI_UINT64,
-                                          FI_CSWAP, &operation.provider_context);
-               });
+  const char* const name = compare == nullptr ? "fi_fetch_atomic" : "fi_compare_atomic";
+  return issue(pending, place.peer, name, [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
+    if (operation.slot == nullptr) {
+      if (const int code = progress_.in_flight().memory().take(true, operation.slot); code != 0) return code;
+    }
+    // The slot receives the result; the operands are behind it.
+    const LocalMemory::Slot& slot = *operation.slot;
+    operation.into = fetched;
+    operation.into_bytes = sizeof *fetched;
+    operation.swapped = nic_form_->swapped;
+    const auto give = [&](const std::uint64_t* from, std::size_t at) -> void* {
+      if (nic_form_->by_value) return reinterpret_cast<void*>(*from);  // NOLINT(performance-no-int-to-ptr)
+      return std::memcpy(slot.bytes + at, from, sizeof *from);
+    };
+    void* const descriptor = nic_form_->by_value ? nullptr : slot.descriptor;
+    void* const first = give(operand, 8);
+    const std::uint64_t address = place.key.base + place.offset;
+    if (compare == nullptr) {
+      return fi_fetch_atomic(endpoint, first, 1, descriptor, slot.bytes, slot.descriptor, FI_ADDR_UNSPEC, address,
+                             place.key.key, FI_UINT64, FI_SUM, &operation.provider_context);
+    }
+    return fi_compare_atomic(endpoint, first, 1, descriptor, give(compare, 16), descriptor, slot.bytes, slot.descriptor,
+                             FI_ADDR_UNSPEC, address, place.key.key, FI_UINT64, FI_CSWAP, &operation.provider_context);
+  });
 }
 
 Status Fabric::control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,

@@ -2,27 +2,16 @@
 // Fabric: the endpoint of this process (endpoint.hpp) by libfabric: RDMA writes and reads, remote atomics, requests to
 // message handlers, and their progress. The first window with a peer that only the fabric reaches opens it.
 //
-// It puts the parts of an endpoint together, and each part can be tested alone:
-//
-//   provider.hpp         the provider, and memory that peers may access
-//   connections.hpp      one connection per peer, and the eviction of idle ones
-//   in_flight.hpp        the operations in flight, per peer
-//   buffers.hpp          operands and messages as the provider takes them
-//   message_ring.hpp     messages over TCP, by RDMA writes into memory that the receiver polls
-//   messages.hpp         messages that are sent besides this process's own operations; receive buffers
-//   peers.hpp            the state of peers, and the detection of those that are out of reach
-//   progress_thread.hpp  the thread that executes what arrives
-//
 // Operations are issued here and complete later: each is counted in a Pending, and the thread that takes its
 // completion off the queue uncounts it. An operation is complete when it has taken effect at the target
 // (FI_DELIVERY_COMPLETE). Its local buffers must stay until then, except operands of at most kCopiedAtCall bytes,
-// which are copied at the call. Over an adapter the small writes of a run share one completion (in_flight.hpp).
+// which are copied at the call.
 //
 // Thread safety: all members may be called from any thread. An operation on a connected peer takes the mutex of that
 // peer only (peers.hpp), once for each attempt to issue and once when its completion comes, so that threads with
 // different peers do not wait for each other. One mutex guards all other data: connections, messages that arrive, and
 // the data of periodic work. A poll returns at once if another thread holds this mutex. Over verbs there is a third
-// mutex, that of the slots for operands (buffers.hpp), which is held for a few loads and stores, or for the
+// mutex, that of the slots for operands (operation.hpp), which is held for a few loads and stores, or for the
 // registration of 64 slots.
 //
 // Errors: kPeer for operations (also if the peer is abandoned; kRange if a handler refuses a request), kNoMemory if
@@ -30,7 +19,6 @@
 // 10 us. Memory: with Connections 128 to 152 bytes per peer, and 240 more once an operation was issued to it.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -38,6 +26,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <sys/uio.h>
 
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
@@ -45,9 +34,9 @@
 #include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"
+#include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/fabric_progress.hpp"
 #include "transport/fabric/handles.hpp"
-#include "transport/fabric/open_endpoint.hpp"
 #include "transport/fabric/operation.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/handler/message_handler.hpp"
@@ -75,32 +64,23 @@ class Fabric final : public OpenEndpoint {
     return progress_.domain().register_memory(base, bytes, wanted);
   }
   bool keys_are_chosen() const override { return progress_.domain().keys_are_chosen(); }
-  Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes) override;
-  Status read(Pending& pending, const Place& place, void* local, std::size_t bytes) override;
-  Status write_in_run(Pending& pending, const Place& place, const void* local, std::size_t bytes) override;
-  void end_run(Pending& pending, Peer peer) override;
+  Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes) override {
+    return transfer(pending, place, const_cast<void*>(local), bytes, true);
+  }
+  Status read(Pending& pending, const Place& place, void* local, std::size_t bytes) override {
+    return transfer(pending, place, local, bytes, false);
+  }
   bool nic_atomics() const override { return nic_form_.has_value(); }
   Status control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
                  const std::uint64_t* compare, std::uint64_t* fetched) override;
   bool orders_messages_behind_writes() const override { return progress_.domain().orders_messages_behind_writes(); }
   bool has_message_ring(Peer peer) override;
-  Status execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list) override;
-  Status execute_and_control(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
-                             const ControlStep& step, std::uint64_t* fetched) override;
-  Status notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
-                const ControlStep& step, std::uint64_t* fetched) override;
+  Status request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
+                 std::unique_ptr<OperationList> list) override;
   bool acknowledges_notifications() const override { return progress_.domain().by_adapter(); }
-  std::uint32_t lost_notifications(Peer peer) const override { return progress_.in_flight().lost_notifications(peer); }
-  Reach reach(Peer peer) override { return progress_.reach(peer); }
-  bool has_loss_to_report(Peer peer) const override { return progress_.in_flight().has_loss_to_report(peer); }
   std::uint32_t interruptions() const override { return progress_.in_flight().interruptions(); }
-  std::uint32_t last_interruption(Peer peer) const override { return progress_.in_flight().last_interruption(peer); }
-  Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
-                        const ControlStep& acquire_step, const ControlStep& release_step,
-                        LockedResult& result) override;
-  Status ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t first,
-                         std::span<std::byte> page) override;
-  Status ask_for_description(Pending& pending, const HandlerPlace& place, std::span<std::byte> description) override;
+  const PeerLosses& losses(Peer peer) override { return progress_.in_flight().losses(peer); }
+  Reach reach(Peer peer) override { return progress_.reach(peer); }
   bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) override {
     return progress_.publish(id, space);
   }
@@ -121,25 +101,15 @@ class Fabric final : public OpenEndpoint {
     bool swapped = false;
   };
 
-  Status set_up(const Settings& settings, Resolve resolve, std::size_t openers);
   std::string try_nic_atomics();
   Status nic_atomic(Pending& pending, const Place& place, const std::uint64_t* operand, const std::uint64_t* compare,
                     std::uint64_t* fetched);
   FabricHandle<fid_mr> register_large(const void* base, std::size_t bytes, std::uint64_t access);
-  template <class IssuePart>
-  Status issue_parts(const void* local, std::size_t bytes, std::uint64_t access, IssuePart&& issue_part);
+  Status transfer(Pending& pending, const Place& place, void* local, std::size_t bytes, bool writes);
+  int local_buffer(Operation& operation, void* local, std::size_t bytes, bool writes, FabricHandle<fid_mr>& registered,
+                   iovec& buffer, void*& descriptor);
   template <class Issue>
   Status issue(Pending& pending, Peer peer, const char* what, Issue&& call);
-  ssize_t join_run(PeerState& peer_state, Pending& pending, const Place& place, const void* local, std::size_t bytes);
-  // A request without its list, its place and its operation.
-  struct Request {
-    RequestHeader header{};  // `controls` is the number of steps
-    std::array<ControlStep, kMostControls> steps{};
-    std::span<std::byte> fetched;
-    LockedResult* locked_result = nullptr;  // instead of `fetched`, for a list between two steps
-  };
-  Status send_request(Pending& pending, const HandlerPlace& place, const Request& request,
-                      std::unique_ptr<OperationList> list);
 
   Progress& waiting_;  // of threads that wait to issue
   Statistics& statistics_;

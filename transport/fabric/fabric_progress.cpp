@@ -19,7 +19,6 @@
 #include "transport/base/ticks.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/base/trace.hpp"
-#include "transport/fabric/buffers.hpp"
 #include "transport/fabric/message_ring.hpp"
 #include "transport/handler/memory_fault.hpp"
 
@@ -29,11 +28,11 @@ namespace {
 // ns; between two polls that look at connection events. A thread that polls without a pause keeps the mutex from the
 // progress thread, which would have to sleep until it is unlocked.
 constexpr std::uint64_t kReadEventsEveryNs = Timing::Nanoseconds(Timing::kReadEventsEvery).count();
+constexpr std::uint64_t kLongPollNs = Timing::kLongPoll.count();
 
 }  // namespace
 
 Status FabricProgress::start(const Settings& settings, ConnectionEndpoints::Resolve resolve, std::size_t openers) {
-  if (Status s = thread_.prepare(); !s) return s;
   Connections::Opening opening;
   opening.threads = domain_.by_adapter() || resolve ? openers : 0;
   opening.opened = [this] { thread_.wake(); };
@@ -47,9 +46,8 @@ Status FabricProgress::start(const Settings& settings, ConnectionEndpoints::Reso
   // The peer may have sent DISCONNECT before it ended the connection.
   connections_->before_end = [this] { take_completions(); };
   connections_->before_more = [this](std::size_t number) { receives_.follow(number); };
-  eviction_.emplace(
-      *connections_, in_flight_.peers(), replies_, settings.connections, [this](Reply& reply) { return send(reply); },
-      [this](PeerState& peer_state) { end_run(peer_state, nullptr); });
+  eviction_.emplace(*connections_, in_flight_.peers(), replies_, settings.connections,
+                    [this](Reply& reply) { return send(reply); });
   share_node(1);
   if (domain_.registers_local()) in_flight_.memory().begin(domain_.domain());
   if (Status s = receives_.begin(connections_->endpoints().receiver(), connections_->endpoints().most_receives()); !s)
@@ -76,36 +74,11 @@ FabricProgress::~FabricProgress() {
   in_flight_.release_memory();
 }
 
-Peer FabricProgress::insert(const FabricAddress& address) {
-  const std::scoped_lock held(mutex_);
-  return connections_->insert(address);
-}
-
-void FabricProgress::set_on_trial(Peer peer, bool on) {
-  const std::scoped_lock held(mutex_);
-  health_.set_on_trial(peer, on);
-}
-
 void FabricProgress::share_node(std::size_t processes) {
   const std::scoped_lock held(mutex_);
   eviction_->share_node(processes);
   // The progress thread may sleep while there are too many connections now.
   if (eviction_->too_many()) thread_.wake();
-}
-
-std::size_t FabricProgress::node_processes() {
-  const std::scoped_lock held(mutex_);
-  return eviction_->node_processes();
-}
-
-void FabricProgress::end_run(PeerState& peer_state, const Pending* pending) {
-  const ssize_t code = in_flight_.end_run(peer_state, pending, [](Operation& run) {
-    const fi_rma_iov nowhere{};
-    const fi_msg_rma nothing{nullptr, nullptr, 0, FI_ADDR_UNSPEC, &nowhere, 1, &run.provider_context, 0};
-    return fi_writemsg(const_cast<fid_ep*>(run.endpoint), &nothing, FI_COMPLETION);
-  });
-  if (code != 0 && code != -FI_EAGAIN)
-    in_flight_.fail_open_run(peer_state, fabric_error(ErrorKind::kPeer, "fi_writemsg", code));
 }
 
 void FabricProgress::expect_transfer(std::size_t bytes) {
@@ -134,13 +107,13 @@ ssize_t FabricProgress::make_ready(PeerState& peer_state) {
   fid_ep* endpoint = nullptr;
   const ssize_t code = connections_->reach(peer_state.peer, endpoint);
   if (code != 0) return code;
-  if (in_flight_.take_lost_notification(peer_state)) return -FI_ECONNRESET;
+  if (peer_state.losses.to_report.exchange(false, std::memory_order_relaxed)) return -FI_ECONNRESET;
   const std::scoped_lock held_peer(peer_state.mutex);
   peer_state.endpoint = endpoint;
   return 0;
 }
 
-Endpoint::Reach FabricProgress::reach(Peer peer) {
+Reach FabricProgress::reach(Peer peer) {
   const std::scoped_lock held(mutex_);
   fid_ep* endpoint = nullptr;
   (void)connections_->reach(peer, endpoint);
@@ -154,16 +127,6 @@ Error FabricProgress::not_taken(Peer peer, const char* what) {
   if (!error.empty()) return out_of_reach(peer, "connecting to it: " + error);
   return out_of_reach(peer, connections_->connected(peer) ? fmt::format("{} is not taken", what)
                                                           : "it does not answer the request to connect");
-}
-
-bool FabricProgress::publish(std::uint64_t id, const MessageHandler::ServedSpace& space) {
-  const std::scoped_lock held(mutex_);
-  return handler_.publish(id, space);
-}
-
-void FabricProgress::withdraw(std::uint64_t id) {
-  const std::scoped_lock held(mutex_);
-  handler_.withdraw(id);
 }
 
 // Takes all completions, and moves connections, answers and evictions on. Returns whether anything completed or
@@ -308,12 +271,12 @@ bool FabricProgress::execute_request(Peer sender, std::span<const std::byte> mes
   RequestHeader request{};
   std::memcpy(&request, message.data(), std::min(message.size(), sizeof request));
   // Before the message is executed, since there may be no memory.
-  std::unique_ptr<Reply> reply = patiently([&] { return replies_.take(sender); });
+  std::unique_ptr<Reply> reply = patiently([&] { return Replies::take(sender); });
   MessageHandler::Answer answer =
       deferred_.empty() ? handler_.execute(message) : handler_.execute(message, {}, std::chrono::microseconds(0));
   if (!answer.deferred) answer.log_refusal();
   if (answer.deferred || !answer.known_sender || (request.flags & RequestHeader::kNoReply) != 0) {
-    replies_.reuse(std::move(reply));
+    replies_.drop(std::move(reply));
     return !answer.deferred;
   }
   statistics_.add(RouteKind::kFabric, Counted::kHandler, message.size());
@@ -361,7 +324,7 @@ ssize_t FabricProgress::send(Reply& reply) {
     reply.copied = code == 0 && copied;
     if (code != -FI_EAGAIN) return code;
   }
-  const ssize_t code = send_message(in_flight_.memory(), endpoint, parts, count, reply.slot, reply);
+  const ssize_t code = send_message(in_flight_.memory(), endpoint, {parts, count}, reply.slot, reply);
   if (code == 0 && reply.header.kind == MessageKind::kDisconnect)
     connections_->present(reply.peer)->disconnect_sent = true;
   return code;
@@ -385,59 +348,40 @@ void FabricProgress::finish_answers() {
 }
 
 bool FabricProgress::poll() {
-  const int thread = ThreadSlot::get();
-  const std::uint64_t begin = monotonic_ns();
-  if (polls_.repeats(thread, begin)) return false;
-  thread_.polled();
   // A thread that holds the mutex already makes progress, or holds it for a moment only to find out whether another
   // thread does (endpoint_is_busy).
-  bool moved = false;
-  if (const std::unique_lock held(mutex_, std::try_to_lock); held) moved = advance_for(thread, begin);
-  // Another thread may sleep until one of these completions.
-  if (moved) thread_.wake_listeners();
-  return moved;
+  return poll_with(std::unique_lock(mutex_, std::try_to_lock));
 }
 
-void FabricProgress::poll_now() {
+bool FabricProgress::poll_with(std::unique_lock<std::mutex> held) {
   thread_.polled();
+  if (!held) return false;
   bool moved = false;
-  {
-    const std::scoped_lock held(mutex_);
-    moved = advance_for(ThreadSlot::get(), monotonic_ns());
-  }
-  if (moved) thread_.wake_listeners();
-}
-
-// A poll by `thread` that has begun at `begin_ns`. A lack of memory there is none of the caller's, and the next poll
-// tries again. Called with the mutex held.
-bool FabricProgress::advance_for(int thread, std::uint64_t begin_ns) {
-  bool moved = false;
+  const std::uint64_t begin = monotonic_ns();
+  // A lack of memory there is none of the caller's, and the next poll tries again.
   (void)without_bad_alloc([&]() -> Status {
-    if (begin_ns >= read_events_at_ns_) {
+    if (begin >= read_events_at_ns_) {
       moved = connections_->progress();  // libfabric 1.18 and later poll the sockets there; advance() reads the rings
-      read_events_at_ns_ = begin_ns + kReadEventsEveryNs;
+      read_events_at_ns_ = begin + kReadEventsEveryNs;
     }
     moved = advance() || moved;
     end_long_sleep();
     return {};
   });
-  const std::uint64_t end_ns = monotonic_ns();
-  polls_.polled(thread, begin_ns, end_ns);
   // RDMA over TCP that a peer issues generates no completion here. Only the duration of the poll shows that it moved
   // data.
-  if (moved || end_ns - begin_ns >= SharedPolls::kLongestNs) thread_.taken();
+  if (moved || monotonic_ns() - begin >= kLongPollNs) thread_.taken();
+  held.unlock();
+  // Another thread may sleep until one of these completions.
+  if (moved) thread_.wake_listeners();
   return moved;
 }
 
 bool FabricProgress::poll_from_runtime() {
   if (!thread_.polled_from_runtime()) return false;
-  for (int polls = 0; polls < Timing::kPollsFromRuntime; ++polls) {
-    if (poll()) {
-      statistics_.add(RouteKind::kFabric, Counted::kFromRuntime, 0);
-      return true;
-    }
-  }
-  return false;
+  if (!poll()) return false;
+  statistics_.add(RouteKind::kFabric, Counted::kFromRuntime, 0);
+  return true;
 }
 
 // Returns whether the progress thread has nothing to do until something arrives.
@@ -459,9 +403,7 @@ void FabricProgress::check() {
   std::vector<OperationPool::Operations> unused;  // freed at the end, without a mutex
   const std::scoped_lock held(mutex_);
   connections_->table().close_ended([this](Peer peer) { return !in_flight_.peers().any_in_flight(peer); });
-  unused = in_flight_.peers().deactivate_unused([this](PeerState& stalled) {
-    if (OperationsInFlight::stays_open(stalled)) end_run(stalled, nullptr);
-  });
+  unused = in_flight_.peers().deactivate_unused();
   const Clock::time_point now = Clock::now();
   health_.check(now);
   if (!domain_.by_sockets()) return;
@@ -514,7 +456,7 @@ bool FabricProgress::may_sleep() {
 // probe, and no process has to wake for it.
 std::optional<ssize_t> FabricProgress::send_probe(Peer peer) {
   if (!replies_.room()) return {};
-  std::unique_ptr<Reply> probe = replies_.take(peer);
+  std::unique_ptr<Reply> probe = Replies::take(peer);
   probe->header.kind = MessageKind::kProbe;
   probe->probe = true;
   if (!domain_.by_adapter()) return replies_.send(std::move(probe), [this](Reply& reply) { return send(reply); });

@@ -31,9 +31,9 @@
 #include "transport/base/ticks.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/fabric/connections.hpp"
+#include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/in_flight.hpp"
 #include "transport/fabric/messages.hpp"
-#include "transport/fabric/open_endpoint.hpp"
 #include "transport/fabric/peers.hpp"
 #include "transport/fabric/progress_thread.hpp"
 #include "transport/fabric/provider.hpp"
@@ -47,7 +47,6 @@ class FabricProgress final : public EndpointProgress, private PeerHealth::Peers,
       : domain_(std::move(domain)),
         limits_(limits),
         statistics_(statistics),
-        in_flight_(limits.runs),
         health_(in_flight_.peers(), *this, domain_.by_adapter(), std::chrono::seconds(settings.peer_timeout)),
         replies_(limits.answers, in_flight_.memory()),
         receives_(limits, in_flight_.memory()) {}
@@ -64,31 +63,43 @@ class FabricProgress final : public EndpointProgress, private PeerHealth::Peers,
   OperationsInFlight& in_flight() { return in_flight_; }
   const OperationsInFlight& in_flight() const { return in_flight_; }
   const FabricAddress& address() const { return connections_->address(); }
-  Peer insert(const FabricAddress& address);
+  Peer insert(const FabricAddress& address) {
+    const std::scoped_lock held(mutex_);
+    return connections_->insert(address);
+  }
   // As Fabric::share_node(), for this endpoint alone.
   void share_node(std::size_t processes);
-  void set_on_trial(Peer peer, bool on) override;
+  void set_on_trial(Peer peer, bool on) override {
+    const std::scoped_lock held(mutex_);
+    health_.set_on_trial(peer, on);
+  }
   // The number that share_node() was told.
-  std::size_t node_processes();
-  bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space);
-  void withdraw(std::uint64_t id);
+  std::size_t node_processes() {
+    const std::scoped_lock held(mutex_);
+    return eviction_->node_processes();
+  }
+  bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) {
+    const std::scoped_lock held(mutex_);
+    return handler_.publish(id, space);
+  }
+  void withdraw(std::uint64_t id) {
+    const std::scoped_lock held(mutex_);
+    handler_.withdraw(id);
+  }
 
   // Gives the peer an endpoint, if it is connected, and makes it active. Returns what Connections::reach() does. Called
   // without the peer's mutex. Another thread may take the endpoint away at once.
   ssize_t make_ready(PeerState& peer_state);
-  Endpoint::Reach reach(Peer peer);
+  Reach reach(Peer peer);
   // Returns the reason why an operation was never issued to a peer that is out of reach.
   Error not_taken(Peer peer, const char* what);
-  // Ends the open run, if there is one that counts in `pending` (null: in any). Without room in the provider's queue
-  // the caller tries again later. Called with the peer's mutex held.
-  void end_run(PeerState& peer_state, const Pending* pending);
 
   // Notes that an application thread is about to issue an operation: the progress thread backs off.
   void polled() { thread_.polled(); }
   // Notes that a write or read of so many bytes was issued.
   void expect_transfer(std::size_t bytes);
   bool poll() override;
-  void poll_now() override;  // waits for the mutex
+  void poll_now() override { poll_with(std::unique_lock(mutex_)); }
   bool poll_from_runtime() override;
   bool transfers() const override { return monotonic_ns() < transfers_until_.load(std::memory_order_relaxed); }
   void listen(WakeEvent& wake_event) override { thread_.listen(wake_event); }
@@ -118,13 +129,12 @@ class FabricProgress final : public EndpointProgress, private PeerHealth::Peers,
   // Progress.
   bool idle() const;
   void end_long_sleep();
-  bool advance_for(int thread, std::uint64_t begin_ns);
+  bool poll_with(std::unique_lock<std::mutex> held);
   void check() override;
   void end_silent_connections(Clock::time_point now);
   void read_connection_events() override;
   Sleep progress(bool connection_woke) override;
   bool endpoint_is_busy() override { return !std::unique_lock(mutex_, std::try_to_lock); }
-  bool others_poll_now() override { return polls_.polled_just_now(monotonic_ns()) || endpoint_is_busy(); }
   bool may_sleep() override;
   bool waits_for_place(Peer peer) const override { return connections_->waits_for_place(peer); }
   std::optional<ssize_t> send_probe(Peer peer) override;
@@ -159,7 +169,6 @@ class FabricProgress final : public EndpointProgress, private PeerHealth::Peers,
   std::deque<Deferred> deferred_;
 
   std::atomic<std::uint64_t> transfers_until_{0};  // see transfers(); of CLOCK_MONOTONIC, in ns
-  SharedPolls polls_;
   ProgressThread thread_;
 };
 

@@ -2,12 +2,31 @@
 #include "transport/fabric/messages.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "transport/base/log.hpp"
 #include "transport/fabric/handles.hpp"
 
 namespace farside {
+
+ssize_t send_message(LocalMemory& memory, fid_ep* endpoint, std::span<const iovec> parts, LocalMemory::Slot*& slot,
+                     Context& context) {
+  if (!memory.needed()) {
+    const fi_msg message{parts.data(), nullptr, parts.size(), FI_ADDR_UNSPEC, &context.provider_context, 0};
+    return fi_sendmsg(endpoint, &message, FI_COMPLETION);
+  }
+  if (slot == nullptr) {
+    if (const int code = memory.take(context.kind == Context::Kind::kOperation, slot); code != 0) return code;
+  }
+  iovec whole{slot->bytes, 0};
+  for (const iovec& part : parts) {
+    if (part.iov_len > 0) std::memcpy(slot->bytes + whole.iov_len, part.iov_base, part.iov_len);
+    whole.iov_len += part.iov_len;
+  }
+  const fi_msg message{&whole, &slot->descriptor, 1, FI_ADDR_UNSPEC, &context.provider_context, 0};
+  return fi_sendmsg(endpoint, &message, FI_COMPLETION);
+}
 
 Status Receives::begin(fid_ep* queue, std::size_t most) {
   queue_ = queue;

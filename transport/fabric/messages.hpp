@@ -12,7 +12,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <utility>
 #include <vector>
 
@@ -22,9 +24,7 @@
 #include "transport/base/address.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
-#include "transport/fabric/buffers.hpp"
 #include "transport/fabric/handles.hpp"
-#include "transport/fabric/in_flight.hpp"
 #include "transport/fabric/operation.hpp"
 
 namespace farside {
@@ -38,7 +38,6 @@ struct QueueLimits {
   static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
   std::size_t completions = 0;              // entries of the completion queue; 0: libfabric's default
-  std::size_t runs = 0;                     // runs of writes in flight (in_flight.hpp)
   std::size_t answers = kNone;              // replies and probes that the provider has
   std::size_t requests_per_peer = kNone;    // messages to one peer that await a reply
   std::size_t operations_per_peer = kNone;  // of this process, in flight to one peer
@@ -53,24 +52,23 @@ struct QueueLimits {
 
 // A peer sends at most `requests_per_peer` requests and as many replies. `first_receives` are the buffers for probes
 // and for DISCONNECT. With more than 252 connections there are fewer buffers, and the pause after a refused message is
-// the flow control. The operations of this process are limited by LocalMemory and by the number of runs: each write of
-// a run needs an entry, the empty one that may end it included.
+// the flow control. The operations of this process are limited by LocalMemory.
 constexpr QueueLimits queue_limits(bool adapter) {
   // Over TCP most messages go through rings, and others wait in the socket for a buffer. More buffers at the beginning
   // would delay the first window, since each touches a page of memory.
   if (!adapter) return {.operations_per_peer = 2048, .first_receives = 4, .receives_per_peer = 4};
-  constexpr QueueLimits limits{.completions = 8192,
-                               .runs = 128,
-                               .answers = 512,
-                               .requests_per_peer = 4,
-                               .receives_per_peer = 8,
-                               .most_receives = 2048};
-  static_assert(limits.runs * OperationsInFlight::kLongestRun + LocalMemory::kMostOwn + LocalMemory::kMostLarge +
-                    limits.answers + limits.most_receives <=
+  constexpr QueueLimits limits{
+      .completions = 4096, .answers = 512, .requests_per_peer = 4, .receives_per_peer = 8, .most_receives = 2048};
+  static_assert(LocalMemory::kMostOwn + LocalMemory::kMostLarge + limits.answers + limits.most_receives <=
                 limits.completions);
   static_assert(2 * limits.requests_per_peer <= limits.receives_per_peer);
   return limits;
 }
+
+// Sends one message of several parts. `slot`: that of the context, into which the message is copied where local buffers
+// must be registered. May be called again if the provider had no room. Returns 0 or a negative libfabric code.
+ssize_t send_message(LocalMemory& memory, fid_ep* endpoint, std::span<const iovec> parts, LocalMemory::Slot*& slot,
+                     Context& context);
 
 // Receives: the buffers for messages that arrive, in the one queue of receives that all endpoints of a process share.
 // Their number follows the connections (QueueLimits).
@@ -110,11 +108,11 @@ class Receives {
 
 // Replies: the messages that this process sends to peers besides its own operations: the answers of its handler,
 // probes, and DISCONNECT. It keeps the answers that the provider has refused, limits how many messages the provider has
-// at once, and reuses their buffers.
+// at once.
 //
 // Not thread-safe: Fabric's mutex guards it. Errors: an answer that cannot be sent is logged and dropped; its peer is
 // out of reach. Cost: a send, or a try for each peer with unsent answers. Memory: nothing per peer; about 200 bytes for
-// each that was in flight at once, and a slot, where local memory is registered, for each that is unsent or in flight.
+// each that is unsent or in flight, and a slot, where local memory is registered.
 class Replies {
  public:
   using Clock = std::chrono::steady_clock;
@@ -123,21 +121,10 @@ class Replies {
 
   // Returns whether the provider may have one more.
   bool room() const { return in_flight_ < most_; }
-  // Returns a buffer for a message to the peer, with an empty header and no data.
-  std::unique_ptr<Reply> take(Peer peer) {
-    std::unique_ptr<Reply> reply;
-    if (spare_.empty()) {
-      reply = std::make_unique<Reply>();
-    } else {
-      reply = std::move(spare_.back());
-      spare_.pop_back();
-    }
+  // Returns a message to the peer, with an empty header and no data.
+  static std::unique_ptr<Reply> take(Peer peer) {
+    auto reply = std::make_unique<Reply>();
     reply->peer = peer;
-    reply->probe = false;
-    reply->copied = false;
-    reply->refused_since = {};
-    reply->header = {};
-    reply->fetched.clear();
     return reply;
   }
   // Sends it at once. send(Reply&) returns 0 if the provider has it now, else a negative libfabric code, which is
@@ -146,7 +133,7 @@ class Replies {
   ssize_t send(std::unique_ptr<Reply> reply, Send&& send) {
     const ssize_t code = send(*reply);
     if (code != 0) {
-      reuse(std::move(reply));
+      drop(std::move(reply));
       return code;
     }
     sent(std::move(reply));
@@ -171,17 +158,12 @@ class Replies {
   // Notes that the provider has completed it.
   void completed(Reply& reply) {
     --in_flight_;
-    reuse(std::unique_ptr<Reply>(&reply));
+    drop(std::unique_ptr<Reply>(&reply));
   }
 
-  // Keeps the buffer of a message that is sent, or is not sent after all; without its slot, which others may need where
-  // no more memory can be registered.
-  void reuse(std::unique_ptr<Reply> reply) {
-    if (reply->slot != nullptr) memory_.release(std::exchange(reply->slot, nullptr));
-    (void)without_bad_alloc([&]() -> Status {
-      spare_.push_back(std::move(reply));
-      return {};
-    });
+  // Frees a message that is sent, or is not sent after all.
+  void drop(std::unique_ptr<Reply> reply) {
+    if (reply->slot != nullptr) memory_.release(reply->slot);
   }
 
   bool any_unsent() const { return !unsent_.empty(); }
@@ -193,11 +175,11 @@ class Replies {
   void end(std::unique_ptr<Reply> reply, ssize_t code) {
     if (code == 0) return sent(std::move(reply));
     if (!reply->probe) log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
-    reuse(std::move(reply));
+    drop(std::move(reply));
   }
   // The provider has it until its completion, or has copied it.
   void sent(std::unique_ptr<Reply> reply) {
-    if (reply->copied) return reuse(std::move(reply));
+    if (reply->copied) return drop(std::move(reply));
     reply.release();  // NOLINT(bugprone-unused-return-value)
     ++in_flight_;
   }
@@ -207,7 +189,6 @@ class Replies {
   std::map<Peer, std::deque<std::unique_ptr<Reply>>> unsent_;  // refused with EAGAIN, or behind a refused one
   Peer first_ = 0;                                             // whose answers are the first to be sent next
   std::size_t in_flight_ = 0;                                  // that the provider has
-  std::vector<std::unique_ptr<Reply>> spare_;
 };
 
 template <class Send>

@@ -1,26 +1,144 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The operation contexts of libfabric, which identify the operation of each completion. Not thread-safe: the mutex of
-// its peer (peers.hpp) guards an operation and its pool, Fabric's mutex guards receives and replies.
+// The operation contexts of libfabric, which identify the operation of each completion, and their registered memory.
+// Contexts are not thread-safe: the mutex of its peer (peers.hpp) guards an operation and its pool, Fabric's mutex
+// guards receives and replies.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_errno.h>
 
 #include "transport/base/address.hpp"
-#include "transport/fabric/buffers.hpp"
+#include "transport/base/result.hpp"
+#include "transport/fabric/endpoint.hpp"
+#include "transport/fabric/handles.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/handler/message.hpp"
 #include "transport/handler/operation_list.hpp"
 
 namespace farside {
+
+// LocalMemory: registration of the buffers of this process that a provider with FI_MR_LOCAL (fi_mr(3)) reads and
+// writes. Small buffers go through registered slots; large ones are registered while their operation is in flight.
+//
+// Operations of this process hold at most kMostOwn slots at a time, and at most kMostLarge registrations of large
+// buffers, so that registered memory does not grow with the number of operations in an epoch. The limit does not apply
+// to answers, because processes that wait for each other's answers must be able to send them.
+//
+// A process may lock little memory (RLIMIT_MEMLOCK). If the registration of further slots was refused, operations and
+// answers wait for a free one of the existing slots. Operations leave the last kForAnswers slots to answers, since a
+// request keeps its slot until the peer has answered.
+//
+// Thread safety: any thread may call all members but begin() and end(). Memory: 448 KiB for each 64 slots in use at
+// once, never freed before the end.
+class LocalMemory {
+ public:
+  // A message fits into a slot.
+  static constexpr std::size_t kSlotBytes = 8704;
+  static_assert(kMaxMessage <= kSlotBytes);
+  static constexpr std::size_t kMostOwn = 512;
+  static constexpr std::size_t kMostLarge = 128;
+  static constexpr std::size_t kForAnswers = 8;
+  struct Slot {
+    std::byte* bytes = nullptr;
+    void* descriptor = nullptr;
+    bool own = false;  // an operation of this process holds it
+  };
+
+  LocalMemory() = default;
+  // Called for the domain of a provider with FI_MR_LOCAL only.
+  void begin(fid_domain* domain) { domain_ = domain; }
+  // Ends all registrations.
+  void end() {
+    slabs_.clear();
+    domain_ = nullptr;
+  }
+  // If false, nothing here is used, and all descriptors are null.
+  bool needed() const { return domain_ != nullptr; }
+
+  // Gives a free slot to an operation of this process (`own`) or to an answer. Returns 0, -FI_EAGAIN until others are
+  // free, or -FI_ENOMEM if not even the first slots can be registered.
+  int take(bool own, Slot*& slot) {
+    const std::scoped_lock held(mutex_);
+    if (own && own_ == kMostOwn) return -FI_EAGAIN;
+    if (free_.size() <= (own ? kForAnswers : 0) && !grow()) return slots_.empty() ? -FI_ENOMEM : -FI_EAGAIN;
+    slot = free_.back();
+    free_.pop_back();
+    slot->own = own;
+    own_ += own ? 1 : 0;
+    return 0;
+  }
+  void release(Slot* slot) {
+    const std::scoped_lock held(mutex_);
+    own_ -= slot->own ? 1 : 0;
+    free_.push_back(slot);
+  }
+
+  // Admits the registration of one more large buffer. Returns false until operations of this process complete.
+  bool begin_large() {
+    const std::scoped_lock held(mutex_);
+    if (large_ == kMostLarge) return false;
+    ++large_;
+    return true;
+  }
+  void end_large(FabricHandle<fid_mr>& registered) {
+    registered.reset();
+    const std::scoped_lock held(mutex_);
+    --large_;
+  }
+
+  // Registers memory. `access`: FI_SEND, FI_RECV, FI_READ, FI_WRITE; without FI_RECV and FI_READ it may be read-only.
+  // Returns 0 or a negative libfabric code. The kernel pins the pages: 100 ms per GiB.
+  int register_memory(const void* base, std::size_t bytes, std::uint64_t access, FabricHandle<fid_mr>& out) const {
+    fid_mr* region = nullptr;
+    const int code = fi_mr_reg(domain_, base, bytes, access, 0, 0, 0, &region, nullptr);
+    if (code == 0) out.reset(region);
+    return code;
+  }
+
+ private:
+  static constexpr std::size_t kSlotsAtATime = 64;
+  struct Slab {
+    std::vector<std::byte> bytes;
+    FabricHandle<fid_mr> region;
+  };
+  bool grow() {
+    if (refused_) return false;
+    Slab slab;
+    slab.bytes.resize(kSlotsAtATime * kSlotBytes);
+    if (register_memory(slab.bytes.data(), slab.bytes.size(), FI_SEND | FI_RECV | FI_READ | FI_WRITE, slab.region) !=
+        0) {
+      refused_ = !slots_.empty();
+      return false;
+    }
+    for (std::size_t i = 0; i < kSlotsAtATime; ++i) {
+      free_.push_back(
+          &slots_.emplace_back(Slot{slab.bytes.data() + i * kSlotBytes, fi_mr_desc(slab.region.get()), false}));
+    }
+    slabs_.push_back(std::move(slab));
+    return true;
+  }
+
+  fid_domain* domain_ = nullptr;
+  std::mutex mutex_;  // guards the following members; held for a few loads and stores, or a registration
+  std::vector<Slab> slabs_;
+  std::deque<Slot> slots_;  // never moved
+  std::vector<Slot*> free_;
+  bool refused_ = false;   // there will be no more slots
+  std::size_t own_ = 0;    // slots that operations of this process hold
+  std::size_t large_ = 0;  // large buffers that are registered
+};
 
 // The header of a message in a ring (message_ring.hpp).
 struct RingFrame {
@@ -51,30 +169,25 @@ struct Operation : Context {
   std::uint32_t generation = 0;       // changes with each use, so that a stray reply is recognised
   std::uint8_t completions_left = 0;  // completions still to come
   bool awaits_reply = false;
-  bool request = false;            // a request to a handler
+  bool request = false;            // to a handler, which replies
   bool notification = false;       // a message without a reply
   bool sent_outside_ring = false;  // a message that was sent, although the connection has a ring (message_ring.hpp)
   std::uint32_t notifications_before = 0;  // to the peer, and this one
-  bool run = false;                        // a run of writes (in_flight.hpp)
-  Operation* covers = nullptr;             // the run that ends with it
-  OperandCopy operands;                    // small operands, where local buffers need not be registered
-  // Where local buffers must be registered (buffers.hpp):
+  // A copy of small operands, where local buffers need not be registered.
+  alignas(16) std::array<std::byte, kCopiedAtCall> operands;
+  // Where local buffers must be registered:
   LocalMemory::Slot* slot = nullptr;  // holds the data that are sent, or receives the fetched data
   FabricHandle<fid_mr> registered;    // registration of a large buffer
   void* into = nullptr;               // where data from the slot are copied
   std::size_t into_bytes = 0;
   bool swapped = false;  // in the other byte order
-  // Of a request:
-  RequestHeader header{};
+  // Of a message:
+  HandlerRequest message{};
   std::unique_ptr<OperationList> list;  // null if there are no operations
-  std::array<ControlStep, kMostControls> steps{};
-  void* fetched = nullptr;  // receives the data that follow those of the list
-  std::size_t fetched_bytes = 0;
-  LockedResult* locked_result = nullptr;  // instead of `fetched`, for a list between two steps
 };
 
 // The operations towards one peer. They are reused, since the provider may hold their addresses, and freed while the
-// peer is not used. Memory: 592 bytes per operation that was in flight at once.
+// peer is not used. Memory: 600 bytes per operation that was in flight at once.
 class OperationPool {
  public:
   explicit OperationPool(Peer peer) : peer_(peer) {}
@@ -95,10 +208,9 @@ class OperationPool {
     operation.request = false;
     operation.notification = false;
     operation.sent_outside_ring = false;
-    operation.run = false;
     operation.pending = nullptr;
     if (operation.list != nullptr) OperationList::keep_spare(std::move(operation.list));
-    operation.locked_result = nullptr;
+    operation.message.locked = nullptr;
     operation.registered.reset();
     operation.into = nullptr;
     operation.swapped = false;
@@ -112,11 +224,8 @@ class OperationPool {
     free_.shrink_to_fit();
     return std::exchange(all_, {});
   }
-  // Takes a reply from the network, and checks every field. If the operation with this index awaits the reply, stores
-  // the data or the error of the reply in it. Returns this operation, which then awaits one completion less. Returns
-  // null, and changes nothing, if the operation does not await the reply.
-  Operation* take_reply(std::uint64_t index, const ReplyHeader& header, std::span<const std::byte> data);
-
+  // Null if there is none with this index.
+  Operation* find(std::uint64_t index) const { return index < all_.size() ? all_[index].get() : nullptr; }
   template <class Do>
   void for_each(Do&& act) {
     for (const std::unique_ptr<Operation>& operation : all_) act(*operation);

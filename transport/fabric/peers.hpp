@@ -61,15 +61,6 @@ class IssuedOperations {
   Operation* first_ = nullptr;
 };
 
-// A run: the writes to a peer that share one completion (in_flight.hpp).
-struct WriteRun {
-  Operation* open = nullptr;        // its completion was not requested yet, and further writes may join it
-  std::uint32_t length = 0;         // writes of the open run
-  std::uint32_t since_wait = 0;     // writes of runs since a thread last waited for them
-  std::uint32_t expected = 1;       // writes between its last two waits
-  std::uint32_t open_at_check = 0;  // `generation` of the run that was open at the last check
-};
-
 struct PeerState {
   using Clock = std::chrono::steady_clock;
   explicit PeerState(Peer which) : peer(which), pool(which) {}
@@ -91,11 +82,8 @@ struct PeerState {
   std::uint32_t confirmed = 0;          // of them, the first so many have arrived, or are known to be lost
   std::uint32_t handled = 0;            // of them the peer has handled the first so many, or they are known to be lost
   std::uint32_t last_sent_outside_ring = 0;  // the number of the last one with Operation::sent_outside_ring
-  std::uint32_t lost_notifications = 0;      // how often some may have been lost
-  bool loss_to_report = false;               // and no operation has failed for it yet
-  std::uint32_t last_interruption = 0;       // its number (in_flight.hpp)
+  PeerLosses losses;                         // also read without the mutex
   IssuedOperations issued;
-  WriteRun run;
   OperationPool pool;
 
   RelaxedFlag used;  // an operation was issued since PeerStates::last_use() was called
@@ -194,10 +182,8 @@ class PeerStates {
     active_.push_back(&state);
   }
   // Ends the activity of peers towards which no operation is in flight, nor has completed since the last call. Returns
-  // their operations, which may be many, to be freed without the mutex. Calls stalled(PeerState&), with the peer's
-  // mutex held, for those towards which some are in flight and none has completed.
-  template <class Stalled>
-  std::vector<OperationPool::Operations> deactivate_unused(Stalled&& stalled) {
+  // their operations, which may be many, to be freed without the mutex.
+  std::vector<OperationPool::Operations> deactivate_unused() {
     std::vector<OperationPool::Operations> unused;
     std::erase_if(active_, [&, now = PeerState::Clock::now()](PeerState* state) {
       last_use(*state, now);
@@ -206,7 +192,6 @@ class PeerStates {
           std::exchange(state->completed_at_check, completed) != completed)
         return false;
       const std::scoped_lock held(state->mutex);
-      if (state->in_flight > 0) stalled(*state);
       if (state->awaits_host()) return false;
       if (state->completed != state->completed_at_check) return false;
       unused.push_back(state->pool.take_unused());

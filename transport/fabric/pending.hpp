@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Counts of operations in flight.
+// Counts of operations in flight, and what is known of connections.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "transport/base/result.hpp"
@@ -107,6 +108,25 @@ struct Outstanding {
   Pending reads;
   Pending atomics;   // by the adapter
   Pending requests;  // to the target's handler
+};
+
+// What the ends of connections to a peer may have lost. Thread safety: any thread may read it.
+struct PeerLosses {
+  std::atomic<std::uint32_t> last_interruption{0};   // its number (Endpoint::interruptions()); 0: none
+  std::atomic<std::uint32_t> lost_notifications{0};  // how often notifications to the peer may have been lost
+  std::atomic<bool> to_report{false};                // the next operation towards the peer fails for that reason
+
+  // Returns whether notifications of the peer may have been lost after so many interruptions. The numbers may wrap.
+  bool interrupted_after(std::uint32_t interruptions) const {
+    const std::uint32_t last = last_interruption.load(std::memory_order_relaxed);
+    return last != 0 && static_cast<std::int32_t>(last - interruptions) > 0;
+  }
+};
+
+// Whether there is a connection to a peer, or the error of the last attempt; empty: none has ended yet.
+struct Reach {
+  bool connected = true;
+  std::string error = {};
 };
 
 }  // namespace farside

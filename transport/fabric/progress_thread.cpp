@@ -13,13 +13,8 @@
 
 namespace farside {
 
-Status ProgressThread::prepare() {
-  wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake_fd_.valid()) return Error{ErrorKind::kOther, fmt::format("eventfd: {}", std::strerror(errno))};
-  return {};
-}
-
 Status ProgressThread::start(Work& work, int queue_fd) {
+  if (!wake_fd_.valid()) return Error{ErrorKind::kOther, "no descriptor for an eventfd"};
   return start_own_thread(thread_, "farside", [this, &work, queue_fd] { run(work, queue_fd); });
 }
 
@@ -58,37 +53,23 @@ void ProgressThread::rest(std::chrono::microseconds time) {
   back_off_event_.disarm();
 }
 
-bool ProgressThread::polled_lately(Work& work) {
-  const bool polled = polled_;
-  polled_ = false;
-  // A poll that moves a large transfer may have begun before the last call of this.
-  return polled || work.endpoint_is_busy();
-}
-
-// Returns whether threads in the runtime have taken arrivals since the last call of this, and still poll.
-bool ProgressThread::runtime_still_serves(Work& work) {
-  const bool taken = taken_;
-  taken_ = false;
-  if (!taken) return false;
-  runtime_polled_ = false;
-  rest(2 * Timing::kShortestBackOff);
-  return !listening_.any() && (runtime_polled_ || work.endpoint_is_busy());
-}
-
 // Leaves the thread's work to application threads for a while, if they poll. Returns whether it has.
 bool ProgressThread::back_off_for(AdaptivePolling& polling, Work& work) {
-  using Clock = AdaptivePolling::Clock;
-  const bool polled = polled_lately(work);
+  const AdaptivePolling::Clock::time_point now = AdaptivePolling::Clock::now();
+  // A poll that moves a large transfer may have begun before the last call of this.
+  const bool polled = polled_ || work.endpoint_is_busy();
+  polled_ = false;
   bool needed = listening_.any();
-  if (!needed && polled && polling.probe_is_due(Clock::now())) {
-    needed = !runtime_still_serves(work);
-    if (!needed) polling.runtime_serves_on(Clock::now());
+  if (!needed && polled && polling.probe_is_due(now)) {
+    needed = !taken_;
+    taken_ = false;
+    if (!needed) polling.runtime_serves_on(now);
   }
   std::optional<std::chrono::microseconds> back_off;
   if (needed)
     polling.end();
   else
-    back_off = polling.next(polled, work.others_poll_now(), Clock::now());
+    back_off = polling.next(polled, now);
   runtime_serves_.store(polling.runtime_serves(), std::memory_order_relaxed);
   if (back_off) rest(*back_off);
   return back_off.has_value();
@@ -126,25 +107,21 @@ void ProgressThread::work_until_stopped(Work& work, int queue_fd) {
       continue;
     }
     const Clock::time_point begin = Clock::now();
-    if (begin - forgot_polls >= polling.recent_poll(begin)) {
+    if (begin - forgot_polls >= Timing::kRecentPoll) {
       runtime_polled_ = false;
       forgot_polls = begin;
     }
-    const auto delegate_to_runtime = [&] {
-      if (!something_came || !runtime_polled_) return false;
-      polling.delegate_to_runtime(Clock::now(), Clock::now() - begin);
-      taken_ = false;
-      something_came = false;
-      return true;
-    };
     const Work::Sleep sleep = work.progress(connection_woke);
     // Wakes also if nothing completed here: a peer may have written into this process's memory.
     wake_listeners();
-    if (delegate_to_runtime()) continue;
     // This makes progress as well, which may take as long, and does not say whether it has.
     const bool may_sleep = work.may_sleep();
     wake_listeners();
-    if (delegate_to_runtime()) continue;
+    if (something_came && runtime_polled_) {
+      polling.delegate_to_runtime(Clock::now(), Clock::now() - begin);
+      taken_ = something_came = false;
+      continue;
+    }
     something_came = true;
     if (!may_sleep) continue;
     // poll(2) ignores negative descriptors.

@@ -8,12 +8,9 @@
 //
 // When the pollers stop, the first arrival waits for the end of the back-off. The back-off is one eighth of the
 // preceding polling time, at least 50 us and at most 1 ms, so that the thread wakes seldom during long polling, and
-// resumes soon after short polling. While each look of the thread finds a poll that is in flight or has just ended, the
-// back-off may become 4 ms: a thread that polls without a pause of 250 us has little time to compute, and each wake-up
-// takes its core. A program that computes for milliseconds between MPI calls keeps the limit of 1 ms. (Fetch-add over
-// loopback on 2 busy cores: 58 us when the thread woke for each completion, 35 us with a back-off of at most 200 us.
-// Put and flush between two hosts, target in MPI_Barrier: 38 us when the thread served, 22 us when the barrier did, 19
-// us with a back-off of at most 1 ms instead of 200 us.)
+// resumes soon after short polling. (Fetch-add over loopback on 2 busy cores: 58 us when the thread woke for each
+// completion, 35 us with a back-off of at most 200 us. Put and flush between two hosts, target in MPI_Barrier: 38 us
+// when the thread served, 22 us when the barrier did, 19 us with a back-off of at most 1 ms instead of 200 us.)
 //
 // Two threads that take the data of one large transfer in turn lose more than the time of switches: each may lose its
 // core while it has the endpoint's mutex. (Puts of 4 MiB between two hosts on 2 cores, target in MPI_Barrier: when the
@@ -46,94 +43,38 @@ class AdaptivePolling {
   using Clock = std::chrono::steady_clock;
 
   // Returns the length of the next back-off; none: the thread is needed. `polled`: application threads have polled
-  // since the last call. `polls_now`: one of them polls at this moment.
-  std::optional<std::chrono::microseconds> next(bool polled, bool polls_now, Clock::time_point now) {
+  // since the last call.
+  std::optional<std::chrono::microseconds> next(bool polled, Clock::time_point now) {
     const std::chrono::microseconds delegated = std::exchange(delegated_back_off_, {});
-    const bool first_since_delegated = std::exchange(delegated_before_, delegated.count() > 0);
     if (!polled && delegated.count() == 0) {
-      if (first_since_delegated) delegation_paused_until_ = now + Timing::kDelegationPause;
       end();
       return std::nullopt;
     }
     if (!since_) since_ = now;
-    if (!polls_now) {
-      without_pause_since_.reset();
-    } else if (!without_pause_since_) {
-      without_pause_since_ = now;
-    }
-    const auto back_off =
-        std::clamp(std::max(share(*since_, now), delegated), Timing::kShortestBackOff, Timing::kLongestBackOff);
-    if (!without_pause_since_) return back_off;
-    return std::max(back_off, std::min(share(*without_pause_since_, now), Timing::kLongestBesidePoller));
+    const auto share = std::chrono::duration_cast<std::chrono::microseconds>(now - *since_) / Timing::kBackOffShare;
+    return std::clamp(std::max(share, delegated), Timing::kShortestBackOff, Timing::kLongestBackOff);
   }
 
-  // Notes that something arrived, and that a thread that waits in the runtime polls. `worked`: for how long the
-  // progress thread has taken arrivals. It stays away for as long, since a thread in the runtime may have lost its core
-  // to it.
+  // Notes that something arrived, and that a thread polls that is assumed to wait in the runtime. If it does not, the
+  // arrival waits for a back-off. `worked`: for how long the progress thread has taken arrivals. It stays away for as
+  // long, since a thread in the runtime may have lost its core to it.
   void delegate_to_runtime(Clock::time_point now, Clock::duration worked) {
-    runtime_serves_ = true;
     delegated_back_off_ = std::max(std::chrono::ceil<std::chrono::microseconds>(worked), Timing::kShortestBackOff);
-    runtime_serves_until_ = now + Timing::kRuntimeServes;
+    runtime_serves_on(now);
   }
-  // Returns how long before it uses its record of polls from the runtime the progress thread clears it. A thread with
-  // a recorded poll is assumed to wait in the runtime still. If the assumption is wrong, the arrival waits for a
-  // back-off, and for some time only polls during the work of the progress thread are used.
-  std::chrono::microseconds recent_poll(Clock::time_point now) const {
-    return now < delegation_paused_until_ ? std::chrono::microseconds() : Timing::kRecentPoll;
-  }
-  bool runtime_serves() const { return runtime_serves_; }
-  // Returns whether threads in the runtime have served for so long that the progress thread must probe them. The caller
-  // then calls runtime_serves_on() if they still poll and have taken arrivals, and otherwise end().
-  bool probe_is_due(Clock::time_point now) const { return runtime_serves_ && now >= runtime_serves_until_; }
+  bool runtime_serves() const { return runtime_serves_until_.has_value(); }
+  // Returns whether threads in the runtime have served for so long that the progress thread must look whether they
+  // still do. The caller then calls runtime_serves_on(), or else end().
+  bool probe_is_due(Clock::time_point now) const { return runtime_serves_until_ && now >= *runtime_serves_until_; }
   void runtime_serves_on(Clock::time_point now) { runtime_serves_until_ = now + Timing::kRuntimeServes; }
 
   // The thread is needed, whether others poll or not.
-  void end() {
-    runtime_serves_ = delegated_before_ = false;
-    since_.reset();
-    without_pause_since_.reset();
-    delegated_back_off_ = {};
-  }
+  void end() { *this = {}; }
 
  private:
-  static std::chrono::microseconds share(Clock::time_point begin, Clock::time_point now) {
-    return std::chrono::duration_cast<std::chrono::microseconds>(now - begin) / Timing::kBackOffShare;
-  }
-
-  bool runtime_serves_ = false;
-  std::chrono::microseconds delegated_back_off_{};  // the least back-off after that; else zero
-  bool delegated_before_ = false;                   // at the last call of next()
-  Clock::time_point runtime_serves_until_{}, delegation_paused_until_{};
-  std::optional<Clock::time_point> since_;                // since then, others have polled in each back-off
-  std::optional<Clock::time_point> without_pause_since_;  // since then, others have polled at each look
-};
-
-// Polls of threads that wait at the same time. A poll serves all threads of the process. Where polls are system calls,
-// threads that repeat each other's polls take processor time from the thread that they wait for: with two threads on
-// two cores, from the peer's thread that answers.
-// Thread safety: any thread. Cost: two loads, and two stores for a poll.
-class SharedPolls {
- public:
-  static constexpr std::uint64_t kPauseNs = Timing::kPollPause.count(), kLongestNs = Timing::kLongPoll.count();
-
-  // Returns whether a poll that `thread` (a ThreadSlot) makes now would repeat one that another thread has just made.
-  bool repeats(int thread, std::uint64_t now_ns) const {
-    return last_thread_.load(std::memory_order_relaxed) != thread &&
-           now_ns < counts_until_ns_.load(std::memory_order_relaxed);
-  }
-  // Returns whether a poll ended a moment ago.
-  bool polled_just_now(std::uint64_t now_ns) const {
-    return now_ns < counts_until_ns_.load(std::memory_order_relaxed) + kPauseNs;
-  }
-  void polled(int thread, std::uint64_t begin_ns, std::uint64_t end_ns) {
-    last_thread_.store(thread, std::memory_order_relaxed);
-    counts_until_ns_.store(end_ns + std::min(end_ns - begin_ns, kLongestNs), std::memory_order_relaxed);
-  }
-
- private:
-  // A reader that sees values of two polls is wrong for kLongestNs at most.
-  std::atomic<int> last_thread_{-1};
-  std::atomic<std::uint64_t> counts_until_ns_{0};  // of CLOCK_MONOTONIC
+  std::optional<Clock::time_point> runtime_serves_until_;
+  std::chrono::microseconds delegated_back_off_{};  // the least back-off after delegate_to_runtime(); else zero
+  std::optional<Clock::time_point> since_;          // since then, others have polled in each back-off
 };
 
 // ProgressThread: the thread that sleeps on the completion queue's file descriptor and executes what arrives, so that a
@@ -143,10 +84,10 @@ class SharedPolls {
 //
 // It does not use libfabric: its Work object does the work, and returns how long the thread may sleep.
 //
-// Thread safety: any thread may call all members but start() and stop(). Errors: kOther if there is no descriptor or no
-// thread. Cost: polled() and taken() a load, polled_from_runtime() two loads, and each a store after a pass of the
-// thread; wake_listeners() a fence and a load while no thread sleeps, wake() a system call. Per arrival that wakes the
-// thread, it calls Work three times (virtual calls). Memory: nothing per peer.
+// Thread safety: any thread may call all members but start() and stop(). Cost: polled() and taken() a load,
+// polled_from_runtime() two loads, and each a store after a pass of the thread; wake_listeners() a fence and a load
+// while no thread sleeps, wake() a system call. Per arrival that wakes the thread, it calls Work three times (virtual
+// calls). Memory: nothing per peer.
 class ProgressThread {
  public:
   // What the thread does. It calls all members, without any lock.
@@ -164,8 +105,6 @@ class ProgressThread {
     virtual Sleep progress(bool connection_woke) = 0;
     // Returns whether another thread works on the endpoint at this moment, such as one that takes arrivals.
     virtual bool endpoint_is_busy() = 0;
-    // Returns whether another thread polls at this moment, or has polled a moment ago (SharedPolls).
-    virtual bool others_poll_now() = 0;
     // Returns whether the thread may sleep (fi_trywait(3)): false if something has arrived that does not wake it. The
     // call may make progress.
     virtual bool may_sleep() = 0;
@@ -179,9 +118,8 @@ class ProgressThread {
   ProgressThread& operator=(const ProgressThread&) = delete;
   ~ProgressThread() { stop(); }
 
-  // Makes wake() possible. Errors: kOther.
-  Status prepare();
-  // `queue_fd` wakes the thread when something arrives. `work` must outlive the thread. Precondition: prepare().
+  // `queue_fd` wakes the thread when something arrives. `work` must outlive the thread. Errors: kOther if there is no
+  // descriptor or no thread.
   Status start(Work& work, int queue_fd);
   bool running() const { return thread_.joinable(); }
   void stop();
@@ -210,8 +148,6 @@ class ProgressThread {
 
  private:
   void rest(std::chrono::microseconds time);
-  bool polled_lately(Work& work);
-  bool runtime_still_serves(Work& work);
   bool back_off_for(AdaptivePolling& polling, Work& work);
   void run(Work& work, int queue_fd);
   void work_until_stopped(Work& work, int queue_fd);
@@ -227,7 +163,7 @@ class ProgressThread {
   std::mutex listeners_mutex_;
   std::vector<WakeEvent*> listeners_;  // of application threads that sleep
   std::atomic<bool> stop_{false};
-  UniqueFd wake_fd_;
+  UniqueFd wake_fd_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::thread thread_;
 };
 

@@ -21,8 +21,8 @@
 #include "transport/base/settings.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
+#include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/handles.hpp"
-#include "transport/fabric/open_endpoint.hpp"
 
 namespace farside {
 
@@ -116,9 +116,6 @@ class FabricDomain {
     const std::size_t largest = info_->ep_attr->max_msg_size;
     return by_adapter_ ? largest : std::min(largest, kTcpPart * (bytes / (kTcpPart * kMostTcpParts) + 1));
   }
-  // The largest write of which the provider sends a copy (FI_INJECT), where the connections are an adapter's: it
-  // completes the operations of a connection in their order, when they have reached the target.
-  std::size_t largest_in_run() const { return by_adapter_ ? info_->tx_attr->inject_size : 0; }
   bool orders_messages_behind_writes() const;
   // Returns whether the provider says that connected endpoints have fetch-add and compare-and-swap on 64-bit words.
   bool advertises_atomics() const;

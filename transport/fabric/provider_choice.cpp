@@ -15,7 +15,7 @@
 #include "transport/base/statistics.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/devices.hpp"
-#include "transport/fabric/open_endpoint.hpp"
+#include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/provider.hpp"
 
 namespace farside {

@@ -45,14 +45,6 @@ const char* find_fault(const ListEntry& entry) {
 
 }  // namespace
 
-void QueuedOperation::keep(const DataOperation& operation) {
-  operation_ = operation;
-  // The application's last element need not have a gap behind it.
-  const std::size_t bytes = span_of(operation.type, operation.count);
-  operation_.origin = operands_.take(operation.origin, bytes);
-  operation_.compare = operands_.take_second(operation.compare, bytes);
-}
-
 // Adds the blocks of `entry` to the last entry, if they continue its pattern.
 bool OperationList::extends_last(const ListEntry& entry) {
   if (bytes_.empty() || entry.kind == OperationKind::kCompareAndSwap) return false;

@@ -63,43 +63,6 @@ struct DataOperation {
 // operation over TCP takes 5 to 10 us.
 inline constexpr std::size_t kCopiedAtCall = 256;
 
-// The memory for such a copy.
-class OperandCopy {
- public:
-  // Copies operands of at most kCopiedAtCall bytes, and returns the copy. Otherwise returns `operands`.
-  const void* take(const void* operands, std::size_t bytes) {
-    return bytes <= kCopiedAtCall ? take_at(0, operands, bytes) : operands;
-  }
-  // The same for the second operand of a compare_and_swap. Both operands have `bytes` bytes.
-  const void* take_second(const void* operands, std::size_t bytes) {
-    return 2 * bytes <= kCopiedAtCall ? take_at(bytes, operands, bytes) : operands;
-  }
-
- private:
-  const void* take_at(std::size_t at, const void* operands, std::size_t bytes) {
-    return operands != nullptr ? std::memcpy(bytes_.data() + at, operands, bytes) : nullptr;
-  }
-
-  alignas(16) std::array<std::byte, kCopiedAtCall> bytes_;
-};
-
-// An operation that will be executed later, with a copy of its small operands. The operation points into the copy, so a
-// QueuedOperation cannot be moved.
-class QueuedOperation {
- public:
-  QueuedOperation() = default;
-  QueuedOperation(const QueuedOperation&) = delete;
-  QueuedOperation& operator=(const QueuedOperation&) = delete;
-
-  void keep(const DataOperation& operation);
-  // Valid until the next keep().
-  const DataOperation& get() const { return operation_; }
-
- private:
-  DataOperation operation_;
-  OperandCopy operands_;
-};
-
 // The repetition of an operation. The strides are the bytes from one block to the next, at the target and in the
 // origin's buffers.
 struct Blocks {

@@ -150,18 +150,14 @@ class ControlRoute {
   // To be called when a post of the rank has arrived. The rank posts only after it has executed all earlier
   // notifications.
   virtual void post_received(int rank) = 0;
-  // How often notifications to the rank may have been lost with its connection.
-  virtual std::uint32_t lost_notifications(int rank) const = 0;
   // Interruptions: the ends of connections by which notifications of peers may have been lost (Endpoint). A wait for a
   // notification ends with an error if the connection to the sender was interrupted after the earliest moment at which
-  // the sender could have sent the notification. Their number, one load; and when the space was made, before any rank
-  // could send one.
+  // the sender could have sent the notification. Their number, one load; when the space was made, before any rank could
+  // send one; and at the last post_received(), or else when the space was made.
   virtual std::uint32_t interruptions() const = 0;
   virtual std::uint32_t first_interruptions() const = 0;
-  // Return whether notifications of the rank may have been lost after so many interruptions, or since the last
-  // post_received() or the creation of the space. Cost: one load if there was no later interruption at all.
-  virtual bool interrupted_since(int rank, std::uint32_t interruptions) = 0;
-  virtual bool interrupted_since_post(int rank) = 0;
+  virtual std::uint32_t interruptions_at_post(int rank) const = 0;
+  virtual const PeerLosses& losses(int rank) const = 0;
 
   // For reports. Whether operations have reached the rank; another one may have to be connected first.
   virtual bool reached(int rank) const = 0;
@@ -169,12 +165,7 @@ class ControlRoute {
   // rank, and does not take the error of lost notifications from a later operation. False if the rank has no entry or
   // no connection.
   virtual bool may_read(int rank) = 0;
-  // Requests a connection to the rank, and does not wait for it. Returns whether there is one, or the error of the last
-  // attempt; empty: none has ended yet.
-  struct Reach {
-    bool connected = true;
-    std::string error = {};
-  };
+  // Requests a connection to the rank, and does not wait for it.
   virtual Reach reach(int rank) = 0;
   // The ranks that have not acknowledged all operations, in no order.
   virtual std::vector<int> unacknowledged() = 0;

@@ -52,8 +52,7 @@ class ControlMemory {
     // Returns whether the last use failed; take_error says why.
     bool failed() const {
       if (!pending_.done()) return false;
-      return pending_.has_error() ||
-             (notified_ != nullptr && notified_->lost_notifications(notified_rank_) != lost_before_);
+      return pending_.has_error() || (notified_ != nullptr && losses(*notified_, notified_rank_) != lost_before_);
     }
     Status take_error() {
       Status status = pending_.take_error();
@@ -66,7 +65,7 @@ class ControlMemory {
     Pending pending_;
     const ControlRoute* notified_ = nullptr;  // the last use was a notification to this rank by this route
     int notified_rank_ = 0;
-    std::uint32_t lost_before_ = 0;  // as ControlRoute::lost_notifications()
+    std::uint32_t lost_before_ = 0;  // PeerLosses::lost_notifications
     std::uint64_t value_ = 0, operand_ = 0, compare_ = 0;
     Clock::time_point not_before_{};
   };
@@ -210,14 +209,14 @@ class ControlMemory {
   }
   // The route to words that are not mapped; null if there are none.
   ControlRoute* route() const { return words_.route(); }
-  // See ControlRoute; false for words that are mapped. Three loads if there was no later interruption.
+  // False for words that are mapped. Three loads if there was no later interruption.
   bool interrupted_since(int rank, std::uint32_t interruptions) const {
     ControlRoute* const by = words_.route(rank);
-    return by != nullptr && by->interrupted_since(rank, interruptions);
+    return by != nullptr && by->interruptions() != interruptions && by->losses(rank).interrupted_after(interruptions);
   }
-  bool interrupted_since_post(int rank) const {
+  std::uint32_t interruptions_at_post(int rank) const {
     ControlRoute* const by = words_.route(rank);
-    return by != nullptr && by->interrupted_since_post(rank);
+    return by != nullptr ? by->interruptions_at_post(rank) : 0;
   }
   std::uint32_t interruptions() const { return route() != nullptr ? route()->interruptions() : 0; }
   std::uint32_t first_interruptions() const { return route() != nullptr ? route()->first_interruptions() : 0; }
@@ -250,6 +249,11 @@ class ControlMemory {
   }
 
  private:
+  // How often notifications to the rank may have been lost with its connection.
+  static std::uint32_t losses(const ControlRoute& route, int rank) {
+    return route.interruptions() != 0 ? route.losses(rank).lost_notifications.load(std::memory_order_relaxed) : 0;
+  }
+
   // Posts to words that are not mapped.
   struct Posts {
     std::mutex mutex;
@@ -318,7 +322,7 @@ class ControlMemory {
     operation.pending_.towards(rank);
     operation.notified_ = words_.route();
     operation.notified_rank_ = rank;
-    operation.lost_before_ = words_.route()->lost_notifications(rank);
+    operation.lost_before_ = losses(*words_.route(), rank);
     Status status = usable();
     if (status)
       status = control_patiently([&] {

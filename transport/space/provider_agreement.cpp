@@ -72,8 +72,10 @@ Status ProviderTrial::run(int other, const FabricAddress& address, Progress& wai
   Pending pending;
   pending.towards(other);
   Status status;
-  for (std::size_t i = 0; status && i < keys.size(); ++i)
-    status = endpoint_.ask_for_description(pending, handler, std::as_writable_bytes(std::span(&keys[i], 1)));
+  for (std::size_t i = 0; status && i < keys.size(); ++i) {
+    const auto answer = std::as_writable_bytes(std::span(&keys[i], 1));
+    status = endpoint_.request(pending, handler, HandlerRequest::question(MessageKind::kDescribe, answer), nullptr);
+  }
   status = complete(std::move(status), pending, waiting);
   const auto differs = [&](const RemoteKey& key) { return key.base != keys[0].base || key.key != keys[0].key; };
   if (status && std::ranges::any_of(keys, differs)) status = wrong("a message");

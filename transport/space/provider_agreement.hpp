@@ -14,7 +14,6 @@
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/fabric/endpoint.hpp"
-#include "transport/fabric/open_endpoint.hpp"
 #include "transport/space/agreement.hpp"
 #include "transport/space/group_peers.hpp"
 

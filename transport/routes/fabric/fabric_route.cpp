@@ -8,9 +8,6 @@
 
 namespace farside {
 
-FabricRoute::FabricRoute(const Setup& setup)
-    : Route(RouteKind::kFabric, setup.rank), space_(setup), control_(space_), atomics_(space_) {}
-
 FabricRoute::~FabricRoute() {
   // After an error the caller may not have flushed. The endpoint still uses operations that are under way: each
   // completes, or its peer is abandoned. Queued operations belong to an epoch that never ended, and are dropped.
@@ -18,21 +15,6 @@ FabricRoute::~FabricRoute() {
     space_.drop_queued(*use);
     (void)complete(*use);
   });
-}
-
-void FabricRoute::agree(Agreed agreed) {
-  take_rules(agreed.rules);
-  space_.agree(std::move(agreed));
-}
-
-Status FabricRoute::ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page) {
-  const Result<FabricTarget*> target = space_.reach(rank);
-  if (!target) return target.error();
-  Pending pending;
-  pending.towards(rank);
-  if (Status asked = space_.endpoint.ask_for_regions(pending, space_.handler_of(*target.value()), first, page); !asked)
-    return asked;
-  return space_.wait_for(pending);
 }
 
 Result<bool> FabricRoute::goes_alone(int rank, const DataOperation& operation) {
@@ -44,14 +26,13 @@ Result<bool> FabricRoute::goes_alone(int rank, const DataOperation& operation) {
 
 Status FabricRoute::operate(int rank, const DataOperation& operation, Outstanding* own) {
   if (operation.count == 0) return {};
-  TargetOrder::Offer offer{operation};
   std::optional<TargetOrder::Next> next;
   if (own == nullptr && !(operation.atomic() && rules_.integers_by_nic)) {
     // Most operations of a burst join queued ones: these need no FabricTargets::Use.
     if (FabricTarget* const known = space_.targets.find(rank); known != nullptr && known->description != 0) {
       const auto held = space_.targets.hold(*known);
       if (known->busy != nullptr) {
-        next = known->busy->order.offer(offer, traffic(*known->busy));
+        next = known->busy->order.offer(operation, traffic(*known->busy));
         if (*next == TargetOrder::Next::kQueued) return {};
       }
     }
@@ -66,39 +47,33 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
     Status before = operation.atomic() ? issue_queued(to) : Status();
     return before ? issue(to, *own, operation) : std::move(before);
   }
-  while (true) {
+  for (;; next.reset()) {
     if (!next) {
       const auto held = space_.targets.hold(*to.target);
-      next = to.order.offer(offer, traffic(to));
+      next = to.order.offer(operation, traffic(to));
     }
     if (*next == TargetOrder::Next::kQueued) return {};
     if (*next == TargetOrder::Next::kIssue) return issue(to, to, operation);
-    next.reset();
     if (Status status = issue_queued(to); !status) return status;
   }
 }
 
-Status FabricRoute::keep(int rank, std::unique_ptr<OperationList> list) {
+// The last list is queued under the rules of small operations.
+Status FabricRoute::send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* own, bool last) {
   const Result<FabricTargets::Use> used = space_.use(rank);
   if (!used) return used.error();
   BusyTarget& to = *used.value();
-  while (true) {
-    TargetOrder::Next next{};
-    {
-      const auto held = space_.targets.hold(*to.target);
-      next = to.order.offer(list, traffic(to));
-    }
-    if (next == TargetOrder::Next::kQueued) return {};
-    if (next == TargetOrder::Next::kIssue) return send_behind_queued(to, nullptr, std::move(list));
-    if (Status status = issue_queued(to); !status) return status;
-  }
-}
-
-Status FabricRoute::send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* own, bool last) {
   Status first;
+  const auto keep = [&first](Status status) {
+    if (first) first = std::move(status);
+  };
   for (std::unique_ptr<OperationList>& list : lists) {
-    Status sent = last && own == nullptr ? keep(rank, std::move(list)) : send_behind_queued(rank, own, std::move(list));
-    if (first) first = std::move(sent);
+    keep(issue_queued(to));
+    if (last && own == nullptr) {
+      const auto held = space_.targets.hold(*to.target);
+      if (to.order.offer(list, traffic(to))) continue;
+    }
+    keep(send_list(to, own != nullptr ? own->requests : to.requests, std::move(list)));
   }
   return first;
 }
@@ -115,86 +90,58 @@ Status FabricRoute::issue_queued(BusyTarget& to) {
   if (to.order.deferred() && to.order.any_queued()) [[unlikely]] {
     if (Status status = acquire_first(to); !status) return status;
   }
-  QueuedOperations taken = space_.take_queued(to, false);
-  if (taken.empty()) return {};
-  Status status = without_bad_alloc([&] {
-    return taken.list != nullptr ? send_list(to, to.requests, std::move(taken.list)) : issue(to, to, *taken.one());
-  });
-  space_.queued_sent(to, std::move(taken));
+  std::unique_ptr<OperationList> taken = space_.take_queued(to, false);
+  if (taken == nullptr) return {};
+  Status status = without_bad_alloc([&] { return send_list(to, to.requests, std::move(taken)); });
+  space_.queued_sent(to);
   return status;
-}
-
-Status FabricRoute::issue_before_flush(BusyTarget& to) {
-  {
-    const auto held = space_.targets.hold(*to.target);
-    to.order.flush_begins();
-  }
-  Status issued = issue_queued(to);
-  // All runs end before this thread waits for one.
-  if (rules_.by_nic) space_.endpoint.end_run(to.writes, to.target->peer);
-  return issued;
-}
-
-Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
-  if (Status status = acquire_first(to); !status) return status;
-  Status issued = without_bad_alloc([&] { return issue_parts(to, among, operation); });
-  if (issued) [[likely]]
-    return issued;
-  // An operation that is reported as failed must not touch its buffers any more, so this waits for the parts that
-  // were issued. Their errors, and those of other operations, are left to the call that completes them.
-  space_.await_writes(among.writes, to.target->peer);
-  for (Pending* pending : {&among.reads, &among.atomics, &among.requests}) space_.await_end(*pending);
-  return issued;
-}
-
-// The target's provider answers RDMA that is issued after a message before the handler executes the message. So an
-// operation with a request of its own, which may be awaited while a large transfer follows, stays RDMA.
-bool FabricRoute::is_quicker_as_message(const BusyTarget& to, const Outstanding& among,
-                                        const DataOperation& operation) const {
-  if (&among != &to) return false;
-  if (operation.kind == OperationKind::kPut) {
-    if (operation.count > kMostPutInRing) return false;
-  } else if (operation.kind != OperationKind::kGet || operation.count > kMostGetInRing) {
-    return false;
-  }
-  return space_.endpoint.has_message_ring(to.target->peer);
 }
 
 // Accumulates towards one target take effect in the order in which they are issued (accumulate_ordering, MPI 4.0
 // section 12.7.2): requests are ordered among themselves, and so are atomics of an adapter. No element is combined by
 // both: type and address at the target decide, here and at the target. Puts and gets go by RDMA, or over TCP, if they
 // are small, in messages.
-Status FabricRoute::issue_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
-  const auto fragment = [](auto* buffer, std::size_t done) { return buffer + done; };
-  if (to.target->unconfirmed.any() && !operation.atomic()) [[unlikely]] {
-    if (Status confirmed = control_.confirm(to); !confirmed) return confirmed;
-  }
-  if (is_quicker_as_message(to, among, operation)) return issue_by_handler(to, among, operation);
-  switch (operation.kind) {
-    case OperationKind::kPut:
-      return space_.by_keys(
-          to, operation.offset, operation.count, [&](const Endpoint::Place& place, std::size_t done, std::size_t part) {
-            const std::byte* const from = fragment(static_cast<const std::byte*>(operation.origin), done);
-            // Where each put leaves at once, many may be under way. A request has a Pending of its own.
-            return rules_.by_nic && &among == &to ? space_.endpoint.write_in_run(among.writes, place, from, part)
-                                                  : space_.endpoint.write(among.writes, place, from, part);
-          });
-    case OperationKind::kGet:
-      return space_.by_keys(to, operation.offset, operation.count,
-                            [&](const Endpoint::Place& place, std::size_t done, std::size_t part) {
-                              return space_.endpoint.read(
-                                  among.reads, place, fragment(static_cast<std::byte*>(operation.fetched), done), part);
-                            });
-    case OperationKind::kAccumulate:
-    case OperationKind::kCompareAndSwap: break;
-  }
-  const void* const address = space_.place_of(*to.target, operation.offset);
-  if (rules_.nic(operation.type, address)) return atomics_.issue(to, among.atomics, operation);
-  rules_.count_slow(counts_, operation.type, address, true);
-  return issue_by_handler(to, among, operation);
+Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
+  if (Status status = acquire_first(to); !status) return status;
+  Status issued = without_bad_alloc([&] {
+    if (!operation.atomic()) return transfer(to, among, operation);
+    const void* const address = space_.place_of(*to.target, operation.offset);
+    if (rules_.nic(operation.type, address)) return atomics_.issue(to, among.atomics, operation);
+    rules_.count_slow(counts_, operation.type, address, true);
+    return send_parts(to, among, operation);
+  });
+  // An operation that is reported as failed must not touch its buffers any more, so this waits for the parts that
+  // were issued. Their errors, and those of other operations, are left to the call that completes them.
+  if (!issued) [[unlikely]]
+    space_.await(among);
+  return issued;
 }
 
-Status FabricRoute::issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
+Status FabricRoute::transfer(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
+  if (to.target->unconfirmed.any()) [[unlikely]] {
+    if (Status confirmed = control_.confirm(to); !confirmed) return confirmed;
+  }
+  const bool put = operation.kind == OperationKind::kPut;
+  // The target's provider answers RDMA that is issued after a message before the handler executes the message. So an
+  // operation with a request of its own, which may be awaited while a large transfer follows, stays RDMA.
+  if (&among == &to && operation.count <= (put ? kMostPutInRing : kMostGetInRing) &&
+      space_.endpoint.has_message_ring(to.target->peer))
+    return send_parts(to, among, operation);
+  for (std::size_t done = 0; done < operation.count;) {
+    const Result<FabricSpace::Keyed> found = space_.keyed(to, operation.offset + done, operation.count - done);
+    if (!found) return found.error();
+    const auto& [place, bytes] = found.value();
+    Status issued =
+        put ? space_.endpoint.write(among.writes, place, static_cast<const std::byte*>(operation.origin) + done, bytes)
+            : space_.endpoint.read(among.reads, place, static_cast<std::byte*>(operation.fetched) + done, bytes);
+    if (!issued) return issued;
+    done += bytes;
+  }
+  return {};
+}
+
+// To the target's handler.
+Status FabricRoute::send_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   for (DataOperation rest = operation; rest.count > 0;) {
     const DataOperation part = take_part(rest);
     std::unique_ptr<OperationList> list = patiently([] { return OperationList::take_spare(); });
@@ -204,40 +151,29 @@ Status FabricRoute::issue_by_handler(BusyTarget& to, Outstanding& among, const D
   return {};
 }
 
-Status FabricRoute::send_behind_queued(int rank, Outstanding* own, std::unique_ptr<OperationList> list) {
-  const Result<FabricTargets::Use> used = space_.use(rank);
-  return used ? send_behind_queued(*used.value(), own, std::move(list)) : Status(used.error());
-}
-
-Status FabricRoute::send_behind_queued(BusyTarget& to, Outstanding* own, std::unique_ptr<OperationList> list) {
-  Status before = issue_queued(to);
-  Status sent = send_list(to, own != nullptr ? own->requests : to.requests, std::move(list));
-  return before ? std::move(sent) : std::move(before);
-}
-
 Status FabricRoute::send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list) {
   if (Status status = acquire_first(to); !status) return status;
   // An earlier error is returned, but the list is sent all the same: its operations were accepted.
   Status before;
   if (list->has_atomics()) before = space_.wait_for(to.atomics);
   for (Waiter waiter(space_.waiting, space_.wake_event); to.requests.count() >= kMostLists;) waiter.pause();
-  Status issued = space_.endpoint.execute(among, space_.handler_of(*to.target), std::move(list));
+  Status issued =
+      space_.endpoint.request(among, space_.handler_of(*to.target), HandlerRequest::operations(), std::move(list));
   return before ? std::move(issued) : std::move(before);
 }
 
 Result<std::unique_ptr<Outstanding>> FabricRoute::own_outstanding(int rank) {
   const Result<FabricTargets::Use> used = space_.use(rank);
   if (!used) return used.error();
-  {
-    const auto held = space_.targets.hold(*used.value()->target);
-    used.value()->pinned = true;
-  }
-  return std::make_unique<Outstanding>(static_cast<Outstanding&>(*used.value()));
+  BusyTarget& to = *used.value();
+  const auto held = space_.targets.hold(*to.target);
+  to.pinned = true;
+  return std::make_unique<Outstanding>(static_cast<Outstanding&>(to));
 }
 
 void FabricRoute::abandon(int rank, std::unique_ptr<Outstanding> own) {
   if (own == nullptr) return;
-  const FabricTargets::Use use(space_.targets, *space_.targets.find(rank), rank);
+  const FabricTargets::Use use(space_.targets, *space_.targets.find(rank));
   const auto held = space_.targets.hold(*use->target);
   use->abandoned.push_back(std::move(own));
 }
@@ -245,7 +181,7 @@ void FabricRoute::abandon(int rank, std::unique_ptr<Outstanding> own) {
 Status FabricRoute::flush(int rank) {
   FabricTarget* const target = space_.targets.find(rank);
   if (target == nullptr) return {};
-  const FabricTargets::Use use(space_.targets, *target);
+  const FabricTargets::Use use(space_.targets, *target, true);
   return use ? complete(*use) : Status();
 }
 
@@ -254,22 +190,28 @@ Status FabricRoute::flush_all() {
     return {};
   Status first;
   const auto keep = [&first](Status status) {
-    if (!status && first) first = std::move(status);
+    if (first) first = std::move(status);
   };
   // Issues towards all targets before it waits for any.
-  space_.targets.for_each_busy([&](FabricTargets::Use& use) { keep(issue_before_flush(*use)); });
+  space_.targets.for_each_busy([&](FabricTargets::Use& use) { keep(begin_flush(*use)); });
   space_.targets.for_each_busy([&](FabricTargets::Use& use) { keep(complete(*use)); });
   return first;
 }
 
+Status FabricRoute::begin_flush(BusyTarget& to) {
+  {
+    const auto held = space_.targets.hold(*to.target);
+    to.order.flush_begins();
+  }
+  return issue_queued(to);
+}
+
 Status FabricRoute::complete(BusyTarget& to) {
-  Status first;
+  Status first = begin_flush(to);
   const auto keep = [&first](Status status) {
-    if (!status && first) first = std::move(status);
+    if (first) first = std::move(status);
   };
-  keep(issue_before_flush(to));
-  keep(complete_writes(to));
-  for (Pending* pending : {&to.reads, &to.atomics, &to.requests}) keep(space_.wait_for(*pending));
+  for (Pending* pending : {&to.writes, &to.reads, &to.atomics, &to.requests}) keep(space_.wait_for(*pending));
   const auto held = space_.targets.hold(*to.target);
   to.order.flushed();
   std::erase_if(to.abandoned, [&](const std::unique_ptr<Outstanding>& own) {
@@ -283,9 +225,7 @@ Status FabricRoute::complete(BusyTarget& to) {
 // An error of reaching the rank is left to the operations that follow.
 void FabricRoute::expect_release(int rank) {
   (void)without_bad_alloc([&]() -> Status {
-    const Result<FabricTarget*> target = space_.reach(rank);
-    if (!target) return {};
-    const FabricTargets::Use use(space_.targets, *target.value(), rank);
+    const FabricTargets::Use use(space_.targets, space_.reach(rank));
     const auto held = space_.targets.hold(*use->target);
     use->order.expect_release();
     return {};
@@ -295,14 +235,14 @@ void FabricRoute::expect_release(int rank) {
 Status FabricRoute::order_before_release(int rank) {
   FabricTarget* const target = space_.targets.find(rank);
   if (target == nullptr) return {};
-  const FabricTargets::Use use(space_.targets, *target);
+  const FabricTargets::Use use(space_.targets, *target, true);
   if (!use) return {};
   BusyTarget& to = *use;
   // Errors of detached memory are to be known before the release.
   if (space_.agreed.regions != nullptr) return complete(to);
   Status first;
-  const auto keep = [&](Status status) {
-    if (!status && first) first = std::move(status);
+  const auto keep = [&first](Status status) {
+    if (first) first = std::move(status);
   };
   if (rules_.by_nic) {
     // The adapter executes its atomics behind all earlier operations of the connection, but not behind requests,
@@ -312,7 +252,7 @@ Status FabricRoute::order_before_release(int rank) {
     return first;
   }
   // The release is a message to the handler, together with the queued operations.
-  if (!space_.endpoint.orders_messages_behind_writes()) keep(complete_writes(to));
+  if (!space_.endpoint.orders_messages_behind_writes()) keep(space_.wait_for(to.writes));
   keep(space_.wait_for(to.reads));
   keep(space_.wait_for(to.atomics));
   return first;

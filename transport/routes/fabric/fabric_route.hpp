@@ -1,21 +1,180 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// The route over the fabric: FabricRoute, and its parts.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/fabric/address_table.hpp"
+#include "transport/fabric/endpoint.hpp"
+#include "transport/handler/attached_regions.hpp"
+#include "transport/routes/fabric/fabric_targets.hpp"
+#include "transport/routes/mapped/mapped_route.hpp"
+
+namespace farside {
+
+// `waiting`, `wake_event`: how a thread of this process waits.
+struct FabricSetup {
+  Endpoint& endpoint;
+  Progress& waiting;
+  WakeEvent& wake_event;
+  int rank = 0;
+  std::uint64_t space = 0;  // its id at all handlers
+  bool threaded = true;     // several threads may be in calls at once
+};
+
+// FabricSpace: what the parts of a FabricRoute share: the ranks of a space as the endpoint reaches them, the keys of
+// their memory, and waits.
+//
+// The entry of a rank is made at the first operation on it, with the address from the table. If keys, sizes or units
+// are not the same on all ranks, the rank's description is requested from its handler, in one round trip.
+struct FabricSpace : FabricSetup {
+  // What all ranks have agreed on. Precondition of all operations.
+  struct Agreed {
+    PeerAddresses addresses;
+    AccumulateRules rules;
+    bool same_bytes = false;  // of data, on all ranks
+    bool same_units = false;
+    RegionFinder* regions = nullptr;  // of a dynamic space
+    std::uint64_t first_address = 0;  // of its data: an offset plus this is an address
+  };
+  // The part of a range of a rank's data that one key gives access to: all of it, unless a region ends before.
+  struct Keyed {
+    Endpoint::Place place;
+    std::size_t bytes = 0;
+  };
+
+  explicit FabricSpace(const FabricSetup& setup) : FabricSetup(setup), targets(setup.threaded) {}
+  FabricSpace(const FabricSpace&) = delete;
+  FabricSpace& operator=(const FabricSpace&) = delete;
+  ~FabricSpace() {
+    if (published) endpoint.withdraw(space);
+  }
+  Status register_memory(const MessageHandler::ServedSpace& served, std::uint64_t data_bytes, std::uint32_t unit);
+  void agree(Agreed with_all);
+
+  FabricTarget& reach(int rank);
+  Result<FabricTarget*> describe(int rank);
+  Result<FabricTargets::Use> use(int rank);
+  Result<Route::Extent> extent(int rank);
+  Result<Keyed> keyed(const BusyTarget& to, std::uint64_t offset, std::size_t bytes);
+  HandlerPlace handler_of(const FabricTarget& to) const { return {to.peer, space, static_cast<std::uint32_t>(rank)}; }
+  RemoteKey control_key(const FabricTarget& to) const {
+    if (keys_are_chosen) return own_control;
+    const TargetDescription& description = targets.description(to);
+    return {description.control_base, description.control_key};
+  }
+  RemoteKey data_key(const FabricTarget& to) const {
+    if (keys_are_chosen) return own_data;
+    const TargetDescription& description = targets.description(to);
+    return {description.data_base, description.data_key};
+  }
+  // An address with the alignment of this offset at the target. With chosen keys the base is unknown, and such
+  // endpoints have no adapter atomics.
+  const void* place_of(const FabricTarget& to, std::uint64_t offset) const {
+    return reinterpret_cast<const void*>(data_key(to).base + offset);  // NOLINT(performance-no-int-to-ptr)
+  }
+
+  // As in TargetOrder; waits while another thread issues.
+  std::unique_ptr<OperationList> take_queued(BusyTarget& to, bool even_nothing);
+  void queued_sent(BusyTarget& to) {
+    const auto held = targets.hold(*to.target);
+    to.order.sent();
+  }
+  void drop_queued(BusyTarget& to) {
+    const auto held = targets.hold(*to.target);
+    to.order.drop();
+  }
+  // Asks the target's handler, and waits for the answer.
+  Status ask(const FabricTarget& to, const HandlerRequest& request);
+  // Waits for a Pending, and returns its error; await() leaves the error there, and waits for an Outstanding, too.
+  Status wait_for(Pending& pending) {
+    await(pending);
+    return pending.take_error();
+  }
+  template <class Counts>
+  void await(const Counts& counts) {
+    for (Waiter waiter(waiting, wake_event); !counts.done();) waiter.pause();
+  }
+
+  bool published = false;
+  bool all_alike = false;        // all ranks have the description `own`, and none needs to be asked for it
+  bool keys_are_chosen = false;  // Endpoint::keys_are_chosen(), since register_memory()
+  decltype(Registration::region) control_region, data_region;
+  RemoteKey own_control, own_data;
+  TargetDescription own;
+  Agreed agreed;
+  FabricTargets targets;
+};
+
+// Accumulates of 64-bit integers in the atomicity domain nic, by atomics of the target's adapter. Elements of a sum
+// are one fetch-add each, issued without waiting. Operations for which adapters have no atomic use compare-and-swaps,
+// and wait for them.
+class NicAtomics final : public AdapterAtomics {
+ public:
+  explicit NicAtomics(FabricSpace& space) : space_(space) {}
+  Status issue(BusyTarget& to, Pending& among, const DataOperation& operation);
+  void atomic_at(int rank, const DataOperation& operation) override;
+
+ private:
+  Status combine_element(BusyTarget& to, const DataOperation& operation, std::size_t index);
+  Status control_element(BusyTarget& to, Pending& among, ControlCall call, std::uint64_t offset,
+                         const std::uint64_t& operand, const std::uint64_t& compare, std::uint64_t* fetched);
+
+  FabricSpace& space_;
+};
+
+// Steps on control words, and deferred locks, which are for processes with one thread.
+class FabricControl final : public ControlRoute, public DeferredLocks {
+ public:
+  explicit FabricControl(FabricSpace& space) : space_(space), first_interruptions_(space.endpoint.interruptions()) {}
+  Status control(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
+                 const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched) override;
+  Status notify(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
+                const std::uint64_t* operand, std::uint64_t* fetched) override;
+  void post_received(int rank) override;
+  std::uint32_t interruptions() const override { return space_.endpoint.interruptions(); }
+  std::uint32_t first_interruptions() const override { return first_interruptions_; }
+  std::uint32_t interruptions_at_post(int rank) const override;
+  const PeerLosses& losses(int rank) const override { return space_.endpoint.losses(space_.reach(rank).peer); }
+  bool reached(int rank) const override { return space_.targets.find(rank) != nullptr; }
+  bool may_read(int rank) override;
+  Reach reach(int rank) override { return space_.endpoint.reach(space_.reach(rank).peer); }
+  std::vector<int> unacknowledged() override;
+  Status defer(int rank, Acquire acquire) override;
+  Status execute(int rank, const ControlStep& acquire_step, const ControlStep& release_step,
+                 LockedResult& result) override;
+  void queue_again(int rank, std::unique_ptr<OperationList> list) override;
+  // Waits until the target has executed the operations that notifications have carried.
+  Status confirm(BusyTarget& to);
+
+ private:
+  // `awaited`: it has a reply.
+  Status send(int rank, DataAccess access, const ControlStep& step, Pending& pending, std::uint64_t* fetched,
+              bool awaited);
+  void end_deferral(int rank) override;
+  void drop_queued(int rank) override;
+
+  FabricSpace& space_;
+  const std::uint32_t first_interruptions_;
+  // At post_received(); null without a later interruption.
+  std::unique_ptr<std::map<int, std::uint32_t>> interruptions_at_post_;
+};
+
 // FabricRoute: operations on the data of the ranks that a space reaches over the fabric, and their order
-// (fabric/progress.md). Its parts (fabric_space.hpp) carry steps on control words, deferred locks and, in the atomicity
+// (fabric/progress.md). Its parts carry steps on control words, deferred locks and, in the atomicity
 // domain nic, atomics on this rank and its on-node peers.
 //
 // Thread safety: as FabricTargets. Errors: kPeer, kRange, kNoMemory of the endpoint. Cost: node/on-node.md; of
 // flush_all() what is busy, else one load. Memory: fabric_targets.hpp.
-#pragma once
-
-#include "transport/routes/fabric/fabric_space.hpp"
-
-namespace farside {
-
 class FabricRoute final : public Route {
  public:
-  using Setup = FabricSpace::Setup;
+  using Setup = FabricSetup;
   using Agreed = FabricSpace::Agreed;
-  explicit FabricRoute(const Setup& setup);
+  explicit FabricRoute(const Setup& setup)
+      : Route(RouteKind::kFabric, setup.rank), space_(setup), control_(space_), atomics_(space_) {}
   // Waits for what is in flight, and withdraws the space.
   ~FabricRoute();
 
@@ -24,7 +183,10 @@ class FabricRoute final : public Route {
   Status register_memory(const MessageHandler::ServedSpace& space, std::uint64_t data_bytes, std::uint32_t unit) {
     return space_.register_memory(space, data_bytes, unit);
   }
-  void agree(Agreed agreed);
+  void agree(Agreed agreed) {
+    take_rules(agreed.rules);
+    space_.agree(std::move(agreed));
+  }
 
   Endpoint& endpoint() const { return space_.endpoint; }
   const FabricTargets& targets() const { return space_.targets; }
@@ -37,16 +199,14 @@ class FabricRoute final : public Route {
   // kPeer.
   Result<Extent> extent(int rank) { return space_.extent(rank); }
   // Requests a page of a rank's table of regions, and waits for it.
-  Status ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page);
+  Status ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page) {
+    return space_.ask(space_.reach(rank), HandlerRequest::question(MessageKind::kRegions, page, first));
+  }
 
   Status operate(int rank, const DataOperation& operation, Outstanding* own) override;
   std::size_t fewest_in_list(int /*rank*/, bool /*atomic*/) const override { return 2; }
   Result<bool> goes_alone(int rank, const DataOperation& operation) override;  // the rank's adapter executes it
   Status send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* own, bool last) override;
-  // A list of fragments, like a small operation: queued under the same rules, or issued.
-  Status keep(int rank, std::unique_ptr<OperationList> list);
-  // Issues a list behind the queued operations.
-  Status send_behind_queued(int rank, Outstanding* own, std::unique_ptr<OperationList> list);
   Result<std::unique_ptr<Outstanding>> own_outstanding(int rank) override;
   void abandon(int rank, std::unique_ptr<Outstanding> own) override;
   Status flush(int rank) override;
@@ -58,19 +218,13 @@ class FabricRoute final : public Route {
  private:
   TargetOrder::Traffic traffic(const BusyTarget& to) const { return {to.done(), to.requests.done(), rules_.by_nic}; }
   Status acquire_first(BusyTarget& to);
-  Status issue_queued(BusyTarget& to);
-  Status issue_before_flush(BusyTarget& to);
   Status issue(BusyTarget& to, Outstanding& among, const DataOperation& operation);
-  Status issue_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation);
-  bool is_quicker_as_message(const BusyTarget& to, const Outstanding& among, const DataOperation& operation) const;
-  Status issue_by_handler(BusyTarget& to, Outstanding& among, const DataOperation& operation);
+  Status transfer(BusyTarget& to, Outstanding& among, const DataOperation& operation);
+  Status send_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation);
   Status send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list);
-  Status send_behind_queued(BusyTarget& to, Outstanding* own, std::unique_ptr<OperationList> list);
+  Status issue_queued(BusyTarget& to);
+  Status begin_flush(BusyTarget& to);
   Status complete(BusyTarget& to);
-  Status complete_writes(BusyTarget& to) {
-    space_.await_writes(to.writes, to.target->peer);
-    return to.writes.take_error();
-  }
 
   FabricSpace space_;
   FabricControl control_;

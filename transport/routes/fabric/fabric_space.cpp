@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/routes/fabric/fabric_space.hpp"
-
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
-#include "transport/base/log.hpp"
+#include "transport/routes/fabric/fabric_route.hpp"
 
 namespace farside {
 namespace {
@@ -16,67 +13,64 @@ constexpr std::uint64_t kDataKey = 0xc2b2ae3d27d4eb4f;
 
 }  // namespace
 
-FabricSpace::FabricSpace(const Setup& setup)
-    : endpoint(setup.endpoint),
-      waiting(setup.waiting),
-      wake_event(setup.wake_event),
-      rank(setup.rank),
-      id(setup.space),
-      targets(setup.threaded) {}
-
-FabricSpace::~FabricSpace() {
-  if (published) endpoint.withdraw(id);
-}
-
-Status FabricSpace::register_memory(const MessageHandler::ServedSpace& space, std::uint64_t data_bytes,
+Status FabricSpace::register_memory(const MessageHandler::ServedSpace& served, std::uint64_t data_bytes,
                                     std::uint32_t unit) {
-  Result<Endpoint::Registration> control =
-      endpoint.register_memory(space.control, space.control_bytes, id ^ kControlKey);
-  if (!control) return control.error();
-  control_region = std::move(control.value().region);
-  own.control_key = control.value().key;
-  if (space.attached == nullptr && data_bytes > 0) {
-    Result<Endpoint::Registration> data = endpoint.register_memory(space.base, data_bytes, id ^ kDataKey);
-    if (!data) return data.error();
-    data_region = std::move(data.value().region);
-    own.data_key = data.value().key;
+  keys_are_chosen = endpoint.keys_are_chosen();
+  const auto expose = [&](void* base, std::size_t bytes, std::uint64_t key, auto& region, RemoteKey& given) -> Status {
+    Result<Registration> made = endpoint.register_memory(base, bytes, space ^ key);
+    if (!made) return made.error();
+    region = std::move(made.value().region);
+    given = made.value().key;
+    if (keys_are_chosen || given.key >> 32 == 0) return {};
+    return Error{ErrorKind::kOther, "the provider's memory keys have more than 32 bits"};
+  };
+  const bool dynamic = served.attached != nullptr;
+  if (Status s = expose(served.control, served.control_bytes, kControlKey, control_region, own_control); !s) return s;
+  if (!dynamic && data_bytes > 0) {
+    if (Status s = expose(served.base, data_bytes, kDataKey, data_region, own_data); !s) return s;
   }
-  own.bytes = space.attached == nullptr ? data_bytes : 0;
+  if (!keys_are_chosen) {
+    own.control_base = own_control.base;
+    own.control_key = static_cast<std::uint32_t>(own_control.key);
+    own.data_base = own_data.base;
+    own.data_key = static_cast<std::uint32_t>(own_data.key);
+  }
+  own.bytes = dynamic ? 0 : data_bytes;
   own.unit = unit;
-  MessageHandler::ServedSpace served = space;
-  static_assert(sizeof own <= sizeof served.description);
-  std::memcpy(served.description.data(), &own, sizeof own);
-  served.description_bytes = sizeof own;
-  if (!endpoint.publish(id, served)) return Error{ErrorKind::kOther, "another window of this process has the same id"};
-  published = true;
-  return {};
+  MessageHandler::ServedSpace described = served;
+  static_assert(sizeof own <= sizeof described.description);
+  std::memcpy(described.description.data(), &own, sizeof own);
+  described.description_bytes = sizeof own;
+  published = endpoint.publish(space, described);
+  return published ? Status() : Error{ErrorKind::kOther, "another window of this process has the same id"};
 }
 
 void FabricSpace::agree(Agreed with_all) {
   agreed = std::move(with_all);
-  all_alike = agreed.same_bytes && agreed.same_units && endpoint.keys_are_chosen();
+  all_alike = agreed.same_bytes && agreed.same_units && keys_are_chosen;
 }
 
 // A rank is added at its first use. Its description follows when its data are used.
-Result<FabricTarget*> FabricSpace::reach(int to) {
+FabricTarget& FabricSpace::reach(int to) {
   if (FabricTarget* known = targets.find(to)) [[likely]]
-    return known;
-  const Peer peer = endpoint.insert(agreed.addresses.of(to));
-  return &targets.add(to, peer, all_alike ? &own : nullptr);
+    return *known;
+  return targets.add(to, endpoint.insert(agreed.addresses.of(to)), all_alike ? &own : nullptr);
+}
+
+Status FabricSpace::ask(const FabricTarget& to, const HandlerRequest& request) {
+  Pending pending;
+  pending.towards(static_cast<int>(to.rank));
+  Status asked = endpoint.request(pending, handler_of(to), request, nullptr);
+  return asked ? wait_for(pending) : std::move(asked);
 }
 
 Result<FabricTarget*> FabricSpace::describe(int to) {
-  Result<FabricTarget*> reached = reach(to);
-  if (!reached) return reached;
-  FabricTarget& target = *reached.value();
+  FabricTarget& target = reach(to);
   if (target.description != 0) return &target;
   TargetDescription description;
-  Pending pending;
-  pending.towards(to);
-  Status asked =
-      endpoint.ask_for_description(pending, handler_of(target), std::as_writable_bytes(std::span(&description, 1)));
-  if (asked) asked = wait_for(pending);
-  if (!asked) return asked.error();
+  const auto answer = std::as_writable_bytes(std::span(&description, 1));
+  if (Status asked = ask(target, HandlerRequest::question(MessageKind::kDescribe, answer)); !asked)
+    return asked.error();
   targets.describe(target, description);
   return &target;
 }
@@ -85,60 +79,31 @@ Result<Route::Extent> FabricSpace::extent(int to) {
   if (agreed.same_bytes && agreed.same_units) return Route::Extent{own.bytes, own.unit};
   const Result<FabricTarget*> target = describe(to);
   if (!target) return target.error();
-  const TargetDescription description = targets.description(*target.value());
+  const TargetDescription& description = targets.description(*target.value());
   return Route::Extent{description.bytes, description.unit};
 }
 
 Result<FabricTargets::Use> FabricSpace::use(int to) {
   const Result<FabricTarget*> target = describe(to);
   if (!target) return target.error();
-  return FabricTargets::Use(targets, *target.value(), to);
+  return FabricTargets::Use(targets, *target.value());
 }
 
 Result<FabricSpace::Keyed> FabricSpace::keyed(const BusyTarget& to, std::uint64_t offset, std::size_t bytes) {
   if (agreed.regions == nullptr) [[likely]]
-    return Keyed{targets.description(*to.target).data_key, offset, bytes};
+    return Keyed{{to.target->peer, data_key(*to.target), offset}, bytes};
   const std::uint64_t address = agreed.first_address + offset;
-  const Result<Region> region = agreed.regions->find(to.rank, address);
-  if (!region) return region.error();
-  return Keyed{region.value().key, address - region.value().address, std::min(bytes, region.value().end() - address)};
+  const Result<Region> found = agreed.regions->find(to.rank, address);
+  if (!found) return found.error();
+  const Region& region = found.value();
+  return Keyed{{to.target->peer, region.key, address - region.address}, std::min(bytes, region.end() - address)};
 }
 
-QueuedOperations FabricSpace::take_queued(BusyTarget& to, bool even_nothing) {
+std::unique_ptr<OperationList> FabricSpace::take_queued(BusyTarget& to, bool even_nothing) {
   for (Waiter waiter(waiting, wake_event);; waiter.pause()) {
     const auto held = targets.hold(*to.target);
-    if (std::optional<QueuedOperations> taken = to.order.take(even_nothing)) return std::move(*taken);
+    if (auto taken = to.order.take(even_nothing)) return std::move(*taken);
   }
-}
-
-void FabricSpace::queued_sent(BusyTarget& to, QueuedOperations sent) {
-  const auto held = targets.hold(*to.target);
-  to.order.sent(std::move(sent));
-}
-
-void FabricSpace::drop_queued(BusyTarget& to) {
-  const auto held = targets.hold(*to.target);
-  to.order.drop();
-}
-
-void FabricSpace::await_end(const Pending& pending) {
-  for (Waiter waiter(waiting, wake_event); !pending.done();) waiter.pause();
-}
-
-void FabricSpace::await_writes(Pending& writes, Peer peer) {
-  if (!agreed.rules.by_nic) return await_end(writes);
-  // Another thread may begin a run while this one waits.
-  constexpr std::uint32_t kAgain = 8;
-  Waiter waiter(waiting, wake_event);
-  for (std::uint32_t rounds = 0; !writes.done(); ++rounds) {
-    if (rounds % kAgain == 0) endpoint.end_run(writes, peer);
-    waiter.pause();
-  }
-}
-
-Status FabricSpace::wait_for(Pending& pending) {
-  await_end(pending);
-  return pending.take_error();
 }
 
 }  // namespace farside

@@ -23,42 +23,28 @@ FabricTarget& FabricTargets::add(int rank, Peer peer, const TargetDescription* c
 void FabricTargets::describe(FabricTarget& target, const TargetDescription& description) {
   const std::scoped_lock held(adding_);
   if (target.description != 0) return;
-  const bool compact = CompactDescription::fits(description);
-  const std::size_t before = compact ? compact_descriptions_.size() : descriptions_.size();
-  if (compact) {
-    compact_descriptions_.add() = CompactDescription(description);
-  } else {
-    descriptions_.add() = description;
-  }
-  target.description = kFirstOwn + 2 * static_cast<std::uint32_t>(before) + (compact ? 0 : 1);
+  const auto number = static_cast<std::uint32_t>(descriptions_.size());
+  descriptions_.add() = description;
+  target.description = kFirstOwn + number;
 }
 
-TargetDescription FabricTargets::description(const FabricTarget& target) const {
+const TargetDescription& FabricTargets::description(const FabricTarget& target) const {
   const std::uint32_t number = target.description;
-  if (number == kCommon) return *common_;
-  const std::uint32_t place = (number - kFirstOwn) / 2;
-  return (number - kFirstOwn) % 2 == 0 ? compact_descriptions_[place].full() : descriptions_[place];
+  return number == kCommon ? *common_ : descriptions_[number - kFirstOwn];
 }
 
 // Gives the target a BusyTarget. With the target's mutex held.
-BusyTarget& FabricTargets::attach(FabricTarget& target, int rank) {
+BusyTarget& FabricTargets::attach(FabricTarget& target) {
   const std::scoped_lock held(list_mutex_);
-  std::unique_ptr<BusyTarget> object;
-  if (spare_.empty()) {
-    object = std::make_unique<BusyTarget>();
-  } else {
-    object = std::move(spare_.back());
-    spare_.pop_back();
-  }
-  if (busy_.size() == busy_.capacity()) busy_.reserve(2 * busy_.size() + 1);  // the rest needs no memory
-  BusyTarget& busy = *object;
-  busy.towards(rank);
+  auto made = std::make_unique<BusyTarget>();
+  BusyTarget& busy = *made;
+  busy.rank = static_cast<int>(target.rank);
+  busy.towards(busy.rank);
   busy.target = &target;
-  busy.rank = rank;
   busy.order = TargetOrder(target.expects_burst);
   busy.place = busy_.size();
+  busy_.push_back(std::move(made));
   target.busy = &busy;
-  busy_.push_back(std::move(object));
   attached_.store(busy_.size(), std::memory_order_release);
   return busy;
 }
@@ -73,32 +59,24 @@ void FabricTargets::detach(BusyTarget& busy) {
   const std::size_t place = busy.place;
   std::swap(busy_[place], busy_.back());
   busy_[place]->place = place;
-  std::unique_ptr<BusyTarget> ended = std::move(busy_.back());
   busy_.pop_back();
   constexpr std::size_t kMostRoom = 16;
   if (busy_.empty() && busy_.capacity() > kMostRoom) busy_.shrink_to_fit();
   attached_.store(busy_.size(), std::memory_order_release);
-  if (spare_.size() < kMostSpare) spare_.push_back(std::move(ended));
 }
 
-BusyTarget& FabricTargets::begin(FabricTarget& target, int rank) {
+BusyTarget* FabricTargets::begin(FabricTarget& target, bool only_busy) {
   const auto held = hold(target);
-  BusyTarget& busy = target.busy != nullptr ? *target.busy : attach(target, rank);
-  change_users(busy, 1);
-  return busy;
-}
-
-BusyTarget* FabricTargets::join(FabricTarget& target) {
-  const auto held = hold(target);
-  BusyTarget* const busy = target.busy;
-  if (busy != nullptr) change_users(*busy, 1);
-  return busy;
+  if (only_busy && target.busy == nullptr) return nullptr;
+  BusyTarget& busy = target.busy != nullptr ? *target.busy : attach(target);
+  busy.users.fetch_add(1, std::memory_order_relaxed);
+  return &busy;
 }
 
 void FabricTargets::end(BusyTarget& busy, bool visits) {
   FabricTarget& target = *busy.target;
   const auto held = hold(target);
-  if (change_users(busy, ~std::uint32_t{0}) > 1 || !busy.at_rest()) return;
+  if (busy.users.fetch_sub(1, std::memory_order_relaxed) > 1 || !busy.at_rest()) return;
   if (visits || attached_.load(std::memory_order_relaxed) > kMostResting) detach(busy);
 }
 

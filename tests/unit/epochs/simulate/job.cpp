@@ -125,37 +125,19 @@ class CountingEndpoint final : public Endpoint {
     return take(pending);
   }
   bool orders_messages_behind_writes() const override { return true; }
-  Status execute(Pending& pending, const HandlerPlace&, std::unique_ptr<OperationList>) override {
-    return take(pending);
-  }
-  Status execute_and_control(Pending& pending, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
-                             std::uint64_t*) override {
-    return take(pending);
-  }
-  Status notify(Pending& pending, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
-                std::uint64_t*) override {
-    return take(pending);
-  }
-  std::uint32_t lost_notifications(Peer) const override { return 0; }
-  bool has_loss_to_report(Peer) const override { return false; }
-  std::uint32_t interruptions() const override { return 0; }
-  std::uint32_t last_interruption(Peer) const override { return 0; }
-  bool acknowledges_notifications() const override { return false; }
-  Status execute_locked(Pending& pending, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
-                        const ControlStep&, LockedResult&) override {
-    return take(pending);
-  }
-  Status ask_for_regions(Pending& pending, const HandlerPlace&, std::uint64_t, std::span<std::byte>) override {
-    return take(pending);
-  }
-  Status ask_for_description(Pending&, const HandlerPlace&, std::span<std::byte> description) override {
+  Status request(Pending& pending, const HandlerPlace&, const HandlerRequest& request,
+                 std::unique_ptr<OperationList>) override {
+    if (request.header.kind != MessageKind::kDescribe) return take(pending);
     ++descriptions;
     TargetDescription answer;
     answer.bytes = std::uint64_t{1} << 20;
     answer.unit = 1;
-    std::memcpy(description.data(), &answer, std::min(description.size(), sizeof answer));
+    std::memcpy(request.fetched.data(), &answer, std::min(request.fetched.size(), sizeof answer));
     return {};
   }
+  std::uint32_t interruptions() const override { return 0; }
+  const PeerLosses& losses(Peer) override { return losses_; }
+  bool acknowledges_notifications() const override { return false; }
   bool publish(std::uint64_t, const MessageHandler::ServedSpace&) override { return true; }
   void withdraw(std::uint64_t) override {}
 
@@ -177,6 +159,7 @@ class CountingEndpoint final : public Endpoint {
   const bool chosen_;
   std::unordered_map<std::uint64_t, Peer> peers_;
   std::vector<Pending*> under_way_;
+  PeerLosses losses_;
 };
 
 struct LockTraits {

@@ -70,7 +70,7 @@ TEST_CASE("a connection that ends without DISCONNECT is interrupted, on the side
   other.reset();
   CHECK(soon([&] { return one.fabric->interruptions() != 0; }));
   CHECK(one.fabric->interruptions() == 1);
-  CHECK(one.fabric->last_interruption(peer) == 1);
+  CHECK(one.fabric->losses(peer).last_interruption == 1);
 }
 
 // The process that evicts finds the end of the connection when the other one has received DISCONNECT.

@@ -27,15 +27,6 @@ struct FakeProcess {
     }
     return pending.take_error().ok();
   }
-  // The same for writes in runs to the peer.
-  bool flush(Pending& pending, Peer peer) const {
-    while (!pending.done()) {
-      fabric->end_run(pending, peer);
-      if (!fabric->progress().poll()) std::this_thread::yield();
-    }
-    fabric->end_run(pending, peer);
-    return pending.take_error().ok();
-  }
 };
 
 }  // namespace farside::testing

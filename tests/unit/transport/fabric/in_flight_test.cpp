@@ -33,8 +33,7 @@ struct UnderWay : OperationsInFlight {
   Operation& request(std::uint64_t* fetched = nullptr) {
     Operation& operation = begin(state);
     await_reply(operation);
-    operation.fetched = fetched;
-    operation.fetched_bytes = fetched != nullptr ? sizeof *fetched : 0;
+    operation.message.fetched = std::as_writable_bytes(std::span(fetched, fetched != nullptr ? 1 : 0));
     issued(operation, state, pending, nullptr);
     return operation;
   }
@@ -111,20 +110,20 @@ TEST_CASE(
   {
     UnderWay in_flight;
     end_connection(in_flight);
-    CHECK(in_flight.lost_notifications(kPeer) == 0);
+    CHECK(in_flight.losses(kPeer).lost_notifications == 0);
     in_flight.completed(in_flight.notification());
     CHECK(in_flight.idle());
-    CHECK(in_flight.lost_notifications(kPeer) == 0);
+    CHECK(in_flight.losses(kPeer).lost_notifications == 0);
     end_connection(in_flight);
-    CHECK(in_flight.lost_notifications(kPeer) == 1);
-    CHECK(in_flight.lost_notifications(kPeer + 1) == 0);
-    CHECK(in_flight.has_loss_to_report(kPeer));
-    CHECK_FALSE(in_flight.has_loss_to_report(kPeer + 1));
-    CHECK(UnderWay::take_lost_notification(in_flight.state));
-    CHECK_FALSE(in_flight.has_loss_to_report(kPeer));
-    CHECK_FALSE(UnderWay::take_lost_notification(in_flight.state));
+    CHECK(in_flight.losses(kPeer).lost_notifications == 1);
+    CHECK(in_flight.losses(kPeer + 1).lost_notifications == 0);
+    CHECK(in_flight.losses(kPeer).to_report);
+    CHECK_FALSE(in_flight.losses(kPeer + 1).to_report);
+    CHECK(in_flight.state.losses.to_report.exchange(false));
+    CHECK_FALSE(in_flight.losses(kPeer).to_report);
+    CHECK_FALSE(in_flight.state.losses.to_report.exchange(false));
     end_connection(in_flight);
-    CHECK(in_flight.lost_notifications(kPeer) == 1);
+    CHECK(in_flight.losses(kPeer).lost_notifications == 1);
   }
   for (const bool by_reply : {false, true}) {
     UnderWay in_flight;
@@ -139,7 +138,7 @@ TEST_CASE(
     CHECK(in_flight.state.confirmed == 1);
     in_flight.completed(last);
     end_connection(in_flight);
-    CHECK(in_flight.lost_notifications(kPeer) == 1);
+    CHECK(in_flight.losses(kPeer).lost_notifications == 1);
   }
   UnderWay in_flight;
   in_flight.completed(in_flight.notification());
@@ -147,12 +146,12 @@ TEST_CASE(
   in_flight.completed(request);
   CHECK(in_flight.take_reply(in_flight.reply_to(request)));
   end_connection(in_flight);
-  CHECK(in_flight.lost_notifications(kPeer) == 0);
+  CHECK(in_flight.losses(kPeer).lost_notifications == 0);
   // If the peer is abandoned, its notification counts as lost, too. A failed operation confirms nothing.
   in_flight.completed(in_flight.notification());
   in_flight.failed(in_flight.write(), kLost);
   in_flight.fail_all(in_flight.state, kLost);
-  CHECK(in_flight.lost_notifications(kPeer) == 1);
+  CHECK(in_flight.losses(kPeer).lost_notifications == 1);
   CHECK_FALSE(in_flight.pending.take_error().ok());
 }
 
@@ -162,19 +161,19 @@ TEST_CASE("interruptions are numbered over all peers, and an end in order is non
   in_flight.completed(in_flight.notification());
   in_flight.fail_awaiting(kPeer, kLost, true);
   CHECK(in_flight.interruptions() == 0);
-  CHECK(in_flight.lost_notifications(kPeer) == 0);
+  CHECK(in_flight.losses(kPeer).lost_notifications == 0);
   // The end of a connection on which this process has issued nothing also counts, since the peer's notifications may be
   // lost.
   in_flight.fail_awaiting(kPeer + 1, kLost, false);
   CHECK(in_flight.interruptions() == 1);
-  CHECK(in_flight.last_interruption(kPeer + 1) == 1);
-  CHECK(in_flight.lost_notifications(kPeer + 1) == 0);
-  CHECK(in_flight.last_interruption(kPeer) == 0);
-  CHECK(in_flight.last_interruption(kPeer + 2) == 0);
+  CHECK(in_flight.losses(kPeer + 1).last_interruption == 1);
+  CHECK(in_flight.losses(kPeer + 1).lost_notifications == 0);
+  CHECK(in_flight.losses(kPeer).last_interruption == 0);
+  CHECK(in_flight.losses(kPeer + 2).last_interruption == 0);
   in_flight.fail_all(in_flight.state, kLost);
   CHECK(in_flight.interruptions() == 2);
-  CHECK(in_flight.last_interruption(kPeer) == 2);
-  CHECK(in_flight.last_interruption(kPeer + 1) == 1);
+  CHECK(in_flight.losses(kPeer).last_interruption == 2);
+  CHECK(in_flight.losses(kPeer + 1).last_interruption == 1);
 }
 
 TEST_CASE("a request ends with the later one of its completion and its reply") {
@@ -214,8 +213,7 @@ TEST_CASE("a request whose send is not awaited ends with its reply, or when its 
     Operation& operation = UnderWay::begin(state);
     UnderWay::await_reply(operation);
     UnderWay::await_only_reply(operation);
-    operation.fetched = fetched;
-    operation.fetched_bytes = sizeof *fetched;
+    operation.message.fetched = std::as_writable_bytes(std::span(fetched, 1));
     UnderWay::issued(operation, state, in_flight.pending, nullptr);
     return operation;
   };
@@ -339,191 +337,6 @@ TEST_CASE("data of a slot reach the buffer of a read that completes, and not tha
   in_flight.fail_all(in_flight.state, kLost);
   in_flight.completed(late);
   CHECK(abandoned == std::byte{0});
-}
-
-namespace {
-
-// Writes in runs to the peer, by an endpoint that accepts every write.
-struct Runs : UnderWay {
-  fid_ep endpoint{};
-  explicit Runs(std::size_t most = 8) : UnderWay(most) {}
-
-  // Returns the run that a write has joined; null if the write must be issued alone.
-  Operation* write_in_run(Pending& among, bool& last) {
-    Operation* const run = run_for_write(state, among);
-    if (run == nullptr) return nullptr;
-    last = ends_run(state);
-    written(*run, state, among, &endpoint, last);
-    return run;
-  }
-  Operation* write_in_run(bool& last) { return write_in_run(pending, last); }
-  // Issues this number of writes, without a request for the end of the run. Returns their run.
-  Operation& open(std::uint32_t writes) {
-    state.run.expected = 0;
-    Operation* run = nullptr;
-    bool last = false;
-    for (std::uint32_t i = 0; i < writes; ++i) {
-      run = write_in_run(last);
-      REQUIRE_FALSE(last);
-    }
-    return *run;
-  }
-};
-
-}  // namespace
-
-TEST_CASE("a run takes 32 writes, and ends at the write behind which a thread waited the last time") {
-  Runs runs;
-  const auto ends = [&](int writes) {
-    std::vector<int> at;
-    for (int i = 1; i <= writes; ++i) {
-      bool last = false;
-      Operation* const run = runs.write_in_run(last);
-      REQUIRE(run != nullptr);
-      if (!last) continue;
-      at.push_back(i);
-      runs.completed(*run);
-    }
-    return at;
-  };
-  const auto wait = [&] {
-    runs.waits(runs.state);
-    Operation* const open = runs.state.run.open;
-    CHECK(runs.end_run(runs.state, &runs.pending, [](Operation&) -> ssize_t { return 0; }) == 0);
-    if (open != nullptr) runs.completed(*open);
-    CHECK(runs.idle());
-    return open != nullptr;
-  };
-  CHECK(ends(1) == std::vector{1});
-  CHECK_FALSE(wait());
-  CHECK(ends(70) == std::vector{1, 33, 65});
-  CHECK(wait());
-  CHECK(ends(70) == std::vector{32, 64, 70});
-  CHECK_FALSE(wait());
-  // Nothing was written since, so the expected end does not change.
-  CHECK_FALSE(wait());
-  CHECK(ends(5).empty());
-  CHECK(wait());
-  CHECK(ends(5) == std::vector{5});
-  CHECK_FALSE(wait());
-  CHECK(runs.pending.take_error().ok());
-}
-
-TEST_CASE("a run counts once in its Pending, and ends with the next operation that is issued") {
-  Runs runs;
-  Pending others;
-  Operation& run = runs.open(3);
-  CHECK(runs.pending.count() == 1);
-  Operation& next = runs.begin(runs.state);
-  runs.issued(next, runs.state, others, &runs.endpoint);
-  CHECK(runs.state.run.open == nullptr);
-  CHECK(next.covers == &run);
-  // Further writes are another run.
-  CHECK(&runs.open(1) != &run);
-  runs.completed(next);
-  CHECK(runs.pending.count() == 1);
-  CHECK(others.done());
-  runs.completed(*runs.state.run.open);
-  CHECK(runs.pending.take_error().ok());
-  CHECK(others.take_error().ok());
-}
-
-TEST_CASE("an operation of another connection does not end a run") {
-  Runs runs;
-  fid_ep another{};
-  const Operation& run = runs.open(2);
-  Operation& next = runs.begin(runs.state);
-  runs.issued(next, runs.state, runs.pending, &another);
-  runs.completed(next);
-  CHECK(runs.state.run.open == &run);
-  CHECK(runs.pending.count() == 1);
-}
-
-TEST_CASE("a run fails with the operation that it ends with, in its own Pending") {
-  Runs runs;
-  Pending others;
-  runs.open(3);
-  Operation& next = runs.begin(runs.state);
-  runs.issued(next, runs.state, others, &runs.endpoint);
-  CHECK(runs.failed(next, kLost) == &runs.endpoint);
-  CHECK((others.done() && runs.idle()));
-  CHECK_FALSE(others.take_error().ok());
-  CHECK_FALSE(runs.pending.take_error().ok());
-}
-
-TEST_CASE("an open run fails when its connection ends, and is free at once when its peer is abandoned") {
-  for (const bool abandoned : {false, true}) {
-    Runs runs;
-    const Operation& run = runs.open(3);
-    if (abandoned) {
-      runs.fail_all(runs.state, kLost);
-    } else {
-      runs.fail_awaiting(kPeer, kLost, false);
-    }
-    CHECK(runs.idle());
-    CHECK(runs.state.run.open == nullptr);
-    CHECK_FALSE(runs.pending.take_error().ok());
-    CHECK(&runs.write() == &run);  // its context is used again
-  }
-}
-
-TEST_CASE("a run that has ended keeps its context until its completion, also if its peer is abandoned before") {
-  Runs runs;
-  Pending others;
-  Operation& run = runs.open(3);
-  Operation& next = runs.begin(runs.state);
-  runs.issued(next, runs.state, others, &runs.endpoint);
-  runs.fail_all(runs.state, kLost);
-  CHECK((runs.idle() && others.done()));
-  CHECK_FALSE(runs.pending.take_error().ok());
-  Operation& again = runs.write();
-  CHECK(&again != &run);
-  CHECK(&again != &next);
-  runs.completed(next);
-  CHECK(runs.pending.count() == 1);
-  runs.completed(again);
-  CHECK(runs.idle());
-  CHECK(runs.pending.take_error().ok());
-}
-
-TEST_CASE("no more runs are in flight than the queue has room for") {
-  Runs runs(2);
-  PeerState& second = runs.peers().of(kPeer + 1);
-  PeerState& third = runs.peers().of(kPeer + 2);
-  Operation& first = runs.open(1);
-  Operation* const other = runs.run_for_write(second, runs.pending);
-  REQUIRE(other != nullptr);
-  CHECK(runs.run_for_write(third, runs.pending) == nullptr);
-  CHECK(runs.run_for_write(runs.state, runs.pending) == &first);
-  // The provider has not accepted the only write of the other run.
-  runs.not_written(*other, second);
-  CHECK(second.in_flight == 0);
-  Operation* const again = runs.run_for_write(third, runs.pending);
-  REQUIRE(again != nullptr);
-  runs.written(*again, third, runs.pending, &runs.endpoint, true);
-  CHECK(runs.run_for_write(second, runs.pending) == nullptr);
-  runs.completed(*again);
-  CHECK(runs.run_for_write(second, runs.pending) != nullptr);
-}
-
-TEST_CASE("a run is ended for a thread that waits for it, and by a check if it stays open") {
-  Runs runs;
-  Pending others;
-  Operation& run = runs.open(3);
-  const auto refuses = [](Operation&) -> ssize_t { return -FI_EAGAIN; };
-  int issued = 0;
-  const auto takes = [&](Operation&) -> ssize_t { return ++issued, 0; };
-  CHECK(runs.end_run(runs.state, &others, takes) == 0);
-  CHECK((issued == 0 && runs.state.run.open == &run));
-  CHECK(runs.end_run(runs.state, &runs.pending, refuses) == -FI_EAGAIN);
-  CHECK(runs.state.run.open == &run);
-  CHECK_FALSE(runs.stays_open(runs.state));
-  CHECK(runs.stays_open(runs.state));
-  CHECK(runs.end_run(runs.state, nullptr, takes) == 0);
-  CHECK((issued == 1 && runs.state.run.open == nullptr));
-  CHECK_FALSE(runs.stays_open(runs.state));
-  runs.completed(run);
-  CHECK(runs.idle());
 }
 
 }  // namespace farside::in_flight_test

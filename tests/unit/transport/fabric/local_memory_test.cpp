@@ -8,7 +8,7 @@
 #include <rdma/fi_domain.h>
 
 #include "tests/unit/transport/fabric/fake_provider.hpp"
-#include "transport/fabric/buffers.hpp"
+#include "transport/fabric/operation.hpp"
 #include "transport/fabric/provider.hpp"
 
 namespace farside::local_memory_test {

@@ -12,7 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/unit/transport/fabric/fake_space.hpp"
-#include "transport/fabric/buffers.hpp"
+#include "transport/fabric/operation.hpp"
 
 namespace farside::locked_memory_test {
 

@@ -204,12 +204,12 @@ TEST_CASE("a peer is watched after a notification until its host has acknowledge
   ++one.peer.notifications;
   CHECK(look(2s, true, 0ms) == 0);
   CHECK(look(4s, true, 1s) == 1);
-  one.states.deactivate_unused([](PeerState&) {});
+  one.states.deactivate_unused();
   CHECK(one.states.active().size() == 1);
   SECTION("it does") {
     CHECK(look(5s, false, 2s) == 1);
     CHECK(look(60s, true, 60s) == 0);
-    one.states.deactivate_unused([](PeerState&) {});
+    one.states.deactivate_unused();
     CHECK(one.states.active().empty());
     CHECK(one.gone() == 0);
   }

@@ -44,21 +44,21 @@ TEST_CASE("of ten thousand peers only those are visited that are used") {
   end(states, 5);
   end(states, 9'999);
   // Operations to these peers have completed since the last check; after the next check this is no longer so.
-  states.deactivate_unused([](PeerState&) {});
+  states.deactivate_unused();
   CHECK(active(states) == std::set<Peer>{5, 7, 9'999});
-  states.deactivate_unused([](PeerState&) {});
+  states.deactivate_unused();
   CHECK(active(states) == std::set<Peer>{5, 7});
   end(states, 5);
-  states.deactivate_unused([](PeerState&) {});
-  states.deactivate_unused([](PeerState&) {});
+  states.deactivate_unused();
+  states.deactivate_unused();
   CHECK(active(states) == std::set<Peer>{7});
   CHECK(states.any_in_flight(7));
   CHECK_FALSE(states.any_in_flight(5));
   CHECK_FALSE(states.of(5).ready());
   end(states, 7);
   begin(states, 5);
-  states.deactivate_unused([](PeerState&) {});
-  states.deactivate_unused([](PeerState&) {});
+  states.deactivate_unused();
+  states.deactivate_unused();
   CHECK(active(states) == std::set<Peer>{5});
 }
 
@@ -121,11 +121,11 @@ TEST_CASE("the memory of operations is freed when their peer is not used, but no
     state.pool.for_each([&](Operation&) { ++operations; });
     return operations;
   };
-  states.deactivate_unused([](PeerState&) {});
+  states.deactivate_unused();
   CHECK(count() == 1);
   state.pool.release(kept);
   states.activate(state);
-  states.deactivate_unused([](PeerState&) {});
+  states.deactivate_unused();
   CHECK(count() == 0);
   // A number that a reply might repeat is not given again.
   CHECK(state.pool.take().generation == 2);

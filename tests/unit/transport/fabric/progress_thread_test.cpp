@@ -23,10 +23,7 @@ struct Thread final : ProgressThread::Work {
   std::atomic<bool> others_take{false};    // and takes arrivals, from the first one that the thread has taken
   ProgressThread thread;
 
-  Thread() {
-    REQUIRE(thread.prepare().ok());
-    REQUIRE(thread.start(*this, arrivals.get()).ok());
-  }
+  Thread() { REQUIRE(thread.start(*this, arrivals.get()).ok()); }
   ~Thread() { thread.stop(); }
   void arrive() { eventfd_write(arrivals.get(), 1); }
   void check() override { ++checks; }
@@ -45,7 +42,6 @@ struct Thread final : ProgressThread::Work {
     if (others && others_take) thread.taken();
     return others;
   }
-  bool others_poll_now() override { return others; }
   bool may_sleep() override { return true; }
 };
 

@@ -133,21 +133,17 @@ TEST_CASE("an answer that is refused for too long, or with another error, is dro
   provider.complete(replies);
 }
 
-TEST_CASE("a message that is sent at once is under way, or its buffer is free again") {
+TEST_CASE("a message that is sent at once is under way, or gone") {
   LocalMemory memory;
   Replies replies(10, memory);
   Provider provider;
   provider.codes[1] = -FI_EAGAIN;
   std::unique_ptr<Reply> reply = replies.take(1);
-  const Reply* const buffer = reply.get();
   reply->probe = true;
   reply->fetched.resize(8);
   CHECK(replies.send(std::move(reply), provider.send()) == -FI_EAGAIN);
   CHECK(replies.idle());
   std::unique_ptr<Reply> again = replies.take(2);
-  CHECK(again.get() == buffer);
-  CHECK_FALSE(again->probe);
-  CHECK(again->fetched.empty());
   CHECK(replies.send(std::move(again), provider.send()) == 0);
   CHECK_FALSE(replies.idle());
   provider.complete(replies);

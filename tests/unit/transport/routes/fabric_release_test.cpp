@@ -84,7 +84,7 @@ TEST_CASE("a get that a flush completes is not taken by the lock of another thre
   CHECK(on.fetch_add(7).ok());
   CHECK(on.calls() == "message 7 of 0 and 1");
   CHECK(on.route->flush(7).ok());
-  CHECK(on.calls() == "read 7");
+  CHECK(on.calls() == "message 7 of 1");
 }
 
 TEST_CASE("operations that a release carries are in flight for a flush by another thread until it is complete") {
@@ -293,20 +293,18 @@ TEST_CASE("a deferred lock is acquired, once, before the first operation leaves,
     std::function<void(RouteFixture&)> act;
   };
   const Case cases[] = {
-      {"a large put", "message 7 of 0 and 1, write 7, write 7", [](RouteFixture& on) { CHECK(on.put(7, 8000).ok()); }},
-      {"a flush", "message 7 of 0 and 1, write 7", [](RouteFixture& on) { CHECK(on.route->flush(7).ok()); }},
-      {"a flush of all", "message 7 of 0 and 1, write 7", [](RouteFixture& on) { CHECK(on.route->flush_all().ok()); }},
+      {"a large put", "message 7 of 0 and 1, message 7 of 1, write 7",
+       [](RouteFixture& on) { CHECK(on.put(7, 8000).ok()); }},
+      {"a flush", "message 7 of 0 and 1, message 7 of 1", [](RouteFixture& on) { CHECK(on.route->flush(7).ok()); }},
+      {"a flush of all", "message 7 of 0 and 1, message 7 of 1",
+       [](RouteFixture& on) { CHECK(on.route->flush_all().ok()); }},
       {"a request", "message 7 of 0 and 1, read 7",
        [](RouteFixture& on) {
          const auto own = std::move(on.route->own_outstanding(7).value());
          CHECK(on.route->operate(7, DataOperation::get(0, on.data.data(), 8), own.get()).ok());
        }},
-      {"a list", "message 7 of 0 and 1, write 7, message 7 of 1",
-       [](RouteFixture& on) {
-         auto list = std::make_unique<OperationList>();
-         list->add(DataOperation::put(0, on.data.data(), 8));
-         CHECK(on.route->send_behind_queued(7, nullptr, std::move(list)).ok());
-       }},
+      {"a list", "message 7 of 0 and 1, message 7 of 1, message 7 of 1",
+       [](RouteFixture& on) { CHECK(on.send_list(7, false).ok()); }},
   };
   for (const Case& each : cases) {
     INFO(each.what);
@@ -443,41 +441,6 @@ TEST_CASE("in a space of single elements adapters change words and integers, and
   CHECK(on.route->targets().busy() == 0);
 }
 
-TEST_CASE("puts that adapters take are in runs, which end before a thread waits; puts with a request are not") {
-  RouteFixture on;
-  on.agreed.rules.by_nic = true;
-  on.endpoint.atomics = on.endpoint.runs = true;
-  on.agree();
-  CHECK(on.put(3).ok());
-  CHECK(on.put(3).ok());
-  CHECK(on.put(5).ok());
-  CHECK(on.calls() == "in run 3, in run 3, in run 5");
-  // All runs end before the first wait, also if one was refused.
-  on.endpoint.refused_ends = 3;
-  CHECK(on.route->flush_all().ok());
-  const std::vector<Call> calls = on.endpoint.take_calls();
-  REQUIRE(calls.size() >= 5);
-  CHECK(in_words({calls[0], calls[1]}) == "end 3, end 5");
-  CHECK(std::ranges::all_of(calls, [](const Call& call) { return call.kind == CallKind::kEnd; }));
-  // A flush of one rank, also if nothing was put; and a request.
-  CHECK(on.put(3).ok());
-  CHECK(on.route->flush(3).ok());
-  CHECK(on.calls().starts_with("in run 3, end 3"));
-  std::unique_ptr<Outstanding> own = std::move(on.route->own_outstanding(3).value());
-  CHECK(on.put(3, 8, own.get()).ok());
-  CHECK(on.calls() == "write 3");
-  CHECK(own->done());
-}
-
-TEST_CASE("puts are in no runs where handlers change words, since they wait for those in flight") {
-  RouteFixture on;
-  on.endpoint.runs = true;
-  on.agree();
-  CHECK(on.put(3).ok());
-  CHECK(on.route->flush(3).ok());
-  CHECK(on.calls() == "write 3");
-}
-
 TEST_CASE("in a space of rows adapters change words, and integers go to the handler whatever their number is") {
   RouteFixture on;
   on.endpoint.chosen_keys = false;
@@ -536,8 +499,7 @@ TEST_CASE("a read for a report does not take the error of a lost notification") 
   CHECK(on.put(7).ok());
   CHECK(on.route->flush(7).ok());
   CHECK(on.route->control().may_read(7));
-  on.endpoint.loses_to = 7;
-  on.endpoint.losses = 1;
+  on.endpoint.lost[7].to_report = true;
   CHECK_FALSE(on.route->control().may_read(7));
 }
 

@@ -23,8 +23,7 @@ using Call = FakeEndpoint::Call;
 // The calls in words: "write 3, message 5 of 2 and 1" is a write to rank 3, and a message to rank 5 with two operations
 // and a control step.
 inline std::string in_words(const std::vector<Call>& calls) {
-  constexpr std::array kNames = {"write",   "read",        "control", "message", "notification",
-                                 "regions", "description", "in run",  "end"};
+  constexpr std::array kNames = {"write", "read", "control", "message", "notification", "regions", "description"};
   std::string words;
   for (const Call& call : calls) {
     words += fmt::format("{}{} {}", words.empty() ? "" : ", ", kNames[static_cast<std::size_t>(call.kind)], call.rank);
@@ -65,11 +64,12 @@ struct RouteFixture {
   // The descriptions of the ranks' memory, if they differ.
   static TargetDescription description_of(int rank) {
     const auto number = static_cast<std::uint64_t>(rank);
-    return {{0x10000 * number, 7000 + number},
-            {0x20000 * number, 9000 + number},
+    return {0x10000 * number,
+            0x20000 * number,
             100 * number,
-            static_cast<std::uint32_t>(number),
-            0};
+            static_cast<std::uint32_t>(7000 + number),
+            static_cast<std::uint32_t>(9000 + number),
+            static_cast<std::uint32_t>(number)};
   }
   Status put(int rank, std::size_t bytes = 8, Outstanding* own = nullptr, std::uint64_t offset = 0) {
     return route->operate(rank, DataOperation::put(offset, data.data(), bytes), own);
@@ -80,6 +80,12 @@ struct RouteFixture {
   Status add(int rank, Outstanding* own = nullptr, std::size_t count = 1) {
     return route->operate(
         rank, DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, data.data(), nullptr, count), own);
+  }
+  // Sends a list with one put, the last one of its operation or not.
+  Status send_list(int rank, bool last) {
+    auto list = std::make_unique<OperationList>();
+    list->add(DataOperation::put(0, data.data(), 8));
+    return route->send_lists(rank, std::span(&list, 1), nullptr, last);
   }
   // Issues a fetch-add on a control word, and waits for it. A release ends the access to the rank's data.
   Status release(int rank) { return fetch_add(rank, DataAccess::kEnds); }

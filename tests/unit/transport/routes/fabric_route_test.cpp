@@ -16,7 +16,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/unit/transport/routes/fabric_route_fixture.hpp"
-#include "transport/routes/fabric/target_order.hpp"
+#include "transport/routes/fabric/fabric_targets.hpp"
 
 namespace farside::fabric_route_test {
 
@@ -41,8 +41,8 @@ TEST_CASE("where all ranks are alike, no rank is asked for its description") {
   REQUIRE(published.description_bytes == sizeof own);
   std::memcpy(&own, published.description.data(), sizeof own);
   CHECK((own.bytes == on.data.size() && own.unit == RouteFixture::kUnit));
-  CHECK(own.data_key.key != own.control_key.key);
-  CHECK(calls[0].key == own.data_key.key);
+  CHECK((own.data_key == 0 && own.control_key == 0));
+  CHECK(calls[0].key != 0);
 }
 
 TEST_CASE("a small put or get is a message where messages go through rings, unless it has a request") {
@@ -79,23 +79,27 @@ TEST_CASE(
   on.agree();
   FabricControl& route = on.route->control();
   CHECK(route.first_interruptions() == 0);
-  CHECK_FALSE(route.interrupted_since(7, 0));
+  const auto interrupted_since_post = [&](int rank) {
+    return route.losses(rank).interrupted_after(route.interruptions_at_post(rank));
+  };
+  CHECK_FALSE(route.losses(7).interrupted_after(0));
   on.endpoint.interrupted = 5;
-  on.endpoint.interrupted_ranks = {{7, 5}, {8, 3}};
-  CHECK(route.interrupted_since(7, 0));
-  CHECK(route.interrupted_since(7, 4));
-  CHECK_FALSE(route.interrupted_since(7, 5));
-  CHECK(route.interrupted_since(8, 2));
-  CHECK_FALSE(route.interrupted_since(8, 3));
-  CHECK_FALSE(route.interrupted_since(9, 0));
-  for (const int rank : {7, 8}) CHECK(route.interrupted_since_post(rank));
-  CHECK_FALSE(route.interrupted_since_post(9));
+  on.endpoint.lost[7].last_interruption = 5;
+  on.endpoint.lost[8].last_interruption = 3;
+  CHECK(route.losses(7).interrupted_after(0));
+  CHECK(route.losses(7).interrupted_after(4));
+  CHECK_FALSE(route.losses(7).interrupted_after(5));
+  CHECK(route.losses(8).interrupted_after(2));
+  CHECK_FALSE(route.losses(8).interrupted_after(3));
+  CHECK_FALSE(route.losses(9).interrupted_after(0));
+  for (const int rank : {7, 8}) CHECK(interrupted_since_post(rank));
+  CHECK_FALSE(interrupted_since_post(9));
   route.post_received(8);
-  CHECK_FALSE(route.interrupted_since_post(8));
-  CHECK(route.interrupted_since_post(7));
+  CHECK_FALSE(interrupted_since_post(8));
+  CHECK(interrupted_since_post(7));
   on.endpoint.interrupted = 6;
-  on.endpoint.interrupted_ranks[8] = 6;
-  CHECK(route.interrupted_since_post(8));
+  on.endpoint.lost[8].last_interruption = 6;
+  CHECK(interrupted_since_post(8));
 }
 
 TEST_CASE("the first use of a rank that differs asks for its description, once") {
@@ -114,7 +118,7 @@ TEST_CASE("the first use of a rank that differs asks for its description, once")
     CHECK(on.put(7).ok());
     std::vector<Call> calls = on.endpoint.take_calls();
     CHECK(in_words(calls) == "description 7, write 7");
-    CHECK(calls.back().key == 9007);
+    CHECK((calls.back().key == 9007) == !each.chosen_keys);
     CHECK(on.route->flush(7).ok());
     CHECK(on.put(7).ok());
     CHECK(on.route->extent(7).ok());
@@ -124,9 +128,7 @@ TEST_CASE("the first use of a rank that differs asks for its description, once")
     CHECK(on.calls() == "description 8, message 8 of 1");
     CHECK(on.route->own_outstanding(9).ok());
     CHECK(on.calls() == "description 9");
-    auto list = std::make_unique<OperationList>();
-    list->add(DataOperation::put(0, on.data.data(), 8));
-    CHECK(on.route->keep(10, std::move(list)).ok());
+    CHECK(on.send_list(10, true).ok());
     CHECK(on.calls() == "description 10, message 10 of 1");
   }
 }
@@ -181,7 +183,7 @@ TEST_CASE("a description that fails is an error of the operation, and is asked f
     CHECK(fails([&] { return on.add(7); }));
     CHECK(fails([&] { return on.route->extent(7).status(); }));
     CHECK(fails([&] { return on.route->own_outstanding(7).status(); }));
-    CHECK(fails([&] { return on.route->keep(7, std::make_unique<OperationList>()); }));
+    CHECK(fails([&] { return on.send_list(7, true); }));
     CHECK(fails([&] { return on.route->locks()->defer(7, nullptr); }));
     CHECK_FALSE(on.route->targets().any_busy());
     CHECK(on.route->flush(7).ok());
@@ -193,7 +195,7 @@ TEST_CASE("a description that fails is an error of the operation, and is asked f
 TEST_CASE("threads that use a rank for the first time at once all have its description") {
   for (int round = 0; round < 20; ++round) {
     RouteFixture on;
-    on.agreed.same_bytes = false;
+    on.agreed.same_bytes = on.endpoint.chosen_keys = false;
     on.agree();
     std::atomic<int> ready{0};
     std::atomic<int> failed{0};
@@ -315,7 +317,7 @@ TEST_CASE("small operations that follow one in flight leave as one message, at a
   CHECK(on.put(8).ok());
   CHECK(on.put(8).ok());
   CHECK(on.get(8, 8000).ok());
-  CHECK(on.calls() == "write 8, write 8, read 8");  // a single operation that was queued travels alone
+  CHECK(on.calls() == "write 8, message 8 of 1, read 8");
   CHECK(on.route->flush(8).ok());
 }
 

@@ -34,8 +34,7 @@ std::set<int> active_in(FabricTargets& targets) {
 void keep_one(BusyTarget& target) {
   static const std::uint64_t word = 1;
   const DataOperation operation = DataOperation::put(0, &word, sizeof word);
-  TargetOrder::Offer offer{operation};
-  CHECK(target.order.offer(offer, {false, false, false}) == TargetOrder::Next::kQueued);
+  CHECK(target.order.offer(operation, {false, false, false}) == TargetOrder::Next::kQueued);
 }
 
 bool same(const TargetDescription& a, const TargetDescription& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
@@ -59,41 +58,17 @@ TEST_CASE("a rank has an entry once it is reached, which is never replaced and d
   CHECK_FALSE(targets.any_busy());
 }
 
-TEST_CASE("a description in 32 bytes is the same, and one that does not fit is recognised") {
-  const TargetDescription most{
-      {(1ULL << 48) - 1, 0xffff'ffff}, {(1ULL << 48) - 2, 0xffff'fffe}, (1ULL << 48) - 3, ~0U, 0};
-  REQUIRE(CompactDescription::fits(most));
-  CHECK(same(CompactDescription(most).full(), most));
-  const TargetDescription other{{0x1234'5678'9abc, 1}, {0xfedc'ba98'7654, 2}, 0x1111'2222'3333, 3, 0};
-  REQUIRE(CompactDescription::fits(other));
-  CHECK(same(CompactDescription(other).full(), other));
-  const auto fits = [&](auto&& change) {
-    TargetDescription changed = most;
-    change(changed);
-    return CompactDescription::fits(changed);
-  };
-  CHECK_FALSE(fits([](TargetDescription& d) { ++d.control_key.key; }));
-  CHECK_FALSE(fits([](TargetDescription& d) { d.data_key.key = 1ULL << 32; }));
-  CHECK_FALSE(fits([](TargetDescription& d) { d.control_key.base = 1ULL << 48; }));
-  CHECK_FALSE(fits([](TargetDescription& d) { d.data_key.base = 1ULL << 63; }));
-  CHECK_FALSE(fits([](TargetDescription& d) { d.bytes = 1ULL << 48; }));
-}
-
 TEST_CASE("targets have a common description, or each its own, which is never replaced and does not move") {
   FabricTargets targets;
-  const TargetDescription common{{}, {}, 4, 4, 0};
-  targets.describe(targets.add(1, 1, &common), TargetDescription{{}, {}, 5, 5, 0});
+  const TargetDescription common{0, 0, 4, 0, 0, 4};
+  targets.describe(targets.add(1, 1, &common), TargetDescription{0, 0, 5, 0, 0, 5});
   CHECK(same(targets.description(*targets.find(1)), common));
-  // Each second one does not fit the compact form.
-  const auto own = [](std::uint32_t i) {
-    const std::uint64_t key = i % 2 == 0 ? i : std::uint64_t{i} << 32;
-    return TargetDescription{{i, key}, {}, i, i, 0};
-  };
+  const auto own = [](std::uint32_t i) { return TargetDescription{i, std::uint64_t{i} << 32, i, i, i, i}; };
   for (std::uint32_t i = 0; i < 1000; ++i) {
     FabricTarget& target = reach(targets, static_cast<int>(i) + 2);
     CHECK(target.description == 0);
     targets.describe(target, own(i));
-    targets.describe(target, TargetDescription{{}, {}, 7, 7, 0});
+    targets.describe(target, TargetDescription{0, 0, 7, 0, 0, 7});
   }
   for (std::uint32_t i = 0; i < 1000; ++i) {
     REQUIRE(same(targets.description(*targets.find(static_cast<int>(i) + 2)), own(i)));
@@ -103,31 +78,31 @@ TEST_CASE("targets have a common description, or each its own, which is never re
 TEST_CASE("a target is active while it is used, by however many") {
   FabricTargets targets;
   FabricTarget& target = reach(targets, 5);
-  CHECK_FALSE(Use(targets, target));
+  CHECK_FALSE(Use(targets, target, true));
   {
-    const Use first(targets, target, 5);
+    const Use first(targets, target);
     CHECK(targets.any_busy());
     CHECK((first->rank == 5 && first->target == &target && target.busy == &*first));
     {
-      Use second(targets, target, 5);
-      const Use third(targets, target);
+      Use second(targets, target);
+      const Use third(targets, target, true);
       const Use moved(std::move(second));
       CHECK((&*moved == &*first && &*third == &*first));
       CHECK_FALSE(second);  // NOLINT(bugprone-use-after-move)
     }
     CHECK(target.busy == &*first);
-    CHECK(Use(targets, target));
+    CHECK(Use(targets, target, true));
   }
   CHECK(targets.busy() == 0);
   targets.for_each_busy([](Use&) {});
-  CHECK_FALSE(Use(targets, target));
+  CHECK_FALSE(Use(targets, target, true));
 }
 
 TEST_CASE("a target at rest keeps its object until all are visited or too many are at rest") {
   FabricTargets targets;
   const auto use = [&](int rank) {
     FabricTarget& target = reach(targets, rank);
-    const Use used(targets, target, rank);
+    const Use used(targets, target);
     return target.busy;
   };
   BusyTarget* const object = use(5);
@@ -151,11 +126,11 @@ TEST_CASE("a target at rest keeps its object until all are visited or too many a
   for (int rank = 0; rank < 2 * kMost; ++rank) {
     FabricTarget& target = *targets.find(rank);
     {
-      const Use used(targets, target, rank);
+      const Use used(targets, target);
       used->writes.issued();
     }
     target.busy->writes.completed();
-    CHECK(Use(targets, target));
+    CHECK(Use(targets, target, true));
   }
   CHECK(attached() == kMost);
   // Not while one who visits all has it.
@@ -167,7 +142,7 @@ TEST_CASE("a target stays active while anything is outstanding, and no longer") 
   FabricTargets targets;
   FabricTarget& target = reach(targets, 5);
   const auto again = [&](auto&& act) {
-    const Use use(targets, target, 5);
+    const Use use(targets, target);
     act(*use);
   };
   SECTION("an operation of each class") {
@@ -200,7 +175,7 @@ TEST_CASE("a target stays active while anything is outstanding, and no longer") 
   SECTION("operations that a thread issues") {
     again([](BusyTarget& active) { CHECK(active.order.take(true).has_value()); });
     CHECK(targets.busy() == 1);
-    again([](BusyTarget& active) { active.order.sent({}); });
+    again([](BusyTarget& active) { active.order.sent(); });
   }
   SECTION("an expected release") {
     again([](BusyTarget& active) { active.order.expect_release(); });
@@ -222,13 +197,13 @@ TEST_CASE("a target to whose counters requests refer stays active with the same 
   FabricTarget& target = reach(targets, 5);
   BusyTarget* object = nullptr;
   {
-    const Use use(targets, target, 5);
+    const Use use(targets, target);
     use->pinned = true;
     object = &*use;
   }
   CHECK(target.busy == object);
   for (int rank = 6; rank < 10; ++rank) {
-    const Use other(targets, reach(targets, rank), rank);
+    const Use other(targets, reach(targets, rank));
     CHECK(&*other != object);
   }
   targets.for_each_busy([](Use&) {});
@@ -238,14 +213,14 @@ TEST_CASE("a target to whose counters requests refer stays active with the same 
 TEST_CASE("an object that is used again for another target has nothing of the one before") {
   FabricTargets targets;
   {
-    const Use use(targets, reach(targets, 5), 5);
+    const Use use(targets, reach(targets, 5));
     use->writes.issued();
     use->writes.completed();
     use->order.expect_release();
     use->order.flushed();
   }
   targets.for_each_busy([](Use&) {});
-  const Use use(targets, reach(targets, 6), 6);
+  const Use use(targets, reach(targets, 6));
   CHECK((use->rank == 6 && use->target == targets.find(6)));
   CHECK(use->order.at_rest());
   CHECK(use->users.load() == 1);
@@ -260,9 +235,9 @@ TEST_CASE("a target that expects a burst does so when it is active again, and ot
   FabricTarget& target = reach(targets, 5);
   target.expects_burst = true;
   const auto rest = [&](bool expects) {
-    const Use use(targets, target, 5);
+    const Use use(targets, target);
     CHECK(use->order.expects_burst() != expects);
-    const Use other(targets, reach(targets, 6), 6);
+    const Use other(targets, reach(targets, 6));
     CHECK_FALSE(other->order.expects_burst());
     use->order = TargetOrder(expects);
   };
@@ -279,7 +254,7 @@ TEST_CASE("only busy targets are visited, and each as long as it is active") {
   for (int rank = 0; rank < 100; ++rank) reach(targets, rank);
   CHECK(active_in(targets).empty());
   for (const int rank : {3, 50, 99, 7}) {
-    const Use use(targets, *targets.find(rank), rank);
+    const Use use(targets, *targets.find(rank));
     use->order.expect_release();
   }
   CHECK(active_in(targets) == std::set<int>{3, 7, 50, 99});
@@ -313,7 +288,7 @@ TEST_CASE("threads may use, complete and visit the same targets at once") {
       for (int i = 0; i < kRounds; ++i) {
         const int rank = static_cast<int>(random() % kRanks);
         FabricTarget& target = reach(targets, rank);
-        Use use(targets, target, rank);
+        Use use(targets, target);
         if (use->rank != rank || use->target != &target) std::abort();
         Pending& pending = random() % 2 == 0 ? use->writes : use->requests;
         pending.issued();

@@ -25,17 +25,7 @@ namespace farside::testing {
 
 class FakeEndpoint final : public Endpoint {
  public:
-  enum class CallKind : std::uint8_t {
-    kWrite,
-    kRead,
-    kControl,
-    kMessage,
-    kNotification,
-    kRegions,
-    kDescription,
-    kInRun,
-    kEnd
-  };
+  enum class CallKind : std::uint8_t { kWrite, kRead, kControl, kMessage, kNotification, kRegions, kDescription };
   struct Call {
     CallKind kind;
     int rank;               // of the target
@@ -58,17 +48,13 @@ class FakeEndpoint final : public Endpoint {
   // The behaviour of the endpoint.
   bool held = false;  // operations stay in flight until complete()
   bool chosen_keys = true;
-  bool atomics = false;                            // the endpoint has adapter atomics
-  bool ordered = true;                             // messages do not overtake writes
-  bool runs = false;                               // writes in runs stay in flight until end_run() has been called
-  int refused_ends = 0;                            // so many calls of end_run() are refused, as too early
-  bool lock_is_free = true;                        // an acquire step does not stop the operations
-  bool ring = false;                               // messages go through rings
-  bool acknowledges = false;                       // notifications have replies
-  std::uint32_t losses = 0;                        // how often notifications were lost
-  int loses_to = 0;                                // to this rank
-  std::uint32_t interrupted = 0;                   // so many interruptions
-  std::map<int, std::uint32_t> interrupted_ranks;  // the last one of each rank
+  bool atomics = false;            // the endpoint has adapter atomics
+  bool ordered = true;             // messages do not overtake writes
+  bool lock_is_free = true;        // an acquire step does not stop the operations
+  bool ring = false;               // messages go through rings
+  bool acknowledges = false;       // notifications have replies
+  std::uint32_t interrupted = 0;   // so many interruptions
+  std::map<int, PeerLosses> lost;  // by rank
   std::map<int, TargetDescription> descriptions;
 
   // The next call of this kind fails, at once or later.
@@ -120,25 +106,6 @@ class FakeEndpoint final : public Endpoint {
   Status read(Pending& pending, const Place& place, void*, std::size_t bytes) override {
     return issue(pending, place.peer, {CallKind::kRead, 0, place.key.key, place.offset, bytes});
   }
-  Status write_in_run(Pending& pending, const Place& place, const void* local, std::size_t bytes) override {
-    if (!runs) return write(pending, place, local, bytes);
-    const std::scoped_lock lock(mutex_);
-    calls_.push_back({CallKind::kInRun, ranks_.at(place.peer), place.key.key, place.offset, bytes});
-    pending.issued();
-    open_runs_.emplace_back(&pending, place.peer);
-    return {};
-  }
-  void end_run(Pending& pending, Peer peer) override {
-    if (!runs) return;
-    const std::scoped_lock lock(mutex_);
-    calls_.push_back({CallKind::kEnd, ranks_.at(peer)});
-    if (refused_ends > 0 && refused_ends-- > 0) return;
-    std::erase_if(open_runs_, [&](const std::pair<Pending*, Peer>& each) {
-      if (each != std::pair(&pending, peer)) return false;
-      in_flight_.push_back({&pending, {}, nullptr});
-      return true;
-    });
-  }
   bool nic_atomics() const override { return atomics; }
   Status control(Pending& pending, const Place& place, ControlCall, const std::uint64_t*, const std::uint64_t*,
                  std::uint64_t*) override {
@@ -146,42 +113,25 @@ class FakeEndpoint final : public Endpoint {
   }
   bool orders_messages_behind_writes() const override { return ordered; }
   bool has_message_ring(Peer) override { return ring; }
-  Status execute(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list) override {
-    return issue(pending, place.peer, message(list, 0));
-  }
-  Status execute_and_control(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
-                             const ControlStep&, std::uint64_t*) override {
-    return issue(pending, place.peer, message(list, 1));
-  }
-  Status notify(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list, const ControlStep&,
-                std::uint64_t*) override {
-    Call call = message(list, 1);
-    call.kind = CallKind::kNotification;
+  Status request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
+                 std::unique_ptr<OperationList> list) override {
+    if (request.header.kind == MessageKind::kRegions) return issue(pending, place.peer, {CallKind::kRegions, 0});
+    if (request.header.kind == MessageKind::kDescribe) {
+      return issue(pending, place.peer, {CallKind::kDescription, 0}, [this, answer = request.fetched](int rank) {
+        std::memcpy(answer.data(), &descriptions.at(rank), answer.size());
+      });
+    }
+    Call call = message(list, request.header.controls);
+    if (request.header.flags != 0) call.kind = CallKind::kNotification;
+    if (request.locked != nullptr) {
+      request.locked->stopped = !lock_is_free;
+      if (!lock_is_free) request.locked->list = std::move(list);
+    }
     return issue(pending, place.peer, call);
   }
-  std::uint32_t lost_notifications(Peer peer) const override { return ranks_.at(peer) == loses_to ? losses : 0; }
-  bool has_loss_to_report(Peer peer) const override { return ranks_.at(peer) == loses_to && losses > 0; }
   std::uint32_t interruptions() const override { return interrupted; }
-  std::uint32_t last_interruption(Peer peer) const override {
-    const auto found = interrupted_ranks.find(ranks_.at(peer));
-    return found != interrupted_ranks.end() ? found->second : 0;
-  }
+  const PeerLosses& losses(Peer peer) override { return lost[ranks_.at(peer)]; }
   bool acknowledges_notifications() const override { return acknowledges; }
-  Status execute_locked(Pending& pending, const HandlerPlace& place, std::unique_ptr<OperationList> list,
-                        const ControlStep&, const ControlStep&, LockedResult& result) override {
-    const Call call = message(list, 2);
-    result.stopped = !lock_is_free;
-    if (result.stopped) result.list = std::move(list);
-    return issue(pending, place.peer, call);
-  }
-  Status ask_for_regions(Pending& pending, const HandlerPlace& place, std::uint64_t, std::span<std::byte>) override {
-    return issue(pending, place.peer, {CallKind::kRegions, 0});
-  }
-  Status ask_for_description(Pending& pending, const HandlerPlace& place, std::span<std::byte> description) override {
-    return issue(pending, place.peer, {CallKind::kDescription, 0}, [this, description](int rank) {
-      std::memcpy(description.data(), &descriptions.at(rank), description.size());
-    });
-  }
   bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) override {
     return published_.try_emplace(id, space).second;
   }
@@ -239,7 +189,6 @@ class FakeEndpoint final : public Endpoint {
   std::vector<int> ranks_;  // by peer
   std::vector<Call> calls_;
   std::vector<UnderWay> in_flight_;
-  std::vector<std::pair<Pending*, Peer>> open_runs_;
   std::optional<std::pair<CallKind, bool>> failing_;
   std::map<std::uint64_t, MessageHandler::ServedSpace> published_;
   std::uint64_t next_key_ = 0;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which operations towards a target are kept, and which leave: each phase of the state machine, and the ways between
 // them.
-#include "transport/routes/fabric/target_order.hpp"
-
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -14,6 +12,8 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
+
+#include "transport/routes/fabric/fabric_targets.hpp"
 
 namespace farside::target_order_test {
 
@@ -37,17 +37,16 @@ DataOperation add() {
 }
 
 Next offer(TargetOrder& order, const TargetOrder::Traffic& traffic, const DataOperation& operation = put()) {
-  TargetOrder::Offer offered{operation};
-  return order.offer(offered, traffic);
+  return order.offer(operation, traffic);
 }
 
-// Takes the coalesced operations, as a route does to issue them, and returns their number: 2 for a list of several.
-int take(TargetOrder& order) {
-  std::optional<QueuedOperations> taken = order.take(false);
+// Takes the queued operations, as a route does to issue them. Returns whether there were any.
+bool take(TargetOrder& order) {
+  const auto taken = order.take(false);
   REQUIRE(taken.has_value());
-  const int operations = taken->empty() ? 0 : taken->one() != nullptr ? 1 : 2;
-  if (operations > 0) order.sent(std::move(*taken));
-  return operations;
+  if (*taken == nullptr) return false;
+  order.sent();
+  return true;
 }
 
 // An order in the phase `release expected`.
@@ -84,11 +83,11 @@ TEST_CASE("a free target lets the first small operation leave, and keeps those t
   CHECK_FALSE(order.at_rest());
   // The order is kept, although the first one is complete.
   CHECK(offer(order, kNothing) == Next::kQueued);
-  CHECK(take(order) == 2);
+  CHECK(take(order));
   CHECK(order.at_rest());
   CHECK(offer(order, kNothing) == Next::kIssue);
   CHECK(offer(order, kRequests) == Next::kQueued);
-  CHECK(take(order) == 1);
+  CHECK(take(order));
 }
 
 TEST_CASE("a free target keeps an atomic only behind requests, to which it belongs") {
@@ -97,18 +96,16 @@ TEST_CASE("a free target keeps an atomic only behind requests, to which it belon
   CHECK(offer(order, kRdma, add()) == Next::kIssue);
   CHECK(offer(order, kRequests, add()) == Next::kQueued);
   CHECK(offer(order, kNothing, add()) == Next::kQueued);
-  CHECK(take(order) == 2);
+  CHECK(take(order));
 }
 
 TEST_CASE("an operation too large to be kept leaves, but not before what is queued") {
   TargetOrder order;
   CHECK(offer(order, kRdma, put(kMostCoalesced + 1)) == Next::kIssue);
   CHECK(offer(order, kRdma, put(kMostCoalesced)) == Next::kQueued);
-  const DataOperation large = put(kMostCoalesced + 1);
-  TargetOrder::Offer offered{large};
-  CHECK(order.offer(offered, kRdma) == Next::kIssueQueued);
-  CHECK(take(order) == 1);
-  CHECK(order.offer(offered, kRequests) == Next::kIssue);
+  CHECK(offer(order, kRdma, put(kMostCoalesced + 1)) == Next::kIssueQueued);
+  CHECK(take(order));
+  CHECK(offer(order, kRequests, put(kMostCoalesced + 1)) == Next::kIssue);
 }
 
 TEST_CASE("before a release every small operation is kept, and a little larger ones, too") {
@@ -117,13 +114,13 @@ TEST_CASE("before a release every small operation is kept, and a little larger o
   CHECK(offer(order, kNothing, put(kMostBeforeRelease + 1)) == Next::kIssue);
   CHECK(offer(order, kNothing, put(kMostBeforeRelease)) == Next::kQueued);
   CHECK(offer(order, kNothing, put(kMostBeforeRelease + 1)) == Next::kIssueQueued);
-  CHECK(take(order) == 1);
+  CHECK(take(order));
   CHECK(offer(order, kNothing) == Next::kQueued);
   CHECK(offer(order, kNothing, add()) == Next::kQueued);
-  CHECK(take(order) == 2);
+  CHECK(take(order));
   // What has left with it does not end the phase; a flush does.
   CHECK(offer(order, kNothing) == Next::kQueued);
-  CHECK(take(order) == 1);
+  CHECK(take(order));
   order.flushed();
   CHECK(order.at_rest());
   CHECK(offer(order, kNothing) == Next::kIssue);
@@ -149,18 +146,17 @@ TEST_CASE("behind a deferred lock operations are kept as before a release, and t
     const TargetOrder::Acquire acquire = order.end_deferral();
     CHECK_FALSE(order.deferred());
     CHECK(order.end_deferral() == nullptr);
-    std::optional<QueuedOperations> held_back = order.take(true);
-    REQUIRE(held_back.has_value());
-    CHECK(held_back->one() != nullptr);
-    order.sent({});
+    auto held_back = order.take(true);
+    REQUIRE((held_back.has_value() && *held_back != nullptr));
+    order.sent();
     CHECK(acquire().ok());
     CHECK(acquired == 1);
     order.queue_again(std::move(*held_back));
     CHECK(order.any_queued());
     // Now a release is expected.
-    CHECK(take(order) == 1);
+    CHECK(take(order));
     CHECK(offer(order, kNothing) == Next::kQueued);
-    CHECK(take(order) == 1);
+    CHECK(take(order));
     CHECK_FALSE(order.at_rest());
     order.flushed();
     CHECK(order.at_rest());
@@ -171,7 +167,7 @@ TEST_CASE("a flush that finds nothing leaves a lock deferred, and operations are
   int acquired = 0;
   TargetOrder order = deferring(acquired);
   order.flush_begins();
-  CHECK(take(order) == 0);
+  CHECK_FALSE(take(order));
   order.flushed();
   CHECK(order.deferred());
   CHECK(offer(order, kNothing) == Next::kQueued);
@@ -195,7 +191,7 @@ TEST_CASE("puts and gets by an adapter are never kept, whatever is expected, and
   CHECK(offer(order, kRequestsByNic, add()) == Next::kQueued);
   // But what is queued is not overtaken.
   CHECK(offer(order, kRequestsByNic) == Next::kQueued);
-  CHECK(take(order) == 2);
+  CHECK(take(order));
   order.expect_release();
   CHECK(offer(order, kNothingByNic) == Next::kIssue);
   CHECK(offer(order, kNothingByNic, add()) == Next::kIssue);
@@ -207,48 +203,43 @@ TEST_CASE("operations that a list has no room for are offered again when it has 
   const DataOperation operation = put(kMostBeforeRelease);
   while (offer(order, kNothing, operation) == Next::kQueued) ++kept;
   CHECK(kept == static_cast<int>(OperationList::kMostBytes / kMostBeforeRelease));
-  TargetOrder::Offer offered{operation};
-  CHECK(order.offer(offered, kNothing) == Next::kIssueQueued);
-  std::optional<QueuedOperations> taken = order.take(false);
-  REQUIRE(taken.has_value());
-  CHECK_FALSE(taken->empty());
-  order.sent(std::move(*taken));
-  CHECK(order.offer(offered, kNothing) == Next::kQueued);
-  CHECK(take(order) == 1);
+  CHECK(take(order));
+  CHECK(offer(order, kNothing, operation) == Next::kQueued);
+  CHECK(take(order));
 }
 
 TEST_CASE("a list of fragments is kept as a small operation is, unless others are kept already") {
   TargetOrder order;
   std::unique_ptr<OperationList> list = list_of(put());
-  CHECK(order.offer(list, kNothing) == Next::kIssue);
+  CHECK_FALSE(order.offer(list, kNothing));
   CHECK(list != nullptr);
-  CHECK(order.offer(list, kRdma) == Next::kQueued);
+  CHECK(order.offer(list, kRdma));
   CHECK(list == nullptr);
   CHECK(order.any_queued());
   // An operation joins it, and another list does not.
   CHECK(offer(order, kNothing) == Next::kQueued);
   list = list_of(put());
-  CHECK(order.offer(list, kNothing) == Next::kIssueQueued);
+  CHECK_FALSE(order.offer(list, kNothing));
   CHECK(list != nullptr);
-  std::optional<QueuedOperations> taken = order.take(false);
-  REQUIRE((taken.has_value() && taken->list != nullptr));
-  CHECK(taken->list->bytes().size() == sizeof(ListEntry) + 2 * 8);  // two blocks of one entry
-  order.sent(std::move(*taken));
-  CHECK(order.offer(list, kNothing) == Next::kIssue);
+  const auto taken = order.take(false);
+  REQUIRE((taken.has_value() && *taken != nullptr));
+  CHECK((*taken)->bytes().size() == sizeof(ListEntry) + 2 * 8);  // two blocks of one entry
+  order.sent();
+  CHECK_FALSE(order.offer(list, kNothing));
   // Atomics wait for requests only; before a release all wait.
   list = list_of(add());
-  CHECK(order.offer(list, kRdma) == Next::kIssue);
-  CHECK(order.offer(list, kRequests) == Next::kQueued);
-  CHECK(take(order) == 2);
+  CHECK_FALSE(order.offer(list, kRdma));
+  CHECK(order.offer(list, kRequests));
+  CHECK(take(order));
   order.expect_release();
   list = list_of(add());
-  CHECK(order.offer(list, kNothing) == Next::kQueued);
+  CHECK(order.offer(list, kNothing));
 }
 
 TEST_CASE("while a thread issues what it has taken, no other one takes or issues anything") {
   TargetOrder order;
   CHECK(offer(order, kRdma) == Next::kQueued);
-  std::optional<QueuedOperations> taken = order.take(false);
+  const auto taken = order.take(false);
   REQUIRE(taken.has_value());
   CHECK_FALSE(order.at_rest());
   CHECK_FALSE(order.take(false).has_value());
@@ -257,22 +248,22 @@ TEST_CASE("while a thread issues what it has taken, no other one takes or issues
   CHECK(offer(order, kNothing) == Next::kIssueQueued);
   CHECK(offer(order, kRequests) == Next::kQueued);
   CHECK(offer(order, kRequests, put(kMostCoalesced + 1)) == Next::kIssueQueued);
-  order.sent(std::move(*taken));
-  CHECK(take(order) == 1);
+  order.sent();
+  CHECK(take(order));
   CHECK(order.at_rest());
 
   // A thread that issues something of its own takes, although nothing is queued.
-  std::optional<QueuedOperations> nothing = order.take(true);
+  auto nothing = order.take(true);
   REQUIRE(nothing.has_value());
-  CHECK(nothing->empty());
+  CHECK(*nothing == nullptr);
   CHECK_FALSE(order.take(false).has_value());
   CHECK(offer(order, kNothing) == Next::kIssueQueued);
-  order.sent({});
+  order.sent();
   CHECK(offer(order, kNothing) == Next::kIssue);
   // Where nothing is queued and nothing else is issued, nothing is taken.
   nothing = order.take(false);
   REQUIRE(nothing.has_value());
-  CHECK(nothing->empty());
+  CHECK(*nothing == nullptr);
   CHECK(order.at_rest());
 }
 
@@ -282,21 +273,18 @@ TEST_CASE("what is dropped is kept no longer, and other expectations stay") {
   order.drop();
   CHECK_FALSE(order.any_queued());
   CHECK_FALSE(order.at_rest());
-  CHECK(take(order) == 0);
+  CHECK_FALSE(take(order));
 }
 
-TEST_CASE("where bursts are expected the first operation is kept, too, unless the second comes too late") {
+TEST_CASE("where bursts are expected the first operation is kept, too, until they last too long") {
   TargetOrder order(true);
   CHECK(order.expects_burst());
   CHECK(offer(order, kNothing) == Next::kQueued);
-  const auto begun = Bursts::Clock::now();
-  while (Bursts::Clock::now() - begun <= Timing::kLongestBurst) continue;
-  const DataOperation second = put();
-  TargetOrder::Offer offered{second};
-  CHECK(order.offer(offered, kNothing) == Next::kIssueQueued);
-  CHECK(take(order) == 1);
-  CHECK(order.offer(offered, kRequests) == Next::kQueued);
-  CHECK(take(order) == 1);
+  const auto begun = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - begun <= Timing::kLongestBurst) continue;
+  CHECK(offer(order, kNothing) == Next::kQueued);
+  order.flush_begins();
+  CHECK(take(order));
   CHECK_FALSE(order.expects_burst());
   CHECK(offer(order, kNothing) == Next::kIssue);
 }
@@ -304,7 +292,7 @@ TEST_CASE("where bursts are expected the first operation is kept, too, unless th
 TEST_CASE("an atomic of a burst that nothing precedes is kept, but a burst is none while something is under way") {
   TargetOrder order(true);
   CHECK(offer(order, kNothing, add()) == Next::kQueued);
-  CHECK(take(order) == 1);
+  CHECK(take(order));
   TargetOrder other(true);
   CHECK(offer(other, kRdma, add()) == Next::kIssue);
 }
@@ -313,12 +301,12 @@ TEST_CASE("several operations and a flush within a short time are a burst, after
   // On a busy machine the time may be too long, and then this is no burst.
   for (bool short_enough = false; !short_enough;) {
     TargetOrder order;
-    const auto begun = Bursts::Clock::now();
+    const auto begun = std::chrono::steady_clock::now();
     CHECK(offer(order, kNothing) == Next::kIssue);
     CHECK(offer(order, kRdma) == Next::kQueued);
-    CHECK(take(order) == 1);
+    CHECK(take(order));
     order.flush_begins();
-    short_enough = Bursts::Clock::now() - begun <= Timing::kLongestBurst;
+    short_enough = std::chrono::steady_clock::now() - begun <= Timing::kLongestBurst;
     CHECK((order.expects_burst() || !short_enough));
     order.flushed();
     CHECK(order.at_rest());
@@ -326,11 +314,14 @@ TEST_CASE("several operations and a flush within a short time are a burst, after
     TargetOrder next(order.expects_burst());
     if (short_enough) CHECK(offer(next, kNothing) == Next::kQueued);
   }
-  // A single operation is none, and neither is what is queued because a release is expected.
+  // Operations that complete before the next one are none, nor is a single one, nor what is queued because a release is
+  // expected.
   TargetOrder order;
-  CHECK(offer(order, kNothing) == Next::kIssue);
-  order.flush_begins();
-  CHECK_FALSE(order.expects_burst());
+  for (const int operations : {3, 1}) {
+    for (int i = 0; i < operations; ++i) CHECK(offer(order, kNothing) == Next::kIssue);
+    order.flush_begins();
+    CHECK_FALSE(order.expects_burst());
+  }
   order.expect_release();
   CHECK(offer(order, kNothing) == Next::kQueued);
   CHECK(offer(order, kNothing) == Next::kQueued);

@@ -56,28 +56,13 @@ class LoopEndpoint final : public Endpoint {
     return {};
   }
   bool orders_messages_behind_writes() const override { return true; }
-  Status execute(Pending&, const HandlerPlace&, std::unique_ptr<OperationList>) override { return unexpected(); }
-  Status execute_and_control(Pending&, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
-                             std::uint64_t*) override {
-    return unexpected();
-  }
-  Status notify(Pending&, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
-                std::uint64_t*) override {
-    return unexpected();
-  }
-  std::uint32_t lost_notifications(Peer) const override { return 0; }
-  bool has_loss_to_report(Peer) const override { return false; }
   std::uint32_t interruptions() const override { return 0; }
-  std::uint32_t last_interruption(Peer) const override { return 0; }
+  const PeerLosses& losses(Peer) override { return losses_; }
   bool acknowledges_notifications() const override { return false; }
-  Status execute_locked(Pending&, const HandlerPlace&, std::unique_ptr<OperationList>, const ControlStep&,
-                        const ControlStep&, LockedResult&) override {
-    return unexpected();
-  }
-  Status ask_for_regions(Pending&, const HandlerPlace&, std::uint64_t, std::span<std::byte>) override {
-    return unexpected();
-  }
-  Status ask_for_description(Pending& pending, const HandlerPlace& place, std::span<std::byte> description) override {
+  Status request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
+                 std::unique_ptr<OperationList>) override {
+    REQUIRE(request.header.kind == MessageKind::kDescribe);
+    const std::span<std::byte> description = request.fetched;
     ++messages;
     if (messages == failing_message) return pending.named(Error{ErrorKind::kPeer, "lost"});
     if (messages == -failing_message) pending.failed(Error{ErrorKind::kPeer, "lost later"});
@@ -98,9 +83,9 @@ class LoopEndpoint final : public Endpoint {
 
  private:
   static std::byte* at(const Place& place) { return reinterpret_cast<std::byte*>(place.key.base + place.offset); }
-  static Status unexpected() { return Error{ErrorKind::kOther, "not part of a trial"}; }
   FabricAddress own_;
   std::map<std::uint64_t, MessageHandler::ServedSpace> published_;
+  PeerLosses losses_;
 };
 
 // Runs a trial of rank 0 with rank 1, and returns its error, or an empty text.

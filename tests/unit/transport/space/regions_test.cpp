@@ -23,7 +23,7 @@
 #include "tests/unit/transport/space/space_steps.hpp"
 #include "transport/handler/message_handler.hpp"
 #include "transport/node/process_memory.hpp"
-#include "transport/routes/fabric/target_order.hpp"
+#include "transport/routes/fabric/fabric_targets.hpp"
 #include "transport/space/space.hpp"
 
 namespace farside::regions_test {

@@ -14,7 +14,7 @@
 
 #include "tests/unit/transport/space/space_fixture.hpp"
 #include "transport/fabric/fabric.hpp"
-#include "transport/routes/fabric/target_order.hpp"
+#include "transport/routes/fabric/fabric_targets.hpp"
 
 namespace farside::space_control_test {
 

@@ -14,7 +14,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/unit/transport/space/space_fixture.hpp"
-#include "transport/routes/fabric/target_order.hpp"
+#include "transport/routes/fabric/fabric_targets.hpp"
 
 namespace farside::space_extent_test {
 
