@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cerrno>
 #include <sys/mman.h>
 #include <utility>
 
@@ -16,7 +14,10 @@
 namespace farside {
 
 MessageRing::~MessageRing() {
-  if (owner_ != nullptr) owner_->release(memory_);
+  if (owner_ == nullptr) return;
+  registration_.region.reset();
+  ::munmap(memory_.data(), memory_.size());
+  --owner_->rings_;
 }
 
 ssize_t MessageRing::write(fid_ep* endpoint, std::span<const iovec> parts, Context& context, Release release) {
@@ -73,41 +74,23 @@ void MessageRing::give_credits(fid_ep* endpoint) {
 void MessageRings::open(const FabricDomain& domain) {
   const fi_tx_attr& limits = *domain.info()->tx_attr;
   constexpr std::size_t kParts = 4, kPlaces = 2;  // of MessageRing::write
-  if (!domain.by_sockets() || limits.iov_limit < kParts || limits.rma_iov_limit < kPlaces) return;
-  constexpr std::size_t kAll = kMost * MessageRing::kMemory;
-  void* const memory =
-      ::mmap(nullptr, kAll, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) {  // NOLINT(performance-no-int-to-ptr)
-    return log(LogLevel::kInfo, "messages are sent without rings: {} bytes: {}", kAll, std::strerror(errno));
-  }
-  Result<Registration> registered = domain.register_memory(memory, kAll, random_bits() | 1);
-  if (!registered) {
-    ::munmap(memory, kAll);
-    return log(LogLevel::kInfo, "messages are sent without rings: {}", registered.error().text);
-  }
-  memory_ = static_cast<std::byte*>(memory);
-  registration_ = std::move(registered.value());
-  most_copied_ = limits.inject_size;
-}
-
-MessageRings::~MessageRings() {
-  registration_.region.reset();
-  if (memory_ != nullptr) ::munmap(memory_, kMost * MessageRing::kMemory);
+  if (domain.by_sockets() && limits.iov_limit >= kParts && limits.rma_iov_limit >= kPlaces) domain_ = &domain;
 }
 
 std::unique_ptr<MessageRing> MessageRings::take() {
-  const auto index = static_cast<std::size_t>(std::countr_one(used_));
-  if (memory_ == nullptr || index == kMost) return nullptr;
-  used_ |= std::uint64_t{1} << index;
-  const std::size_t offset = index * MessageRing::kMemory;
-  const RingAddress address{registration_.key.base + offset, registration_.key.key};
-  return std::make_unique<MessageRing>(this, std::span(memory_ + offset, MessageRing::kMemory), address, most_copied_);
-}
-
-void MessageRings::release(std::span<std::byte> memory) {
-  // The next one finds zeros. Without success the pages are larger than a ring.
-  if (::madvise(memory.data(), memory.size(), MADV_DONTNEED) != 0) std::memset(memory.data(), 0, memory.size());
-  used_ &= ~(std::uint64_t{1} << (static_cast<std::size_t>(memory.data() - memory_) / MessageRing::kMemory));
+  if (domain_ == nullptr || rings_ == kMost) return nullptr;
+  constexpr std::size_t kBytes = MessageRing::kMemory;
+  void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;  // NOLINT(performance-no-int-to-ptr)
+  Result<Registration> made = domain_->register_memory(memory, kBytes, random_bits() | 1);
+  if (!made) {
+    ::munmap(memory, kBytes);
+    return nullptr;
+  }
+  ++rings_;
+  const RingAddress address{made.value().key.base, made.value().key.key};
+  return std::make_unique<MessageRing>(this, std::span(static_cast<std::byte*>(memory), kBytes), address,
+                                       domain_->info()->tx_attr->inject_size, std::move(made.value()));
 }
 
 }  // namespace farside

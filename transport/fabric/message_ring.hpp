@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MessageRing: the messages of one connection over TCP, in both directions. They are RDMA writes into memory that the
-// receiver polls, in place of sends and receives. libfabric's tcp provider signals the completion queue for each
-// message that is received, by a write to a socket pair, which the next poll reads. It signals nothing for a write that
-// arrives, nor for a write that was issued without a completion.
+// MessageRing: the messages of one connection over TCP, in both directions: RDMA writes into memory that the receiver
+// polls, in place of sends and receives, for which libfabric's tcp provider signals the completion queue (progress.md).
 //
 // Each process gives the peer a ring of its memory, and the peer writes frames into it, one behind the other:
 //
@@ -18,13 +16,11 @@
 // A message for which the ring has no room is sent (fi_sendmsg). The receiver takes the frames in the ring before it
 // handles a message that it has received, so a sent message stays behind the frames before it. Later frames would
 // overtake it. Therefore all requests and notifications are sent until replies to requests show that the peer has
-// handled the sent ones (PeerState::has_unacknowledged_sends()). So a long sequence of messages does not wait for
-// credits. Answers are written or sent, because no request or notification depends on their order. DISCONNECT and
-// probes are always sent.
+// handled the sent ones (PeerState::has_unacknowledged_sends()). Answers are written or sent, because no request or
+// notification depends on their order. DISCONNECT and probes are always sent.
 //
 // No event signals the arrival of a frame. A thread that is about to sleep therefore checks the ring once more after
-// its last call that polls the provider (fi_cq_read, fi_trywait, and with libfabric 1.18 and later fi_eq_read). Data
-// that arrive in the socket after that call wake the thread.
+// its last call that polls the provider (fi_cq_read, fi_trywait, and with libfabric 1.18 and later fi_eq_read).
 //
 // Thread safety: any thread may call write(). Fabric's mutex guards all else, and all calls that poll the provider.
 // Errors: those of fi_writemsg(3); -FI_EAGAIN while the peer has no room. After an invalid frame, no more messages are
@@ -41,6 +37,7 @@
 #include <span>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <utility>
 
 #include <rdma/fi_endpoint.h>
 
@@ -80,9 +77,14 @@ class MessageRing {
   }
 
   // `memory`: kMemory bytes of zeros, which are registered, and which peers reach by `address`. `most_copied`: the
-  // largest write, in bytes, that the provider copies at the call (FI_INJECT).
-  MessageRing(MessageRings* owner, std::span<std::byte> memory, RingAddress address, std::size_t most_copied)
-      : owner_(owner), memory_(memory), address_(address), most_copied_(most_copied) {}
+  // largest write, in bytes, that the provider copies at the call (FI_INJECT). `owner`: null, or unmaps the memory.
+  MessageRing(MessageRings* owner, std::span<std::byte> memory, RingAddress address, std::size_t most_copied,
+              Registration registration = {})
+      : owner_(owner),
+        memory_(memory),
+        registration_(std::move(registration)),
+        address_(address),
+        most_copied_(most_copied) {}
   MessageRing(const MessageRing&) = delete;
   MessageRing& operator=(const MessageRing&) = delete;
   ~MessageRing();
@@ -138,6 +140,7 @@ class MessageRing {
 
   MessageRings* const owner_;
   const std::span<std::byte> memory_;
+  Registration registration_;
   const RingAddress address_;
   const std::size_t most_copied_;
   RingAddress peer_;
@@ -152,26 +155,22 @@ class MessageRing {
   std::uint64_t credits_ = 0;  // how far the peer is
 };
 
-// The memory of the rings of one endpoint, with one registration. Not thread-safe: Fabric's mutex guards it.
+// The rings of one endpoint. Not thread-safe: Fabric's mutex guards it.
 class MessageRings {
  public:
   static constexpr std::size_t kMost = 64;
   MessageRings() = default;
   MessageRings(const MessageRings&) = delete;
   MessageRings& operator=(const MessageRings&) = delete;
-  ~MessageRings();
-  // Without success, or over a provider that needs none, there are no rings.
+  // Over a provider that needs none, there are no rings.
   void open(const FabricDomain& domain);
-  // Returns a ring; null if there is none left.
+  // Returns a ring; null if there are none, or enough, or there is no memory for it.
   std::unique_ptr<MessageRing> take();
 
  private:
   friend class MessageRing;
-  void release(std::span<std::byte> memory);
-  std::byte* memory_ = nullptr;  // kMost rings
-  Registration registration_;
-  std::size_t most_copied_ = 0;
-  std::uint64_t used_ = 0;  // a bit for each
+  const FabricDomain* domain_ = nullptr;
+  std::size_t rings_ = 0;  // that connections have
 };
 
 }  // namespace farside
