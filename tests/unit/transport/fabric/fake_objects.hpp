@@ -42,7 +42,6 @@ struct Completions {
   std::size_t posted = 0;  // operations and receives whose completions were not read
   struct Entry {
     fi_cq_msg_entry entry;
-    bool silent = false;
     int error = 0;
   };
   std::deque<Entry> entries;
@@ -83,7 +82,6 @@ struct Channel {
   Channel* receives = nullptr;
   Channel* peer = nullptr;   // null before it is connected, and after
   ::fid* request = nullptr;  // of a peer, which it may accept
-  bool broken = false;       // an operation has failed
   std::deque<Posted> posted;
   std::deque<Message> waiting;
 };
@@ -111,8 +109,6 @@ struct Network {
   std::map<Channel*, Request*> requests;  // of endpoints that wait for an answer
   FakeQueues counted;
   FakeAtomics atomics;
-  std::size_t refuse = 0;      // writes
-  std::size_t fail_after = 0;  // the last one of so many writes fails; 0: none
   Held held;
   // Of FakeReader: the only thread that reads completions of this kind. No thread id: any thread reads them.
   struct {
@@ -158,9 +154,8 @@ inline int wait_descriptor(int command, const UniqueFd& fd, void* out) {
 inline void post(Completions& queue) {
   if (++queue.posted > queue.size) ++network().counted.overruns;
 }
-inline void complete(Completions& queue, void* context, std::uint64_t flags, std::size_t bytes, bool silent = false,
-                     int error = 0) {
-  queue.entries.push_back({{context, flags, bytes}, silent, error});
+inline void complete(Completions& queue, void* context, std::uint64_t flags, std::size_t bytes, int error = 0) {
+  queue.entries.push_back({{context, flags, bytes}, error});
   queue.readable.set();
 }
 inline void add(Events& events, Event event) {

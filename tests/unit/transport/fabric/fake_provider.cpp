@@ -26,21 +26,16 @@ ssize_t read_completions(fid_cq* fid, void* out, std::size_t count) {
   const std::scoped_lock held(network().mutex);
   if (!network().may_read(FakeReader::Of::kEverything)) return -FI_EAGAIN;
   auto& queue = *reinterpret_cast<Completions*>(fid);
-  FakeQueues& counted = network().counted;
   std::size_t read = 0;
   for (; read < count && !queue.entries.empty(); queue.entries.pop_front()) {
     const Completions::Entry& next = queue.entries.front();
-    const bool own = (next.entry.flags & FI_RECV) == 0;
-    if (next.error != 0 && !next.silent) break;
+    if (next.error != 0) break;
     if ((next.entry.flags & FI_RMA) != 0 && !network().may_read(FakeReader::Of::kRdma))
       return read > 0 ? static_cast<ssize_t>(read) : -FI_EAGAIN;
     --queue.posted;
-    counted.signalled += own ? 1 : 0;
-    if (next.silent) continue;
-    counted.reported += own ? 1 : 0;
     static_cast<fi_cq_msg_entry*>(out)[read++] = next.entry;
   }
-  if (read > 0) counted.readers.insert(std::this_thread::get_id());
+  if (read > 0) network().counted.readers.insert(std::this_thread::get_id());
   if (read > 0 || queue.entries.empty()) return read > 0 ? static_cast<ssize_t>(read) : -FI_EAGAIN;
   return -FI_EAVAIL;
 }
@@ -54,8 +49,6 @@ ssize_t read_error(fid_cq* fid, fi_cq_err_entry* out, std::uint64_t) {
   out->err = queue.entries.front().error;
   queue.entries.pop_front();
   --queue.posted;
-  ++network().counted.signalled;
-  ++network().counted.reported;
   return 1;
 }
 
@@ -117,28 +110,12 @@ ssize_t send(fid_ep* fid, const fi_msg* message, std::uint64_t) {
 }
 
 template <bool writes>
-ssize_t move(fid_ep* fid, const fi_msg_rma* message, std::uint64_t asked) {
+ssize_t move(fid_ep* fid, const fi_msg_rma* message, std::uint64_t) {
   std::unique_lock locked(network().mutex);
   auto& channel = *reinterpret_cast<Channel*>(fid);
   if (channel.peer == nullptr) return -FI_ENOTCONN;
-  const bool silent = (asked & FI_COMPLETION) == 0;
-  if constexpr (writes) {
-    if (network().refuse > 0) return --network().refuse, -FI_EAGAIN;
-    FakeQueues& counted = network().counted;
-    ++counted.writes;
-    counted.silent_writes += silent ? 1 : 0;
-    if (message->iov_count == 0) {
-      ++counted.empty_writes;
-    } else {
-      counted.last_from = message->msg_iov->iov_base;
-    }
-    if (network().fail_after > 0 && --network().fail_after == 0) channel.broken = true;
-  }
+  if (writes) ++network().counted.writes;
   post(*channel.queue);
-  if (channel.broken) {
-    complete(*channel.queue, message->context, FI_RMA, 0, silent, FI_ECANCELED);
-    return 0;
-  }
   auto* const there = reinterpret_cast<void*>(message->rma_iov->addr);  // NOLINT(performance-no-int-to-ptr)
   Held& held = network().held;
   if (there != nullptr && there == held.call) {
@@ -155,16 +132,9 @@ ssize_t move(fid_ep* fid, const fi_msg_rma* message, std::uint64_t asked) {
   if (there != nullptr && there == held.completion) {
     held.completions.push_back({channel.queue, {message->context, kFlags, 0}});
   } else {
-    complete(*channel.queue, message->context, kFlags, 0, silent);
+    complete(*channel.queue, message->context, kFlags, 0);
   }
   return 0;
-}
-
-ssize_t inject(fid_ep* fid, const void* data, std::size_t bytes, fi_addr_t, std::uint64_t address, std::uint64_t key) {
-  const iovec here{const_cast<void*>(data), bytes};
-  const fi_rma_iov there{address, bytes, key};
-  const fi_msg_rma message{&here, nullptr, 1, FI_ADDR_UNSPEC, &there, 1, nullptr, 0};
-  return move<true>(fid, &message, FI_INJECT);
 }
 
 // Without `compare` a fetch-add, else a compare-and-swap.
@@ -207,7 +177,6 @@ int open_channel(bool shares, ::fid* request, fid_ep** out) {
   });
   channel->fid.rma = operations<fi_ops_rma>([](fi_ops_rma& ops) {
     ops.writemsg = move<true>;
-    ops.inject = inject;
     ops.readmsg = move<false>;
   });
   channel->fid.atomic = operations<fi_ops_atomic>([](fi_ops_atomic& ops) {
@@ -346,18 +315,6 @@ void FakeHold::end() {
   for (const auto& [queue, entry] : held.completions) fake::complete(*queue, entry.op_context, entry.flags, 0);
   held.completions.clear();
 }
-
-void fake_refusal(std::size_t writes) {
-  const std::scoped_lock held(fake::network().mutex);
-  fake::network().refuse = writes;
-}
-
-void fake_failure(std::size_t behind) {
-  const std::scoped_lock held(fake::network().mutex);
-  fake::network().fail_after = behind + 1;
-}
-
-const void* fake_mutex() { return fake::network().mutex.native_handle(); }
 
 FakeQueues fake_queues() {
   const std::scoped_lock held(fake::network().mutex);

@@ -28,28 +28,14 @@ struct FakeQueues {
   // Messages that arrived when no receive was posted. Each waits for a receive.
   std::size_t not_ready = 0;
   std::size_t messages = 0;
-  // All writes; writes without a completion (fi_inject_write); writes of no bytes.
-  std::size_t writes = 0, silent_writes = 0, empty_writes = 0;
-  // Completions that farside has read, and completions that the adapter has made. Like libfabric's verbs provider, the
-  // queue drops the completions of silent writes, and their errors, when it is read.
-  std::size_t reported = 0, signalled = 0;
+  std::size_t writes = 0;
   // Registrations of memory that were refused.
   std::size_t refused_memory = 0;
-  // The source address of the last write.
-  const void* last_from = nullptr;
   // The threads that have taken completions from a queue.
   std::set<std::thread::id> readers;
 };
 // Returns the counts since the last call.
 FakeQueues fake_queues();
-
-// The next writes are refused (-FI_EAGAIN).
-void fake_refusal(std::size_t writes);
-// The write after the next `behind` writes fails. As with a queue pair, all later operations of its connection fail,
-// too.
-void fake_failure(std::size_t behind);
-// Returns the mutex of the provider, which is not one of farside's mutexes.
-const void* fake_mutex();
 
 // During the life of this object, all processes together can register at most `more` further bytes. Other registrations
 // fail with -FI_ENOMEM, as under RLIMIT_MEMLOCK. `more` is at least 1. At most one such object exists at a time.
