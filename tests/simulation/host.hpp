@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The machine on which the simulation runs, and the job that it runs there: its ranks, each with a copy of the program,
+// a process id and a host name.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <pthread.h>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "tests/simulation/scheduler.hpp"
+
+namespace simulation {
+
+struct Rank {
+  int index = 0;
+  int node = 0;
+  pid_t pid = 0;
+  int status_file = -1;  // a memfd with the contents of /proc/PID/stat
+  Thread* main = nullptr;
+  int result = -1;       // of main()
+};
+
+struct Job {
+  std::vector<Rank> ranks;
+  int nodes = 1;
+  Rank* of_pid(pid_t pid);
+  std::string host_name(int node) const { return "node" + std::to_string(node); }
+};
+extern Job job;
+inline Rank& this_rank() { return job.ranks[static_cast<std::size_t>(current()->rank)]; }
+
+namespace host {
+
+// The C library's own function of that name, behind the simulation's.
+void* find(const char* name);
+#define FARSIDE_HOST_CALL(name)                                                     \
+  inline constexpr auto name = [](auto... arguments) {                              \
+    static auto* const call = reinterpret_cast<decltype(&::name)>(find(#name));     \
+    return call(arguments...);                                                      \
+  }
+FARSIDE_HOST_CALL(pthread_create);
+FARSIDE_HOST_CALL(sched_yield);
+
+// Prints why, where all threads are if `report`, and the command that repeats the run; ends the process with code 1.
+[[noreturn]] void fail(const std::string& why, bool report = false);
+extern std::string replay;  // that command
+
+// Makes the counter of the processor (rdtsc) that of virtual time.
+void replace_counter();
+
+// Makes a descriptor readable, and wakes those who poll.
+void signal_descriptor(int fd);
+
+}  // namespace host
+
+}  // namespace simulation

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/simulation/scheduler.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <execinfo.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/simulation/host.hpp"
+
+#if !defined(__x86_64__)
+#error "the switch of fibers is written for x86-64"
+#endif
+
+namespace simulation {
+
+namespace {
+
+void print_stack() {
+  void* frames[48];
+  backtrace_symbols_fd(frames, backtrace(frames, 48), STDERR_FILENO);
+}
+
+constexpr std::size_t kStack = std::size_t{1} << 20;
+
+// Pushes the registers that a function preserves, exchanges the stacks, and pops those of the other thread.
+extern "C" void simulation_switch(void** from, void* to);
+asm(R"(
+.globl simulation_switch
+.type simulation_switch, @function
+simulation_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size simulation_switch, .-simulation_switch
+)");
+
+[[gnu::target("fsgsbase")]] std::uint64_t own_storage() { return __builtin_ia32_rdfsbase64(); }
+[[gnu::target("fsgsbase")]] void use_storage(std::uint64_t base) { __builtin_ia32_wrfsbase64(base); }
+
+void* lend_storage(void* place) {
+  static_cast<std::atomic<std::uint64_t>*>(place)->store(own_storage());
+  while (true) pause();
+}
+
+std::uint64_t borrow_storage() {
+  std::atomic<std::uint64_t> storage{0};
+  pthread_t lender{};
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 256 * 1024);
+  if (host::pthread_create(&lender, &small, lend_storage, &storage) != 0) host::fail("no more kernel threads");
+  while (storage.load() == 0) host::sched_yield();
+  return storage.load();
+}
+
+void begin_thread() {
+  current()->run();
+  scheduler->end_thread();
+}
+
+}  // namespace
+
+Scheduler* scheduler = nullptr;
+
+Scheduler::Scheduler(const Options& options) : random_(options.seed), longest_(options.longest) {
+  constexpr Time kSteps[] = {20, 100, 500};
+  constexpr std::uint64_t kPreempts[] = {2, 8, 64};
+  step_ = kSteps[random_.below(3)];
+  preempts_ = kPreempts[random_.below(3)];
+  strategy_ = static_cast<Strategy>(random_.below(3));
+  home_.storage = own_storage();
+}
+
+Thread& Scheduler::start(int rank, std::string name, std::function<void()> run) {
+  if (strategy_ == Strategy::kStarved && rank == 0 && starved_ < 0) starved_ = 0;
+  Thread& made = *threads_.emplace_back(std::make_unique<Thread>());
+  made.rank = rank;
+  made.id = static_cast<int>(threads_.size());
+  made.name = std::move(name);
+  made.run = std::move(run);
+  made.priority = static_cast<int>(random_.below(1000));
+  made.storage = borrow_storage();
+  made.stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (made.stack == MAP_FAILED) host::fail("no memory for a stack");
+  mprotect(made.stack, 4096, PROT_NONE);
+  // Six registers, and the address to which simulation_switch() returns. There the stack is as behind a call.
+  auto** const top = reinterpret_cast<void**>(static_cast<char*>(made.stack) + kStack - 64);
+  top[0] = reinterpret_cast<void*>(&begin_thread);
+  made.stack_pointer = top - 6;
+  make_ready(made);
+  return made;
+}
+
+void Scheduler::make_ready(Thread& thread) {
+  ready_.push_back(&thread);
+}
+
+Thread* Scheduler::choose() {
+  if (ready_.empty()) return nullptr;
+  std::size_t at = random_.below(ready_.size());
+  if (strategy_ == Strategy::kPriorities) {
+    const auto best = std::ranges::max_element(ready_, {}, [](const Thread* each) { return each->priority; });
+    at = static_cast<std::size_t>(best - ready_.begin());
+  } else if (strategy_ == Strategy::kStarved && ready_[at]->rank == starved_ && !random_.one_in(64)) {
+    at = random_.below(ready_.size());
+  }
+  Thread* const chosen = ready_[at];
+  ready_[at] = ready_.back();
+  ready_.pop_back();
+  return chosen;
+}
+
+void Scheduler::run(const std::vector<Thread*>& until) {
+  if (strategy_ == Strategy::kStarved) starved_ = until[random_.below(until.size())]->rank;
+  while (std::ranges::any_of(until, [](const Thread* each) { return !each->ended; })) {
+    now_ += step_;
+    if (ready_.empty() && !timers_.empty()) now_ = std::max(now_, timers_.begin()->first.first);
+    while (!timers_.empty() && timers_.begin()->first.first <= now_) {
+      const auto call = std::move(timers_.begin()->second);
+      timers_.erase(timers_.begin());
+      call();
+    }
+    Thread* const next = choose();
+    if (next == nullptr && timers_.empty()) {
+      report();
+      host::fail("no thread can go on");
+    }
+    if (now_ > longest_) {
+      report();
+      host::fail("the program has not ended in the given virtual time");
+    }
+    if (next == nullptr) continue;
+    ++steps_;
+    trace_ = (trace_ ^ static_cast<std::uint64_t>(next->id)) * 0x100000001b3;
+    trace_ = (trace_ ^ static_cast<std::uint64_t>(now_)) * 0x100000001b3;
+    switch_to(*next);
+    if (next->ended) munmap(next->stack, kStack);
+  }
+}
+
+void Scheduler::switch_to(Thread& thread) {
+  current_ = &thread;
+  thread.begun = true;
+  use_storage(thread.storage);
+  simulation_switch(&home_.stack_pointer, thread.stack_pointer);
+}
+
+void Scheduler::switch_back() {
+  Thread& self = *current_;
+  do {
+    current_ = nullptr;
+    use_storage(home_.storage);
+    simulation_switch(&self.stack_pointer, home_.stack_pointer);
+    if (reporting_) print_stack();
+  } while (reporting_);
+}
+
+void Scheduler::yield(bool idle) {
+  if (current_ == nullptr) return;
+  if (!idle && !random_.one_in(preempts_)) return;
+  if (idle) current_->priority = --lowest_;  // else a thread that polls would never let the others run
+  make_ready(*current_);
+  switch_back();
+}
+
+void Scheduler::stop_timer(Thread& thread) {
+  if (thread.has_timer) timers_.erase(thread.timer);
+  thread.has_timer = false;
+}
+
+bool Scheduler::block(Key key, Time deadline, const char* doing) {
+  Thread& self = *current_;
+  if (deadline <= now_) {
+    yield(true);
+    return false;
+  }
+  self.woken = false;
+  self.key = key;
+  self.doing = doing;
+  if (key != Key{}) blocked_[key].push_back(&self);
+  if (deadline != kNever) {
+    const auto awake = [this, &self] {
+      self.has_timer = false;
+      if (self.key != Key{}) {
+        auto& waiting = blocked_[self.key];
+        std::erase(waiting, &self);
+        if (waiting.empty()) blocked_.erase(self.key);
+      }
+      make_ready(self);
+    };
+    self.timer = timers_.emplace(std::pair(deadline, ++timers_made_), awake).first;
+    self.has_timer = true;
+  }
+  switch_back();
+  self.doing = "runs";
+  return self.woken;
+}
+
+int Scheduler::wake(Key key, int most) {
+  const auto found = blocked_.find(key);
+  if (found == blocked_.end()) return 0;
+  std::vector<Thread*>& waiting = found->second;
+  int count = 0;
+  for (; count < most && !waiting.empty(); ++count) {
+    const std::size_t at = random_.below(waiting.size());
+    Thread& woken = *waiting[at];
+    waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(at));
+    stop_timer(woken);
+    woken.woken = true;
+    make_ready(woken);
+  }
+  if (waiting.empty()) blocked_.erase(found);
+  return count;
+}
+
+void Scheduler::at(Time time, std::function<void()> call) {
+  timers_.emplace(std::pair(std::max(time, now_ + 1), ++timers_made_), std::move(call));
+}
+
+void Scheduler::end_thread() {
+  current_->ended = true;
+  wake(key_of(current_));
+  switch_back();
+  std::abort();
+}
+
+void Scheduler::report() {
+  reporting_ = true;
+  std::fprintf(stderr, "simulation: after %.6f s of virtual time, %llu steps:\n", static_cast<double>(now_) / 1e9,
+               static_cast<unsigned long long>(steps_));
+  Thread* const running = current_;
+  for (const auto& each : threads_) {
+    if (each->ended) continue;
+    std::fprintf(stderr, "rank %d, %s (thread %d) %s:\n", each->rank, each->name.c_str(), each->id, each->doing);
+    if (each.get() == running)
+      print_stack();
+    else if (each->begun)
+      switch_to(*each);
+  }
+  current_ = running;
+  if (running != nullptr) use_storage(running->storage);
+  reporting_ = false;
+}
+
+}  // namespace simulation

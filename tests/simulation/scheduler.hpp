@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The scheduler of the simulation: all threads of all ranks as fibers of one kernel thread, in virtual time, with every
+// choice drawn from a seed.
+//
+// Each simulated thread has a kernel thread, which parks for ever as soon as it runs: it only lends its thread-local
+// storage. A switch exchanges the stack and the register that points to that storage, so thread_local, errno,
+// pthread_self() and exceptions belong to the simulated thread, and cost what they cost otherwise.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace simulation {
+
+using Time = std::int64_t;  // nanoseconds since the start of the simulation
+constexpr Time kNever = INT64_MAX;
+constexpr Time kMicrosecond = 1'000, kSecond = 1'000'000'000;
+
+// splitmix64 (Steele, Lea, Flood 2014).
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next() {
+    std::uint64_t z = state_ += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+  std::uint64_t below(std::uint64_t limit) { return next() % limit; }
+  bool one_in(std::uint64_t n) { return below(n) == 0; }
+
+ private:
+  std::uint64_t state_;
+};
+
+// What a thread waits for: a word or an object, by its file and offset if its memory is shared (file 0: private memory).
+using Key = std::pair<std::uint64_t, std::uint64_t>;
+inline Key key_of(const void* object) { return {0, reinterpret_cast<std::uintptr_t>(object)}; }
+
+struct Thread {
+  int rank = 0;
+  int id = 0;
+  std::string name;
+  std::function<void()> run;
+  const char* doing = "runs";  // what it waits for, for reports
+  Key key{};
+  bool begun = false, woken = false, ended = false;
+  int priority = 0;
+  std::map<unsigned, void*> specific;                     // pthread_setspecific(3)
+  void* stack = nullptr;                                  // the lowest byte
+  void* stack_pointer = nullptr;                          // while it does not run
+  std::uint64_t storage = 0;                              // the register of its thread-local storage
+  std::map<std::pair<Time, std::uint64_t>, std::function<void()>>::iterator timer{};
+  bool has_timer = false;
+};
+
+struct Options {
+  std::uint64_t seed = 1;
+  Time longest = 600 * kSecond;  // of virtual time
+};
+
+class Scheduler {
+ public:
+  explicit Scheduler(const Options& options);
+
+  Time now() const { return now_; }
+  Random& random() { return random_; }
+  // The thread that runs; null in the simulation's own code outside of run().
+  Thread* current() const { return current_; }
+  // Time passes without a scheduling point.
+  void pass(Time time) { now_ += time; }
+  std::uint64_t steps() const { return steps_; }
+  // A hash of all choices so far, with their times.
+  std::uint64_t trace() const { return trace_; }
+
+  Thread& start(int rank, std::string name, std::function<void()> run);
+  // Runs all threads until those of `until` have ended. Ends the process if none can go on, or at Options::longest.
+  void run(const std::vector<Thread*>& until);
+
+  // The following are for the running thread.
+  // A scheduling point: another thread may run. One that has nothing to do but wait is `idle`.
+  void yield(bool idle = false);
+  // Blocks until wake(key), or the deadline. Returns whether it was woken.
+  bool block(Key key, Time deadline, const char* doing);
+  // Wakes the first `most` threads that are blocked on the key, in an order drawn by the seed. Returns their number.
+  int wake(Key key, int most = INT32_MAX);
+  // Runs `call` on the simulation's own stack at that time.
+  void at(Time time, std::function<void()> call);
+  void sleep(Time duration) { block(Key{}, now_ + duration, "sleeps"); }
+  // A rank ends here: its threads never run again.
+  [[noreturn]] void end_thread();
+
+  // Prints where each thread is.
+  void report();
+
+ private:
+  void switch_to(Thread& thread);
+  void switch_back();
+  void make_ready(Thread& thread);
+  Thread* choose();
+  void stop_timer(Thread& thread);
+
+  Random random_;
+  const Time longest_;
+  Time now_ = 0;
+  Time step_;                    // of virtual time, per scheduling point
+  std::uint64_t preempts_;       // a thread that could go on is interrupted at one in so many scheduling points
+  enum class Strategy { kUniform, kPriorities, kStarved } strategy_;
+  int starved_ = -1;             // the rank that seldom runs
+  int lowest_ = 0;               // priority given so far
+  std::uint64_t steps_ = 0, trace_ = 0xcbf29ce484222325, timers_made_ = 0;
+  std::deque<std::unique_ptr<Thread>> threads_;
+  std::vector<Thread*> ready_;
+  std::map<Key, std::vector<Thread*>> blocked_;
+  std::map<std::pair<Time, std::uint64_t>, std::function<void()>> timers_;
+  Thread* current_ = nullptr;
+  Thread home_;  // the kernel thread of the simulation
+  bool reporting_ = false;
+};
+
+// The only one.
+extern Scheduler* scheduler;
+inline Thread* current() { return scheduler != nullptr ? scheduler->current() : nullptr; }
+
+}  // namespace simulation

@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The calls of the C library by which threads wait, take the time, and find other processes, for all ranks: this
+// executable comes first in the dynamic linker's search order, so its definitions serve the ranks' copies of the
+// program, and libstdc++. Outside of the simulation's threads they are the C library's.
+#include <array>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <map>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "tests/simulation/host.hpp"
+
+namespace simulation {
+
+Job job;
+
+Rank* Job::of_pid(pid_t pid) {
+  for (Rank& each : ranks)
+    if (each.pid == pid) return &each;
+  return nullptr;
+}
+
+namespace {
+
+constexpr Key kDescriptors{1, 0};  // those who poll
+constexpr Time kStart = 1'800'000'000 * kSecond;  // of the simulation, on the calendar
+
+Time nanoseconds(const timespec& time) { return time.tv_sec * kSecond + time.tv_nsec; }
+
+// Each look at a clock takes some time, so that no loop around it is endless.
+Time look(clockid_t clock) {
+  scheduler->pass(10);
+  scheduler->yield();
+  return scheduler->now() + (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE ? kStart : 100 * kSecond);
+}
+Time deadline(clockid_t clock, const timespec* until) {
+  return until == nullptr ? kNever : scheduler->now() + nanoseconds(*until) - look(clock);
+}
+
+// ---- shared memory: two ranks have one word at two addresses ----
+
+struct SharedMapping {
+  std::uintptr_t end;
+  std::uint64_t file, offset;
+};
+std::map<std::uintptr_t, SharedMapping> shared_mappings;  // by address
+
+void forget_mappings(std::uintptr_t begin, std::uintptr_t end) {
+  auto each = shared_mappings.upper_bound(begin);
+  if (each != shared_mappings.begin()) --each;
+  while (each != shared_mappings.end() && each->first < end) {
+    const auto [from, old] = *each;
+    if (old.end <= begin) {
+      ++each;
+      continue;
+    }
+    each = shared_mappings.erase(each);
+    if (from < begin) shared_mappings[from] = {begin, old.file, old.offset};
+    if (old.end > end) shared_mappings[end] = {old.end, old.file, old.offset + (end - from)};
+  }
+}
+
+Key key_of_word(const void* word) {
+  const auto address = reinterpret_cast<std::uintptr_t>(word);
+  auto next = shared_mappings.upper_bound(address);
+  if (next == shared_mappings.begin()) return {0, address};
+  const auto& [begin, mapping] = *--next;
+  if (address >= mapping.end) return {0, address};
+  return {mapping.file, mapping.offset + (address - begin)};
+}
+
+long futex(std::uint32_t* word, int operation, std::uint32_t value, const timespec* limit) {
+  scheduler->yield();
+  switch (operation & FUTEX_CMD_MASK) {
+    case FUTEX_WAIT:
+    case FUTEX_WAIT_BITSET: {
+      if (__atomic_load_n(word, __ATOMIC_SEQ_CST) != value) return errno = EAGAIN, -1;
+      Time until = kNever;
+      if (limit != nullptr) {
+        const bool absolute = (operation & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
+        const clockid_t clock = (operation & FUTEX_CLOCK_REALTIME) != 0 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+        until = absolute ? deadline(clock, limit) : scheduler->now() + nanoseconds(*limit);
+      }
+      return scheduler->block(key_of_word(word), until, "waits for a futex") ? 0 : (errno = ETIMEDOUT, -1);
+    }
+    case FUTEX_WAKE:
+    case FUTEX_WAKE_BITSET: return scheduler->wake(key_of_word(word), static_cast<int>(value));
+    default: host::fail("futex operation " + std::to_string(operation) + " is not simulated");
+  }
+}
+
+// ---- mutexes: the words of pthread_mutex_t as glibc uses them, so that initializers and kinds are its own ----
+
+bool try_lock(pthread_mutex_t* mutex) {
+  auto& words = mutex->__data;
+  const int self = current() != nullptr ? current()->id : -1;
+  if (words.__lock != 0) {
+    if ((words.__kind & 3) != PTHREAD_MUTEX_RECURSIVE || words.__owner != self) return false;
+    ++words.__count;
+    return true;
+  }
+  words.__lock = 1;
+  words.__owner = self;
+  words.__count = 1;
+  return true;
+}
+
+int lock_until(pthread_mutex_t* mutex, Time until) {
+  if (current() != nullptr) scheduler->yield();
+  while (!try_lock(mutex)) {
+    if (current() == nullptr) host::fail("a mutex is locked outside of the simulation");
+    if (!scheduler->block(key_of_word(mutex), until, "waits for a mutex") && scheduler->now() >= until)
+      return ETIMEDOUT;
+  }
+  return 0;
+}
+
+int wait_until(pthread_cond_t* condition, pthread_mutex_t* mutex, Time until) {
+  pthread_mutex_unlock(mutex);
+  const bool woken = scheduler->block(key_of_word(condition), until, "waits for a condition");
+  lock_until(mutex, kNever);
+  return woken ? 0 : ETIMEDOUT;
+}
+
+int wait_until(sem_t* semaphore, Time until) {
+  auto* const value = reinterpret_cast<unsigned*>(semaphore);
+  scheduler->yield();
+  while (*value == 0) {
+    if (!scheduler->block(key_of_word(semaphore), until, "waits for a semaphore") && scheduler->now() >= until)
+      return errno = ETIMEDOUT, -1;
+  }
+  --*value;
+  return 0;
+}
+
+// ---- threads ----
+
+struct Started {
+  Thread* thread;
+  void* result = nullptr;
+};
+std::map<pthread_t, Started> started;
+std::vector<void (*)(void*)> destructors;  // of pthread_key_t
+
+pthread_t handle_of(const Thread& thread) { return static_cast<pthread_t>(thread.storage); }
+
+void destroy_specific(Thread& thread) {
+  for (int round = 0; round < PTHREAD_DESTRUCTOR_ITERATIONS && !thread.specific.empty(); ++round) {
+    const auto values = std::exchange(thread.specific, {});
+    for (const auto& [key, value] : values)
+      if (value != nullptr && destructors[key] != nullptr) destructors[key](value);
+  }
+}
+
+// ---- processes ----
+
+// Where the file is on this machine. Fails, with ESRCH's path, for the process id of a rank that has ended.
+std::string local_path(const char* path) {
+  if (path == nullptr) return {};
+  int pid = 0, used = 0;
+  const bool own = std::strncmp(path, "/proc/self/", 11) == 0;
+  if (!own && (std::sscanf(path, "/proc/%d/%n", &pid, &used) != 1 || used == 0)) return path;
+  const Rank* const rank = own ? &this_rank() : job.of_pid(pid);
+  if (rank == nullptr) return path;
+  const std::string rest(path + (own ? 11 : used));
+  return rest == "stat" ? "/proc/self/fd/" + std::to_string(rank->status_file) : "/proc/self/" + rest;
+}
+
+std::array<struct sigaction, 65> actions{};
+
+void take_signal(int number, siginfo_t* info, void* context) {
+  auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+  const auto* const code = reinterpret_cast<const unsigned char*>(registers[REG_RIP]);
+  if (number == SIGSEGV && info->si_code == SI_KERNEL && code[0] == 0x0f && code[1] == 0x31) {  // rdtsc
+    if (scheduler != nullptr) scheduler->pass(10);
+    const auto ticks = static_cast<std::uint64_t>(scheduler != nullptr ? scheduler->now() : 0) + 1'000'000;
+    registers[REG_RAX] = static_cast<greg_t>(ticks & 0xffffffff);
+    registers[REG_RDX] = static_cast<greg_t>(ticks >> 32);
+    registers[REG_RIP] += 2;
+    return;
+  }
+  const struct sigaction& given = actions[static_cast<std::size_t>(number)];
+  if ((given.sa_flags & SA_SIGINFO) != 0) return given.sa_sigaction(number, info, context);
+  ::signal(number, SIG_DFL);
+  host::fail("signal " + std::to_string(number), true);
+}
+
+}  // namespace
+
+namespace host {
+
+std::string replay;
+
+void* find(const char* name) {
+  using Find = void*(void*, const char*);
+  static auto* const next = reinterpret_cast<Find*>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5"));
+  return next(RTLD_NEXT, name);
+}
+
+void fail(const std::string& why, bool report) {
+  if (report) scheduler->report();
+  std::fflush(nullptr);
+  if (current() != nullptr) std::fprintf(stderr, "simulation: rank %d: ", current()->rank);
+  std::fprintf(stderr, "%s\nsimulation: repeat by %s\n", why.c_str(), replay.c_str());
+  std::fflush(nullptr);
+  static auto* const leave = reinterpret_cast<void (*)(int)>(find("_exit"));
+  leave(1);
+  __builtin_unreachable();
+}
+
+void replace_counter() {
+  struct sigaction action {};
+  action.sa_sigaction = take_signal;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  static auto* const act = reinterpret_cast<decltype(&::sigaction)>(find("sigaction"));
+  for (const int number : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL}) act(number, &action, nullptr);
+  if (prctl(PR_SET_TSC, PR_TSC_SIGSEGV) != 0) fail("prctl(PR_SET_TSC) fails");
+}
+
+void signal_descriptor(int fd) {
+  static auto* const raise = reinterpret_cast<decltype(&::eventfd_write)>(find("eventfd_write"));
+  raise(fd, 1);
+  scheduler->wake(kDescriptors);
+}
+
+}  // namespace host
+
+}  // namespace simulation
+
+using namespace simulation;
+
+// The C library's function, for calls that the simulation does not answer.
+#define REAL(name, ...)                                                                \
+  ([&] {                                                                               \
+    static auto* const own_##name = reinterpret_cast<decltype(&::name)>(host::find(#name)); \
+    return own_##name(__VA_ARGS__);                                                           \
+  }())
+
+extern "C" {
+
+int pthread_mutex_lock(pthread_mutex_t* mutex) { return lock_until(mutex, kNever); }
+int pthread_mutex_clocklock(pthread_mutex_t* mutex, clockid_t clock, const timespec* until) {
+  return lock_until(mutex, deadline(clock, until));
+}
+int pthread_mutex_trylock(pthread_mutex_t* mutex) {
+  if (current() != nullptr) scheduler->yield();
+  return try_lock(mutex) ? 0 : EBUSY;
+}
+int pthread_mutex_unlock(pthread_mutex_t* mutex) {
+  auto& words = mutex->__data;
+  if (--words.__count != 0) return 0;
+  words.__owner = 0;
+  words.__lock = 0;
+  if (current() == nullptr) return 0;
+  scheduler->wake(key_of_word(mutex), 1);
+  scheduler->yield();
+  return 0;
+}
+
+int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) { return wait_until(condition, mutex, kNever); }
+int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex, const timespec* until) {
+  return wait_until(condition, mutex, deadline(CLOCK_REALTIME, until));
+}
+int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const timespec* until) {
+  return wait_until(condition, mutex, deadline(clock, until));
+}
+int pthread_cond_signal(pthread_cond_t* condition) {
+  if (current() != nullptr) scheduler->wake(key_of_word(condition), 1);
+  return 0;
+}
+int pthread_cond_broadcast(pthread_cond_t* condition) {
+  if (current() != nullptr) scheduler->wake(key_of_word(condition));
+  return 0;
+}
+
+int sem_init(sem_t* semaphore, int, unsigned value) {
+  std::memset(semaphore, 0, sizeof *semaphore);
+  *reinterpret_cast<unsigned*>(semaphore) = value;
+  return 0;
+}
+int sem_wait(sem_t* semaphore) { return wait_until(semaphore, kNever); }
+int sem_clockwait(sem_t* semaphore, clockid_t clock, const timespec* until) {
+  return wait_until(semaphore, deadline(clock, until));
+}
+int sem_timedwait(sem_t* semaphore, const timespec* until) {
+  return wait_until(semaphore, deadline(CLOCK_REALTIME, until));
+}
+int sem_trywait(sem_t* semaphore) {
+  auto* const value = reinterpret_cast<unsigned*>(semaphore);
+  if (*value == 0) return errno = EAGAIN, -1;
+  --*value;
+  return 0;
+}
+int sem_post(sem_t* semaphore) {
+  ++*reinterpret_cast<unsigned*>(semaphore);
+  scheduler->wake(key_of_word(semaphore), 1);
+  return 0;
+}
+
+int pthread_create(pthread_t* made, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) {
+  if (current() == nullptr) return REAL(pthread_create, made, attributes, run, argument);
+  Thread& thread = scheduler->start(current()->rank, "a thread", [run, argument] {
+    void* const result = run(argument);
+    destroy_specific(*current());
+    started[handle_of(*current())].result = result;
+  });
+  *made = handle_of(thread);
+  started[*made] = {&thread};
+  scheduler->yield();
+  return 0;
+}
+int pthread_join(pthread_t handle, void** result) {
+  const Started& joined = started.at(handle);
+  while (!joined.thread->ended) scheduler->block(key_of(joined.thread), kNever, "waits for a thread");
+  if (result != nullptr) *result = joined.result;
+  return 0;
+}
+int pthread_detach(pthread_t) { return 0; }
+int pthread_setname_np(pthread_t handle, const char* name) {
+  if (const auto found = started.find(handle); found != started.end()) found->second.thread->name = name;
+  return 0;
+}
+int pthread_sigmask(int, const sigset_t*, sigset_t* before) {
+  if (before != nullptr) sigemptyset(before);
+  return 0;
+}
+int pthread_once(pthread_once_t* once, void (*run)()) {
+  enum : int { kNew, kRuns, kDone };
+  while (*once == kRuns && current() != nullptr) scheduler->block(key_of(once), kNever, "waits for pthread_once");
+  if (*once == kDone) return 0;
+  *once = kRuns;
+  run();
+  *once = kDone;
+  if (current() != nullptr) scheduler->wake(key_of(once));
+  return 0;
+}
+int pthread_key_create(pthread_key_t* key, void (*destructor)(void*)) {
+  if (current() == nullptr) return REAL(pthread_key_create, key, destructor);
+  if (destructors.empty()) destructors.resize(PTHREAD_KEYS_MAX);  // those of the C library are below
+  *key = static_cast<pthread_key_t>(destructors.size());
+  destructors.push_back(destructor);
+  return 0;
+}
+int pthread_setspecific(pthread_key_t key, const void* value) {
+  if (current() == nullptr || key < PTHREAD_KEYS_MAX)
+    return REAL(pthread_setspecific, key, value);
+  current()->specific[key] = const_cast<void*>(value);
+  return 0;
+}
+void* pthread_getspecific(pthread_key_t key) {
+  if (current() == nullptr || key < PTHREAD_KEYS_MAX) return REAL(pthread_getspecific, key);
+  const auto found = current()->specific.find(key);
+  return found != current()->specific.end() ? found->second : nullptr;
+}
+
+int clock_gettime(clockid_t clock, timespec* time) {
+  if (current() == nullptr) return REAL(clock_gettime, clock, time);
+  const Time now = look(clock);
+  *time = {now / kSecond, now % kSecond};
+  return 0;
+}
+int gettimeofday(timeval* time, void*) {
+  const Time now = look(CLOCK_REALTIME);
+  *time = {now / kSecond, now % kSecond / 1000};
+  return 0;
+}
+time_t time(time_t* time) {
+  if (current() == nullptr) return REAL(time, time);
+  const Time now = look(CLOCK_REALTIME) / kSecond;
+  if (time != nullptr) *time = now;
+  return now;
+}
+int nanosleep(const timespec* time, timespec*) {
+  scheduler->sleep(nanoseconds(*time));
+  return 0;
+}
+int clock_nanosleep(clockid_t clock, int flags, const timespec* time, timespec*) {
+  scheduler->sleep((flags & TIMER_ABSTIME) != 0 ? deadline(clock, time) - scheduler->now() : nanoseconds(*time));
+  return 0;
+}
+int usleep(useconds_t time) {
+  scheduler->sleep(time * kMicrosecond);
+  return 0;
+}
+unsigned sleep(unsigned seconds) {
+  scheduler->sleep(seconds * kSecond);
+  return 0;
+}
+int sched_yield() {
+  if (current() == nullptr) return REAL(sched_yield);
+  scheduler->yield(true);
+  return 0;
+}
+
+long syscall(long number, ...) {
+  va_list list;
+  va_start(list, number);
+  std::array<long, 6> words;
+  for (long& each : words) each = va_arg(list, long);
+  va_end(list);
+  if (current() != nullptr && number == SYS_futex) {
+    return futex(reinterpret_cast<std::uint32_t*>(words[0]), static_cast<int>(words[1]),
+                 static_cast<std::uint32_t>(words[2]), reinterpret_cast<const timespec*>(words[3]));
+  }
+  if (number == SYS_membarrier) return 0;  // there is one kernel thread
+  return REAL(syscall, number, words[0], words[1], words[2], words[3], words[4], words[5]);
+}
+
+int poll(pollfd* files, nfds_t count, int milliseconds) {
+  const auto now = [&] { return REAL(poll, files, count, 0); };
+  if (current() == nullptr) return REAL(poll, files, count, milliseconds);
+  scheduler->yield();
+  const Time until = milliseconds < 0 ? kNever : scheduler->now() + milliseconds * 1000 * kMicrosecond;
+  int ready = now();
+  while (ready == 0 && scheduler->now() < until) {
+    scheduler->block(kDescriptors, until, "polls");
+    ready = now();
+  }
+  return ready;
+}
+int eventfd_write(int fd, eventfd_t value) {
+  const int result = REAL(eventfd_write, fd, value);
+  if (current() != nullptr) scheduler->wake(kDescriptors), scheduler->yield();
+  return result;
+}
+
+void* mmap(void* place, size_t bytes, int protection, int flags, int fd, off_t offset) noexcept {
+  void* const base = REAL(mmap, place, bytes, protection, flags, fd, offset);
+  if (base == MAP_FAILED || scheduler == nullptr) return base;
+  const auto begin = reinterpret_cast<std::uintptr_t>(base);
+  forget_mappings(begin, begin + bytes);
+  struct stat info {};
+  if ((flags & MAP_SHARED) != 0 && fd >= 0 && REAL(fstat, fd, &info) == 0)
+    shared_mappings[begin] = {begin + bytes, info.st_ino, static_cast<std::uint64_t>(offset)};
+  return base;
+}
+int munmap(void* base, size_t bytes) noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(base);
+  forget_mappings(begin, begin + bytes);
+  return REAL(munmap, base, bytes);
+}
+
+pid_t getpid() { return current() != nullptr ? this_rank().pid : REAL(getpid); }
+pid_t gettid() { return current() != nullptr ? 4'100'000 + current()->id : REAL(gettid); }
+int kill(pid_t pid, int number) {
+  const Rank* const rank = job.of_pid(pid);
+  if (rank == nullptr || number != 0) return REAL(kill, pid, number);
+  return rank->result < 0 ? 0 : (errno = ESRCH, -1);
+}
+int gethostname(char* name, size_t bytes) {
+  if (current() == nullptr) return REAL(gethostname, name, bytes);
+  std::snprintf(name, bytes, "%s", job.host_name(this_rank().node).c_str());
+  return 0;
+}
+ssize_t getrandom(void* buffer, size_t bytes, unsigned flags) {
+  if (current() == nullptr) return REAL(getrandom, buffer, bytes, flags);
+  for (size_t i = 0; i < bytes; ++i) static_cast<char*>(buffer)[i] = static_cast<char>(scheduler->random().next());
+  return static_cast<ssize_t>(bytes);
+}
+int prctl(int option, ...) {
+  va_list list;
+  va_start(list, option);
+  const unsigned long argument = va_arg(list, unsigned long);
+  va_end(list);
+  return option == PR_SET_PTRACER ? 0 : REAL(prctl, option, argument, 0, 0, 0);
+}
+ssize_t process_vm_readv(pid_t pid, const iovec* local, unsigned long locals, const iovec* remote,
+                         unsigned long remotes, unsigned long flags) {
+  scheduler->yield();
+  return REAL(process_vm_readv, job.of_pid(pid) != nullptr ? REAL(getpid) : pid, local, locals, remote, remotes, flags);
+}
+ssize_t process_vm_writev(pid_t pid, const iovec* local, unsigned long locals, const iovec* remote,
+                          unsigned long remotes, unsigned long flags) {
+  scheduler->yield();
+  return REAL(process_vm_writev, job.of_pid(pid) != nullptr ? REAL(getpid) : pid, local, locals, remote, remotes,
+              flags);
+}
+
+int open(const char* path, int flags, ...) {
+  va_list list;
+  va_start(list, flags);
+  const unsigned mode = va_arg(list, unsigned);
+  va_end(list);
+  return current() != nullptr ? REAL(open, local_path(path).c_str(), flags, mode) : REAL(open, path, flags, mode);
+}
+FILE* fopen(const char* path, const char* mode) {
+  return current() != nullptr ? REAL(fopen, local_path(path).c_str(), mode) : REAL(fopen, path, mode);
+}
+FILE* fopen64(const char* path, const char* mode) {
+  return current() != nullptr ? REAL(fopen64, local_path(path).c_str(), mode) : REAL(fopen64, path, mode);
+}
+DIR* opendir(const char* path) {
+  return current() != nullptr ? REAL(opendir, local_path(path).c_str()) : REAL(opendir, path);
+}
+
+int sigaction(int number, const struct sigaction* action, struct sigaction* before) {
+  if (current() == nullptr) return REAL(sigaction, number, action, before);
+  auto& known = actions[static_cast<std::size_t>(number)];
+  if (before != nullptr) *before = known;
+  if (action != nullptr) known = *action;
+  return 0;
+}
+void _exit(int code) { host::fail("_exit(" + std::to_string(code) + ")"); }
+void exit(int code) {
+  if (current() == nullptr) {
+    REAL(exit, code);
+    __builtin_unreachable();
+  }
+  host::fail("exit(" + std::to_string(code) + ")");
+}
+
+// The MPI library, and libfabric, are this executable.
+void* dlsym(void* handle, const char* name) noexcept {
+  using Find = void*(void*, const char*);
+  static auto* const real = reinterpret_cast<Find*>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5"));
+  return real(handle == RTLD_NEXT ? RTLD_DEFAULT : handle, name);
+}
+}
