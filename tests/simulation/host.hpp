@@ -20,7 +20,7 @@ struct Rank {
   pid_t pid = 0;
   int status_file = -1;  // a memfd with the contents of /proc/PID/stat
   Thread* main = nullptr;
-  int result = -1;       // of main()
+  int result = -1;  // of main()
 };
 
 struct Job {
@@ -36,10 +36,10 @@ namespace host {
 
 // The C library's own function of that name, behind the simulation's.
 void* find(const char* name);
-#define FARSIDE_HOST_CALL(name)                                                     \
-  inline constexpr auto name = [](auto... arguments) {                              \
-    static auto* const call = reinterpret_cast<decltype(&::name)>(find(#name));     \
-    return call(arguments...);                                                      \
+#define FARSIDE_HOST_CALL(name)                                                 \
+  inline constexpr auto name = [](auto... arguments) {                          \
+    static auto* const call = reinterpret_cast<decltype(&::name)>(find(#name)); \
+    return call(arguments...);                                                  \
   }
 FARSIDE_HOST_CALL(pthread_create);
 FARSIDE_HOST_CALL(sched_yield);

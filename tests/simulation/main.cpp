@@ -98,11 +98,14 @@ Main load_copy(const std::string& bytes) {
 }
 
 void simulate(const Command& command, std::uint64_t seed) {
-  host::replay = "build/bin/tests/simulation --seed " + std::to_string(seed) + " --ranks " +
-                 std::to_string(command.ranks) + " --nodes " + std::to_string(command.nodes);
+  for (char** each = environ; *each != nullptr; ++each)
+    if (std::strncmp(*each, "FARSIDE_", 8) == 0) host::replay += std::string(*each) + " ";
+  host::replay += "build/bin/tests/simulation --seed " + std::to_string(seed) + " --ranks " +
+                  std::to_string(command.ranks) + " --nodes " + std::to_string(command.nodes);
   for (const std::string& each : command.program) host::replay += " " + each;
   Options options;
   options.seed = seed;
+  setenv("TEST_ROUTE", command.nodes > 1 ? "hosts" : "mapped", 1);  // as run_program
   scheduler = new Scheduler(options);
   job.nodes = command.nodes;
   for (int i = 0; i < command.ranks; ++i) {
@@ -129,9 +132,9 @@ void simulate(const Command& command, std::uint64_t seed) {
   }
   scheduler->run(mains);
   if (!command.quiet) {
-    std::printf("seed %llu: %llu steps, %.6f s of virtual time, trace %016llx\n",
-                static_cast<unsigned long long>(seed), static_cast<unsigned long long>(scheduler->steps()),
-                static_cast<double>(scheduler->now()) / 1e9, static_cast<unsigned long long>(scheduler->trace()));
+    std::printf("seed %llu: %llu steps, %.6f s of virtual time, trace %016llx\n", static_cast<unsigned long long>(seed),
+                static_cast<unsigned long long>(scheduler->steps()), static_cast<double>(scheduler->now()) / 1e9,
+                static_cast<unsigned long long>(scheduler->trace()));
   }
 }
 
@@ -162,8 +165,8 @@ int run(int count, char** words) {
   }
   const std::int64_t end = seconds() + command.seconds;
   int done = 0;
-  for (std::uint64_t seed = command.seed;
-       command.seconds > 0 ? seconds() < end : done < command.seeds; ++seed, ++done) {
+  for (std::uint64_t seed = command.seed; command.seconds > 0 ? seconds() < end : done < command.seeds;
+       ++seed, ++done) {
     const pid_t child = fork();
     if (child == 0) {
       simulate(command, seed);

@@ -107,9 +107,7 @@ Thread& Scheduler::start(int rank, std::string name, std::function<void()> run) 
   return made;
 }
 
-void Scheduler::make_ready(Thread& thread) {
-  ready_.push_back(&thread);
-}
+void Scheduler::make_ready(Thread& thread) { ready_.push_back(&thread); }
 
 Thread* Scheduler::choose() {
   if (ready_.empty()) return nullptr;

@@ -40,7 +40,7 @@ class Random {
   std::uint64_t state_;
 };
 
-// What a thread waits for: a word or an object, by its file and offset if its memory is shared (file 0: private memory).
+// What a thread waits for: a word or an object. In shared memory by file and offset; file 0: private memory.
 using Key = std::pair<std::uint64_t, std::uint64_t>;
 inline Key key_of(const void* object) { return {0, reinterpret_cast<std::uintptr_t>(object)}; }
 
@@ -53,10 +53,10 @@ struct Thread {
   Key key{};
   bool begun = false, woken = false, ended = false;
   int priority = 0;
-  std::map<unsigned, void*> specific;                     // pthread_setspecific(3)
-  void* stack = nullptr;                                  // the lowest byte
-  void* stack_pointer = nullptr;                          // while it does not run
-  std::uint64_t storage = 0;                              // the register of its thread-local storage
+  std::map<unsigned, void*> specific;  // pthread_setspecific(3)
+  void* stack = nullptr;               // the lowest byte
+  void* stack_pointer = nullptr;       // while it does not run
+  std::uint64_t storage = 0;           // the register of its thread-local storage
   std::map<std::pair<Time, std::uint64_t>, std::function<void()>>::iterator timer{};
   bool has_timer = false;
 };
@@ -110,11 +110,11 @@ class Scheduler {
   Random random_;
   const Time longest_;
   Time now_ = 0;
-  Time step_;                    // of virtual time, per scheduling point
-  std::uint64_t preempts_;       // a thread that could go on is interrupted at one in so many scheduling points
+  Time step_;               // of virtual time, per scheduling point
+  std::uint64_t preempts_;  // a thread that could go on is interrupted at one in so many scheduling points
   enum class Strategy { kUniform, kPriorities, kStarved } strategy_;
-  int starved_ = -1;             // the rank that seldom runs
-  int lowest_ = 0;               // priority given so far
+  int starved_ = -1;  // the rank that seldom runs
+  int lowest_ = 0;    // priority given so far
   std::uint64_t steps_ = 0, trace_ = 0xcbf29ce484222325, timers_made_ = 0;
   std::deque<std::unique_ptr<Thread>> threads_;
   std::vector<Thread*> ready_;

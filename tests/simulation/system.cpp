@@ -43,7 +43,7 @@ Rank* Job::of_pid(pid_t pid) {
 
 namespace {
 
-constexpr Key kDescriptors{1, 0};  // those who poll
+constexpr Key kDescriptors{1, 0};                 // those who poll
 constexpr Time kStart = 1'800'000'000 * kSecond;  // of the simulation, on the calendar
 
 Time nanoseconds(const timespec& time) { return time.tv_sec * kSecond + time.tv_nsec; }
@@ -251,10 +251,10 @@ void signal_descriptor(int fd) {
 using namespace simulation;
 
 // The C library's function, for calls that the simulation does not answer.
-#define REAL(name, ...)                                                                \
-  ([&] {                                                                               \
+#define REAL(name, ...)                                                                     \
+  ([&] {                                                                                    \
     static auto* const own_##name = reinterpret_cast<decltype(&::name)>(host::find(#name)); \
-    return own_##name(__VA_ARGS__);                                                           \
+    return own_##name(__VA_ARGS__);                                                         \
   }())
 
 extern "C" {
@@ -278,7 +278,9 @@ int pthread_mutex_unlock(pthread_mutex_t* mutex) {
   return 0;
 }
 
-int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) { return wait_until(condition, mutex, kNever); }
+int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
+  return wait_until(condition, mutex, kNever);
+}
 int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex, const timespec* until) {
   return wait_until(condition, mutex, deadline(CLOCK_REALTIME, until));
 }
@@ -363,8 +365,7 @@ int pthread_key_create(pthread_key_t* key, void (*destructor)(void*)) {
   return 0;
 }
 int pthread_setspecific(pthread_key_t key, const void* value) {
-  if (current() == nullptr || key < PTHREAD_KEYS_MAX)
-    return REAL(pthread_setspecific, key, value);
+  if (current() == nullptr || key < PTHREAD_KEYS_MAX) return REAL(pthread_setspecific, key, value);
   current()->specific[key] = const_cast<void*>(value);
   return 0;
 }

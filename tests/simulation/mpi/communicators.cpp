@@ -208,7 +208,8 @@ int PMPI_Comm_dup(MPI_Comm comm, MPI_Comm* made) {
     const Keyval& keyval = runtime.keyvals.at(key);
     void* copy = nullptr;
     int flag = 0;
-    if (keyval.copy_of_comm != nullptr) keyval.copy_of_comm(comm, key, keyval.extra, value, static_cast<void*>(&copy), &flag);
+    if (keyval.copy_of_comm != nullptr)
+      keyval.copy_of_comm(comm, key, keyval.extra, value, static_cast<void*>(&copy), &flag);
     if (flag != 0) comm_at(*made).own().attributes[key] = copy;
   }
   return code;
@@ -225,7 +226,8 @@ int PMPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* ma
   own.made = made;
   Comm& parent = comm_at(comm);
   const std::vector<int> ranks = ranks_of(group);
-  return join_and_wait(parent, own, [&](Contributions& all) { make_comm(parent, ranks, all); }, ranks, tag);
+  return join_and_wait(
+      parent, own, [&](Contributions& all) { make_comm(parent, ranks, all); }, ranks, tag);
 }
 SIMULATED(Comm_free)
 int PMPI_Comm_free(MPI_Comm* handle) {

@@ -13,7 +13,8 @@ namespace {
 
 void append(Type& type, std::ptrdiff_t offset, std::size_t bytes) {
   if (bytes == 0) return;
-  if (!type.blocks.empty() && type.blocks.back().offset + static_cast<std::ptrdiff_t>(type.blocks.back().bytes) == offset)
+  if (!type.blocks.empty() &&
+      type.blocks.back().offset + static_cast<std::ptrdiff_t>(type.blocks.back().bytes) == offset)
     type.blocks.back().bytes += bytes;
   else
     type.blocks.push_back({offset, bytes});
@@ -79,7 +80,8 @@ int indexed(int combiner, int count, const int* lengths, int length, const int* 
   const std::ptrdiff_t extent = type_at(inner).extent;
   std::vector<Part> parts;
   for (int i = 0; i < count; ++i)
-    parts.push_back({bytes != nullptr ? bytes[i] : places[i] * extent, lengths != nullptr ? lengths[i] : length, inner});
+    parts.push_back(
+        {bytes != nullptr ? bytes[i] : places[i] * extent, lengths != nullptr ? lengths[i] : length, inner});
   std::vector<int> integers = {count};
   if (lengths != nullptr) integers.insert(integers.end(), lengths, lengths + count);
   if (lengths == nullptr) integers.push_back(length);
@@ -126,9 +128,12 @@ void reduce_as(MPI_Op op, int count, const void* from, void* into) {
 
 Type* find_type(MPI_Datatype handle) {
   if (Type* const found = runtime.types.find(handle)) return found;
-  static const std::map<MPI_Datatype, std::pair<std::size_t, std::size_t>> kPairs = {  // size, extent
-      {MPI_FLOAT_INT, {8, 8}},  {MPI_DOUBLE_INT, {12, 16}},      {MPI_LONG_INT, {12, 16}},
-      {MPI_SHORT_INT, {6, 8}}, {MPI_LONG_DOUBLE_INT, {20, 32}}};
+  static const std::map<MPI_Datatype, std::pair<std::size_t, std::size_t>> kPairs = {// size, extent
+                                                                                     {MPI_FLOAT_INT, {8, 8}},
+                                                                                     {MPI_DOUBLE_INT, {12, 16}},
+                                                                                     {MPI_LONG_INT, {12, 16}},
+                                                                                     {MPI_SHORT_INT, {6, 8}},
+                                                                                     {MPI_LONG_DOUBLE_INT, {20, 32}}};
   const auto pair = kPairs.find(handle);
   if (pair == kPairs.end() && (handle >> 16 != 0x4c00 || handle == MPI_LB || handle == MPI_UB)) return nullptr;
   Type& type = runtime.predefined[handle];
@@ -180,17 +185,30 @@ std::size_t unpack(const char* data, std::size_t bytes, void* buffer, int count,
 void reduce(MPI_Op op, MPI_Datatype type, int count, const void* from, void* into) {
   if (const Op* const own = runtime.ops.find(op)) return own->function(const_cast<void*>(from), into, &count, &type);
   switch (type) {
-    case MPI_CHAR: case MPI_SIGNED_CHAR: case MPI_INT8_T: return reduce_as<std::int8_t>(op, count, from, into);
-    case MPI_SHORT: case MPI_INT16_T: return reduce_as<std::int16_t>(op, count, from, into);
-    case MPI_INT: case MPI_INT32_T: return reduce_as<std::int32_t>(op, count, from, into);
-    case MPI_LONG: case MPI_LONG_LONG: case MPI_INT64_T: case MPI_AINT: case MPI_COUNT: case MPI_OFFSET:
-      return reduce_as<std::int64_t>(op, count, from, into);
-    case MPI_BYTE: case MPI_UNSIGNED_CHAR: case MPI_UINT8_T: case MPI_C_BOOL:
-      return reduce_as<std::uint8_t>(op, count, from, into);
-    case MPI_UNSIGNED_SHORT: case MPI_UINT16_T: return reduce_as<std::uint16_t>(op, count, from, into);
-    case MPI_UNSIGNED: case MPI_UINT32_T: return reduce_as<std::uint32_t>(op, count, from, into);
-    case MPI_UNSIGNED_LONG: case MPI_UNSIGNED_LONG_LONG: case MPI_UINT64_T:
-      return reduce_as<std::uint64_t>(op, count, from, into);
+    case MPI_CHAR:
+    case MPI_SIGNED_CHAR:
+    case MPI_INT8_T: return reduce_as<std::int8_t>(op, count, from, into);
+    case MPI_SHORT:
+    case MPI_INT16_T: return reduce_as<std::int16_t>(op, count, from, into);
+    case MPI_INT:
+    case MPI_INT32_T: return reduce_as<std::int32_t>(op, count, from, into);
+    case MPI_LONG:
+    case MPI_LONG_LONG:
+    case MPI_INT64_T:
+    case MPI_AINT:
+    case MPI_COUNT:
+    case MPI_OFFSET: return reduce_as<std::int64_t>(op, count, from, into);
+    case MPI_BYTE:
+    case MPI_UNSIGNED_CHAR:
+    case MPI_UINT8_T:
+    case MPI_C_BOOL: return reduce_as<std::uint8_t>(op, count, from, into);
+    case MPI_UNSIGNED_SHORT:
+    case MPI_UINT16_T: return reduce_as<std::uint16_t>(op, count, from, into);
+    case MPI_UNSIGNED:
+    case MPI_UINT32_T: return reduce_as<std::uint32_t>(op, count, from, into);
+    case MPI_UNSIGNED_LONG:
+    case MPI_UNSIGNED_LONG_LONG:
+    case MPI_UINT64_T: return reduce_as<std::uint64_t>(op, count, from, into);
     case MPI_FLOAT: return reduce_as<float>(op, count, from, into);
     case MPI_DOUBLE: return reduce_as<double>(op, count, from, into);
     case MPI_LONG_DOUBLE: return reduce_as<long double>(op, count, from, into);
@@ -320,8 +338,8 @@ int PMPI_Type_create_f90_real(int digits, int range, MPI_Datatype* type) {
 }
 SIMULATED(Type_create_f90_complex)
 int PMPI_Type_create_f90_complex(int digits, int range, MPI_Datatype* type) {
-  return make_f90(MPI_COMBINER_F90_COMPLEX, {digits, range},
-                  digits > 6 ? MPI_C_DOUBLE_COMPLEX : MPI_C_FLOAT_COMPLEX, type);
+  return make_f90(MPI_COMBINER_F90_COMPLEX, {digits, range}, digits > 6 ? MPI_C_DOUBLE_COMPLEX : MPI_C_FLOAT_COMPLEX,
+                  type);
 }
 SIMULATED(Type_commit)
 int PMPI_Type_commit(MPI_Datatype* type) {

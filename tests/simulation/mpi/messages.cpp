@@ -109,8 +109,8 @@ MPI_Request post(void* buffer, int count, MPI_Datatype type, int from, int tag, 
   request.source = from;
   request.tag = tag;
   std::vector<Message>& messages = process().messages;
-  const auto found = std::ranges::find_if(
-      messages, [&](const Message& each) { return matches(each, comm.handle, from, tag); });
+  const auto found =
+      std::ranges::find_if(messages, [&](const Message& each) { return matches(each, comm.handle, from, tag); });
   if (found == messages.end()) {
     process().receives.push_back(handle);
     return handle;
@@ -149,7 +149,8 @@ bool wait_for_any(int count, MPI_Request* requests, int& index) {
 void check_calls(const Contributions& all) {
   for (const Contribution& each : all)
     if (std::strcmp(each.call, all.front().call) != 0)
-      host::fail(std::string("MPI: ranks differ in their collective calls: ") + each.call + ", " + all.front().call, true);
+      host::fail(std::string("MPI: ranks differ in their collective calls: ") + each.call + ", " + all.front().call,
+                 true);
 }
 
 Contribution contribution(const char* call, const void* send, int count, MPI_Datatype type, void* receive) {
@@ -194,7 +195,8 @@ void allgather(Contributions& all) {
     if (each.receive == nullptr) continue;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const auto at = static_cast<std::ptrdiff_t>(i) * each.receive_count * type_at(each.receive_type).extent;
-      unpack(data[i].data(), data[i].size(), static_cast<char*>(each.receive) + at, each.receive_count, each.receive_type);
+      unpack(data[i].data(), data[i].size(), static_cast<char*>(each.receive) + at, each.receive_count,
+             each.receive_type);
     }
   }
 }
@@ -454,7 +456,8 @@ int PMPI_Iallreduce(const void* sent, void* received, int count, MPI_Datatype ty
 }
 SIMULATED(Reduce)
 int PMPI_Reduce(const void* sent, void* received, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
-  Contribution own = contribution("MPI_Reduce", sent, count, type, comm_at(comm).own_rank() == root ? received : nullptr);
+  Contribution own =
+      contribution("MPI_Reduce", sent, count, type, comm_at(comm).own_rank() == root ? received : nullptr);
   own.op = op;
   return now(comm, own, allreduce);
 }
@@ -469,7 +472,8 @@ int PMPI_Allgather(const void* sent, int count, MPI_Datatype type, void* receive
 SIMULATED(Gather)
 int PMPI_Gather(const void* sent, int count, MPI_Datatype type, void* received, int received_count,
                 MPI_Datatype received_type, int root, MPI_Comm comm) {
-  Contribution own = contribution("MPI_Gather", sent, count, type, comm_at(comm).own_rank() == root ? received : nullptr);
+  Contribution own =
+      contribution("MPI_Gather", sent, count, type, comm_at(comm).own_rank() == root ? received : nullptr);
   own.receive_count = received_count;
   own.receive_type = received_type;
   return now(comm, own, allgather);

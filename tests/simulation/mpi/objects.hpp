@@ -141,7 +141,7 @@ struct Comm {
   std::vector<Member> members;
   std::size_t freed = 0;
   std::map<std::pair<std::vector<int>, int>, Channel> channels;  // by members (none: all) and tag
-  int rank_of(int in_world) const;  // MPI_UNDEFINED: it is no member
+  int rank_of(int in_world) const;                               // MPI_UNDEFINED: it is no member
   int own_rank() const { return rank_of(current()->rank); }
   Member& own() { return members[static_cast<std::size_t>(own_rank())]; }
 };

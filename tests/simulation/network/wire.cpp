@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <cstring>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <utility>
+
+#include "tests/simulation/network/objects.hpp"
+
+namespace simulation::network {
+
+namespace {
+
+constexpr std::uint64_t kKinds = FI_SEND | FI_MSG | FI_RMA | FI_WRITE | FI_READ;
+constexpr std::size_t kMostOperations = 64;  // of an endpoint; then FI_EAGAIN
+
+std::vector<char> gather(const std::vector<iovec>& parts) {
+  std::vector<char> data;
+  for (const iovec& part : parts) {
+    const auto* const from = static_cast<const char*>(part.iov_base);
+    data.insert(data.end(), from, from + part.iov_len);
+  }
+  return data;
+}
+
+char* memory_at(Endpoint& endpoint, const fi_rma_iov& place) {
+  const auto found = endpoint.domain->regions.find(place.key);
+  if (found == endpoint.domain->regions.end())
+    host::fail("network: a peer accesses memory that is not registered, key " + std::to_string(place.key), true);
+  const Region& region = *found->second;
+  if (place.addr > region.bytes || place.len > region.bytes - place.addr)
+    host::fail("network: a peer accesses memory beyond a registration", true);
+  return region.base + place.addr;
+}
+
+void finish(Endpoint& endpoint, std::uint64_t number, int error) {
+  const auto found = endpoint.operations.find(number);
+  if (found == endpoint.operations.end()) return;
+  const Operation operation = std::move(found->second);
+  endpoint.operations.erase(found);
+  if ((operation.flags & FI_COMPLETION) != 0 || (error != 0 && operation.context != nullptr))
+    endpoint.queue->add(operation.context, operation.flags & kKinds, 0, error);
+}
+
+void send(std::uint64_t id, std::uint64_t number) {
+  Endpoint* const endpoint = find_endpoint(id);
+  if (endpoint == nullptr) return;
+  const auto found = endpoint->operations.find(number);
+  if (found == endpoint->operations.end()) return;
+  Operation& operation = found->second;
+  if (operation.packet.kind != Packet::Kind::kRead && (operation.flags & FI_INJECT) == 0)
+    operation.packet.data = gather(operation.local);
+  operation.sent = true;
+  const bool answered = operation.packet.operation != 0;
+  transmit(*endpoint, std::move(operation.packet));
+  if (!answered) finish(*endpoint, number, 0);
+}
+
+// Returns false if it has to wait.
+bool handle(Endpoint& endpoint, Packet& packet) {
+  switch (packet.kind) {
+    case Packet::Kind::kMessage: {
+      if (endpoint.receives->posted.empty()) return false;
+      const Receive receive = endpoint.receives->posted.front();
+      endpoint.receives->posted.pop_front();
+      const std::size_t taken = std::min(packet.data.size(), receive.bytes);
+      std::memcpy(receive.buffer, packet.data.data(), taken);
+      endpoint.queue->add(receive.context, FI_RECV | FI_MSG, taken, taken < packet.data.size() ? FI_ETRUNC : 0);
+      return true;
+    }
+    case Packet::Kind::kWrite: {
+      const char* from = packet.data.data();
+      for (const fi_rma_iov& place : packet.places) {
+        if (place.len == 0) continue;
+        std::memcpy(memory_at(endpoint, place), from, place.len);
+        from += place.len;
+        scheduler->yield();  // another thread may read the first parts
+      }
+      if (packet.operation != 0) transmit(endpoint, {Packet::Kind::kAnswer, {}, {}, packet.operation});
+      return true;
+    }
+    case Packet::Kind::kRead: {
+      Packet answer{Packet::Kind::kAnswer, {}, {}, packet.operation};
+      for (const fi_rma_iov& place : packet.places) {
+        const char* const from = memory_at(endpoint, place);
+        answer.data.insert(answer.data.end(), from, from + place.len);
+      }
+      transmit(endpoint, std::move(answer));
+      return true;
+    }
+    case Packet::Kind::kAnswer: {
+      const auto found = endpoint.operations.find(packet.operation);
+      if (found == endpoint.operations.end()) return true;
+      const char* from = packet.data.data();
+      if (!packet.data.empty()) {
+        for (const iovec& part : found->second.local) {
+          std::memcpy(part.iov_base, from, part.iov_len);
+          from += part.iov_len;
+        }
+      }
+      finish(endpoint, packet.operation, 0);
+      return true;
+    }
+    case Packet::Kind::kEnd: end(endpoint); return true;
+  }
+  return true;
+}
+
+}  // namespace
+
+Signal::Signal() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+Signal::~Signal() { close(fd_); }
+void Signal::clear() {
+  eventfd_t count = 0;
+  (void)eventfd_read(fd_, &count);
+}
+
+Network& network() {
+  static Network all = [] {
+    constexpr Time kLatencies[] = {1 * kMicrosecond, 20 * kMicrosecond, 300 * kMicrosecond};
+    constexpr std::uint64_t kFull[] = {16, 256, UINT64_MAX};
+    Network made;
+    made.latency = kLatencies[scheduler->random().below(3)];
+    made.full = kFull[scheduler->random().below(3)];
+    return made;
+  }();
+  return all;
+}
+
+Time transit(std::size_t bytes) {
+  Random& random = scheduler->random();
+  Time time = network().latency / 2 + static_cast<Time>(random.below(static_cast<std::uint64_t>(network().latency)));
+  if (random.one_in(1000)) time *= 50;  // a packet was lost, and is sent again
+  return time + static_cast<Time>(bytes / 10);
+}
+
+Endpoint* find_endpoint(std::uint64_t id) {
+  const auto found = network().endpoints.find(id);
+  return found != network().endpoints.end() ? found->second : nullptr;
+}
+
+void CompletionQueue::add(void* context, std::uint64_t flags, std::size_t bytes, int error) {
+  Completion made;
+  made.entry.op_context = context;
+  made.entry.flags = flags;
+  made.entry.len = bytes;
+  made.entry.err = error;
+  completions.push_back(made);
+  signal.set();
+}
+
+void EventQueue::add(Event event) {
+  events.push_back(std::move(event));
+  signal.set();
+}
+
+void transmit(Endpoint& from, Packet packet) {
+  if (from.peer == 0) return;
+  ++network().packets;
+  network().bytes += packet.data.size();
+  from.last_arrival = std::max(from.last_arrival + 1, scheduler->now() + transit(packet.data.size()));
+  scheduler->at(from.last_arrival, [to = from.peer, packet = std::move(packet)]() mutable {
+    Endpoint* const receiver = find_endpoint(to);
+    if (receiver == nullptr || receiver->ended) return;
+    receiver->arrived.push_back(std::move(packet));
+    receiver->queue->signal.set();
+  });
+}
+
+ssize_t issue(Endpoint& endpoint, Operation operation) {
+  scheduler->yield();
+  if (endpoint.ended || endpoint.peer == 0) return -FI_ENOTCONN;
+  if (endpoint.operations.size() >= kMostOperations || scheduler->random().one_in(network().full)) return -FI_EAGAIN;
+  const std::uint64_t number = ++network().numbers;
+  if ((operation.flags & FI_INJECT) != 0) operation.packet.data = gather(operation.local);
+  const bool answered = operation.packet.kind == Packet::Kind::kRead || (operation.flags & FI_DELIVERY_COMPLETE) != 0;
+  if (answered) operation.packet.operation = number;
+  endpoint.operations.emplace(number, std::move(operation));
+  const Time soon = scheduler->now() + 100 + static_cast<Time>(scheduler->random().below(2 * kMicrosecond));
+  endpoint.last_sent = std::max(endpoint.last_sent + 1, soon);
+  scheduler->at(endpoint.last_sent, [id = endpoint.id, number] { send(id, number); });
+  return 0;
+}
+
+void progress(CompletionQueue& queue) {
+  if (std::exchange(queue.polled, true)) return;
+  const std::vector<std::uint64_t> ids = queue.endpoints;
+  const std::size_t first = ids.empty() ? 0 : scheduler->random().below(ids.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::uint64_t id = ids[(first + i) % ids.size()];
+    while (true) {
+      Endpoint* const endpoint = find_endpoint(id);  // each packet may end it
+      if (endpoint == nullptr || endpoint->ended || endpoint->arrived.empty()) break;
+      Packet packet = std::move(endpoint->arrived.front());
+      endpoint->arrived.pop_front();
+      if (handle(*endpoint, packet)) continue;
+      endpoint->arrived.push_front(std::move(packet));
+      break;
+    }
+  }
+  queue.polled = false;
+}
+
+bool anything_arrived(const CompletionQueue& queue) {
+  return std::ranges::any_of(queue.endpoints, [](std::uint64_t id) {
+    const Endpoint* const endpoint = find_endpoint(id);
+    return endpoint != nullptr && !endpoint->arrived.empty() &&
+           (endpoint->arrived.front().kind != Packet::Kind::kMessage || !endpoint->receives->posted.empty());
+  });
+}
+
+void end(Endpoint& endpoint) {
+  if (std::exchange(endpoint.ended, true)) return;
+  endpoint.arrived.clear();
+  while (!endpoint.operations.empty()) finish(endpoint, endpoint.operations.begin()->first, FI_ECANCELED);
+  endpoint.events->add({FI_SHUTDOWN, &endpoint.fid.fid});
+}
+
+}  // namespace simulation::network
