@@ -30,6 +30,11 @@ struct Job {
   std::string host_name(int node) const { return "node" + std::to_string(node); }
 };
 extern Job job;
+// Gives the rank its process id and that file.
+void begin(Rank& rank);
+// As SIGSTOP and SIGCONT do.
+void stop(Rank& rank);
+void proceed(Rank& rank);
 inline Rank& this_rank() { return job.ranks[static_cast<std::size_t>(current()->rank)]; }
 
 namespace host {
@@ -46,7 +51,8 @@ FARSIDE_HOST_CALL(sched_yield);
 
 // Prints why, where all threads are if `report`, and the command that repeats the run; ends the process with code 1.
 [[noreturn]] void fail(const std::string& why, bool report = false);
-extern std::string replay;  // that command
+extern std::string replay;   // that command
+extern std::string program;  // the file of which each rank has a copy
 
 // Makes the counter of the processor (rdtsc) that of virtual time.
 void replace_counter();

@@ -18,6 +18,7 @@
 
 #include "tests/simulation/host.hpp"
 #include "tests/simulation/mpi/objects.hpp"
+#include "tests/simulation/network/objects.hpp"
 
 namespace simulation {
 namespace {
@@ -26,12 +27,13 @@ struct Command {
   std::uint64_t seed = 1;
   int seeds = 1, seconds = 0;  // how many seeds, or for how long
   int ranks = 2, nodes = 1;
-  bool quiet = false;
+  int stops = 0;                     // a rank is stopped for a while, on average once in so many milliseconds; 0: none
   std::vector<std::string> program;  // with its arguments
 };
 
 constexpr const char* kUsage =
-    "usage: simulation [--seed N] [--seeds N | --seconds N] [--ranks N] [--nodes N] PROGRAM [ARGUMENTS...]\n";
+    "usage: simulation [--seed N] [--seeds N | --seconds N] [--ranks N] [--nodes N] [--stops N]\n"
+    "                  PROGRAM [ARGUMENTS...]\n";
 
 Command parse(int count, char** words) {
   Command command;
@@ -50,6 +52,8 @@ Command parse(int count, char** words) {
       command.ranks = static_cast<int>(value);
     else if (name == "--nodes")
       command.nodes = static_cast<int>(value);
+    else if (name == "--stops")
+      command.stops = static_cast<int>(value);
     else
       at = count;
   }
@@ -97,21 +101,36 @@ Main load_copy(const std::string& bytes) {
   return reinterpret_cast<Main>(dlsym(library, "simulated_main"));
 }
 
+// Stops a rank for up to twenty milliseconds, and so on.
+void stop_at_times(int every) {
+  Random& random = scheduler->random();
+  const auto within = [&random](Time time) {
+    return scheduler->now() + static_cast<Time>(random.below(static_cast<std::uint64_t>(time)));
+  };
+  scheduler->at(within(2 * every * 1000 * kMicrosecond), [every, within] {
+    Rank& rank = job.ranks[scheduler->random().below(job.ranks.size())];
+    stop(rank);
+    scheduler->at(within(20'000 * kMicrosecond), [&rank] { proceed(rank); });
+    stop_at_times(every);
+  });
+}
+
 void simulate(const Command& command, std::uint64_t seed) {
   for (char** each = environ; *each != nullptr; ++each)
     if (std::strncmp(*each, "FARSIDE_", 8) == 0) host::replay += std::string(*each) + " ";
   host::replay += "build/bin/tests/simulation --seed " + std::to_string(seed) + " --ranks " +
-                  std::to_string(command.ranks) + " --nodes " + std::to_string(command.nodes);
+                  std::to_string(command.ranks) + " --nodes " + std::to_string(command.nodes) + " --stops " +
+                  std::to_string(command.stops);
   for (const std::string& each : command.program) host::replay += " " + each;
+  host::program = command.program[0];
   Options options;
   options.seed = seed;
   setenv("TEST_ROUTE", command.nodes > 1 ? "hosts" : "mapped", 1);  // as run_program
   scheduler = new Scheduler(options);
   job.nodes = command.nodes;
   for (int i = 0; i < command.ranks; ++i) {
-    const pid_t pid = 4'000'000 + i;
-    const std::string status = std::to_string(pid) + " (rank) R 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 2 0 100 0 0\n";
-    job.ranks.push_back({i, i * command.nodes / command.ranks, pid, new_file(status)});
+    job.ranks.push_back({i, i * command.nodes / command.ranks});
+    begin(job.ranks.back());
   }
   mpi::start();
   const std::string bytes = read_loaded_part(command.program[0]);
@@ -130,12 +149,13 @@ void simulate(const Command& command, std::uint64_t seed) {
     });
     mains.push_back(rank.main);
   }
+  if (command.stops > 0) stop_at_times(command.stops);
   scheduler->run(mains);
-  if (!command.quiet) {
-    std::printf("seed %llu: %llu steps, %.6f s of virtual time, trace %016llx\n", static_cast<unsigned long long>(seed),
-                static_cast<unsigned long long>(scheduler->steps()), static_cast<double>(scheduler->now()) / 1e9,
-                static_cast<unsigned long long>(scheduler->trace()));
-  }
+  mpi::check_that_all_is_free();
+  using Number = unsigned long long;
+  std::printf("seed %llu: %llu steps, %.6f s of virtual time, %llu packets, trace %016llx\n", Number{seed},
+              Number{scheduler->steps()}, static_cast<double>(scheduler->now()) / 1e9,
+              Number{network::network().packets}, Number{scheduler->trace()});
 }
 
 // Without random addresses, and with room for the thread-local storage of many copies of a library.

@@ -5,7 +5,10 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <dlfcn.h>
 #include <execinfo.h>
+#include <span>
+#include <string_view>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,9 +22,18 @@ namespace simulation {
 
 namespace {
 
+// The stack of the running thread, as a command that prints it.
 void print_stack() {
   void* frames[48];
-  backtrace_symbols_fd(frames, backtrace(frames, 48), STDERR_FILENO);
+  std::string text = "  addr2line -Cfpie " + host::program;
+  for (const void* const frame : std::span(frames, static_cast<std::size_t>(backtrace(frames, 48)))) {
+    Dl_info file{};
+    if (dladdr(frame, &file) == 0 || !std::string_view(file.dli_fname).starts_with("/proc/self/fd/")) continue;
+    char offset[32];
+    std::snprintf(offset, sizeof offset, " %tx", static_cast<const char*>(frame) - static_cast<char*>(file.dli_fbase));
+    text += offset;
+  }
+  std::fprintf(stderr, "%s\n", text.c_str());
 }
 
 constexpr std::size_t kStack = std::size_t{1} << 20;
@@ -107,7 +119,26 @@ Thread& Scheduler::start(int rank, std::string name, std::function<void()> run) 
   return made;
 }
 
-void Scheduler::make_ready(Thread& thread) { ready_.push_back(&thread); }
+void Scheduler::make_ready(Thread& thread) {
+  const auto stopped = stopped_.find(thread.rank);
+  (stopped != stopped_.end() ? stopped->second : ready_).push_back(&thread);
+}
+
+void Scheduler::stop(int rank) {
+  std::vector<Thread*>& held = stopped_[rank];
+  const auto others = std::ranges::stable_partition(ready_, [rank](const Thread* each) { return each->rank != rank; });
+  held.insert(held.end(), others.begin(), others.end());
+  ready_.erase(others.begin(), others.end());
+  if (current_ != nullptr && current_->rank == rank) yield(true);
+}
+
+void Scheduler::proceed(int rank) {
+  const auto found = stopped_.find(rank);
+  if (found == stopped_.end()) return;
+  const std::vector<Thread*> held = std::move(found->second);
+  stopped_.erase(found);
+  ready_.insert(ready_.end(), held.begin(), held.end());
+}
 
 Thread* Scheduler::choose() {
   if (ready_.empty()) return nullptr;
@@ -126,7 +157,7 @@ Thread* Scheduler::choose() {
 
 void Scheduler::run(const std::vector<Thread*>& until) {
   if (strategy_ == Strategy::kStarved) starved_ = until[random_.below(until.size())]->rank;
-  while (std::ranges::any_of(until, [](const Thread* each) { return !each->ended; })) {
+  for (std::size_t ended = 0; ended < until.size();) {
     now_ += step_;
     if (ready_.empty() && !timers_.empty()) now_ = std::max(now_, timers_.begin()->first.first);
     while (!timers_.empty() && timers_.begin()->first.first <= now_) {
@@ -148,7 +179,9 @@ void Scheduler::run(const std::vector<Thread*>& until) {
     trace_ = (trace_ ^ static_cast<std::uint64_t>(next->id)) * 0x100000001b3;
     trace_ = (trace_ ^ static_cast<std::uint64_t>(now_)) * 0x100000001b3;
     switch_to(*next);
-    if (next->ended) munmap(next->stack, kStack);
+    if (!next->ended) continue;
+    munmap(next->stack, kStack);
+    if (std::ranges::find(until, next) != until.end()) ++ended;
   }
 }
 
@@ -172,7 +205,8 @@ void Scheduler::switch_back() {
 void Scheduler::yield(bool idle) {
   if (current_ == nullptr) return;
   if (!idle && !random_.one_in(preempts_)) return;
-  if (idle) current_->priority = --lowest_;  // else a thread that polls would never let the others run
+  // A thread that polls must let the others run. The priorities of the others change seldom.
+  if (idle || random_.one_in(1000)) current_->priority = --lowest_;
   make_ready(*current_);
   switch_back();
 }

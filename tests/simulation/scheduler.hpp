@@ -94,8 +94,11 @@ class Scheduler {
   // Runs `call` on the simulation's own stack at that time.
   void at(Time time, std::function<void()> call);
   void sleep(Time duration) { block(Key{}, now_ + duration, "sleeps"); }
-  // A rank ends here: its threads never run again.
   [[noreturn]] void end_thread();
+
+  // The threads of a stopped rank do not run, and miss nothing, until it continues.
+  void stop(int rank);
+  void proceed(int rank);
 
   // Prints where each thread is.
   void report();
@@ -118,6 +121,7 @@ class Scheduler {
   std::uint64_t steps_ = 0, trace_ = 0xcbf29ce484222325, timers_made_ = 0;
   std::deque<std::unique_ptr<Thread>> threads_;
   std::vector<Thread*> ready_;
+  std::map<int, std::vector<Thread*>> stopped_;  // those that could run, by rank
   std::map<Key, std::vector<Thread*>> blocked_;
   std::map<std::pair<Time, std::uint64_t>, std::function<void()>> timers_;
   Thread* current_ = nullptr;

@@ -43,6 +43,32 @@ Rank* Job::of_pid(pid_t pid) {
 
 namespace {
 
+void write_state(const Rank& rank, char state) {
+  const std::string text =
+      std::to_string(rank.pid) + " (rank) " + state + " 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 2 0 100 0 0\n";
+  (void)!pwrite(rank.status_file, text.data(), text.size(), 0);
+}
+
+}  // namespace
+
+void begin(Rank& rank) {
+  rank.pid = 4'000'000 + rank.index;
+  rank.status_file = memfd_create("status", MFD_CLOEXEC);
+  write_state(rank, 'R');
+}
+
+void stop(Rank& rank) {
+  write_state(rank, 'T');
+  scheduler->stop(rank.index);
+}
+
+void proceed(Rank& rank) {
+  write_state(rank, 'R');
+  scheduler->proceed(rank.index);
+}
+
+namespace {
+
 constexpr Key kDescriptors{1, 0};                 // those who poll
 constexpr Time kStart = 1'800'000'000 * kSecond;  // of the simulation, on the calendar
 
@@ -210,7 +236,7 @@ void take_signal(int number, siginfo_t* info, void* context) {
 
 namespace host {
 
-std::string replay;
+std::string replay, program;
 
 void* find(const char* name) {
   using Find = void*(void*, const char*);
@@ -465,9 +491,14 @@ int munmap(void* base, size_t bytes) noexcept {
 pid_t getpid() { return current() != nullptr ? this_rank().pid : REAL(getpid); }
 pid_t gettid() { return current() != nullptr ? 4'100'000 + current()->id : REAL(gettid); }
 int kill(pid_t pid, int number) {
-  const Rank* const rank = job.of_pid(pid);
-  if (rank == nullptr || number != 0) return REAL(kill, pid, number);
-  return rank->result < 0 ? 0 : (errno = ESRCH, -1);
+  Rank* const rank = job.of_pid(pid);
+  if (rank == nullptr) return REAL(kill, pid, number);
+  switch (number) {
+    case 0: return 0;
+    case SIGSTOP: stop(*rank); return 0;
+    case SIGCONT: proceed(*rank); return 0;
+    default: host::fail("signal " + std::to_string(number) + " to a rank is not simulated");
+  }
 }
 int gethostname(char* name, size_t bytes) {
   if (current() == nullptr) return REAL(gethostname, name, bytes);

@@ -105,6 +105,10 @@ Comm& comm_at(MPI_Comm handle) {
   host::fail("MPI: there is no communicator " + std::to_string(handle), true);
 }
 
+void delete_attributes(Comm& comm) {
+  for (const auto& [key, value] : std::exchange(comm.own().attributes, {})) delete_attribute(comm.handle, key, value);
+}
+
 int raise(MPI_Comm handle, int error_class, const char* call) {
   return call_handler(comm_at(handle).own().handler, error_class, call,
                       [&](Errhandler& own) { own.of_comm(&handle, &error_class); });
@@ -232,7 +236,7 @@ int PMPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm* ma
 SIMULATED(Comm_free)
 int PMPI_Comm_free(MPI_Comm* handle) {
   Comm& comm = comm_at(*handle);
-  for (const auto& [key, value] : std::exchange(comm.own().attributes, {})) delete_attribute(*handle, key, value);
+  delete_attributes(comm);
   if (++comm.freed == comm.ranks.size()) runtime.comms.erase(*handle);
   *handle = MPI_COMM_NULL;
   return MPI_SUCCESS;

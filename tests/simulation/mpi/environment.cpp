@@ -7,6 +7,20 @@
 
 #include "tests/simulation/mpi/objects.hpp"
 
+namespace simulation::mpi {
+
+void check_that_all_is_free() {
+  const std::pair<const char*, std::size_t> left[] = {
+      {"communicators", runtime.comms.in_use()}, {"groups", runtime.groups.in_use()},
+      {"requests", runtime.requests.in_use()},   {"windows", runtime.windows.in_use()},
+      {"infos", runtime.infos.in_use()},
+  };
+  for (const auto& [kind, count] : left)
+    if (count != 0) host::fail("MPI: " + std::to_string(count) + " " + kind + " were not freed");
+}
+
+}  // namespace simulation::mpi
+
 using namespace simulation;
 using namespace simulation::mpi;
 
@@ -23,6 +37,7 @@ int PMPI_Init(int* count, char*** words) {
 }
 SIMULATED(Finalize)
 int PMPI_Finalize() {
+  for (const MPI_Comm each : {MPI_COMM_SELF, MPI_COMM_WORLD}) delete_attributes(comm_at(each));
   const int code = PMPI_Barrier(MPI_COMM_WORLD);
   process().finalized = true;
   return code;

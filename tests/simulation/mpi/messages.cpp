@@ -233,7 +233,7 @@ MPI_Request join(Comm& comm, const Contribution& own, const std::function<void(C
   const MPI_Request handle = make_request(Request::Kind::kCollective);
   Channel& channel = comm.channels[{members, tag}];
   const std::uint64_t number = channel.calls[current()->rank]++;
-  Contributions& all = channel.meetings[number].arrived;
+  Contributions& all = channel.meetings[number];
   all.push_back(own);
   all.back().rank = comm.own_rank();
   all.back().request = handle;

@@ -120,13 +120,10 @@ struct Contribution {
 };
 using Contributions = std::vector<Contribution>;
 
-struct Meeting {
-  Contributions arrived;
-};
 // Collective operations of the same members, which match in their order.
 struct Channel {
-  std::map<int, std::uint64_t> calls;  // of each member
-  std::map<std::uint64_t, Meeting> meetings;
+  std::map<int, std::uint64_t> calls;               // of each member
+  std::map<std::uint64_t, Contributions> meetings;  // that some have not joined
 };
 
 struct Member {
@@ -195,11 +192,15 @@ struct Runtime {
 extern Runtime runtime;
 // Makes MPI_COMM_WORLD of the ranks of the job.
 void start();
+// For the end of the job. Neither farside nor the programs leave an object.
+void check_that_all_is_free();
 
 inline Process& process() { return runtime.processes[static_cast<std::size_t>(current()->rank)]; }
 // Null if there is none.
 Comm* find_comm(MPI_Comm handle);
 Comm& comm_at(MPI_Comm handle);
+// Those of the running rank.
+void delete_attributes(Comm& comm);
 Type* find_type(MPI_Datatype handle);
 Type& type_at(MPI_Datatype handle);
 

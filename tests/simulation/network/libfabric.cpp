@@ -53,8 +53,8 @@ ssize_t read_completions(fid_cq* fid, void* buffer, std::size_t room) {
   progress(queue);
   auto* entries = static_cast<fi_cq_msg_entry*>(buffer);
   std::size_t count = 0;
-  for (; count < room && !queue.completions.empty() && queue.completions.front().entry.err == 0; ++count) {
-    const fi_cq_err_entry& first = queue.completions.front().entry;
+  for (; count < room && !queue.completions.empty() && queue.completions.front().err == 0; ++count) {
+    const fi_cq_err_entry& first = queue.completions.front();
     entries[count] = {first.op_context, first.flags, first.len};
     queue.completions.pop_front();
   }
@@ -64,8 +64,8 @@ ssize_t read_completions(fid_cq* fid, void* buffer, std::size_t room) {
 
 ssize_t read_completion_error(fid_cq* fid, fi_cq_err_entry* entry, std::uint64_t) {
   auto& queue = object<CompletionQueue>(fid);
-  if (queue.completions.empty() || queue.completions.front().entry.err == 0) return -FI_EAGAIN;
-  *entry = queue.completions.front().entry;
+  if (queue.completions.empty() || queue.completions.front().err == 0) return -FI_EAGAIN;
+  *entry = queue.completions.front();
   queue.completions.pop_front();
   return 1;
 }

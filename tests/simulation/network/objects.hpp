@@ -52,16 +52,12 @@ struct Domain {
   std::map<std::uint64_t, Region*> regions;  // by key
 };
 
-struct Completion {
-  fi_cq_err_entry entry{};  // err 0: a normal one
-};
-
 struct CompletionQueue {
   fid_cq fid{};
   Signal signal;
-  std::deque<Completion> completions;
-  std::vector<std::uint64_t> endpoints;  // whose packets its polls handle
-  bool polled = false;                   // by a thread
+  std::deque<fi_cq_err_entry> completions;  // err 0: a normal one
+  std::vector<std::uint64_t> endpoints;     // whose packets its polls handle
+  bool polled = false;                      // by a thread
   void add(void* context, std::uint64_t flags, std::size_t bytes, int error);
 };
 
@@ -123,14 +119,12 @@ struct Listener {
 struct Endpoint {
   fid_ep fid{};
   std::uint64_t id = 0;
-  int node = 0;
   Domain* domain = nullptr;
   EventQueue* events = nullptr;
   CompletionQueue* queue = nullptr;
   Receives* receives = nullptr;
   std::uint64_t requester = 0;  // of the connection that it accepts
   std::uint64_t peer = 0;       // 0: not connected, or no longer
-  int peer_node = 0;
   bool ended = false;
   Time last_sent = 0, last_arrival = 0;  // of this side's packets
   std::deque<Packet> arrived;
@@ -144,7 +138,7 @@ struct Network {
   // By the seed: the latency, and how often a queue is full.
   Time latency = 0;
   std::uint64_t full = 0;
-  std::uint64_t packets = 0, bytes = 0;  // for the report
+  std::uint64_t packets = 0;  // sent so far
 };
 Network& network();
 

@@ -140,11 +140,11 @@ Endpoint* find_endpoint(std::uint64_t id) {
 }
 
 void CompletionQueue::add(void* context, std::uint64_t flags, std::size_t bytes, int error) {
-  Completion made;
-  made.entry.op_context = context;
-  made.entry.flags = flags;
-  made.entry.len = bytes;
-  made.entry.err = error;
+  fi_cq_err_entry made{};
+  made.op_context = context;
+  made.flags = flags;
+  made.len = bytes;
+  made.err = error;
   completions.push_back(made);
   signal.set();
 }
@@ -157,7 +157,6 @@ void EventQueue::add(Event event) {
 void transmit(Endpoint& from, Packet packet) {
   if (from.peer == 0) return;
   ++network().packets;
-  network().bytes += packet.data.size();
   from.last_arrival = std::max(from.last_arrival + 1, scheduler->now() + transit(packet.data.size()));
   scheduler->at(from.last_arrival, [to = from.peer, packet = std::move(packet)]() mutable {
     Endpoint* const receiver = find_endpoint(to);
