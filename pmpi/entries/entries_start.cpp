@@ -10,7 +10,7 @@
 #include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/result.hpp"
-#include "transport/fabric/libfabric_on_demand.hpp"
+#include "transport/fabric/endpoint.hpp"
 #include "transport/space/agreement.hpp"
 
 namespace {

@@ -54,7 +54,6 @@ struct FabricAddress {
   std::uint64_t identity = 0;  // of the process
   std::uint64_t secret = 0;    // a peer must present it to connect
   bool operator==(const FabricAddress&) const = default;
-  bool empty() const { return *this == FabricAddress(); }
 };
 static_assert(sizeof(FabricAddress) == 40);
 

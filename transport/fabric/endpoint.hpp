@@ -25,6 +25,10 @@ struct fid_mr;
 
 namespace farside {
 
+// Loads libfabric, and starts it, if the launcher says that the ranks are on several nodes: their first window would
+// wait for that. Called by MPI_Init. No call is needed on one node, or where nothing is known.
+void start_libfabric_between_nodes();
+
 // A registration of memory that peers may access with the key until the Registration is destroyed.
 struct Registration {
   struct Close {

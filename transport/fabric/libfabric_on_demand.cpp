@@ -1,6 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/fabric/libfabric_on_demand.hpp"
-
+// libfabric on demand: the interposition library is not linked with libfabric. Its calls of libfabric's functions load
+// libfabric when the first of them is made, and find each function by the version with which the linker would bind it
+// (dlvsym(3)).
+//
+// The interposition library is preloaded into many processes that never use the network: ranks of one node, shells,
+// launchers. libfabric would bring its own libraries into all of them. Those of Debian for PSM and PSM2 measure the
+// clock for 0.1 s each, bound to processor 0, and set handlers for SIGINT, SIGILL, SIGABRT, SIGBUS, SIGSEGV and
+// SIGTERM. After it is loaded and started here, the handlers are those that were set before.
+//
+// Thread safety: any thread. A handler that another thread sets while libfabric is loaded is lost. Errors: where
+// libfabric cannot be loaded, fi_getinfo and fi_fabric return -FI_ENOSYS, fi_dupinfo returns null, and fi_strerror the
+// reason. Cost: 0.2 s at the first call on Debian 12, else an indirect call.
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -15,6 +25,7 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 
+#include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/provider.hpp"
 
 namespace {
@@ -37,7 +48,7 @@ class KeptHandlers {
 };
 
 // All functions are found when it is loaded: later calls come from threads that must not take the dynamic linker's lock
-// (base/threads.hpp). If it cannot be loaded, they do what the header says.
+// (base/threads.hpp). If it cannot be loaded, they do what is said above.
 struct Libfabric {
   void* handle = nullptr;
   std::string why_not;  // it is not loaded

@@ -41,7 +41,7 @@ void start_libfabric();
 // Returns all that libfabric offers on this machine; null if that is nothing.
 InfoHandle all_infos();
 
-// Returns an address in libfabric, which is then loaded (libfabric_on_demand.hpp); null if it cannot be.
+// Returns an address in libfabric, which is then loaded (libfabric_on_demand.cpp); null if it cannot be.
 const void* libfabric_address();
 
 // Returns the provider of exactly this name, on the device (libfabric: domain) of this name, or on one that meets the

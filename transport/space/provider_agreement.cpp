@@ -58,52 +58,41 @@ Status ProviderTrial::begin() {
   return {};
 }
 
-Status ProviderTrial::complete(Status issued, Pending& pending, Progress& waiting) {
-  for (Waiter waiter(waiting, wake_event_); !pending.done();) waiter.pause();
-  Status done = pending.take_error();
-  return issued ? std::move(done) : std::move(issued);
-}
-
 Status ProviderTrial::run(int other, const FabricAddress& address, Progress& waiting) {
   const Peer peer = endpoint_.insert(address);
   const HandlerPlace handler{peer, id_, static_cast<std::uint32_t>(rank_)};
-  // The first message opens the connection. The others are under way at the same time.
-  std::array<RemoteKey, kMessages> keys{};
   Pending pending;
   pending.towards(other);
+  // Waits for an operation, also for what was issued of it before it failed.
+  const auto complete = [&](Status issued) {
+    for (Waiter waiter(waiting, wake_event_); !pending.done();) waiter.pause();
+    Status done = pending.take_error();
+    return issued ? std::move(done) : std::move(issued);
+  };
+  // The first message opens the connection. The others are under way at the same time.
+  std::array<RemoteKey, kMessages> keys{};
   Status status;
   for (std::size_t i = 0; status && i < keys.size(); ++i) {
     const auto answer = std::as_writable_bytes(std::span(&keys[i], 1));
     status = endpoint_.request(pending, handler, HandlerRequest::question(MessageKind::kDescribe, answer), nullptr);
   }
-  status = complete(std::move(status), pending, waiting);
+  status = complete(std::move(status));
   const auto differs = [&](const RemoteKey& key) { return key.base != keys[0].base || key.key != keys[0].key; };
   if (status && std::ranges::any_of(keys, differs)) status = wrong("a message");
-  if (status) status = exchange({peer, keys[0], kWordBytes}, pending, waiting);
-  if (status && endpoint_.nic_atomics()) status = add({peer, keys[0], 0}, pending, waiting);
-  return status;
-}
-
-Status ProviderTrial::exchange(const Endpoint::Place& memory, Pending& pending, Progress& waiting) {
-  Status status;
   for (const std::size_t bytes : {kWordBytes, kBytes}) {
+    const Endpoint::Place memory{peer, keys[0], kWordBytes};
     const std::vector<std::byte> out = random_bytes(bytes);
     std::vector<std::byte> in(bytes);
-    if (status) status = complete(endpoint_.write(pending, memory, out.data(), bytes), pending, waiting);
-    if (status) status = complete(endpoint_.read(pending, memory, in.data(), bytes), pending, waiting);
+    if (status) status = complete(endpoint_.write(pending, memory, out.data(), bytes));
+    if (status) status = complete(endpoint_.read(pending, memory, in.data(), bytes));
     if (status && in != out) status = wrong("a read of data that were written before");
   }
-  return status;
-}
-
-Status ProviderTrial::add(const Endpoint::Place& word, Pending& pending, Progress& waiting) {
   const std::uint64_t addend = random_bits();
   std::uint64_t expected = 0;
-  Status status;
-  for (int i = 0; status && i < 3; ++i, expected += addend) {
+  for (int i = 0; status && endpoint_.nic_atomics() && i < 3; ++i, expected += addend) {
     std::uint64_t fetched = ~expected;
-    status = complete(endpoint_.control(pending, word, ControlCall::kFetchAdd, &addend, nullptr, &fetched), pending,
-                      waiting);
+    status =
+        complete(endpoint_.control(pending, {peer, keys[0], 0}, ControlCall::kFetchAdd, &addend, nullptr, &fetched));
     if (status && fetched != expected) status = wrong("a fetch-add of the adapter");
   }
   return status;

@@ -43,11 +43,6 @@ class ProviderTrial {
   Status run(int other, const FabricAddress& address, Progress& waiting);
 
  private:
-  // Waits for an operation, also for what was issued of it before it failed.
-  Status complete(Status issued, Pending& pending, Progress& waiting);
-  Status exchange(const Endpoint::Place& memory, Pending& pending, Progress& waiting);
-  Status add(const Endpoint::Place& word, Pending& pending, Progress& waiting);
-
   Endpoint& endpoint_;
   const int rank_;
   const int ranks_;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // libfabric is not there until it is asked for, and changes no handlers when it comes.
-#include "transport/fabric/libfabric_on_demand.hpp"
-
 #include <csignal>
 #include <cstdlib>
 #include <dlfcn.h>
 
 #include <catch2/catch.hpp>
+
+#include "transport/fabric/endpoint.hpp"
 
 namespace {
 
