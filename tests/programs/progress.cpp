@@ -6,8 +6,8 @@
 //
 // messages: a rank that waits in a one-sided call still moves its messages; otherwise these cases never end. computing:
 // a rank that computes and calls nothing still serves its window; the origin must finish long before the target does.
-// stopped: where it is mapped, so does a rank that a signal has stopped. waiting: a rank that waits in MPI_Barrier serves
-// its window meanwhile; only statistics tell whether the barrier did that or a thread.
+// stopped: where it is mapped, so does a rank that a signal has stopped. waiting: a rank that waits in MPI_Barrier
+// serves its window meanwhile; only statistics tell whether the barrier did that or a thread.
 #include <complex>
 #include <filesystem>
 #include <sched.h>

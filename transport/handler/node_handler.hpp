@@ -83,8 +83,8 @@ class PeerNodeHandler {
                                                        std::uint64_t nonce, const NodeHandlerPlace& place,
                                                        std::uint64_t space);
   // Executes lists, in any order, and returns when all are complete, with the first error. `sender`: this process's
-  // rank. The buffers of the operations receive the fetched data. Errors: kRange if the handler refuses a list; kPeer if
-  // the target's process has ended, or if its answer has a wrong length.
+  // rank. The buffers of the operations receive the fetched data. Errors: kRange if the handler refuses a list; kPeer
+  // if the target's process has ended, or if its answer has a wrong length.
   Status execute(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists);
   // Posts a list of operations that fetch nothing. The target executes it at the latest in
   // NodeHandler::finish_posted(), when it has seen a change that this process makes after this call. Posted lists have
