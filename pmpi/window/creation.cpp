@@ -7,7 +7,6 @@
 #include <iterator>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -239,18 +238,11 @@ Error is_not_loaded_on(const std::string& ranks) {
 
 // The members of a communicator by their ranks in MPI_COMM_WORLD, ascending. None if it has other processes, or if the
 // program has only sessions.
-std::vector<int> world_ranks(MPI_Comm communicator) {
-  std::vector<int> ranks, there;
-  const TemporaryGroup all(MPI_COMM_WORLD), own(communicator);
-  int count = 0;
-  if (all && own && runtime().Group_size(own.handle, &count) == MPI_SUCCESS) {
-    ranks.resize(static_cast<std::size_t>(count));
-    there.resize(ranks.size());
-    std::iota(ranks.begin(), ranks.end(), 0);
-    const int code = runtime().Group_translate_ranks(own.handle, count, ranks.data(), all.handle, there.data());
-    if (code != MPI_SUCCESS) there.clear();
-  }
-  if (std::ranges::find(there, MPI_UNDEFINED) != there.end()) there.clear();
+std::vector<int> world_ranks(MPI_Comm communicator, int ranks) {
+  const TemporaryGroup own(communicator);
+  std::vector<int> there;
+  if (own) there = library().resources->process_ranks_of(own.handle, ranks);
+  if (std::ranges::find(there, -1) != there.end()) there.clear();
   std::ranges::sort(there);
   return there;
 }
@@ -278,7 +270,7 @@ Result<std::string> check_library_loaded(MPI_Comm communicator, CommunicatorGrou
   if (library().resources->in_world()) {
     const int rank = library().resources->process_rank();
     if (rank < 0) return Error{ErrorKind::kPeer, "the runtime's MPI_Comm_rank failed"};
-    members = world_ranks(communicator);
+    members = world_ranks(communicator, group.ranks());
     const NodeRanks& known = node_ranks(rank);
     const std::vector<int> without = common(members, known.without);
     if (!without.empty()) return is_not_loaded_on(named(without));
