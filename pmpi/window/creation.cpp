@@ -357,8 +357,8 @@ Outcome refuse(Contribution& own, const Error& why, WindowOwner* owner) {
 // access its words. All ranks compute the same one.
 int global_lock_home(const MadeSpace& made, std::uint64_t id) {
   const int ranks = made.space->ranks();
-  const int most =
-      made.needs_fabric ? kMostRanksWithoutGlobalLockByFabric : static_cast<int>(WindowLockTraits::kMostRanks);
+  const int most = made.space->fabric_route() != nullptr ? kMostRanksWithoutGlobalLockByFabric
+                                                         : static_cast<int>(WindowLockTraits::kMostRanks);
   return ranks > most ? static_cast<int>(id % static_cast<std::uint64_t>(ranks)) : WindowLocks::kNoGlobalLock;
 }
 

@@ -325,7 +325,7 @@ Outcome Operations::move_bytes(const Operation& operation, std::uint64_t offset,
     // Threads that put under locks need not share a list.
     if (until_end || (!window_.threaded() && window_.epoch.allows_fast(epochs::Call::kFlush, target.rank))) {
       return route.queue_put(target.rank, offset, here, bytes, target.own,
-                             until_end ? QueuedPuts::Until::kEnd : QueuedPuts::Until::kFlush);
+                             until_end ? Route::Until::kEnd : Route::Until::kFlush);
     }
   }
   return route.put(target.rank, offset, here, bytes, target.own);

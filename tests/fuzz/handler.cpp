@@ -110,6 +110,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace farside;
   using namespace farside::fuzz;
   if (size == 0) return 0;
+  Log::set_level(LogLevel::kError);  // refusals are logged
   const std::uint8_t flags = data[0];
   Bytes message(data + 1, data + size);
 
@@ -118,8 +119,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::fill_n(control.data(), kBytes, std::byte{0});
   AccumulateLockWord lock;
   const bool dynamic = (flags & kDynamic) != 0;
-  const RegionWords words{control.data() + kWords * 8};
-  AttachedRegions attached(words, kRanks);
+  AttachedRegions attached(kRanks);
   if (dynamic) {
     // Two that touch, and a hole before the third.
     const auto at = reinterpret_cast<std::uint64_t>(memory.data());

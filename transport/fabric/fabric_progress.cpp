@@ -274,7 +274,6 @@ bool FabricProgress::execute_request(Peer sender, std::span<const std::byte> mes
   std::unique_ptr<Reply> reply = patiently([&] { return Replies::take(sender); });
   MessageHandler::Answer answer =
       deferred_.empty() ? handler_.execute(message) : handler_.execute(message, {}, std::chrono::microseconds(0));
-  if (!answer.deferred) answer.log_refusal();
   if (answer.deferred || !answer.known_sender || (request.flags & RequestHeader::kNoReply) != 0) {
     replies_.drop(std::move(reply));
     return !answer.deferred;

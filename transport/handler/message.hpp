@@ -6,8 +6,8 @@
 //                the last step after the list. The first of two steps is the acquire step: the handler executes it, a
 //                fetch-add, before the list. If its word held one of the bits in `compare`, the handler executes
 //                neither the list nor the release step. With kNoReply it is a notification: there is no reply.
-//   kRegions     RequestHeader. It asks for `count` bytes of the table of attached regions, around address
-//                `offset` (AttachedRegions::Page).
+//   kRegions     RequestHeader. It asks for the attached regions around address `offset`, in `count` bytes, which end
+//                with zeros if there are fewer.
 //   kDescribe    RequestHeader. It asks for `count` bytes, the description of the space (ServedSpace).
 //   kReply       ReplyHeader, the fetched data, the former values of the control words. If the acquire step stopped
 //                the list, only the former value of its word follows the header; after a refusal, nothing does. If only

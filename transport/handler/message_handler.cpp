@@ -88,14 +88,6 @@ const char* find_fault(std::span<const std::byte> list, const MessageHandler::Se
   return reader.fault();
 }
 
-const char* find_fault_of_regions(const RequestHeader& request, std::span<const std::byte> payload,
-                                  const MessageHandler::ServedSpace& space) {
-  if (space.attached == nullptr) return "no regions are attached here";
-  return payload.empty() && request.count >= sizeof(AttachedRegions::Page) && request.count <= kMaxPayload
-             ? nullptr
-             : "bad length";
-}
-
 // To be released or ended after an access that has failed, too. All blocks of a list share one acquisition of the lock:
 // a message holds less than kLockedBytes (routes/route.hpp).
 struct Begun {
@@ -188,16 +180,19 @@ const char* execute_list(std::span<const std::byte> list, MessageHandler::Served
 
 }  // namespace
 
-void MessageHandler::Answer::log_its_refusal() const {
+void MessageHandler::log_refusal(const Answer& answer, const ServedSpace* space, std::uint32_t sender) {
   (void)without_bad_alloc([&]() -> Status {
-    if (fault != nullptr) {
-      log(LogLevel::kError,
-          "rank {} of the window {} accesses {} in this process, which is not mapped, not writable, or beyond the end "
-          "of a file",
-          sender, base == nullptr ? "that is dynamic" : fmt::format("of {} bytes at {}", bytes, fmt::ptr(base)), fault);
-    } else if (refused != nullptr) {
-      log(LogLevel::kWarn, "a request to the handler was refused: {}", refused);
+    if (answer.fault == nullptr) {
+      log(LogLevel::kWarn, "a request to the handler was refused: {}", answer.refused);
+      return {};
     }
+    log(LogLevel::kError,
+        "rank {} of the window {} accesses {} in this process, which is not mapped, not writable, or beyond the end "
+        "of a file",
+        sender,
+        space->attached != nullptr ? "that is dynamic"
+                                   : fmt::format("of {} bytes at {}", space->bytes, fmt::ptr(space->base)),
+        answer.fault);
     return {};
   });
 }
@@ -207,81 +202,84 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   Answer answer;
   answer.fetched = std::move(memory);
   answer.fetched.clear();
-  RequestHeader request;
+  RequestHeader request{};
+  ServedSpace* space = nullptr;
   if (message.size() < sizeof request) {
     answer.refused = "shorter than its header";
-    return answer;
+  } else {
+    std::memcpy(&request, message.data(), sizeof request);
+    const auto found = spaces_.find(request.space);
+    if (found == spaces_.end() || request.sender >= found->second.ranks) {
+      answer.refused = "unknown space or sender";
+    } else {
+      space = &found->second;
+      answer.known_sender = true;
+      answer.header = {MessageKind::kReply, ReplyStatus::kDone, 0, request.generation, request.operation};
+      execute_request(request, message.subspan(sizeof request), *space, timeout, answer);
+    }
   }
-  std::memcpy(&request, message.data(), sizeof request);
-  const auto found = spaces_.find(request.space);
-  if (found == spaces_.end() || request.sender >= found->second.ranks) {
-    answer.refused = "unknown space or sender";
-    return answer;
-  }
-  ServedSpace& space = found->second;
-  const std::span<const std::byte> payload = message.subspan(sizeof request);
-  answer.known_sender = true;
-  answer.header = {MessageKind::kReply, ReplyStatus::kDone, 0, request.generation, request.operation};
-  const auto refuse = [&](const char* why) {
-    answer.refused = why;
-    answer.header.status = ReplyStatus::kRefused;
+  if (answer.refused != nullptr) [[unlikely]] {
     answer.fetched.clear();
-  };
+    if (answer.header.status == ReplyStatus::kDone) answer.header.status = ReplyStatus::kRefused;
+    if (answer.fault != nullptr) answer.header.status = ReplyStatus::kInaccessible;
+    log_refusal(answer, space, request.sender);
+  }
+  return answer;
+}
+
+void MessageHandler::execute_request(const RequestHeader& request, std::span<const std::byte> payload,
+                                     ServedSpace& space, std::chrono::microseconds timeout, Answer& answer) {
   // From the first step on nothing needs memory.
   const auto make_room = [&](std::size_t bytes) {
     if (bytes <= answer.fetched.capacity()) [[likely]]
       return true;
-    const Status made = without_bad_alloc([&]() -> Status {
-      patiently([&] { answer.fetched.reserve(bytes); });
-      return {};
-    });
+    const Status made = without_bad_alloc([&] { return patiently([&] { answer.fetched.reserve(bytes); }), Status(); });
     if (made) return true;
-    refuse("out of memory");
+    answer.refused = "out of memory";
     answer.header.status = ReplyStatus::kNoMemory;
     return false;
   };
   if (request.kind == MessageKind::kRegions) {
-    if (const char* fault = find_fault_of_regions(request, payload, space)) {
-      refuse(fault);
+    if (space.attached == nullptr) {
+      answer.refused = "no regions are attached here";
+    } else if (!payload.empty() || request.count % sizeof(Region) != 0 || request.count > kMaxPayload) {
+      answer.refused = "bad length";
     } else if (make_room(request.count)) {
       answer.fetched.resize(request.count);
-      space.attached->read_page(static_cast<int>(request.sender), request.offset, answer.fetched);
+      const std::span regions(reinterpret_cast<Region*>(answer.fetched.data()), request.count / sizeof(Region));
+      space.attached->read(static_cast<int>(request.sender), request.offset, regions);
     }
-    return answer;
+    return;
   }
   if (request.kind == MessageKind::kDescribe) {
     const std::span<const std::byte> description(space.description.data(), space.description_bytes);
     if (!payload.empty() || request.count != description.size()) {
-      refuse("bad length");
+      answer.refused = "bad length";
     } else if (make_room(description.size())) {
       answer.fetched.assign(description.begin(), description.end());
     }
-    return answer;
+    return;
   }
   std::array<ControlStep, kMostControls> steps{};
   const std::size_t controls = request.controls;
   const std::size_t step_bytes = controls * sizeof(ControlStep);
   if (controls > kMostControls || payload.size() < step_bytes) {
-    refuse("bad length");
-    return answer;
+    answer.refused = "bad length";
+    return;
   }
   const std::span<const std::byte> list = payload.first(payload.size() - step_bytes);
   std::memcpy(steps.data(), payload.data() + list.size(), step_bytes);
   const bool opens = controls == kMostControls;
-  const char* fault = opens ? find_fault_of_acquire_step(steps.front(), space) : nullptr;
-  if (fault == nullptr && controls > 0) fault = find_fault(steps[controls - 1], space);
+  if (opens) answer.refused = find_fault_of_acquire_step(steps.front(), space);
+  if (answer.refused == nullptr && controls > 0) answer.refused = find_fault(steps[controls - 1], space);
   bool locks = false;
   std::size_t fetched_bytes = (1 + kMostWordsRead) * sizeof(std::uint64_t);  // of the control steps
-  if (fault == nullptr) fault = find_fault(list, space, locks, fetched_bytes);
-  if (fault != nullptr) {
-    refuse(fault);
-    return answer;
-  }
-  if (!make_room(fetched_bytes)) return answer;
+  if (answer.refused == nullptr) answer.refused = find_fault(list, space, locks, fetched_bytes);
+  if (answer.refused != nullptr || !make_room(fetched_bytes)) return;
   Begun begun;
   if (locks && !begun.lock.emplace(*space.lock, timeout).held()) {
     answer.deferred = true;
-    return answer;
+    return;
   }
   const auto append = [&](std::uint64_t word) {
     const auto* bytes = reinterpret_cast<const std::byte*>(&word);
@@ -291,9 +289,9 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
   if ((before & steps.front().compare) != 0 && opens) {
     answer.header.status = ReplyStatus::kStopped;
     append(before);
-    return answer;
+    return;
   }
-  const char* const skipped = execute_and_catch(list, space, answer.fetched, begun, answer.fault);
+  answer.refused = execute_and_catch(list, space, answer.fetched, begun, answer.fault);
   if (answer.fault != nullptr && space.integers != nullptr) space.integers->end_in_common(begun.by);
   // Also after a list that ended early: others wait for the release of a lock, or for a notification.
   if (opens) append(before);
@@ -302,16 +300,6 @@ MessageHandler::Answer MessageHandler::execute(std::span<const std::byte> messag
     for (std::size_t left = last.words(); left > 0; --left, last.word += sizeof(std::uint64_t))
       append(take(last, space.control));
   }
-  if (skipped != nullptr) {
-    refuse(skipped);
-    if (answer.fault != nullptr) {
-      answer.header.status = ReplyStatus::kInaccessible;
-      answer.sender = request.sender;
-      answer.base = space.attached == nullptr ? space.base : nullptr;
-      answer.bytes = space.bytes;
-    }
-  }
-  return answer;
 }
 
 }  // namespace farside

@@ -59,25 +59,19 @@ class MessageHandler {
     std::vector<std::byte> fetched;
     const char* refused = nullptr;  // the reason, if the request was not executed to its end
     const void* fault = nullptr;    // the address of an access that has failed (memory_fault.hpp)
-    // Set after a fault only. The base is null if the space is dynamic.
-    std::uint32_t sender;
-    const std::byte* base;
-    std::uint64_t bytes;
-    // Does nothing if the request was executed, or without memory.
-    void log_refusal() const {
-      if (refused != nullptr) [[unlikely]]
-        log_its_refusal();
-    }
-    void log_its_refusal() const;
   };
   // Executes one request. `message` comes from another process, which may change it during the call: the handler checks
   // all of it before it executes any, and each operation again. `memory`: the memory of an earlier answer's `fetched`,
   // for that of this one. `timeout`: for the accumulate lock, which is claimed. The caller executes a deferred request
-  // again, later.
+  // again, later. Refusals are logged.
   Answer execute(std::span<const std::byte> message, std::vector<std::byte> memory = {},
                  std::chrono::microseconds timeout = Timing::kHandlerLock);
 
  private:
+  static void log_refusal(const Answer& answer, const ServedSpace* space, std::uint32_t sender);
+  static void execute_request(const RequestHeader& request, std::span<const std::byte> payload, ServedSpace& space,
+                              std::chrono::microseconds timeout, Answer& answer);
+
   std::unordered_map<std::uint64_t, ServedSpace> spaces_;
 };
 

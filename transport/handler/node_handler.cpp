@@ -28,15 +28,7 @@ struct OnNodePeers {
   std::map<std::uint64_t, std::weak_ptr<Mapping>> message_queues;
 };
 
-namespace {
-
 static_assert(MessageQueue::kMostBytes >= kMaxMessage && MessageQueue::kMostBytes >= sizeof(ReplyHeader) + kMaxPayload);
-
-// Probes before the thread sleeps: often another message follows soon. The thread does not yield. Where the process is
-// bound to one core and its application spins in MPI, a thread that yields gets the core back after a time slice
-// (messages took 8 ms). A thread that sleeps gets it back when it is woken.
-
-}  // namespace
 
 Result<std::unique_ptr<NodeHandler>> NodeHandler::open(Statistics& statistics) {
   Result<Segment> segment = make_segment(sizeof(MessageQueue));
@@ -79,15 +71,11 @@ std::optional<std::size_t> NodeHandler::answer(std::span<const std::byte> messag
     deferred_ = true;
     return std::nullopt;
   }
-  answer.log_refusal();
   statistics_.add(RouteKind::kCma, Counted::kHandler, message.size());
-  // An on-node peer knows which message is answered.
-  const ReplyStatus status = answer.known_sender ? answer.header.status : ReplyStatus::kRefused;
-  const ReplyHeader header{MessageKind::kReply, status, 0, 0, 0};
-  std::memcpy(room.data(), &header, sizeof header);
-  std::copy(answer.fetched.begin(), answer.fetched.end(), room.begin() + sizeof header);
+  std::memcpy(room.data(), &answer.header, sizeof answer.header);
+  std::ranges::copy(answer.fetched, room.begin() + sizeof answer.header);
   fetched_ = std::move(answer.fetched);
-  return sizeof header + fetched_.size();
+  return sizeof answer.header + fetched_.size();
 }
 
 bool NodeHandler::poll() {
@@ -113,22 +101,17 @@ bool NodeHandler::answer_all(bool polls) {
   return any;
 }
 
-// A thread that holds mutex_ may have passed the slot already, so this one reads all of them itself.
-void NodeHandler::finish_posted_now() {
+// Waits for a thread that holds mutex_, which may have passed a slot with a message already, perhaps without a second
+// wake.
+bool NodeHandler::look() {
   const std::scoped_lock held(mutex_);
-  answer_all(false);
+  return answer_all(false);
 }
 
+// The thread probes before it sleeps: often another message follows soon. It does not yield. Where the process is bound
+// to one core and its application spins in MPI, a thread that yields gets the core back after a time slice (messages
+// took 8 ms). A thread that sleeps gets it back when it is woken.
 void NodeHandler::run() {
-  // Waits for a poller that holds mutex_: a message in a slot that the poller has already passed may cause no
-  // second wake.
-  bool deferred = false;
-  const auto look = [this, &deferred] {
-    const std::scoped_lock held(mutex_);
-    const bool any = answer_all(false);
-    deferred = deferred_;
-    return any;
-  };
   for (int probes = 0; !stop_.load(std::memory_order_seq_cst);) {
     if (look()) {
       probes = 0;
@@ -138,7 +121,7 @@ void NodeHandler::run() {
       const std::uint32_t seen = message_queue_.wake_event().arm();
       if (!look() && !stop_.load(std::memory_order_seq_cst)) {
         message_queue_.wake_event().sleep(seen,
-                                          deferred ? Timing::Nanoseconds(Timing::kTryAgain) : std::chrono::hours(1));
+                                          deferred_ ? Timing::Nanoseconds(Timing::kTryAgain) : std::chrono::hours(1));
       }
       message_queue_.wake_event().disarm();
       probes = 0;
@@ -146,23 +129,24 @@ void NodeHandler::run() {
   }
 }
 
-Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(std::int32_t pid, std::uint64_t nonce_address,
-                                                               std::uint64_t nonce, const NodeHandlerPlace& place,
-                                                               std::uint64_t space) {
-  const std::scoped_lock held(this_process.on_node_peers->mutex);
-  std::weak_ptr<Mapping>& known = this_process.on_node_peers->message_queues[place.nonce];
+Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(const NodeMember& peer, std::uint64_t space, int rank) {
+  const Error another{ErrorKind::kNoRoute, fmt::format("process id {} is that of another process here", peer.pid)};
+  std::uint64_t nonce = 0;
+  if (Status read = read_process_memory(peer.pid, peer.nonce_address, &nonce, sizeof nonce); !read) return read.error();
+  if (nonce != peer.nonce) return another;
+  auto& [mutex, queues] = *this_process.on_node_peers;
+  const std::scoped_lock held(mutex);
+  std::weak_ptr<Mapping>& known = queues[peer.handler.nonce];
   std::shared_ptr<Mapping> mapping = known.lock();
   if (mapping == nullptr) {
-    Result<Mapping> mapped = map_peer_segment(pid, place.fd, sizeof(MessageQueue));
+    Result<Mapping> mapped = map_peer_segment(peer.pid, peer.handler.fd, sizeof(MessageQueue));
     if (!mapped) return mapped.error();
-    if (MessageQueue::at(mapped.value().base()).nonce() != place.nonce) {
-      return Error{ErrorKind::kNoRoute, fmt::format("process id {} is that of another process here", pid)};
-    }
+    if (MessageQueue::at(mapped.value().base()).nonce() != peer.handler.nonce) return another;
     mapping = std::make_shared<Mapping>(std::move(mapped.value()));
     known = mapping;
   }
-  std::erase_if(this_process.on_node_peers->message_queues, [](const auto& entry) { return entry.second.expired(); });
-  return std::unique_ptr<PeerNodeHandler>(new PeerNodeHandler(std::move(mapping), pid, nonce_address, nonce, space));
+  std::erase_if(queues, [](const auto& entry) { return entry.second.expired(); });
+  return std::unique_ptr<PeerNodeHandler>(new PeerNodeHandler(std::move(mapping), peer, space, rank));
 }
 
 bool PeerNodeHandler::is_alive() const {
@@ -172,66 +156,66 @@ bool PeerNodeHandler::is_alive() const {
   return read ? nonce == nonce_ : read.error().kind == ErrorKind::kNoRoute;
 }
 
-RequestHeader PeerNodeHandler::header(std::uint32_t sender) const {
+RequestHeader PeerNodeHandler::header(MessageKind kind) const {
   RequestHeader header{};
-  header.kind = MessageKind::kOperations;
-  header.sender = sender;
+  header.kind = kind;
+  header.sender = static_cast<std::uint32_t>(rank_);
   header.space = space_;
   return header;
 }
 
-bool PeerNodeHandler::post(std::uint32_t sender, const OperationList& list) {
-  const RequestHeader header = this->header(sender);
-  const std::array<std::span<const std::byte>, 2> parts{std::as_bytes(std::span(&header, 1)), list.bytes()};
-  return MessageQueue::at(mapping_->base()).post(sender_, parts);
+template <class Take>
+Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message, const IsAlive& is_alive,
+                               std::size_t bytes, Take&& take) {
+  const Result<MessageQueue::Answer> waited = queue().wait_for_answer(progress, message, {is_alive, has_just_polled()});
+  if (!waited) return waited.error();
+  const MessageQueue::Answer& answer = waited.value();
+  if (answer.by_poller()) poller_answered_at_.store(ticks(), std::memory_order_relaxed);
+  ReplyHeader reply{};
+  if (answer.bytes().size() < sizeof reply) return refusal(ReplyStatus::kRefused);
+  std::memcpy(&reply, answer.bytes().data(), sizeof reply);
+  if (reply.status != ReplyStatus::kDone) return refusal(reply.status);
+  const std::span<const std::byte> data = answer.bytes().subspan(sizeof reply);
+  if (data.size() != bytes) return Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"};
+  take(data);
+  return {};
 }
 
-Status PeerNodeHandler::execute(Progress& progress, std::uint32_t sender,
-                                std::span<const std::unique_ptr<OperationList>> lists) {
-  MessageQueue& message_queue = MessageQueue::at(mapping_->base());
-  const std::function<bool()> is_alive = [this] { return this->is_alive(); };
-  const RequestHeader header = this->header(sender);
-  const auto parts = [&](const OperationList& list) {
-    return std::array<std::span<const std::byte>, 2>{std::as_bytes(std::span(&header, 1)), list.bytes()};
-  };
+Status PeerNodeHandler::execute(Progress& progress, std::span<const std::unique_ptr<OperationList>> lists) {
+  const IsAlive is_alive = [this] { return this->is_alive(); };
+  const RequestHeader request = header(MessageKind::kOperations);
   Status first;
   while (!lists.empty()) {
     // Fills all free slots, so that one wake serves all these lists.
-    const auto one = message_queue.enqueue(progress, sender_, parts(*lists.front()), {is_alive});
+    const auto one = queue().enqueue(progress, sender_, parts(request, lists.front()->bytes()), {is_alive});
     if (!one) return first ? Status(one.error()) : std::move(first);
-    std::array<MessageQueue::Message, MessageQueue::kSlots> messages;
-    messages.front() = one.value();
-    std::size_t left = 1;
-    for (; left < std::min(lists.size(), messages.size()); ++left) {
-      const std::optional<MessageQueue::Message> next = message_queue.enqueue(sender_, parts(*lists[left]));
+    std::array<MessageQueue::Message, MessageQueue::kSlots> messages{one.value()};
+    std::size_t sent = 1;
+    for (; sent < std::min(lists.size(), messages.size()); ++sent) {
+      const auto next = queue().enqueue(sender_, parts(request, lists[sent]->bytes()));
       if (!next) break;
-      messages[left] = *next;
+      messages[sent] = *next;
     }
-    for (std::size_t message = 0; message < left; ++message) {
-      Status finished = finish(progress, messages[message], *lists[message], is_alive);
+    for (std::size_t i = 0; i < sent; ++i) {
+      const OperationList& list = *lists[i];
+      Status finished = finish(progress, messages[i], is_alive, list.fetched_bytes(),
+                               [&](std::span<const std::byte> fetched) { list.deliver(fetched); });
       if (first) first = std::move(finished);
     }
-    lists = lists.subspan(left);
+    lists = lists.subspan(sent);
   }
   return first;
 }
 
-Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message, const OperationList& list,
-                               const std::function<bool()>& is_alive) {
-  const Result<MessageQueue::Answer> answer =
-      MessageQueue::at(mapping_->base()).wait_for_answer(progress, message, {is_alive, has_just_polled()});
-  if (!answer) return answer.error();
-  if (answer.value().by_poller()) poller_answered_at_.store(ticks(), std::memory_order_relaxed);
-  const std::span<const std::byte> bytes = answer.value().bytes();
-  ReplyHeader reply{};
-  if (bytes.size() >= sizeof reply) std::memcpy(&reply, bytes.data(), sizeof reply);
-  if (bytes.size() < sizeof reply) reply.status = ReplyStatus::kRefused;
-  if (reply.status != ReplyStatus::kDone) return refusal(reply.status);
-  const std::span<const std::byte> fetched = bytes.subspan(sizeof reply);
-  if (fetched.size() != list.fetched_bytes())
-    return Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"};
-  list.deliver(fetched);
-  return {};
+Status PeerNodeHandler::ask_for_regions(Progress& progress, std::uint64_t address, std::span<std::byte> regions) {
+  const IsAlive is_alive = [this] { return this->is_alive(); };
+  RequestHeader request = header(MessageKind::kRegions);
+  request.offset = address;
+  request.count = static_cast<std::uint32_t>(regions.size());
+  const auto message = queue().enqueue(progress, sender_, parts(request, {}), {is_alive});
+  if (!message) return message.error();
+  return finish(progress, message.value(), is_alive, regions.size(),
+                [&](std::span<const std::byte> answer) { std::ranges::copy(answer, regions.begin()); });
 }
 
 }  // namespace farside

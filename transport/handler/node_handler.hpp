@@ -52,14 +52,14 @@ class NodeHandler {
   // Returns when all messages that were posted before a change that the caller has seen are executed. Two loads if
   // nothing was posted.
   void finish_posted() {
-    if (!message_queue_.has_executed_posted()) finish_posted_now();
+    if (!message_queue_.has_executed_posted()) (void)look();
   }
 
  private:
   NodeHandler(Segment segment, Statistics& statistics);
   void run();
+  bool look();
   bool answer_all(bool polls);
-  void finish_posted_now();
   std::optional<std::size_t> answer(std::span<const std::byte> message, std::span<std::byte> room);
 
   Segment segment_;
@@ -68,7 +68,7 @@ class NodeHandler {
   std::atomic<std::uint32_t> seen_{0};  // the count of messages at the last poll that read the queue
   std::mutex mutex_;                    // held while a thread reads the message queue; guards what follows, to handler_
   std::vector<std::byte> fetched_;      // the memory of the last answer's data
-  bool deferred_ = false;               // a message waits for an accumulate lock
+  RelaxedFlag deferred_;                // a message waits for an accumulate lock
   std::chrono::microseconds timeout_ = Timing::kHandlerLock;  // none while one waits
   MessageHandler handler_;
   std::atomic<bool> stop_{false};
@@ -78,44 +78,57 @@ class NodeHandler {
 // An origin's access to the handler of an on-node peer.
 class PeerNodeHandler {
  public:
-  // Maps the peer's message queue, unless this process has mapped it already. Errors: kNoRoute.
-  static Result<std::unique_ptr<PeerNodeHandler>> find(std::int32_t pid, std::uint64_t nonce_address,
-                                                       std::uint64_t nonce, const NodeHandlerPlace& place,
-                                                       std::uint64_t space);
-  // Executes lists, in any order, and returns when all are complete, with the first error. `sender`: this process's
-  // rank. The buffers of the operations receive the fetched data. Errors: kRange if the handler refuses a list; kPeer
-  // if the target's process has ended, or if its answer has a wrong length.
-  Status execute(Progress& progress, std::uint32_t sender, std::span<const std::unique_ptr<OperationList>> lists);
+  // Checks that process_vm_readv(2) reaches the peer, and maps its message queue, unless this process has mapped it
+  // already. Errors: kNoRoute. `space`: the id of the space in which this process is `rank`.
+  static Result<std::unique_ptr<PeerNodeHandler>> find(const NodeMember& peer, std::uint64_t space, int rank);
+  // Executes lists, in any order, and returns when all are complete, with the first error. The buffers of the
+  // operations receive the fetched data. Errors: kRange if the handler refuses a list; kPeer if the target's process
+  // has ended, or if its answer has a wrong length.
+  Status execute(Progress& progress, std::span<const std::unique_ptr<OperationList>> lists);
+  // Requests the regions around an address of the peer, in a dynamic space (message.hpp), and waits for them.
+  Status ask_for_regions(Progress& progress, std::uint64_t address, std::span<std::byte> regions);
   // Posts a list of operations that fetch nothing. The target executes it at the latest in
   // NodeHandler::finish_posted(), when it has seen a change that this process makes after this call. Posted lists have
   // no order. Returns false, and does nothing, if the queue has no free slot.
-  bool post(std::uint32_t sender, const OperationList& list);
+  bool post(const OperationList& list) {
+    const RequestHeader request = header(MessageKind::kOperations);
+    return queue().post(sender_, parts(request, list.bytes()));
+  }
   // Returns whether the target has executed the lists that any process has posted (MessageQueue::has_executed_posted).
   // If not, a list of execute() is executed behind them, but a system call may take effect before them.
-  bool has_executed_posted() const { return MessageQueue::at(mapping_->base()).has_executed_posted(); }
+  bool has_executed_posted() const { return queue().has_executed_posted(); }
   // Returns whether a thread of the target polls the message queue, so that a message is answered without a wake-up.
-  bool is_polling() const { return has_just_polled() || MessageQueue::at(mapping_->base()).is_polled(); }
+  bool is_polling() const { return has_just_polled() || queue().is_polled(); }
 
  private:
-  PeerNodeHandler(std::shared_ptr<Mapping> mapping, std::int32_t pid, std::uint64_t nonce_address, std::uint64_t nonce,
-                  std::uint64_t space)
+  using Parts = std::array<std::span<const std::byte>, 2>;
+  using IsAlive = std::function<bool()>;
+  PeerNodeHandler(std::shared_ptr<Mapping> mapping, const NodeMember& peer, std::uint64_t space, int rank)
       : mapping_(std::move(mapping)),
         sender_(ProcessIdentity::own()),
-        pid_(pid),
-        nonce_address_(nonce_address),
-        nonce_(nonce),
+        pid_(peer.pid),
+        rank_(rank),
+        nonce_address_(peer.nonce_address),
+        nonce_(peer.nonce),
         space_(space) {}
+  MessageQueue& queue() const { return MessageQueue::at(mapping_->base()); }
   bool is_alive() const;
   bool has_just_polled() const {
     return MessageQueue::is_just_now(poller_answered_at_.load(std::memory_order_relaxed));
   }
-  RequestHeader header(std::uint32_t sender) const;
-  Status finish(Progress& progress, MessageQueue::Message message, const OperationList& list,
-                const std::function<bool()>& is_alive);
+  RequestHeader header(MessageKind kind) const;
+  static Parts parts(const RequestHeader& request, std::span<const std::byte> list) {
+    return {std::as_bytes(std::span(&request, 1)), list};
+  }
+  // Waits for an answer with so many bytes of data, and calls take(data).
+  template <class Take>
+  Status finish(Progress& progress, MessageQueue::Message message, const IsAlive& is_alive, std::size_t bytes,
+                Take&& take);
 
   std::shared_ptr<Mapping> mapping_;  // shared by all spaces with this on-node peer
   ProcessIdentity sender_;            // this process
   std::int32_t pid_;
+  std::int32_t rank_;            // of this process
   std::uint64_t nonce_address_;  // in the peer's private memory
   std::uint64_t nonce_;
   std::uint64_t space_;

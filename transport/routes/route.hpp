@@ -115,26 +115,6 @@ class DeferredLocks {
   virtual void drop_queued(int rank) = 0;
 };
 
-// Puts that Route::queue_put() has queued.
-class QueuedPuts {
- public:
-  // kUntilEnd: the target awaits the end of the epoch (active target synchronization, MPI 4.0 section 12.5). The put
-  // takes effect in the target's Space::finish_puts(), and the origin calls release() before it notifies the target.
-  enum class Until : std::uint8_t { kFlush, kEnd };
-  // One load.
-  bool any() const { return queued_.load(std::memory_order_relaxed) > 0; }
-  // Posts the puts that are queued until the end to their targets, without a system call, and completes others. Returns
-  // the first error since the last call of this or a flush.
-  virtual Status release() = 0;
-  virtual Status complete(int rank) = 0;
-  // Leaves an error to the next call of release() or a flush.
-  virtual void report_later(Status error) = 0;
-
- protected:
-  ~QueuedPuts() = default;
-  std::atomic<std::size_t> queued_{0};  // targets with queued puts, and 1 for an error to report
-};
-
 // Steps on control words that this process does not map, and what is known of the ranks that own them.
 class ControlRoute {
  public:
@@ -213,10 +193,12 @@ class Route {
                           void* fetched);
   // The same for an operation that was counted.
   virtual Status operate(int rank, const DataOperation& operation, Outstanding* own) = 0;
-  // As put(); but a small one may be queued, as QueuedPuts says, until a flush or order_before_release(), or until the
-  // end of an epoch.
+  // As put(); but a small one may be queued until a flush or order_before_release(). kEnd: until the end of the epoch,
+  // which the target awaits (active target synchronization, MPI 4.0 section 12.5): the put takes effect in the target's
+  // Space::finish_puts(), and the origin calls CmaRoute::release() before it notifies the target.
+  enum class Until : std::uint8_t { kFlush, kEnd };
   virtual Status queue_put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own,
-                           QueuedPuts::Until /*until*/) {
+                           Until /*until*/) {
     return put(rank, offset, origin, bytes, own);
   }
   void count(int rank, Counted what, std::size_t bytes) const {
@@ -225,9 +207,8 @@ class Route {
     count_slow(rank, what, bytes);
   }
 
-  // The fragments of one operation of the application (Fragments). Precedes the first one.
-  virtual void before_fragments(int /*rank*/) {}
-  // From so many fragments on, they travel in lists to the rank's handler.
+  // From so many fragments of one operation of the application (Fragments) on, they travel in lists to the rank's
+  // handler.
   virtual std::size_t fewest_in_list(int /*rank*/, bool /*atomic*/) const { return SIZE_MAX; }
   // Puts or gets all blocks in another way than lists, and counts them, if that is faster with so many fragments in
   // all. Otherwise returns nothing.
@@ -244,6 +225,10 @@ class Route {
     return {};
   }
 
+  // Requests the regions around an address of a peer in a dynamic space (handler/message.hpp), and waits for them.
+  virtual Status ask_for_regions(int /*rank*/, std::uint64_t /*address*/, std::span<std::byte> /*regions*/) {
+    return {};
+  }
   // Returns a counter for request-based operations on the rank; null where operations are complete, or queued with a
   // copy of their operand, when they return. Errors: kPeer.
   virtual Result<std::unique_ptr<Outstanding>> own_outstanding(int /*rank*/) { return std::unique_ptr<Outstanding>(); }
@@ -282,9 +267,7 @@ class Fragments {
  public:
   // `own`: as in Route::put. `expected`: the approximate number of fragments.
   Fragments(Route& route, int rank, Outstanding* own, std::size_t expected)
-      : route_(route), rank_(rank), own_(own), expected_(expected) {
-    route.before_fragments(rank);
-  }
+      : route_(route), rank_(rank), own_(own), expected_(expected) {}
   Fragments(const Fragments&) = delete;
   Fragments& operator=(const Fragments&) = delete;
 

@@ -139,8 +139,6 @@ class ControlMemory {
     block.wake();
   }
   bool mapped(int rank) const { return static_cast<bool>(words_.mapped(rank)); }
-  // True if all ranks share a node.
-  bool all_mapped() const { return words_.all_mapped(); }
   void compare_and_swap(Operation& operation, int rank, std::uint32_t word, std::uint64_t expected,
                         std::uint64_t desired) {
     if (const ControlWords::Mapped block = words_.mapped(rank)) [[likely]] {
@@ -163,7 +161,7 @@ class ControlMemory {
       }
     } else {
       operation.operand_ = values.size();
-      issue(operation, ControlCall::kRead, rank, word, DataAccess::kGoesOn, values);
+      issue(operation, ControlCall::kRead, rank, word, DataAccess::kGoesOn, values.data());
     }
   }
   // Operations that no caller awaits. They take effect in the order of their issue: the messages of a connection do,
@@ -237,8 +235,6 @@ class ControlMemory {
                                                   Timing::kSlowestHandOff.count()),
                          std::memory_order_relaxed);
   }
-  // Nanoseconds per hand-off, by the present estimate.
-  std::int64_t hand_off_time() const { return hand_off_time_.load(std::memory_order_relaxed); }
   std::uint64_t own(std::uint32_t word) const { return ControlWord::look(*words_.own(word)); }
   // In the domain nic the adapter executes this, and the caller waits for it: a few microseconds. If the adapter fails,
   // the word is unknown. This is logged, and all later operations over the fabric fail.
@@ -258,19 +254,16 @@ class ControlMemory {
   struct Posts {
     std::mutex mutex;
     std::list<Operation> under_way;  // some may be done
-    std::list<Operation> free;       // as many as there were under way at a time
     Status error;
 
     void take_done() {
-      for (auto each = under_way.begin(); each != under_way.end();) {
-        const auto post = each++;
-        if (!post->pending_.done()) continue;
-        if (post->failed()) {
-          Status failed = post->take_error();
-          if (error) error = std::move(failed);
-        }
-        free.splice(free.begin(), under_way, post);
-      }
+      std::erase_if(under_way, [this](Operation& post) {
+        if (!post.pending_.done()) return false;
+        if (!post.failed()) return true;
+        Status failed = post.take_error();
+        if (error) error = std::move(failed);
+        return true;
+      });
     }
   };
   Posts& posts() {
@@ -282,54 +275,41 @@ class ControlMemory {
   void post(ControlCall call, int rank, std::uint32_t word, std::uint64_t value) {
     Posts& all = posts();
     std::list<Operation> one;
-    {
-      const std::scoped_lock held(all.mutex);
-      all.take_done();
-      if (!all.free.empty()) one.splice(one.begin(), all.free, all.free.begin());
-    }
-    if (one.empty()) patiently([&] { one.emplace_back(); });
+    patiently([&] { one.emplace_back(); });
     one.front().operand_ = value;
     issue(one.front(), call, rank, word);
     const std::scoped_lock held(all.mutex);
+    all.take_done();
     all.under_way.splice(all.under_way.end(), one);
   }
   // Without memory nothing has been issued. The step is repeated: a protocol whose later step fails may keep a lock.
   template <class Step>
-  static Status control_patiently(Step&& step) {
-    return without_bad_alloc([&] { return patiently(step); });
-  }
-
-  void issue(Operation& operation, ControlCall call, int rank, std::uint32_t word,
-             DataAccess access = DataAccess::kGoesOn) {
-    issue(operation, call, rank, word, access, std::span(&operation.value_, 1));
-  }
-  void issue(Operation& operation, ControlCall call, int rank, std::uint32_t word, DataAccess access,
-             std::span<std::uint64_t> fetched) {
+  void begin(Operation& operation, int rank, Step&& step) {
     operation.pending_.towards(rank);
-    operation.notified_ = nullptr;
     Status status = usable();
-    if (status)
-      status = control_patiently([&] {
-        return words_.route()->control(call, access, rank, word, operation.pending_, &operation.operand_,
-                                       &operation.compare_, fetched.data());
-      });
+    if (status) status = without_bad_alloc([&] { return patiently(step); });
     if (!status) operation.pending_.failed(status.error());
   }
-
+  // `fetched`: null for the operation's own value.
+  void issue(Operation& operation, ControlCall call, int rank, std::uint32_t word,
+             DataAccess access = DataAccess::kGoesOn, std::uint64_t* fetched = nullptr) {
+    operation.notified_ = nullptr;
+    if (fetched == nullptr) fetched = &operation.value_;
+    begin(operation, rank, [&] {
+      return words_.route()->control(call, access, rank, word, operation.pending_, &operation.operand_,
+                                     &operation.compare_, fetched);
+    });
+  }
   void notify(Operation& operation, ControlCall call, int rank, std::uint32_t word, std::uint64_t value,
               DataAccess access) {
     operation.operand_ = value;
-    operation.pending_.towards(rank);
     operation.notified_ = words_.route();
     operation.notified_rank_ = rank;
     operation.lost_before_ = losses(*words_.route(), rank);
-    Status status = usable();
-    if (status)
-      status = control_patiently([&] {
-        return words_.route()->notify(call, access, rank, word, operation.pending_, &operation.operand_,
-                                      &operation.value_);
-      });
-    if (!status) operation.pending_.failed(status.error());
+    begin(operation, rank, [&] {
+      return words_.route()->notify(call, access, rank, word, operation.pending_, &operation.operand_,
+                                    &operation.value_);
+    });
   }
 
   std::uint64_t fetch_add_waiting(std::uint32_t word, std::uint64_t value) {

@@ -3,12 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
-#include <optional>
-#include <span>
+#include <iterator>
 #include <tuple>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "transport/base/log.hpp"
@@ -44,31 +41,25 @@ Result<Nodes> GroupPeers::find_nodes(Group& group, Progress& progress, std::uint
   const Result<std::vector<NodeGroup::Place>> places = gather(group, place);
   if (!places) return places.error();
   if (index > 0) made = NodeGroup::join(places.value()[leader], index, members);
-  // A member that has not joined cannot tell the others by the board.
-  std::uint64_t failed = made ? 0 : 1;
-  if (Status done = group.combine({&failed, 1}, nullptr); !done) return done.error();
   Nodes nodes;
   nodes.partner = trial_partner(group.rank(), all);
-  nodes.count = std::unordered_set<std::uint64_t>(all.begin(), all.end()).size();
-  if (failed == 0) {
-    std::unordered_map<std::uint64_t, std::size_t> ranks;  // by node
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      const std::size_t count = ++ranks[all[rank]];
-      nodes.largest = std::max(nodes.largest, count);
-      if (count == 1) nodes.leaders.push_back(static_cast<int>(rank));
-      if (all[rank] == own) nodes.members.push_back(static_cast<int>(rank));
-    }
-  } else {
-    const Result<std::vector<char>> failures = gather(group, made ? '\0' : '\1');
-    if (!failures) return failures.error();
-    failed = 0;
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      if (all[rank] == own && failures.value()[rank] != 0) failed = 1;
-    }
+  std::unordered_map<std::uint64_t, std::size_t> ranks;  // by node
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const std::size_t count = ++ranks[all[rank]];
+    nodes.largest = std::max(nodes.largest, count);
+    if (count == 1) nodes.leaders.push_back(static_cast<int>(rank));
+    if (all[rank] == own) nodes.members.push_back(static_cast<int>(rank));
   }
-  if (failed != 0) {
+  nodes.count = ranks.size();
+  // A member that has not joined cannot tell the others by the board.
+  int failed = made ? group.ranks() : group.rank();
+  if (Status done = group.take_lowest(failed); !done) return done.error();
+  if (failed < group.ranks()) {
     if (!made) log(LogLevel::kWarn, "this rank shares no memory with its node: {}", made.error().text);
     made = NodeGroup::alone(group.rank());
+    nodes.leaders.clear();
+    nodes.members.clear();
+    nodes.largest = 0;
   }
   made.value()->publish_member(group.rank(), progress);
   nodes.own = std::move(made.value());
@@ -76,25 +67,19 @@ Result<Nodes> GroupPeers::find_nodes(Group& group, Progress& progress, std::uint
 }
 
 int GroupPeers::trial_partner(int rank, std::span<const std::uint64_t> nodes) {
-  // A rank's place in the cycle: its index inside its node, the order of its node, itself.
-  using Place = std::tuple<std::size_t, std::size_t, int>;
-  struct Seen {
+  struct Node {
     std::size_t order;
     std::size_t ranks = 0;
   };
-  std::unordered_map<std::uint64_t, Seen> seen;
-  std::vector<Place> places;
-  places.reserve(nodes.size());
+  std::unordered_map<std::uint64_t, Node> seen;
+  std::vector<std::tuple<std::size_t, std::size_t, int>> cycle;  // index inside the node, node, rank
   for (const std::uint64_t identity : nodes) {
-    Seen& node = seen.try_emplace(identity, Seen{seen.size()}).first->second;
-    places.emplace_back(node.ranks++, node.order, static_cast<int>(places.size()));
+    Node& node = seen.try_emplace(identity, Node{seen.size()}).first->second;
+    cycle.emplace_back(node.ranks++, node.order, static_cast<int>(cycle.size()));
   }
-  const Place own = places[static_cast<std::size_t>(rank)];
-  std::optional<Place> next;
-  for (const Place& each : places) {
-    if (each > own && (!next || each < *next)) next = each;
-  }
-  return std::get<int>(next ? *next : *std::ranges::min_element(places));
+  std::ranges::sort(cycle);
+  const auto own = std::ranges::find(cycle, rank, [](const auto& place) { return std::get<int>(place); });
+  return std::get<int>(std::next(own) != cycle.end() ? *std::next(own) : cycle.front());
 }
 
 Status GroupPeers::combine(std::span<std::uint64_t> words, Progress& progress) {

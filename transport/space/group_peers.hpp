@@ -68,9 +68,9 @@ struct Nodes {
 
 class GroupPeers {
  public:
-  // Collective: finds the processes of this node, those of equal identities that can map each other's memory. If one of
-  // them cannot map the board, each is alone, with a warning. Errors: kPeer. Cost: two gathers of at most 16 bytes per
-  // rank, and one reduction.
+  // Collective: finds the processes of this node, those of equal identities that can map each other's memory. If some
+  // rank of the group cannot map the board of its node, all are alone, with a warning. Errors: kPeer. Cost: two gathers
+  // of at most 16 bytes per rank, and one reduction.
   static Result<Nodes> find_nodes(Group& group, Progress& progress, std::uint64_t identity = node_identity());
 
   // `id`: random bits, the same on all ranks (Agreement::handshake).

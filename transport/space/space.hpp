@@ -4,42 +4,31 @@
 // the others as they are reached, are targets; each has one route (routes/route.hpp). The control words of the ranks
 // are ControlWords.
 //
-// A space is made in three steps. Between them the ranks of the group agree (pmpi/window/creation.cpp):
-//
-//   make (collective over the node)  ->  [open_fabric, if some rank needs it]  ->  finish
+// make_space.hpp makes a space.
 //
 // No memory grows with the number of ranks, except two bits of shared memory per rank in the control words of epochs/,
-// whose pages are allocated at their first use, and in dynamic spaces one bit per rank (RegionWords).
+// whose pages are allocated at their first use, and in dynamic spaces one bit per rank (AttachedRegions).
 //
 // Thread safety: with Request::threaded or after expect_threads(), several threads may be in operations, flushes and
-// control calls at once; the steps above are for one thread, and deferred locks for processes with one thread.
+// control calls at once; deferred locks are for processes with one thread.
 //
 // Errors: an operation's Status has the errors of issuing; flush returns later ones. kPeer: a peer is lost, or an
-// operation failed; kRange: the memory is not attached, or the target's handler refused; kNoMemory. Making a space
-// also returns kNoRoute and kBadSetting.
+// operation failed; kRange: the memory is not attached, or the target's handler refused; kNoMemory.
 //
-// Cost: node/on-node.md. Memory: 32 bytes per rank of this node, and those of FabricTargets per
-// rank that was reached over the fabric.
+// Cost: node/on-node.md. Memory: 32 bytes per rank of this node, and those of FabricTargets per rank that was reached
+// over the fabric.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
-#include <utility>
 
 #include "transport/base/result.hpp"
 #include "transport/base/statistics.hpp"
-#include "transport/fabric/address_table.hpp"
-#include "transport/fabric/endpoint.hpp"
-#include "transport/handler/message_handler.hpp"
 #include "transport/handler/node_handler.hpp"
-#include "transport/node/node_group.hpp"
 #include "transport/node/node_segment.hpp"
-#include "transport/process.hpp"
 #include "transport/routes/cma/cma_route.hpp"
-#include "transport/routes/mapped/control_words.hpp"
 #include "transport/routes/mapped/mapped_route.hpp"
 
 namespace farside {
@@ -77,45 +66,9 @@ class Space {
     // atomics combine 64-bit integers; otherwise the handler and CPUs do (AccumulateRules::choose_domains).
     bool single_elements = false;
   };
-  // Collective over the members of the node, even after an error of one member. The others then get an error of the
-  // same kind without a text, since the failed member reports the reason.
-  static Result<std::unique_ptr<Space>> make(const Request& request, NodeGroup& node);
-  // Takes part in make() for a rank that makes no space: the others get an error of this kind.
-  static void decline(ErrorKind why, NodeGroup& node, Progress& progress);
   Space(const Space&) = delete;
   Space& operator=(const Space&) = delete;
   ~Space();
-
-  // The result of make() on this rank; the ranks combine their results by "or".
-  struct Reach {
-    bool needs_fabric = false;   // some peer has no route inside the node
-    bool some_unmapped = false;  // some on-node peer has the route fabric
-    bool uses_cma = false;       // some peer has the route cma
-    std::string why;             // the reason of needs_fabric or unshared, for a message; empty after finish()
-    bool unshared = false;       // the space is shared, and some peer's data could not be mapped
-  };
-  Reach reach() const {
-    return {needs_fabric_, some_unmapped_, uses_cma_, why_ != nullptr ? *why_ : std::string(), unshared_};
-  }
-
-  // Makes the memory accessible over the endpoint. If some rank needs the fabric, all ranks call this. `some_cma`: some
-  // rank uses cma. Errors: those of FabricRoute::register_memory().
-  Status open_fabric(Endpoint& endpoint, bool some_cma);
-  // Reverts open_fabric(). Precondition: finish() was not called.
-  void close_fabric();
-  // What the ranks have agreed on. The members that follow some_unmapped concern spaces that need the fabric.
-  struct Agreed {
-    bool some_cma = false;         // some rank uses cma
-    bool some_unmapped = false;    // some rank reaches an on-node peer by the fabric
-    PeerAddresses addresses;       // of all ranks
-    bool nic_atomics = false;      // the endpoints of all ranks have adapter atomics
-    bool single_elements = false;  // all ranks have set Request::single_elements
-    bool same_bytes = false;       // all ranks have the same Request::data_bytes
-    bool same_units = false;
-    int lowest_with_data = -1;  // the lowest rank whose Request::data_bytes is above 0
-  };
-  // Precondition: all ranks have made their memory and their regions accessible.
-  void finish(Agreed agreed);
 
   // From now on operations are counted by target in the returned object, and not in the process's statistics.
   OperationCounts& count_by_target(bool threaded);
@@ -135,7 +88,14 @@ class Space {
     return target == rank_ ? RouteKind::kSelf : words_.node().route(*here);
   }
   // The route to a rank's data.
-  Route& route(int target);
+  Route& route(int target) {
+    const NodeTarget* const here = words_.node().find(target);
+    if (here != nullptr && here->data != nullptr) [[likely]]
+      return mapped_;
+    if (here != nullptr && words_.node().route(*here) == RouteKind::kCma) [[likely]]
+      return cma_;
+    return other_route();
+  }
   MappedRoute& mapped_route() { return mapped_; }
   // By which some rank needs an endpoint; null if none does.
   FabricRoute* fabric_route() const { return fabric_.get(); }
@@ -174,9 +134,9 @@ class Space {
   // Whether operations towards the target are complete when they return, for the fast path: false also for some
   // placements of ranks (NodeTargets::find_regular).
   bool fast_immediate(int target) const { return words_.all_immediate() || fast_target(target) != nullptr; }
-  // The puts that routes have queued, of this rank. If some may exist, of this rank or towards it, flushes and releases
-  // have more to do than Route::immediate() says.
-  QueuedPuts& queued_puts() { return cma_; }
+  // The puts that are queued, of this rank. If some may exist, of this rank or towards it, flushes and releases have
+  // more to do than Route::immediate() says.
+  CmaRoute& queued_puts() { return cma_; }
   bool may_queue_puts() const { return may_queue_puts_; }
   // Executes what peers have posted. Three loads if nothing was posted.
   void finish_puts() const {
@@ -191,43 +151,27 @@ class Space {
   DeferredLocks* deferred_locks(int target);
 
  private:
-  struct Offer;
+  friend class SpaceMaker;
   explicit Space(const Request& request);
-  static Result<std::unique_ptr<Space>> make_here(std::unique_ptr<Space> space, const Request& request, NodeGroup& node,
-                                                  NodeGroup& mapped);
-  Offer offer(const Request& request, NodeGroup& node, Status& failed);
-  void take_memory(const Request& request, NodeGroup& node, std::span<const Offer> offers, NodeSegment segment);
-  void find_routes(NodeGroup& node, std::span<const Offer> offers);
-  bool find_route(NodeTarget& target, const NodeMember& member, const Offer& offer, std::byte*& memory,
-                  std::string& why);
-  MessageHandler::ServedSpace served_space(bool always_locked);
+  Route& other_route();
 
   std::unique_ptr<OperationCounts> counts_;
   const int rank_;
   const int ranks_;
   const std::uint64_t id_;
-  const std::uint32_t unit_;
-  int lowest_with_data_ = -1;
-  std::uint32_t region_words_ = 0;  // of a dynamic space: the offset of RegionWords in a control block
-  std::uint32_t control_bytes_ = 0;
   std::byte* data_ = nullptr;
-  std::uint64_t data_bytes_ = 0;
-  const bool private_data_;
+  int lowest_with_data_ = -1;
   const bool shared_;
   bool contiguous_ = false;
-  bool all_support_membarrier_ = true;  // all ranks of the node take part in global_membarrier()
   bool may_queue_puts_ = false;
-  bool threaded_ = false;
-  bool needs_fabric_ = false, some_unmapped_ = false, uses_cma_ = false, unshared_ = false;  // Reach
-  std::unique_ptr<std::string> why_;  // Reach::why, until finish()
   NodeSegment segment_;
-  std::unique_ptr<std::shared_ptr<const void>> exposed_;  // ShareableMemory::Place::users
+  std::shared_ptr<const void> exposed_;  // ShareableMemory::Place::users
   ControlWords words_;
   MappedRoute mapped_;
   CmaRoute cma_;
   NodeHandler* node_handler_ = nullptr;  // that serves this space to on-node peers
   std::unique_ptr<Regions> regions_;
-  std::unique_ptr<FabricRoute> fabric_;  // null until open_fabric(); uses regions_
+  std::unique_ptr<FabricRoute> fabric_;  // null if no rank needs the fabric; uses regions_
 };
 
 }  // namespace farside

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <sys/uio.h>
 #include <utility>
 #include <vector>
@@ -24,31 +23,12 @@ namespace {
 constexpr std::size_t kMostByMessage = 2 * OperationList::kMostInOne;
 // Up to so many blocks, one process_vm_writev(2) (2 us, and 0.4 us per block) is faster than a list to the handler,
 // whose thread takes 10 to 20 us to wake. The same of fragments, without the handler: a system call (2 us) moves one,
-// and two combine one.
+// and two combine one. (A thread that polls moves a message in 1 to 4 us.)
 constexpr std::size_t kFewForOneCall = 24;
 constexpr std::size_t kFewToMove = 8;
 constexpr std::size_t kFewToCombine = 3;
 
-// A thread that polls moves a message in 1 to 4 us. The best system call takes 2.5 us, and more for each page.
-bool polls(const NodeTargetExtra& memory) { return memory.handler != nullptr && memory.handler->is_polling(); }
-
 bool is_dense(std::size_t bytes, const Blocks& blocks) { return blocks.stride == static_cast<std::ptrdiff_t>(bytes); }
-
-// Writes pairs without their gaps: the bytes of a gap may be other data, which may change meanwhile.
-Status write_pairs(pid_t pid, std::uint64_t remote, BasicType type, std::byte* local, std::size_t count) {
-  const BasicTypeTraits& of = traits(type);
-  const std::size_t lengths[] = {of.first, std::size_t{of.size} - of.first};
-  const std::size_t offsets[] = {0, of.second};
-  std::vector<iovec> here, there;
-  for (std::size_t i = 0; i < count; ++i) {
-    for (const int member : {0, 1}) {
-      const std::size_t at = i * of.extent + offsets[member];
-      here.push_back({local + at, lengths[member]});
-      there.push_back({reinterpret_cast<void*>(remote + at), lengths[member]});  // NOLINT(performance-no-int-to-ptr)
-    }
-  }
-  return write_process_memory(pid, here, there);
-}
 
 Status named(Status status, int rank) {
   if (status) return status;
@@ -58,14 +38,10 @@ Status named(Status status, int rank) {
 }
 
 // Whether the kernel has refused an access, which the target can do itself: the target has become not dumpable.
-bool is_refused(const NodeTargetExtra& memory, const Status& status) {
-  return !status && status.error().kind == ErrorKind::kNoRoute && memory.handler != nullptr;
-}
+bool is_refused(const Status& status) { return !status && status.error().kind == ErrorKind::kNoRoute; }
 
-// If a part of an operation has been done, the whole must not be repeated by message.
-Status failed_at(Status status, bool first) {
-  if (first || status.error().kind != ErrorKind::kNoRoute) return status;
-  return Error{ErrorKind::kPeer, status.error().text};
+Status execute(const NodeTargetExtra& memory, std::span<const std::unique_ptr<OperationList>> lists) {
+  return memory.handler->execute(Process::instance(), lists);
 }
 
 // The same as has_executed_posted(), with a short wait. A target that has not executed the posted lists usually is
@@ -81,33 +57,29 @@ bool executes_soon(const PeerNodeHandler& handler) {
 }  // namespace
 
 Status CmaRoute::operate(int rank, const DataOperation& operation, Outstanding* /*own*/) {
-  return operate(entry(rank), operation);
-}
-
-Status CmaRoute::operate(NodeTargetExtra& memory, const DataOperation& operation) {
+  NodeTargetExtra& memory = entry(rank);
   if (Status status = before_access(memory); !status) return status;
   DataOperation rest = operation;
-  if (memory.handler != nullptr && (operation.atomic() || operation.bytes() <= kMostByMessage)) {
-    if (Status sent = by_messages(memory, rest, false); !sent || rest.count == 0) return sent;
+  // The bytes of a gap may be other data, which may change meanwhile: only the target itself leaves them alone.
+  const bool only_by_message = has_gap(operation.type);
+  if (operation.atomic() || operation.bytes() <= kMostByMessage) {
+    if (Status sent = by_messages(memory, rest, only_by_message); !sent || rest.count == 0) return sent;
   }
   Status done = by_system_calls(memory, rest);
-  return is_refused(memory, done) ? by_messages(memory, rest, true) : std::move(done);
+  return is_refused(done) ? by_messages(memory, rest, true) : std::move(done);
 }
 
-Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, const DataOperation& operation) {
-  switch (operation.kind) {
+// After an error `rest` is what was not done.
+Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, DataOperation& rest) {
+  switch (rest.kind) {
     case OperationKind::kPut:
-      return write_process_memory(memory.pid, memory.address + operation.offset, operation.origin, operation.count);
+      return write_process_memory(memory.pid, memory.address + rest.offset, rest.origin, rest.count);
     case OperationKind::kGet:
-      return read_process_memory(memory.pid, memory.address + operation.offset, operation.fetched, operation.count);
-    case OperationKind::kAccumulate: return accumulate(memory, operation);
+      return read_process_memory(memory.pid, memory.address + rest.offset, rest.fetched, rest.count);
+    case OperationKind::kAccumulate: return accumulate(memory, rest);
     case OperationKind::kCompareAndSwap: break;
   }
-  return compare_and_swap(memory, operation);
-}
-
-Status CmaRoute::execute(const NodeTargetExtra& memory, std::span<const std::unique_ptr<OperationList>> lists) {
-  return memory.handler->execute(Process::instance(), static_cast<std::uint32_t>(rank_), lists);
+  return compare_and_swap(memory, rest);
 }
 
 // Sends messages for as long as the target polls its message queue, or until nothing is left. Up to kSlots messages
@@ -135,7 +107,7 @@ Status CmaRoute::by_messages(const NodeTargetExtra& memory, DataOperation& rest,
 
 Status CmaRoute::before_access(NodeTargetExtra& memory) {
   Status queued = any() ? send_queued(&CmaRoute::write, &memory) : Status();
-  if (memory.handler == nullptr || executes_soon(*memory.handler)) [[likely]]
+  if (executes_soon(*memory.handler)) [[likely]]
     return queued;
   const std::array nothing{std::make_unique<OperationList>()};
   Status executed = execute(memory, nothing);
@@ -144,10 +116,25 @@ Status CmaRoute::before_access(NodeTargetExtra& memory) {
 
 Status CmaRoute::queue_put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own,
                            Until until) {
-  const DataOperation operation = DataOperation::put(offset, origin, bytes);
-  if (dynamic_ || !keep(entry(rank), operation, posts_ ? until : Until::kFlush))
-    return put(rank, offset, origin, bytes, own);
+  if (bytes > kMostQueued) return put(rank, offset, origin, bytes, own);
   count(rank, Counted::kPut, bytes);
+  NodeTargetExtra& memory = entry(rank);
+  const DataOperation operation = DataOperation::put(offset, origin, bytes);
+  std::unique_ptr<OperationList> full;
+  {
+    const auto held = lock();
+    if (memory.queued == nullptr) memory.queued = std::make_unique<OperationList>();
+    if (memory.queued->empty()) {
+      memory.queued_until_end = posts_ && until == Until::kEnd;
+      with_queued_.push_back(&memory);
+      queued_.fetch_add(1, std::memory_order_relaxed);
+    }
+    if (memory.queued->add(operation)) return {};
+    auto next = std::make_unique<OperationList>();
+    next->add(operation);
+    full = std::exchange(memory.queued, std::move(next));
+  }
+  if (Status sent = named(release_one(memory, full), memory.rank); !sent) report_later(std::move(sent));
   return {};
 }
 
@@ -158,45 +145,27 @@ Status CmaRoute::complete(int rank) {
   return memory != nullptr ? send_queued(&CmaRoute::write, memory) : Status();
 }
 
-void CmaRoute::before_fragments(int rank) {
-  if (Status before = before_access(entry(rank)); !before) report_later(std::move(before));
-}
-
 std::size_t CmaRoute::fewest_in_list(int rank, bool atomic) const {
-  const NodeTargetExtra& memory = entry(rank);
-  if (memory.handler == nullptr) return SIZE_MAX;
-  return 1 + (polls(memory) ? 1 : atomic ? kFewToCombine : kFewToMove);
+  return 1 + (entry(rank).handler->is_polling() ? 1 : atomic ? kFewToCombine : kFewToMove);
 }
 
 std::optional<Status> CmaRoute::move_blocks(int rank, const DataOperation& first, const Blocks& blocks,
                                             std::size_t fragments) {
   if (blocks.count == 1 || first.atomic()) return std::nullopt;
-  const NodeTargetExtra& memory = entry(rank);
-  const bool is_put = first.kind == OperationKind::kPut, dense = is_dense(first.count, blocks), polling = polls(memory);
+  NodeTargetExtra& memory = entry(rank);
+  const bool is_put = first.kind == OperationKind::kPut, dense = is_dense(first.count, blocks);
+  const bool polling = memory.handler->is_polling();
   const std::size_t bytes = first.count, all = bytes * blocks.count;
   const auto* const from = static_cast<const std::byte*>(first.origin);
   auto* const to = static_cast<std::byte*>(first.fetched);
-  // Blocks without gaps at the target move through a buffer as one range, by messages to a handler that polls. A small
-  // range among other fragments travels in a list with them. Blocks in attached memory may be in several regions.
-  const bool alone = blocks.count >= fragments || all > kMostCoalesced;
-  if (dense && alone && all <= kMostByMessage && !dynamic_ && polling) {
-    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(all);
-    if (is_put) {
-      copy_ranges(buffer.get(), blocks.stride, from, blocks.origin_stride, bytes, blocks.count);
-      return put(rank, first.offset, buffer.get(), all);
-    }
-    Status read = get(rank, first.offset, buffer.get(), all);
-    if (read) copy_ranges(to, blocks.origin_stride, buffer.get(), blocks.stride, bytes, blocks.count);
-    return read;
-  }
   const std::uint64_t at = memory.address + first.offset;
   if (is_put) {
-    const bool by_one_call = dense ? all > kMostCoalesced || !polling
-                                   : memory.handler == nullptr || fragments <= (polling ? 1 : kFewForOneCall);
+    const bool by_one_call = dense ? all > kMostByMessage || !polling : fragments <= (polling ? 1 : kFewForOneCall);
     if (!by_one_call) return std::nullopt;
+    if (Status before = before_access(memory); !before) return before;
     Status written =
         write_process_memory(memory.pid, at, blocks.stride, from, blocks.origin_stride, bytes, blocks.count);
-    if (!written && written.error().kind == ErrorKind::kNoRoute) return std::nullopt;
+    if (is_refused(written)) return std::nullopt;
     count(rank, Counted::kPut, all);
     return written;
   }
@@ -204,6 +173,7 @@ std::optional<Status> CmaRoute::move_blocks(int rank, const DataOperation& first
   const bool by_reading =
       is_reading_gaps_faster(bytes, blocks.count, blocks.stride) && ((dense && all > kMostByMessage) || !polling);
   if (dynamic_ || !by_reading) return std::nullopt;
+  if (Status before = before_access(memory); !before) return before;
   // The memory between the blocks may not be mapped at the target.
   if (!read_process_memory(memory.pid, at, blocks.stride, to, blocks.origin_stride, bytes, blocks.count))
     return std::nullopt;
@@ -213,36 +183,22 @@ std::optional<Status> CmaRoute::move_blocks(int rank, const DataOperation& first
 
 Status CmaRoute::send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* /*own*/,
                             bool /*last*/) {
-  Status executed = execute(entry(rank), lists);
+  NodeTargetExtra& memory = entry(rank);
+  Status before = before_access(memory);
+  Status executed = execute(memory, lists);
   OperationList::keep_spare(std::move(lists.front()));
-  return executed;
+  return before ? std::move(executed) : std::move(before);
 }
 
-bool CmaRoute::keep(NodeTargetExtra& memory, const DataOperation& put, Until until) {
-  if (memory.handler == nullptr || put.count > kMostQueued) return false;
-  std::unique_ptr<OperationList> full;
-  {
-    const auto held = lock();
-    if (memory.queued == nullptr) memory.queued = std::make_unique<OperationList>();
-    if (memory.queued->empty()) {
-      memory.queued_until_end = until == Until::kEnd;
-      with_queued_.push_back(&memory);
-      queued_.fetch_add(1, std::memory_order_relaxed);
-    }
-    if (memory.queued->add(put)) return true;
-    auto next = std::make_unique<OperationList>();
-    next->add(put);
-    full = std::exchange(memory.queued, std::move(next));
-  }
-  if (Status sent = named(release_one(memory, full), memory.rank); !sent) report_later(std::move(sent));
-  return true;
+Status CmaRoute::ask_for_regions(int rank, std::uint64_t address, std::span<std::byte> regions) {
+  return entry(rank).handler->ask_for_regions(Process::instance(), address, regions);
 }
 
 // Posted lists have no order. So the first list of an epoch is posted only if the posted lists of earlier epochs, of
 // all processes, are executed.
 Status CmaRoute::post(NodeTargetExtra& memory, std::unique_ptr<OperationList>& list) {
   if (memory.posted || executes_soon(*memory.handler)) {
-    if (memory.handler->post(static_cast<std::uint32_t>(rank_), *list)) {
+    if (memory.handler->post(*list)) {
       memory.posted = true;
       return {};
     }
@@ -267,7 +223,7 @@ Status CmaRoute::write(NodeTargetExtra& memory, std::unique_ptr<OperationList>& 
     if (there.size() > kFewForOneCall) return execute(memory, std::span(&list, 1));
   }
   Status written = write_process_memory(memory.pid, here, there);
-  return is_refused(memory, written) ? execute(memory, std::span(&list, 1)) : std::move(written);
+  return is_refused(written) ? execute(memory, std::span(&list, 1)) : std::move(written);
 }
 
 // Sends the lists of all targets, or of one. Returns the first error.
@@ -320,26 +276,23 @@ Status CmaRoute::compare_and_swap(const NodeTargetExtra& memory, const DataOpera
 }
 
 // Reads, combines and writes back in parts, so that no other rank waits long for the lock.
-Status CmaRoute::accumulate(const NodeTargetExtra& memory, const DataOperation& operation) {
-  const BasicType type = operation.type;
+Status CmaRoute::accumulate(const NodeTargetExtra& memory, DataOperation& rest) {
+  const BasicType type = rest.type;
   rules_.count_slow(counts_, type, nullptr, false);
   alignas(16) std::array<std::byte, kLockedBytes> copy;
-  for (DataOperation rest = operation; rest.count > 0;) {
-    const DataOperation part = take_part(rest, kLockedBytes);
+  while (rest.count > 0) {
+    DataOperation behind = rest;
+    const DataOperation part = take_part(behind, kLockedBytes);
     const std::uint64_t at = memory.address + part.offset;
     const std::size_t span = span_of(type, part.count);
     const AccumulateLock held(*memory.lock);
-    const bool first = rest.count + part.count == operation.count;
-    if (Status status = read_process_memory(memory.pid, at, copy.data(), span); !status)
-      return failed_at(std::move(status), first);
+    if (Status read = read_process_memory(memory.pid, at, copy.data(), span); !read) return read;
     combine(AtomicMethod::kLocked, part.op, type, copy.data(), static_cast<const std::byte*>(part.origin),
             static_cast<std::byte*>(part.fetched), part.count);
-    if (part.op == ReduceOp::kNoOp) continue;
-    Status status = patiently([&] {
-      return has_gap(type) ? write_pairs(memory.pid, at, type, copy.data(), part.count)
-                           : write_process_memory(memory.pid, at, copy.data(), span);
-    });
-    if (!status) return failed_at(std::move(status), first);
+    if (part.op != ReduceOp::kNoOp) {
+      if (Status written = write_process_memory(memory.pid, at, copy.data(), span); !written) return written;
+    }
+    rest = behind;
   }
   return {};
 }

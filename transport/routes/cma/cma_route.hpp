@@ -17,6 +17,7 @@
 // refuses a posted put, only the target's log says so. Cost: node/on-node.md.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,7 +36,7 @@
 
 namespace farside {
 
-class CmaRoute final : public Route, public QueuedPuts {
+class CmaRoute final : public Route {
  public:
   // The entry of a target is its NodeTargetExtra.
   CmaRoute(NodeTargets& node, int rank) : Route(RouteKind::kCma, rank), node_(node) {}
@@ -52,11 +53,11 @@ class CmaRoute final : public Route, public QueuedPuts {
   Status operate(int rank, const DataOperation& operation, Outstanding* own) override;
   Status queue_put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own,
                    Until until) override;
-  void before_fragments(int rank) override;
   std::size_t fewest_in_list(int rank, bool atomic) const override;
   std::optional<Status> move_blocks(int rank, const DataOperation& first, const Blocks& blocks,
                                     std::size_t fragments) override;
   std::size_t lists_together() const override { return MessageQueue::kSlots; }
+  Status ask_for_regions(int rank, std::uint64_t address, std::span<std::byte> regions) override;
   Status send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* own, bool last) override;
   // Complete the queued puts by one system call or message for each target.
   Status flush(int rank) override { return complete(rank); }
@@ -68,11 +69,15 @@ class CmaRoute final : public Route, public QueuedPuts {
     threaded_ = true;
   }
 
-  // If the queue of a target is full, this wakes the thread of the target, and waits until that thread has executed the
-  // puts.
-  Status release() override { return any() ? send_queued(&CmaRoute::release_one) : Status(); }
-  Status complete(int rank) override;
-  void report_later(Status error) override;
+  // Queued puts, of all targets. One load.
+  bool any() const { return queued_.load(std::memory_order_relaxed) > 0; }
+  // Posts the puts that are queued until the end of the epoch to their targets, without a system call, and completes
+  // others. Returns the first error since the last call of this or a flush. If the queue of a target is full, this
+  // wakes the thread of the target, and waits until that thread has executed the puts.
+  Status release() { return any() ? send_queued(&CmaRoute::release_one) : Status(); }
+  Status complete(int rank);
+  // Leaves an error to the next call of release() or a flush.
+  void report_later(Status error);
 
  private:
   NodeTargetExtra& entry(int rank) const { return *node_.extra(*node_.find(rank)); }
@@ -80,16 +85,9 @@ class CmaRoute final : public Route, public QueuedPuts {
   // before other operations, but programs read what they have put), and the puts that any process has posted to the
   // target. Two loads if there are none.
   Status before_access(NodeTargetExtra& memory);
-  Status operate(NodeTargetExtra& memory, const DataOperation& operation);
-  // Keeps a copy of a put of at most kMostQueued bytes. Returns false, and does nothing, for larger ones and for
-  // targets without a handler.
-  bool keep(NodeTargetExtra& memory, const DataOperation& put, Until until);
-  // Executes lists by the target's handler, in any order, or by system calls if the target leaves them in its queue for
-  // long. Precondition: the target has a handler.
-  Status execute(const NodeTargetExtra& memory, std::span<const std::unique_ptr<OperationList>> lists);
-  Status by_system_calls(const NodeTargetExtra& memory, const DataOperation& operation);
+  Status by_system_calls(const NodeTargetExtra& memory, DataOperation& rest);
   Status by_messages(const NodeTargetExtra& memory, DataOperation& rest, bool all);
-  Status accumulate(const NodeTargetExtra& memory, const DataOperation& operation);
+  Status accumulate(const NodeTargetExtra& memory, DataOperation& rest);
   Status compare_and_swap(const NodeTargetExtra& memory, const DataOperation& operation);
   std::unique_lock<SmallMutex> lock() const {
     return threaded_ ? std::unique_lock(mutex_) : std::unique_lock<SmallMutex>();
@@ -103,6 +101,7 @@ class CmaRoute final : public Route, public QueuedPuts {
   Status send_queued(Send send, NodeTargetExtra* only = nullptr);
 
   NodeTargets& node_;
+  std::atomic<std::size_t> queued_{0};  // targets with queued puts, and 1 for an error to report
   bool posts_ = false;
   bool dynamic_ = false;
   RelaxedFlag threaded_;

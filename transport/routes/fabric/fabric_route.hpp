@@ -198,14 +198,13 @@ class FabricRoute final : public Route {
   // The bytes of data and the unit of a rank. One round trip at the first call for a rank, if ranks differ. Errors:
   // kPeer.
   Result<Extent> extent(int rank) { return space_.extent(rank); }
-  // Requests a page of a rank's table of regions, and waits for it.
-  Status ask_for_regions(int rank, std::uint64_t first, std::span<std::byte> page) {
-    return space_.ask(space_.reach(rank), HandlerRequest::question(MessageKind::kRegions, page, first));
-  }
 
   Status operate(int rank, const DataOperation& operation, Outstanding* own) override;
   std::size_t fewest_in_list(int /*rank*/, bool /*atomic*/) const override { return 2; }
   Result<bool> goes_alone(int rank, const DataOperation& operation) override;  // the rank's adapter executes it
+  Status ask_for_regions(int rank, std::uint64_t address, std::span<std::byte> regions) override {
+    return space_.ask(space_.reach(rank), HandlerRequest::question(MessageKind::kRegions, regions, address));
+  }
   Status send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* own, bool last) override;
   Result<std::unique_ptr<Outstanding>> own_outstanding(int rank) override;
   void abandon(int rank, std::unique_ptr<Outstanding> own) override;

@@ -5,7 +5,6 @@
 #include <bit>
 #include <optional>
 
-#include "transport/routes/mapped/control_words.hpp"
 #include "transport/routes/mapped/node_targets.hpp"
 
 namespace farside {
@@ -185,10 +184,24 @@ void MappedRoute::expect_threads() {
   }
 }
 
-NodeTarget& NodeTargets::add(int rank) {
-  NodeTarget& target = targets_.emplace_back();
-  target.rank = rank;
-  return target;
+void NodeTargets::assign(std::span<const int> ranks) {
+  targets_.resize(ranks.size());
+  begin_ = targets_.data();
+  first_ = static_cast<std::uint32_t>(ranks.front());
+  const std::uint32_t distance = ranks.size() > 1 ? static_cast<std::uint32_t>(ranks[1]) - first_ : 1;
+  bool regular = std::has_single_bit(distance);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    targets_[i].rank = ranks[i];
+    regular = regular && static_cast<std::uint64_t>(ranks[i]) == first_ + std::uint64_t{i} * distance;
+  }
+  if (!regular) return;
+  shift_ = static_cast<std::uint32_t>(std::countr_zero(distance));
+  regular_ = static_cast<std::uint32_t>(targets_.size());
+}
+
+const NodeTarget* NodeTargets::find_irregular(int rank) const {
+  const auto found = std::ranges::lower_bound(targets_, rank, {}, &NodeTarget::rank);
+  return found != targets_.end() && found->rank == rank ? &*found : nullptr;
 }
 
 NodeTargetExtra& NodeTargets::make_extra(const NodeTarget& target) {
@@ -199,29 +212,6 @@ NodeTargetExtra& NodeTargets::make_extra(const NodeTarget& target) {
     extra->rank = target.rank;
   }
   return *extra;
-}
-
-void NodeTargets::arrange() {
-  begin_ = targets_.data();
-  first_ = static_cast<std::uint32_t>(targets_.front().rank);
-  const std::uint32_t distance = targets_.size() > 1 ? static_cast<std::uint32_t>(targets_[1].rank) - first_ : 1;
-  bool regular = std::has_single_bit(distance);
-  for (std::size_t i = 0; i < targets_.size(); ++i) {
-    const std::uint64_t expected = first_ + std::uint64_t{i} * distance;
-    regular = regular && static_cast<std::uint64_t>(targets_[i].rank) == expected;
-  }
-  if (regular) {
-    shift_ = static_cast<std::uint32_t>(std::countr_zero(distance));
-    regular_ = static_cast<std::uint32_t>(targets_.size());
-    return;
-  }
-  irregular_ = std::make_unique<RankIndex>();
-  for (std::size_t i = 0; i < targets_.size(); ++i) irregular_->add(rank_of());
-}
-
-const NodeTarget* NodeTargets::find_irregular(int rank) const {
-  const int at = irregular_->find(rank, rank_of());
-  return at < 0 ? nullptr : &targets_[static_cast<std::size_t>(at)];
 }
 
 }  // namespace farside

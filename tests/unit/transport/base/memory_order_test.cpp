@@ -47,7 +47,6 @@ void futex_wake_all(const Word&) {
 #include "transport/base/remote_memory.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/fabric/pending.hpp"
-#include "transport/handler/region_words.hpp"
 #include "transport/node/accumulate_lock.hpp"
 #undef std
 #undef farside
@@ -368,38 +367,4 @@ TEST_CASE("stores under the accumulate lock are visible to its next holder, and 
   CHECK(Execution::all({add, claim}) == std::set<Results>{{0, 1}, {1, 0}});
   CHECK(Execution::all({add, add}).empty());
   CHECK(Execution::all({add, add, claim}) == std::set<Results>{{0, 2, 1}, {2, 0, 1}, {1, 2, 0}, {2, 1, 0}});
-}
-
-// handler/region_words.hpp: an on-node peer reads the table of regions while the owner changes it.
-TEST_CASE("where a table of regions is and how long it is are read as they were written together, or read again") {
-  std::array<std::uint64_t, 32> memory{};
-  const real::RegionWords words{reinterpret_cast<std::byte*>(memory.data())};
-  const auto change = [&](std::uint64_t to) {
-    words.change([&] { return real::RegionWords::Places{{{to, to}, {0, 0}}}; });
-  };
-  const auto results = Execution::all({[&] {
-                                         change(1);
-                                         return 0;
-                                       },
-                                       [&] {
-                                         const auto read = words.read([](const real::RegionWords::Places&) {});
-                                         return read ? read->front().address * 10 + read->front().count : Word{77};
-                                       }});
-  CHECK(results == std::set<Results>{{0, 0}, {0, 11}, {0, 77}});
-}
-
-// Either a detach notifies the reader, or the reader sees the table after the detach.
-TEST_CASE("the owner that changes a table of regions sees a reader's mark, or the reader sees the new table") {
-  std::array<std::uint64_t, 32> memory{};
-  const real::RegionWords words{reinterpret_cast<std::byte*>(memory.data())};
-  CHECK_FALSE(may_return({[&] {
-                            words.change([] { return real::RegionWords::Places{{{1, 1}, {0, 0}}}; });
-                            return words.take_readers(0);
-                          },
-                          [&] {
-                            words.note_reader(0);
-                            const auto read = words.read([](const real::RegionWords::Places&) {});
-                            return read ? read->front().count : Word{77};
-                          }},
-                         {0, 0}));
 }

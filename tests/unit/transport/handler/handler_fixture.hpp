@@ -12,6 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/unit/transport/data/elements.hpp"
+#include "transport/base/log.hpp"
 #include "transport/handler/message_handler.hpp"
 #include "transport/handler/operation_list.hpp"
 
@@ -26,6 +27,7 @@ struct HandlerFixture {
   explicit HandlerFixture(bool always_locked = false, std::size_t space_bytes = kSpaceBytes,
                           IntegerMethod* integers = nullptr)
       : bytes(space_bytes) {
+    Log::set_level(LogLevel::kError);  // refusals are logged
     memory = std::make_unique<std::byte[]>(bytes + 2 * kGuard);
     std::fill_n(memory.get(), bytes + 2 * kGuard, kFilling);
     MessageHandler::ServedSpace made;
@@ -41,6 +43,7 @@ struct HandlerFixture {
     made.description_bytes = kDescription;
     CHECK(handler.publish(space, made));
   }
+  ~HandlerFixture() { Log::set_level(LogLevel::kWarn); }
   std::byte* base() const { return memory.get() + kGuard; }
   bool guards_hold() const {
     const auto holds = [](std::byte b) { return b == kFilling; };

@@ -24,9 +24,8 @@ namespace {
 
 NodeTargets targets_of(const std::vector<int>& ranks) {
   NodeTargets targets;
-  targets.reserve(ranks.size());
-  for (const int rank : ranks) targets.add(rank).unit = static_cast<std::uint32_t>(rank);
-  targets.arrange();
+  targets.assign(ranks);
+  for (const int rank : ranks) targets.find(rank)->unit = static_cast<std::uint32_t>(rank);
   return targets;
 }
 

@@ -105,7 +105,7 @@ TEST_CASE("a table of regions finds what holds an address, and knows what is cov
   std::mt19937 random(seed);
   // Compares the table with a map of single bytes.
   for (int round = 0; round < 200; ++round) {
-    RegionTable table(round % 2 == 0 ? RegionTable::kMostMoved : 3);
+    RegionTable table;
     std::array<int, 256> owner{};  // 0: free, else 1 + the address where its region begins
     for (int i = 0; i < 40; ++i) {
       const auto at = static_cast<std::uint64_t>(random() % 250);
@@ -135,9 +135,10 @@ TEST_CASE("a table of regions finds what holds an address, and knows what is cov
 }
 
 TEST_CASE("attached regions may not overlap, and each reader of the table is named once when a region is detached") {
-  alignas(8) std::array<std::byte, RegionWords::bytes(130)> memory{};
-  const RegionWords words{memory.data()};
-  AttachedRegions regions(words, 130);
+  AttachedRegions regions(130);
+  const auto covers = [&](std::uint64_t address, std::uint64_t bytes) {
+    return regions.while_attached(address, bytes, [] {});
+  };
   CHECK(regions.attach({1000, 100, {}}).ok());
   for (const Region& wrong : {Region{1000, 1, {}}, Region{1099, 1, {}}, Region{900, 101, {}}, Region{900, 1000, {}},
                               Region{1050, 10, {}}, Region{~std::uint64_t{0} - 5, 10, {}}}) {
@@ -147,32 +148,32 @@ TEST_CASE("attached regions may not overlap, and each reader of the table is nam
   }
   CHECK(regions.attach({1100, 50, {}}).ok());
   CHECK(regions.attach({900, 100, {}}).ok());
-  CHECK(regions.covers(900, 250));
-  CHECK(!regions.covers(900, 251));
+  CHECK(covers(900, 250));
+  CHECK(!covers(900, 251));
   // Empty regions may be anywhere, in any number, and are not in the table.
   CHECK(regions.attach({1010, 0, {}}).ok());
   CHECK(regions.attach({1010, 0, {}}).ok());
-  CHECK(words.word(RegionWords::kCount).load() == 3);
+  CHECK_FALSE(regions.find(899));
+  CHECK(regions.find(1010)->bytes == 100);
   CHECK(regions.detach(1010).value().empty());
   CHECK(regions.detach(1010).value().empty());
   CHECK(!regions.detach(1010).ok());
 
-  for (const int reader : {0, 63, 64, 129}) words.note_reader(reader);
-  words.note_reader(64);
+  std::array<Region, 4> all;
+  for (const int reader : {0, 63, 64, 129, 64}) regions.read(reader, 1000, all);
+  CHECK((all[0].address == 900 && all[2].end() == 1150 && all[3].bytes == 0));
   CHECK(!regions.detach(1001).ok());
   CHECK(regions.detach(1000).value() == std::vector<int>{0, 63, 64, 129});
   CHECK(regions.detach(1100).value().empty());
-  CHECK(words.word(RegionWords::kVersion).load() % 2 == 0);
   // If a region begins at the address of an empty region, it is detached first.
   CHECK(regions.attach({900, 0, {}}).ok());
   CHECK(regions.detach(900).ok());
-  CHECK(!regions.covers(900, 1));
+  CHECK(!covers(900, 1));
   CHECK(regions.detach(900).ok());
 }
 
 TEST_CASE("the handler touches attached memory only, and shows the table page by page") {
-  alignas(8) std::array<std::byte, RegionWords::bytes(3)> memory{};
-  AttachedRegions regions({memory.data()}, 3);
+  AttachedRegions regions(3);
   alignas(16) std::array<std::int64_t, 64> data{};
   MessageHandler handler;
   AccumulateLockWord lock;
@@ -211,21 +212,18 @@ TEST_CASE("the handler touches attached memory only, and shows the table page by
   CHECK(data[0] == 5);
   CHECK(data[1] == 5);
 
-  using Page = AttachedRegions::Page;
-  const auto read = [&](std::uint64_t region, std::uint64_t first, std::uint32_t bytes) {
-    return ask({MessageKind::kRegions, 0, 0, 2, 0, region, first, bytes, 0, 0}, nullptr, 0);
+  const auto read = [&](std::uint64_t space, std::uint64_t address, std::size_t bytes) {
+    const auto count = static_cast<std::uint32_t>(bytes);
+    return ask({MessageKind::kRegions, 0, 0, 2, 0, space, address, count, 0, 0}, nullptr, 0);
   };
   CHECK(read(other, 0, 1024).refused != nullptr);
-  CHECK(read(id, 0, sizeof(Page) - 1).refused != nullptr);
-  CHECK(read(id, 0, kMaxPayload + 1).refused != nullptr);
-  const MessageHandler::Answer answer = read(id, address_of(&data[1]), sizeof(Page) + 2 * sizeof(Region));
+  CHECK(read(id, 0, sizeof(Region) - 1).refused != nullptr);
+  CHECK(read(id, 0, kMaxPayload / 32 * 32 + 32).refused != nullptr);
+  const MessageHandler::Answer answer = read(id, address_of(&data[1]), 2 * sizeof(Region));
   REQUIRE(answer.refused == nullptr);
-  REQUIRE(answer.fetched.size() == sizeof(Page) + 2 * sizeof(Region));
-  Page page;
+  REQUIRE(answer.fetched.size() == 2 * sizeof(Region));
   Region region;
-  std::memcpy(&page, answer.fetched.data(), sizeof page);
-  std::memcpy(&region, answer.fetched.data() + sizeof page + sizeof region, sizeof region);
-  CHECK(page.count == 2);
+  std::memcpy(&region, answer.fetched.data() + sizeof region, sizeof region);
   CHECK(region.address == address_of(&data[0]) + 12);
   CHECK(read(id, UINT64_MAX, 1024).refused == nullptr);
   // The rank that has read the table is recorded.
@@ -359,34 +357,6 @@ TEST_CASE("tables are read whole while they change", "[native]") {
       ranks.barrier();
     }));
   }
-}
-
-TEST_CASE("a table that is being changed is not believed", "[native]") {
-  expect_well(run_with_space(2, false, dynamic_request(), [&](Ranks& ranks, SpaceFixture& space) {
-    std::array<std::int64_t, 8> memory{};
-    const auto bases = ranks.all_gather(address_of(memory.data()));
-    space.require(space.regions().attach(memory.data(), sizeof memory));
-    ranks.barrier();
-    if (ranks.rank() == 1) {
-      // Sets the version as if rank 0 were in the middle of a change. The words of the table follow the control words.
-      const ControlWords::Mapped control = space->words().mapped(0);
-      const RegionWords words{reinterpret_cast<std::byte*>(&control.word((kControlBytes + 63) / 64 * 64))};
-      words.word(RegionWords::kVersion).fetch_add(1);
-      words.word(RegionWords::kCount).store(0);
-      std::atomic<bool> answered{false};
-      bool covered = false;
-      std::thread reader([&] {
-        covered = space.covered(0, bases[0], 8);
-        answered.store(true);
-      });
-      for (int i = 0; i < 5000 && !answered.load(); ++i) std::this_thread::yield();
-      words.word(RegionWords::kCount).store(1);
-      words.word(RegionWords::kVersion).fetch_add(1);
-      reader.join();
-      ranks.check(covered, "who reads waits until the change is over");
-    }
-    ranks.barrier();
-  }));
 }
 
 TEST_CASE("shared data are loaded and stored by all, whatever the routes of operations are") {

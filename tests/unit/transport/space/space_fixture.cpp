@@ -42,9 +42,9 @@ SpaceFixture::SpaceFixture(Ranks& ranks, Variant variant, std::size_t bytes, std
   const std::size_t files = open_memory_files();
   space_ = std::move(make_space(ranks, request).space);
   std::fill_n(space_->data(), bytes, kFilling);
-  const Space::Reach reach = space_->reach();
-  ranks.check(reach.needs_fabric == over_fabric(variant), "the fabric is needed where nothing else is allowed");
-  ranks.check(reach.uses_cma == (variant == Variant::kCma), "cma is used on private memory");
+  ranks.check((space_->fabric_route() != nullptr) == over_fabric(variant),
+              "the fabric is used if all else is forbidden");
+  ranks.check(space_->uses(RouteKind::kCma) == (variant == Variant::kCma), "cma is used on private memory");
   // The first space on private memory opens a message queue for the node, which stays.
   ranks.check(open_memory_files() <= files + (variant == Variant::kCma ? 1 : 0),
               "no descriptor stays once the peers have mapped");

@@ -14,6 +14,7 @@
 
 #include "tests/unit/transport/space/space_fixture.hpp"
 #include "transport/node/process_memory.hpp"
+#include "transport/space/make_space.hpp"
 
 namespace farside::space_life_test {
 
@@ -38,20 +39,22 @@ TEST_CASE("a peer that cannot be mapped needs the fabric, and why is said") {
       Space::Request request = space_request(kControlBytes, 4096, memory);
       request.rank = ranks.rank();
       request.ranks = 2;
-      const std::unique_ptr<Space> space = std::move(Space::make(request, node).value());
+      SpaceMaker maker(request);
+      ranks.check(maker.make_memory(node).ok(), "the memory is made");
       ranks.barrier();
-      return space->reach();
+      return maker;
     };
     const auto contains = [](const std::string& text, const char* part) {
       return text.find(part) != std::string::npos;
     };
-    Space::Reach reach = reach_of(*both, nullptr);
-    ranks.check(!reach.needs_fabric && !reach.uses_cma, "mapped");
-    reach = reach_of(*alone, nullptr);
-    ranks.check(reach.needs_fabric && contains(reach.why, "another node"), "another node");
+    const SpaceMaker mapped = reach_of(*both, nullptr);
+    ranks.check(!mapped.needs_fabric && !mapped.uses_cma, "mapped");
+    const SpaceMaker apart = reach_of(*alone, nullptr);
+    ranks.check(apart.needs_fabric && contains(apart.why, "another node"), "another node");
     static std::array<std::byte, 4096> memory;
-    reach = reach_of(*both, memory.data());
-    ranks.check(reach.needs_fabric && !reach.uses_cma && contains(reach.why, "cma"), "cma is not allowed");
+    const SpaceMaker on_private = reach_of(*both, memory.data());
+    ranks.check(on_private.needs_fabric && !on_private.uses_cma && contains(on_private.why, "cma"),
+                "cma is not allowed");
   }));
 }
 
@@ -64,13 +67,13 @@ TEST_CASE("cma without mapped reaches oneself, and says what is missing for othe
       Space::Request request = space_request(kControlBytes, 4096, data);
       request.rank = ranks.rank();
       request.ranks = 2;
-      const std::unique_ptr<Space> space = std::move(Space::make(request, *node).value());
-      const Space::Reach reach = space->reach();
+      SpaceMaker maker(request);
+      ranks.check(maker.make_memory(*node).ok(), "the memory is made");
       ranks.barrier();
-      Space::Agreed agreed;
-      agreed.some_cma = reach.uses_cma;
-      space->finish(std::move(agreed));
-      ranks.check(reach.needs_fabric && reach.why.find("cma without mapped") != std::string::npos, "why is said");
+      SpaceMaker::Agreed agreed;
+      agreed.some_cma = maker.uses_cma;
+      const std::unique_ptr<Space> space = maker.finish(std::move(agreed));
+      ranks.check(maker.needs_fabric && maker.why.find("cma without mapped") != std::string::npos, "why is said");
       ranks.check(space->kind(ranks.rank()) == RouteKind::kSelf, "one's own memory needs no route");
       const std::uint64_t sent = 7;
       std::uint64_t got = 0;
@@ -98,7 +101,7 @@ TEST_CASE("a provider that does not exist is a bad setting, said again at every 
 TEST_CASE("data that no memory holds is refused") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     for (const std::uint64_t bytes : {std::uint64_t{1} << 46, UINT64_MAX, UINT64_MAX - 4095}) {
-      const auto made = Space::make(space_request(kControlBytes, bytes), *NodeGroup::alone(0));
+      const Status made = SpaceMaker(space_request(kControlBytes, bytes)).make_memory(*NodeGroup::alone(0));
       ranks.check(!made.ok() && made.error().kind == ErrorKind::kNoMemory, "no memory");
     }
   }));
@@ -115,12 +118,13 @@ TEST_CASE("data of all ranks of a node that its memory does not hold are refused
         Space::Request request = space_request(kControlBytes, bytes);
         request.rank = ranks.rank();
         request.ranks = 2;
-        auto made = Space::make(request, *node);
+        SpaceMaker maker(request);
+        Status made = maker.make_memory(*node);
         ranks.barrier();
         return made;
       };
       ranks.check(made_with(left / 5 * 2).ok(), "two fifths for each are enough");
-      const auto made = made_with(left / 5 * 3);
+      const Status made = made_with(left / 5 * 3);
       ranks.check(!made.ok() && made.error().kind == ErrorKind::kNoMemory, "three fifths are not");
       ranks.check(!made.ok() && made.error().text.find("for 2 processes") != std::string::npos, "the error says so");
       ranks.check(made_with(4096).ok(), "the node can be used again");

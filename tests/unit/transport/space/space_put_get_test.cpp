@@ -97,9 +97,9 @@ TEST_CASE("puts until the end of an epoch are there when the target has finished
             std::vector<std::vector<std::byte>> data(count);  // over the fabric in use until the flush
             for (std::size_t i = 0; i < count; ++i) {
               data[i].assign(bytes, value(i));
-              space.good(space->route(1).queue_put(1, i * (bytes + 8), data[i].data(), bytes, nullptr,
-                                                   QueuedPuts::Until::kEnd),
-                         "put");
+              space.good(
+                  space->route(1).queue_put(1, i * (bytes + 8), data[i].data(), bytes, nullptr, Route::Until::kEnd),
+                  "put");
             }
             space.good(space->queued_puts().release(), "release");
             ranks.check(!space->queued_puts().any(), "all have left");
@@ -134,7 +134,7 @@ TEST_CASE("puts that are kept until a flush are there after it, and before a get
           if (ranks.rank() == 0) {
             for (std::size_t i = 0; i < count; ++i) {
               values[i] = i * 1000 + count + distance;
-              space.good(space->route(1).queue_put(1, i * distance, &values[i], 8, nullptr, QueuedPuts::Until::kFlush),
+              space.good(space->route(1).queue_put(1, i * distance, &values[i], 8, nullptr, Route::Until::kFlush),
                          "put");
             }
             if (variant == Variant::kCma && count == 3) {
@@ -163,7 +163,7 @@ TEST_CASE("kept puts need no system call, and a flush executes them") {
   expect_well(run_with_space(2, Variant::kCma, 4096, [](Ranks& ranks, SpaceFixture& space) {
     const std::uint64_t value = 42;
     if (ranks.rank() == 0) {
-      space.good(space->route(1).queue_put(1, 8, &value, sizeof value, nullptr, QueuedPuts::Until::kEnd), "put");
+      space.good(space->route(1).queue_put(1, 8, &value, sizeof value, nullptr, Route::Until::kEnd), "put");
       ranks.check(space->queued_puts().any(), "it is kept");
     }
     ranks.barrier();
@@ -184,7 +184,7 @@ TEST_CASE("kept puts need no system call, and a flush executes them") {
 // must take effect after the posted puts, by any route, and the puts of several epochs in their order.
 TEST_CASE("no access precedes posted puts that the target has not finished") {
   expect_well(run_with_space(3, Variant::kCma, 64 * 1024, [](Ranks& ranks, SpaceFixture& space) {
-    using Until = QueuedPuts::Until;
+    using Until = Route::Until;
     const auto put = [&](std::uint64_t value) {
       space.good(space->route(1).queue_put(1, 0, &value, 8, nullptr, Until::kEnd), "put");
       space.good(space->queued_puts().release(), "release");
@@ -237,7 +237,7 @@ TEST_CASE("puts that are kept until a flush are complete after a release") {
   expect_well(run_with_space(2, Variant::kCma, 4096, [](Ranks& ranks, SpaceFixture& space) {
     const std::uint64_t value = 43;
     if (ranks.rank() == 0) {
-      space.good(space->route(1).queue_put(1, 8, &value, sizeof value, nullptr, QueuedPuts::Until::kFlush), "put");
+      space.good(space->route(1).queue_put(1, 8, &value, sizeof value, nullptr, Route::Until::kFlush), "put");
       space.good(space->queued_puts().release(), "release");
     }
     ranks.barrier();

@@ -14,6 +14,7 @@
 #include "tests/unit/transport/base/processes.hpp"
 #include "transport/base/address.hpp"
 #include "transport/node/node_group.hpp"
+#include "transport/process.hpp"
 #include "transport/space/agreement.hpp"
 #include "transport/space/group_peers.hpp"
 #include "transport/space/space.hpp"
