@@ -17,11 +17,6 @@ FabricRoute::~FabricRoute() {
   });
 }
 
-void FabricRoute::agree(Agreed agreed) {
-  take_rules(agreed.rules);
-  space_.agree(std::move(agreed));
-}
-
 Result<bool> FabricRoute::goes_alone(int rank, const DataOperation& operation) {
   if (!operation.atomic() || !rules_.integers_by_nic) return false;
   const Result<FabricTarget*> target = space_.describe(rank);
