@@ -22,7 +22,7 @@ constexpr std::int64_t kSecond = 1'000'000'000;
 // Rank `rank` of the launch with the number `launch`.
 RankFile file(int rank, int ranks, std::uint64_t launch) {
   const std::int64_t at = 1'700'000'000 * kSecond + static_cast<std::int64_t>(launch) * 100 * kSecond;
-  return {"s." + std::to_string(rank) + ".json", {rank, ranks, false, launch, 0, at, at + 10 * kSecond}};
+  return {"s." + std::to_string(rank) + ".json", {rank, ranks, false, launch, at, at + 10 * kSecond}};
 }
 RankFile spawned(int rank, std::uint64_t launch) {
   RankFile result = file(rank, 2, launch);
