@@ -178,11 +178,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     static const ProcessIdentity sender = ProcessIdentity::own();
     const auto left = message_queue.enqueue(hostile, sender, parts, {is_alive});
     const std::optional<MessageQueue::Message> another = message_queue.enqueue(sender, parts);
-    for (const MessageQueue::Message* sent : {left ? &left.value() : nullptr, another ? &*another : nullptr}) {
+    for (const MessageQueue::Message* sent : {left ? &*left.value() : nullptr, another ? &*another : nullptr}) {
       if (sent == nullptr) continue;
       const auto answer = message_queue.wait_for_answer(hostile, *sent, {is_alive});
       if (!answer) continue;
-      const std::span<const std::byte> bytes = answer.value().bytes();
+      const std::span<const std::byte> bytes = answer.value()->bytes();
       require(bytes.data() >= begin && bytes.data() + bytes.size() <= end && bytes.size() <= MessageQueue::kMostBytes,
               "an answer is no longer than an answer");
     }

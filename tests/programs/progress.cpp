@@ -6,8 +6,8 @@
 //
 // messages: a rank that waits in a one-sided call still moves its messages; otherwise these cases never end. computing:
 // a rank that computes and calls nothing still serves its window; the origin must finish long before the target does.
-// stopped: where it is mapped, so does a rank that a signal has stopped. waiting: a rank that waits in MPI_Barrier
-// serves its window meanwhile; only statistics tell whether the barrier did that or a thread.
+// stopped: inside a node, so does a rank that a signal has stopped. waiting: a rank that waits in MPI_Barrier serves
+// its window meanwhile; only statistics tell whether the barrier did that or a thread.
 #include <complex>
 #include <filesystem>
 #include <sched.h>
@@ -414,7 +414,8 @@ void target_accumulates(check::Memory memory) {
   }
 }
 
-// Mapped memory is reached without the target's help.
+// Inside a node private memory is reached without the target's help. What was given to the target is not executed
+// again when it continues.
 void target_is_stopped(check::Memory memory) {
   constexpr int kBlocks = 100, kApart = 700, kRounds = 3;
   check::Window window(memory, kBlocks * kApart * sizeof(std::int64_t), 8);

@@ -164,32 +164,43 @@ RequestHeader PeerNodeHandler::header(MessageKind kind) const {
   return header;
 }
 
-template <class Take>
-Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message, const IsAlive& is_alive,
-                               std::size_t bytes, Take&& take) {
-  const Result<MessageQueue::Answer> waited = queue().wait_for_answer(progress, message, {is_alive, has_just_polled()});
+template <class Take, class Unanswered>
+Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message, const MessageQueue::Owner& owner,
+                               std::size_t bytes, Take&& take, Unanswered&& unanswered) {
+  const Result<std::optional<MessageQueue::Answer>> waited = queue().wait_for_answer(progress, message, owner);
   if (!waited) return waited.error();
-  const MessageQueue::Answer& answer = waited.value();
-  if (answer.by_poller()) poller_answered_at_.store(ticks(), std::memory_order_relaxed);
+  const std::optional<MessageQueue::Answer>& answer = waited.value();
+  if (unanswered_ != !answer) unanswered_ = !answer;
+  if (!answer) return unanswered();
+  if (answer->by_poller()) poller_answered_at_.store(ticks(), std::memory_order_relaxed);
   ReplyHeader reply{};
-  if (answer.bytes().size() < sizeof reply) return refusal(ReplyStatus::kRefused);
-  std::memcpy(&reply, answer.bytes().data(), sizeof reply);
+  if (answer->bytes().size() < sizeof reply) return refusal(ReplyStatus::kRefused);
+  std::memcpy(&reply, answer->bytes().data(), sizeof reply);
   if (reply.status != ReplyStatus::kDone) return refusal(reply.status);
-  const std::span<const std::byte> data = answer.bytes().subspan(sizeof reply);
+  const std::span<const std::byte> data = answer->bytes().subspan(sizeof reply);
   if (data.size() != bytes) return Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"};
   take(data);
   return {};
 }
 
-Status PeerNodeHandler::execute(Progress& progress, std::span<const std::unique_ptr<OperationList>> lists) {
+Status PeerNodeHandler::execute(Progress& progress, std::span<const std::unique_ptr<OperationList>> lists,
+                                const Instead& instead) {
   const IsAlive is_alive = [this] { return this->is_alive(); };
   const RequestHeader request = header(MessageKind::kOperations);
   Status first;
   while (!lists.empty()) {
     // Fills all free slots, so that one wake serves all these lists.
-    const auto one = queue().enqueue(progress, sender_, parts(request, lists.front()->bytes()), {is_alive});
+    const auto one =
+        queue().enqueue(progress, sender_, parts(request, lists.front()->bytes()), {is_alive, false, timeout()});
     if (!one) return first ? Status(one.error()) : std::move(first);
-    std::array<MessageQueue::Message, MessageQueue::kSlots> messages{one.value()};
+    if (!one.value()) {
+      unanswered_ = true;
+      Status done = instead(*lists.front());
+      if (first) first = std::move(done);
+      lists = lists.subspan(1);
+      continue;
+    }
+    std::array<MessageQueue::Message, MessageQueue::kSlots> messages{*one.value()};
     std::size_t sent = 1;
     for (; sent < std::min(lists.size(), messages.size()); ++sent) {
       const auto next = queue().enqueue(sender_, parts(request, lists[sent]->bytes()));
@@ -198,8 +209,9 @@ Status PeerNodeHandler::execute(Progress& progress, std::span<const std::unique_
     }
     for (std::size_t i = 0; i < sent; ++i) {
       const OperationList& list = *lists[i];
-      Status finished = finish(progress, messages[i], is_alive, list.fetched_bytes(),
-                               [&](std::span<const std::byte> fetched) { list.deliver(fetched); });
+      Status finished = finish(
+          progress, messages[i], {is_alive, has_just_polled(), timeout()}, list.fetched_bytes(),
+          [&](std::span<const std::byte> fetched) { list.deliver(fetched); }, [&] { return instead(list); });
       if (first) first = std::move(finished);
     }
     lists = lists.subspan(sent);
@@ -214,8 +226,9 @@ Status PeerNodeHandler::ask_for_regions(Progress& progress, std::uint64_t addres
   request.count = static_cast<std::uint32_t>(regions.size());
   const auto message = queue().enqueue(progress, sender_, parts(request, {}), {is_alive});
   if (!message) return message.error();
-  return finish(progress, message.value(), is_alive, regions.size(),
-                [&](std::span<const std::byte> answer) { std::ranges::copy(answer, regions.begin()); });
+  return finish(
+      progress, *message.value(), {is_alive}, regions.size(),
+      [&](std::span<const std::byte> answer) { std::ranges::copy(answer, regions.begin()); }, [] { return Status(); });
 }
 
 }  // namespace farside

@@ -82,9 +82,11 @@ class PeerNodeHandler {
   // already. Errors: kNoRoute. `space`: the id of the space in which this process is `rank`.
   static Result<std::unique_ptr<PeerNodeHandler>> find(const NodeMember& peer, std::uint64_t space, int rank);
   // Executes lists, in any order, and returns when all are complete, with the first error. The buffers of the
-  // operations receive the fetched data. Errors: kRange if the handler refuses a list; kPeer if the target's process
-  // has ended, or if its answer has a wrong length.
-  Status execute(Progress& progress, std::span<const std::unique_ptr<OperationList>> lists);
+  // operations receive the fetched data. Calls `instead` with each list that the target leaves in its queue for long,
+  // for instance because it is stopped; the list is no longer there then. Errors: kRange if the handler refuses a list;
+  // kPeer if the target's process has ended, or if its answer has a wrong length.
+  using Instead = std::function<Status(const OperationList& list)>;
+  Status execute(Progress& progress, std::span<const std::unique_ptr<OperationList>> lists, const Instead& instead);
   // Requests the regions around an address of the peer, in a dynamic space (message.hpp), and waits for them.
   Status ask_for_regions(Progress& progress, std::uint64_t address, std::span<std::byte> regions);
   // Posts a list of operations that fetch nothing. The target executes it at the latest in
@@ -120,10 +122,11 @@ class PeerNodeHandler {
   static Parts parts(const RequestHeader& request, std::span<const std::byte> list) {
     return {std::as_bytes(std::span(&request, 1)), list};
   }
-  // Waits for an answer with so many bytes of data, and calls take(data).
-  template <class Take>
-  Status finish(Progress& progress, MessageQueue::Message message, const IsAlive& is_alive, std::size_t bytes,
-                Take&& take);
+  // Waits for an answer with so many bytes of data, and calls take(data), or unanswered() if the message is withdrawn.
+  template <class Take, class Unanswered>
+  Status finish(Progress& progress, MessageQueue::Message message, const MessageQueue::Owner& owner, std::size_t bytes,
+                Take&& take, Unanswered&& unanswered);
+  std::chrono::milliseconds timeout() const { return unanswered_ ? Timing::kReplyAgain : Timing::kReply; }
 
   std::shared_ptr<Mapping> mapping_;  // shared by all spaces with this on-node peer
   ProcessIdentity sender_;            // this process
@@ -132,6 +135,7 @@ class PeerNodeHandler {
   std::uint64_t nonce_address_;  // in the peer's private memory
   std::uint64_t nonce_;
   std::uint64_t space_;
+  RelaxedFlag unanswered_;
   // When a poller of the target has answered last. It is read in place of the target's own word, which is in the cache
   // of the target's core.
   std::atomic<Ticks> poller_answered_at_{0};

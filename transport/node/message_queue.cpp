@@ -12,20 +12,26 @@
 namespace farside {
 namespace {
 
-// Whether a sender, which may sleep, is to ask whether the owner lives: every 100 ms.
+// A sender's looks at the owner, from when it may sleep: each reads the clock, and one every 100 ms asks whether the
+// owner lives.
 class OwnerCheck {
  public:
+  explicit OwnerCheck(const MessageQueue::Owner& owner) : owner_(owner) {}
+  // Returns whether the owner is to be asked.
   bool is_due() {
-    const Clock::time_point now = Clock::now();
-    if (asked_ == Clock::time_point()) asked_ = now;
-    if (now - asked_ < Timing::kOwnerCheck) return false;
-    asked_ = now;
+    now_ = Clock::now();
+    if (begin_ == Clock::time_point()) begin_ = asked_ = now_;
+    if (now_ - asked_ < Timing::kOwnerCheck) return false;
+    asked_ = now_;
     return true;
   }
+  // Whether the owner had left the message for too long at the last look.
+  bool timed_out() const { return now_ - begin_ >= owner_.timeout; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  Clock::time_point asked_;
+  const MessageQueue::Owner& owner_;
+  Clock::time_point begin_, now_, asked_;
 };
 
 // Fetches all cache lines of a message or an answer at once, from the core that has written them. A reader that takes
@@ -101,29 +107,35 @@ MessageQueue::Slot* MessageQueue::take_over(ProcessIdentity sender) {
   if (!sender.known()) return nullptr;
   for (Slot& slot : slots_) {
     const std::uint64_t found = slot.holder.load(std::memory_order_relaxed);
-    // The state is read after the end of the holder, which orders the holder's last stores before this.
+    // The state is read after the end of the holder, which orders the holder's last stores before this. A message that
+    // the holder was withdrawing may be in execution.
     if (found == kNone || !process_of(found).is_dead() || slot.state.load() == kSent) continue;
+    if (in_execution(slot)) continue;
     if (become_holder(slot, found, sender)) return &slot;
   }
   return nullptr;
 }
 
-Result<MessageQueue::Message> MessageQueue::enqueue(Progress& progress, ProcessIdentity sender,
-                                                    std::span<const std::span<const std::byte>> parts,
-                                                    const Owner& owner) {
-  OwnerCheck owner_check;
+Result<std::optional<MessageQueue::Message>> MessageQueue::enqueue(Progress& progress, ProcessIdentity sender,
+                                                                   std::span<const std::span<const std::byte>> parts,
+                                                                   const Owner& owner) {
+  OwnerCheck owner_check(owner);
   unsigned probes = 0;
   for (Waiter waiter(progress, freed_);; waiter.pause()) {
-    if (const std::optional<Message> left = enqueue(sender, parts)) return *left;
+    if (std::optional<Message> left = enqueue(sender, parts)) return left;
     // Posted messages may fill the queue, and a sender may have been killed before it woke the owner.
     if (probes++ % 64 == 0) wake_event_.wake_if_armed();
-    if (!waiter.may_sleep() || !owner_check.is_due()) continue;
-    if (Slot* slot = take_over(sender)) return fill(*slot, parts);
-    if (!owner.is_alive()) return dead();
+    if (!waiter.may_sleep()) continue;
+    if (owner_check.is_due()) {
+      if (Slot* slot = take_over(sender)) return std::optional(fill(*slot, parts));
+      if (!owner.is_alive()) return dead();
+    }
+    if (owner_check.timed_out() && has_executed_posted()) return std::optional<Message>();
   }
 }
 
-Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, Message message, const Owner& owner) {
+Result<std::optional<MessageQueue::Answer>> MessageQueue::wait_for_answer(Progress& progress, Message message,
+                                                                          const Owner& owner) {
   Slot& slot = *message;
   // An owner that polls need not be woken, nor one that has lost its core to an interrupt: the thread would take the
   // core from the poller again. The spins are limited, because something may keep the poller from answering, for an
@@ -137,18 +149,41 @@ Result<MessageQueue::Answer> MessageQueue::wait_for_answer(Progress& progress, M
     relax();
   }
   if (!answered_yet()) wake_event_.wake_if_armed();
-  OwnerCheck owner_check;
+  OwnerCheck owner_check(owner);
   for (Waiter waiter(progress, slot.wake_event); !answered_yet(); waiter.pause()) {
-    if (!waiter.may_sleep() || !owner_check.is_due() || owner.is_alive()) continue;
-    // The owner may live, and answer later. Until then the slot is like that of a posted message.
-    release(slot);
-    return dead();
+    if (!waiter.may_sleep()) continue;
+    if (owner_check.is_due() && !owner.is_alive()) {
+      // The owner may live, and answer later. Until then the slot is like that of a posted message.
+      release(slot);
+      return dead();
+    }
+    // What is posted must take effect before what the sender does instead.
+    if (owner_check.timed_out() && has_executed_posted() && withdraw(slot)) {
+      release(slot);
+      return std::optional<Answer>();
+    }
   }
   const std::uint32_t length = slot.bytes.load(std::memory_order_relaxed);
   const std::size_t answered = std::min<std::size_t>(length & ~kByPoller, kMostBytes);
   const auto bytes = std::span<const std::byte>(slot.text).first(answered);
   prefetch(bytes);
-  return Answer(*this, message, bytes, (length & kByPoller) != 0);
+  return std::optional<Answer>(std::in_place, *this, message, bytes, (length & kByPoller) != 0);
+}
+
+// Returns whether the owner will not execute the message of this slot.
+bool MessageQueue::withdraw(Slot& slot) {
+  State state = kSent;
+  if (!slot.state.compare_exchange_strong(state, kIdle)) return false;
+  if (!in_execution(slot)) return true;
+  // The owner executes the message and will answer, or finds the slot idle, and the message at its next look.
+  state = kIdle;
+  slot.state.compare_exchange_strong(state, kSent);
+  wake_event_.wake_if_armed();
+  return false;
+}
+
+bool MessageQueue::in_execution(const Slot& slot) const {
+  return (has_membarrier_ && !global_membarrier()) || in_execution_.load() == number(slot);
 }
 
 bool MessageQueue::answer_all(const Handling& answer, bool polls) {
@@ -176,8 +211,17 @@ bool MessageQueue::answer_all(const Handling& answer, bool polls) {
   return any;
 }
 
-// Returns false if the message stays in the queue.
+// Returns false if the message was withdrawn, or stays in the queue.
 bool MessageQueue::answer_one(Slot& slot, const Handling& answer, bool polls) {
+  in_execution_.store(number(slot), std::memory_order_relaxed);
+  // Before the load of the state; see in_execution().
+  has_membarrier_ ? std::atomic_signal_fence(std::memory_order_seq_cst)
+                  : std::atomic_thread_fence(std::memory_order_seq_cst);
+  struct End {
+    std::atomic<std::uint32_t>& in_execution;
+    ~End() { in_execution.store(kNoSlot, std::memory_order_release); }
+  } const end{in_execution_};
+  if (slot.state.load() != kSent) return false;  // another message may be in the slot by now
   const std::uint32_t length = slot.bytes.load(std::memory_order_relaxed);
   const auto message =
       std::span<const std::byte>(slot.text).first(std::min<std::size_t>(length & ~kPosted, kMostBytes));

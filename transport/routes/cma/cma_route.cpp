@@ -40,10 +40,6 @@ Status named(Status status, int rank) {
 // Whether the kernel has refused an access, which the target can do itself: the target has become not dumpable.
 bool is_refused(const Status& status) { return !status && status.error().kind == ErrorKind::kNoRoute; }
 
-Status execute(const NodeTargetExtra& memory, std::span<const std::unique_ptr<OperationList>> lists) {
-  return memory.handler->execute(Process::instance(), lists);
-}
-
 // The same as has_executed_posted(), with a short wait. A target that has not executed the posted lists usually is
 // about to do so, since it leaves the same fence as this rank.
 bool executes_soon(const PeerNodeHandler& handler) {
@@ -80,6 +76,56 @@ Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, DataOperation& r
     case OperationKind::kCompareAndSwap: break;
   }
   return compare_and_swap(memory, rest);
+}
+
+// What the target's handler does with a list. Errors: kNoRoute if nothing was done, for what only the handler can do as
+// well.
+Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, const OperationList& list) {
+  std::vector<std::byte> fetched(list.fetched_bytes());
+  std::byte* to = fetched.data();
+  bool first = true;
+  ListEntry entry;
+  std::span<const std::byte> data;
+  for (OperationListReader reader(list.bytes()); reader.next(entry, data);)
+    if (has_gap(entry.type)) return Error{ErrorKind::kNoRoute, {}};
+  for (OperationListReader reader(list.bytes()); reader.next(entry, data);) {
+    const std::size_t bytes = entry.block_bytes();
+    for (std::uint32_t block = 0; block < entry.blocks; ++block) {
+      const std::byte* const operand = data.empty() ? nullptr : data.data() + block * bytes;
+      const bool swap = entry.kind == OperationKind::kCompareAndSwap;
+      DataOperation operation{entry.kind,
+                              entry.op,
+                              entry.type,
+                              Access::kShared,
+                              entry.offset + block * static_cast<std::uint64_t>(entry.stride),
+                              entry.count,
+                              swap ? operand + bytes : operand,
+                              entry.fetch != 0 ? std::exchange(to, to + bytes) : nullptr,
+                              swap ? operand : nullptr};
+      if (Status status = by_system_calls(memory, operation); !status)
+        return first ? std::move(status) : Error{ErrorKind::kPeer, status.error().text};
+      first = false;
+    }
+  }
+  list.deliver(fetched);
+  return {};
+}
+
+Status CmaRoute::execute(const NodeTargetExtra& memory, std::span<const std::unique_ptr<OperationList>> lists) {
+  const auto by_system_call = [&](const OperationList& list) {
+    Status done = by_system_calls(memory, list);
+    const auto one = std::ranges::find(lists, &list, &std::unique_ptr<OperationList>::get);
+    for (bool unanswered = is_refused(done); unanswered;) {
+      unanswered = false;
+      done = memory.handler->execute(Process::instance(), std::span(&*one, 1), [&](const OperationList&) {
+        unanswered = true;
+        return Status();
+      });
+    }
+    return done;
+  };
+  // By reference: a std::function allocates memory for what this lambda captures.
+  return memory.handler->execute(Process::instance(), lists, std::cref(by_system_call));
 }
 
 // Sends messages for as long as the target polls its message queue, or until nothing is left. Up to kSlots messages

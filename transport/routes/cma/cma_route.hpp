@@ -85,7 +85,11 @@ class CmaRoute final : public Route {
   // before other operations, but programs read what they have put), and the puts that any process has posted to the
   // target. Two loads if there are none.
   Status before_access(NodeTargetExtra& memory);
+  // Executes lists by the target's handler, in any order, or by system calls if the target leaves them in its queue for
+  // long.
+  Status execute(const NodeTargetExtra& memory, std::span<const std::unique_ptr<OperationList>> lists);
   Status by_system_calls(const NodeTargetExtra& memory, DataOperation& rest);
+  Status by_system_calls(const NodeTargetExtra& memory, const OperationList& list);
   Status by_messages(const NodeTargetExtra& memory, DataOperation& rest, bool all);
   Status accumulate(const NodeTargetExtra& memory, DataOperation& rest);
   Status compare_and_swap(const NodeTargetExtra& memory, const DataOperation& operation);

@@ -28,13 +28,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Counts the threads that sleep or are about to.
-struct LongSleep final : Progress {
+struct LongSleep : Progress {
+  virtual ~LongSleep() = default;
   void poll() override {}
   void poll_runtime() override {}
   void listen(WakeEvent&) override { ++asleep; }
   void stop_listening(WakeEvent&) override { --asleep; }
   std::chrono::microseconds longest_sleep() const override { return 20s; }
   std::atomic<int> asleep{0};
+};
+
+struct ShortSleep final : LongSleep {
+  std::chrono::microseconds longest_sleep() const override { return 1ms; }
 };
 
 class Box {
@@ -78,10 +83,10 @@ TEST_CASE("a sender that sleeps is woken by its answer") {
   });
   const auto message = box->enqueue(progress, ProcessIdentity::own(), kParts, {kLives});
   REQUIRE(message.ok());
-  const auto answer = box->wait_for_answer(progress, message.value(), {kLives});
+  const auto answer = box->wait_for_answer(progress, *message.value(), {kLives});
   owner.join();
   REQUIRE(answer.ok());
-  CHECK(std::ranges::equal(answer.value().bytes(), kMessage));
+  CHECK(std::ranges::equal(answer.value()->bytes(), kMessage));
   CHECK(Clock::now() - begun < 10s);
 }
 
@@ -125,7 +130,7 @@ TEST_CASE("an owner that sleeps is woken by a message whose answer is waited for
   while (!armed) std::this_thread::yield();
   const auto message = box->enqueue(progress, ProcessIdentity::own(), kParts, {kLives});
   REQUIRE(message.ok());
-  CHECK(box->wait_for_answer(progress, message.value(), {kLives}).ok());
+  CHECK(box->wait_for_answer(progress, *message.value(), {kLives}).ok());
   owner.join();
   CHECK(Clock::now() - begun < 10s);
 }
@@ -136,10 +141,10 @@ TEST_CASE("an answer says whether the owner polls, and a poller need not be woke
   const auto answered_by_poller = [&](bool polls) {
     const auto message = box->enqueue(progress, ProcessIdentity::own(), kParts, {kLives});
     REQUIRE(message.ok());
-    const auto answer = box->wait_for_answer(progress, message.value(), {kLives, polls});
+    const auto answer = box->wait_for_answer(progress, *message.value(), {kLives, polls});
     REQUIRE(answer.ok());
-    REQUIRE(std::ranges::equal(answer.value().bytes(), kMessage));
-    return answer.value().by_poller();
+    REQUIRE(std::ranges::equal(answer.value()->bytes(), kMessage));
+    return answer.value()->by_poller();
   };
   std::atomic<bool> stop{false};
   std::thread poller([&] {
@@ -188,7 +193,7 @@ TEST_CASE("a sender polls while it waits, since the owner may wait for it, and w
     box->any_since(0);
     const auto message = box->enqueue(progress, ProcessIdentity::own(), kParts, {kLives});
     REQUIRE(message.ok());
-    CHECK(box->wait_for_answer(progress, message.value(), {kLives, true}).ok());
+    CHECK(box->wait_for_answer(progress, *message.value(), {kLives, true}).ok());
     woken = box->wake_event().arm() != before;
     box->wake_event().disarm();
     box->wake_event().disarm();
@@ -266,10 +271,105 @@ TEST_CASE("a sender that finds the queue full of posted messages wakes the owner
   });
   const auto message = box->enqueue(progress, ProcessIdentity::own(), kParts, {kLives});
   CHECK(message.ok());
-  CHECK((message.ok() && box->wait_for_answer(progress, message.value(), {kLives}).ok()));
+  CHECK((message.ok() && box->wait_for_answer(progress, *message.value(), {kLives}).ok()));
   CHECK(Clock::now() - begun < 10s);
   stop = true;
   owner.join();
+}
+
+TEST_CASE("a message that the owner leaves in the queue is withdrawn, and is not executed any more") {
+  const Box box;
+  ShortSleep progress;
+  int executed = 0;
+  const auto execute = [&](std::span<const std::byte> message, std::span<std::byte> room) {
+    ++executed;
+    return echo(message, room);
+  };
+  const auto message = box->enqueue(progress, ProcessIdentity::own(), kParts, {kLives, false, 1ms});
+  REQUIRE((message.ok() && message.value()));
+  SECTION("unless it is posted, or behind a posted one") {
+    const auto second = box->enqueue(ProcessIdentity::own(), kParts);
+    REQUIRE(second);
+    const auto answer = box->wait_for_answer(progress, *message.value(), {kLives, false, 1ms});
+    REQUIRE(answer.ok());
+    CHECK_FALSE(answer.value());
+    CHECK(box->answer_all(execute));
+    CHECK(executed == 1);
+    CHECK(box->wait_for_answer(progress, *second, {kLives, false, 1ms}).value());
+    CHECK(box->post(ProcessIdentity::own(), kParts));
+    const auto behind = box->enqueue(ProcessIdentity::own(), kParts);
+    REQUIRE(behind);
+    std::thread owner([&] {
+      await_asleep(progress);
+      std::this_thread::sleep_for(5ms);  // longer than the timeout
+      while (!box->answer_all(execute)) std::this_thread::yield();
+    });
+    CHECK(box->wait_for_answer(progress, *behind, {kLives, false, 1ms}).value());
+    owner.join();
+    CHECK(executed == 3);
+  }
+  SECTION("unless the owner has taken it") {
+    std::atomic<bool> taken{false};
+    std::thread owner([&] {
+      box->answer_all([&](std::span<const std::byte> text, std::span<std::byte> room) {
+        taken = true;
+        await_asleep(progress);
+        std::this_thread::sleep_for(5ms);
+        return execute(text, room);
+      });
+    });
+    while (!taken) std::this_thread::yield();
+    const auto answer = box->wait_for_answer(progress, *message.value(), {kLives, false, 1ms});
+    owner.join();
+    CHECK((answer.ok() && answer.value()));
+    CHECK(executed == 1);
+  }
+  SECTION("a message waits for a slot no longer than that") {
+    for (std::size_t i = 1; i < MessageQueue::kSlots; ++i) CHECK(box->enqueue(ProcessIdentity::own(), kParts));
+    const auto one_more = box->enqueue(progress, ProcessIdentity::own(), kParts, {kLives, false, 1ms});
+    CHECK((one_more.ok() && !one_more.value()));
+    CHECK(box->answer_all(execute));
+  }
+  SECTION("one that cannot be executed yet stays in the queue, and can be withdrawn") {
+    const auto later = [](std::span<const std::byte>, std::span<std::byte>) { return std::optional<std::size_t>(); };
+    CHECK_FALSE(box->answer_all(later));
+    const auto second = box->enqueue(ProcessIdentity::own(), kParts);
+    REQUIRE(second);
+    CHECK_FALSE(box->wait_for_answer(progress, *message.value(), {kLives, false, 1ms}).value());
+    CHECK(box->answer_all(execute));
+    CHECK(executed == 1);
+    CHECK(box->wait_for_answer(progress, *second, {kLives}).value());
+  }
+  CHECK_FALSE(box->answer_all(execute));
+}
+
+TEST_CASE("a message that is withdrawn when the owner begins it is executed or withdrawn, never both or neither") {
+  constexpr int kMessages = 3'000;
+  const Box box;
+  std::atomic<int> executed{0};
+  std::atomic<bool> stop{false};
+  std::thread owner([&] {
+    for (std::uint32_t round = 0; !stop; ++round) {
+      box->answer_all([&](std::span<const std::byte> message, std::span<std::byte> room) {
+        executed.fetch_add(1);
+        return echo(message, room);
+      });
+      const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(round * 7 % 60);
+      while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    }
+  });
+  ShortSleep progress;
+  int answered = 0, withdrawn = 0;
+  for (int i = 0; i < kMessages; ++i) {
+    const auto message = box->enqueue(progress, ProcessIdentity::own(), kParts, {kLives});
+    const auto answer = box->wait_for_answer(progress, *message.value(), {kLives, false, 0ns});
+    ++(answer.value() ? answered : withdrawn);
+    if (executed != answered) break;
+  }
+  stop = true;
+  owner.join();
+  CHECK(executed == answered);
+  CHECK(answered + withdrawn == kMessages);  // how many of each depends on the load
 }
 
 }  // namespace farside::message_queue_waiting_test
