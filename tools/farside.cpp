@@ -137,6 +137,7 @@ int farside(std::vector<std::string> words) {
     }
     program = split.value().program;
     words.resize(1 + split.value().options.size());
+    std::ranges::replace(words, "-h", "--help");
   } else if (std::ranges::find(words, "--") != words.end()) {
     fmt::print(stderr, "farside: only run starts a program (the words behind --)\n");
     return kWrongUsage;

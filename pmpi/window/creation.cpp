@@ -344,11 +344,23 @@ void leave_to_runtime(const char* call, const char* reason) {
   }
 }
 
+// Warns, once, of a memory error of native windows, in which operations then corrupt other memory.
+void warn_of_base(const CreationRequest& request) {
+  if (is_open_mpi() || request.flavor != MPI_WIN_FLAVOR_CREATE || request.size == 0) return;
+  if (reinterpret_cast<std::uintptr_t>(request.base) % 16 == 0) return;
+  if (!Log::is_new("base of a window")) return;
+  log(LogLevel::kWarn,
+      "{}: the base {} is no multiple of 16 bytes: MPICH 4.0.2 over UCX 1.13 rounds it down in silence, and "
+      "operations then reach wrong addresses; align the memory of windows that stay with the runtime",
+      request.call, request.base);
+}
+
 // A mistake of this rank is its own error. Without a route the window is the runtime's, as it would be without farside.
 Outcome refuse(Contribution& own, const Error& why, WindowOwner* owner) {
   if (!own.arguments) return std::move(own.arguments);
   if (why.kind != ErrorKind::kNoRoute) return fault_of(why);
   leave_to_runtime(own.request.call, why.text.c_str());
+  warn_of_base(own.request);
   *owner = WindowOwner::kRuntime;
   return {};
 }

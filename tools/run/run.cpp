@@ -328,7 +328,8 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
   CLI::App* command = app.add_subcommand("run",
                                          "start an MPI program with farside, under the mpirun of its runtime:\n"
                                          "farside run [-n N] [mpirun options] [OPTIONS] [--] program [arguments]");
-  // No other short options: those are mpirun's (-n, -np, -host, ...).
+  // No short options: those are mpirun's (-n, -np, -host, ...). The command line's -h is --help (farside.cpp).
+  command->set_help_flag("--help", "Print this help message and exit");
   command->allow_extras();
   CLI::Option* runtime = command->add_option("--runtime", options->runtime,
                                              "MPI runtime of the program (default: the one it is linked to)");
@@ -354,11 +355,10 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
 }
 
 Result<RunWords> split_words_of_run(const CLI::App& app, const std::vector<std::string>& words) {
-  OptionValues own;
+  OptionValues own{{"-h", 0}};
   for (const CLI::Option* option : app.get_subcommand("run")->get_options()) {
     const int values = std::min(option->get_expected_max(), 1);  // of a repeatable option, each time
     for (const std::string& name : option->get_lnames()) own["--" + name] = values;
-    for (const std::string& name : option->get_snames()) own["-" + name] = values;
   }
   return split_run_words(words, own);
 }

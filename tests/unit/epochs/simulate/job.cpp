@@ -114,7 +114,8 @@ class CountingEndpoint final : public Endpoint {
     return peers_.try_emplace(address.identity, peers_.size()).first->second;
   }
   Result<Registration> register_memory(void* base, std::size_t, std::uint64_t wanted) override {
-    return Registration{nullptr, {chosen_ ? 0 : reinterpret_cast<std::uint64_t>(base), wanted}};
+    if (chosen_) return Registration{nullptr, {0, wanted}};
+    return Registration{nullptr, {reinterpret_cast<std::uint64_t>(base), static_cast<std::uint32_t>(wanted)}};
   }
   bool keys_are_chosen() const override { return chosen_; }
   Status write(Pending& pending, const Place&, const void*, std::size_t) override { return take(pending); }
