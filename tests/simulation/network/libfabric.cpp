@@ -215,6 +215,7 @@ int accept(fid_ep* fid, const void* data, std::size_t bytes) {
   const auto* const first = static_cast<const char*>(data);
   endpoint.peer = endpoint.requester;
   endpoint.last_arrival = scheduler->now() + transit(bytes);
+  endpoint.connected = endpoint.last_arrival + 1;
   answer_request(endpoint.requester, endpoint.id, endpoint.last_arrival, {first, first + bytes});
   endpoint.events->add({FI_CONNECTED, &endpoint.fid.fid});
   return 0;
@@ -441,18 +442,22 @@ void fi_freeinfo(fi_info* info) {
 }
 
 int fi_getinfo(std::uint32_t, const char*, const char*, std::uint64_t, const fi_info* hints, fi_info** found) {
+  const Offer offer = simulation::network::network().offer;
+  const bool ordered = offer != Offer::kMessages;
+  const std::uint64_t order = FI_ORDER_SAS | (ordered ? FI_ORDER_SAW | FI_ORDER_WAS | FI_ORDER_WAW : 0);
   if (hints != nullptr) {
     const char* const name = hints->fabric_attr->prov_name;
     if ((name != nullptr && std::strcmp(name, "tcp") != 0) || (hints->caps & FI_ATOMIC) != 0) return -FI_ENODATA;
     if (hints->ep_attr->type != FI_EP_MSG && hints->ep_attr->type != FI_EP_UNSPEC) return -FI_ENODATA;
+    if ((hints->tx_attr->msg_order & ~order) != 0) return -FI_ENODATA;
   }
   fi_info* const info = *found = fi_dupinfo(nullptr);
   info->caps = FI_MSG | FI_RMA | FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
   info->addr_format = FI_SOCKADDR_IN;
   info->tx_attr->caps = info->rx_attr->caps = info->caps;
-  info->tx_attr->msg_order = info->rx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_SAW | FI_ORDER_WAS | FI_ORDER_WAW;
+  info->tx_attr->msg_order = info->rx_attr->msg_order = order;
   info->tx_attr->inject_size = 128;
-  info->tx_attr->iov_limit = info->tx_attr->rma_iov_limit = info->rx_attr->iov_limit = 4;
+  info->tx_attr->iov_limit = info->tx_attr->rma_iov_limit = info->rx_attr->iov_limit = offer == Offer::kRings ? 4 : 2;
   info->tx_attr->size = info->rx_attr->size = 256;
   info->ep_attr->type = FI_EP_MSG;
   info->ep_attr->max_msg_size = SIZE_MAX / 2;

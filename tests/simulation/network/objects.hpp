@@ -126,16 +126,22 @@ struct Endpoint {
   std::uint64_t requester = 0;  // of the connection that it accepts
   std::uint64_t peer = 0;       // 0: not connected, or no longer
   bool ended = false;
-  Time last_sent = 0, last_arrival = 0;  // of this side's packets
+  Time connected = 0;                                    // from when on the peer takes packets
+  Time last_sent = 0, last_arrival = 0, last_write = 0;  // of this side's packets
   std::deque<Packet> arrived;
   std::map<std::uint64_t, Operation> operations;  // by number
 };
+
+// What the provider offers, by the seed: rings of messages by RDMA, messages behind writes, or only messages in
+// order, so that writes are late.
+enum class Offer { kRings, kMessagesBehindWrites, kMessages };
 
 struct Network {
   std::uint64_t numbers = 0;
   std::map<std::uint64_t, Endpoint*> endpoints;
   std::map<std::uint16_t, Listener*> listeners;  // by port
   // By the seed: the latency, and how often a queue is full.
+  Offer offer = Offer::kRings;
   Time latency = 0;
   std::uint64_t full = 0;
   std::uint64_t packets = 0;  // sent so far

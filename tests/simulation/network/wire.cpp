@@ -120,6 +120,7 @@ Network& network() {
     constexpr Time kLatencies[] = {1 * kMicrosecond, 20 * kMicrosecond, 300 * kMicrosecond};
     constexpr std::uint64_t kFull[] = {16, 256, UINT64_MAX};
     Network made;
+    made.offer = static_cast<Offer>(scheduler->random().below(3));
     made.latency = kLatencies[scheduler->random().below(3)];
     made.full = kFull[scheduler->random().below(3)];
     return made;
@@ -157,8 +158,14 @@ void EventQueue::add(Event event) {
 void transmit(Endpoint& from, Packet packet) {
   if (from.peer == 0) return;
   ++network().packets;
-  from.last_arrival = std::max(from.last_arrival + 1, scheduler->now() + transit(packet.data.size()));
-  scheduler->at(from.last_arrival, [to = from.peer, packet = std::move(packet)]() mutable {
+  Time arrival = std::max(from.connected, scheduler->now() + transit(packet.data.size()));
+  if (network().offer == Offer::kMessages && packet.kind == Packet::Kind::kWrite) {
+    from.last_write = std::max(from.last_write, arrival);
+  } else {
+    if (packet.kind == Packet::Kind::kEnd) arrival = std::max(arrival, from.last_write);
+    arrival = from.last_arrival = std::max(from.last_arrival + 1, arrival);
+  }
+  scheduler->at(arrival, [to = from.peer, packet = std::move(packet)]() mutable {
     Endpoint* const receiver = find_endpoint(to);
     if (receiver == nullptr || receiver->ended) return;
     receiver->arrived.push_back(std::move(packet));
@@ -175,8 +182,10 @@ ssize_t issue(Endpoint& endpoint, Operation operation) {
   const bool answered = operation.packet.kind == Packet::Kind::kRead || (operation.flags & FI_DELIVERY_COMPLETE) != 0;
   if (answered) operation.packet.operation = number;
   endpoint.operations.emplace(number, std::move(operation));
-  const Time soon = scheduler->now() + 100 + static_cast<Time>(scheduler->random().below(2 * kMicrosecond));
-  endpoint.last_sent = std::max(endpoint.last_sent + 1, soon);
+  Random& random = scheduler->random();
+  Time wait = 100 + static_cast<Time>(random.below(2 * kMicrosecond));
+  if (random.one_in(32)) wait += static_cast<Time>(random.below(200 * kMicrosecond));  // the socket is full
+  endpoint.last_sent = std::max(endpoint.last_sent + 1, scheduler->now() + wait);
   scheduler->at(endpoint.last_sent, [id = endpoint.id, number] { send(id, number); });
   return 0;
 }
