@@ -276,6 +276,7 @@ void Scheduler::report() {
   reporting_ = true;
   std::fprintf(stderr, "simulation: after %.6f s of virtual time, %llu steps:\n", static_cast<double>(now_) / 1e9,
                static_cast<unsigned long long>(steps_));
+  if (current_ == nullptr) print_stack();  // while the program is loaded
   Thread* const running = current_;
   for (const auto& each : threads_) {
     if (each->ended) continue;

@@ -218,12 +218,14 @@ std::array<struct sigaction, 65> actions{};
 void take_signal(int number, siginfo_t* info, void* context) {
   auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
   const auto* const code = reinterpret_cast<const unsigned char*>(registers[REG_RIP]);
-  if (number == SIGSEGV && info->si_code == SI_KERNEL && code[0] == 0x0f && code[1] == 0x31) {  // rdtsc
-    if (scheduler != nullptr) scheduler->pass(10);
-    const auto ticks = static_cast<std::uint64_t>(scheduler != nullptr ? scheduler->now() : 0) + 1'000'000;
+  const bool with_processor = code[0] == 0x0f && code[1] == 0x01 && code[2] == 0xf9;  // rdtscp
+  if (number == SIGSEGV && info->si_code == SI_KERNEL && (with_processor || (code[0] == 0x0f && code[1] == 0x31))) {
+    scheduler->pass(10);
+    const std::uint64_t ticks = static_cast<std::uint64_t>(scheduler->now()) + 1'000'000;
     registers[REG_RAX] = static_cast<greg_t>(ticks & 0xffffffff);
     registers[REG_RDX] = static_cast<greg_t>(ticks >> 32);
-    registers[REG_RIP] += 2;
+    if (with_processor) registers[REG_RCX] = 0;
+    registers[REG_RIP] += with_processor ? 3 : 2;
     return;
   }
   const struct sigaction& given = actions[static_cast<std::size_t>(number)];
@@ -402,7 +404,7 @@ void* pthread_getspecific(pthread_key_t key) {
 }
 
 int clock_gettime(clockid_t clock, timespec* time) {
-  if (current() == nullptr) return REAL(clock_gettime, clock, time);
+  if (scheduler == nullptr) return REAL(clock_gettime, clock, time);
   const Time now = look(clock);
   *time = {now / kSecond, now % kSecond};
   return 0;
@@ -413,7 +415,7 @@ int gettimeofday(timeval* time, void*) {
   return 0;
 }
 time_t time(time_t* time) {
-  if (current() == nullptr) return REAL(time, time);
+  if (scheduler == nullptr) return REAL(time, time);
   const Time now = look(CLOCK_REALTIME) / kSecond;
   if (time != nullptr) *time = now;
   return now;
