@@ -25,6 +25,7 @@ Status FabricSpace::register_memory(const MessageHandler::ServedSpace& served, s
     return Error{ErrorKind::kOther, "the provider's memory keys have more than 32 bits"};
   };
   const bool dynamic = served.attached != nullptr;
+  if (keys_are_chosen) own_data.key = space ^ kDataKey;  // that of all ranks, also where this one has no data
   if (Status s = expose(served.control, served.control_bytes, kControlKey, control_region, own_control); !s) return s;
   if (!dynamic && data_bytes > 0) {
     if (Status s = expose(served.base, data_bytes, kDataKey, data_region, own_data); !s) return s;
