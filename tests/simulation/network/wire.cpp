@@ -26,7 +26,9 @@ std::vector<char> gather(const std::vector<iovec>& parts) {
 char* memory_at(Endpoint& endpoint, const fi_rma_iov& place) {
   const auto found = endpoint.domain->regions.find(place.key);
   if (found == endpoint.domain->regions.end())
-    host::fail("network: a peer accesses memory that is not registered, key " + std::to_string(place.key), true);
+    host::fail("network: a peer accesses memory that is not registered: " + std::to_string(place.len) + " bytes, key " +
+                   std::to_string(place.key),
+               true);
   const Region& region = *found->second;
   if (place.addr > region.bytes || place.len > region.bytes - place.addr)
     host::fail("network: a peer accesses memory beyond a registration", true);
