@@ -112,6 +112,44 @@ class AcquireLocks {
   std::optional<ReleaseLock<M>> release_;  // of a lock held before the global lock, or after a failure
 };
 
+// Keeps lock_alls from the global lock for ever, if one of them waits for exclusive locks, or if none is present: later
+// ones then wait behind the caller. Exclusive locks no longer need the global lock (rule 9). For a window in which a
+// rank has ended. Precondition: the caller waits in the queue of the global lock for an exclusive lock, and keeps this
+// place for ever. Cost in remote operations: 2, more beside concurrent departures.
+template <RemoteMemory M>
+class LoseGlobalLock {
+ public:
+  LoseGlobalLock(M& memory, int home) : memory_(memory), home_(home) { memory_.read(operation_, home_, kWord); }
+  bool advance() {
+    while (!lost_ && operation_.done()) {
+      const std::uint64_t found = operation_.value();
+      if (reads_lock_word_) {
+        lost_ = LockWord::readers(found) == 0;
+      } else if (found == expected_ || DrainWord::is_lost(found)) {
+        lost_ = true;
+      } else if (DrainWord::waiter(found) != 0 && DrainWord::departed(found) < 0) {
+        expected_ = found;
+        memory_.compare_and_swap(operation_, home_, kWord, found, found + DrainWord::lose());
+      } else {
+        reads_lock_word_ = true;
+        memory_.read(operation_, home_, kGlobalLock.word());
+      }
+    }
+    return lost_.has_value();
+  }
+  typename M::Operation* failed_operation() { return operation_.failed() ? &operation_ : nullptr; }
+  bool lost() const { return lost_.value_or(false); }
+
+ private:
+  static constexpr std::uint32_t kWord = kGlobalLock.drain_word(LockType::kExclusive);
+  M& memory_;
+  typename M::Operation operation_;
+  std::optional<std::uint64_t> expected_;  // what the swap replaces
+  int home_;
+  bool reads_lock_word_ = false;
+  std::optional<bool> lost_;
+};
+
 // Acquires the lock of a target and, where rule 2 asks for it, the global lock. It claims the wake words and ends their
 // use.
 template <RemoteMemory M, class Table>

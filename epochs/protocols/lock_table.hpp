@@ -23,6 +23,8 @@
 //   8. An exclusive lock that acquires the global lock for its process may use a near lock (near_lock.hpp). It passes
 //      to the next rank of the node together with the global lock, which no other exclusive lock of the process may
 //      need, once its data are complete at the target. One thread of a process uses the near words at a time.
+//   9. If no lock_all can ever acquire the global lock again (LoseGlobalLock), exclusive locks do without it, and
+//      without near locks, whose ranks must agree on whether they hand on the global lock.
 //
 // Thread safety: the functions are called with the guard held, but for the tokens of a lock_all, which belong to the
 // thread that is in that lock_all. Memory: 16 bytes per lock held.
@@ -92,7 +94,10 @@ class LockTable {
   int ranks() const { return ranks_; }
   int home() const { return home_; }
   bool has_global_lock() const { return home_ != kNoGlobalLock; }
-  bool needs_global_lock(LockType type) const { return has_global_lock() && type == LockType::kExclusive; }
+  bool needs_global_lock(LockType type) const {
+    return has_global_lock() && type == LockType::kExclusive && !global_lock_lost_;
+  }
+  void lose_global_lock() { global_lock_lost_ = true; }  // rule 9
 
   // The locks of targets, in the order in which they were acquired; a deferred lock is the last one.
   Locks& locks() { return locks_; }
@@ -177,8 +182,8 @@ class LockTable {
     return global_lock_token_;
   }
 
-  // Rule 8. Returns false if the near words of this rank are in use.
-  bool begin_near() { return !std::exchange(near_, true); }
+  // Rules 8 and 9. Returns false if the near words of this rank are in use, or must not be used.
+  bool begin_near() { return !global_lock_lost_ && !std::exchange(near_, true); }
   void end_near() { near_ = false; }
 
   // Rule 5. Returns false if the preceding lock_all is not released yet.
@@ -209,6 +214,7 @@ class LockTable {
   bool entering_ = false;              // a thread acquires the global lock, and the others wait for it
   bool deferred_ = false;              // the last lock in locks_ is
   bool in_lock_all_ = false;
+  bool global_lock_lost_ = false;
   bool near_ = false;            // a thread uses the near words of this rank
   LockToken global_lock_token_;  // of the exclusive locks
   std::array<LockToken, kMostRanks> lock_all_tokens_{};

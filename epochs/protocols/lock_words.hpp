@@ -144,6 +144,11 @@ struct DrainWord {
   static constexpr std::uint64_t withdraw(std::uint64_t waiter, std::uint64_t end) {
     return -((waiter << kWaiterShift) + (end << kEndShift));
   }
+  // The addend after which no number of departures brings the field to 0, and whether it was added.
+  static constexpr std::uint64_t lose() { return -(LockWord::kMostPresent + 1); }
+  static constexpr bool is_lost(std::uint64_t word) {
+    return departed(word) < -static_cast<std::int64_t>(LockWord::kMostPresent);
+  }
 
  private:
   static constexpr std::uint64_t without_departed(std::uint64_t word) {
@@ -151,7 +156,7 @@ struct DrainWord {
   }
 };
 static_assert(DrainWord::kEndShift + 20 == 64);
-static_assert(LockWord::kMostPresent < std::uint64_t{1} << (DrainWord::kWaiterShift - 1));
+static_assert(2 * (LockWord::kMostPresent + 1) <= std::uint64_t{1} << (DrainWord::kWaiterShift - 1));
 
 // Hand-off: what the receiver passes on, starting at the ticket after its own.
 //

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "epochs/protocols/control_block.hpp"
+#include "epochs/protocols/lock_calls.hpp"
 #include "epochs/protocols/lock_words.hpp"
 #include "epochs/protocols/near_lock.hpp"
 #include "pmpi/window/wait_reports.hpp"
@@ -45,16 +46,23 @@ std::optional<Error> LostLocks::find(const epochs::AwaitedLock& lock, Look& look
 }
 
 Status LostLocks::declare(const epochs::AwaitedLock& lock, LockType type, const Error& why) {
+  bool dispensable = false;
+  if (lock.word == kGlobalLock.word() && type == LockType::kExclusive) {
+    epochs::LoseGlobalLock<ControlMemory> lose(window_.control, lock.rank);
+    if (Status tried = run(window_.space->words().wake_event(), lose); !tried) return tried;
+    dispensable = lose.lost();
+  }
   const auto held = window_.guard();
   lost_.push_back({lock, type, why});
-  return why;
+  if (dispensable) window_.locks.lose_global_lock();
+  return dispensable ? Status() : why;
 }
 
 Status LostLocks::check(int rank, LockType type) {
   const auto held = window_.guard();
   const bool all = rank < 0;
   for (const auto& [lock, by, why] : lost_) {
-    // An exclusive lock may be possible where a lock_all is not.
+    // An exclusive lock may be possible where a lock_all is not (rule 9 of lock_table.hpp).
     const bool needed = lock.word == kGlobalLock.word()
                             ? all || (by == type && window_.locks.needs_global_lock(type))
                             : lock.rank == rank || (all && !window_.locks.has_global_lock());

@@ -38,9 +38,10 @@ class LostLocks {
     std::vector<std::optional<std::uint64_t>> seen = {};
   };
   // Returns the error of the wait if the lock is lost. Behind a living rank that waits for the lock with a near lock,
-  // this is that rank's to find, which may wait at the global lock.
+  // this is that rank's to find: it may be able to do without the global lock.
   std::optional<Error> find(const epochs::AwaitedLock& lock, Look& look);
-  // Returns that error, which later attempts get immediately.
+  // Returns that error, which later attempts get immediately; or success, if the lock can be acquired without the
+  // global lock now.
   Status declare(const epochs::AwaitedLock& lock, epochs::LockType type, const Error& why);
   // `rank`: that of the lock, or -1 for a lock_all.
   Status check(int rank, epochs::LockType type);

@@ -78,9 +78,12 @@ Status PassiveTarget::run_to_end(auto& protocol, int peer) {
 
 Status PassiveTarget::acquire(HeldLock& lock, const std::optional<std::uint64_t>& taken) {
   const bool carried = window_.report_broken != nullptr;
+  const bool with_global_lock = window_.locks.needs_global_lock(lock.type);
   LockTarget acquire(window_.control, window_.locks, lock.target, lock.type, taken, carried, near_place(lock));
   const WaitReason reason(window_, [&](WaitReports& reports) { return reports.awaited_lock(lock.target, lock.type); });
   Status status = run_to_end(acquire, lock.target);
+  if (status && !acquire.ok() && with_global_lock && !window_.locks.needs_global_lock(lock.type))
+    return this->acquire(lock);
   lock.token = acquire.token();
   lock.near = acquire.near();
   if (lock.near > 1) Process::instance().statistics().add(RouteKind::kMapped, Counted::kNearHandOff, 0);

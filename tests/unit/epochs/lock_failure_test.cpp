@@ -251,6 +251,45 @@ TEST_CASE("a lock that stops waiting although nothing has failed is not held, an
   }
 }
 
+TEST_CASE("exclusive locks do without the global lock when a lock_all waits for a dead one", "[epochs]") {
+  Words words;
+  FailingMemory dead(words, kOther), all_memory(words, kTarget), memory(words, kSelf);
+  Table dead_table(kOther, 4, kHome), all_table(kTarget, 4, kHome), table(kSelf, 4, kHome);
+  LockAll held(all_memory, all_table);
+  REQUIRE(run(held));
+  farside::epochs::LoseGlobalLock<FailingMemory> too_early(memory, kHome);
+  REQUIRE(run(too_early));
+  CHECK(!too_early.lost());
+  UnlockAll held_no_more(all_memory, all_table);
+  REQUIRE(run(held_no_more));
+  LockTarget of_dead(dead, dead_table, kTarget, LockType::kExclusive);
+  REQUIRE(run(of_dead));
+  LockAll all(all_memory, all_table);
+  CHECK(!run(all));
+  LockTarget lock(memory, table, kHome, LockType::kExclusive);
+  CHECK(!run(lock));
+  REQUIRE(lock.awaited());
+  CHECK(lock.awaited()->word == ControlBlock::kGlobalLock);
+  for (int again = 0; again < 2; ++again) {
+    farside::epochs::LoseGlobalLock<FailingMemory> lose(memory, kHome);
+    REQUIRE(run(lose));
+    CHECK(lose.lost());
+  }
+  lock.stop_waiting();
+  REQUIRE(run(lock));
+  table.lose_global_lock();
+  LockTarget again(memory, table, kHome, LockType::kExclusive);
+  REQUIRE(run(again));
+  CHECK(again.ok());
+  // The lock_all never holds, even if the holder lives after all.
+  farside::epochs::UnlockTarget release(dead, dead_table,
+                                        {kTarget, LockType::kExclusive, true, false, 0, of_dead.token()});
+  REQUIRE(run(release));
+  release.data_complete();
+  REQUIRE(run(release));
+  CHECK(!run(all));
+}
+
 TEST_CASE("a lock without a wake word, within another exclusive lock, leaves the global lock to that one", "[epochs]") {
   Words words;
   FailingMemory other(words, kOther), memory(words, kSelf);

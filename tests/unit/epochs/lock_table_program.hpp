@@ -3,8 +3,8 @@
 // (threads) share the table. Locks and lock_alls exclude each other as MPI requires. No actor acquires a lock before
 // the data of the lock's last epoch are complete. At the end neither the table nor a control word holds a trace.
 //
-// When a rank has died, actors find lost locks as pmpi/window/lost_locks.cpp does (find, declare,
-// check_not_lost), but without its looks, which are a matter of time. What the dead rank held excludes others for ever.
+// When a rank has died, actors find lost locks as pmpi/window/lost_locks.cpp does, but without its looks, which are a
+// matter of time. What the dead rank held excludes others for ever.
 #pragma once
 
 #include <algorithm>
@@ -194,7 +194,7 @@ class LockTableProgram {
   };
   struct Seen {
     int refused = 0, failed = 0, one_message = 0, stopped = 0, both_threads = 0;
-    int gave_up = 0;
+    int gave_up = 0, without_global = 0;              // of these: to acquire the lock without the global lock
     int near = 0, led = 0, direct = 0, in_a_row = 0;  // exclusive locks by and without the near lock; maximum in a row
   };
 
@@ -220,12 +220,14 @@ class LockTableProgram {
     if (running_ && running_what_ == kLockTarget) had((*script_)[position_].target, (*script_)[position_].type);
     if (running_ && running_what_ == kUnlock) had((*script_)[position_].target, (*script_)[position_].type);
     running_.end();
+    losing_.end();
     state_ = kDead;
     shared.waiting[memory.index()] = {};
   }
 
   // Whether it may find that the lock it waits for is lost, or has waited for too long after a failure.
   bool may_give_up(const MemoryState& memory_state, const Shared& shared) const {
+    if (losing_) return false;
     const std::optional<epochs::AwaitedLock> lock = awaited();
     if (!lock || memory_state.dead == 0) return false;
     if ((state_ & kFailed) != 0) return true;
@@ -250,9 +252,11 @@ class LockTableProgram {
     if (mistakes_->gives_up != TableMistakes::GivesUp::kAnything && (shared.of_dead & bit_of(lock)) == 0)
       memory.broken("a rank gives up a lock in which no dead one had a part");
     shared.of_dead |= bit_of(lock);
-    ++seen_->gave_up;
-    shared.found_lost[self_] |= bit_of(lock);
-    stop_waiting();
+    if (bit_of(lock) == kGlobalExclusive) {
+      losing_.template begin<epochs::LoseGlobalLock<Memory>>(memory, lock.rank);
+    } else {
+      declare_lost(shared, bit_of(lock), false);
+    }
   }
 
   void step(Memory& memory, Shared& shared) {
@@ -265,6 +269,11 @@ class LockTableProgram {
     // With near locks the explorer relies on the argument for local steps where a rank has one thread.
     own.looked = near_.most == 0 || memory_state.dead != 0 ||
                  std::ranges::count(memory_state.actors, own.rank, &MemoryState::Actor::rank) > 1;
+    if (losing_) {
+      lose_global_lock(shared, table);
+      own.stirred = !losing_;
+      return;
+    }
     if (!running_ && !begin(memory, shared, table)) return;
     if (!advance()) return;
     finish(memory, shared, table);
@@ -292,7 +301,7 @@ class LockTableProgram {
   }
 
   std::uint64_t hash(std::uint64_t seed) const {
-    seed = running_.hash(mix(seed, position_));
+    seed = losing_.hash(running_.hash(mix(seed, position_)));
     return mix(mix(seed, running_what_), not_held_ + (forgotten_ << 32) + (state_ << 40));
   }
   static bool own_word(std::uint32_t word) {
@@ -343,8 +352,9 @@ class LockTableProgram {
 
  private:
   enum RunningWhat : std::uint64_t { kNothing, kLockTarget, kAcquireDeferred, kUnlock, kUnlockDeferred, kAll, kEndAll };
-  // Of this actor: its rank has died; an operation of the protocol has failed.
-  enum State : std::uint64_t { kDead = 1, kFailed = 2 };
+  // Of this actor: its rank has died; an operation of the protocol has failed; the lock that it waited for is lost;
+  // the protocol began by the global lock.
+  enum State : std::uint64_t { kDead = 1, kFailed = 2, kLost = 4, kWithGlobal = 8 };
   // Of Shared::of_dead, beside a bit per target.
   enum : std::uint32_t { kGlobalShared = 1U << kRanks, kGlobalExclusive = 2U << kRanks };
 
@@ -364,6 +374,26 @@ class LockTableProgram {
     } else {
       running_.template get<LockTarget>().stop_waiting();
     }
+  }
+  void declare_lost(Shared& shared, std::uint32_t lock, bool dispensable) {
+    ++seen_->gave_up;
+    shared.found_lost[self_] |= lock;
+    if (!dispensable) state_ |= kLost;
+    stop_waiting();
+  }
+  void lose_global_lock(Shared& shared, Table& table) {
+    auto& lose = losing_.template get<epochs::LoseGlobalLock<Memory>>();
+    if (Memory::Operation* failed = lose.failed_operation()) {
+      (void)failed->take_error();
+      losing_.end();
+      state_ |= kLost;
+      return stop_waiting();
+    }
+    if (!lose.advance()) return;
+    const bool lost = lose.lost();
+    losing_.end();
+    declare_lost(shared, kGlobalExclusive, lost);
+    if (lost) table.lose_global_lock();
   }
   // Locks that this rank has found lost are not tried again.
   bool is_known_lost(const Shared& shared, const Table& table, const TableAction& action) const {
@@ -402,6 +432,7 @@ class LockTableProgram {
         running_.template begin<LockTarget>(memory, table, action.target, action.type, std::optional<std::uint64_t>(),
                                             false, memory.rank() < kFirstNear ? NearPlace{} : near_);
         running_what_ = kLockTarget;
+        if (table.needs_global_lock(action.type)) state_ |= kWithGlobal;
         return true;
       case What::kDefer:
         table.defer(action.target, action.type);
@@ -499,6 +530,12 @@ class LockTableProgram {
             return;
           }
           table.locks().push_back(held);
+        } else if ((state_ & (kWithGlobal | kFailed | kLost)) == kWithGlobal && !lock.saw_exposure() &&
+                   !table.needs_global_lock(action.type)) {
+          ++seen_->without_global;
+          shared.waiting[memory.index()] = {};
+          (void)leave_near_queue(shared, memory.index());
+          return end(memory);  // and begins the action again
         } else {
           ++(lock.saw_exposure() ? seen_->refused : seen_->failed);
           not_held_ |= 1U << position_;
@@ -651,6 +688,7 @@ class LockTableProgram {
   std::uint64_t state_ = 0;  // State
   NearPlace near_;
   Running<LockTarget, Unlock<Table>, UnlockDeferred<Table>, LockAll, UnlockAll> running_;
+  Running<epochs::LoseGlobalLock<Memory>> losing_;
 };
 
 // "X0 S1": lock exclusive at rank 0, unlock; shared at rank 1. "X0(X1)": within the lock at 0 one at 1. "D0":
