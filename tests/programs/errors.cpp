@@ -502,7 +502,9 @@ int rdma_in_a_hole(Operation operation) {
   CHECK(mine != MAP_FAILED);
   MPI_Win window = MPI_WIN_NULL;
   CHECK_MPI(MPI_Win_create(mine, kBytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
-  if (rank == 1) CHECK_EQ(munmap(mine, kBytes), 0);
+  // Reserved, so that no other memory takes the place, for instance that of a message ring.
+  constexpr int kReserved = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  if (rank == 1) CHECK(mmap(mine, kBytes, PROT_NONE, kReserved, -1, 0) == mine);
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   std::vector<char> here(kBytes);
   if (rank == 0) {

@@ -7,7 +7,7 @@
 // this share of the completions of own operations are up to 2 ms late, in any order; received messages keep their
 // order. fail: this share of the completions are errors (FI_EIO), although the operation was carried out; a program may
 // set it by faulty_fabric_fail(PERCENT). adds: an adapter carries out only this number of fetch-adds; later ones only
-// read. sends: the registration of the message rings fails, so that all messages are sent, with completions.
+// read. sends: the registration of each message ring fails, so that all messages are sent, with completions.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -231,7 +231,7 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* co
 
 int register_memory(fid* domain, const void* memory, std::size_t bytes, std::uint64_t access, std::uint64_t offset,
                     std::uint64_t key, std::uint64_t flags, fid_mr** region, void* context) {
-  if (dice().sends() && bytes == farside::MessageRings::kMost * farside::MessageRing::kMemory) return -FI_ENOMEM;
+  if (dice().sends() && bytes == farside::MessageRing::kMemory) return -FI_ENOMEM;
   const auto* table = Table<fi_ops_mr>::of(reinterpret_cast<fid_domain*>(domain)->mr);
   return table->reg(domain, memory, bytes, access, offset, key, flags, region, context);
 }
