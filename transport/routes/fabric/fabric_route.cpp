@@ -157,8 +157,10 @@ Status FabricRoute::send_list(BusyTarget& to, Pending& among, std::unique_ptr<Op
   Status before;
   if (list->has_atomics()) before = space_.wait_for(to.atomics);
   for (Waiter waiter(space_.waiting, space_.wake_event); to.requests.count() >= kMostLists;) waiter.pause();
+  const std::uint16_t notified = to.target->unconfirmed.last();
   Status issued =
       space_.endpoint.request(among, space_.handler_of(*to.target), HandlerRequest::operations(), std::move(list));
+  if (issued && &among == &to.requests) to.before_list = notified;
   return before ? std::move(issued) : std::move(before);
 }
 
@@ -208,12 +210,14 @@ Status FabricRoute::begin_flush(BusyTarget& to) {
 
 Status FabricRoute::complete(BusyTarget& to) {
   Status first = begin_flush(to);
+  const std::uint16_t notified = to.before_list;
   const auto keep = [&first](Status status) {
     if (first) first = std::move(status);
   };
   for (Pending* pending : {&to.writes, &to.reads, &to.atomics, &to.requests}) keep(space_.wait_for(*pending));
   const auto held = space_.targets.hold(*to.target);
   to.order.flushed();
+  if (first) to.target->unconfirmed.executed(notified);
   std::erase_if(to.abandoned, [&](const std::unique_ptr<Outstanding>& own) {
     const bool done = own->done();
     if (done) keep(own->take_error());

@@ -223,6 +223,8 @@ struct BusyTarget : Outstanding {
   std::atomic<std::uint32_t> users{0};  // calls that use this object now
   std::size_t place = 0;                // in the list of busy targets
   bool pinned = false;                  // requests refer to this object, which therefore stays the target's
+  // The latest notification (Unconfirmed) before the last list among `requests`, whose reply confirms it.
+  Published<std::uint16_t> before_list = 0;
   TargetOrder order;
   std::vector<std::unique_ptr<Outstanding>> abandoned;  // of abandoned requests: a flush returns their errors
 
