@@ -184,11 +184,23 @@ TEST_CASE("RDMA behind a notification with operations waits until they were exec
   CHECK(on.add(7, nullptr, 8).ok());
   CHECK(on.notify(7).ok());
   CHECK(on.calls() == "message 7 of 1, notification 7 of 0 and 1");
-  CHECK(on.route->flush(7).ok());
   CHECK(on.get(8, 8000).ok());
   CHECK(on.get(7, 8000).ok());
   CHECK(on.calls() == "read 8, message 7 of 0 and 1, read 7");
   CHECK(on.route->flush_all().ok());
+  // A flush that waits for a later message has the answer to the question, but not that of an earlier message.
+  notify_with_put();
+  CHECK(on.add(7, nullptr, 8).ok());
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.get(7, 8000).ok());
+  CHECK(on.calls() == "message 7 of 1, read 7");
+  CHECK(on.add(7, nullptr, 8).ok());
+  CHECK(on.calls() == "message 7 of 1");
+  notify_with_put();
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.get(7, 8000).ok());
+  CHECK(on.calls() == "message 7 of 0 and 1, read 7");
+  CHECK(on.route->flush(7).ok());
   // If the question fails, the operation does, and the next one asks again.
   notify_with_put();
   on.endpoint.fail_next(CallKind::kMessage, false);

@@ -37,6 +37,7 @@ inline std::string in_words(const std::vector<Call>& calls) {
 struct RouteFixture {
   static constexpr std::uint64_t kRegion = 0x5eed'0000'd00d;
   static constexpr std::uint32_t kUnit = 5;
+  static constexpr std::size_t kBytes = 16384;
 
   // The values that the ranks have in common, and the behaviour of the endpoint. Change them before agree().
   FabricRoute::Agreed agreed;
@@ -50,14 +51,14 @@ struct RouteFixture {
     for (int rank = 0; rank < ranks; ++rank) endpoint.descriptions[rank] = description_of(rank);
   }
   // Exposes the memory of this rank, and agrees with the other ranks.
-  void agree() {
+  void agree(std::size_t bytes = kBytes) {
     MessageHandler::ServedSpace space;
     space.base = data.data();
-    space.bytes = data.size();
+    space.bytes = bytes;
     space.lock = &lock;
     space.control = control.data();
     space.control_bytes = control.size();
-    CHECK(route->register_memory(space, data.size(), kUnit).ok());
+    CHECK(route->register_memory(space, bytes, kUnit).ok());
     route->agree(agreed);
   }
 
@@ -109,7 +110,7 @@ struct RouteFixture {
   // Returns the calls of the endpoint since the last call of this function.
   std::string calls() { return in_words(endpoint.take_calls()); }
 
-  alignas(64) std::array<std::byte, 16384> data{};
+  alignas(64) std::array<std::byte, kBytes> data{};
   std::array<std::byte, 4096> control{};
   AccumulateLockWord lock;
   CompletesWhileWaiting waiting{endpoint};

@@ -45,6 +45,18 @@ TEST_CASE("where all ranks are alike, no rank is asked for its description") {
   CHECK(calls[0].key != 0);
 }
 
+TEST_CASE("a rank without data has chosen the same key for data as the others") {
+  RouteFixture with, without;
+  for (RouteFixture* on : {&with, &without}) {
+    on->agreed.same_bytes = false;
+    on->agree(on == &with ? RouteFixture::kBytes : 0);
+    CHECK(on->get(7).ok());
+  }
+  const std::uint64_t key = with.endpoint.take_calls().back().key;
+  CHECK(key != 0);
+  CHECK(without.endpoint.take_calls().back().key == key);
+}
+
 TEST_CASE("a small put or get is a message where messages go through rings, unless it has a request") {
   RouteFixture on;
   on.agree();
