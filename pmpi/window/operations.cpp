@@ -103,8 +103,8 @@ struct Side {
   const void* address;
   std::int64_t count;
   MPI_Datatype handle;
-  const Datatype* type = nullptr;
-  std::size_t bytes = 0;
+  const Datatype* type;
+  std::size_t bytes;
 };
 
 // Checks counts, rank and datatypes; most calls have one datatype.
@@ -227,12 +227,13 @@ Outcome Operations::check(Operation& operation) {
     if (Outcome o = check_op(operation); !o) return o;
   }
   operation.reads_origin = call != Counted::kGet && !(accumulates && operation.reduce == ReduceOp::kNoOp);
-  std::array<Side, 3> sides{{{"target", nullptr, target.count, target.type}}};
+  std::array<Side, 3> sides;  // NOLINT(cppcoreguidelines-pro-type-member-init): to clear it costs 10 ns
+  sides[0] = {"target", nullptr, target.count, target.type, nullptr, 0};
   std::size_t used = 1;
   const Side &to = sides[0], *from = nullptr, *into = nullptr;
   if (operation.reads_origin || call == Counted::kGet)
-    from = &(sides[used++] = {"origin", origin.address, origin.count, origin.type});
-  if (operation.fetches()) into = &(sides[used++] = {"result", result.address, result.count, result.type});
+    from = &(sides[used++] = {"origin", origin.address, origin.count, origin.type, nullptr, 0});
+  if (operation.fetches()) into = &(sides[used++] = {"result", result.address, result.count, result.type, nullptr, 0});
   const std::span<Side> all = std::span(sides).first(used), local = all.subspan(1);
   if (Outcome o = check_sides(window_, target.rank, all); !o || target.rank == MPI_PROC_NULL) return o;
 
