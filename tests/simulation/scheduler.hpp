@@ -49,7 +49,7 @@ struct Thread {
   int id = 0;
   std::string name;
   std::function<void()> run;
-  const char* doing = "runs";  // what it waits for, for reports
+  const char* doing = "runs";  // for reports: "waits for a mutex"
   Key key{};
   bool begun = false, woken = false, ended = false;
   int priority = 0;

@@ -61,8 +61,8 @@ std::vector<std::string> runtimes_to_try(const DoctorOptions& options) {
   return {"openmpi", "mpich"};
 }
 
-// A rank of a launcher starts the program by itself. The program reports a library that is missing. The user's own
-// preload of farside is what is to be examined.
+// A rank of a launcher starts the program itself. The program reports a missing library, and examines the user's own
+// preload of farside where there is one.
 void launch_in_place(const DoctorOptions& options, PeersLaunch& launch) {
   const std::string old = variable("LD_PRELOAD"), &library = launch.runtime.library;
   if (old.find("libfarside-") == std::string::npos) {

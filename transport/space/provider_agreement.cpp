@@ -63,7 +63,7 @@ Status ProviderTrial::run(int other, const FabricAddress& address, Progress& wai
   const HandlerPlace handler{peer, id_, static_cast<std::uint32_t>(rank_)};
   Pending pending;
   pending.towards(other);
-  // Waits for an operation, also for what was issued of it before it failed.
+  // Waits for an operation, or for the parts that were issued before it failed.
   const auto complete = [&](Status issued) {
     for (Waiter waiter(waiting, wake_event_); !pending.done();) waiter.pause();
     Status done = pending.take_error();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The simulated MPI runtime, with the binary interface of MPICH (its mpi.h): the objects behind the handles. All ranks
-// share the tables; what belongs to one member of a communicator is kept per member. What programs call and is not
-// here, the dynamic linker refuses by name.
+// share the tables; each member of a communicator has its own state in it. The dynamic linker names a call that is
+// missing here.
 #pragma once
 
 #include <cstddef>
@@ -109,7 +109,7 @@ struct Contribution {
   int rank = 0;  // in the communicator
   const void* send = nullptr;
   void* receive = nullptr;
-  int count = 0;  // of what is sent
+  int count = 0;  // elements sent
   MPI_Datatype type = MPI_BYTE;
   int receive_count = 0;
   MPI_Datatype receive_type = MPI_BYTE;

@@ -56,8 +56,8 @@ struct CompletionQueue {
   fid_cq fid{};
   Signal signal;
   std::deque<fi_cq_err_entry> completions;  // err 0: a normal one
-  std::vector<std::uint64_t> endpoints;     // whose packets its polls handle
-  bool polled = false;                      // by a thread
+  std::vector<std::uint64_t> endpoints;     // bound to the queue; a poll handles their packets
+  bool polled = false;                      // a thread has polled it
   void add(void* context, std::uint64_t flags, std::size_t bytes, int error);
 };
 
@@ -92,7 +92,7 @@ struct Packet {
   enum class Kind { kMessage, kWrite, kRead, kAnswer, kEnd } kind;
   std::vector<char> data{};
   std::vector<fi_rma_iov> places{};  // of a write or a read
-  std::uint64_t operation = 0;       // of the sender, who waits for an answer; 0: of none
+  std::uint64_t operation = 0;       // number of the operation that the answer completes; 0: no answer
 };
 
 // An operation that has been issued and is not complete.
@@ -104,7 +104,7 @@ struct Operation {
   bool sent = false;
 };
 
-struct Connector {  // what a passive endpoint and a request refer to
+struct Connector {  // the handle of a connection request (fi_eq_cm_entry)
   struct fid fid {};
   std::uint64_t endpoint = 0;
 };
@@ -156,7 +156,7 @@ Endpoint* find_endpoint(std::uint64_t id);
 void transmit(Endpoint& from, Packet packet);
 // Issues an operation. Its data are read when it is sent, some time later, unless FI_INJECT is given.
 ssize_t issue(Endpoint& endpoint, Operation operation);
-// Handles what has arrived for the endpoints of the queue.
+// Handles the packets that have arrived for the endpoints of the queue.
 void progress(CompletionQueue& queue);
 bool anything_arrived(const CompletionQueue& queue);
 // The connection is over: operations that are not complete fail.

@@ -65,7 +65,7 @@ Status CmaRoute::operate(int rank, const DataOperation& operation, Outstanding* 
   return is_refused(done) ? by_messages(memory, rest, true) : std::move(done);
 }
 
-// After an error `rest` is what was not done.
+// After an error, `rest` has the elements that are left.
 Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, DataOperation& rest) {
   switch (rest.kind) {
     case OperationKind::kPut:
@@ -78,8 +78,8 @@ Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, DataOperation& r
   return compare_and_swap(memory, rest);
 }
 
-// What the target's handler does with a list. Errors: kNoRoute if nothing was done, for what only the handler can do as
-// well.
+// Executes a list as the target's handler would. Errors: kNoRoute if nothing was executed: the kernel refuses, or only
+// the handler can execute the list.
 Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, const OperationList& list) {
   std::vector<std::byte> fetched(list.fetched_bytes());
   std::byte* to = fetched.data();
