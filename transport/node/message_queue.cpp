@@ -142,10 +142,12 @@ Result<std::optional<MessageQueue::Answer>> MessageQueue::wait_for_answer(Progre
   // unknown time. The owner may itself be waiting for an answer of this process, which therefore polls as well.
   const auto answered_yet = [&] { return slot.state.load(std::memory_order_acquire) == kAnswered; };
   for (int spins = owner.polls ? 1 : 0; !answered_yet() && spins < Timing::kSpinsForPoller; ++spins) {
-    if (spins % Timing::kSpins == 0) {
-      if (!is_just_now(polled_at_.load(std::memory_order_relaxed), Timing::kInterrupt)) break;
-      if (spins > 0) progress.poll();
-    }
+    // The owner writes this word at each poll. Read while a reply is on its way, it costs one more transfer of a cache
+    // line (0.9 in place of 0.6 us between far cores, after 64 spins).
+    if (spins % (8 * Timing::kSpins) == 0 &&
+        !is_just_now(polled_at_.load(std::memory_order_relaxed), Timing::kInterrupt))
+      break;
+    if (spins > 0 && spins % Timing::kSpins == 0) progress.poll();
     relax();
   }
   if (!answered_yet()) wake_event_.wake_if_armed();

@@ -173,7 +173,6 @@ class MessageQueue {
   Message fill(Slot& slot, std::span<const std::span<const std::byte>> parts, std::uint32_t posted = 0);
 
   std::uint64_t nonce_;
-  bool has_membarrier_;  // the owner takes part in global_membarrier()
   WakeEvent wake_event_;
   WakeEvent freed_;  // of the senders that wait for a slot
   // Counts the messages once they are in their slots, except those that await an answer in the first slot. A poller
@@ -182,8 +181,10 @@ class MessageQueue {
   // Of posted messages: counted before they are in their slots, and after they were executed.
   alignas(64) std::atomic<std::uint32_t> posted_;
   std::atomic<std::uint32_t> executed_;
-  alignas(64) std::atomic<Ticks> polled_at_;             // the last poll by an application thread of the owner
+  alignas(64) std::atomic<Ticks> polled_at_;  // the last poll by an application thread of the owner
+  // Of the owner, which accesses both with each message.
   alignas(64) std::atomic<std::uint32_t> in_execution_;  // kNoSlot or 1 + the index of the slot
+  bool has_membarrier_;                                  // takes part in global_membarrier()
   std::array<Slot, kSlots> slots_;
 };
 
