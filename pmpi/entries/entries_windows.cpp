@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points: creation, freeing and queries of windows (MPI 4.0 section 12.2), and the end of MPI.
+#include <algorithm>
 #include <thread>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/observe/files_on_signal.hpp"
@@ -9,6 +13,7 @@
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/creation.hpp"
 #include "pmpi/window/requests.hpp"
+#include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/threads.hpp"
 #include "transport/process.hpp"
@@ -30,7 +35,30 @@ int create(const CreationRequest& request, void** base, MPI_Win* win, Original&&
   return owner == WindowOwner::kFarside ? MPI_SUCCESS : by_runtime(win, original());
 }
 
-void end_with_runtime() {
+// One line per process that has an epoch open, or of the first process: the windows that the program has not freed.
+void warn_of_windows(const char* call) {
+  const std::vector<Window*> windows = library().windows.all();
+  if (windows.empty() || !farside::Log::enabled(farside::LogLevel::kWarn)) return;
+  const auto has_epoch = [](Window* each) {
+    const auto held = each->state().guard();
+    const epochs::EpochState& epoch = each->state().epoch;
+    return epoch.access() > epochs::Access::kFenceOpen || epoch.exposure().state >= epochs::Exposure::kPosting;
+  };
+  const auto open = std::ranges::find_if(windows, has_epoch);
+  if (open == windows.end() && library().resources->process_rank() != 0) return;
+  WindowState& one = (open != windows.end() ? *open : windows.front())->state();
+  const auto held = one.guard();
+  farside::log(farside::LogLevel::kWarn,
+               "{} with {} that MPI_Win_free has not freed, such as '{}': {} (MPI 4.0 section 12.2.5)", call,
+               windows.size() == 1 ? "a window" : fmt::format("{} windows", windows.size()), one.describe_name(),
+               one.describe_epochs());
+}
+
+void end_with_runtime(const char* call) {
+  (void)without_bad_alloc([&]() -> Outcome {
+    warn_of_windows(call);
+    return {};
+  });
   end_observation();
   // Windows that were not freed keep the endpoint until the process exits.
   if (library().windows.size() == 0) farside::Process::instance().shut_down();
@@ -179,7 +207,7 @@ FARSIDE_ENTRY(Group_free, (MPI_Group * group), (group)) {
 }
 
 FARSIDE_ENTRY(Finalize, (void), ()) {
-  end_with_runtime();
+  end_with_runtime("MPI_Finalize");
   library().resources->world_ends();
   return runtime().Finalize();
 }
@@ -203,7 +231,7 @@ FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session*
 FARSIDE_ENTRY(Session_finalize, (MPI_Session * session), (session)) {
   if (session != nullptr) {
     const int code = without_window("MPI_Session_finalize", [&] {
-      if (library().resources->begin_end(*session)) end_with_runtime();
+      if (library().resources->begin_end(*session)) end_with_runtime("MPI_Session_finalize");
       library().resources->session_ends(*session);
       return static_cast<int>(MPI_SUCCESS);
     });

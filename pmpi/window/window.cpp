@@ -101,6 +101,12 @@ void WindowState::close_stripes() {
 
 std::string WindowState::describe_name() const { return name != nullptr ? *name : "(unnamed)"; }
 
+std::string WindowState::describe_epochs() const {
+  const epochs::ExposureSide& exposure = epoch.exposure();
+  return "here " + epoch.describe_access() +
+         (exposure.state >= epochs::Exposure::kPosting ? "; " + exposure.describe() : "");
+}
+
 void WindowState::warn(const Fault& fault) const { library().broken_rules->report(describe_name(), fault.text); }
 
 Outcome WindowState::check_assert(int assert, int allowed_bits, const char* allowed) {
@@ -198,9 +204,7 @@ void Window::log_fault(const CallSite& call, const Fault& fault) {
   {
     const auto held = state_.guard();
     name = state_.describe_name();
-    if (of_epochs) state = "; here " + state_.epoch.describe_access();
-    if (of_epochs && state_.epoch.exposure().state >= epochs::Exposure::kPosting)
-      state += "; " + state_.epoch.exposure().describe();
+    if (of_epochs) state = "; " + state_.describe_epochs();
   }
   std::string where;
   if (call.target == MPI_PROC_NULL) {

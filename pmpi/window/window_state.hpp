@@ -211,7 +211,8 @@ struct WindowState {
   Outcome check_assert(int assert, int allowed_bits, const char* allowed);
   // FARSIDE_CHECK=warn: reports a broken rule whose call is carried out. To be called under guard().
   void warn(const Fault& fault) const;
-  std::string describe_name() const;  // likewise
+  std::string describe_name() const;    // likewise
+  std::string describe_epochs() const;  // likewise: "here all targets are locked (MPI_Win_lock_all)"
 
   // Release, or complete, kept puts on the fast path. False: the slow path will return the error.
   bool release_puts() {
