@@ -12,8 +12,6 @@ namespace farside::pmpi {
 namespace {
 
 constexpr std::size_t kMostSummaries = 4096;
-// An epoch with more pairs of target and operation is recorded by operation only.
-constexpr std::size_t kMostCounts = 32;
 
 std::string kind_of(const Space& space, TraceFlavor flavor) {
   std::string routes;
@@ -145,14 +143,13 @@ void WindowStatistics::record(const Open& epoch, Ticks closing, Ticks end) {
                      .window = traced_.record.window,
                      .target = epoch.target,
                      .site = epoch.site,
-                     .end_site = site_,
                      .begin = epoch.begin,
                      .granted = epoch.granted,
                      .closing = closing,
                      .end = end};
-  // The record of a lock includes its first counts, which have the same target.
+  // The record includes its first counts.
   std::size_t next = 0;
-  if (lock && !drained_.empty()) {
+  if (!drained_.empty()) {
     record.what = drained_[0].what;
     record.route = drained_[0].route;
     record.count = drained_[0].count;
@@ -177,19 +174,15 @@ void WindowStatistics::count(StatisticsSums& sums, int target, Counted what, std
 void WindowStatistics::drain(int only) {
   counts_.drain(only, [this](int target, Counted what, std::uint64_t count, std::uint64_t bytes) {
     this->count(sums_, target, what, count, bytes);
-    const TraceRecord record{.kind = TraceKind::kCounts,
-                             .what = static_cast<std::uint8_t>(what),
-                             .route = static_cast<std::uint8_t>(space_.kind(target)),
-                             .window = traced_.record.window,
-                             .target = target,
-                             .count = count,
-                             .bytes = bytes};
-    if (drained_.size() < kMostCounts) return drained_.push_back(record);
-    // There is no room for each target, so the records are merged by operation and route.
-    for (TraceRecord& each : drained_) each.target = -1;
-    const auto same = std::ranges::find_if(
-        drained_, [&](const TraceRecord& each) { return each.what == record.what && each.route == record.route; });
-    if (same == drained_.end()) return drained_.push_back(record);
+    const auto kind = static_cast<std::uint8_t>(what), route = static_cast<std::uint8_t>(space_.kind(target));
+    auto same = std::ranges::find_if(
+        drained_, [&](const TraceRecord& each) { return each.what == kind && each.route == route; });
+    if (same == drained_.end()) {
+      same = drained_.insert(same, {.kind = TraceKind::kCounts,
+                                    .what = kind,
+                                    .route = route,
+                                    .window = traced_.record.window});
+    }
     same->count += count;
     same->bytes += bytes;
   });

@@ -16,7 +16,6 @@ namespace farside::explain_test {
 
 using namespace farside::tools::explain;
 using Catch::Matchers::Contains;
-using farside::tools::By;
 using nlohmann::json;
 
 namespace {
@@ -193,12 +192,12 @@ TEST_CASE("figures by rank, pair, size and call site, and the names of windows")
   add(run, "s.0.json", zero.dump());
   add(run, "s.1.json", file_of(1, "allocate mapped", json::object()).dump());
   CHECK_THAT(in_words(run), Contains("allocate mapped (grid)"));
-  const std::string by_rank = figures_by(run, By::kRank);
+  const std::string by_rank = figures_by(run, "rank");
   CHECK_THAT(by_rank, Contains("rank 0 on node | 10.0 s | 4.00 s |") && Contains("rank 1 on node | 10.0 s |      0 |"));
-  CHECK_THAT(figures_by(run, By::kPair), Contains("rank 0 on node | rank 1 on node | 4.00 s |          500 ms |"));
-  CHECK_THAT(figures_by(run, By::kSize), Contains("put       | up to 8 B |      7 |    56 |") && Contains("250 ms"));
-  CHECK_THAT(figures_by(run, By::kSite), Contains("solve+0x10 | lock |     9 |      5 | 4.00 s |  1.00 s"));
-  CHECK_THAT(figures_by(run_of("allocate mapped", json::object()), By::kSite), Contains("FARSIDE_SITES=on"));
+  CHECK_THAT(figures_by(run, "pair"), Contains("rank 0 on node | rank 1 on node | 4.00 s |          500 ms |"));
+  CHECK_THAT(figures_by(run, "size"), Contains("put       | up to 8 B |      7 |    56 |") && Contains("250 ms"));
+  CHECK_THAT(figures_by(run, "site"), Contains("solve+0x10 | lock |     9 |      5 | 4.00 s |  1.00 s"));
+  CHECK_THAT(figures_by(run_of("allocate mapped", json::object()), "site"), Contains("FARSIDE_SITES=on"));
 }
 
 TEST_CASE("what is no statistics file is refused, by its name") {
@@ -256,7 +255,7 @@ TEST_CASE("what the program and its host are called reaches the terminal without
   file["sites"] = {{{"site", "solve\x1b[2J"}, {"calls", {{"lock", {{"calls", 1}, {"count", 1}, {"seconds", 1}}}}}}};
   Run run;
   add(run, "s.0.json", file.dump());
-  for (const std::string& text : {in_words(run), figures_by(run, By::kRank), figures_by(run, By::kSite)}) {
+  for (const std::string& text : {in_words(run), figures_by(run, "rank"), figures_by(run, "site")}) {
     CHECK(std::ranges::none_of(text, [](unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f || c == 0x9b; }));
     CHECK_THAT(text, !Contains("\n! forged"));
   }

@@ -53,9 +53,4 @@ class Placement {
   std::map<std::string, Host> hosts_;
 };
 
-// How `farside explain` and `farside trace` divide their figures: the option --by.
-enum class By { kRank, kSize, kPair, kSite };
-inline const std::map<std::string, By> kByNames = {
-    {"rank", By::kRank}, {"size", By::kSize}, {"pair", By::kPair}, {"site", By::kSite}};
-
 }  // namespace farside::tools

@@ -3,7 +3,6 @@
 #include "tools/explain/explain.hpp"
 
 #include <algorithm>
-#include <array>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -99,11 +98,11 @@ std::string by_site(const Run& run) {
 
 }  // namespace
 
-std::string figures_by(const Run& run, By by) {
+std::string figures_by(const Run& run, const std::string& by) {
   std::string text;
   for (const Advice& each : advise(run))
     if (each.doubt) text += fmt::format("! {}\n", each.text);
-  return text + std::array{by_rank, by_size, by_pair, by_site}[static_cast<std::size_t>(by)](run);
+  return text + (by == "rank" ? by_rank : by == "size" ? by_size : by == "pair" ? by_pair : by_site)(run);
 }
 
 }  // namespace farside::tools::explain
@@ -141,7 +140,7 @@ void add_explain_command(CLI::App& app, int& exit_code) {
         list.push_back({{"rule", each.rule}, {"windows", each.kind}, {"seconds", each.weight}, {"text", each.text}});
       fmt::print("{}\n", json_text(list, 2));
     } else {
-      fmt::print("{}", options->by.empty() ? in_words(run) : figures_by(run, kByNames.at(options->by)));
+      fmt::print("{}", options->by.empty() ? in_words(run) : figures_by(run, options->by));
     }
     exit_code = 0;
   });

@@ -102,7 +102,7 @@ std::vector<Advice> advise(const Run& run);
 
 std::string in_words(const Run& run);
 
-// Returns a table of the figures, divided by `by`. Sites need a run with FARSIDE_SITES=on.
-std::string figures_by(const Run& run, By by);
+// Returns a table of the figures by rank, size, pair or site. Sites need a run with FARSIDE_SITES=on.
+std::string figures_by(const Run& run, const std::string& by);
 
 }  // namespace farside::tools::explain

@@ -38,6 +38,7 @@ struct Bar {
   int target = -1;         // process; -1: none, or not known
   std::string operations;  // "12 put (mapped, 96 bytes)"
   std::size_t epoch = 0;   // index in timeline.epochs, if it is an epoch
+  int site = -1;           // as Epoch::site
 
   bool is_epoch() const { return kind < kFlushBar; }
   // The epoch between two fences and, from `closing` on, the second fence.
@@ -63,7 +64,7 @@ Bar bar_of(const Timeline& timeline, std::size_t index) {
   const Epoch& epoch = timeline.epochs[index];
   const int kind = static_cast<int>(epoch.kind), target = timeline.process_of(epoch.window, epoch.target);
   return {0,         kind,   name(epoch.kind),     epoch.begin, epoch.granted, epoch.closing,
-          epoch.end, target, operations_of(epoch), index};
+          epoch.end, target, operations_of(epoch), index,       epoch.site};
 }
 
 Bar bar_of(const Timeline& timeline, const Span& span) {
@@ -73,6 +74,7 @@ Bar bar_of(const Timeline& timeline, const Span& span) {
   bar.begin = bar.granted = span.begin;
   bar.closing = bar.end = span.end;
   bar.target = timeline.process_of(span.window, span.target);
+  bar.site = span.site;
   if (span.kind == TraceKind::kFlush) return bar;
   const bool served = span.kind == TraceKind::kServed;
   bar.kind = served ? kServedBar : kOperationBar;
@@ -187,6 +189,7 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
     json& args = event["args"] = json::object();
     if (bar.target >= 0) args["target"] = timeline.process(bar.target).name;
     if (!bar.operations.empty()) args["operations"] = bar.operations;
+    if (bar.site >= 0) args["call site"] = timeline.sites[static_cast<std::size_t>(bar.site)];
     const LockWait* waited = nullptr;
     if (bar.is_epoch()) {
       lane_of[bar.epoch] = bar.lane;

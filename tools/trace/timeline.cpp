@@ -111,10 +111,9 @@ Timeline merge(const std::vector<RankTrace>& traces) {
       return entry->second;
     };
     const auto count = [&](const TraceRecord& record, Epoch& epoch) {
-      if (record.count == 0) return;
-      epoch.operations[{static_cast<RouteKind>(record.route), static_cast<Counted>(record.what)}].add(record.count,
-                                                                                                      record.bytes);
-      if (record.target >= 0) epoch.by_target[record.target].add(record.count, record.bytes);
+      if (record.count > 0)
+        epoch.operations[{static_cast<RouteKind>(record.route), static_cast<Counted>(record.what)}].add(record.count,
+                                                                                                        record.bytes);
     };
     for (const TraceRecord& record : trace.records) {
       switch (record.kind) {
@@ -144,9 +143,7 @@ Timeline merge(const std::vector<RankTrace>& traces) {
                                      at(record.closing),
                                      at(record.end),
                                      {},
-                                     {},
-                                     site_of(record.site),
-                                     site_of(record.end_site)});
+                                     site_of(record.site)});
           count(record, timeline.epochs.back());
           break;
         }

@@ -78,10 +78,7 @@ struct Epoch {
   int target;  // rank in the window; -1: none
   Nanoseconds begin, granted, closing, end;
   Amounts operations;
-  std::map<int, Amount> by_target;  // the same by rank in the window, where it was recorded
-  int site = -1, end_site = -1;     // index in Timeline::sites of the calls that opened and closed it; -1: not recorded
-
-  Nanoseconds waited() const { return granted - begin + (end - closing); }
+  int site = -1;  // index in Timeline::sites of the call that opened it; -1: not recorded
 };
 
 // A flush, an operation, or a request that was served.
@@ -165,13 +162,6 @@ std::string in_words(const Timeline& timeline, const AwaitedProcess& awaited);
 
 // "1.23 ms"
 std::string duration(Nanoseconds time);
-
-// Returns a table of the figures, divided by `by`, the largest times first.
-//   kRank  its waits by call, its operations, and how long others waited for it
-//   kSize  operations by powers of two of their bytes; those by load and store by the mean of their epoch
-//   kPair  origin and target: operations, and the time of the origin
-//   kSite  the place of a call in the program, if sites were recorded (FARSIDE_SITES)
-std::string figures_by(const Timeline& timeline, By by);
 
 // Writes Chrome's trace event format ("JSON object format") for chrome://tracing and ui.perfetto.dev: a process per
 // rank, a thread per lane, arrows from the holder of a lock to the waiter.

@@ -103,7 +103,7 @@ constexpr Setting kSettings[] = {
      parse_text<&Settings::trace>},
     {"FARSIDE_SITES", "off", "on or off",
      "FARSIDE_STATS and FARSIDE_TRACE say where in the program synchronization calls and slow operations are made "
-     "(farside explain and farside trace, --by site); takes some microseconds per call",
+     "(farside explain --by site, farside trace); takes some microseconds per call",
      parse_word<&Settings::sites, kOffOn>},
 };
 

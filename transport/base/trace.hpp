@@ -85,7 +85,7 @@ struct TraceRecord {
   std::uint32_t window = 0;    // number of the window at this process
   std::int32_t target = -1;    // rank in the window; -1: several or none
   std::uint16_t site = 0;      // number of the place of the call (kEpoch: that opened it) in the program; 0: unknown
-  std::uint16_t end_site = 0;  // kEpoch: of the call that closed it
+  std::uint16_t unused = 0;
   Ticks begin = 0;
   Ticks granted = 0;  // kWindow: an id, the same on all ranks
   Ticks closing = 0;  // kWindow: rank | ranks << 32
