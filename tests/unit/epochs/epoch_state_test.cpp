@@ -74,39 +74,6 @@ TEST_CASE("the first and the last rank are targets", "[epochs]") {
   }
 }
 
-TEST_CASE("a fence that nothing followed leaves room for any other epoch", "[epochs]") {
-  const auto fenced = [] { return make("open", "fence"); };
-  SECTION("lock, after which the fence epoch is over") {
-    EpochState state = fenced();
-    CHECK(!state.lock(0, LockType::kShared));
-    CHECK(!state.operation(0));
-    CHECK(!state.unlock(0));
-    CHECK(state.operation(0).error == ErrorClass::kRmaSync);  // as MPICH's errors/rma/win_sync_lock_fence expects
-    CHECK(!state.fence(kNoAssert));
-    CHECK(!state.free());
-  }
-  SECTION("start") {
-    EpochState state = fenced();
-    CHECK(!state.start(kGroup));
-    CHECK(!state.operation(1));
-    CHECK(!state.complete());
-    CHECK(!state.free());
-  }
-  SECTION("lock_all") {
-    EpochState state = fenced();
-    CHECK(!state.lock_all());
-    CHECK(!state.unlock_all());
-    CHECK(!state.fence(kNoPrecede));
-  }
-  SECTION("post") {
-    EpochState state = fenced();
-    CHECK(!state.post(kGroup));
-    CHECK(!state.wait());
-    state.exposure_ended();
-    CHECK(!state.free());
-  }
-}
-
 TEST_CASE("several targets may be locked at once, each with its type", "[epochs]") {
   EpochState state(kRanks);
   CHECK(!state.lock(0, LockType::kExclusive));
@@ -155,16 +122,6 @@ TEST_CASE("a process may post and start at once, to itself too, in either order"
   CHECK(!state.wait());
   state.exposure_ended();
   CHECK(!state.complete());
-}
-
-TEST_CASE("a posted process may lock another target", "[epochs]") {
-  EpochState state(4);
-  CHECK(!state.post(std::vector<int>{1}));
-  CHECK(!state.lock(2, LockType::kShared));
-  CHECK(!state.operation(2));
-  CHECK(!state.unlock(2));
-  CHECK(!state.wait());
-  state.exposure_ended();
 }
 
 // MPI 4.0 section 12.5.2: "A call is a noop, if the group argument is empty."
@@ -286,14 +243,6 @@ TEST_CASE("what a protocol finds refused was never open", "[epochs]") {
       CHECK(state.wait());
     }
   }
-}
-
-TEST_CASE("a refused start leaves no member behind", "[epochs]") {
-  EpochState state(kRanks);
-  REQUIRE(!state.start(kGroup));
-  state.refused(Call::kStart);
-  REQUIRE(!state.lock(0, LockType::kShared));
-  CHECK(state.operation(kMember));
 }
 
 TEST_CASE("a lock refused while another is held leaves the other", "[epochs]") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The global lock in all interleavings of a few ranks, alone and with the locks behind it; and global locks with one
-// defect, each of which must be caught. Waiting beyond the ring: global_lock_ring_of_*_explorer_test.cpp.
+// defect, each of which must be caught. Waiting beyond the ring: ring_of_*_explorer_test.cpp.
 #include <string>
 #include <vector>
 

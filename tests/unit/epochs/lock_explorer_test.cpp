@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The lock in all interleavings of a few ranks, with the ring of production; and locks with one defect, each of which
-// must be caught. Waiting beyond the ring: lock_ring_of_*_explorer_test.cpp.
+// must be caught. Waiting beyond the ring: ring_of_*_explorer_test.cpp.
 #include <catch2/catch.hpp>
 
 #include "tests/unit/epochs/lock_cases.hpp"
