@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every predefined operation on every predefined type for which it is defined, by each of the four calls. Many ranks on
-// one location lose no update. The operations of one origin on one location take effect in their order.
+// Many ranks on one location lose no update. The operations of one origin on one location take effect in their order.
+// (random_operations has every predefined operation on every predefined type.)
 //
-//   accumulate [create] [skip_types] [skip_swaps]      the skips are for runtimes that are wrong there by themselves
+//   accumulate [create] [skip_swaps]                   skip_swaps is for runtimes that are wrong there by themselves
 //   accumulate [create] only_integers                  rows and single elements of 64-bit integers
-//   accumulate [create] measure                        times of accumulates of 64-bit integers, from rank 0 to rank 1
 //   accumulate ... granularity N [differs]             mpi_accumulate_granularity of all windows (MPI 4.1 section
 //                                                      12.2.1), in bytes; odd ranks give another one
 #include <string>
@@ -38,17 +37,11 @@ int main(int argc, char** argv) {
       {"long rows that begin while others count", rows_begin},
       {"accumulates under an exclusive lock", exclusive_locks},
       {"accumulates of one origin are ordered", ordered},
-      {"strided accumulates", strided},
       {"an origin with less than the target describes", shorter_origin},
       {"a result buffer that overlaps with the origin buffer", one_buffer},
   };
-  if (program.has("measure")) {
-    measure(memory);
-    return 0;
-  }
   check::run(integers, memory);
   if (!program.has("only_integers")) {
-    if (!program.has("skip_types")) every_type(memory);
     if (!program.has("skip_swaps")) check::run(swaps, memory);
     check::run(sections, memory);
   }

@@ -326,24 +326,6 @@ void without_check(check::Memory memory) {
   }
 }
 
-// Large puts: the notification of completion must not overtake them.
-void large_puts(check::Memory memory) {
-  constexpr int kInts = 300000;
-  check::Window window(memory, kInts * sizeof(int), sizeof(int));
-  const check::Group to({next()});
-  const check::Group from({previous()});
-  std::vector<int> out(kInts);
-  for (int round = 0; round < 8; ++round) {
-    for (int i = 0; i < kInts; ++i) out[static_cast<std::size_t>(i)] = round * 7 + rank + i;
-    CHECK_MPI(MPI_Win_post(from, 0, window));
-    CHECK_MPI(MPI_Win_start(to, 0, window));
-    CHECK_MPI(MPI_Put(out.data(), kInts, MPI_INT, next(), 0, kInts, MPI_INT, window));
-    CHECK_MPI(MPI_Win_complete(window));
-    CHECK_MPI(MPI_Win_wait(window));
-    for (int i = 0; i < kInts; ++i) CHECK_EQ(window.as<int>()[i], round * 7 + previous() + i);
-  }
-}
-
 // One window, with all kinds of synchronization in succession.
 void taking_turns(check::Memory memory) {
   check::Window window(memory, sizeof(int), sizeof(int));
@@ -429,7 +411,6 @@ int main(int argc, char** argv) {
       {"two windows", two_windows},
       {"groups come and go", groups_come_and_go},
       {"MPI_MODE_NOCHECK", without_check},
-      {"large puts", large_puts},
       {"fence, locks and posts in turn", taking_turns},
   };
   check::run(sections, program.memory());

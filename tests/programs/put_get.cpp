@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Puts arrive unchanged at their place, and gets return what is there. All pairs of ranks, this one included; sizes
-// from 0 to beyond 1 MiB, displacement units, every predefined type, contiguous and strided types.
+// from 0 to beyond 1 MiB, displacement units, small pieces. (random_operations has all datatypes.)
 #include "put_get/operands.hpp"
 #include "put_get/origin_memory.hpp"
 
@@ -80,141 +80,6 @@ void nobody(check::Memory memory) {
   CHECK_MPI(MPI_Win_fence(0, window));
   CHECK_EQ(value, 7);
   for (int i = 0; i < 64; ++i) CHECK_EQ(+window.as<char>()[i], 0);
-}
-
-void predefined_types(check::Memory memory) {
-  const MPI_Datatype types[] = {MPI_CHAR,
-                                MPI_SIGNED_CHAR,
-                                MPI_UNSIGNED_CHAR,
-                                MPI_BYTE,
-                                MPI_WCHAR,
-                                MPI_SHORT,
-                                MPI_UNSIGNED_SHORT,
-                                MPI_INT,
-                                MPI_UNSIGNED,
-                                MPI_LONG,
-                                MPI_UNSIGNED_LONG,
-                                MPI_LONG_LONG,
-                                MPI_INT8_T,
-                                MPI_INT16_T,
-                                MPI_INT32_T,
-                                MPI_INT64_T,
-                                MPI_UINT8_T,
-                                MPI_UINT16_T,
-                                MPI_UINT32_T,
-                                MPI_UINT64_T,
-                                MPI_FLOAT,
-                                MPI_DOUBLE,
-                                MPI_LONG_DOUBLE,
-                                MPI_C_BOOL,
-                                MPI_C_FLOAT_COMPLEX,
-                                MPI_C_DOUBLE_COMPLEX,
-                                MPI_C_LONG_DOUBLE_COMPLEX,
-                                MPI_AINT,
-                                MPI_COUNT,
-                                MPI_OFFSET,
-                                MPI_2INT,
-                                MPI_PACKED};
-  constexpr int kCount = 5;
-  constexpr int kSlot = kCount * 32;
-  constexpr std::size_t kTypes = std::size(types);
-  check::Window window(memory, static_cast<MPI_Aint>(kSlot * kTypes), kSlot);
-  const int target = (rank + 1) % size;
-  const int origin = (rank + size - 1) % size;
-  std::vector<unsigned char> out(kSlot * kTypes);
-  std::vector<unsigned char> in(kSlot * kTypes);
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = pattern(i, rank, target);
-  CHECK_MPI(MPI_Win_fence(0, window));
-  for (std::size_t i = 0; i < kTypes; ++i) {
-    CHECK_MPI(
-        MPI_Put(out.data() + i * kSlot, kCount, types[i], target, static_cast<MPI_Aint>(i), kCount, types[i], window));
-  }
-  CHECK_MPI(MPI_Win_fence(0, window));
-  for (std::size_t i = 0; i < kTypes; ++i) {
-    CHECK_MPI(
-        MPI_Get(in.data() + i * kSlot, kCount, types[i], target, static_cast<MPI_Aint>(i), kCount, types[i], window));
-  }
-  CHECK_MPI(MPI_Win_fence(0, window));
-  for (std::size_t i = 0; i < kTypes; ++i) {
-    int bytes = 0;
-    CHECK_MPI(MPI_Type_size(types[i], &bytes));
-    for (std::size_t j = 0; j < kSlot; ++j) {
-      const bool moved = j < static_cast<std::size_t>(bytes * kCount);
-      const std::size_t at = i * kSlot + j;
-      CHECK_EQ(+window.as<unsigned char>()[at], moved ? +pattern(at, origin, rank) : 0);
-      CHECK_EQ(+in[at], moved ? +pattern(at, rank, target) : 0);
-    }
-  }
-}
-
-// Four type maps over the same 12 ints, at either side of a put and of a get: the data is the same, the places differ.
-void derived_types(check::Memory memory) {
-  struct Map {
-    MPI_Datatype type;
-    int count;
-    std::vector<int> places;  // of the 12 ints, in ints from the start
-  };
-  std::vector<Map> maps;
-  maps.push_back({MPI_INT, 12, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}});
-  MPI_Datatype type;
-  CHECK_MPI(MPI_Type_contiguous(3, MPI_INT, &type));
-  maps.push_back({type, 4, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}});
-  CHECK_MPI(MPI_Type_vector(4, 3, 5, MPI_INT, &type));
-  maps.push_back({type, 1, {0, 1, 2, 5, 6, 7, 10, 11, 12, 15, 16, 17}});
-  // The extent is 5 ints: the second element starts directly after the last int of the first.
-  CHECK_MPI(MPI_Type_vector(2, 2, 3, MPI_INT, &type));
-  maps.push_back({type, 3, {0, 1, 3, 4, 5, 6, 8, 9, 10, 11, 13, 14}});
-  for (std::size_t i = 1; i < maps.size(); ++i) CHECK_MPI(MPI_Type_commit(&maps[i].type));
-
-  constexpr int kInts = 20;
-  check::Window window(memory, kInts * sizeof(int), sizeof(int));
-  const int target = (rank + 1) % size;
-  const int right = (rank + size - 1) % size;
-  for (const Map& here : maps) {
-    for (const Map& there : maps) {
-      int* mine = window.as<int>();
-      std::fill(mine, mine + kInts, -1);
-      std::vector<int> out(kInts, -2);
-      for (int i = 0; i < 12; ++i)
-        out[static_cast<std::size_t>(here.places[static_cast<std::size_t>(i)])] = 100 * rank + i;
-      CHECK_MPI(MPI_Win_fence(0, window));
-      CHECK_MPI(MPI_Put(out.data(), here.count, here.type, target, 1, there.count, there.type, window));
-      CHECK_MPI(MPI_Win_fence(0, window));
-      std::vector<int> expected(kInts, -1);
-      for (int i = 0; i < 12; ++i)
-        expected[1 + static_cast<std::size_t>(there.places[static_cast<std::size_t>(i)])] = 100 * right + i;
-      for (std::size_t i = 0; i < kInts; ++i) CHECK_EQ(mine[i], expected[i]);
-      std::vector<int> in(kInts, -2);
-      CHECK_MPI(MPI_Get(in.data(), here.count, here.type, target, 1, there.count, there.type, window));
-      CHECK_MPI(MPI_Win_fence(0, window));
-      for (std::size_t i = 0; i < kInts; ++i) CHECK_EQ(in[i], out[i]);
-    }
-  }
-  for (std::size_t i = 1; i < maps.size(); ++i) CHECK_MPI(MPI_Type_free(&maps[i].type));
-}
-
-// The vector type alone transposes a matrix; the type is freed while the operation is under way.
-void transposed_matrix(check::Memory memory) {
-  constexpr int kSide = 64;
-  check::Window window(memory, kSide * kSide * sizeof(double), sizeof(double));
-  std::vector<double> out(kSide * kSide);
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<double>(i) + 10000.0 * rank;
-  const int target = (rank + 1) % size;
-  const int origin = (rank + size - 1) % size;
-  MPI_Datatype column;
-  CHECK_MPI(MPI_Type_vector(kSide, 1, kSide, MPI_DOUBLE, &column));
-  CHECK_MPI(MPI_Type_commit(&column));
-  CHECK_MPI(MPI_Win_fence(0, window));
-  for (int i = 0; i < kSide; ++i) {
-    CHECK_MPI(MPI_Put(out.data() + i * kSide, kSide, MPI_DOUBLE, target, i, 1, column, window));
-  }
-  CHECK_MPI(MPI_Type_free(&column));
-  CHECK_MPI(MPI_Win_fence(0, window));
-  for (int i = 0; i < kSide; ++i) {
-    for (int j = 0; j < kSide; ++j) {
-      CHECK_EQ(window.as<double>()[j * kSide + i], static_cast<double>(i * kSide + j) + 10000.0 * origin);
-    }
-  }
 }
 
 // The sender may have less data than the receiver has room for, as in send and receive; the rest stays unchanged.
@@ -325,9 +190,6 @@ int main(int argc, char** argv) {
       {"sizes from nothing to beyond a megabyte", sizes},
       {"displacement units differ", displacement_units},
       {"MPI_PROC_NULL takes everything and changes nothing", nobody},
-      {"every predefined type", predefined_types},
-      {"contiguous and vector types on either side", derived_types},
-      {"a transposed matrix", transposed_matrix},
       {"who sends may send less", shorter_senders},
       {"small pieces at any address", small_pieces},
       {"thousands of operations in one epoch", many_in_one_epoch},

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <functional>
-#include <sched.h>
 #include <string>
 
 #include "check.hpp"
@@ -187,47 +186,6 @@ void created() {
   }
 }
 
-// Locks, fences, post and start order loads and stores in memory that was queried.
-void synchronization() {
-  int* own = nullptr;
-  MPI_Win window = MPI_WIN_NULL;
-  CHECK_MPI(MPI_Win_allocate(2 * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &own, &window));
-  own[0] = own[1] = 0;
-  CHECK_MPI(MPI_Win_fence(0, window));
-  const Part first = query(window, 0);
-  auto* const counter = reinterpret_cast<volatile int*>(first.base);
-  constexpr int kRounds = 100;
-  int reaches = first.bytes > 0;
-  for (int i = 0; i < kRounds && reaches != 0; ++i) {
-    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
-    const int seen = counter[0];
-    sched_yield();
-    counter[0] = seen + 1;
-    CHECK_MPI(MPI_Win_unlock(0, window));
-  }
-  CHECK_MPI(MPI_Win_fence(0, window));
-  int reaching = 0;
-  CHECK_MPI(MPI_Allreduce(&reaches, &reaching, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
-  if (reaches != 0) CHECK_EQ(int{counter[0]}, kRounds * reaching);
-  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
-  int pair_reaches = rank == 1 ? reaches : 0;
-  CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, &pair_reaches, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD));
-  for (int round = 0; round < 20 && pair_reaches != 0; ++round) {
-    if (rank == 0) {
-      const check::Group origin({1});
-      CHECK_MPI(MPI_Win_post(origin, 0, window));
-      CHECK_MPI(MPI_Win_wait(window));
-      CHECK_EQ(own[1], 40 + round);
-    } else if (rank == 1) {
-      const check::Group target({0});
-      CHECK_MPI(MPI_Win_start(target, 0, window));
-      counter[1] = 40 + round;
-      CHECK_MPI(MPI_Win_complete(window));
-    }
-  }
-  CHECK_MPI(MPI_Win_free(&window));
-}
-
 // The program's atomics and the window's are atomic to each other, also where other ranks come over the fabric.
 void atomics_of_a_window() {
   std::int64_t* own = nullptr;
@@ -297,8 +255,8 @@ int main(int argc, char** argv) {
   size = check::size();
   on_node = find_node();
   const check::Section<> sections[] = {
-      {"allocated windows", allocated},     {"displacement units", units},        {"created windows", created},
-      {"synchronization", synchronization}, {"the processor's atomics", atomics}, {"what is refused", refused},
+      {"allocated windows", allocated},     {"displacement units", units}, {"created windows", created},
+      {"the processor's atomics", atomics}, {"what is refused", refused},
   };
   check::run(sections);
   return 0;

@@ -15,8 +15,7 @@ struct Window : check::Window {
       : check::Window(memory, bytes, displacement_unit, MPI_COMM_WORLD, hints) {}
 };
 
-// types.cpp. The first of them names its own sections.
-void every_type(check::Memory memory);
+// swaps.cpp. The first of them names its own sections.
 void every_swap(check::Memory memory);
 
 // together.cpp
@@ -28,16 +27,12 @@ void whole_structures(check::Memory memory);
 // integers.cpp
 void integer_rows_and_elements(check::Memory memory);
 
-// measure.cpp
-void measure(check::Memory memory);
-
 // shapes.cpp
 void large_counts(check::Memory memory);
 void rows_and_elements(check::Memory memory);
 void rows_begin(check::Memory memory);
 void exclusive_locks(check::Memory memory);
 void ordered(check::Memory memory);
-void strided(check::Memory memory);
 void shorter_origin(check::Memory memory);
 void one_buffer(check::Memory memory);
 

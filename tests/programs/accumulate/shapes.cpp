@@ -207,31 +207,6 @@ void ordered(check::Memory memory) {
   CHECK_MPI(MPI_Win_unlock(rank, window));
 }
 
-void strided(check::Memory memory) {
-  constexpr int kInts = 40;
-  Window window(memory, kInts * sizeof(int), sizeof(int));
-  MPI_Datatype every_second;
-  MPI_Datatype every_fourth;
-  CHECK_MPI(MPI_Type_vector(10, 1, 2, MPI_INT, &every_second));
-  CHECK_MPI(MPI_Type_vector(10, 1, 4, MPI_INT, &every_fourth));
-  CHECK_MPI(MPI_Type_commit(&every_second));
-  CHECK_MPI(MPI_Type_commit(&every_fourth));
-  std::array<int, 20> out{};
-  for (int i = 0; i < 20; ++i) out[static_cast<std::size_t>(i)] = i;
-  CHECK_MPI(MPI_Win_fence(0, window));
-  for (int target = 0; target < size; ++target) {
-    CHECK_MPI(MPI_Accumulate(out.data(), 1, every_second, target, 1, 1, every_fourth, MPI_SUM, window));
-    CHECK_MPI(MPI_Accumulate(out.data(), 10, MPI_INT, target, 2, 1, every_fourth, MPI_MAX, window));
-  }
-  CHECK_MPI(MPI_Win_fence(0, window));
-  for (int i = 0; i < kInts; ++i) {
-    const int expected = i % 4 == 1 ? size * (i / 4) * 2 : i % 4 == 2 ? i / 4 : 0;
-    CHECK_EQ(window.as<int>()[i], expected);
-  }
-  CHECK_MPI(MPI_Type_free(&every_second));
-  CHECK_MPI(MPI_Type_free(&every_fourth));
-}
-
 // An origin with less data than the target describes combines the data that it has.
 void shorter_origin(check::Memory memory) {
   constexpr int kInts = 24;
