@@ -134,6 +134,48 @@ void check_fragments(const Layout& origin, std::size_t copies, const Layout& tar
   require(at == from.size(), "all is moved");
 }
 
+// The same of elements, of one type on both sides.
+void check_elements(const Layout& origin, std::size_t copies, const Layout& target, std::size_t target_copies,
+                    const Map& from, const Map& to) {
+  std::size_t at = 0;
+  ElementFragments fragments(origin, copies, target, target_copies);
+  for (ElementFragment fragment; fragments.next(fragment);) {
+    require(fragment.count > 0 && fragment.count <= from.size() - at, "pieces are those of the data");
+    for (std::size_t i = 0; i < fragment.count; ++i, ++at) {
+      const auto inside = static_cast<std::ptrdiff_t>(i * traits(from[at].type).extent);
+      require(from[at].offset == fragment.origin_offset + inside && to[at].offset == fragment.target_offset + inside,
+              "an element is where both sides have it");
+    }
+  }
+  require(at == from.size(), "all elements are paired");
+}
+
+void add_run(std::vector<std::ptrdiff_t>& to, std::ptrdiff_t at, std::size_t bytes, std::size_t count,
+             std::ptrdiff_t stride) {
+  for (std::size_t c = 0; c < count; ++c)
+    for (std::size_t b = 0; b < bytes; ++b)
+      to.push_back(at + static_cast<std::ptrdiff_t>(c) * stride + static_cast<std::ptrdiff_t>(b));
+}
+
+std::vector<std::ptrdiff_t> bytes_of(const Ranges& ranges) {
+  std::vector<std::ptrdiff_t> bytes;
+  for (std::size_t o = 0; o < ranges.outer; ++o)
+    add_run(bytes, ranges.offset + static_cast<std::ptrdiff_t>(o) * ranges.outer_stride, ranges.bytes, ranges.count,
+            ranges.stride);
+  return bytes;
+}
+
+void check_pairs(const Ranges& target, const Ranges& origin) {
+  std::vector<std::ptrdiff_t> there, here;
+  const bool fit = for_ranges(target, origin,
+                              [&](std::ptrdiff_t to, std::ptrdiff_t to_stride, std::ptrdiff_t from,
+                                  std::ptrdiff_t from_stride, std::size_t bytes, std::size_t count) {
+                                add_run(there, to, bytes, count, to_stride);
+                                add_run(here, from, bytes, count, from_stride);
+                              });
+  require(!fit || (there == bytes_of(target) && here == bytes_of(origin)), "pairs of ranges pair the n-th bytes");
+}
+
 Bytes seed(std::initializer_list<int> numbers) {
   Bytes bytes;
   for (const int n : numbers) bytes.push_back(static_cast<std::uint8_t>(n));
@@ -191,15 +233,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       require(bytes[i] == static_cast<std::ptrdiff_t>(i), "contiguous is without gaps");
   }
   if (const std::optional<Ranges> ranges = layout.ranges(copies)) {
-    std::vector<std::ptrdiff_t> ranged;
-    for (std::size_t o = 0; o < ranges->outer; ++o) {
-      for (std::size_t c = 0; c < ranges->count; ++c) {
-        const std::ptrdiff_t at = ranges->offset + static_cast<std::ptrdiff_t>(o) * ranges->outer_stride +
-                                  static_cast<std::ptrdiff_t>(c) * ranges->stride;
-        for (std::size_t b = 0; b < ranges->bytes; ++b) ranged.push_back(at + static_cast<std::ptrdiff_t>(b));
-      }
-    }
-    require(ranged == bytes, "ranges are the bytes in their order");
+    require(bytes_of(*ranges) == bytes, "ranges are the bytes in their order");
+    // Origins: contiguous, of the same shape, and of rows with gaps.
+    const auto row = static_cast<std::ptrdiff_t>(ranges->bytes);
+    check_pairs(*ranges, {100, bytes.size(), 1, 0, 1, 0});
+    check_pairs(*ranges, *ranges);
+    check_pairs(*ranges, {-40, ranges->bytes, ranges->count * ranges->outer, 3 * row, 1, 0});
   }
   std::vector<std::ptrdiff_t> dense(bytes.size());
   for (std::size_t i = 0; i < dense.size(); ++i) dense[i] = static_cast<std::ptrdiff_t>(i);
@@ -208,5 +247,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_fragments(*packed, bytes.size(), layout, copies, dense, bytes);
   if (copies > 0)
     check_fragments(layout, copies, *Layout::repeated(both.layout, copies, layout.extent()), 1, bytes, bytes);
+  if (uniform) {
+    Map elements;
+    const BasicType type = both.map[0].type;
+    for (std::size_t i = 0; i < map.size(); ++i)
+      elements.push_back({static_cast<std::ptrdiff_t>(i * traits(type).extent), type});
+    check_elements(layout, copies, *Layout::basic(type), map.size(), map, elements);
+    check_elements(*Layout::basic(type), map.size(), layout, copies, elements, map);
+  }
   return 0;
 }

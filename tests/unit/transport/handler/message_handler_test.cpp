@@ -27,50 +27,6 @@ namespace farside::message_handler_test {
 
 using namespace farside::testing;
 
-TEST_CASE("the handler combines every type by every operation that MPI allows, as the kernels do") {
-  for (const bool always_locked : {false, true}) {
-    for (const BasicType type : all_types()) {
-      for (const ReduceOp op : all_ops()) {
-        if (!allowed(op, type)) continue;
-        for (const std::size_t count : {std::size_t{1}, std::size_t{3}, std::size_t{64}}) {
-          for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{32}, std::uint64_t{33}}) {
-            for (const bool fetch : {false, true}) {
-              INFO(traits(type).name << " " << name(op) << " x" << count << " at " << offset << " fetch " << fetch);
-              HandlerFixture on(always_locked);
-              const std::size_t extent = traits(type).extent;
-              fill_elements(type, on.base() + offset, count, 1);
-              Bytes model(on.base(), on.base() + on.bytes);
-              Bytes fetched(count * extent);
-              const Bytes origin = elements(type, count, 2);
-              combine(AtomicMethod::kLocked, op, type, model.data() + offset, origin.data(), fetched.data(), count);
-              if (op == ReduceOp::kNoOp && !fetch) continue;
-              Bytes sent = origin;
-              sent.resize(count * extent);
-              const MessageHandler::Answer answer = on.handler.execute(
-                  message_of(on.header(), listed(accumulate(op, type, offset, static_cast<std::uint32_t>(count), fetch),
-                                                 op == ReduceOp::kNoOp ? Bytes{} : sent)));
-              REQUIRE(answer.refused == nullptr);
-              REQUIRE(answer.known_sender);
-              REQUIRE(answer.header.kind == MessageKind::kReply);
-              REQUIRE(answer.header.status == ReplyStatus::kDone);
-              REQUIRE(answer.header.operation == 42);
-              REQUIRE(answer.header.generation == 5);
-              REQUIRE(answer.fetched.size() == (fetch ? count * extent : 0));
-              if (fetch) REQUIRE(same_elements(type, answer.fetched.data(), fetched.data(), count));
-              REQUIRE(same_elements(type, on.base() + offset, model.data() + offset, count));
-              REQUIRE(gaps_hold(type, on.base() + offset, count, kFilling));
-              const auto end = static_cast<std::ptrdiff_t>(offset + count * extent);
-              REQUIRE(std::equal(model.begin() + end, model.end(), on.base() + end));
-              REQUIRE(on.guards_hold());
-              REQUIRE(on.lock.state.load() == AccumulateLockWord::kFree);
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE("the handler combines integers by the method of its node, which a long row changes") {
   std::array<IntegerWords, 2> words;
   std::array<IntegerMethod, 2> ranks;
