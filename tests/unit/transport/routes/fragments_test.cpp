@@ -196,68 +196,6 @@ TEST_CASE("blocks that follow others at another distance keep theirs") {
   }
 }
 
-TEST_CASE("blocks of accumulates are combined in their places, and what they fetch comes back there") {
-  for (const Variant variant : kAllVariants) {
-    INFO(name(variant));
-    expect_well(run_with_space(3, variant, 1 << 17, [&](Ranks& ranks, SpaceFixture& space) {
-      // Two of every five elements, by two ranks at once; then pairs with a gap, which must stay unchanged.
-      constexpr std::size_t kBlocks = 1500;
-      constexpr std::size_t kPair = 16;  // a double, an int, and a gap of four bytes
-      std::fill_n(space->data(), 1 << 17, std::byte{0});
-      ranks.barrier();
-      std::vector<double> ones(3 * kBlocks, 1.0), before(3 * kBlocks, -1.0);
-      if (ranks.rank() != 0) {
-        Fragments add(space->route(0), 0, nullptr, kBlocks);
-        space.good(add.accumulate(8, ReduceOp::kSum, BasicType::kDouble, ones.data(), before.data(), 2, Access::kShared,
-                                  {kBlocks, 40, 24}),
-                   "add");
-        space.good(add.end(), "end");
-        space.good(space->route(0).flush(0), "flush");
-        bool fetched = true, between = true;
-        for (std::size_t i = 0; i < before.size(); ++i) {
-          if (i % 3 == 2)
-            between = between && before[i] == -1.0;
-          else
-            fetched = fetched && (before[i] == 0.0 || before[i] == 1.0);
-        }
-        ranks.check(fetched, "what was there before comes back");
-        ranks.check(between, "and to its place");
-      }
-      ranks.barrier();
-      if (ranks.rank() == 0) {
-        std::size_t wrong = 0;
-        for (std::size_t i = 0; i < 5 * kBlocks; ++i) {
-          wrong += read_data<double>(space, 8 + 8 * i) == (i % 5 < 2 ? 2.0 : 0.0) ? 0 : 1;
-        }
-        ranks.check(wrong == 0, "all were added");
-        std::fill_n(space->data(), 1 << 17, kFilling);
-      }
-      ranks.barrier();
-      if (ranks.rank() == 1) {
-        std::vector<std::byte> pairs(kPair * kBlocks, std::byte{1}), held(kPair * kBlocks, std::byte{7});
-        Fragments replace(space->route(0), 0, nullptr, kBlocks);
-        space.good(replace.accumulate(0, ReduceOp::kReplace, BasicType::kDoubleInt, pairs.data(), held.data(), 1,
-                                      Access::kShared, {kBlocks, 48, 16}),
-                   "replace");
-        space.good(replace.end(), "end");
-        space.good(space->route(0).flush(0), "flush");
-        bool good = true;
-        for (std::size_t i = 0; i < held.size(); ++i)
-          good = good && held[i] == (i % kPair < 12 ? kFilling : std::byte{7});
-        ranks.check(good, "pairs come back without their gaps");
-      }
-      ranks.barrier();
-      if (ranks.rank() == 0) {
-        bool good = true;
-        for (std::size_t i = 0; i < 48 * kBlocks; ++i)
-          good = good && space->data()[i] == (i % 48 < 12 ? std::byte{1} : kFilling);
-        ranks.check(good, "and are put without them");
-      }
-      ranks.barrier();
-    }));
-  }
-}
-
 TEST_CASE("on-node peers with more messages than there are slots all get their turn") {
   expect_well(run_with_space(6, Variant::kCma, 1 << 20, [&](Ranks& ranks, SpaceFixture& space) {
     // Six messages for each operation, several times.

@@ -185,53 +185,6 @@ TEST_CASE("a pair whose data ends with the buffers is combined, and nothing behi
   }
 }
 
-TEST_CASE("concurrent additions to one location are all counted, and no two fetch the same value") {
-  for (const Variant variant : kAllVariants) {
-    INFO(name(variant));
-    constexpr std::uint64_t kTimes = 1500;
-    expect_well(run_with_space(3, variant, 4096, [&](Ranks& ranks, SpaceFixture& space) {
-      if (ranks.rank() == 0) std::fill_n(space->data(), 4096, std::byte{0});
-      ranks.barrier();
-      const std::uint64_t one = 1;
-      const std::int16_t short_one = 1;
-      const double real_one = 1;
-      const long double long_one = 1;
-      std::vector<std::uint64_t> fetched(kTimes);
-      long double sink = 0;
-      for (std::uint64_t i = 0; i < kTimes; ++i) {
-        space.good(space->route(0).accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, &one, &fetched[i], 1),
-                   "uint64");
-        space.good(space->route(0).accumulate(0, 10, ReduceOp::kSum, BasicType::kInt16, &short_one, nullptr, 1),
-                   "int16");
-        space.good(space->route(0).accumulate(0, 16, ReduceOp::kSum, BasicType::kDouble, &real_one, nullptr, 1),
-                   "double");
-        if (i % 4 == 0) {
-          space.good(space->route(0).accumulate(0, 32, ReduceOp::kSum, BasicType::kLongDouble, &long_one, &sink, 1),
-                     "long");
-          // The element is not aligned to its size, so no atomic of the CPU or of a provider is possible.
-          space.good(space->route(0).accumulate(0, 65, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1),
-                     "misaligned");
-        }
-        if (i % 16 == 15) space.good(space->route(0).flush(0), "flush");
-      }
-      space.good(space->route(0).flush(0), "flush");
-      ranks.check(std::is_sorted(fetched.begin(), fetched.end()), "one origin's additions come in order");
-      std::uint64_t sum = 0;
-      for (const std::uint64_t value : fetched) sum += value;
-      const auto sums = ranks.all_gather(sum);
-      ranks.check(sums[0] + sums[1] + sums[2] == 3 * kTimes * (3 * kTimes - 1) / 2, "each value is fetched once");
-      if (ranks.rank() == 0) {
-        constexpr std::uint64_t kRare = 3 * ((kTimes + 3) / 4);
-        ranks.check(read_data<std::uint64_t>(space, 0) == 3 * kTimes, "uint64");
-        ranks.check(read_data<std::int16_t>(space, 10) == static_cast<std::int16_t>(3 * kTimes), "int16");
-        ranks.check(read_data<double>(space, 16) == 3 * kTimes, "double");
-        ranks.check(read_data<long double>(space, 32) == kRare, "long double");
-        ranks.check(read_data<std::uint64_t>(space, 65) == kRare, "misaligned");
-      }
-    }));
-  }
-}
-
 TEST_CASE("additions to private memory at an odd address are all counted, from every rank") {
   for (const Variant variant : {Variant::kCma, Variant::kFabricPrivate}) {
     for (const std::size_t misaligned : {std::size_t{4}, std::size_t{1}}) {
@@ -270,45 +223,6 @@ TEST_CASE("additions to private memory at an odd address are all counted, from e
           },
           misaligned));
     }
-  }
-}
-
-TEST_CASE("compare_and_swap swaps only what it expects, and increments made of it are all counted") {
-  for (const Variant variant : kAllVariants) {
-    INFO(name(variant));
-    expect_well(run_with_space(3, variant, 4096, [&](Ranks& ranks, SpaceFixture& space) {
-      if (ranks.rank() == 0) std::fill_n(space->data(), 4096, std::byte{0});
-      ranks.barrier();
-      const auto increment = [&](auto zero, BasicType type, std::uint64_t offset) {
-        using T = decltype(zero);
-        T expected = 0;
-        while (true) {
-          T desired = static_cast<T>(expected + 1), found = 0;
-          space.good(space->route(0).compare_and_swap(0, offset, type, &desired, &expected, &found),
-                     "compare_and_swap");
-          space.good(space->route(0).flush(0), "flush");
-          if (found == expected) return;
-          expected = found;
-        }
-      };
-      for (int i = 0; i < 30; ++i) {
-        increment(std::uint8_t{}, BasicType::kUint8, 3);
-        increment(std::int16_t{}, BasicType::kInt16, 6);
-        increment(std::int32_t{}, BasicType::kInt32, 8);
-        increment(std::int64_t{}, BasicType::kInt64, 16);
-        increment(std::int64_t{}, BasicType::kInt64, 33);  // misaligned: by the handler or under the lock
-      }
-      ranks.barrier();
-      if (ranks.rank() == 0) {
-        ranks.check(read_data<std::uint8_t>(space, 3) == 90, "uint8");
-        ranks.check(read_data<std::int16_t>(space, 6) == 90, "int16");
-        ranks.check(read_data<std::int32_t>(space, 8) == 90, "int32");
-        ranks.check(read_data<std::int64_t>(space, 16) == 90, "int64");
-        ranks.check(read_data<std::int64_t>(space, 33) == 90, "misaligned");
-        ranks.check(space->data()[2] == std::byte{0} && space->data()[4] == std::byte{0},
-                    "on-node peers are left alone");
-      }
-    }));
   }
 }
 

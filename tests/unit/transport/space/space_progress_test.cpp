@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations complete while the target sleeps or computes, on every variant; and several threads use one Space.
+// Operations complete while the target sleeps or polls, on every variant. (The program progress has the other states.)
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -137,26 +137,6 @@ TEST_CASE("a target whose main thread sleeps in the kernel serves all the same, 
   }
 }
 
-TEST_CASE("a target that computes serves all the same") {
-  for (const Variant variant : kAllVariants) {
-    INFO(name(variant));
-    expect_well(run_with_space(2, variant, kLarge + 256, [&](Ranks& ranks, SpaceFixture& space) {
-      if (ranks.rank() == 0) {
-        std::fill_n(space->data(), 256, std::byte{0});
-        ranks.barrier();
-        const std::atomic_ref end(*reinterpret_cast<std::uint64_t*>(space->data() + 48));
-        for (volatile std::uint64_t work = 0; end.load() != 1;) work = work + 1;
-      } else {
-        ranks.barrier();
-        visit(ranks, space, 1000ms);
-        const std::uint64_t one = 1;
-        space.good(space->route(0).put(0, 48, &one, 8), "put");
-        space.good(space->route(0).flush(0), "flush");
-      }
-    }));
-  }
-}
-
 TEST_CASE("operations that take many messages have their effect on a target that polls") {
   constexpr std::size_t kElements = 20'000;  // some 20 messages, of which 8 are under way at once
   for (const Variant variant : kAllVariants) {
@@ -203,83 +183,6 @@ TEST_CASE("operations that take many messages have their effect on a target that
         space.good(space->route(0).put(0, 0, &end, sizeof end), "put");
         space.good(space->route(0).flush(0), "flush");
       }
-    }));
-  }
-}
-
-TEST_CASE("a target that waits in the MPI runtime serves from there") {
-  for (const Variant variant : kAllVariants) {
-    if (variant == Variant::kMapped) continue;  // mapped memory needs no progress at the target
-    INFO(name(variant));
-    expect_well(run_with_space(2, variant, kLarge + 256, [&](Ranks& ranks, SpaceFixture& space) {
-      const RouteKind route = over_fabric(variant) ? RouteKind::kFabric : RouteKind::kCma;
-      const auto word = [&](std::size_t at) {
-        return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(space->data() + at));
-      };
-      if (ranks.rank() == 0) {
-        std::fill_n(space->data(), 256, std::byte{0});
-        ranks.barrier();
-        while (word(48).load() != 1) {
-          Process::instance().poll_from_runtime();
-          if (counted(route, Counted::kFromRuntime) > 0) word(56).store(1);
-        }
-        ranks.check(word(56).load() == 1, "what came was done from there");
-        ranks.check(word(0).load() % 40 == 0, "the additions are here");
-        ranks.check(read_data<long double>(space, 16) == static_cast<long double>(word(0).load()) / 2,
-                    "the handler's too");
-      } else {
-        ranks.barrier();
-        // The polling rank or a thread of farside executes each operation, whichever runs first. On busy cores this is
-        // mostly the thread.
-        std::uint64_t seen = 0;
-        for (const auto end = Clock::now() + 200s; seen == 0 && Clock::now() < end;) {
-          visit(ranks, space, 1000ms);
-          space.good(space->route(0).get(0, 56, &seen, 8), "get");
-          space.good(space->route(0).flush(0), "flush");
-        }
-        const std::uint64_t one = 1;
-        space.good(space->route(0).put(0, 48, &one, 8), "put");
-        space.good(space->route(0).flush(0), "flush");
-      }
-    }));
-  }
-}
-
-TEST_CASE("threads of one process may use a space together") {
-  for (const Variant variant : kAllVariants) {
-    INFO(name(variant));
-    expect_well(run_with_space(2, variant, 4096, [&](Ranks& ranks, SpaceFixture& space) {
-      std::fill_n(space->data(), 4096, std::byte{0});
-      space->expect_threads();
-      ranks.barrier();
-      std::atomic<int> failures{0};
-      std::vector<std::thread> threads;
-      for (std::uint64_t t = 0; t < 3; ++t) {
-        threads.emplace_back([&, t] {
-          for (std::uint64_t i = 0; i < 200; ++i) {
-            const int to = static_cast<int>(i % 2);
-            const std::uint64_t one = 1, sent = i + 1;
-            const long double long_one = 1;
-            std::uint64_t got = 0;
-            const std::uint64_t mine = 256 + 8 * (3 * static_cast<std::uint64_t>(ranks.rank()) + t);
-            bool good = space->route(to).accumulate(to, 0, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1).ok();
-            good =
-                good &&
-                space->route(to).accumulate(to, 16, ReduceOp::kSum, BasicType::kLongDouble, &long_one, nullptr, 1).ok();
-            good = good && space->route(to).put(to, mine, &sent, 8).ok();
-            good = good && space->route(to).flush(to).ok();
-            good = good && space->route(to).get(to, mine, &got, 8).ok();
-            good = good && space->route(to).flush(to).ok() && got == sent;
-            if (!good) ++failures;
-          }
-        });
-      }
-      for (std::thread& thread : threads) thread.join();
-      ranks.check(failures == 0, "every operation succeeds");
-      ranks.barrier();
-      Process::instance().poll();
-      ranks.check(read_data<std::uint64_t>(space, 0) == 600, "all are counted");
-      ranks.check(read_data<long double>(space, 16) == 600, "the handler's too");
     }));
   }
 }

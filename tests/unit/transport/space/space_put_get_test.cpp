@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Puts arrive, and gets return the data of the target, on every variant. The operations are counted.
+// Puts that are kept until a flush or the end of an epoch. (The programs put and get in all other ways.) The operations
+// are counted.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -13,75 +14,6 @@
 namespace farside::space_put_get_test {
 
 using namespace farside::testing;
-
-TEST_CASE("what is put arrives, and what is got is what is there, at any size and offset") {
-  for (const Variant variant : kAllVariants) {
-    INFO(name(variant));
-    constexpr std::size_t kSlot = (1 << 20) + 64;
-    expect_well(run_with_space(3, variant, 3 * kSlot, [&](Ranks& ranks, SpaceFixture& space) {
-      const auto slot = [](int rank) { return static_cast<std::size_t>(rank) * kSlot; };
-      const auto seed = [](int from, int to, std::size_t i) { return std::byte(from * 91 + to * 37 + i * 7); };
-      for (const std::size_t bytes : {0UL, 1UL, 7UL, 8UL, 64UL, 65UL, 4096UL, 16385UL, 65537UL, 1UL << 20}) {
-        const std::size_t offset = bytes % 2 == 0 ? 8 : 3;
-        std::vector<std::vector<std::byte>> sent(3);
-        for (int to = 0; to < 3; ++to) {
-          auto& buffer = sent[static_cast<std::size_t>(to)];
-          buffer.resize(bytes + 1);
-          for (std::size_t i = 0; i < bytes; ++i) buffer[i] = seed(ranks.rank(), to, i);
-          space.good(space->route(to).put(to, slot(ranks.rank()) + offset, buffer.data(), bytes), "put");
-          if (to == 1) space.good(space->route(to).flush(to), "flush");
-        }
-        space.good(space->flush_all(), "flush_all");
-        ranks.barrier();
-        for (int from = 0; from < 3; ++from) {
-          std::vector<std::byte> at(offset + bytes + 1);
-          read_memory(space->data() + slot(from), at.data(), at.size());
-          bool good = at[offset - 1] == kFilling && at[offset + bytes] == kFilling;
-          for (std::size_t i = 0; i < bytes; ++i) good = good && at[offset + i] == seed(from, ranks.rank(), i);
-          ranks.check(good, fmt::format("{} bytes of rank {} are here and nothing else", bytes, from));
-        }
-        for (int at = 0; at < 3; ++at) {
-          const int of = (at + 1) % 3;  // what `of` has put there
-          std::vector<std::byte> got(bytes + 1, kFilling);
-          space.good(space->route(at).get(at, slot(of) + offset, got.data(), bytes), "get");
-          space.good(space->route(at).flush(at), "flush");
-          bool good = got[bytes] == kFilling;
-          for (std::size_t i = 0; i < bytes; ++i) good = good && got[i] == seed(of, at, i);
-          ranks.check(good, fmt::format("{} bytes are got from rank {}", bytes, at));
-        }
-        ranks.barrier();
-        std::fill_n(space->data(), 3 * kSlot, kFilling);
-        ranks.barrier();
-      }
-    }));
-  }
-}
-
-TEST_CASE("many operations may be under way at once") {
-  for (const Variant variant : kAllVariants) {
-    INFO(name(variant));
-    constexpr std::size_t kMany = 3000;
-    expect_well(run_with_space(2, variant, kMany * 8, [&](Ranks& ranks, SpaceFixture& space) {
-      const int to = 1 - ranks.rank();
-      std::vector<std::uint64_t> sent(kMany), got(kMany);
-      for (std::size_t i = 0; i < kMany; ++i) {
-        sent[i] = i * 2654435761 + static_cast<std::uint64_t>(ranks.rank());
-        space.good(space->route(to).put(to, 8 * i, &sent[i], 8), "put");
-      }
-      space.good(space->route(to).flush(to), "flush");
-      for (std::size_t i = 0; i < kMany; ++i) space.good(space->route(to).get(to, 8 * i, &got[i], 8), "get");
-      space.good(space->route(to).flush(to), "flush");
-      ranks.check(got == sent, "all are there");
-      ranks.barrier();
-      for (std::size_t i = 0; i < kMany; ++i) {
-        space.good(space->route(to).accumulate(to, 8 * i, ReduceOp::kSum, BasicType::kUint64, &sent[i], &got[i], 1),
-                   "add");
-      }
-      space.good(space->route(to).flush(to), "flush");
-      ranks.check(got == sent, "all are fetched");
-    }));
-  }
-}
 
 // One rank puts in epochs, and the other rank waits for the end of each epoch. The puts travel in lists of one put, of
 // many puts, and in more lists than a message queue has slots; other puts are too large to be coalesced.
