@@ -175,13 +175,11 @@ void WindowStatistics::drain(int only) {
   counts_.drain(only, [this](int target, Counted what, std::uint64_t count, std::uint64_t bytes) {
     this->count(sums_, target, what, count, bytes);
     const auto kind = static_cast<std::uint8_t>(what), route = static_cast<std::uint8_t>(space_.kind(target));
-    auto same = std::ranges::find_if(
-        drained_, [&](const TraceRecord& each) { return each.what == kind && each.route == route; });
+    auto same = std::ranges::find_if(drained_,
+                                     [&](const TraceRecord& each) { return each.what == kind && each.route == route; });
     if (same == drained_.end()) {
-      same = drained_.insert(same, {.kind = TraceKind::kCounts,
-                                    .what = kind,
-                                    .route = route,
-                                    .window = traced_.record.window});
+      same = drained_.insert(
+          same, {.kind = TraceKind::kCounts, .what = kind, .route = route, .window = traced_.record.window});
     }
     same->count += count;
     same->bytes += bytes;

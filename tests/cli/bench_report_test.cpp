@@ -116,11 +116,6 @@ TEST_CASE("a figure of runs that differ has a mark, and so has what is computed 
         std::vector<std::string>({title, "2.00 us", "~2.00 us", "~1.00x"}));
   CHECK_THAT(table_of(some, {"put_flush"}, {"node"}), Contains("  ~ noise: "));
   CHECK_THAT(table_of(some, {"put_flush"}, {}), !Contains("~"));
-  // Comparisons below the table.
-  CHECK_THAT(table_of({"node", "unchecked"}, {"put_flush"}, {"unchecked"}), Contains("costs: ~+0.0 ns"));
-  CHECK_THAT(table_of({"node"}, {"put_flush", "put_compute"}, {"node"}), Contains("node ~1"));
-  CHECK_THAT(table_of({"fabric"}, {"lock_put_unlock", "bare_fetch_add"}, {"fabric"}),
-             Contains(": ~1.0 bare round trips"));
 }
 
 TEST_CASE("a limit whose runs differ has a mark, and the table says what it means") {
@@ -160,12 +155,6 @@ TEST_CASE("a headline says what was measured, of what, where and how often") {
         "1: farside.");
   result["runtimes"][0]["measures"] = Json::array();
   CHECK(headline(result) == "Nothing was measured.");
-}
-
-TEST_CASE("the report has the headline, also of an older result") {
-  const Json result = result_of({1, 1});
-  CHECK_FALSE(result.contains("headline"));
-  CHECK_THAT(html_report(result), Catch::Matchers::Contains("Measured: put of MPI"));
 }
 
 TEST_CASE("lines are broken at spaces") {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is said of several hosts: their adapters as sysfs has them, the matrix of what farside takes between them, and
-// the native variants that a cluster does not have.
+// What is said of several hosts: their adapters as sysfs has them, and the matrix of what farside takes between them.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,7 +9,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "tools/bench/driver.hpp"
 #include "tools/common/child.hpp"
 #include "tools/common/host.hpp"
 #include "tools/common/runtime.hpp"
@@ -19,13 +17,10 @@
 namespace farside::hosts_test {
 
 using namespace farside::tools;
-namespace bench = farside::bench;
 
 namespace {
 
 namespace fs = std::filesystem;
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 Json host(const char* name, const char* libfabric = "1.17") {
   return {{"host", name}, {"kernel", "6.1"}, {"libfabric", libfabric}, {"adapters", Json::array()}};
@@ -110,33 +105,6 @@ TEST_CASE("the mpirun of an MPI library is in the bin of its prefix, some folder
   CHECK(launcher("mpirun (Open MPI) 4.1.4") == prefix + "/bin/mpirun");
   CHECK(launcher("HYDRA build details:") == here.launcher);
   fs::remove_all(prefix);
-}
-
-TEST_CASE("whether Open MPI has an implementation of windows is what its ompi_info says") {
-  const Runtime runtime = find_runtime("openmpi", FARSIDE_LIBRARIES);
-  if (runtime.launcher.empty()) return;
-  prepare_for_children();
-  CHECK(has_component(runtime, "rdma"));
-  CHECK_FALSE(has_component(runtime, "rdm"));
-}
-
-TEST_CASE("a native variant without any figure is left out with its reason, one with a figure or of farside is not") {
-  const std::vector<const bench::MeasureInfo*> measures{bench::find_measure("put_flush"),
-                                                        bench::find_measure("get_flush")};
-  RuntimeReport report;
-  report.runtime.name = "openmpi";
-  report.variants = variants_named({"native", "rdma", "ucx", "node"});
-  const MeasureResult bad{Verdict::kFailed, {}, "no component"};
-  report.series["native"]["put_flush"].figures = {{1, 1, 1, 1, 0}};
-  report.series["native"]["get_flush"].bad = bad;
-  report.series["ucx"]["put_flush"].bad = bad;
-  report.series["node"]["put_flush"].bad = bad;
-  std::vector<LeftOut> left_out;
-  leave_out_lacking(measures, report, left_out);
-  REQUIRE(left_out.size() == 1);
-  CHECK(left_out[0].variant == "ucx");
-  CHECK(contains(left_out[0].reason, "no component"));
-  CHECK(report.variants == variants_named({"native", "rdma", "node"}));
 }
 
 }  // namespace farside::hosts_test

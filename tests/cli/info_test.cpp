@@ -196,7 +196,7 @@ TEST_CASE("what is tried out may crash, hang or print: the answer says so") {
       },
       0.2);
   CHECK_FALSE(hung.answered);
-  CHECK(contains(hung.end, "no answer"));
+  CHECK(contains(hung.end, "no output"));
   const Attempt left = attempt([]() -> std::string { _exit(3); });
   CHECK(contains(left.end, "exit status 3"));
   const std::string large(1 << 20, 'x');

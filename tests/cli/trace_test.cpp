@@ -396,35 +396,6 @@ TEST_CASE("a trace that is damaged is refused, with the reason") {
   CHECK_THAT(with([](Writer& w) { w.records()[1].target = -2; }), Contains("a value that there is not"));
 }
 
-TEST_CASE("no damage to a trace does more than refuse it") {
-  Writer writer(0), other(1);
-  writer.epoch(EpochKind::kLockAll, -1, 10, 20, 30, 40)
-      .exclusive(0, 50, 60, 70)
-      .epoch(EpochKind::kFence, -1, 80, 80, 90, 95)
-      .text(TraceText::Of::kWindow, 0, "grid")
-      .text(TraceText::Of::kCpus, 0, "0-3");
-  other.exclusive(0, 10, 65, 80);
-  const std::string good = writer.bytes();
-  std::mt19937 random(4);
-  int read = 0;
-  for (int round = 0; round < 3000; ++round) {
-    std::string bytes = good;
-    const int changes = 1 + static_cast<int>(random() % 3);
-    for (int i = 0; i < changes; ++i) bytes[random() % bytes.size()] = static_cast<char>(random());
-    try {
-      const Timeline timeline = merge({parse("damaged", bytes), other.trace()});
-      CHECK(!summary(timeline).empty());
-      std::ostringstream out;
-      write_chrome(out, timeline);
-      write_page(out, timeline);
-      ++read;
-    } catch (const std::runtime_error&) {
-    }
-  }
-  CHECK(read > 0);
-  CHECK(read < 3000);
-}
-
 TEST_CASE("traces of two launches are refused, and ranks without a trace are said") {
   std::string folder = (std::filesystem::temp_directory_path() / "farside-test.XXXXXX").string();
   REQUIRE(mkdtemp(folder.data()) != nullptr);

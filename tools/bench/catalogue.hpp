@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The list of the benchmark's measures. It determines the program's --list and order of work, and the driver's rows,
 // units and plots. It uses no MPI, because `farside bench` reads it too. To add a measure, add it in catalogue.cpp, and
-// its function to the table in measures.cpp.
+// its function in a file of program/.
 #pragma once
 
 #include <string>
@@ -22,12 +22,12 @@ enum class TargetState {  // what the target does while the origin measures
   kTakesPart,             // the measure is a call of both
   kSleeps,                // nanosleep in a loop, never enters MPI
   kComputes,              // arithmetic on its own memory, never enters MPI
-  // Measures of bare libfabric without MPI (program/program.hpp), beside the fabric variant and over its provider: the
-  // main thread polls; or it sleeps or computes while a sleeping thread serves.
+  // Measures of bare libfabric (program/bare_fabric.cpp), beside the fabric variant and over its provider: the main
+  // thread polls; or it sleeps or computes while a sleeping thread serves.
   kServes,
   kServesAsleep,
   kServesBusy,
-  kSpins,  // bare shared memory without MPI (program/program.hpp), beside the node variant
+  kSpins,  // bare shared memory (program/bare_memory.cpp), beside the node variant
 };
 
 inline constexpr int kAllRanks = 0;

@@ -35,8 +35,7 @@ void print_next_steps() {
 }
 
 void print_left_out(const std::vector<LeftOut>& all) {
-  for (const LeftOut& one : all)
-    fmt::print("{}{}{}: {}\n", one.runtime, one.variant.empty() ? "" : " ", one.variant, one.reason);
+  for (const LeftOut& one : all) fmt::print("{}: {}\n", one.runtime, one.reason);
 }
 
 // The batch script, with the path of this command.
@@ -56,7 +55,7 @@ int bench(const BenchSettings& settings, const std::string& command) {
     return 2;
   }
   // Fails now rather than after an hour of measuring.
-  for (const std::string* file : {&settings.json_file, &settings.csv_file, &settings.html_file}) {
+  for (const std::string* file : {&settings.json_file, &settings.html_file}) {
     if (file->empty() || std::ofstream(*file, std::ios::app)) continue;
     fmt::print(stderr, "farside bench: cannot write {}: {}\n", *file, std::strerror(errno));
     return 2;
@@ -74,26 +73,18 @@ int bench(const BenchSettings& settings, const std::string& command) {
   std::vector<RuntimeReport> reports;
   for (Runtime& runtime : runtimes) {
     if (runtime.benchmark.empty()) {
-      left_out.push_back(
-          {runtime.name, "",
-           fmt::format("no {}/farside-bench-{} (not built for this runtime)", own_folder(), runtime.name)});
+      left_out.push_back({runtime.name, fmt::format("no {}/farside-bench-{} (not built for this runtime)", own_folder(),
+                                                    runtime.name)});
       continue;
     }
     std::vector<const Variant*> variants = wanted;
     std::erase_if(variants, [&](const Variant* variant) { return !variant->exists_in(runtime); });
-    std::erase_if(variants, [&](const Variant* variant) {
-      const std::string component(variant->component);
-      if (component.empty() || has_component(runtime, component)) return false;
-      left_out.push_back({runtime.name, std::string(variant->key),
-                          fmt::format("this {} has no osc/{} (ompi_info)", runtime.title, component)});
-      return true;
-    });
     const auto of_farside = [](const Variant* variant) { return !variant->native(); };
     if (runtime.library.empty() && std::erase_if(variants, of_farside) > 0) {
       good = false;
-      left_out.push_back({runtime.name, "",
-                          fmt::format("FARSIDE ITSELF IS NOT MEASURED, there is no {}/libfarside-{}.so (--lib-dir)",
-                                      settings.library_folder, runtime.name)});
+      left_out.push_back(
+          {runtime.name, fmt::format("FARSIDE ITSELF IS NOT MEASURED, there is no {}/libfarside-{}.so (--lib-dir)",
+                                     settings.library_folder, runtime.name)});
     }
     if (variants.empty()) continue;
     reports.push_back({std::move(runtime), std::move(variants), {}, {}, {}, {}, {}});
@@ -116,8 +107,6 @@ int bench(const BenchSettings& settings, const std::string& command) {
   std::fflush(stdout);
 
   const bool whole = measure(settings, measures, reports);
-  if (settings.cluster)
-    for (RuntimeReport& report : reports) leave_out_lacking(measures, report, left_out);
   const Json result = to_json(settings, command, measures, reports, left_out);
   fmt::print("\n{}\n", wrapped(result.at("headline").get<std::string>()));
   for (const RuntimeReport& report : reports) {
@@ -146,7 +135,6 @@ int bench(const BenchSettings& settings, const std::string& command) {
     if (written) fmt::print("{}: {}\n", what, file);
   };
   write(settings.json_file, "Figures of all runs", json_text(result, 2) + '\n');
-  write(settings.csv_file, "Figures of all runs", to_csv(result));
   write(settings.html_file, "Report", html_report(result));
   if (!whole) {
     fmt::print("Interrupted.\n");
@@ -224,21 +212,15 @@ void add_compare_command(CLI::App& bench_command, int& exit_code) {
 
 void add_report_command(CLI::App& bench_command, int& exit_code) {
   struct Files {
-    std::string json, html, csv;
+    std::string json, html;
   };
   auto files = std::make_shared<Files>();
-  CLI::App* command = bench_command.add_subcommand("report", "make an HTML report or CSV from a result of --json");
+  CLI::App* command = bench_command.add_subcommand("report", "make an HTML report from a result of --json");
   command->add_option("JSON", files->json, "result of --json")->required();
-  command->add_option("--html", files->html, "write the report to this file");
-  command->add_option("--csv", files->csv, "write the figures of all runs to this file, one line each");
+  command->add_option("--html", files->html, "write the report to this file")->required();
   command->callback([files, &exit_code] {
-    if (files->html.empty() && files->csv.empty()) throw CLI::RequiredError("--html or --csv");
-    exit_code = on_results([&] {
-      const Json result = read_result(files->json);
-      const bool written = (files->html.empty() || write_file("farside bench", files->html, html_report(result))) &&
-                           (files->csv.empty() || write_file("farside bench", files->csv, to_csv(result)));
-      return written ? 0 : 2;
-    });
+    exit_code = on_results(
+        [&] { return write_file("farside bench", files->html, html_report(read_result(files->json))) ? 0 : 2; });
   });
 }
 
@@ -319,7 +301,6 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
       ->take_all()
       ->allow_extra_args(false);
   command->add_option("--json", settings->json_file, "write the figures of all runs to this file");
-  command->add_option("--csv", settings->csv_file, "the same as CSV, one line per run");
   command->add_option(
       "--html", settings->html_file,
       "write a self-contained HTML report to this file (and measure what it plots, unless --measures is given)");

@@ -6,8 +6,6 @@
 #include <cstdio>
 #include <cstring>
 #include <set>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -77,8 +75,6 @@ double Series::median() const {
   return median_of(std::move(medians));
 }
 
-double Series::fastest() const { return std::ranges::min(counted(), {}, &Figure::min).min; }
-
 bool Series::doubtful() const {
   if (figures.empty()) return true;
   const auto [least, most] = std::ranges::minmax(figures, {}, &Figure::median);
@@ -97,91 +93,27 @@ const Series& RuntimeReport::find(std::string_view variant, std::string_view mea
   return found == of_variant->second.end() ? none : found->second;
 }
 
-void leave_out_lacking(const Measures& measures, RuntimeReport& report, std::vector<LeftOut>& left_out) {
-  std::erase_if(report.variants, [&](const Variant* variant) {
-    const auto broken = [&](const auto* info) { return report.find(variant->key, info->name).broken(); };
-    const auto tried = std::ranges::find_if(measures, broken);
-    const auto measured = [&](const auto* info) { return report.find(variant->key, info->name).measured(); };
-    if (!variant->native() || tried == measures.end() || std::ranges::any_of(measures, measured)) return false;
-    const MeasureResult& bad = report.find(variant->key, (*tried)->name).bad;
-    left_out.push_back({report.runtime.name, std::string(variant->key),
-                        fmt::format("no measure runs: {}: {}", verdict_name(bad.verdict), bad.reason)});
-    report.series.erase(variant->key);
-    return true;
-  });
-}
-
 // ---- progress ----
 
 namespace {
 
-// On a terminal one line with a bar that is rewritten, elsewhere one line per step.
+// One line per measure, with the share of all that is done.
 class Progress {
  public:
-  explicit Progress(std::size_t total) : total_(static_cast<int>(std::max<std::size_t>(total, 1))) {
-    const std::string term = variable("TERM");
-    rewrites_ = isatty(STDOUT_FILENO) != 0 && !term.empty() && term != "dumb";
-  }
-  ~Progress() { clear(); }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
-  void begin(const std::string& what) {
-    current_ = what;
-    rewrite("...");
-  }
+  explicit Progress(std::size_t total) : total_(std::max<std::size_t>(total, 1)) {}
   void end(const std::string& what, const std::string& result) {
-    done_ = std::min(done_ + 1, total_);
-    current_ = fmt::format("{}: {}", what, result);
-    if (rewrites_)
-      rewrite("");
-    else
-      say(fmt::format("[{:3}%] {}", 100 * done_ / total_, current_));
+    skip();
+    say(fmt::format("[{:3}%] {}: {}", 100 * done_ / total_, what, result));
   }
-  void skip() {
-    done_ = std::min(done_ + 1, total_);
-    ++skipped_;
-  }
-  void tick() {  // the command is still running
-    turn_ = (turn_ + 1) % 4;
-    if (!current_.empty()) rewrite(std::string(1, "|/-\\"[turn_]));
-  }
-  void say(const std::string& line) {  // which is not overwritten
-    clear();
+  void skip() { done_ = std::min(done_ + 1, total_); }
+  static void say(const std::string& line) {
     fmt::print("{}\n", line);
     std::fflush(stdout);
   }
 
  private:
-  void clear() const {
-    if (rewrites_) fmt::print("\r\033[K");
-    std::fflush(stdout);
-  }
-  // "[####------]  42% 1:10 left put 8 B ..."
-  void rewrite(const std::string& end) const {
-    if (!rewrites_) return;
-    constexpr int kWidth = 20;
-    const int filled = kWidth * done_ / total_;
-    std::string left;
-    if (const int timed = done_ - skipped_; timed >= 5) {
-      const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-      const int seconds = static_cast<int>(elapsed * (total_ - done_) / timed);
-      left = fmt::format(" {}:{:02} left", seconds / 60, seconds % 60);
-    }
-    const std::string line = fmt::format("[{:#<{}}{:-<{}}] {:3}%{} {} {}", "", filled, "", kWidth - filled,
-                                         100 * done_ / total_, left, current_, end);
-    winsize size{};
-    const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-    fmt::print("\r\033[K{}", line.substr(0, known ? size.ws_col - 1U : 79U));  // a wrapped line cannot be rewritten
-    std::fflush(stdout);
-  }
-
-  int total_;
-  int done_ = 0, skipped_ = 0;
-  bool rewrites_ = false;
-  std::string current_;
-  std::size_t turn_ = 0;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::size_t total_;
+  std::size_t done_ = 0;
 };
 
 // ---- one run of a variant ----
@@ -213,11 +145,9 @@ MeasureResult verdict_of(const ChildEnd& end, double timeout) {
   const bool passed_on = end.how == ChildEnd::How::kExited && end.code > 128 && end.code < 128 + 65;
   if (passed_on || end.how == ChildEnd::How::kSignalled)
     return {Verdict::kCrashed, {}, strsignal(passed_on ? end.code - 128 : end.code)};
-  MeasureResult result{Verdict::kFailed, {}, fmt::format("exit status {}", end.code)};
+  MeasureResult result{Verdict::kFailed, {}, end_in_words(end)};
   if (end.how == ChildEnd::How::kSilent)
     result = {Verdict::kHung, {}, fmt::format("nothing for {:.0f} s, ended", timeout)};
-  else if (end.how == ChildEnd::How::kNotStarted)
-    result.reason = fmt::format("no process for the launcher: {}", std::strerror(end.code));
   if (const std::string lines = telling_lines(end.error_output); !lines.empty()) result.reason += "; " + lines;
   return result;
 }
@@ -241,7 +171,6 @@ class VariantRun {
   // Returns false if interrupted.
   bool run(Measures measures) {
     left_ = std::move(measures);
-    if (!left_.empty()) progress_.begin(where_ + "starting");
     while (!left_.empty())
       if (!start()) return false;
     return true;
@@ -258,7 +187,6 @@ class VariantRun {
     child.arguments = command_for(now);
     child.environment = environment();
     child.silence_seconds = settings_.timeout_seconds + settings_.compute_seconds;
-    child.on_tick = [&] { progress_.tick(); };
     child.on_line = [&](std::string_view line) {
       take(parse_json_line<nlohmann::json>(line));
       if (ended_) child.silence_seconds = std::min(child.silence_seconds, kEndSeconds);
@@ -305,7 +233,6 @@ class VariantRun {
         warn("ONE NODE: all ranks are on one node, nothing between nodes is measured");
     } else if (line.contains("begin")) {
       begun_ = bench::find_measure(line.value("begin", ""));
-      if (begun_ != nullptr) progress_.begin(where_ + begun_->title);
     } else if (line.contains("opened")) {
       opened_.insert(line.value("opened", ""));
       if (const std::string provider = line.value("provider", ""); !provider.empty())
@@ -338,7 +265,7 @@ class VariantRun {
   void warn(const std::string& warning) {
     std::string line = fmt::format("{}: {}", title_, warning);
     if (std::ranges::find(report_.warnings, line) != report_.warnings.end()) return;
-    progress_.say(fmt::format("WARNING: {}: {}", report_.runtime.name, line));
+    Progress::say(fmt::format("WARNING: {}: {}", report_.runtime.name, line));
     report_.warnings.push_back(std::move(line));
   }
 

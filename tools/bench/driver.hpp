@@ -50,7 +50,7 @@ struct BenchSettings {
   std::vector<std::string> runtimes;  // empty: all
   std::vector<std::string> variants{"native", "node", "fabric"};  // of Open MPI's, those that it has
   std::string library_folder = default_library_folder();
-  std::string json_file, csv_file, html_file;  // empty: none
+  std::string json_file, html_file;  // empty: none
   // Names, groups, "all"; empty: the default ones, with html_file also those of the plots.
   std::vector<std::string> measures;
   std::vector<std::string> skip;
@@ -107,8 +107,7 @@ struct Series {
   bool broken() const { return bad.verdict != Verdict::kMeasured; }
   bool measured() const { return !broken() && (!figures.empty() || !slices.empty()); }
   const std::vector<Figure>& counted() const { return figures.empty() ? slices : figures; }
-  double median() const;   // of the runs' medians
-  double fastest() const;  // the smallest minimum of the runs; precondition: measured()
+  double median() const;  // of the runs' medians
   // Whether the figure is unreliable, which all tables show by kNoiseMark: only time slices, or run medians that differ
   // by more than a factor of two.
   bool doubtful() const;
@@ -126,10 +125,6 @@ struct RuntimeReport {
   // Returns an empty series if there is none.
   const Series& find(std::string_view variant, std::string_view measure) const;
 };
-
-// Moves the native variants without any figure out of the report: the cluster does not have them.
-void leave_out_lacking(const std::vector<const bench::MeasureInfo*>& measures, RuntimeReport& report,
-                       std::vector<LeftOut>& left_out);
 
 // Returns kNoiseMark if one of the series is doubtful, else nothing.
 std::string_view noise_mark(const Series& one, const Series& other);

@@ -3,11 +3,11 @@
 //
 //   farside_bench     the version of the format
 //   farside, date, command, libfabric
-//   headline          what was measured, in words (older results lack it)
+//   headline          what was measured, in words
 //   machine           host, system, kernel, processor, threads, memory_bytes
 //   settings          window, provider, rounds, ranks, compute_seconds, launcher, hosts, launcher_options
 //   hosts[]           of the ranks' nodes: see common/host.hpp
-//   left_out[]        runtime, variant (empty: all of the runtime), reason
+//   left_out[]        runtime, reason
 //   variants[]        variant, title, native
 //   runtimes[]        runtime, version, launcher, library, warnings[], taken, measures[]
 //     taken           by variants: {provider, device, passed_over}, what farside took between nodes, at rank 0
@@ -29,9 +29,6 @@ namespace farside::tools {
 Json to_json(const BenchSettings& settings, const std::string& command,
              const std::vector<const bench::MeasureInfo*>& measures, const std::vector<RuntimeReport>& reports,
              const std::vector<LeftOut>& left_out);
-
-// Returns CSV with one line per run: runtime, measure, variant, figures.
-std::string to_csv(const Json& result);
 
 // Reads the output of --json. Throws std::runtime_error that says what is wrong with the file.
 Json read_result(const std::string& file);
@@ -82,7 +79,7 @@ std::vector<std::string> differences(const Json& a, const Json& b);
 // Prints the table for a terminal: only the changed figures unless `all`.
 std::string comparison_text(const std::vector<Comparison>& comparisons, bool all);
 
-// The table of one runtime for a terminal, and below it comparisons of its figures.
+// The table of one runtime for a terminal.
 std::string table_text(const BenchSettings& settings, const std::vector<const bench::MeasureInfo*>& measures,
                        const RuntimeReport& report);
 

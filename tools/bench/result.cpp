@@ -21,60 +21,46 @@ namespace {
 
 constexpr std::size_t kMostTitles = 3;
 
-bool was_measured(const Json& measure) {
-  return std::ranges::any_of(measure.at("variants"), [](const Json& figure) { return figure.contains("median"); });
+bool was_measured(const Json& figure) { return figure.contains("median"); }
+
+void add_once(std::vector<std::string>& texts, const std::string& text) {
+  if (std::ranges::find(texts, text) == texts.end()) texts.push_back(text);
 }
 
-// The titles of the measures with a figure: those of MPI, or of what uses neither MPI nor farside.
-std::vector<std::string> titles_of(const Json& result, bool bare) {
-  std::vector<std::string> titles;
-  for (const Json& runtime : result.at("runtimes")) {
-    for (const Json& measure : runtime.at("measures")) {
-      const std::string title = measure.at("title");
-      if (measure.at("measure").get<std::string>().starts_with("bare_") != bare || !was_measured(measure)) continue;
-      if (std::ranges::find(titles, title) == titles.end()) titles.push_back(title);
-    }
-  }
-  return titles;
-}
-
-std::string listed(const std::vector<std::string>& titles, std::string_view what) {
-  if (titles.size() <= kMostTitles) return fmt::format("{}", fmt::join(titles, ", "));
-  return counted(titles.size(), what);
+std::string listed(const std::vector<std::string>& texts, std::string_view what) {
+  return texts.size() <= kMostTitles ? fmt::format("{}", fmt::join(texts, ", ")) : counted(texts.size(), what);
 }
 
 std::string place(const Json& result) {
   std::vector<std::string> names;
-  for (const Json& host : result.value("hosts", Json::array())) names.push_back(host.at("host").get<std::string>());
-  if (names.empty()) names.push_back(result.at("machine").at("host").get<std::string>());
-  if (names.size() == 1) return "on one node (" + names[0] + ")";
-  if (names.size() > kMostTitles) return fmt::format("on {} nodes", names.size());
-  return fmt::format("on {} nodes ({})", names.size(), fmt::join(names, ", "));
-}
-
-// "Open MPI v4.1.4: native, farside, farside over tcp"
-std::string variants_of(const Json& result, const Json& runtime) {
-  std::vector<std::string> titles;
-  for (const Json& variant : result.at("variants")) {
-    const std::string key = variant.at("variant");
-    if (std::ranges::any_of(runtime.at("measures"), [&](const Json& measure) {
-          return measure.at("variants").contains(key) && measure.at("variants").at(key).contains("median");
-        }))
-      titles.push_back(variant.at("title").get<std::string>());
-  }
-  const std::string version = runtime.at("version");
-  return fmt::format("{}: {}", version.empty() ? runtime.at("runtime").get<std::string>() : version,
-                     fmt::join(titles, ", "));
+  for (const Json& host : result.value("hosts", Json::array())) names.push_back(host.at("host"));
+  if (names.empty()) names.push_back(result.at("machine").at("host"));
+  return fmt::format("on {}{}", names.size() == 1 ? "one node" : fmt::format("{} nodes", names.size()),
+                     names.size() > kMostTitles ? "" : fmt::format(" ({})", fmt::join(names, ", ")));
 }
 
 }  // namespace
 
 std::string headline(const Json& result) {
-  const std::vector<std::string> operations = titles_of(result, false), limits = titles_of(result, true);
+  std::vector<std::string> operations, limits, runtimes;  // limits: of what uses neither MPI nor farside
+  for (const Json& runtime : result.at("runtimes")) {
+    std::vector<std::string> variants;
+    for (const Json& measure : runtime.at("measures")) {
+      if (std::ranges::none_of(measure.at("variants"), was_measured)) continue;
+      const bool bare = measure.at("measure").get<std::string>().starts_with("bare_");
+      add_once(bare ? limits : operations, measure.at("title"));
+    }
+    for (const Json& variant : result.at("variants")) {
+      const std::string key = variant.at("variant");
+      for (const Json& measure : runtime.at("measures"))
+        if (measure.at("variants").contains(key) && was_measured(measure.at("variants").at(key)))
+          add_once(variants, variant.at("title"));
+    }
+    const std::string version = runtime.at("version"), name = runtime.at("runtime");
+    runtimes.push_back(fmt::format("{}: {}", version.empty() ? name : version, fmt::join(variants, ", ")));
+  }
   if (operations.empty() && limits.empty()) return "Nothing was measured.";
   const Json& settings = result.at("settings");
-  std::vector<std::string> runtimes;
-  for (const Json& runtime : result.at("runtimes")) runtimes.push_back(variants_of(result, runtime));
   const int rounds = settings.value("rounds", 0), ranks = settings.value("ranks", 0);
   std::string what = operations.empty() ? "" : listed(operations, "measure") + " of MPI's one-sided communication";
   if (!limits.empty()) {
@@ -130,28 +116,19 @@ Json figure_json(const Series& series) {
   return value;
 }
 
-// A field of a CSV file (RFC 4180).
-std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  return fmt::format("\"{}\"", fmt::join(split(text, "\""), "\"\""));
-}
-
-// Checks what to_csv() does not read of a result, and throws a json exception if it is missing.
+// Throws a json exception if something is missing that comparisons or the page read.
 void check(const Json& result) {
-  for (const char* key : {"host", "processor", "kernel"}) result.at("machine").at(key).get<std::string>();
-  result.at("settings").at("window").get<std::string>();
-  result.at("date").get<std::string>();
-  result.value("headline", std::string());
+  compare(result, result, 0);
+  differences(result, result);
   headline(result);
-  for (const Json& variant : result.at("variants")) {
-    for (const char* key : {"variant", "title"}) variant.at(key).get<std::string>();
-    variant.at("native").get<bool>();
-  }
+  for (const char* key : {"date", "headline"}) result.at(key).get<std::string>();
+  for (const char* key : {"host", "processor", "kernel"}) result.at("machine").at(key).get<std::string>();
   for (const Json& runtime : result.at("runtimes")) {
     for (const Json& warning : runtime.at("warnings")) warning.get<std::string>();
     for (const Json& measure : runtime.at("measures")) {
-      for (const char* key : {"better", "bare"}) measure.at(key).get<std::string>();
-      for (const Json& figure : measure.at("variants")) figure.value("median", 0.0);
+      for (const char* key : {"group", "bare"}) measure.at(key).get<std::string>();
+      measure.at("x").get<double>();
+      for (const Json& figure : measure.at("variants")) figure.at("verdict").get<std::string>();
     }
   }
 }
@@ -180,8 +157,7 @@ Json to_json(const BenchSettings& settings, const std::string& command,
   for (const RuntimeReport& report : reports)
     if (all["hosts"].empty() && !report.hosts.is_null()) all["hosts"] = report.hosts;
   all["left_out"] = Json::array();
-  for (const LeftOut& one : left_out)
-    all["left_out"].push_back({{"runtime", one.runtime}, {"variant", one.variant}, {"reason", one.reason}});
+  for (const LeftOut& one : left_out) all["left_out"].push_back({{"runtime", one.runtime}, {"reason", one.reason}});
   all["variants"] = Json::array();
   for (const Variant* variant : variants_named(settings.variants)) {
     all["variants"].push_back(
@@ -221,31 +197,8 @@ Json to_json(const BenchSettings& settings, const std::string& command,
   return all;
 }
 
-std::string to_csv(const Json& result) {
-  std::string text =
-      "runtime,version,measure,title,group,x,variant,verdict,unit,run,median,min,p90,samples,preempted,left_out\n";
-  for (const Json& runtime : result.at("runtimes")) {
-    for (const Json& measure : runtime.at("measures")) {
-      for (const auto& [variant, figure] : measure.at("variants").items()) {
-        const std::string start = fmt::format(
-            "{},{},{},{},{},{},{},{},{}", field(runtime.at("runtime")), field(runtime.at("version")),
-            field(measure.at("measure")), field(measure.at("title")), field(measure.at("group")),
-            measure.at("x").get<double>(), field(variant), field(figure.at("verdict")), field(measure.at("unit")));
-        int number = 0;
-        for (const Json& run : figure.at("runs")) {
-          text += fmt::format("{},{},{},{},{},{},{},{}\n", start, ++number, run.at("median").get<double>(),
-                              run.at("min").get<double>(), run.at("p90").get<double>(), run.at("samples").get<long>(),
-                              run.at("preempted").get<double>(), run.at("left_out").get<bool>());
-        }
-        if (number == 0) text += start + ",,,,,,,\n";
-      }
-    }
-  }
-  return text;
-}
-
 Json read_result(const std::string& file) {
-  const Json result = parse_json_line(read_file(file, Wait::kYes));
+  const Json result = parse_json_line(read_file(file));
   if (!result.is_object() || !result.contains("farside_bench"))
     throw std::runtime_error(fmt::format("{} is not what farside bench --json writes", file));
   if (result["farside_bench"] != kVersion) {
@@ -253,7 +206,6 @@ Json read_result(const std::string& file) {
                                          result["farside_bench"].dump(), kVersion));
   }
   try {
-    to_csv(result);
     check(result);
   } catch (const nlohmann::json::exception& error) {
     throw std::runtime_error(fmt::format("{} is damaged: {}", file, error.what()));
@@ -261,12 +213,7 @@ Json read_result(const std::string& file) {
   return result;
 }
 
-std::string html_report(const Json& result) {
-  if (result.contains("headline")) return page_with(kReportPage, json_text(result, 2) + '\n');
-  Json complete = result;
-  complete["headline"] = headline(result);
-  return page_with(kReportPage, json_text(complete, 2) + '\n');
-}
+std::string html_report(const Json& result) { return page_with(kReportPage, json_text(result, 2) + '\n'); }
 
 std::optional<double> median_in(const Json& figure) {
   return figure.contains("median") ? std::optional(figure.at("median").get<double>()) : std::nullopt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The table of a runtime for a terminal, and comparisons of its figures below it.
+// The table of a runtime for a terminal.
 #include <algorithm>
 #include <map>
 
@@ -13,58 +13,6 @@ namespace farside::tools {
 namespace {
 
 using Measures = std::vector<const bench::MeasureInfo*>;
-
-bool attentive(const bench::MeasureInfo& info) { return info.target == bench::TargetState::kInBarrier; }
-
-// Both figures contain the same round trip, so this ratio depends less on a noisy machine than the figures do.
-std::string round_trips(const std::string& title, const Measures& measures, const RuntimeReport& report) {
-  std::string text;
-  constexpr std::string_view kLock = "lock_put_unlock";
-  for (const auto* info : measures) {
-    if (!info->name.starts_with(kLock)) continue;
-    const Series& series = report.find("fabric", info->name);
-    const Series& round_trip = report.find("fabric", "bare_fetch_add" + std::string(info->name.substr(kLock.size())));
-    if (!series.measured() || !round_trip.measured()) continue;
-    text += fmt::format("  {}, {}: {}{:.1f} bare round trips (fetch-add)\n", title, info->title,
-                        noise_mark(series, round_trip), series.median() / round_trip.median());
-  }
-  return text;
-}
-
-std::string cost_of_checks(const Measures& measures, const RuntimeReport& report) {
-  std::string text;
-  for (const auto* info : measures) {
-    const Series& checked = report.find("node", info->name);
-    const Series& unchecked = report.find("unchecked", info->name);
-    if (!checked.measured() || !unchecked.measured() || info->unit != bench::Unit::kMicroseconds) continue;
-    text += fmt::format("  {}: what FARSIDE_CHECK=on costs: {}{:+.1f} ns (medians), {:+.1f} ns (fastest batches)\n",
-                        info->title, noise_mark(checked, unchecked), 1000 * (checked.median() - unchecked.median()),
-                        1000 * (checked.fastest() - unchecked.fastest()));
-  }
-  return text;
-}
-
-// How much longer an operation takes while its target computes.
-std::string cost_of_computing(const Measures& measures, const RuntimeReport& report) {
-  std::string text;
-  for (const auto* busy : measures) {
-    if (!busy->name.ends_with("_compute")) continue;
-    const std::string stem = busy->name.substr(0, busy->name.size() - std::string_view("_compute").size());
-    for (const auto* idle : measures) {
-      if (!attentive(*idle) || (idle->name != stem && idle->name != stem + "_flush")) continue;
-      std::vector<std::string> shares;
-      for (const Variant* variant : report.variants) {
-        const Series& a = report.find(variant->key, idle->name);
-        const Series& b = report.find(variant->key, busy->name);
-        if (a.measured() && b.measured() && a.median() > 0)
-          shares.push_back(fmt::format("{} {}{:.3g}", variant->key, noise_mark(a, b), b.median() / a.median()));
-      }
-      if (!shares.empty())
-        text += fmt::format("  {}: times as long as when the target waits: {}\n", busy->title, fmt::join(shares, ", "));
-    }
-  }
-  return text;
-}
 
 // The nodes if there are several or they have adapters, and what farside took between them.
 std::string hosts_text(const RuntimeReport& report) {
@@ -105,28 +53,18 @@ std::string table_text(const BenchSettings& settings, const Measures& measures, 
     return report.find("fabric", info.bare);
   };
   const bool bare = std::ranges::any_of(measures, [&](const auto* info) { return bare_of(*info).measured(); });
-  // With many variants the ratios have a table of their own, since no terminal is wide enough for one table.
-  const bool apart = native && variants.size() > 4;
   std::vector<std::string> header{"measure"};
-  std::vector<std::string> ratio_header{"times as fast as native"};
   for (const Variant* variant : variants) {
     header.push_back(variant->full_title(settings.provider));
-    if (native && compared(*variant, report)) {
-      if (apart)
-        ratio_header.push_back(header.back());
-      else
-        header.emplace_back("ratio");
-    }
+    if (native && compared(*variant, report)) header.emplace_back("ratio");
     if (bare && variant->key == "fabric") header.emplace_back("bare libfabric");
   }
   Table table(header);
-  Table ratios(ratio_header);
   std::map<std::string, std::vector<std::string_view>> notes;  // by variant and reason: the measures concerned
   bool any_doubtful = false;
   std::size_t left_out = 0;
   for (const auto* info : measures) {
     std::vector<std::string> row{std::string(info->title)};
-    std::vector<std::string> ratio_row{std::string(info->title)};
     const Series& base = report.find("native", info->name);
     for (const Variant* variant : variants) {
       const Series& series = report.find(variant->key, info->name);
@@ -138,7 +76,7 @@ std::string table_text(const BenchSettings& settings, const Measures& measures, 
         const bool comparable = good && base.measured() && !series.figures.empty() && !base.figures.empty();
         std::string times = comparable ? ratio(base.median(), series.median(), info->unit) : "-";
         if (times != "-") times.insert(0, noise_mark(base, series));
-        (apart ? ratio_row : row).push_back(std::move(times));
+        row.push_back(std::move(times));
       }
       if (bare && variant->key == "fabric") {
         const Series& limit = bare_of(*info);
@@ -152,15 +90,12 @@ std::string table_text(const BenchSettings& settings, const Measures& measures, 
       }
     }
     table.add(std::move(row));
-    if (std::any_of(ratio_row.begin() + 1, ratio_row.end(), [](const std::string& text) { return text != "-"; }))
-      ratios.add(std::move(ratio_row));
   }
   std::string text = fmt::format("\n{} ({}), {} ranks, {} windows; median of {}\n\n{}",
                                  report.library.empty() ? report.runtime.name : report.library,
                                  settings.launcher.empty() ? report.runtime.launcher : settings.launcher,
                                  settings.ranks, settings.window == "create" ? "created (malloc memory)" : "allocated",
                                  counted(settings.rounds, "run"), table.text());
-  if (apart) text += fmt::format("\n{}", ratios.text());
   text += hosts_text(report);
   if (any_doubtful) {
     text += fmt::format(
@@ -172,10 +107,6 @@ std::string table_text(const BenchSettings& settings, const Measures& measures, 
     text += fmt::format("  left out: {} of runs in which a spinning rank lost its core to another program\n",
                         counted(left_out, "figure"));
   }
-  for (const Variant* variant : variants)
-    if (variant->key == "fabric") text += round_trips(variant->full_title(settings.provider), measures, report);
-  text += cost_of_computing(measures, report);
-  text += cost_of_checks(measures, report);
   for (const auto& [note, titles] : notes) text += fmt::format("  {} [{}]\n", note, fmt::join(titles, "; "));
   for (const std::string& warning : report.warnings) text += fmt::format("  WARNING: {}\n", warning);
   return text;

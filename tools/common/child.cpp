@@ -229,7 +229,6 @@ ChildEnd run_child(const ChildRequest& request) {
     const pid_t gone = waitpid(child, &status, WNOHANG);
     if (gone == child) break;
     if (!out.read.valid() && !err.read.valid()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    if (request.on_tick) request.on_tick();
     if (!ended_by_us && (stop_signal != 0 || Clock::now() > deadline)) {
       ended_by_us = stop_signal != 0 ? ChildEnd::How::kInterrupted : ChildEnd::How::kSilent;
       kill(-child, SIGTERM);  // on SIGTERM launchers end their ranks, on all nodes
@@ -268,6 +267,17 @@ std::string telling_lines(const std::string& errors) {
   return fmt::format("{}", fmt::join(some, " / "));
 }
 
+std::string end_in_words(const ChildEnd& end) {
+  switch (end.how) {
+    case ChildEnd::How::kExited: return fmt::format("exit status {}", end.code);
+    case ChildEnd::How::kSignalled: return fmt::format("signal {} ({})", end.code, strsignal(end.code));
+    case ChildEnd::How::kSilent: return "no output for too long, ended";
+    case ChildEnd::How::kInterrupted: return "interrupted";
+    case ChildEnd::How::kNotStarted: break;
+  }
+  return fmt::format("no process: {}", std::strerror(end.code));
+}
+
 Attempt attempt(const std::function<std::string()>& task, double seconds) {
   std::vector<std::string> lines;
   ChildRequest request;
@@ -275,17 +285,8 @@ Attempt attempt(const std::function<std::string()>& task, double seconds) {
   request.silence_seconds = seconds;
   request.on_line = [&](std::string_view line) { lines.emplace_back(line); };
   const ChildEnd end = run_child(request);
-  switch (end.how) {
-    case ChildEnd::How::kExited:
-      if (end.code == 0) return {true, fmt::format("{}", fmt::join(lines, "\n")), {}};
-      return {false, {}, fmt::format("ended with exit status {}", end.code)};
-    case ChildEnd::How::kSignalled:
-      return {false, {}, fmt::format("ended by signal {} ({})", end.code, strsignal(end.code))};
-    case ChildEnd::How::kSilent: return {false, {}, fmt::format("no answer for {:.0f} s", seconds)};
-    case ChildEnd::How::kInterrupted: return {false, {}, "was interrupted"};
-    case ChildEnd::How::kNotStarted: break;
-  }
-  return {false, {}, fmt::format("fork: {}", std::strerror(end.code))};
+  if (end.how == ChildEnd::How::kExited && end.code == 0) return {true, fmt::format("{}", fmt::join(lines, "\n")), {}};
+  return {false, {}, end_in_words(end)};
 }
 
 }  // namespace farside::tools

@@ -35,7 +35,6 @@ struct ChildRequest {
   std::function<std::string()> task;  // runs in place of a program; its result is the child's stdout
   double silence_seconds = 60;  // after this time without a line of output the child is ended; on_line may change it
   std::function<void(std::string_view)> on_line;  // each line of its stdout, without the newline
-  std::function<void()> on_tick;                  // called several times a second, between lines; may be empty
 };
 
 // Call once before run_child. Processes that a child leaves behind then become children of this process, so that
@@ -54,10 +53,13 @@ ChildEnd run_child(const ChildRequest& request);
 // failure, with errno.
 int become_program(const std::vector<std::string>& arguments, const Environment& environment);
 
+// "exit status 1", "signal 11 (Segmentation fault)", "no output for too long, ended"
+std::string end_in_words(const ChildEnd& end);
+
 struct Attempt {
   bool answered = false;
   std::string answer;  // the result of the task
-  std::string end;     // if there is no answer: "ended by signal 11", "no answer for 20 s"
+  std::string end;     // if there is no answer: end_in_words()
 };
 
 // Returns the lines of a launcher's stderr that probably name the cause, separated by " / ": those of farside, else the

@@ -90,7 +90,7 @@ std::vector<std::string> read_rank_files(
     if (!is_of_a_rank(std::string_view(name).substr(start.size(), name.size() - start.size() - extension.size())))
       continue;
     try {
-      take(entry.path().string(), read_file(entry.path().string(), Wait::kNo));
+      take(entry.path().string(), read_file(entry.path().string()));
       any = true;
     } catch (const std::runtime_error& error) {
       refused.emplace_back(error.what());

@@ -155,8 +155,7 @@ std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vecto
     if (name == kAbi) continue;
     Runtime runtime = find_runtime(name, library_folder);
     if (runtime.launcher.empty()) {
-      missing.push_back(
-          {name, "", fmt::format("no launcher (neither mpirun.{} nor an mpirun of its own in PATH)", name)});
+      missing.push_back({name, fmt::format("no launcher (neither mpirun.{} nor an mpirun of its own in PATH)", name)});
     } else {
       result.push_back(std::move(runtime));
     }
@@ -168,23 +167,6 @@ void allow_root(const Runtime& runtime, Environment& environment) {
   if (runtime.launched_as != "openmpi" || geteuid() != 0) return;
   environment.emplace("OMPI_ALLOW_RUN_AS_ROOT", "1");
   environment.emplace("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-}
-
-bool has_component(const Runtime& runtime, const std::string& component) {
-  const fs::path launcher(runtime.launcher);
-  std::string info = absolute_if_there(launcher.parent_path() / "ompi_info.openmpi");
-  if (info.empty()) info = absolute_if_there(launcher.parent_path() / "ompi_info");
-  if (info.empty()) return true;
-  bool there = false, answered = false;
-  ChildRequest request;
-  request.arguments = {info, "--parsable"};
-  allow_root(runtime, request.environment);
-  request.on_line = [&](std::string_view line) {  // mca:osc:ucx:version:"mca:2.1.0"
-    answered = answered || line.starts_with("mca:osc:");
-    there = there || line.starts_with(fmt::format("mca:osc:{}:", component));
-  };
-  run_child(request);
-  return there || !answered;
 }
 
 // ---- launch ----

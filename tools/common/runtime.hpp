@@ -41,11 +41,9 @@ Runtime find_runtime(const std::string& name, const std::string& library_folder,
 // Returns the launcher's version text, for instance "Open MPI 4.1.4"; empty if it prints none.
 std::string launcher_version(const Runtime& runtime);
 
-// A runtime, or a variant of it, that a command passes over.
+// A runtime that a command passes over.
 struct LeftOut {
-  std::string runtime;
-  std::string variant;  // empty: the whole runtime
-  std::string reason;
+  std::string runtime, reason;
 };
 
 // Returns the runtimes that have a launcher, in a fixed order, without mpi_abi. For each other runtime, `missing` says
@@ -54,10 +52,6 @@ std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vecto
 
 // Sets what the launcher needs in its environment: Open MPI refuses root unless two variables allow it.
 void allow_root(const Runtime& runtime, Environment& environment);
-
-// Returns whether the runtime has this implementation of windows (Open MPI's framework osc), as its ompi_info says;
-// true if there is no ompi_info beside the launcher.
-bool has_component(const Runtime& runtime, const std::string& component);
 
 // Command lines that start ranks: by the mpirun of their runtime, or by a launcher that the user names, such as srun.
 using Variables = std::vector<std::pair<std::string, std::string>>;

@@ -6,15 +6,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fcntl.h>
+#include <filesystem>
 #include <fstream>
-#include <functional>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <fmt/ranges.h>
-
-#include "transport/base/files.hpp"
 
 namespace farside::tools {
 namespace {
@@ -122,23 +117,16 @@ std::vector<std::string> split(std::string_view text, std::string_view separator
   return parts;
 }
 
-std::string read_file(const std::string& path, Wait wait) {
-  constexpr std::size_t kMost = std::size_t{128} << 20;
-  const auto fail = [&](const char* reason) {
-    throw std::runtime_error(fmt::format("{}: cannot be read ({})", path, reason));
-  };
-  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | (wait == Wait::kYes ? 0 : O_NONBLOCK)));
-  struct stat info {};
-  if (!file.valid() || fstat(file.get(), &info) != 0) fail(std::strerror(errno));
-  if (wait == Wait::kNo && !S_ISREG(info.st_mode)) fail("it is no regular file");
-  std::string text;
-  std::vector<char> part(std::size_t{1} << 20);
-  for (ssize_t count = 1; count != 0;) {
-    count = read(file.get(), part.data(), part.size());
-    if (count < 0 && errno != EINTR) fail(std::strerror(errno));
-    text.append(part.data(), static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
-    if (text.size() > kMost) fail("it has more than 128 MiB");
-  }
+std::string read_file(const std::string& path) {
+  constexpr std::uintmax_t kMost = std::uintmax_t{128} << 20;
+  std::error_code failed;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, failed);
+  std::string reason = failed ? failed.message() : bytes > kMost ? "it has more than 128 MiB" : "";
+  if (std::error_code none; std::filesystem::is_other(path, none)) reason = "it is no regular file";
+  std::string text(reason.empty() ? bytes : 0, '\0');
+  if (reason.empty() && !std::ifstream(path, std::ios::binary).read(text.data(), static_cast<std::streamsize>(bytes)))
+    reason = std::strerror(errno);
+  if (!reason.empty()) throw std::runtime_error(fmt::format("{}: cannot be read ({})", path, reason));
   return text;
 }
 
@@ -174,14 +162,6 @@ std::string Table::text() const {
   for (const std::size_t width : widths) rule.emplace_back(width, '-');
   lines.insert(lines.begin() + 1, fmt::format("{}", fmt::join(rule, "-+-")));
   return fmt::format("{}\n", fmt::join(lines, "\n"));
-}
-
-std::string SortedTable::text() {
-  constexpr std::size_t kMostRows = 50;
-  std::ranges::stable_sort(rows_, std::ranges::greater(), [](const auto& row) { return row.first; });
-  Table table(header_);
-  for (std::size_t i = 0; i < std::min(rows_.size(), kMostRows); ++i) table.add(rows_[i].second);
-  return table.text() + (rows_.size() > kMostRows ? fmt::format("and {} more\n", rows_.size() - kMostRows) : "");
 }
 
 }  // namespace farside::tools

@@ -45,10 +45,9 @@ std::vector<std::string> shell_words(std::string_view line);
 // Splits a text at each of the separators; parts may be empty.
 std::vector<std::string> split(std::string_view text, std::string_view separators);
 
-// Reads a whole file. Throws std::runtime_error that names the file and the reason if it cannot be read or has more
-// than 128 MiB; with Wait::kNo also if it is a pipe or a device, whose data may never come.
-enum class Wait : bool { kNo, kYes };
-std::string read_file(const std::string& path, Wait wait);
+// Reads a whole file. Throws std::runtime_error that names the file and the reason if it cannot be read, has more than
+// 128 MiB, or is a pipe or a device, whose data may never come.
+std::string read_file(const std::string& path);
 
 // Writes a file. On failure it prints the reason on stderr, as `program`, and returns false.
 bool write_file(std::string_view program, const std::string& file, const std::string& text);
@@ -70,22 +69,6 @@ class Table {
 
  private:
   std::vector<std::vector<std::string>> rows_;
-};
-
-// A table whose rows have a weight each. The heaviest comes first; of more than 50 rows the others are only counted.
-class SortedTable {
- public:
-  explicit SortedTable(std::vector<std::string> header) : header_(std::move(header)) {}
-  void add(double weight, std::vector<std::string> row) { rows_.emplace_back(weight, std::move(row)); }
-  template <class... Cells>
-  void add(double weight, const Cells&... cells) {
-    add(weight, std::vector<std::string>{fmt::format("{}", cells)...});
-  }
-  std::string text();
-
- private:
-  std::vector<std::string> header_;
-  std::vector<std::pair<double, std::vector<std::string>>> rows_;
 };
 
 // JSON as the commands read and write it: the members of an object keep their order.

@@ -323,18 +323,6 @@ void check_links(Causes& causes) {
   }
 }
 
-void check_clocks(Causes& causes) {
-  const auto slow = [](const Json& rank) {
-    const std::string source = text_of(part_of(rank, "clock"), "source");
-    return source == "hpet" || source == "acpi_pm" || source == "jiffies" ? source : std::string();
-  };
-  for (const Group& group : groups(causes.ranks(), slow)) {
-    causes.warn("clocks", "let the kernel take the time-stamp counter (tsc), if it is stable",
-                "the clock source of {} is {}: each reading of a clock takes microseconds, which distorts traces",
-                causes.at(group.ranks), group.text);
-  }
-}
-
 }  // namespace
 
 Json causes_of(const Json& examination) {
@@ -351,7 +339,6 @@ Json causes_of(const Json& examination) {
   check_route(causes, "cma");
   check_providers(causes);
   check_links(causes);
-  check_clocks(causes);
   return causes.sorted();
 }
 

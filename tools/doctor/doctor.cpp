@@ -137,17 +137,6 @@ std::string places_of_ranks(const std::string& errors) {
   return fmt::format("{}{}", fmt::join(places, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
-std::string end_in_words(const ChildEnd& end) {
-  switch (end.how) {
-    case ChildEnd::How::kExited: return fmt::format("exit status {}", end.code);
-    case ChildEnd::How::kSignalled: return fmt::format("signal {} ({})", end.code, strsignal(end.code));
-    case ChildEnd::How::kSilent: return "no output for too long, ended";
-    case ChildEnd::How::kInterrupted: return "the launcher has ended the ranks";
-    case ChildEnd::How::kNotStarted: break;
-  }
-  return fmt::format("no process: {}", std::strerror(end.code));
-}
-
 struct Run {
   Json examination = Json::object();
   ChildEnd end;

@@ -2,7 +2,6 @@
 #include "tools/doctor/examination.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <pwd.h>
 #include <regex>
@@ -157,19 +156,13 @@ std::string locked_memory(const Json& rank) {
   return limit == nullptr ? "-" : limit_text(*limit);
 }
 
-std::string clock(const Json& rank) {
-  const auto found = rank.find("clock");
-  if (found == rank.end()) return "-";
-  return or_dash(found->at("source")) + (found->at("counter").get<bool>() ? "" : ", no counter");
-}
-
 std::string libfabric(const Json& examination, const Node& node) {
   const Json* host = host_of(examination, node.ranks.front()->at("host"));
   return host == nullptr ? "-" : host->at("libfabric").get<std::string>();
 }
 
 std::string node_table(const Json& examination, const std::vector<Node>& nodes) {
-  Table table({"node", "ranks", "farside", "MPI", "libfabric", "locked memory", "CMA", "clock"});
+  Table table({"node", "ranks", "farside", "MPI", "libfabric", "locked memory", "CMA"});
   for (const Node& node : nodes) {
     const auto cma = [](const Json& rank) {
       const Json* route = route_of(rank, "cma");
@@ -181,7 +174,7 @@ std::string node_table(const Json& examination, const std::vector<Node>& nodes) 
     };
     table.add(node_name(examination, node.number), rank_list(node.rank_numbers()), node.of_ranks(version),
               node.of_ranks([](const Json& rank) { return or_dash(text_of(rank, "mpi")); }),
-              libfabric(examination, node), node.of_ranks(locked_memory), node.of_ranks(cma), node.of_ranks(clock));
+              libfabric(examination, node), node.of_ranks(locked_memory), node.of_ranks(cma));
   }
   return table.text();
 }
@@ -215,23 +208,11 @@ std::string provider_cell(const Json& examination, const Node& node) {
   return chosen;
 }
 
-std::string clock_offset(const Json& examination, int node) {
-  for (const Json& clock : part_of(examination, "clocks")) {
-    if (clock.at("node") != node) continue;
-    if (node == 0) return "reference";
-    const double ahead = clock.at("ahead_ns").get<double>() / 1000;
-    const std::string sign = ahead < 0 ? "-" : "+";
-    return fmt::format("{}{} +-{}", sign, with_unit(std::abs(ahead), bench::Unit::kMicroseconds),
-                       with_unit(clock.at("uncertain_ns").get<double>() / 1000, bench::Unit::kMicroseconds));
-  }
-  return "-";
-}
-
 std::string route_table(const Json& examination, const std::vector<Node>& nodes) {
   std::vector<std::string> header{"node"};
   for (const RouteInfo& route : kRoutes)
     if (route.allowed_by_name) header.emplace_back(route.name);
-  header.insert(header.end(), {"provider", "next node", "put 8 B", "put 1 MiB", "clock offset"});
+  header.insert(header.end(), {"provider", "next node", "put 8 B", "put 1 MiB"});
   Table table(std::move(header));
   for (const Node& node : nodes) {
     std::string next = "-", latency = "-", rate = "-";
@@ -246,8 +227,7 @@ std::string route_table(const Json& examination, const std::vector<Node>& nodes)
     std::vector<std::string> row{node_name(examination, node.number)};
     for (const RouteInfo& route : kRoutes)
       if (route.allowed_by_name) row.push_back(route_cell(node, route.name));
-    row.insert(row.end(),
-               {provider_cell(examination, node), next, latency, rate, clock_offset(examination, node.number)});
+    row.insert(row.end(), {provider_cell(examination, node), next, latency, rate});
     table.add(std::move(row));
   }
   return table.text();

@@ -15,7 +15,6 @@
 //                    routes (as farside_route of the window), provider, device, trouble (empty: right data, no errors)
 //   links[]          between each node and the next: from, to, latency_us (put of 8 bytes and flush),
 //                    megabytes_per_second (put of 1 MiB and flush), trouble
-//   clocks[]         node, ahead_ns (its CLOCK_MONOTONIC before that of node 0), uncertain_ns
 //   step             the step that the ranks began last
 //   done             whether the ranks have ended in order
 //   ended            step, reason; if they have not

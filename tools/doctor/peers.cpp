@@ -5,7 +5,7 @@
 //   mpirun.openmpi -n 2 build/bin/farside-peers-openmpi [--time-limit SECONDS]
 //
 // The steps: the facts of each rank, and, unless these already forbid it, the trial of the providers between the hosts,
-// windows inside each node and between them, puts to the next node, clocks. Until the ranks are known to load the same
+// windows inside each node and between them, puts to the next node. Until the ranks are known to load the same
 // farside, none makes a window. Exit code: 0; 1: a step took too long; 2: wrong words.
 #include "tools/doctor/peers.hpp"
 
@@ -266,15 +266,10 @@ class Examiner {
   }
 
   void measure_nodes() {
-    const bool leads = place_.leaders != MPI_COMM_NULL;
     step("puts to the next node", limit_);
-    std::vector<Json> entries;
-    if (leads) entries.push_back(measure_link(place_.leaders, watchdog_));
-    gather("links", entries);
-    step("clocks", limit_);
-    entries.clear();
-    if (leads) entries.push_back(measure_clock(place_.leaders));
-    gather("clocks", entries);
+    std::vector<Json> links;
+    if (place_.leaders != MPI_COMM_NULL) links.push_back(measure_link(place_.leaders, watchdog_));
+    gather("links", links);
   }
 
   Json own_;

@@ -11,9 +11,7 @@
 
 #include "tools/common/launched_ranks.hpp"
 #include "tools/info/info.hpp"
-#include "transport/base/files.hpp"
 #include "transport/base/settings.hpp"
-#include "transport/base/ticks.hpp"
 
 namespace farside::tools {
 namespace {
@@ -64,8 +62,6 @@ Json rank_facts() {
   Settings settings;
   add_settings(facts, settings);
   facts["routes"] = route_facts(settings, nullptr);
-  facts["clock"] = {{"source", first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource")},
-                    {"counter", ticks_by_counter}};
   return facts;
 }
 

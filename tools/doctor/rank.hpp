@@ -13,7 +13,6 @@
 //   settings         the FARSIDE_* that are set
 //   bad_setting      the error of a setting that is not allowed; empty: there is none
 //   unknown_settings[]
-//   clock            source (clock source of the kernel), counter (whether traces take the time-stamp counter)
 //
 // Tries the routes in child processes, so the process has one thread only, and has called prepare_for_children().
 // Cost: a few milliseconds.

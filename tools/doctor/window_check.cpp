@@ -16,7 +16,6 @@
 #include "tools/common/collectives.hpp"
 #include "tools/doctor/peers.hpp"
 #include "transport/base/files.hpp"
-#include "transport/base/ticks.hpp"
 
 namespace farside::tools {
 
@@ -348,29 +347,6 @@ Json measure_link(MPI_Comm nodes, Watchdog& watchdog) {
   watchdog.at("MPI_Win_free");
   MPI_Win_free(&window);
   return link;
-}
-
-Json measure_clock(MPI_Comm nodes) {
-  const auto [node, count] = Ranks(nodes);
-  ClockOffset offset{0, 0};
-  for (int other = 1; other < count; ++other) {
-    if (node == 0) {
-      const auto receive = [&](std::uint64_t& theirs) {
-        return MPI_Recv(&theirs, 1, MPI_UINT64_T, other, 0, nodes, MPI_STATUS_IGNORE) == MPI_SUCCESS;
-      };
-      const auto send = [&](std::uint64_t mine) {
-        return MPI_Send(&mine, 1, MPI_UINT64_T, other, 0, nodes) == MPI_SUCCESS;
-      };
-      answer_clock(receive, send);
-    } else if (node == other) {
-      const auto found = compare_clock([&](std::uint64_t mine, std::uint64_t& theirs) {
-        return MPI_Sendrecv(&mine, 1, MPI_UINT64_T, 0, 0, &theirs, 1, MPI_UINT64_T, 0, 0, nodes, MPI_STATUS_IGNORE) ==
-               MPI_SUCCESS;
-      });
-      if (found) offset = *found;
-    }
-  }
-  return {{"node", node}, {"ahead_ns", -offset.ahead}, {"uncertain_ns", offset.uncertain}};
 }
 
 }  // namespace farside::tools

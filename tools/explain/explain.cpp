@@ -3,7 +3,9 @@
 #include "tools/explain/explain.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <ranges>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -14,6 +16,26 @@
 
 namespace farside::tools::explain {
 namespace {
+
+// A table whose rows have a weight each. The heaviest comes first; of more than 50 rows the others are only counted.
+class SortedTable {
+ public:
+  explicit SortedTable(std::vector<std::string> header) : table_(std::move(header)) {}
+  template <class... Cells>
+  void add(double weight, const Cells&... cells) {
+    add(weight, std::vector<std::string>{fmt::format("{}", cells)...});
+  }
+  void add(double weight, std::vector<std::string> row) { rows_.emplace(weight, std::move(row)); }
+  std::string text() {
+    constexpr std::size_t kMostRows = 50;
+    for (const auto& [weight, row] : rows_ | std::views::take(kMostRows)) table_.add(row);
+    return table_.text() + (rows_.size() > kMostRows ? fmt::format("and {} more\n", rows_.size() - kMostRows) : "");
+  }
+
+ private:
+  Table table_;
+  std::multimap<double, std::vector<std::string>, std::greater<>> rows_;
+};
 
 std::string name_of(const Run& run, std::size_t process) {
   const RankFile& file = run.files[process];

@@ -85,8 +85,7 @@ Json provider(const std::string& name, const Settings& settings) {
   if (tried.answered) return parse_json(tried.answer);
   ProviderProbe none;
   none.name = name;
-  none.why = fmt::format("refused: opening it in a process of its own {}",
-                         tried.end.starts_with("no answer") ? "brought " + tried.end : tried.end);
+  none.why = fmt::format("refused: it was opened in a process of its own: {}", tried.end);
   return described(none);
 }
 
@@ -102,7 +101,7 @@ Json libfabric(const Settings& settings) {
     offered = list["offered"].get<std::vector<std::string>>();
     all["problem"] = list["no_choice"];
   } else {
-    all["problem"] = fmt::format("asking libfabric for its providers {}", listed.end);
+    all["problem"] = fmt::format("asking libfabric for its providers: {}", listed.end);
   }
   for (const std::string& name : offered) all["providers"].push_back(provider(name, settings));
 

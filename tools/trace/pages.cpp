@@ -3,7 +3,6 @@
 #include "pages.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -84,27 +83,13 @@ Bar bar_of(const Timeline& timeline, const Span& span) {
 }
 
 Lanes lay_out(const Timeline& timeline) {
-  Lanes result;
-  // Lanes, and the times until which they are occupied.
-  std::map<std::tuple<int, Group, int>, std::vector<std::pair<std::size_t, Nanoseconds>>> groups;
+  using OneLane = std::vector<Bar>;  // one after the other
+  std::map<std::tuple<int, Group, int>, std::vector<OneLane>> groups;
   const auto place = [&](int process, Group group, int window, Bar bar) {
     auto& lanes = groups[{process, group, window}];
-    auto free = std::ranges::find_if(lanes, [&](const auto& lane) { return lane.second <= bar.begin; });
-    if (free == lanes.end()) {
-      std::string name = group == Group::kServed ? "progress" : "operations";
-      if (group == Group::kAccess || group == Group::kExposure) {
-        name = window < 0 ? "window ?"
-                          : fmt::format("{} ({})", timeline.window(window).title(),
-                                        trace::name(timeline.window(window).flavor));
-        if (group == Group::kExposure) name += " exposed";
-      }
-      lanes.emplace_back(result.lanes.size(), 0);
-      result.lanes.push_back({process, std::move(name)});
-      free = std::prev(lanes.end());
-    }
-    free->second = bar.end;
-    bar.lane = free->first;
-    result.bars.push_back(std::move(bar));
+    auto free = std::ranges::find_if(lanes, [&](const OneLane& lane) { return lane.back().end <= bar.begin; });
+    if (free == lanes.end()) free = lanes.emplace(free);
+    free->push_back(std::move(bar));
   };
   for (std::size_t i = 0; i < timeline.epochs.size(); ++i) {
     const Epoch& epoch = timeline.epochs[i];
@@ -115,21 +100,21 @@ Lanes lay_out(const Timeline& timeline) {
     place(span.process, span.kind == TraceKind::kServed ? Group::kServed : Group::kOperations, -1,
           bar_of(timeline, span));
   }
-  // Lanes are ordered by process, and windows by their first occurrence.
-  std::vector<std::size_t> order(result.lanes.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t lane) {
-    const Lane& each = result.lanes[lane];
-    return std::pair(each.process, each.name == "progress" ? 2 : each.name == "operations" ? 1 : 0);
-  });
-  std::vector<std::size_t> where(order.size());
-  std::vector<Lane> sorted;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    where[order[i]] = i;
-    sorted.push_back(std::move(result.lanes[order[i]]));
+  Lanes result;
+  for (auto& [key, lanes] : groups) {
+    const auto& [process, group, window] = key;
+    std::string name = group == Group::kServed ? "progress" : group == Group::kOperations ? "operations" : "window ?";
+    if (window >= 0)
+      name = fmt::format("{} ({}){}", timeline.window(window).title(), trace::name(timeline.window(window).flavor),
+                         group == Group::kExposure ? " exposed" : "");
+    for (OneLane& lane : lanes) {
+      for (Bar& bar : lane) {
+        bar.lane = result.lanes.size();
+        result.bars.push_back(std::move(bar));
+      }
+      result.lanes.push_back({process, name});
+    }
   }
-  result.lanes = std::move(sorted);
-  for (Bar& bar : result.bars) bar.lane = where[bar.lane];
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <ranges>
 #include <stdexcept>
 #include <utility>
 
@@ -68,30 +69,6 @@ std::string epochs(const Timeline& timeline) {
   return "\nTime in epochs, of all processes together\n" + table.text();
 }
 
-// Returns the entries of a map of costs with the highest ones, the highest first.
-template <class Map, class Time>
-auto most_of(const Map& costs, Time&& time) {
-  std::vector<std::pair<typename Map::key_type, typename Map::mapped_type>> most(costs.begin(), costs.end());
-  std::ranges::stable_sort(most, std::ranges::greater(), [&](const auto& each) { return time(each.second); });
-  if (most.size() > kMostLines) most.resize(kMostLines);
-  return most;
-}
-
-// Returns a table of the processes with the largest shares of the time; nothing if there are none.
-std::string ranking(const Timeline& timeline, const std::vector<std::string>& header,
-                    const std::vector<std::pair<int, Nanoseconds>>& shares) {
-  if (shares.empty()) return {};
-  std::map<int, std::pair<Nanoseconds, std::size_t>> sums;  // time and number by process
-  for (const auto& [process, share] : shares) {
-    sums[process].first += share;
-    ++sums[process].second;
-  }
-  Table table(header);
-  for (const auto& [process, sum] : most_of(sums, [](const auto& each) { return each.first; }))
-    table.add(timeline.process(process).name, duration(sum.first), sum.second);
-  return '\n' + table.text();
-}
-
 std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) {
   std::string text = "\nLongest waits for locks\n";
   std::size_t held = 0;
@@ -107,22 +84,14 @@ std::string locks(const Timeline& timeline, const std::vector<LockWait>& waits) 
     text += fmt::format("  {} locks that nobody recorded held took {} together: the way to the target and back\n",
                         waits.size() - held, duration(free));
   }
-
-  std::vector<std::pair<int, Nanoseconds>> held_up;  // by holder
-  for (const LockWait& wait : waits)
-    for (const LockWait::Holder& holder : wait.holders)
-      held_up.emplace_back(timeline.epochs[holder.epoch].process, holder.meanwhile);
-  return text + ranking(timeline, {"who held others up", "time, of all waiters", "waits"}, held_up);
+  return text;
 }
 
-std::string fences(const Timeline& timeline) {
-  std::vector<std::pair<int, Nanoseconds>> last;
-  Nanoseconds all = 0;
-  for (const FenceWait& wait : fence_waits(timeline)) {
-    last.emplace_back(timeline.epochs[wait.last].process, wait.together);
-    all += wait.together;
-  }
-  return all == 0 ? "" : ranking(timeline, {"last at fences", "waited for by the others", "fences"}, last);
+std::string awaited(const Timeline& timeline) {
+  std::string text;
+  for (const AwaitedProcess& each : awaited_processes(timeline) | std::views::take(kMostLines))
+    text += "  " + in_words(timeline, each) + '\n';
+  return text.empty() ? "" : "\nThose that others waited for\n" + text;
 }
 
 std::string operations(const Timeline& timeline) {
@@ -157,7 +126,9 @@ std::string targets(const Timeline& timeline) {
   std::erase_if(costs, [](const auto& each) { return each.second.all() == 0; });
   if (costs.empty()) return {};
   Table table({"slowest targets", "locks", "unlocks", "flushes", "operations"});
-  for (const auto& [where, cost] : most_of(costs, [](const Costs& each) { return each.all(); })) {
+  std::vector<std::pair<std::pair<int, int>, Costs>> most(costs.begin(), costs.end());
+  std::ranges::stable_sort(most, std::ranges::greater(), [](const auto& each) { return each.second.all(); });
+  for (const auto& [where, cost] : most | std::views::take(kMostLines)) {
     std::string name = name_of(timeline, where.first, where.second);
     if (where.first >= 0) name += ", " + timeline.window(where.first).title();
     table.add(name, shown(cost.locks), shown(cost.ends), shown(cost.flushes), shown(cost.operations));
@@ -206,9 +177,8 @@ std::string in_words(const Timeline& timeline, const AwaitedProcess& awaited) {
 }
 
 std::string summary(const Timeline& timeline) {
-  const std::vector<LockWait> waits = lock_waits(timeline);
-  return header(timeline) + epochs(timeline) + locks(timeline, waits) + fences(timeline) + operations(timeline) +
-         targets(timeline);
+  return header(timeline) + epochs(timeline) + locks(timeline, lock_waits(timeline)) + awaited(timeline) +
+         operations(timeline) + targets(timeline);
 }
 
 }  // namespace farside::tools::trace
@@ -223,10 +193,9 @@ void add_trace_command(CLI::App& app, int& exit_code) {
     bool summary = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("trace",
-                         "merge the traces of all ranks, and show which rank waited for which\n"
-                         "farside trace PREFIX [-o FILE.json] [--html FILE.html]");
+  CLI::App* command = app.add_subcommand("trace",
+                                         "merge the traces of all ranks, and show which rank waited for which\n"
+                                         "farside trace PREFIX [-o FILE.json] [--html FILE.html]");
   command->add_option("prefix", options->prefix, "value of FARSIDE_TRACE, or one of its files, PREFIX.RANK.trace")
       ->required();
   command->add_option("-o,--output", options->chrome_file, "write a trace for ui.perfetto.dev and chrome://tracing");

@@ -79,12 +79,12 @@ inline constexpr std::array<const char*, 6> kEpochNames = {"fence",       "start
 // the release of an unlock.
 struct TraceRecord {
   TraceKind kind = TraceKind::kEpoch;
-  std::uint8_t detail = 0;     // kEpoch, kTotal: EpochKind; kWindow: TraceFlavor
-  std::uint8_t what = 0;       // kOperation, kEpoch and kCounts with count > 0: Counted
-  std::uint8_t route = 0;      // RouteKind of these operations
-  std::uint32_t window = 0;    // number of the window at this process
-  std::int32_t target = -1;    // rank in the window; -1: several or none
-  std::uint16_t site = 0;      // number of the place of the call (kEpoch: that opened it) in the program; 0: unknown
+  std::uint8_t detail = 0;   // kEpoch, kTotal: EpochKind; kWindow: TraceFlavor
+  std::uint8_t what = 0;     // kOperation, kEpoch and kCounts with count > 0: Counted
+  std::uint8_t route = 0;    // RouteKind of these operations
+  std::uint32_t window = 0;  // number of the window at this process
+  std::int32_t target = -1;  // rank in the window; -1: several or none
+  std::uint16_t site = 0;    // number of the place of the call (kEpoch: that opened it) in the program; 0: unknown
   std::uint16_t unused = 0;
   Ticks begin = 0;
   Ticks granted = 0;  // kWindow: an id, the same on all ranks

@@ -229,6 +229,19 @@ class Endpoint {
   bool answers_ = false;
 };
 
+// Bare round trips over libfabric, to compare with MPI calls over the same provider. An operation is over when the
+// target has executed it; the origin issues it and polls. At a target whose main thread sleeps or computes, another
+// thread sleeps in poll(2) on the completion queue and executes arrivals. At a target that waits in MPI in the
+// corresponding measure, the main thread polls.
+enum class BareFabric {
+  kWrite,
+  kRead,
+  kFetchAdd,     // of 8 bytes
+  kCompareSwap,  // of 8 bytes
+  kWrites64,     // 64 writes of 8 bytes, all under way at once
+  kMessage,      // a message, and an answer of 8 bytes
+};
+
 constexpr std::size_t kWord = 0, kEnd = 8;
 constexpr std::uint64_t kPattern = 0x0123456789abcdef;
 
@@ -272,10 +285,9 @@ class Work {
   bool right_ = true;
 };
 
-}  // namespace
-
-Outcome measure_bare_fabric(BareFabric what, std::size_t bytes, const MeasureInfo& info, const Pair& pair,
-                            const Options& options) {
+template <BareFabric what>
+Outcome measure_bare_fabric(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  const std::size_t bytes = what == BareFabric::kWrites64 ? 64 * 8 : bytes_of(info);  // a multiple of 8
   Outcome outcome;
   std::unique_ptr<Endpoint> endpoint;
   Endpoint::Name mine;
@@ -328,4 +340,14 @@ Outcome measure_bare_fabric(BareFabric what, std::size_t bytes, const MeasureInf
   return outcome;
 }
 
+const Registered kMeasures[] = {{"bare_write", measure_bare_fabric<BareFabric::kWrite>},
+                                {"bare_read", measure_bare_fabric<BareFabric::kRead>},
+                                {"bare_write_size", measure_bare_fabric<BareFabric::kWrite>},
+                                {"bare_read_size", measure_bare_fabric<BareFabric::kRead>},
+                                {"bare_fetch_add", measure_bare_fabric<BareFabric::kFetchAdd>},
+                                {"bare_compare_swap", measure_bare_fabric<BareFabric::kCompareSwap>},
+                                {"bare_writes_64", measure_bare_fabric<BareFabric::kWrites64>},
+                                {"message", measure_bare_fabric<BareFabric::kMessage>}};
+
+}  // namespace
 }  // namespace farside::bench

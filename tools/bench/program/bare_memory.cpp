@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// The cost of the node's memory itself, to compare with MPI calls on the mapped route. Both ranks must be on one node.
 #include <atomic>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
-#include <fcntl.h>
 #include <sched.h>
-#include <stdexcept>
-#include <sys/mman.h>
-#include <unistd.h>
-#include <utility>
 
 #include "tools/bench/program/measuring.hpp"
 #include "transport/base/pause.hpp"
@@ -16,51 +11,35 @@
 namespace farside::bench {
 namespace {
 
-// Each word has two cache lines of its own, since processors fetch lines in pairs.
-struct Page {
-  struct alignas(128) Word {
-    std::atomic<std::uint64_t> value;
-  };
-  Word lock, data, asked, answered;
-};
-constexpr std::uint64_t kEnd = ~std::uint64_t{0};
+constexpr int kLinePair = 128;  // processors fetch cache lines in pairs
 
-// Memory that both ranks of the pair map. Throws at both ranks if they cannot.
+// Zeroed memory that both ranks of the pair map. Construction and destruction are collective.
 class SharedMemory {
  public:
-  SharedMemory(const Pair& pair, std::size_t bytes) : bytes_(bytes) {
-    std::array<char, 64> name{};
-    int file = -1;
-    if (pair.origin) {
-      std::snprintf(name.data(), name.size(), "/farside-bench-%ld", static_cast<long>(getpid()));
-      file = shm_open(name.data(), O_RDWR | O_CREAT | O_EXCL, 0600);
-      if (file >= 0 && ftruncate(file, static_cast<off_t>(bytes)) != 0) close(std::exchange(file, -1));
-    }
-    name = of_rank(0, name, pair.comm);
-    if (!pair.origin) file = shm_open(name.data(), O_RDWR, 0);
-    void* mapped = MAP_FAILED;
-    if (file >= 0) {
-      mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-      close(file);
-    }
-    const bool good = tools::at_all(mapped != MAP_FAILED, pair.comm);
-    if (pair.origin) shm_unlink(name.data());
-    if (!good && mapped != MAP_FAILED) munmap(mapped, bytes);
-    if (!good) throw std::runtime_error("the two ranks share no memory");
-    memory_ = mapped;
+  SharedMemory(const Pair& pair, std::size_t bytes) {
+    MPI_Aint size = pair.origin ? static_cast<MPI_Aint>(bytes) : 0;
+    int unit = 0;
+    MPI_Win_allocate_shared(size, 1, MPI_INFO_NULL, pair.comm, &memory_, &window_);
+    MPI_Win_shared_query(window_, 0, &size, &unit, &memory_);
+    if (pair.origin) std::memset(memory_, 0, bytes);
+    MPI_Barrier(pair.comm);
   }
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
-  ~SharedMemory() { munmap(memory_, bytes_); }
+  ~SharedMemory() { MPI_Win_free(&window_); }
   void* get() const { return memory_; }
+  // One of two words.
+  std::atomic_ref<std::uint64_t> word(int n) const {
+    return std::atomic_ref(static_cast<std::uint64_t*>(memory_)[n * kLinePair / 8]);
+  }
 
  private:
-  std::size_t bytes_;
   void* memory_ = nullptr;
+  MPI_Win window_ = MPI_WIN_NULL;
 };
 
 // Returns the next value of the word, for which it polls.
-std::uint64_t wait_for_more(const std::atomic<std::uint64_t>& word, std::uint64_t seen) {
+std::uint64_t wait_for_more(std::atomic_ref<std::uint64_t> word, std::uint64_t seen) {
   constexpr int kSpins = 1000;
   for (int round = 0;; ++round) {
     const std::uint64_t now = word.load(std::memory_order_acquire);
@@ -72,64 +51,69 @@ std::uint64_t wait_for_more(const std::atomic<std::uint64_t>& word, std::uint64_
   }
 }
 
-Outcome measure_words(BareMemory what, const Pair& pair, const Options& options) {
-  Outcome outcome;
-  const SharedMemory shared(pair, sizeof(Page));
-  Page& page = *static_cast<Page*>(shared.get());
-  if (pair.origin) {
-    std::uint64_t done = 0;
-    outcome.values = sample(options.sample_seconds, [&] {
-      if (what == BareMemory::kLock) {
-        page.lock.value.fetch_add(1);
-        page.data.value.store(done, std::memory_order_relaxed);
-        page.lock.value.fetch_sub(1);
-      } else {
-        page.asked.value.fetch_add(1);
-        wait_for_more(page.answered.value, done);
-      }
-      ++done;
-    });
-    page.asked.value.store(kEnd);
-  } else if (what == BareMemory::kExchange) {
-    for (std::uint64_t seen = 0; (seen = wait_for_more(page.asked.value, seen)) != kEnd;)
-      page.answered.value.fetch_add(1);
+// Each returns the origin's values. `bytes`: of the memory.
+using Values = std::vector<double>;
+
+// A fetch-add, a store and a fetch-add on the peer's memory, without contention. An uncontended lock-put-unlock that
+// other ranks could contend for needs at least these.
+Values measure_lock(const SharedMemory& shared, std::size_t, const Pair& pair, double seconds) {
+  std::uint64_t done = 0;
+  const auto lock = shared.word(0), data = shared.word(1);
+  const auto operation = [&] {
+    lock.fetch_add(1);
+    data.store(++done, std::memory_order_relaxed);
+    lock.fetch_sub(1);
+  };
+  return pair.origin ? sample(seconds, operation) : Values();
+}
+
+// A fetch-add on a word that the peer polls, and its answer. A post-start-complete-wait needs at least these two
+// notifications, one after the other.
+Values measure_exchange(const SharedMemory& shared, std::size_t, const Pair& pair, double seconds) {
+  constexpr std::uint64_t kEnd = ~std::uint64_t{0};
+  std::uint64_t seen = 0;
+  const auto asked = shared.word(0), answered = shared.word(1);
+  if (!pair.origin) {
+    while ((seen = wait_for_more(asked, seen)) != kEnd) answered.fetch_add(1);
+    return {};
   }
-  MPI_Barrier(pair.comm);
+  Values values = sample(seconds, [&] {
+    asked.fetch_add(1);
+    seen = wait_for_more(answered, seen);
+  });
+  asked.store(kEnd);
+  return values;
+}
+
+// memcpy(3) to memory that both map.
+Values measure_copy(const SharedMemory& shared, std::size_t bytes, const Pair& pair, double seconds) {
+  const std::vector<char> here(bytes, 'x');
+  const auto operation = [&] {
+    std::memcpy(shared.get(), here.data(), bytes);
+    asm volatile("" ::: "memory");  // keeps the compiler from removing a copy
+  };
+  return pair.origin ? sample(seconds, operation) : Values();
+}
+
+template <Values (*measure)(const SharedMemory&, std::size_t, const Pair&, double)>
+Outcome measure_bare_memory(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  Outcome outcome;
+  MPI_Comm node = tools::split_by_node(pair.comm);
+  const bool together = tools::Ranks(node).all == 2;
+  MPI_Comm_free(&node);
+  if (together) {
+    const SharedMemory shared(pair, std::max(bytes_of(info), std::size_t{2 * kLinePair}));
+    outcome.values = in_unit(info, bytes_of(info), measure(shared, bytes_of(info), pair, options.sample_seconds));
+    MPI_Barrier(pair.comm);
+  } else {
+    outcome.wrong = "the two ranks share no memory";
+  }
   return outcome;
 }
 
-Outcome measure_copy(std::size_t bytes, const Pair& pair, const Options& options) {
-  Outcome outcome;
-  const SharedMemory shared(pair, bytes);
-  std::vector<char> here(bytes, 'x');
-  if (pair.origin) {
-    outcome.values = sample(options.sample_seconds, [&] {
-      std::memcpy(shared.get(), here.data(), bytes);
-      asm volatile("" ::: "memory");  // keeps the compiler from removing a copy
-    });
-  }
-  MPI_Barrier(pair.comm);
-  const bool arrived = std::memcmp(shared.get(), here.data(), bytes) == 0;
-  if (!of_rank(1, arrived, pair.comm)) outcome.wrong = "what was copied did not arrive";
-  return outcome;
-}
+const Registered kMeasures[] = {{"bare_lock", measure_bare_memory<measure_lock>},
+                                {"bare_exchange", measure_bare_memory<measure_exchange>},
+                                {"bare_copy_size", measure_bare_memory<measure_copy>}};
 
 }  // namespace
-
-Outcome measure_bare_memory(BareMemory what, std::size_t bytes, const MeasureInfo& info, const Pair& pair,
-                            const Options& options) {
-  Outcome outcome;
-  try {
-    switch (what) {
-      case BareMemory::kLock:
-      case BareMemory::kExchange: outcome = measure_words(what, pair, options); break;
-      case BareMemory::kCopy: outcome = measure_copy(bytes, pair, options); break;
-    }
-  } catch (const std::runtime_error& error) {
-    outcome.wrong = error.what();
-  }
-  outcome.values = in_unit(info, bytes, std::move(outcome.values));
-  return outcome;
-}
-
 }  // namespace farside::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The measures in which all ranks work at the same time.
+// The measures in which all ranks work at the same time, for `sample_seconds` in several rounds; each is a sample.
 #include <cstdint>
 #include <map>
 #include <random>
@@ -33,8 +33,8 @@ Outcome in_rounds(const Pair& crowd, bool takes_part, const Options& options, St
 
 double rate(double seconds, double operations) { return operations / seconds; }
 
-}  // namespace
-
+// contention: each rank locks the window of rank 0 exclusively, puts, and unlocks; if info.x is 1, only rank 1 does.
+// The figure is the mean time over the ranks other than rank 0.
 Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Options& options) {
   const tools::Ranks ranks(crowd.comm);
   const Window window(crowd, options.window, sizeof(std::uint64_t));
@@ -69,6 +69,8 @@ Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Opt
   return outcome;
 }
 
+// rate: each rank puts 8 bytes to the next rank, 64 times per flush; if info.x is 1, only rank 0 does. The figure is
+// the number of puts per second of all ranks.
 Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& options) {
   constexpr int kPuts = 64;
   const tools::Ranks ranks(crowd.comm);
@@ -101,6 +103,8 @@ Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& 
   return outcome;
 }
 
+// fetch_rate: all ranks but rank 0 add to one word of rank 0 by fetch_and_op, 64 times per flush. The figure is the
+// number of operations per second of all ranks.
 Outcome measure_fetch_rate(const MeasureInfo&, const Pair& crowd, const Options& options) {
   constexpr int kFetches = 64;
   const Window window(crowd, options.window, sizeof(std::uint64_t));
@@ -133,8 +137,6 @@ Outcome measure_fetch_rate(const MeasureInfo&, const Pair& crowd, const Options&
 }
 
 // ---- contended ----
-
-namespace {
 
 // What a row of measures varies. The other rounds lock exclusively and add 1.
 struct Row {
@@ -265,8 +267,12 @@ Figures figures_of(const Row& row, const Pair& crowd, const Options& options) {
   return figures;
 }
 
-}  // namespace
-
+// contended: all ranks of the job lock at the same time, in one period of 2.5 times `sample_seconds`. A round is: lock
+// exclusively, get a counter, flush, put it incremented, unlock; or what the row of info.name has instead. The figure
+// is the time per round and rank, or by the end of info.name
+//   _fair: the rounds of the slowest rank, divided by those of the fastest
+//   _wait: the longest time from a lock until its first access is complete, since runtimes may lock only then
+// The first measure of a row runs, and the others show the same rounds.
 Outcome measure_contended(const MeasureInfo& info, const Pair& crowd, const Options& options) {
   const auto row =
       std::ranges::find_if(kRows, [&](const Row& one) { return std::string_view(info.name).starts_with(one.name); });
@@ -283,4 +289,10 @@ Outcome measure_contended(const MeasureInfo& info, const Pair& crowd, const Opti
   return outcome;
 }
 
+const Registered kMeasures[] = {{"contention", measure_contention},
+                                {"contended", measure_contended},
+                                {"rate", measure_rate},
+                                {"fetch_rate", measure_fetch_rate}};
+
+}  // namespace
 }  // namespace farside::bench

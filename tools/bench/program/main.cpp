@@ -12,6 +12,29 @@
 #include "tools/common/launched_ranks.hpp"
 #include "tools/common/text.hpp"
 
+namespace farside::bench {
+namespace {
+
+std::map<std::string_view, Function>& functions() {
+  static std::map<std::string_view, Function> all;
+  return all;
+}
+
+}  // namespace
+
+Registered::Registered(std::string_view name, Function function) { functions().emplace(name, function); }
+
+Outcome run_measure(const MeasureInfo& info, const Pair& pair, const Options& options) {
+  std::string_view name = info.name;
+  for (const std::string_view suffix : {"_flush", "_sleep", "_compute"})
+    if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
+  const auto by_name = functions().find(name);
+  const std::string_view group = info.threads ? "threads" : std::string_view(info.group);
+  return (by_name != functions().end() ? by_name->second : functions().at(group))(info, pair, options);
+}
+
+}  // namespace farside::bench
+
 namespace {
 
 using namespace farside::bench;
@@ -56,7 +79,7 @@ int main(int argc, char** argv) {
   } else {
     const std::string facts = is_first_of_node(MPI_COMM_WORLD) ? json_text(host_facts()) : std::string();
     const std::vector<std::string> hosts = gather_texts(facts, MPI_COMM_WORLD);  // of each node
-    if (rank == 0) print_hello(library_version(), size, hosts, *options);
+    if (rank == 0) print_hello(library_version(), hosts);
     std::erase_if(options->measures, [size = size](const MeasureInfo* info) { return info->ranks > size; });
     run_all(*options, rank, size);
     sleeping_barrier(MPI_COMM_WORLD);

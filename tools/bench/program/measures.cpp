@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The measures between two ranks.
 #include <cstdint>
-#include <map>
 #include <numeric>
 #include <sys/resource.h>
 #include <type_traits>
@@ -166,9 +165,6 @@ long preemptions() {
   return usage.ru_nivcsw;
 }
 
-// The size of the operations, for groups of measures in which it varies.
-std::size_t bytes_of(const MeasureInfo& info) { return info.x > 0 ? static_cast<std::size_t>(info.x) : 8; }
-
 template <class Operation>
 Operation make(const MeasureInfo& info) {
   if constexpr (std::is_constructible_v<Operation, std::size_t>)
@@ -201,10 +197,7 @@ class Measurement {
       if (!operation_.returned(done_) && first_wrong_ == 0) first_wrong_ = done_;
     });
   }
-  template <class Batch>
-  void sample(const Budget& budget, Batch&& batch) {
-    outcome_.values = in_unit(info_, operation_.bytes, take_samples(budget, batch));
-  }
+  void take(std::vector<double> samples) { outcome_.values = in_unit(info_, operation_.bytes, std::move(samples)); }
 
   // The target checks its memory. Collective.
   Outcome end() {
@@ -290,7 +283,7 @@ Outcome passive(const MeasureInfo& info, const Pair& pair, const Options& option
     budget.longest_seconds = 0.8 * away - 0.01;
   }
   if (pair.origin) {
-    measurement.sample(budget, batch);
+    measurement.take(take_samples(budget, batch));
     Synchronization::close(win);
   }
   MPI_Barrier(pair.comm);
@@ -333,21 +326,14 @@ Outcome together(const MeasureInfo& info, const Pair& pair, const Options& optio
   const int peer_rank = pair.origin ? kTarget : 0;
   MPI_Comm_group(pair.comm, &everyone);
   MPI_Group_incl(everyone, 1, &peer_rank, &peer);
-  const auto announced = [&pair](long count) { return of_rank(0, count, pair.comm); };
+  const auto batch = [&](long count) {
+    if (!pair.origin) return time_of(count, [&] { Synchronization::target(win, peer); });
+    return measurement.batch(count, [&](auto&& issue) { Synchronization::origin(win, peer, issue); });
+  };
   Synchronization::open(win);
   measurement.begin();
-  if (pair.origin) {
-    const auto batch = [&](long count) {
-      announced(count);
-      return measurement.batch(count, [&](auto&& issue) { Synchronization::origin(win, peer, issue); });
-    };
-    batch(3);
-    measurement.sample({.sample_seconds = options.sample_seconds}, batch);
-    announced(0);
-  } else {
-    while (const long count = announced(0))
-      for (long i = 0; i < count; ++i) Synchronization::target(win, peer);
-  }
+  batch(3);
+  measurement.take(sample_together(pair, options.sample_seconds, batch));
   Synchronization::close(win);
   MPI_Group_free(&peer);
   MPI_Group_free(&everyone);
@@ -361,16 +347,6 @@ Outcome created(const MeasureInfo& info, const Pair& pair, const Options& option
   Options changed = options;
   changed.window = WindowKind::kCreate;
   return passive<Operation, Synchronization>(info, pair, changed);
-}
-
-template <BareFabric what>
-Outcome bare(const MeasureInfo& info, const Pair& pair, const Options& options) {
-  return measure_bare_fabric(what, what == BareFabric::kWrites64 ? 64 * 8 : bytes_of(info), info, pair, options);
-}
-
-template <BareMemory what>
-Outcome bare(const MeasureInfo& info, const Pair& pair, const Options& options) {
-  return measure_bare_memory(what, bytes_of(info), info, pair, options);
 }
 
 // ---- making windows ----
@@ -418,10 +394,7 @@ Outcome measure_first_window(const MeasureInfo& info, const Pair& pair, const Op
   return outcome;
 }
 
-using Function = Outcome (*)(const MeasureInfo&, const Pair&, const Options&);
-
-// By the name of a measure without what the target does meanwhile, or by its group.
-const std::map<std::string_view, Function> kFunctions = {
+const Registered kMeasures[] = {
     {"put", passive<Put, FlushEach>},
     {"get", passive<Get, FlushEach>},
     {"put_size", passive<LargePut, FlushEach>},
@@ -441,36 +414,9 @@ const std::map<std::string_view, Function> kFunctions = {
     {"created_get", created<Get, FlushEach>},
     {"created_put_4mib", created<LargePut, FlushEach>},
     {"created_get_4mib", created<LargeGet, FlushEach>},
-    {"contention", measure_contention},
-    {"contended", measure_contended},
-    {"rate", measure_rate},
-    {"fetch_rate", measure_fetch_rate},
     {"first_window", measure_first_window},
     {"windows", measure_window_creation},
-    {"threads", measure_threads},
-    {"bare_write", bare<BareFabric::kWrite>},
-    {"bare_read", bare<BareFabric::kRead>},
-    {"bare_write_size", bare<BareFabric::kWrite>},
-    {"bare_read_size", bare<BareFabric::kRead>},
-    {"bare_fetch_add", bare<BareFabric::kFetchAdd>},
-    {"bare_compare_swap", bare<BareFabric::kCompareSwap>},
-    {"bare_writes_64", bare<BareFabric::kWrites64>},
-    {"bare_message", bare<BareFabric::kMessage>},
-    {"bare_message_8kib", bare<BareFabric::kMessage>},
-    {"bare_lock", bare<BareMemory::kLock>},
-    {"bare_exchange", bare<BareMemory::kExchange>},
-    {"bare_copy_size", bare<BareMemory::kCopy>},
 };
 
 }  // namespace
-
-Outcome run_measure(const MeasureInfo& info, const Pair& pair, const Options& options) {
-  std::string_view name = info.name;
-  for (const std::string_view suffix : {"_flush", "_sleep", "_compute"})
-    if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
-  const auto by_name = kFunctions.find(name);
-  const std::string_view group = info.threads ? "threads" : std::string_view(info.group);
-  return (by_name != kFunctions.end() ? by_name->second : kFunctions.find(group)->second)(info, pair, options);
-}
-
 }  // namespace farside::bench

@@ -17,14 +17,9 @@ std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exi
       "sleep. One JSON object per line on stdout. Start it under mpirun with two ranks or more.",
       "farside-bench");
   const CLI::Validator known(
-      [](std::string& word) { return known_word(word) ? std::string() : word + " is no measure (see --list)"; },
-      "NAME");
+      [](std::string& word) { return known_word(word) ? std::string() : word + " is no measure"; }, "NAME");
   std::vector<std::string> chosen;
-  std::vector<std::string> skipped;
-  bool list = false;
-  app.add_flag("--list", list, "print all measures with their groups and units");
   app.add_option("--measures", chosen, "only these measures or groups (a,b,c), or all")->delimiter(',')->check(known);
-  app.add_option("--skip", skipped, "all but these (a,b,c)")->delimiter(',')->check(known);
   app.option_defaults()->always_capture_default();
   std::string window = "allocate";
   app.add_option("--window", window, "allocate: MPI_Win_allocate; create: MPI_Win_create on malloc memory")
@@ -43,20 +38,8 @@ std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exi
     return std::nullopt;
   }
   options.window = window == "create" ? WindowKind::kCreate : WindowKind::kAllocate;
-  for (const MeasureInfo& info : catalogue()) {
-    const bool wanted = chosen.empty() ? list || info.selection != Selection::kNamed : named(chosen, info);
-    if (wanted && !named(skipped, info)) options.measures.push_back(&info);
-  }
-  if (list) {
-    for (const MeasureInfo* info : options.measures) {
-      if (speaks) {
-        std::printf("%-26s %-16s %-5s %s\n", info->name.c_str(), info->group.c_str(), unit_name(info->unit).data(),
-                    info->title.c_str());
-      }
-    }
-    exit_code = 0;
-    return std::nullopt;
-  }
+  for (const MeasureInfo& info : catalogue())
+    if (chosen.empty() ? info.selection != Selection::kNamed : named(chosen, info)) options.measures.push_back(&info);
   return options;
 }
 
@@ -71,16 +54,10 @@ void print(const tools::Json& line) {
 
 }  // namespace
 
-void print_hello(const std::string& library, int ranks, const std::vector<std::string>& hosts, const Options& options) {
+void print_hello(const std::string& library, const std::vector<std::string>& hosts) {
   tools::Json facts = tools::Json::array();
   for (const std::string& host : hosts) facts.push_back(tools::Json::parse(host, nullptr, false));
-  print({{"hello", "farside-bench"},
-         {"library", library},
-         {"ranks", ranks},
-         {"nodes", hosts.size()},
-         {"hosts", std::move(facts)},
-         {"window", options.window == WindowKind::kAllocate ? "allocate" : "create"},
-         {"compute_seconds", options.compute_seconds}});
+  print({{"hello", "farside-bench"}, {"library", library}, {"nodes", hosts.size()}, {"hosts", std::move(facts)}});
 }
 
 void print_begin(std::string_view measure) { print({{"begin", measure}}); }

@@ -22,7 +22,7 @@ struct Options {
   double sample_seconds = 0.2;           // time of all samples of one measure
 };
 
-// Reads the command line. If the program has to end at once (--help, --list, an error), the result is empty. If
+// Reads the command line. If the program has to end at once (--help, an error), the result is empty. If
 // `speaks` is true, the function prints the text and sets `exit_code`. Otherwise the exit code is 0: a launcher ends
 // all ranks when one fails, perhaps before the rank that prints has printed.
 std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exit_code);
@@ -30,7 +30,7 @@ std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exi
 // The benchmark's output on stdout: one JSON object per line, flushed at once, so that the reader knows how far the
 // program came even if it dies.
 //
-//   {"hello": "farside-bench", "library": "Open MPI v4.1.4", "ranks": 2, "nodes": 1, "hosts": [...], ...}
+//   {"hello": "farside-bench", "library": "Open MPI v4.1.4", "nodes": 1, "hosts": [...]}
 //   {"begin": "put_flush"}
 //   {"opened": "fabric", "provider": "verbs", "device": "mlx5_0"}
 //   {"measure": "put_flush", "unit": "us", "median": 0.09, "min": 0.08, "p90": 0.11, "samples": 211,
@@ -40,7 +40,7 @@ std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exi
 //   {"end": true}
 
 // `library`: the name and version of the MPI library. `hosts`: of each node, what host_facts() returns, as text.
-void print_hello(const std::string& library, int ranks, const std::vector<std::string>& hosts, const Options& options);
+void print_hello(const std::string& library, const std::vector<std::string>& hosts);
 void print_begin(std::string_view measure);
 // Reports a new window; `route` is its route to the other ranks, empty if the window does not report one; the other
 // two are libfabric's, empty if the route needs none.

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <barrier>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string_view>
 
@@ -52,28 +53,24 @@ bool once(Call call, const Place& place, std::int64_t before) {
 enum class Own { kWord, kWindow, kTarget };  // what each thread has to itself, beside its word
 
 struct Kind {
-  std::string_view group;
   Call call;
-  Own own = Own::kWord;
+  Own own;
   bool locks() const { return call == Call::kLockPutUnlock; }                 // by itself
   bool changes() const { return call != Call::kGet && call != Call::kBare; }  // the word counts the operations
 };
-constexpr std::array kKinds{Kind{"threads_put", Call::kPut},
-                            Kind{"threads_get", Call::kGet},
-                            Kind{"threads_fetch", Call::kFetch},
-                            Kind{"threads_accumulate", Call::kAccumulate},
-                            Kind{"threads_own_put", Call::kPut, Own::kWindow},
-                            Kind{"threads_own_fetch", Call::kFetch, Own::kWindow},
-                            Kind{"threads_own_lock", Call::kLockPutUnlock, Own::kWindow},
-                            Kind{"threads_targets_put", Call::kPut, Own::kTarget},
-                            Kind{"threads_targets_fetch", Call::kFetch, Own::kTarget},
-                            Kind{"threads_targets_lock", Call::kLockPutUnlock, Own::kTarget},
-                            Kind{"threads_bare", Call::kBare}};
 
-const Kind& kind_of(const MeasureInfo& info) {
-  std::string_view group = info.group;
-  if (group.ends_with("_sleep")) group.remove_suffix(std::string_view("_sleep").size());
-  return *std::ranges::find(kKinds, group, &Kind::group);
+// "threads_CALL", "threads_own_CALL" or "threads_targets_CALL", perhaps with "_sleep" behind it.
+Kind kind_of(std::string_view group) {
+  static const std::map<std::string_view, Call> kCalls = {{"put", Call::kPut},
+                                                          {"get", Call::kGet},
+                                                          {"fetch", Call::kFetch},
+                                                          {"accumulate", Call::kAccumulate},
+                                                          {"lock", Call::kLockPutUnlock},
+                                                          {"bare", Call::kBare}};
+  const std::string_view words = group.substr(std::string_view("threads_").size());
+  const Own own = words.starts_with("own_") ? Own::kWindow : words.starts_with("targets_") ? Own::kTarget : Own::kWord;
+  const std::string_view call = words.substr(own == Own::kWord ? 0 : words.find('_') + 1);
+  return {kCalls.at(call.substr(0, call.find('_'))), own};
 }
 
 // The windows of a measure, and the place of each thread's word. Construction and destruction are collective.
@@ -144,8 +141,8 @@ double round_of(const Kind& kind, const Places& places, double seconds, std::vec
   return rate;
 }
 
-}  // namespace
-
+// The targets wait in MPI_Barrier, or sleep outside MPI, as info.target selects. The figure is the number of operations
+// per second of all threads. If MPI was not initialized with MPI_THREAD_MULTIPLE, the outcome is an error.
 Outcome measure_threads(const MeasureInfo& info, const Pair& pair, const Options& options) {
   Outcome outcome;
   int provided = MPI_THREAD_SINGLE;
@@ -154,7 +151,7 @@ Outcome measure_threads(const MeasureInfo& info, const Pair& pair, const Options
     outcome.wrong = "the runtime does not provide MPI_THREAD_MULTIPLE";
     return outcome;
   }
-  const Kind& kind = kind_of(info);
+  const Kind kind = kind_of(info.group);
   const bool sleeps = info.target == TargetState::kSleeps;
   const int count = static_cast<int>(info.x);
   const Places places(kind, count, pair, options.window);
@@ -185,4 +182,7 @@ Outcome measure_threads(const MeasureInfo& info, const Pair& pair, const Options
   return outcome;
 }
 
+const Registered kMeasures("threads", measure_threads);
+
+}  // namespace
 }  // namespace farside::bench
