@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
-#include <ranges>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,43 +24,28 @@ constexpr const char* kVariablesBefore = "env";
 // The longest value that Open MPI takes. (The MPI ABI has a longer one than Open MPI 6.)
 constexpr std::size_t kLongestValue = std::min(MPI_MAX_INFO_VAL, 255) - 1;
 
-// Returns whether one of the lines of a list sets the variable.
-bool sets(std::string_view list, std::string_view name) {
-  return std::ranges::any_of(std::views::split(list, '\n'), [&](const auto& part) {
-    const std::string_view line(part.begin(), part.end());
-    return line.starts_with(name) && line.substr(name.size()).starts_with('=');
-  });
-}
-
 // Says once per process what the started ranks do not get.
-void say_left_out(const std::vector<std::string>& names) {
-  if (!Log::is_new("MPI_Comm_spawn")) return;
-  for (const std::string& name : names) {
-    log(LogLevel::kWarn,
-        "MPI_Comm_spawn: {} does not fit into the {} characters that Open MPI takes for the variables of the started "
-        "ranks (info key {}); set it in the environment of mpirun itself",
-        name, kLongestValue, kVariables);
-  }
+void say_left_out(const std::string& names) {
+  if (names.empty() || !Log::is_new("MPI_Comm_spawn")) return;
+  log(LogLevel::kWarn,
+      "MPI_Comm_spawn: no room for {} in the {} characters that Open MPI takes for the variables of the started ranks "
+      "(info key {}); set them in the environment of mpirun itself",
+      names, kLongestValue, kVariables);
 }
 
 // The info object of a call, with the variables. Freed at the end.
 class SpawnInfo {
  public:
-  // `info` may be MPI_INFO_NULL; it is not changed. If the runtime makes no other info object, `info` itself is used.
+  // `info` may be MPI_INFO_NULL; it is not changed. If the program gives variables itself, or the runtime makes no other
+  // info object, `info` itself is used.
   explicit SpawnInfo(MPI_Info info) : info_(info) {
-    const std::string given = value_of(info, kVariables);
-    const VariableList list =
-        add_variables(given, value_of(info, kVariablesBefore), variables_for_spawned(), kLongestValue);
-    if (!list.left_out.empty()) say_left_out(list.left_out);
-    if (list.text == given) return;
-    MPI_Info made = MPI_INFO_NULL;
-    const int code = info == MPI_INFO_NULL ? runtime().Info_create(&made) : runtime().Info_dup(info, &made);
+    if (!value_of(info, kVariables).empty() || !value_of(info, kVariablesBefore).empty()) return;
+    const VariableList list = list_for_spawned(variables_for_spawned(), kLongestValue);
+    say_left_out(list.left_out);
+    if (list.text.empty()) return;
+    const int code = info == MPI_INFO_NULL ? runtime().Info_create(&made_) : runtime().Info_dup(info, &made_);
     if (code != MPI_SUCCESS) return;
-    if (runtime().Info_set(made, kVariables, list.text.c_str()) == MPI_SUCCESS) {
-      info_ = made_ = made;
-    } else {
-      (void)runtime().Info_free(&made);
-    }
+    if (runtime().Info_set(made_, kVariables, list.text.c_str()) == MPI_SUCCESS) info_ = made_;
   }
   SpawnInfo(const SpawnInfo&) = delete;
   SpawnInfo& operator=(const SpawnInfo&) = delete;
@@ -89,30 +73,25 @@ std::vector<std::pair<std::string, std::string>> variables_for_spawned() {
   const auto add_if_set = [&](const char* name) {
     const char* const value = secure_getenv(name);
     // (A value of several lines does not fit into the list.)
-    if (value != nullptr && std::string_view(value).find('\n') == std::string_view::npos) {
+    if (value != nullptr && std::string_view(value).find('\n') == std::string_view::npos)
       result.emplace_back(name, value);
-    }
   };
   const char* const preloaded = secure_getenv("LD_PRELOAD");
-  const std::string library = NodeView::of_this_process().library;
-  if (preloaded != nullptr && !library.empty() && std::string_view(preloaded).find(library) != std::string_view::npos) {
+  const std::string library = own_file_name();
+  if (preloaded != nullptr && !library.empty() && std::string_view(preloaded).find(library) != std::string_view::npos)
     add_if_set("LD_PRELOAD");
-  }
   for (const Setting& setting : settings_table()) add_if_set(setting.name);
   return result;
 }
 
-VariableList add_variables(std::string_view given, std::string_view other,
-                           const std::vector<std::pair<std::string, std::string>>& variables, std::size_t limit) {
-  VariableList result{std::string(given), {}};
+VariableList list_for_spawned(const std::vector<std::pair<std::string, std::string>>& variables, std::size_t limit) {
+  VariableList result;
   for (const auto& [name, value] : variables) {
-    if (sets(given, name) || sets(other, name)) continue;
-    const std::string separator = result.text.empty() ? "" : "\n";
-    const std::string entry = separator + name + "=" + value;
-    if (result.text.size() + entry.size() > limit) {
-      result.left_out.push_back(name);
-    } else {
+    const std::string entry = (result.text.empty() ? "" : "\n") + name + "=" + value;
+    if (result.text.size() + entry.size() <= limit) {
       result.text += entry;
+    } else {
+      result.left_out += (result.left_out.empty() ? "" : ", ") + name;
     }
   }
   return result;

@@ -137,8 +137,6 @@ class CreationReason final : public LongWait::Reason {
 // What this rank brings to a window: what it wants, what it has for it, and why it cannot make it.
 struct Contribution {
   explicit Contribution(const CreationRequest& request);
-  Contribution(const Contribution&) = delete;
-  Contribution& operator=(const Contribution&) = delete;
   ~Contribution() {
     if (handle != MPI_WIN_NULL) (void)runtime().Win_free(&handle);  // a failure only loses memory
   }
@@ -226,7 +224,7 @@ Status share_memory(MPI_Comm communicator, Group& group, CommunicatorPeers::Plac
 //
 // Steps 1 and 2 and the handshake (transport/space/agreement.hpp) come first in every version of farside, so that
 // ranks with different versions can say so. Cost: one reduction of 4 bytes (Open MPI); node_ranks.hpp, and not again
-// once all ranks of the node have farside.
+// unless a rank of the node lacks farside.
 
 constexpr const char* kRemedy = "load it on every rank (farside run; mpirun -x LD_PRELOAD)";
 
@@ -247,18 +245,11 @@ std::vector<int> world_ranks(MPI_Comm communicator, int ranks) {
   return there;
 }
 
-// The ranks of the node do not lose the library, so that a complete result stays. Per thread, so that no mutex is
-// needed.
+// The ranks of the node do not lose the library. Per thread, so that no mutex is needed.
 const NodeRanks& node_ranks(int rank) {
   std::optional<NodeRanks>& known = PerThread<std::optional<NodeRanks>>::here();
-  if (!known || !known->complete || !known->without.empty()) known = find_node_ranks(NodeView::of_this_process(), rank);
+  if (!known || !known->without.empty()) known = find_node_ranks(NodeView::of_this_process(), rank);
   return *known;
-}
-
-std::vector<int> common(const std::vector<int>& some, const std::vector<int>& others) {
-  std::vector<int> both;
-  std::ranges::set_intersection(some, others, std::back_inserter(both));
-  return both;
 }
 
 // Collective, but for ranks that find an error on their own node: it names the ranks without farside. Returns the
@@ -266,13 +257,13 @@ std::vector<int> common(const std::vector<int>& some, const std::vector<int>& ot
 Result<std::string> check_library_loaded(MPI_Comm communicator, CommunicatorGroup& group, const char* call) {
   std::string warning = fmt::format("{}: a rank has not made this call for 10 s", call);
   if (group.ranks() == 1) return warning;
-  std::vector<int> members, unknown;
+  std::vector<int> members, without, unknown;
   if (library().resources->in_world()) {
     const int rank = library().resources->process_rank();
     if (rank < 0) return Error{ErrorKind::kPeer, "the runtime's MPI_Comm_rank failed"};
     members = world_ranks(communicator, group.ranks());
     const NodeRanks& known = node_ranks(rank);
-    const std::vector<int> without = common(members, known.without);
+    std::ranges::set_intersection(members, known.without, std::back_inserter(without));
     if (!without.empty()) return is_not_loaded_on(named(without));
     std::ranges::set_difference(members, known.with, std::back_inserter(unknown));
   }

@@ -60,8 +60,8 @@ class Proc {
   }
   void hide(int process, const char* file) { fs::remove(root_ / std::to_string(process) / file); }
   NodeRanks find(int self, int rank) const {
-    return find_node_ranks({root_.string(), self, "libfarside-openmpi.so.0", {"PMIX_RANK", "OMPI_COMM_WORLD_RANK"}},
-                           rank);
+    return find_node_ranks(
+        {root_.string(), self, kLauncher, "libfarside-openmpi.so.0", {"PMIX_RANK", "OMPI_COMM_WORLD_RANK"}}, rank);
   }
 
  private:
@@ -84,7 +84,6 @@ TEST_CASE("a rank with an MPI library and without farside is found") {
   const NodeRanks found = proc.find(200, 0);
   CHECK(found.with == Ranks{0, 2});
   CHECK(found.without == Ranks{1, 3});
-  CHECK(found.complete);
 }
 
 TEST_CASE("LD_PRELOAD that names farside needs no look at the mapped files") {
@@ -94,7 +93,6 @@ TEST_CASE("LD_PRELOAD that names farside needs no look at the mapped files") {
   proc.make_rank(1, {}, {"LD_PRELOAD=/x/libtool.so:/x/libfarside-openmpi.so"});
   proc.hide(201, "maps");
   CHECK(proc.find(200, 0).with == Ranks{0, 1});
-  CHECK(proc.find(200, 0).complete);
 }
 
 TEST_CASE("what cannot be seen, and what uses no MPI, gives no verdict") {
@@ -107,7 +105,6 @@ TEST_CASE("what cannot be seen, and what uses no MPI, gives no verdict") {
   const NodeRanks found = proc.find(200, 0);
   CHECK(found.with == Ranks{0});
   CHECK(found.without.empty());
-  CHECK_FALSE(found.complete);
   proc.hide(200, "environ");
   CHECK(proc.find(200, 0).without.empty());
 }
@@ -127,28 +124,12 @@ TEST_CASE("processes of other jobs, and a number that is not the rank, give no v
   CHECK(proc.find(200, 1).without.empty());
 }
 
-TEST_CASE("scripts may stand between the launcher and a rank") {
-  Proc proc;
-  proc.make(kLauncher, 1, {}, {});
-  proc.make_rank(0, {"/usr/bin/dash"});
-  proc.make(300, 200, Proc::of_rank(0), {kMpi, kFarside});
-  proc.make_rank(1, {"/usr/bin/dash"});
-  proc.make(301, 201, Proc::of_rank(1), {"/usr/bin/time"});
-  proc.make(401, 301, Proc::of_rank(1), {kMpi});
-  proc.make_rank(2, {"/usr/bin/dash"});
-  proc.make(302, 202, Proc::of_rank(2), {kMpi, kFarside});
-  const NodeRanks found = proc.find(300, 0);
-  CHECK(found.with == Ranks{0, 2});
-  CHECK(found.without == Ranks{1});
-  CHECK(found.complete);
-}
-
 TEST_CASE("a library of another file name is farside's if this process has that one") {
   Proc proc;
   proc.make(kLauncher, 1, {}, {});
   proc.make_rank(0, {kMpi, "/x/renamed.so"});
   proc.make_rank(1, {kMpi, "/x/renamed.so"});
-  NodeView view{"", 200, "renamed.so", {"PMIX_RANK"}};
+  NodeView view{"", 200, kLauncher, "renamed.so", {"PMIX_RANK"}};
   CHECK(proc.find(200, 0).without == Ranks{1});
   view.proc = (fs::temp_directory_path() / fmt::format("farside-proc-{}", getpid())).string();
   CHECK(find_node_ranks(view, 0).with == Ranks{0, 1});
