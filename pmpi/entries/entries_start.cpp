@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "pmpi/entries/entry.hpp"
-#include "pmpi/observe/files_on_signal.hpp"
 #include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/result.hpp"
@@ -18,7 +17,6 @@ namespace {
 // Calls the runtime's start, and begins what it makes possible.
 template <class Start>
 int started(Start&& start) {
-  const farside::pmpi::HandlersOfLibraries handlers;
   const int code = start();
   if (code != MPI_SUCCESS) return code;
   // The first window tries again, and reports the error.

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "pmpi/entries/entry.hpp"
-#include "pmpi/observe/files_on_signal.hpp"
 #include "pmpi/observe/observation.hpp"
 #include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
@@ -217,7 +216,6 @@ FARSIDE_ENTRY(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session*
   refuse_other_runtime();
   if (find_tools()) return farside_Session_init(info, handler, session);
   return without_window("MPI_Session_init", [&] {
-    const HandlersOfLibraries handlers;
     const int code = runtime().Session_init(info, handler, session);
     const farside::PatientAllocation has_begun;
     if (code == MPI_SUCCESS && library().resources->session_begins(*session)) {

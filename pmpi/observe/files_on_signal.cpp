@@ -1,6 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "pmpi/observe/files_on_signal.hpp"
-
+// With FARSIDE_STATS or FARSIDE_TRACE, SIGTERM and SIGUSR1 write the files of this rank, because batch systems send
+// these signals before they end a job. The handler only wakes a thread of farside, which writes the files: the
+// interrupted thread continues and can release any mutex that it holds. The default action of the signal follows and
+// ends the process. In a job of several ranks it follows one second later. The reason is Hydra (MPICH): when one rank
+// has died by a signal, Hydra kills the other ranks within 50 ms, and these may still be writing.
+//
+// A handler in the program's own file stays installed, and so do SIG_IGN and what is installed after the first window.
+// The handler of a library is called after the files are written, in place of the default action. (MPICH has one of
+// SIGUSR1, by which its launcher announces failed processes, and PSM one of SIGTERM.) In a child of fork(2) the earlier
+// action applies.
+//
+// Thread safety: any. Cost: one thread that sleeps.
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -81,15 +92,8 @@ bool is_ours(const Watched& watched) {
   return handler_of(action_of(watched.signal)) == reinterpret_cast<void*>(on_signal);
 }
 
-std::array<void*, 2> present_handlers() { return {handler_of(action_of(SIGTERM)), handler_of(action_of(SIGUSR1))}; }
-
-// The handlers that libraries had installed when farside's was loaded, or have installed while the runtime started. If
-// farside is preloaded or linked, it is loaded before the program begins. If farside is loaded later, a handler in the
-// program's own file counts as a handler of the program.
-std::array<void*, 2> handlers_of_libraries{};
-[[gnu::constructor]] void note_handlers() { handlers_of_libraries = present_handlers(); }
-bool is_of_library(const struct sigaction& action, int signal) {
-  if (handler_of(action) != handlers_of_libraries[signal == SIGTERM ? 0 : 1]) return false;
+// Whether the handler is in a loaded library, not in the program's own file.
+bool is_of_library(const struct sigaction& action) {
   Dl_info handler{}, program{};
   return dladdr(handler_of(action), &handler) != 0 &&
          dladdr(reinterpret_cast<void*>(getauxval(AT_ENTRY)), &program) != 0 && handler.dli_fbase != program.dli_fbase;
@@ -137,7 +141,7 @@ void run(FilesOnSignal& all) {
 
 void install(Watched& watched) {
   const struct sigaction now = action_of(watched.signal);
-  if (watched.installed || (handler_of(now) != nullptr && !is_of_library(now, watched.signal))) return;
+  if (watched.installed || (handler_of(now) != nullptr && !is_of_library(now))) return;
   watched.before = now;
   struct sigaction ours {};
   ours.sa_handler = &on_signal;
@@ -147,15 +151,6 @@ void install(Watched& watched) {
 }
 
 }  // namespace
-
-HandlersOfLibraries::HandlersOfLibraries() : before_(present_handlers()) {}
-
-HandlersOfLibraries::~HandlersOfLibraries() {
-  const std::array<void*, 2> now = present_handlers();
-  for (std::size_t i = 0; i < now.size(); ++i) {
-    if (now[i] != before_[i]) handlers_of_libraries[i] = now[i];
-  }
-}
 
 void begin_files_on_signal() {
   FilesOnSignal& all = *library().files_on_signal;

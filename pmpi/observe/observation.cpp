@@ -2,20 +2,15 @@
 #include "pmpi/observe/observation.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <vector>
 
 #include "pmpi/library/library.hpp"
 #include "pmpi/observe/call_sites.hpp"
-#include "pmpi/observe/files_on_signal.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/base/log.hpp"
@@ -118,40 +113,11 @@ void note_agreement(MPI_Comm communicator, std::uint64_t bits) {
   observed.job.agreed = observed.job.agreed == 0 ? bits : std::min(observed.job.agreed, bits);
 }
 
-// That of the main thread: farside's own threads may have others.
-std::string own_cpus() {
-  constexpr std::string_view kField = "Cpus_allowed_list:";
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (!line.starts_with(kField)) continue;
-    const std::size_t list = line.find_first_not_of(" \t", kField.size());
-    return list == std::string::npos ? std::string() : line.substr(list);
-  }
-  return {};
-}
-
 Job this_job() {
   const std::scoped_lock held(library().observed->mutex);
   Job job = library().observed->job;
   job.written = time_of_day();
   return job;
-}
-
-void write_rank_file(const char* setting, const std::string& prefix, std::string_view suffix,
-                     std::span<const char> bytes) {
-  const Job job = this_job();
-  const std::string apart = job.spawned ? fmt::format(".spawned-{}", getpid()) : "";
-  const std::string path = fmt::format("{}{}.{}.{}", prefix, apart, job.rank, suffix);
-  // Two threads may write at once: at a signal, and in MPI_Finalize.
-  const std::string part = fmt::format("{}.{}.part", path, gettid());
-  // A link of another user, or the rest of an earlier process, is not written to.
-  (void)unlink(part.c_str());
-  std::FILE* const file = std::fopen(part.c_str(), "wxe");
-  bool written = file != nullptr && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-  if (file != nullptr) written = std::fclose(file) == 0 && written;
-  if (written && std::rename(part.c_str(), path.c_str()) == 0) return;
-  log(LogLevel::kWarn, "{}: {} could not be written ({})", setting, path, std::strerror(errno));
-  if (file != nullptr) (void)unlink(part.c_str());
 }
 
 std::uint64_t clock_id() {

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The files that each rank writes: FARSIDE_STATS, the statistics as JSON in PREFIX.RANK.json (pmpi/observation.md has
 // the format), and FARSIDE_TRACE, the records in PREFIX.RANK.trace (transport/base/trace.hpp). They are written at the
-// end of MPI, and on signals (files_on_signal.hpp). Thread safety: any thread, also while others count.
+// end of MPI, and on signals (files_on_signal.cpp). Thread safety: any thread, also while others count.
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
 
 #include <mpi.h>
 
@@ -43,11 +40,11 @@ void write_statistics();
 void write_trace();
 // Returns the description of the launch for a file that is written now.
 Job this_job();
-// Returns the CPUs that the process may use, as the kernel writes them: "0-3,8"; empty if unknown.
-std::string own_cpus();
-// Writes PREFIX.RANK.SUFFIX, of a spawned process PREFIX.spawned-PID.RANK.SUFFIX. The file appears whole or not at all,
-// because it is renamed when it is complete. A failure is a warning that names `setting`.
-void write_rank_file(const char* setting, const std::string& prefix, std::string_view suffix,
-                     std::span<const char> bytes);
+
+// Precondition: the settings ask for a file, and the launch is known (this_job()). Does nothing if the handlers are
+// installed.
+void begin_files_on_signal();
+// To be called at the end of MPI, which writes the files itself. Restores the actions that the signals had before.
+void end_files_on_signal();
 
 }  // namespace farside::pmpi

@@ -13,16 +13,16 @@ namespace {
 
 constexpr std::size_t kMostSummaries = 4096;
 
-std::string kind_of(const Space& space, TraceFlavor flavor) {
-  std::string routes;
+}  // namespace
+
+std::string names_of_routes(const Space& space, const char* between) {
+  std::string names;
   for (std::size_t route = 0; route < kRouteKinds; ++route) {
     if (space.uses(static_cast<RouteKind>(route)))
-      routes += fmt::format("{}{}", routes.empty() ? "" : "+", kRoutes[route].name);
+      names += fmt::format("{}{}", names.empty() ? "" : between, kRoutes[route].name);
   }
-  return fmt::format("{} {}", kFlavorNames[static_cast<std::size_t>(flavor)], routes);
+  return names;
 }
-
-}  // namespace
 
 void StatisticsSums::Sum::add(const Sum& other) {
   count += other.count;
@@ -69,7 +69,7 @@ WindowStatistics::WindowStatistics(Space& space, MPI_Group group, TraceFlavor fl
     : space_(space),
       counts_(space.count_by_target(threaded)),
       trace_(Trace::active()),
-      kind_(kind_of(space, flavor)),
+      kind_(fmt::format("{} {}", kFlavorNames[static_cast<std::size_t>(flavor)], names_of_routes(space, "+"))),
       process_ranks_(library().resources->process_ranks_of(group, space.ranks())) {
   sums_.windows = 1;
   const auto rank = static_cast<std::uint64_t>(space.rank()), ranks = static_cast<std::uint64_t>(space.ranks());

@@ -7,7 +7,7 @@
 //
 // Thread safety: sums() any; the others any if the window was opened as threaded, or after expect_threads(), else one
 // thread at a time. A mutex guards the sums, because a thread that writes the files on a signal reads them
-// (files_on_signal.hpp). Memory: with statistics 4 bytes per rank, and OperationCounts.
+// (files_on_signal.cpp). Memory: with statistics 4 bytes per rank, and OperationCounts.
 #pragma once
 
 #include <array>
@@ -63,13 +63,14 @@ struct StatisticsSums {
   void add(const StatisticsSums& other);
 };
 
+// The names of the routes to the ranks of a space.
+std::string names_of_routes(const Space& space, const char* between);
+
 class WindowStatistics {
  public:
   // Returns null unless statistics or a trace are enabled. `group`: the window's. `id`: the same on all its ranks.
   static std::unique_ptr<WindowStatistics> open(Space& space, MPI_Group group, TraceFlavor flavor, std::uint64_t id,
                                                 bool threaded);
-  WindowStatistics(const WindowStatistics&) = delete;
-  WindowStatistics& operator=(const WindowStatistics&) = delete;
   ~WindowStatistics();
 
   // The begin of a call: the time, and the total wait of this thread so far.

@@ -3,9 +3,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
-
-#include <fmt/ranges.h>
 
 #include "pmpi/check/broken_rules.hpp"
 #include "pmpi/check/strict.hpp"
@@ -299,20 +296,12 @@ Outcome Window::set_info(MPI_Info info) {
   return {};
 }
 
-std::string Window::routes() const {
-  std::vector<const char*> names;
-  for (std::size_t kind = 0; kind < kRouteKinds; ++kind)
-    if (state_.space->uses(static_cast<RouteKind>(kind))) names.push_back(kRoutes[kind].name);
-  return fmt::format("{}", fmt::join(names, ","));
-}
+std::string Window::routes() const { return names_of_routes(*state_.space, ","); }
 
 const OpenEndpoint* Window::fabric() const {
   const FabricRoute* const route = state_.space->fabric_route();
   if (route == nullptr || !state_.space->uses(RouteKind::kFabric)) return nullptr;
-  for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
-    if (each.fabric != nullptr && each.fabric == &route->endpoint()) return each.fabric;
-  }
-  return nullptr;
+  return dynamic_cast<const OpenEndpoint*>(&route->endpoint());
 }
 
 Outcome Window::get_info(MPI_Info* info) {

@@ -45,8 +45,6 @@ class Window {
   Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, std::unique_ptr<Space> space,
          std::shared_ptr<const epochs::BarrierSchedule> barriers, int global_lock_home, Hints hints, bool threaded,
          Check check, std::unique_ptr<Space> logs, std::uint64_t id);
-  Window(const Window&) = delete;
-  Window& operator=(const Window&) = delete;
 
   MPI_Win handle() const { return handle_; }
   // Views, to be used at once.

@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// The files of FARSIDE_STATS and FARSIDE_TRACE.
 #include <array>
 #include <atomic>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <unistd.h>
+#include <vector>
 
 #include <mpi.h>
 #include <nlohmann/json.hpp>
@@ -13,10 +22,42 @@
 #include "pmpi/observe/call_sites.hpp"
 #include "pmpi/observe/observation.hpp"
 #include "pmpi/observe/window_statistics.hpp"
+#include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
 namespace {
+
+// The CPUs that the process may use, as the kernel writes them: "0-3,8"; empty if unknown. They are those of the main
+// thread: farside's own threads may have others.
+std::string own_cpus() {
+  constexpr std::string_view kField = "Cpus_allowed_list:";
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with(kField)) continue;
+    const std::size_t list = line.find_first_not_of(" \t", kField.size());
+    return list == std::string::npos ? std::string() : line.substr(list);
+  }
+  return {};
+}
+
+// Writes PREFIX.RANK.SUFFIX, of a spawned process PREFIX.spawned-PID.RANK.SUFFIX. The file appears whole or not at all,
+// because it is renamed when it is complete. A failure is a warning that names `setting`.
+void write_rank_file(const Job& job, const char* setting, const std::string& prefix, std::string_view suffix,
+                     std::span<const char> bytes) {
+  const std::string apart = job.spawned ? fmt::format(".spawned-{}", getpid()) : "";
+  const std::string path = fmt::format("{}{}.{}.{}", prefix, apart, job.rank, suffix);
+  // Two threads may write at once: at a signal, and in MPI_Finalize.
+  const std::string part = fmt::format("{}.{}.part", path, gettid());
+  // A link of another user, or the rest of an earlier process, is not written to.
+  (void)unlink(part.c_str());
+  std::FILE* const file = std::fopen(part.c_str(), "wxe");
+  bool written = file != nullptr && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  if (file != nullptr) written = std::fclose(file) == 0 && written;
+  if (written && std::rename(part.c_str(), path.c_str()) == 0) return;
+  log(LogLevel::kWarn, "{}: {} could not be written ({})", setting, path, std::strerror(errno));
+  if (file != nullptr) (void)unlink(part.c_str());
+}
 
 using Sum = StatisticsSums::Sum;
 
@@ -131,6 +172,43 @@ nlohmann::json routes_in_json(const StatisticsSums& sums) {
   return json;
 }
 
+void add_totals(std::vector<TraceRecord>& records) {
+  StatisticsSums all;
+  for (const auto& [kind, sums] : library().statistics->sums()) all.add(sums);
+  for (std::size_t kind = 0; kind < all.epochs.size(); ++kind) {
+    const StatisticsSums::Sum& epochs = all.epochs[kind];
+    if (epochs.count == 0) continue;
+    records.push_back({.kind = TraceKind::kTotal,
+                       .detail = static_cast<std::uint8_t>(kind),
+                       .begin = epochs.time,
+                       .end = epochs.waited,
+                       .count = epochs.count});
+  }
+}
+
+// Adds a text in as many records as it needs.
+void add_text(TraceText::Of of, std::uint32_t number, std::string_view text, std::vector<TraceRecord>& records) {
+  for (text = text.substr(0, TraceText::kMost); !text.empty();) {
+    TraceText part;
+    part.of = of;
+    part.number = number;
+    part.bytes = static_cast<std::uint16_t>(text.copy(part.text.data(), part.text.size()));
+    text.remove_prefix(part.bytes);
+    records.push_back(std::bit_cast<TraceRecord>(part));
+  }
+}
+
+void add_windows_and_texts(std::vector<TraceRecord>& records) {
+  for (const WindowStatistics::Traced& window : library().statistics->traced()) {
+    records.push_back(window.record);
+    add_text(TraceText::Of::kWindow, window.record.window, window.name, records);
+  }
+  std::uint32_t number = 0;
+  for (const CallSites::Site& site : library().sites->all())
+    add_text(TraceText::Of::kSite, ++number, site.text, records);
+  add_text(TraceText::Of::kCpus, 0, own_cpus(), records);
+}
+
 }  // namespace
 
 void write_statistics() {
@@ -167,7 +245,50 @@ void write_statistics() {
   if (const std::vector<CallSites::Site> sites = library().sites->all(); !sites.empty())
     json["sites"] = in_json(sites, seconds);
   const std::string text = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-  write_rank_file("FARSIDE_STATS", settings.value()->stats, "json", text);
+  write_rank_file(job, "FARSIDE_STATS", settings.value()->stats, "json", text);
+}
+
+void write_trace() {
+  const Result<const Settings*> settings = Process::instance().settings();
+  Trace* trace = Trace::active();
+  if (!settings || trace == nullptr) return;
+  std::vector<TraceRecord> records;
+  const auto append = [&records](const std::vector<TraceRecord>& more) {
+    records.insert(records.end(), more.begin(), more.end());
+  };
+  add_windows_and_texts(records);
+  {
+    const std::scoped_lock held(library().observed->mutex);
+    append(library().observed->clocks);
+  }
+  add_totals(records);
+  append(trace->epochs().take());
+  append(trace->operations().take());
+  append(trace->served().take());
+
+  TraceHeader header;
+  header.header_bytes = sizeof(TraceHeader);
+  header.record_bytes = sizeof(TraceRecord);
+  header.pid = getpid();
+  header.records = records.size();
+  header.lost_epochs = trace->epochs().lost();
+  header.lost_operations = trace->operations().lost();
+  header.lost_served = trace->served().lost();
+  header.clock = clock_id();
+  const Job job = this_job();
+  header.rank = job.rank;
+  header.ranks = job.ranks;
+  header.spawned = job.spawned ? 1 : 0;
+  header.agreed = job.agreed;
+  header.process_started = job.started;
+  header.written = job.written;
+  header.first = trace->first();
+  header.last = ClockPair::read();
+  gethostname(header.host.data(), header.host.size() - 1);
+
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  bytes.append(reinterpret_cast<const char*>(records.data()), records.size() * sizeof(TraceRecord));
+  write_rank_file(job, "FARSIDE_TRACE", settings.value()->trace, "trace", bytes);
 }
 
 }  // namespace farside::pmpi
