@@ -36,9 +36,15 @@ bool is_mapped(const void* base) {
 }
 
 int allocate(MPI_Aint size, MPI_Info info, void* base) {
-  const OtherHints others(info);
-  if (size > 0 && !others.any() && allocate_shareable(size, info, base)) return MPI_SUCCESS;
-  const int code = runtime().Alloc_mem(size, others.get(), base);
+  const bool others = has_other_hints(info);
+  if (size > 0 && !others && allocate_shareable(size, info, base)) return MPI_SUCCESS;
+  // The runtime gets a copy without alignment: MPICH 4.0 crashes with some values.
+  const bool aligns = !value_of(info, kMinimumAlignment).empty();
+  MPI_Info copy = MPI_INFO_NULL;
+  if (others && runtime().Info_dup(info, &copy) == MPI_SUCCESS && aligns)
+    (void)runtime().Info_set(copy, kMinimumAlignment, "1");
+  const int code = runtime().Alloc_mem(size, copy, base);
+  if (copy != MPI_INFO_NULL) (void)runtime().Info_free(&copy);
   if (code != MPI_SUCCESS || size <= 0) return code;
   void* const given = *static_cast<void**>(base);
   // Without memory MPICH 4.0 returns the size of its header (16).

@@ -77,6 +77,17 @@ bool good(std::string_view key, std::string_view value, bool at_creation) {
   return found != kHints.end() && found->good(value) && (at_creation || !found->at_creation);
 }
 
+std::vector<std::string> keys_of(MPI_Info info) {
+  int count = 0;
+  if (info == MPI_INFO_NULL || runtime().Info_get_nkeys(info, &count) != MPI_SUCCESS) return {};
+  std::vector<std::string> keys;
+  for (int i = 0; i < count; ++i) {
+    std::array<char, MPI_MAX_INFO_KEY + 1> key{};
+    if (runtime().Info_get_nthkey(info, i, key.data()) == MPI_SUCCESS) keys.emplace_back(key.data());
+  }
+  return keys;
+}
+
 }  // namespace
 
 std::string value_of(MPI_Info info, const char* key) {
@@ -125,23 +136,11 @@ std::uint32_t near_hand_offs(MPI_Info info) {
   return static_cast<std::uint32_t>(hand_offs);
 }
 
-OtherHints::OtherHints(MPI_Info info) {
-  if (info == MPI_INFO_NULL || runtime().Info_dup(info, &info_) != MPI_SUCCESS) return;
-  for (const char* const own : {kMinimumAlignment, kOvercommit, kNearHandOffs}) {
-    int length = 0;
-    int found = 0;
-    (void)runtime().Info_get_valuelen(info_, own, &length, &found);
-    if (found != 0) (void)runtime().Info_delete(info_, own);
-  }
-}
-
-OtherHints::~OtherHints() {
-  if (info_ != MPI_INFO_NULL) (void)runtime().Info_free(&info_);
-}
-
-bool OtherHints::any() const {
-  int keys = 0;
-  return info_ != MPI_INFO_NULL && runtime().Info_get_nkeys(info_, &keys) == MPI_SUCCESS && keys > 0;
+bool has_other_hints(MPI_Info info) {
+  const std::vector<std::string> keys = keys_of(info);
+  return std::ranges::any_of(keys, [](const std::string& key) {
+    return key != kMinimumAlignment && key != kOvercommit && key != kNearHandOffs;
+  });
 }
 
 bool allocates_memory(int flavor) { return flavor == MPI_WIN_FLAVOR_ALLOCATE || flavor == MPI_WIN_FLAVOR_SHARED; }
@@ -158,14 +157,9 @@ Hints::Hints(int flavor, MPI_Info info, bool contiguous) {
 }
 
 void Hints::take(MPI_Info info, bool at_creation) {
-  if (info == MPI_INFO_NULL) return;
-  int keys = 0;
-  runtime().Info_get_nkeys(info, &keys);
-  for (int i = 0; i < keys; ++i) {
-    std::array<char, MPI_MAX_INFO_KEY + 1> key{};
-    runtime().Info_get_nthkey(info, i, key.data());
-    std::string value = value_of(info, key.data());
-    if (good(key.data(), value, at_creation)) values_[key.data()] = std::move(value);
+  for (const std::string& key : keys_of(info)) {
+    std::string value = value_of(info, key.c_str());
+    if (good(key, value, at_creation)) values_[key] = std::move(value);
   }
 }
 

@@ -42,21 +42,8 @@ bool allows_overcommit(MPI_Info info);
 // (epochs/protocols/near_lock.hpp), by the key farside_near_hand_offs. `info` may be MPI_INFO_NULL.
 std::uint32_t near_hand_offs(MPI_Info info);
 
-// All hints of an info object but those of farside's MPI_Alloc_mem, for the runtime's. (With some alignments that are
-// no powers of two MPICH 4.0 crashes.)
-class OtherHints {
- public:
-  // `info` may be MPI_INFO_NULL; it is not changed.
-  explicit OtherHints(MPI_Info info);
-  OtherHints(const OtherHints&) = delete;
-  OtherHints& operator=(const OtherHints&) = delete;
-  ~OtherHints();
-  MPI_Info get() const { return info_; }
-  bool any() const;
-
- private:
-  MPI_Info info_ = MPI_INFO_NULL;
-};
+// Whether an info object, which may be MPI_INFO_NULL, has other hints than those of farside's MPI_Alloc_mem.
+bool has_other_hints(MPI_Info info);
 
 // Whether windows of a flavor come with memory: that of MPI_Win_allocate, and that of MPI_Win_allocate_shared.
 bool allocates_memory(int flavor);
