@@ -281,17 +281,18 @@ Outcome Strict::end(UnderWay&& under_way, End&& end) {
     const OneThread one_thread(*this);
     delays = under_way() && space_.ranks() > 1;
   }
-  if (delays) delay(kDelay);
+  if (delays) delay();
   const OneThread one_thread(*this);
   return end();
 }
 
-Outcome Strict::completed(int target, bool alone) {
+Outcome Strict::completed(int target, bool locally, bool alone) {
   const auto to = [&](const Buffer& buffer) { return buffer.target == target; };
   return end([&] { return !alone && shared_.under_way(target); },
              [&] {
-               log_.completed(target);
-               return first_of(check_buffers(to), shared_.completed(target));
+               locally ? log_.locally_completed(target) : log_.completed(target);
+               return first_of(check_buffers(to),
+                               locally ? shared_.locally_completed(target) : shared_.completed(target));
              });
 }
 
@@ -301,21 +302,6 @@ Outcome Strict::completed_all() {
                log_.completed_all();
                return first_of(check_all_buffers(), shared_.completed_all());
              });
-}
-
-Outcome Strict::locally_completed(int target) {
-  const auto to = [&](const Buffer& buffer) { return buffer.target == target; };
-  return end([&] { return shared_.under_way(target); },
-             [&] {
-               log_.locally_completed(target);
-               return first_of(check_buffers(to), shared_.locally_completed(target));
-             });
-}
-
-Outcome Strict::locally_completed_all() {
-  Outcome first;
-  for (int rank = 0; rank < space_.ranks(); ++rank) first = first_of(std::move(first), locally_completed(rank));
-  return first;
 }
 
 Outcome Strict::request_completed(std::uint64_t number) {
@@ -363,30 +349,19 @@ Outcome Strict::fence_reached() {
   return first_of(std::move(watched), changes_of_own_window(Epoch::kFence, "this fence"));
 }
 
-void Strict::fence_passed(bool more_follows) {
-  {
-    const OneThread one_thread(*this);
-    shared_.fence_passed();
-  }
-  ascending_ = !ascending_;
-  const int place = ascending_ ? space_.ranks() - 1 - space_.rank() : space_.rank();
-  if (more_follows && place > 0) delay(std::min(place, 5) * kStep);
-}
-
 Outcome Strict::exposure_ended() {
   const OneThread one_thread(*this);
   Outcome changed = changes_of_own_window(Epoch::kStarted, "MPI_Win_wait");
   return first_of(std::move(changed), shared_.exposure_ended());
 }
 
-void Strict::delay(std::chrono::microseconds time) {
+void Strict::delay() {
+  const Clock::time_point now = Clock::now(), until = now + kDelay;
   {
     const OneThread one_thread(*this);
-    const Clock::time_point now = Clock::now();
-    if (delayed_ + time > kAllowance + (now - made_) / kShare) return;
-    delayed_ += time;
+    if (delayed_ + kDelay > kAllowance + (now - made_) / kShare) return;
+    delayed_ += kDelay;
   }
-  const Clock::time_point until = Clock::now() + time;
   for (Waiter waiter(Process::instance(), space_.words().wake_event()); Clock::now() < until;) waiter.pause();
 }
 

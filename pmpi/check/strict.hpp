@@ -64,18 +64,19 @@ class Strict {
   }
 
   // Called by the calls that complete operations, before they notify other ranks. A fault reports that a buffer was
-  // changed too early; the caller carries out its call nevertheless. `alone`: no other rank may access the target now.
-  Outcome completed(int target, bool alone = false);
+  // changed too early; the caller carries out its call nevertheless. `locally`: at the origin. `alone`: no other rank may
+  // access the target now.
+  Outcome completed(int target, bool locally, bool alone);
   Outcome completed_all();
-  Outcome locally_completed(int target);
-  Outcome locally_completed_all();
   // The request of the operation with this number is complete. Does nothing if the operation was completed before.
   Outcome request_completed(std::uint64_t number);
   Outcome start_completed();
-  // Called before and after the barrier of a fence. The ranks leave the fence one after the other, in ascending and in
-  // descending order alternately, so a rank that leaves late finds the accesses of the others in the logs.
+  // Called before and after the barrier of a fence.
   Outcome fence_reached();
-  void fence_passed(bool more_follows);
+  void fence_passed() {
+    const OneThread one_thread(*this);
+    shared_.fence_passed();
+  }
   // Called when all origins have completed.
   Outcome exposure_ended();
   // Keeps memory that an operation has used as a local buffer until the window is freed.
@@ -127,11 +128,10 @@ class Strict {
   // Completes operations: delays if under_way() says that other ranks may conflict with them, then calls end().
   template <class UnderWay, class End>
   Outcome end(UnderWay&& under_way, End&& end);
-  void delay(std::chrono::microseconds time);
+  void delay();
 
   // The total delay of a window is limited to kAllowance and one part in kShare of the window's lifetime.
   static constexpr std::chrono::milliseconds kDelay{5};
-  static constexpr std::chrono::milliseconds kStep{2};
   static constexpr std::chrono::milliseconds kAllowance{30};
   static constexpr int kShare = 20;
 
@@ -145,7 +145,6 @@ class Strict {
   std::vector<std::shared_ptr<const void>> kept_;
   Clock::time_point made_ = Clock::now();
   Clock::duration delayed_{};
-  bool ascending_ = true;
 };
 
 }  // namespace farside::pmpi

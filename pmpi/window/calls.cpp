@@ -237,10 +237,9 @@ Outcome Calls::request_completed(std::uint64_t watched) {
 }
 
 Outcome Calls::fence(int assert) {
-  const bool more_follows = (assert& MPI_MODE_NOSUCCEED) == 0;
   bool passes = false;
   const auto count = [&](WindowStatistics& statistics, const Moment& begun) {
-    statistics.fenced(!more_follows, begun);
+    statistics.fenced((assert& MPI_MODE_NOSUCCEED) != 0, begun);
   };
   const auto look = [&](Strict& strict) {
     passes =
@@ -248,7 +247,7 @@ Outcome Calls::fence(int assert) {
     return passes ? strict.fence_reached() : Outcome();
   };
   Outcome done = watched(window_, count, look, [&] { return active().fence(assert); });
-  if (passes) window_.strict->fence_passed(more_follows);
+  if (passes) window_.strict->fence_passed();
   return done;
 }
 
@@ -298,7 +297,7 @@ Outcome Calls::unlock(int rank) {
   const auto look = [&](Strict& strict) {
     EpochState after = epoch_of(window_);
     if (!window_.has_rank(rank) || !after.locked(rank) || after.unlock(rank) || after.locked(rank)) return Outcome();
-    return strict.completed(rank, holds_alone(window_, rank));
+    return strict.completed(rank, false, holds_alone(window_, rank));
   };
   return watched(window_, count, look, [&] { return passive().unlock(rank, released); });
 }
@@ -322,7 +321,7 @@ Outcome Calls::flush_target(int rank, bool locally) {
   const auto look = [&](Strict& strict) {
     EpochState before = epoch_of(window_);
     if (!window_.has_rank(rank) || before.flush(rank)) return Outcome();
-    return locally ? strict.locally_completed(rank) : strict.completed(rank, holds_alone(window_, rank));
+    return strict.completed(rank, locally, holds_alone(window_, rank));
   };
   const auto call = [&] { return passive().flush(rank); };
   return rank == MPI_PROC_NULL ? call() : watched(window_, flushed(rank), look, call);
@@ -331,7 +330,11 @@ Outcome Calls::flush_target(int rank, bool locally) {
 Outcome Calls::flush_targets(bool locally) {
   const auto look = [&](Strict& strict) {
     if (epoch_of(window_).flush_all()) return Outcome();
-    return locally ? strict.locally_completed_all() : strict.completed_all();
+    if (!locally) return strict.completed_all();
+    Outcome first;
+    for (int rank = 0; rank < window_.space->ranks(); ++rank)
+      first = first_of(std::move(first), strict.completed(rank, true, false));
+    return first;
   };
   return watched(window_, flushed(-1), look, [&] { return passive().flush_all(); });
 }
