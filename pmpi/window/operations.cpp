@@ -38,39 +38,6 @@ void copy_elements(std::byte* packed, const LocalBuffer& buffer, ByteFragments f
 // Displacement arithmetic in 128 bits cannot overflow.
 __extension__ using Wide = __int128;
 
-Outcome check_count(std::int64_t count, const char* whose) {
-  if (count >= 0) return {};
-  return Fault{MPI_ERR_COUNT,
-               fmt::format("the {} count is {}; it may not be negative (MPI 4.0 section 12.3)", whose, count)};
-}
-
-// Computes the bytes of data in a buffer. More than 2^63 - 1 bytes fit into no address space.
-Outcome count_bytes(std::int64_t count, const Datatype& type, const char* whose, std::size_t& bytes) {
-  if (const auto known = bytes_of(static_cast<std::size_t>(count), type.size)) [[likely]] {
-    bytes = *known;
-    return {};
-  }
-  return Fault{MPI_ERR_COUNT,
-               fmt::format("the {} count is {}, of a datatype of {} bytes; together they may be 2^63 - 1 bytes at most "
-                           "(MPI 4.0 section 12.3)",
-                           whose, count, type.size)};
-}
-
-Outcome find_type(MPI_Datatype handle, const char* whose, const Datatype*& type) {
-  type = find_datatype(handle);
-  if (type != nullptr) [[likely]]
-    return {};
-  return Fault{MPI_ERR_TYPE, fmt::format("{} datatype: {} (MPI 4.0 section 12.3)", whose, datatype_error(handle).text)};
-}
-
-Outcome check_displacement(MPI_Aint displacement) {
-  if (displacement >= 0) [[likely]]
-    return {};
-  return Fault{
-      MPI_ERR_DISP,
-      fmt::format("the target displacement is {}; it may not be negative (MPI 4.0 section 12.3.1)", displacement)};
-}
-
 // A null address is MPI_BOTTOM, which is valid only for a type of absolute addresses.
 Outcome check_buffer(const void* address, const Datatype& type, std::size_t bytes, const char* whose) {
   if (address != nullptr || bytes == 0 || !type.contiguous) [[likely]]
@@ -89,12 +56,10 @@ Outcome check_fits(std::size_t sent_bytes, std::size_t room_bytes) {
                            sent_bytes, room_bytes)};
 }
 
-// fmt 9 does not print 128 bits everywhere, so values beyond 64 bits are printed as a bound.
-std::string in_digits(Wide value) {
-  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
-  if (value > kMost) return fmt::format("more than {}", kMost);
-  if (value < -kMost) return fmt::format("less than -{}", kMost);
-  return fmt::format("{}", static_cast<std::int64_t>(value));
+// The nearest number of 64 bits: fmt 9 does not print 128 bits everywhere.
+std::int64_t in_digits(Wide value) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  return static_cast<std::int64_t>(std::clamp<Wide>(value, Limits::min(), Limits::max()));
 }
 
 // A buffer of a call, and what the checks find of it.
@@ -110,16 +75,27 @@ struct Side {
 // Checks counts, rank and datatypes; most calls have one datatype.
 Outcome check_sides(const WindowState& window, int rank, std::span<Side> sides) {
   for (const Side& side : sides) {
-    if (Outcome o = check_count(side.count, side.whose); !o) return o;
+    if (side.count >= 0) continue;
+    return Fault{MPI_ERR_COUNT, fmt::format("the {} count is {}; it may not be negative (MPI 4.0 section 12.3)",
+                                            side.whose, side.count)};
   }
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = window.check_rank(rank); !o) return o;
   for (Side& side : sides) {
     if (side.handle == sides.front().handle) side.type = sides.front().type;
+    if (side.type == nullptr) side.type = find_datatype(side.handle);
     if (side.type == nullptr) {
-      if (Outcome o = find_type(side.handle, side.whose, side.type); !o) return o;
+      return Fault{MPI_ERR_TYPE,
+                   fmt::format("{} datatype: {} (MPI 4.0 section 12.3)", side.whose, datatype_error(side.handle).text)};
     }
-    if (Outcome o = count_bytes(side.count, *side.type, side.whose, side.bytes); !o) return o;
+    const std::optional<std::size_t> bytes = bytes_of(static_cast<std::size_t>(side.count), side.type->size);
+    if (!bytes) {
+      return Fault{MPI_ERR_COUNT,
+                   fmt::format("the {} count is {}, of a datatype of {} bytes; together they may be 2^63 - 1 bytes at "
+                               "most (MPI 4.0 section 12.3)",
+                               side.whose, side.count, side.type->size)};
+    }
+    side.bytes = *bytes;
   }
   return {};
 }
@@ -257,7 +233,11 @@ Outcome Operations::check(Operation& operation) {
     operation.element = *to.type->basic;
     if (Outcome o = check_buffer(operation.compare, *to.type, to.bytes, "compare"); !o) return o;
   }
-  if (Outcome o = check_displacement(target.displacement); !o) return o;
+  if (target.displacement < 0) {
+    return Fault{MPI_ERR_DISP, fmt::format("the target displacement is {}; it may not be negative (MPI 4.0 section "
+                                           "12.3.1)",
+                                           target.displacement)};
+  }
   if (to.bytes > 0) {
     for (const Side& side : local) {
       if (Outcome o = check_buffer(side.address, *side.type, std::min(side.bytes, sent), side.whose); !o) return o;
@@ -332,6 +312,38 @@ Outcome Operations::move_bytes(const Operation& operation, std::uint64_t offset,
   return route.put(target.rank, offset, here, bytes, target.own);
 }
 
+// Carries out an operation by loops over the shapes of both layouts, of which `from` is that of the origin: of a mapped
+// target by in_place(target, address and stride there, offset and stride at the origin, bytes of a range, ranges), else
+// by remote(fragments, offset there, offset at the origin, bytes, blocks). If a shape is not simple, returns nullopt and
+// does nothing.
+template <class InPlace, class Remote>
+std::optional<Outcome> Operations::by_ranges(const Operation& operation, const std::optional<Ranges>& from,
+                                             Outstanding* own, InPlace&& in_place, Remote&& remote) {
+  const RemoteBuffer& target = operation.target;
+  const std::optional<Ranges> to = operation.target_type->layout->ranges(static_cast<std::size_t>(target.count));
+  if (!to || !from) return std::nullopt;
+  const NodeTarget* const mapped = window_.space->mapped_target(target.rank);
+  std::optional<Fragments> fragments;
+  if (mapped == nullptr) {
+    fragments.emplace(window_.space->route(target.rank), target.rank, own,
+                      std::max(to->count * to->outer, from->count * from->outer));
+  }
+  Status status;
+  const bool fits = for_ranges(*to, *from,
+                               [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
+                                   std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
+                                 if (!fragments) {
+                                   in_place(*mapped, mapped->data + operation.at + target_at, target_stride, origin_at,
+                                            origin_stride, bytes, count);
+                                 } else if (status) {
+                                   status = remote(*fragments, static_cast<std::uint64_t>(operation.at + target_at),
+                                                   origin_at, bytes, Blocks{count, target_stride, origin_stride});
+                                 }
+                               });
+  if (!fits) return std::nullopt;
+  return fragments ? first_of(status, fragments->end()) : Outcome{};
+}
+
 Outcome Operations::move(const Operation& operation) {
   const auto& [origin, target] = std::tie(operation.origin, operation.target);
   const Datatype &origin_type = *operation.origin_type, &target_type = *operation.target_type;
@@ -339,59 +351,36 @@ Outcome Operations::move(const Operation& operation) {
   if (origin_type.contiguous && target_type.contiguous) [[likely]] {
     return move_bytes(operation, static_cast<std::uint64_t>(operation.at), operation.bytes);
   }
-  if (std::optional<Outcome> moved = move_ranges(operation)) return std::move(*moved);
-  ByteFragments fragments(*origin_type.layout, static_cast<std::size_t>(origin.count), *target_type.layout,
-                          static_cast<std::size_t>(target.count));
+  std::byte* const here = bytes_at(origin.address, 0);
+  const auto in_place = [&](const NodeTarget&, std::byte* there, std::ptrdiff_t target_stride, std::ptrdiff_t at,
+                            std::ptrdiff_t stride, std::size_t bytes, std::size_t rows) {
+    if (put) {
+      copy_ranges(there, target_stride, here + at, stride, bytes, rows);
+    } else {
+      copy_ranges(here + at, stride, there, target_stride, bytes, rows);
+    }
+  };
+  const auto remote = [&](Fragments& fragments, std::uint64_t offset, std::ptrdiff_t at, std::size_t bytes,
+                          const Blocks& blocks) {
+    return put ? fragments.put(offset, here + at, bytes, blocks) : fragments.get(offset, here + at, bytes, blocks);
+  };
+  const auto count = static_cast<std::size_t>(origin.count);
+  if (auto moved = by_ranges(operation, origin_type.layout->ranges(count), target.own, in_place, remote)) {
+    if (window_.space->mapped_target(target.rank) != nullptr)
+      window_.space->mapped_route().moved(target.rank, operation.call, operation.bytes);
+    return std::move(*moved);
+  }
+  ByteFragments fragments(*origin_type.layout, count, *target_type.layout, static_cast<std::size_t>(target.count));
   ByteFragment fragment;
   if (!fragments.next(fragment)) return {};
   // The estimate of the count assumes fragments of one length, which is the common case.
   Fragments moved(window_.space->route(target.rank), target.rank, target.own, operation.bytes / fragment.bytes);
   Status status;
   do {
-    const auto offset = static_cast<std::uint64_t>(operation.at + fragment.target_offset);
-    std::byte* local = bytes_at(origin.address, fragment.origin_offset);
-    status = put ? moved.put(offset, local, fragment.bytes) : moved.get(offset, local, fragment.bytes);
+    status = remote(moved, static_cast<std::uint64_t>(operation.at + fragment.target_offset), fragment.origin_offset,
+                    fragment.bytes, {});
   } while (status && fragments.next(fragment));
   return first_of(status, moved.end());
-}
-
-// Moves data by loops over the shapes of both layouts. If a shape is not simple, returns nullopt and moves nothing.
-std::optional<Outcome> Operations::move_ranges(const Operation& operation) {
-  const auto& [origin, target] = std::tie(operation.origin, operation.target);
-  const bool put = operation.call == Counted::kPut;
-  const std::optional<Ranges> to = operation.target_type->layout->ranges(static_cast<std::size_t>(target.count));
-  const std::optional<Ranges> from = operation.origin_type->layout->ranges(static_cast<std::size_t>(origin.count));
-  if (!to || !from) return std::nullopt;
-  std::byte* const here = bytes_at(origin.address, 0);
-  const NodeTarget* const mapped = window_.space->mapped_target(target.rank);
-  std::optional<Fragments> fragments;
-  if (mapped == nullptr) {
-    fragments.emplace(window_.space->route(target.rank), target.rank, target.own,
-                      std::max(to->count * to->outer, from->count * from->outer));
-  }
-  Status status;
-  const bool fits = for_ranges(*to, *from,
-                               [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
-                                   std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
-                                 if (fragments) {
-                                   if (!status) return;
-                                   const auto offset = static_cast<std::uint64_t>(operation.at + target_at);
-                                   const Blocks blocks{count, target_stride, origin_stride};
-                                   status = put ? fragments->put(offset, here + origin_at, bytes, blocks)
-                                                : fragments->get(offset, here + origin_at, bytes, blocks);
-                                   return;
-                                 }
-                                 std::byte* const there = mapped->data + operation.at + target_at;
-                                 if (put) {
-                                   copy_ranges(there, target_stride, here + origin_at, origin_stride, bytes, count);
-                                 } else {
-                                   copy_ranges(here + origin_at, origin_stride, there, target_stride, bytes, count);
-                                 }
-                               });
-  if (!fits) return std::nullopt;
-  if (fragments) return first_of(status, fragments->end());
-  window_.space->mapped_route().moved(target.rank, operation.call, to->total());
-  return Outcome{};
 }
 
 Outcome Operations::combine(const Operation& operation) {
@@ -439,61 +428,37 @@ Outcome Operations::combine(const Operation& operation) {
 Outcome Operations::combine_layouts(const Operation& operation, const std::byte* origin, std::byte* fetched,
                                     const Layout& layout, std::size_t count) {
   const RemoteBuffer& target = operation.target;
-  if (std::optional<Outcome> combined = combine_ranges(operation, origin, fetched, layout.ranges(count)))
-    return std::move(*combined);
+  const BasicType type = operation.element;
+  const Access among = access(target.rank);
+  const auto sent = [&](std::ptrdiff_t at) -> const std::byte* {
+    return origin != nullptr || fetched == nullptr ? bytes_at(origin, at) : nullptr;
+  };
+  const auto back = [&](std::ptrdiff_t at) { return fetched != nullptr ? fetched + at : nullptr; };
+  const auto in_place = [&](const NodeTarget& mapped, std::byte* there, std::ptrdiff_t target_stride, std::ptrdiff_t at,
+                            std::ptrdiff_t stride, std::size_t bytes, std::size_t rows) {
+    window_.space->mapped_route().accumulate_rows_at(mapped, there, target_stride, operation.reduce, type, sent(at),
+                                                     back(at), stride, bytes / traits(type).size, rows, among);
+  };
+  const auto remote = [&](Fragments& fragments, std::uint64_t offset, std::ptrdiff_t at, std::size_t bytes,
+                          const Blocks& blocks) {
+    return fragments.accumulate(offset, operation.reduce, type, sent(at), back(at), bytes / traits(type).size, among,
+                                blocks);
+  };
+  // The caller flushes after a fetch, so the request needs no counters of its own.
+  Outstanding* const own = fetched == nullptr ? target.own : nullptr;
+  if (!has_gap(type)) {
+    if (auto combined = by_ranges(operation, layout.ranges(count), own, in_place, remote)) return std::move(*combined);
+  }
   ElementFragments fragments(layout, count, *operation.target_type->layout, static_cast<std::size_t>(target.count));
   ElementFragment fragment;
   if (!fragments.next(fragment)) return {};
-  const bool sends = origin != nullptr || fetched == nullptr;
-  // The caller flushes after a fetch, so the request needs no counters of its own.
-  Fragments combined(window_.space->route(target.rank), target.rank, fetched == nullptr ? target.own : nullptr,
-                     layout.elements() * count / fragment.count);
+  Fragments combined(window_.space->route(target.rank), target.rank, own, layout.elements() * count / fragment.count);
   Status status;
   do {
-    status = combined.accumulate(static_cast<std::uint64_t>(operation.at + fragment.target_offset), operation.reduce,
-                                 operation.element, sends ? bytes_at(origin, fragment.origin_offset) : nullptr,
-                                 fetched != nullptr ? fetched + fragment.origin_offset : nullptr, fragment.count,
-                                 access(target.rank));
+    status = remote(combined, static_cast<std::uint64_t>(operation.at + fragment.target_offset), fragment.origin_offset,
+                    fragment.count * traits(type).size, {});
   } while (status && fragments.next(fragment));
   return first_of(status, combined.end());
-}
-
-// The same like move_ranges, for types without gaps.
-std::optional<Outcome> Operations::combine_ranges(const Operation& operation, const std::byte* origin,
-                                                  std::byte* fetched, const std::optional<Ranges>& from) {
-  const RemoteBuffer& target = operation.target;
-  const ReduceOp op = operation.reduce;
-  const BasicType element = operation.element;
-  if (has_gap(element)) return std::nullopt;
-  const std::optional<Ranges> to = operation.target_type->layout->ranges(static_cast<std::size_t>(target.count));
-  if (!to || !from) return std::nullopt;
-  const bool sends = origin != nullptr || fetched == nullptr;
-  const NodeTarget* const there = window_.space->mapped_target(target.rank);
-  std::optional<Fragments> fragments;
-  if (there == nullptr) {
-    Outstanding* const own = fetched == nullptr ? target.own : nullptr;
-    fragments.emplace(window_.space->route(target.rank), target.rank, own,
-                      std::max(to->count * to->outer, from->count * from->outer));
-  }
-  Status status;
-  const bool fits = for_ranges(
-      *to, *from,
-      [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
-          std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
-        const std::byte* const sent = sends ? bytes_at(origin, origin_at) : nullptr;
-        std::byte* const back = fetched != nullptr ? fetched + origin_at : nullptr;
-        const std::size_t elements = bytes / traits(element).size;
-        if (!fragments) {
-          window_.space->mapped_route().accumulate_rows_at(*there, there->data + operation.at + target_at,
-                                                           target_stride, op, element, sent, back, origin_stride,
-                                                           elements, count, access(target.rank));
-        } else if (status) {
-          status = fragments->accumulate(static_cast<std::uint64_t>(operation.at + target_at), op, element, sent, back,
-                                         elements, access(target.rank), {count, target_stride, origin_stride});
-        }
-      });
-  if (!fits) return std::nullopt;
-  return fragments ? first_of(status, fragments->end()) : Outcome{};
 }
 
 }  // namespace farside::pmpi

@@ -76,12 +76,12 @@ class Operations {
   }
   Outcome move_bytes(const Operation& operation, std::uint64_t offset, std::size_t bytes);
   Outcome move(const Operation& operation);
-  std::optional<Outcome> move_ranges(const Operation& operation);
+  template <class InPlace, class Remote>
+  std::optional<Outcome> by_ranges(const Operation& operation, const std::optional<Ranges>& from, Outstanding* own,
+                                   InPlace&& in_place, Remote&& remote);
   Outcome combine(const Operation& operation);
   Outcome combine_layouts(const Operation& operation, const std::byte* origin, std::byte* fetched, const Layout& layout,
                           std::size_t count);
-  std::optional<Outcome> combine_ranges(const Operation& operation, const std::byte* origin, std::byte* fetched,
-                                        const std::optional<Ranges>& from);
 
   WindowState& window_;
 };
