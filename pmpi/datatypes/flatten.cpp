@@ -22,21 +22,6 @@ namespace {
 using LayoutPtr = std::shared_ptr<const Layout>;
 using Offset = Checked<std::ptrdiff_t>;
 
-// The combiners of the constructors that MPI-3 removed. Open MPI hides the names but may still return the values for
-// types made by old Fortran or C binaries.
-#if defined(OPEN_MPI) && !OMPI_ENABLE_MPI1_COMPAT
-constexpr int kHvectorInteger = OMPI_WAS_MPI_COMBINER_HVECTOR_INTEGER;
-constexpr int kHindexedInteger = OMPI_WAS_MPI_COMBINER_HINDEXED_INTEGER;
-constexpr int kStructInteger = OMPI_WAS_MPI_COMBINER_STRUCT_INTEGER;
-#elif FARSIDE_IS_FOR_MPI_ABI
-// The MPI ABI does not have them. No combiner is negative.
-constexpr int kHvectorInteger = -1, kHindexedInteger = -2, kStructInteger = -3;
-#else
-constexpr int kHvectorInteger = MPI_COMBINER_HVECTOR_INTEGER;
-constexpr int kHindexedInteger = MPI_COMBINER_HINDEXED_INTEGER;
-constexpr int kStructInteger = MPI_COMBINER_STRUCT_INTEGER;
-#endif
-
 struct Envelope {
   MPI_Count integers = 0, addresses = 0, counts = 0, types = 0;
   int combiner = MPI_COMBINER_NAMED;
@@ -243,10 +228,10 @@ LayoutPtr distributed_array(const Contents& contents, LayoutPtr layout) {
   return layout;
 }
 
-// Returns null for an unknown combiner.
+// Returns null for an unknown combiner. (No runtime returns those that MPI-3 removed, such as HVECTOR_INTEGER.)
 LayoutPtr compose(const Contents& contents, const std::vector<LayoutPtr>& children) {
   const int combiner = contents.combiner();
-  if (combiner == MPI_COMBINER_STRUCT || combiner == kStructInteger) return indexed(contents, children, 1);
+  if (combiner == MPI_COMBINER_STRUCT) return indexed(contents, children, 1);
   if (children.size() != 1) return nullptr;
   const LayoutPtr& child = children[0];
   switch (combiner) {
@@ -254,11 +239,9 @@ LayoutPtr compose(const Contents& contents, const std::vector<LayoutPtr>& childr
     case MPI_COMBINER_RESIZED: return child;  // the caller sets the bounds
     case MPI_COMBINER_CONTIGUOUS: return contiguous(child, contents.count(0));
     case MPI_COMBINER_VECTOR: return vector(contents, child, child->extent());
-    case MPI_COMBINER_HVECTOR:
-    case kHvectorInteger: return vector(contents, child, 1);
+    case MPI_COMBINER_HVECTOR: return vector(contents, child, 1);
     case MPI_COMBINER_INDEXED: return indexed(contents, children, child->extent());
-    case MPI_COMBINER_HINDEXED:
-    case kHindexedInteger: return indexed(contents, children, 1);
+    case MPI_COMBINER_HINDEXED: return indexed(contents, children, 1);
     case MPI_COMBINER_INDEXED_BLOCK: return indexed(contents, children, child->extent(), true);
     case MPI_COMBINER_HINDEXED_BLOCK: return indexed(contents, children, 1, true);
     case MPI_COMBINER_SUBARRAY: return subarray(contents, child);
