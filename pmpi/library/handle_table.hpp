@@ -34,8 +34,6 @@ class HandleTable {
   using Key = std::uintptr_t;  // not 0
 
   constexpr HandleTable() : newest_(&none_.entry), visible_(&none_.table), table_(&none_.table) {}
-  HandleTable(const HandleTable&) = delete;
-  HandleTable& operator=(const HandleTable&) = delete;
 
   // Returns the object of the handle; null if there is none, or after hide(). Checks the newest entry first, because
   // most programs use their newest window most often.
@@ -56,7 +54,6 @@ class HandleTable {
     if (entry == nullptr) return {};
     return {entry->value.load(std::memory_order_acquire), entry->taken_out.load(std::memory_order_acquire)};
   }
-  bool was_taken_out(Key key) const { return look_up(key).taken_out; }
   // Returns how many entries a look-up of the handle reads; for tests.
   std::size_t probes(Key key) const {
     std::size_t count = 0;

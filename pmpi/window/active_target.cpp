@@ -184,8 +184,6 @@ Outcome ActiveTarget::fence(int assert) {
   return first_of(first_of(completed, std::move(agreed)), std::move(checked));
 }
 
-Outcome ActiveTarget::mark_exposed() { return Mark::set(window_.control) ? Outcome() : Outcome(kLockedWhilePosted); }
-
 Outcome ActiveTarget::post(MPI_Group group, int assert) {
   constexpr int kAllowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
   if (Outcome o = window_.check_assert(assert, kAllowed, "MPI_MODE_NOCHECK, NOSTORE, NOPUT"); !o) return o;
@@ -207,21 +205,19 @@ Outcome ActiveTarget::post(MPI_Group group, int assert) {
     window_.interruptions_at_post = window_.control.interruptions();
     window_.wait_timeout = {};
   }
-  if (window_.marks_exposure) {
-    Outcome exposed = mark_exposed();
-    if (!exposed) {
-      // A rank may be about to release its lock, so a second attempt precedes the error.
-      Process::instance().poll_now();
-      std::this_thread::yield();
-      exposed = mark_exposed();
-    }
-    if (!exposed) {
+  // Locks of this rank find the mark in its lock word.
+  if (window_.marks_exposure && !Mark::set(window_.control)) {
+    // A rank may be about to release its lock, so a second attempt precedes the error.
+    Process::instance().poll_now();
+    std::this_thread::yield();
+    if (!Mark::set(window_.control)) {
       const auto held = window_.guard();
       if (!window_.report_broken) {
         window_.epoch.refused(epochs::Call::kPost);
-        return exposed;
+        return kLockedWhilePosted;
       }
-      if (window_.epoch.access() < epochs::Access::kLockingAll) window_.warn(exposed.fault());  // else reported already
+      // Else reported already.
+      if (window_.epoch.access() < epochs::Access::kLockingAll) window_.warn(fault_of(kLockedWhilePosted));
       Mark::set_beside_locks(window_.control);
     }
   }

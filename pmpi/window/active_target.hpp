@@ -57,9 +57,6 @@ class ActiveTarget {
     return epochs::BarrierWord::make(++window.barriers, flags, std::exchange(window.barrier_flags, flags));
   }
   Outcome run_barrier(std::uint64_t word);
-  // Sets the exposure mark of a post in the own lock word, which locks of this rank find. A fault if this rank is
-  // locked.
-  Outcome mark_exposed();
   void end_exposure(epochs::Call call);
   Status complete_lost();
   // The members of the group of a start or post, in the epoch state if it is the last one again, else in `own`.

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <type_traits>
@@ -147,17 +148,12 @@ struct WindowLockTraits {
   };
   class Guard {
    public:
-    explicit Guard(Mutex& of) : held_(of.threaded ? &of.mutex : nullptr) {
-      if (held_ != nullptr) held_->lock();
-    }
-    Guard(const Guard&) = delete;
-    Guard& operator=(const Guard&) = delete;
-    ~Guard() {
-      if (held_ != nullptr) held_->unlock();
+    explicit Guard(Mutex& of) : held_(of.mutex, std::defer_lock) {
+      if (of.threaded) held_.lock();
     }
 
    private:
-    BiasedMutex* held_;
+    std::unique_lock<BiasedMutex> held_;
   };
 };
 using WindowLocks = epochs::LockTable<WindowLockTraits>;
@@ -178,8 +174,6 @@ struct WindowState {
   // rank of the global lock, the same on all ranks, or WindowLocks::kNoGlobalLock.
   WindowState(MPI_Group of, std::unique_ptr<Space> memory, std::shared_ptr<const epochs::BarrierSchedule> barriers,
               int global_lock_home, bool threaded, Check check);
-  WindowState(const WindowState&) = delete;
-  WindowState& operator=(const WindowState&) = delete;
   ~WindowState();
 
   // Guards the epoch state and the lock table if several threads may call, and closes the stripes. Never held while

@@ -59,21 +59,21 @@ TEST_CASE("A handle leads to its object until that is taken out") {
   Table& table = make_table();
   static const int one = 1, two = 2;
   CHECK(table.find(7) == nullptr);
-  CHECK_FALSE(table.was_taken_out(7));
+  CHECK_FALSE(table.look_up(7).taken_out);
   table.insert(7, &one);
   table.insert(8, &two);
   CHECK(table.find(7) == &one);
   CHECK(table.find(8) == &two);
   table.take_out(7, &one);
   CHECK(table.find(7) == nullptr);
-  CHECK(table.was_taken_out(7));
-  CHECK_FALSE(table.was_taken_out(8));
-  CHECK_FALSE(table.was_taken_out(9));
+  CHECK(table.look_up(7).taken_out);
+  CHECK_FALSE(table.look_up(8).taken_out);
+  CHECK_FALSE(table.look_up(9).taken_out);
 
   SECTION("and leads to a newer one when it comes back") {
     table.insert(7, &two);
     CHECK(table.find(7) == &two);
-    CHECK_FALSE(table.was_taken_out(7));
+    CHECK_FALSE(table.look_up(7).taken_out);
     // A late take_out() of the older object changes nothing.
     table.take_out(7, &one);
     CHECK(table.find(7) == &two);
@@ -81,10 +81,10 @@ TEST_CASE("A handle leads to its object until that is taken out") {
   SECTION("and belongs to somebody else once it was forgotten") {
     table.forget(7);
     CHECK(table.find(7) == nullptr);
-    CHECK_FALSE(table.was_taken_out(7));
+    CHECK_FALSE(table.look_up(7).taken_out);
     // take_out() after the table has forgotten the handle.
     table.take_out(7, &one);
-    CHECK_FALSE(table.was_taken_out(7));
+    CHECK_FALSE(table.look_up(7).taken_out);
     table.forget(99);
     CHECK(table.find(99) == nullptr);
   }
@@ -124,8 +124,8 @@ TEST_CASE("A look-up reads few entries, known handle or not, whatever was insert
     CHECK(freed.most <= 16);
     CHECK(unknown.mean <= 4);
     CHECK(unknown.most <= 16);
-    for (std::size_t i = 0; i < kHandles; ++i) REQUIRE(table.was_taken_out(pattern(i)));
-    for (std::size_t i = kHandles; i < 2 * kHandles; ++i) REQUIRE_FALSE(table.was_taken_out(pattern(i)));
+    for (std::size_t i = 0; i < kHandles; ++i) REQUIRE(table.look_up(pattern(i)).taken_out);
+    for (std::size_t i = kHandles; i < 2 * kHandles; ++i) REQUIRE_FALSE(table.look_up(pattern(i)).taken_out);
   }
 }
 
@@ -158,7 +158,7 @@ TEST_CASE("Threads look handles up while others come and go") {
       while (!over.load(std::memory_order_relaxed)) {
         for (std::size_t at = 0; at < kLasting; ++at) wrong += table.find(pattern(at)) != &lasting;
         wrong += table.find(pattern(1000000)) != nullptr;
-        wrong += table.was_taken_out(pattern(1000001));
+        wrong += table.look_up(pattern(1000001)).taken_out;
       }
     });
   }
