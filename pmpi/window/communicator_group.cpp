@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <numeric>
 
 #include "epochs/protocols/lock_words.hpp"
@@ -17,35 +16,28 @@
 namespace farside::pmpi {
 namespace {
 
-constexpr std::chrono::seconds kWarnAfter{10};
-
 int delete_peers(MPI_Comm, int, void* value, void*) {
   delete static_cast<CommunicatorPeers::Place*>(value);
   return MPI_SUCCESS;
 }
 
 // Waits for a collective of the runtime. The waiter yields its core. A blocking collective of MPICH would poll instead,
-// and with more ranks than cores it would use up the time slices of other ranks. Logs `warning`, if it is not null,
-// after kWarnAfter.
-Status finish(int begun_well, MPI_Request& request, const char* call, const char* warning = nullptr) {
+// and with more ranks than cores it would use up the time slices of other ranks.
+Status finish(int begun_well, MPI_Request& request, const char* call) {
   if (Status carried = status_of(begun_well, call); !carried) return carried;
-  const auto begun = std::chrono::steady_clock::now();
   int arrived = 0;
   for (Waiter waiter(Process::instance(), Process::instance().own_wake_event());; waiter.pause()) {
     Status carried = status_of(runtime().Test(&request, &arrived, MPI_STATUS_IGNORE), "MPI_Test");
     if (!carried || arrived != 0) return carried;
-    if (warning != nullptr && std::chrono::steady_clock::now() - begun > kWarnAfter)
-      log(LogLevel::kWarn, "{}", std::exchange(warning, nullptr));
   }
 }
 
 // Collective: replaces values of the ranks by their reduction.
-Status reduce(MPI_Comm communicator, void* values, std::size_t count, MPI_Datatype type, MPI_Op op,
-              const char* warning = nullptr) {
+Status reduce(MPI_Comm communicator, void* values, std::size_t count, MPI_Datatype type, MPI_Op op) {
   MPI_Request request = MPI_REQUEST_NULL;
   const int code =
       runtime().Iallreduce(MPI_IN_PLACE, values, static_cast<int>(count), type, op, communicator, &request);
-  return finish(code, request, "MPI_Iallreduce", warning);
+  return finish(code, request, "MPI_Iallreduce");
 }
 
 // Returns the ranks that two ranks of a group have in another one; none unless it has both.
@@ -66,15 +58,13 @@ Result<std::unique_ptr<CommunicatorGroup>> CommunicatorGroup::of(MPI_Comm commun
   return std::unique_ptr<CommunicatorGroup>(new CommunicatorGroup(communicator, rank, ranks));
 }
 
-Status CommunicatorGroup::combine(std::span<std::uint64_t> words, const char* warning) {
-  return reduce(communicator_, words.data(), words.size(), MPI_UINT64_T, MPI_BOR, warning);
+Status CommunicatorGroup::combine(std::span<std::uint64_t> words) {
+  return reduce(communicator_, words.data(), words.size(), MPI_UINT64_T, MPI_BOR);
 }
 
 Status CommunicatorGroup::take_lowest(int& number) { return reduce(communicator_, &number, 1, MPI_INT, MPI_MIN); }
 
-Status CommunicatorGroup::take_highest(int& number, const char* warning) {
-  return reduce(communicator_, &number, 1, MPI_INT, MPI_MAX, warning);
-}
+Status CommunicatorGroup::take_highest(int& number) { return reduce(communicator_, &number, 1, MPI_INT, MPI_MAX); }
 
 Status CommunicatorGroup::broadcast(std::span<std::byte> bytes, int root) {
   MPI_Request request = MPI_REQUEST_NULL;

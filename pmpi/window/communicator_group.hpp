@@ -29,12 +29,12 @@ class CommunicatorGroup final : public Group {
   // Errors: kPeer if the runtime does not return rank or size.
   static Result<std::unique_ptr<CommunicatorGroup>> of(MPI_Comm communicator);
 
-  Status combine(std::span<std::uint64_t> words, const char* warning) override;
+  Status combine(std::span<std::uint64_t> words) override;
   Status take_lowest(int& number) override;
   Status broadcast(std::span<std::byte> bytes, int root) override;
   Status gather(std::span<const std::byte> own, std::span<std::byte> all) override;
-  // Collective: replaces the number by the highest of all ranks. `warning`: as of combine().
-  Status take_highest(int& number, const char* warning);
+  // Collective: replaces the number by the highest of all ranks.
+  Status take_highest(int& number);
 
  private:
   CommunicatorGroup(MPI_Comm communicator, int rank, int ranks) : Group(rank, ranks), communicator_(communicator) {}

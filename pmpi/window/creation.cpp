@@ -125,9 +125,10 @@ class CreationReason final : public LongWait::Reason {
   CreationReason(const char* call, const Group& group) : call_(call), group_(group) {}
   std::string text(std::chrono::seconds waited) const override {
     return fmt::format(
-        "rank {} has waited {} s in {} for other ranks of its communicator, which has {}: all must call it",
-        group_.rank(), waited.count(), call_, group_.ranks());
+        "rank {} has waited {} s in {} for other ranks of its communicator, which has {}: all must call it{}",
+        group_.rank(), waited.count(), call_, group_.ranks(), doubt);
   }
+  std::string doubt;  // ends the sentence
 
  private:
   const char* call_;
@@ -219,7 +220,7 @@ Status share_memory(MPI_Comm communicator, Group& group, CommunicatorPeers::Plac
 //      with farside contributes 0, so the result is 0 only if all ranks have farside
 //      (CommunicatorGroup::take_highest()). MPICH cannot be checked in this way, because its first step is a blocking
 //      reduction whose size depends on its build.
-//   3. In all other cases farside relies on time: after 10 s the waiting ranks log the ranks of which farside knows
+//   3. In all other cases farside relies on time: the reports of FARSIDE_HANG name the ranks of which farside knows
 //      nothing.
 //
 // Steps 1 and 2 and the handshake (transport/space/agreement.hpp) come first in every version of farside, so that
@@ -234,17 +235,6 @@ Error is_not_loaded_on(const std::string& ranks) {
   return {ErrorKind::kPeer, fmt::format("farside is not loaded on {}; {}", ranks, kRemedy)};
 }
 
-// The members of a communicator by their ranks in MPI_COMM_WORLD, ascending. None if it has other processes, or if the
-// program has only sessions.
-std::vector<int> world_ranks(MPI_Comm communicator, int ranks) {
-  const TemporaryGroup own(communicator);
-  std::vector<int> there;
-  if (own) there = library().resources->process_ranks_of(own.handle, ranks);
-  if (std::ranges::find(there, -1) != there.end()) there.clear();
-  std::ranges::sort(there);
-  return there;
-}
-
 // The ranks of the node do not lose the library. Per thread, so that no mutex is needed.
 const NodeRanks& node_ranks(int rank) {
   std::optional<NodeRanks>& known = PerThread<std::optional<NodeRanks>>::here();
@@ -252,47 +242,45 @@ const NodeRanks& node_ranks(int rank) {
   return *known;
 }
 
-// Collective, but for ranks that find an error on their own node: it names the ranks without farside. Returns the
-// warning to be logged if some rank does not arrive.
-Result<std::string> check_library_loaded(MPI_Comm communicator, CommunicatorGroup& group, const char* call) {
-  std::string warning = fmt::format("{}: a rank has not made this call for 10 s", call);
-  if (group.ranks() == 1) return warning;
-  std::vector<int> members, without, unknown;
+// Collective, but for ranks that find an error on their own node: it names the ranks without farside. `reason`: of a
+// wait for ranks that do not arrive.
+Status check_library_loaded(MPI_Comm communicator, CommunicatorGroup& group, CreationReason& reason) {
+  if (group.ranks() == 1) return {};
+  std::vector<int> members, without, unknown;  // ranks in MPI_COMM_WORLD; none if there are other processes
   if (library().resources->in_world()) {
     const int rank = library().resources->process_rank();
     if (rank < 0) return Error{ErrorKind::kPeer, "the runtime's MPI_Comm_rank failed"};
-    members = world_ranks(communicator, group.ranks());
+    const TemporaryGroup own(communicator);
+    if (own) members = library().resources->process_ranks_of(own.handle, group.ranks());
+    std::ranges::sort(members);
+    if (!members.empty() && members.front() < 0) members.clear();
     const NodeRanks& known = node_ranks(rank);
     std::ranges::set_intersection(members, known.without, std::back_inserter(without));
     if (!without.empty()) return is_not_loaded_on(named(without));
     std::ranges::set_difference(members, known.with, std::back_inserter(unknown));
   }
-  if (members.empty()) {
-    warning += fmt::format("; is farside loaded there? If not, {}", kRemedy);
-  } else if (unknown.empty()) {
-    warning += "; farside is preloaded or loaded on all ranks of the communicator, so some rank is late";
-  } else {
-    warning += fmt::format("; is farside loaded on {}? If not, {}", named(unknown), kRemedy);
+  if (members.empty() || !unknown.empty()) {
+    reason.doubt =
+        fmt::format("; is farside loaded {}? If not, {}", unknown.empty() ? "there" : "on " + named(unknown), kRemedy);
   }
   int highest = 0;
-  Status carried = is_open_mpi() ? group.take_highest(highest, warning.c_str()) : Status();
-  if (!carried) return carried.error();
-  if (highest == 0) return warning;
+  Status carried = is_open_mpi() ? group.take_highest(highest) : Status();
+  if (!carried || highest == 0) return carried;
   return is_not_loaded_on(unknown.empty()       ? std::string("some rank")
                           : unknown.size() == 1 ? named(unknown)
                                                 : fmt::format("one or more of {}", named(unknown)));
 }
 
 // At the first window of a communicator. Later ones contain this step in the agreement on the memory.
-Status meet(Contribution& own, CommunicatorGroup& group, Agreement& agreement) {
+Status meet(Contribution& own, CommunicatorGroup& group, Agreement& agreement, CreationReason& reason) {
   const MPI_Comm communicator = own.request.communicator;
-  const Result<std::string> late_warning = check_library_loaded(communicator, group, own.request.call);
-  if (!late_warning) {
+  if (Status loaded = check_library_loaded(communicator, group, reason); !loaded) {
     own.arguments = {};  // the other ranks do not hear of them
-    return late_warning.error();
+    return loaded;
   }
-  const Result<std::uint64_t> agreed = agreement.handshake(own.ready, late_warning.value());
+  const Result<std::uint64_t> agreed = agreement.handshake(own.ready);
   if (!agreed) return agreed.error();
+  reason.doubt.clear();
   note_agreement(communicator, agreed.value());
   Result<CommunicatorPeers::Place> made = CommunicatorPeers::make(communicator, group, agreed.value());
   if (made) *own.peers = std::move(made.value());
@@ -301,9 +289,9 @@ Status meet(Contribution& own, CommunicatorGroup& group, Agreement& agreement) {
 
 // Collective: all ranks have the memory of the window afterwards, or all have an error of the same kind.
 Result<Agreed> agree(Contribution& own, CommunicatorGroup& group) {
-  const CreationReason reason(own.request.call, group);
+  CreationReason reason(own.request.call, group);
   Agreement agreement(group);
-  Status met = own.peers == nullptr || *own.peers == nullptr ? meet(own, group, agreement) : Status();
+  Status met = own.peers == nullptr || *own.peers == nullptr ? meet(own, group, agreement, reason) : Status();
   if (met && own.request.flavor == MPI_WIN_FLAVOR_SHARED)
     met = share_memory(own.request.communicator, group, *own.peers);
   if (!met) return met.error();

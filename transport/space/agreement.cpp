@@ -39,8 +39,8 @@ std::uint64_t failure_bit(const Status& status) {
 
 }  // namespace
 
-Status Agreement::combine(std::span<std::uint64_t> words, const char* warning) {
-  return peers_ != nullptr ? peers_->combine(words, Process::instance()) : group_.combine(words, warning);
+Status Agreement::combine(std::span<std::uint64_t> words) {
+  return peers_ != nullptr ? peers_->combine(words, Process::instance()) : group_.combine(words);
 }
 
 // All ranks act according to the kind, so the kind is the same on all ranks; the text may be that of this rank's own
@@ -57,10 +57,10 @@ Error Agreement::explain(const Status& own, ErrorKind kind) {
   return Error{kind, fmt::format("rank {}: {}", lowest, text.data())};
 }
 
-Result<std::uint64_t> Agreement::handshake(const Status& own, const std::string& late_warning) {
+Result<std::uint64_t> Agreement::handshake(const Status& own) {
   const std::uint32_t word = own ? settings_word(*Process::instance().settings().value()) : kProtocol;
   std::array<std::uint64_t, 3> all{failure_bit(own), pair(word), rank() == 0 ? random_bits() : 0};
-  if (Status carried = combine(all, late_warning.c_str()); !carried) return carried.error();
+  if (Status carried = combine(all); !carried) return carried.error();
   const std::uint64_t failures = all[0] >> kFlags;
   if (failures != 0) return explain(own, static_cast<ErrorKind>(std::countr_zero(failures)));
   if (is_equal(all[1])) return all[2];
@@ -85,7 +85,7 @@ Result<std::uint64_t> Agreement::handshake(const Status& own, const std::string&
 Result<Agreement::Combined> Agreement::agree(const Status& own, std::uint64_t flags, const Words& words) {
   std::array<std::uint64_t, kWords + 1> all{failure_bit(own) | flags};
   std::copy(words.begin(), words.end(), all.begin() + 1);
-  if (Status carried = combine(all, nullptr); !carried) return carried.error();
+  if (Status carried = combine(all); !carried) return carried.error();
   const std::uint64_t failures = all[0] >> kFlags;
   if (failures != 0) return explain(own, static_cast<ErrorKind>(std::countr_zero(failures)));
   Combined combined{all[0], {}};

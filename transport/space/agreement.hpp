@@ -45,9 +45,8 @@ class Agreement {
   int ranks() const { return group_.ranks(); }
 
   // The first step: checks that every rank runs this version of farside with the same settings (else kBadSetting). It
-  // is the same in all versions. If a rank does not answer within 10 s, logs `late_warning`, and continues to wait.
-  // Returns random bits, the same on all ranks.
-  Result<std::uint64_t> handshake(const Status& own, const std::string& late_warning);
+  // is the same in all versions. Returns random bits, the same on all ranks.
+  Result<std::uint64_t> handshake(const Status& own);
   // One step. The error is that of the lowest failed rank with the agreed kind, the lowest that any rank has; its kind
   // is the same on all ranks. A rank that failed itself in this way returns its own text.
   Result<Combined> agree(const Status& own, std::uint64_t flags = 0, const Words& words = {});
@@ -57,7 +56,7 @@ class Agreement {
   static bool is_equal(std::uint64_t pair) { return (static_cast<std::uint32_t>(pair >> 32) & pair) == 0; }
 
  private:
-  Status combine(std::span<std::uint64_t> words, const char* warning);
+  Status combine(std::span<std::uint64_t> words);
   Error explain(const Status& own, ErrorKind kind);
 
   Group& group_;

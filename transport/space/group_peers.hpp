@@ -37,9 +37,8 @@ class Group {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  // Collective: replaces each word by the bitwise "or" of the words of all ranks. If `warning` is not null, it is
-  // logged when some rank has not come for 10 s.
-  virtual Status combine(std::span<std::uint64_t> words, const char* warning) = 0;
+  // Collective: replaces each word by the bitwise "or" of the words of all ranks.
+  virtual Status combine(std::span<std::uint64_t> words) = 0;
   // Collective: replaces the number by the lowest of all ranks.
   virtual Status take_lowest(int& number) = 0;
   // Collective: gives all ranks the bytes of `root`.

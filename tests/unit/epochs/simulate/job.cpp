@@ -66,7 +66,7 @@ FabricAddress address_of(int rank) {
 class CountingGroup final : public Group {
  public:
   CountingGroup(int rank, int ranks, NodeCollectives& collectives) : Group(rank, ranks), collectives_(collectives) {}
-  Status combine(std::span<std::uint64_t> words, const char*) override {
+  Status combine(std::span<std::uint64_t> words) override {
     (void)count(words.size_bytes());
     collectives_.combine(words);
     return {};
@@ -319,7 +319,7 @@ void Job::live(int rank) {
   collectives_.wait();
   if (failed_) return;
   node->publish_member(rank, Process::instance());
-  const Result<std::uint64_t> id = agreement.handshake({}, "a window");
+  const Result<std::uint64_t> id = agreement.handshake({});
   if (!id) return fail(id.error());
   CountingPeers peers(std::move(node), id.value(), group);
   const auto make_one = [&] {

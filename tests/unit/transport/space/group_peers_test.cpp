@@ -20,7 +20,7 @@ namespace {
 
 struct OneRank final : Group {
   OneRank() : Group(0, 1) {}
-  Status combine(std::span<std::uint64_t>, const char*) override { return {}; }
+  Status combine(std::span<std::uint64_t>) override { return {}; }
   Status take_lowest(int&) override { return {}; }
   Status broadcast(std::span<std::byte>, int) override { return {}; }
   Status gather(std::span<const std::byte> own, std::span<std::byte> all) override {

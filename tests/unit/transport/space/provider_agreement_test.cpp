@@ -103,8 +103,8 @@ class InterruptedGroup final : public Group {
  public:
   InterruptedGroup(Group& group, std::function<void()> then)
       : Group(group.rank(), group.ranks()), group_(group), then_(std::move(then)) {}
-  Status combine(std::span<std::uint64_t> words, const char* warning) override {
-    Status combined = group_.combine(words, warning);
+  Status combine(std::span<std::uint64_t> words) override {
+    Status combined = group_.combine(words);
     if (const auto act = std::exchange(then_, nullptr)) act();
     return combined;
   }
@@ -155,7 +155,7 @@ class Job {
  private:
   Providers choose(const Members& members) {
     RankGroup group(ranks_, members);
-    const std::uint64_t id = Agreement(group).handshake({}, "choose").value();
+    const std::uint64_t id = Agreement(group).handshake({}).value();
     Peers peers(std::move(GroupPeers::find_nodes(group, Process::instance()).value()), id, members, kept_);
     std::vector<Endpoint*> endpoints;
     std::vector<Providers> providers;
@@ -167,7 +167,7 @@ class Job {
     const std::size_t index = peers.find_endpoint(group.rank(), endpoints);
     // Two ranks never know different results.
     std::uint64_t known = index < providers.size() ? providers[index] : 4;
-    REQUIRE(group.combine({&known, 1}, nullptr).ok());
+    REQUIRE(group.combine({&known, 1}).ok());
     InterruptedGroup interrupted(group, std::exchange(once_agreed, nullptr));
     Agreement agreement(interrupted);
     OpenEndpoint* opened = nullptr;

@@ -30,7 +30,7 @@ std::vector<int> RankGroup::first(int members) {
   return all;
 }
 
-Status RankGroup::combine(std::span<std::uint64_t> words, const char*) {
+Status RankGroup::combine(std::span<std::uint64_t> words) {
   const std::vector<Message> all = exchange(std::as_bytes(words));
   for (std::size_t i = 0; i < words.size(); ++i) {
     for (const Message& each : all) {
@@ -90,7 +90,7 @@ OpenSpace make_space(Ranks& ranks, Space::Request request, int members, Line lin
   if (ranks.rank() < members) {
     RankGroup group(ranks, members);
     Agreement agreement(group);
-    const Result<std::uint64_t> id = agreement.handshake(Process::instance().settings().status(), "make_space");
+    const Result<std::uint64_t> id = agreement.handshake(Process::instance().settings().status());
     require(id.status(), "the settings agree");
     Nodes nodes = std::move(GroupPeers::find_nodes(group, Process::instance()).value());
     open.peers = std::make_unique<GroupPeers>(std::move(nodes.own), nodes.partner, id.value());

@@ -33,7 +33,7 @@ class RankGroup final : public Group {
   // The first `members` ranks.
   RankGroup(Ranks& ranks, int members) : RankGroup(ranks, first(members)) {}
   explicit RankGroup(Ranks& ranks) : RankGroup(ranks, ranks.size()) {}
-  Status combine(std::span<std::uint64_t> words, const char* warning) override;
+  Status combine(std::span<std::uint64_t> words) override;
   Status take_lowest(int& number) override;
   Status broadcast(std::span<std::byte> bytes, int root) override;
   Status gather(std::span<const std::byte> own, std::span<std::byte> all) override;
