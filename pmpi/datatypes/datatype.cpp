@@ -23,7 +23,7 @@ class Datatypes {
  public:
   Datatypes() { predefined_table.fill(predefined_); }
 
-  const Datatype* find_derived(MPI_Datatype handle) {
+  const Datatype* find_derived(MPI_Datatype handle, Error* why) {
     // The attribute look-up takes some 50 ns, most of it in the runtime's lock. Programs often use one type many times
     // in succession, so each thread caches the last one.
     auto& recent = this_thread.type;
@@ -33,11 +33,14 @@ class Datatypes {
     const std::uint64_t freed = freed_.load(std::memory_order_acquire);
     if (recent.handle == bits && recent.freed == freed && recent.datatype != nullptr)
       return static_cast<const Datatype*>(recent.datatype);
-    const Datatype* const datatype = find_or_make(handle);
-    if (datatype) recent = {bits, freed, datatype};
-    return datatype;
+    const Result<const Datatype*> found = find_or_make(handle);
+    if (!found && why != nullptr) *why = found.error();
+    if (!found) return nullptr;
+    recent = {bits, freed, found.value()};
+    return found.value();
   }
 
+ private:
   // No call says whether a type is committed, but a send to MPI_PROC_NULL refuses a type that is not. The count is 1,
   // because MPICH checks the type only if the count is not 0; no data is read.
   bool committed(MPI_Datatype handle) const {
@@ -46,7 +49,6 @@ class Datatypes {
            MPI_SUCCESS;
   }
 
- private:
   int key() { return library().resources->datatype_key(release, this); }
 
   const Datatype* attribute(MPI_Datatype handle) {
@@ -56,17 +58,19 @@ class Datatypes {
     return found ? static_cast<const Datatype*>(value) : nullptr;
   }
 
-  const Datatype* find_or_make(MPI_Datatype handle) {
-    if (handle == MPI_DATATYPE_NULL) return nullptr;
+  Result<const Datatype*> find_or_make(MPI_Datatype handle) {
+    if (handle == MPI_DATATYPE_NULL) return Error{ErrorKind::kUnsupported, "the datatype is MPI_DATATYPE_NULL"};
     if (const Datatype* const known = attribute(handle)) return known;
     // Setting the attribute twice would delete the first value while threads use it. release() does not take this lock.
     const std::lock_guard lock(making_);
     if (const Datatype* const known = attribute(handle)) return known;
-    if (!committed(handle)) return nullptr;
+    if (!committed(handle))
+      return Error{ErrorKind::kUnsupported, "the datatype is not committed (MPI_Type_commit), or not valid"};
     Result<Datatype> made = flatten(handle);
-    if (!made.ok()) return nullptr;
+    if (!made) return made.error();
     auto datatype = std::make_unique<Datatype>(std::move(made.value()));
-    if (runtime().Type_set_attr(handle, key(), datatype.get()) != MPI_SUCCESS) return nullptr;
+    if (runtime().Type_set_attr(handle, key(), datatype.get()) != MPI_SUCCESS)
+      return Error{ErrorKind::kOther, "the runtime refused an attribute on the datatype"};
     return datatype.release();
   }
 
@@ -100,20 +104,10 @@ void PredefinedTable::fill(std::span<const PredefinedType> types) {
 
 void prepare_datatypes() { *library().datatypes; }
 
-const Datatype* find_datatype(MPI_Datatype handle) {
+const Datatype* find_datatype(MPI_Datatype handle, Error* why) {
   Datatypes& datatypes = *library().datatypes;
   if (const Datatype* const predefined = predefined_table.find(handle)) return predefined;
-  return datatypes.find_derived(handle);
-}
-
-Error datatype_error(MPI_Datatype handle) {
-  if (handle == MPI_DATATYPE_NULL) return {ErrorKind::kUnsupported, "the datatype is MPI_DATATYPE_NULL"};
-  if (!library().datatypes->committed(handle)) {
-    return {ErrorKind::kUnsupported, "the datatype is not committed (MPI_Type_commit), or not valid"};
-  }
-  const Result<Datatype> made = flatten(handle);
-  if (!made.ok()) return made.error();
-  return {ErrorKind::kOther, "the runtime refused an attribute on the datatype"};
+  return datatypes.find_derived(handle, why);
 }
 
 }  // namespace farside::pmpi

@@ -90,14 +90,10 @@ extern constinit PredefinedTable predefined_table;
 // Fills the table. Called at the first window. MPI must be initialized.
 void prepare_datatypes();
 
-// Returns the translation, or null for MPI_DATATYPE_NULL, a type that is not committed, and a type that farside cannot
-// translate (datatype_error says which). The result is valid until the type is freed; an operation that outlives the
-// call keeps a copy of `layout`. MPI must be initialized.
-const Datatype* find_datatype(MPI_Datatype handle);
-
-// Returns the reason why find_datatype(handle) was null: kUnsupported or kOther. For error paths: it may translate the
-// type again.
-Error datatype_error(MPI_Datatype handle);
+// Returns the translation, or null, and `why`, for MPI_DATATYPE_NULL, a type that is not committed, and a type that
+// farside cannot translate: kUnsupported or kOther. The result is valid until the type is freed; an operation that
+// outlives the call keeps a copy of `layout`. MPI must be initialized.
+const Datatype* find_datatype(MPI_Datatype handle, Error* why = nullptr);
 
 // Translates any type but MPI_DATATYPE_NULL, recursively and without a cache. Call it after prepare_datatypes().
 // Error kUnsupported: an unknown combiner or predefined type, or bounds beyond 2^63 bytes.

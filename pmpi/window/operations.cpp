@@ -83,11 +83,8 @@ Outcome check_sides(const WindowState& window, int rank, std::span<Side> sides) 
   if (Outcome o = window.check_rank(rank); !o) return o;
   for (Side& side : sides) {
     if (side.handle == sides.front().handle) side.type = sides.front().type;
-    if (side.type == nullptr) side.type = find_datatype(side.handle);
-    if (side.type == nullptr) {
-      return Fault{MPI_ERR_TYPE,
-                   fmt::format("{} datatype: {} (MPI 4.0 section 12.3)", side.whose, datatype_error(side.handle).text)};
-    }
+    if (Error why; side.type == nullptr && (side.type = find_datatype(side.handle, &why)) == nullptr)
+      return Fault{MPI_ERR_TYPE, fmt::format("{} datatype: {} (MPI 4.0 section 12.3)", side.whose, why.text)};
     const std::optional<std::size_t> bytes = bytes_of(static_cast<std::size_t>(side.count), side.type->size);
     if (!bytes) {
       return Fault{MPI_ERR_COUNT,

@@ -423,8 +423,9 @@ TEST_CASE("types without data are translated and move nothing") {
 
 TEST_CASE("a type is not found until it is committed, and the error says so") {
   OwnedType type = make(MPI_Type_vector, 3, 2, 4, MPI_INT);
-  CHECK(find_datatype(type.get()) == nullptr);
-  CHECK(datatype_error(type.get()).text.find("MPI_Type_commit") != std::string::npos);
+  farside::Error why;
+  CHECK(find_datatype(type.get(), &why) == nullptr);
+  CHECK(why.text.find("MPI_Type_commit") != std::string::npos);
   const OwnedType committed = commit(std::move(type));
   REQUIRE(find_datatype(committed.get()) != nullptr);
   CHECK(find_datatype(committed.get())->size == 24);
@@ -469,8 +470,9 @@ TEST_CASE("threads that meet a type for the first time share one translation") {
 }
 
 TEST_CASE("the null datatype is not found, and the error says so") {
-  CHECK(find_datatype(MPI_DATATYPE_NULL) == nullptr);
-  CHECK(datatype_error(MPI_DATATYPE_NULL).text.find("MPI_DATATYPE_NULL") != std::string::npos);
+  farside::Error why;
+  CHECK(find_datatype(MPI_DATATYPE_NULL, &why) == nullptr);
+  CHECK(why.text.find("MPI_DATATYPE_NULL") != std::string::npos);
 }
 
 TEST_CASE("a predefined type without counterpart is bytes, with which nothing computes") {
