@@ -49,7 +49,7 @@ Outcome with_request(const char* name, Window& window, Operation& operation, MPI
       return done;
     }
   }
-  Operations::end_request(rank);
+  if (rank != MPI_PROC_NULL) WindowState::progress_runtime();
   return requests.start(name, window, rank, std::move(own), watched, request);
 }
 template <Counted kind, class Function, class... Args>

@@ -16,14 +16,6 @@
 
 namespace farside::pmpi {
 
-// Without memory the requests are not complete yet.
-[[gnu::noinline]] inline void look_with_memory(Requests& pending, std::span<const MPI_Request> requests) {
-  (void)without_bad_alloc([&]() -> Status {
-    pending.look(requests);
-    return {};
-  });
-}
-
 // Completes farside's requests whose operations are over, and asks the runtime. `each_reported(show)` then calls `show`
 // with the index of each request that the runtime has reported complete.
 template <class Original, class EachReported>
@@ -31,7 +23,8 @@ int query_status(std::span<const MPI_Request> requests, Original&& original, Eac
   if (!Requests::any()) [[likely]]
     return original();
   Requests& pending = *library().requests;
-  look_with_memory(pending, requests);
+  // Without memory the requests are not complete yet.
+  (void)without_bad_alloc([&] { return pending.look(requests), Status(); });
   const int code = original();
   if (code != MPI_SUCCESS) return code;
   each_reported([&](int index) { pending.show(requests[static_cast<std::size_t>(index)]); });

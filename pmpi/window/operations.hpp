@@ -44,12 +44,9 @@ class Operations {
   std::optional<Outcome> transfer_plain(const Operation& operation);
 
   // The request-based calls: begin_request() checks whether they are allowed now and makes the counter of the operation
-  // (null if the operation is complete when it returns); end_request() follows the operation; abandon_request()
-  // replaces it for a request that was not made, or that the program has freed.
+  // (null if the operation is complete when it returns); abandon_request() follows for a request that was not made, or
+  // that the program has freed.
   Outcome begin_request(int rank, std::unique_ptr<Outstanding>& own);
-  static void end_request(int rank) {
-    if (rank != MPI_PROC_NULL) WindowState::progress_runtime();
-  }
   void abandon_request(int rank, std::unique_ptr<Outstanding> own) {
     window_.space->route(rank).abandon(rank, std::move(own));
   }

@@ -167,28 +167,24 @@ void Requests::freed(Operation& operation) {
 }
 
 int Requests::look(std::span<const MPI_Request> requests) {
-  const int waiting = complete_finished(requests);
-  if (waiting == 0) return 0;
-  Process::instance().poll();
-  return complete_finished(requests);
-}
-
-int Requests::complete_finished(std::span<const MPI_Request> requests) {
-  int waiting = 0;
-  for (const MPI_Request request : requests) {
-    {
-      const Found found = find(request);
-      if (found.operation == nullptr || found.operation->own == nullptr) continue;
-      if (!found.operation->own->done()) {
-        ++waiting;
-        continue;
+  for (bool polled = false;; polled = true) {
+    int waiting = 0;
+    for (const MPI_Request request : requests) {
+      {
+        const Found found = find(request);
+        if (found.operation == nullptr || found.operation->own == nullptr) continue;
+        if (!found.operation->own->done()) {
+          ++waiting;
+          continue;
+        }
+        end(*found.part, *found.operation);
       }
-      end(*found.part, *found.operation);
+      // Outside the mutex, because the runtime may call freed().
+      runtime().Grequest_complete(request);
     }
-    // Outside the mutex, because the runtime may call freed().
-    runtime().Grequest_complete(request);
+    if (waiting == 0 || polled) return waiting;
+    Process::instance().poll();
   }
-  return waiting;
 }
 
 void Requests::wait(std::span<const MPI_Request> requests) {

@@ -128,8 +128,6 @@ class Requests {
   // Changes an operation, and keeps to_report_ right.
   template <class Change>
   void change(Operation& operation, Change&& change);
-  // look() without polling. Completes what is over.
-  int complete_finished(std::span<const MPI_Request> requests);
 
   // Called by the runtime when it frees the request, in the call that completes or frees it. Another thread may get the
   // same handle as soon as that call has returned, so the operation moves to a list of the calling thread.

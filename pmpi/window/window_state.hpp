@@ -170,8 +170,7 @@ constexpr epochs::Violation locked_and_exposed(const char* what, const char* adv
 enum class FastPath : std::uint8_t { kNotTaken, kDone, kContended };
 
 struct WindowState {
-  // `barriers`: the schedule of this rank, which must match the schedules of the other ranks. `global_lock_home` is the
-  // rank of the global lock, the same on all ranks, or WindowLocks::kNoGlobalLock.
+  // The arguments are Window's.
   WindowState(MPI_Group of, std::unique_ptr<Space> memory, std::shared_ptr<const epochs::BarrierSchedule> barriers,
               int global_lock_home, bool threaded, Check check);
   ~WindowState();
