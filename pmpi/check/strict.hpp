@@ -64,8 +64,8 @@ class Strict {
   }
 
   // Called by the calls that complete operations, before they notify other ranks. A fault reports that a buffer was
-  // changed too early; the caller carries out its call nevertheless. `locally`: at the origin. `alone`: no other rank may
-  // access the target now.
+  // changed too early; the caller carries out its call nevertheless. `locally`: at the origin. `alone`: no other rank
+  // may access the target now.
   Outcome completed(int target, bool locally, bool alone);
   Outcome completed_all();
   // The request of the operation with this number is complete. Does nothing if the operation was completed before.

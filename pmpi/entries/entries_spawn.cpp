@@ -36,8 +36,8 @@ void say_left_out(const std::string& names) {
 // The info object of a call, with the variables. Freed at the end.
 class SpawnInfo {
  public:
-  // `info` may be MPI_INFO_NULL; it is not changed. If the program gives variables itself, or the runtime makes no other
-  // info object, `info` itself is used.
+  // `info` may be MPI_INFO_NULL; it is not changed. If the program gives variables itself, or the runtime makes no
+  // other info object, `info` itself is used.
   explicit SpawnInfo(MPI_Info info) : info_(info) {
     if (!value_of(info, kVariables).empty() || !value_of(info, kVariablesBefore).empty()) return;
     const VariableList list = list_for_spawned(variables_for_spawned(), kLongestValue);

@@ -311,8 +311,8 @@ Outcome Operations::move_bytes(const Operation& operation, std::uint64_t offset,
 
 // Carries out an operation by loops over the shapes of both layouts, of which `from` is that of the origin: of a mapped
 // target by in_place(target, address and stride there, offset and stride at the origin, bytes of a range, ranges), else
-// by remote(fragments, offset there, offset at the origin, bytes, blocks). If a shape is not simple, returns nullopt and
-// does nothing.
+// by remote(fragments, offset there, offset at the origin, bytes, blocks). If a shape is not simple, returns nullopt
+// and does nothing.
 template <class InPlace, class Remote>
 std::optional<Outcome> Operations::by_ranges(const Operation& operation, const std::optional<Ranges>& from,
                                              Outstanding* own, InPlace&& in_place, Remote&& remote) {
