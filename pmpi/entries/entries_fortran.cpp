@@ -24,11 +24,6 @@ bool find_attribute(MPI_Win win, int keyval, MPI_Aint& value) {
   return true;
 }
 
-template <class Function>
-Function* behind(const char* name) {
-  return reinterpret_cast<Function*>(find_behind(name));
-}
-
 }  // namespace
 }  // namespace farside::pmpi
 
@@ -46,7 +41,7 @@ extern "C" [[gnu::visibility("default")]] int MPII_Win_get_attr(MPI_Win win, int
     *flag = 1;
     return MPI_SUCCESS;
   }
-  static auto* const original = behind<decltype(MPII_Win_get_attr)>("MPII_Win_get_attr");
+  static auto* const original = reinterpret_cast<decltype(&MPII_Win_get_attr)>(find_behind("MPII_Win_get_attr"));
   return original(win, keyval, value, flag, type);
 }
 #elif defined(OPEN_MPI)
@@ -60,7 +55,7 @@ extern "C" [[gnu::visibility("default")]] void ompi_win_get_attr_f(MPI_Fint* win
     *error = MPI_SUCCESS;
     return;
   }
-  static auto* const original = behind<GetAttribute>("ompi_win_get_attr_f");
+  static auto* const original = reinterpret_cast<GetAttribute*>(find_behind("ompi_win_get_attr_f"));
   original(win, keyval, value, flag, error);
 }
 extern "C" [[gnu::visibility("hidden"), gnu::alias("ompi_win_get_attr_f")]] GetAttribute farside_win_get_attr;

@@ -49,10 +49,6 @@ std::vector<LoadedFile> loaded_files() {
   return files;
 }
 
-bool needs(const LoadedFile& file, std::string_view runtime) {
-  return std::ranges::any_of(file.mpi_libraries, [&](const auto& each) { return runtime_of(each) == runtime; });
-}
-
 [[gnu::constructor]] void when_loaded() {
   refuse_other_runtime();
   find_tools();
@@ -64,7 +60,9 @@ OtherRuntime find_other_runtime(const std::vector<LoadedFile>& files, std::strin
   std::span<const LoadedFile> deciding(files);
   if (files.empty()) return {};
   if (!files.front().mpi_libraries.empty()) deciding = deciding.first(1);
-  if (std::ranges::any_of(deciding, [&](const LoadedFile& each) { return needs(each, own); })) return {};
+  const auto is_own = [&](const std::string& library) { return runtime_of(library) == own; };
+  if (std::ranges::any_of(deciding, [&](const auto& each) { return std::ranges::any_of(each.mpi_libraries, is_own); }))
+    return {};
   const auto other = std::ranges::find_if(deciding, [](const LoadedFile& each) { return !each.mpi_libraries.empty(); });
   return other == deciding.end() ? OtherRuntime() : OtherRuntime{other->path, other->mpi_libraries.front()};
 }

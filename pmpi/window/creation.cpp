@@ -17,6 +17,7 @@
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/library/library.hpp"
 #include "pmpi/observe/observation.hpp"
+#include "pmpi/observe/window_statistics.hpp"
 #include "pmpi/runtime/node_ranks.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
@@ -315,14 +316,6 @@ Result<Agreed> agree(Contribution& own, CommunicatorGroup& group) {
   return agreed;
 }
 
-// Logs, once per reason, that a window stays with the runtime, and counts it.
-void leave_to_runtime(const char* call, const char* reason) {
-  library().observed->runtime_windows.fetch_add(1, std::memory_order_relaxed);
-  if (Log::is_new(fmt::format("{}: {}", call, reason))) {
-    log(LogLevel::kWarn, "{}: this window stays with the MPI runtime: {}", call, reason);
-  }
-}
-
 // Warns, once, of a memory error of native windows, in which operations then corrupt other memory.
 void warn_of_base(const CreationRequest& request) {
   if (is_open_mpi() || request.flavor != MPI_WIN_FLAVOR_CREATE || request.size == 0) return;
@@ -338,7 +331,10 @@ void warn_of_base(const CreationRequest& request) {
 Outcome refuse(Contribution& own, const Error& why, WindowOwner* owner) {
   if (!own.arguments) return std::move(own.arguments);
   if (why.kind != ErrorKind::kNoRoute) return fault_of(why);
-  leave_to_runtime(own.request.call, why.text.c_str());
+  library().observed->runtime_windows.fetch_add(1, std::memory_order_relaxed);
+  const char* const call = own.request.call;
+  if (Log::is_new(fmt::format("{}: {}", call, why.text)))
+    log(LogLevel::kWarn, "{}: this window stays with the MPI runtime: {}", call, why.text);
   warn_of_base(own.request);
   *owner = WindowOwner::kRuntime;
   return {};
@@ -383,14 +379,14 @@ std::unique_ptr<Window> build(Contribution& own, Agreed agreed) {
 //
 // Ranks, nodes and routes are those of this window, as rank 0 reaches the others. Provider and device are "none" if
 // rank 0 needs no libfabric in it.
-void announce_first_window(const Window& window, std::size_t nodes, Check check) {
+void announce_first_window(Window& window, std::size_t nodes, Check check) {
   static constexpr std::array<const char*, 4> kChecks = {"off", "warn", "on", "strict"};
   if (!Log::enabled(LogLevel::kInfo) || !Log::is_new("first window")) return;
   if (library().resources->process_rank() != 0) return;
   const OpenEndpoint* const fabric = window.fabric();
   log(LogLevel::kInfo,
       "farside {} is active on {}; ranks: {}, nodes: {}, routes: {}, provider: {}, device: {}, checks: {}",
-      FARSIDE_VERSION, runtime_name(), window.ranks(), nodes, window.routes(),
+      FARSIDE_VERSION, runtime_name(), window.ranks(), nodes, names_of_routes(*window.state().space, ","),
       fabric != nullptr ? fabric->provider() : "none", fabric != nullptr ? fabric->device() : "none",
       kChecks[static_cast<std::size_t>(check)]);
 }

@@ -53,14 +53,13 @@ class Hints {
   // Starts with the defaults of a window of this flavor, and takes the info object that was given at creation.
   // `contiguous`: shared memory is, whatever this rank has asked for.
   Hints(int flavor, MPI_Info info, bool contiguous);
-  // Replaces earlier hints, but for those that have their effect at creation. Unknown keys and invalid values are
+  // Replaces earlier hints; those that have their effect at creation only there. Unknown keys and invalid values are
   // ignored (MPI 4.0 section 10).
-  void take(MPI_Info info) { take(info, false); }
+  void take(MPI_Info info, bool at_creation = false);
   // Makes a new info object with all current hints. The caller frees it.
   Outcome report(MPI_Info* info) const;
 
  private:
-  void take(MPI_Info info, bool at_creation);
   std::map<std::string, std::string> values_;
 };
 

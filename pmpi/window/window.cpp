@@ -296,8 +296,6 @@ Outcome Window::set_info(MPI_Info info) {
   return {};
 }
 
-std::string Window::routes() const { return names_of_routes(*state_.space, ","); }
-
 const OpenEndpoint* Window::fabric() const {
   const FabricRoute* const route = state_.space->fabric_route();
   if (route == nullptr || !state_.space->uses(RouteKind::kFabric)) return nullptr;
@@ -315,7 +313,8 @@ Outcome Window::get_info(MPI_Info* info) {
   bool by_thread = false;
   for (std::size_t kind = 0; kind < kRouteKinds; ++kind)
     by_thread = by_thread || (kRoutes[kind].by_thread && state_.space->uses(static_cast<RouteKind>(kind)));
-  bool taken = set("farside_route", routes().c_str()) && set("farside_progress", by_thread ? "thread" : "origin");
+  bool taken = set("farside_route", names_of_routes(*state_.space, ",").c_str()) &&
+               set("farside_progress", by_thread ? "thread" : "origin");
   if (const OpenEndpoint* const endpoint = fabric(); endpoint != nullptr) {
     taken = set("farside_provider", endpoint->provider()) && set("farside_device", endpoint->device()) && taken;
   }

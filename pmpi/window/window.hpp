@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include <mpi.h>
 
@@ -89,8 +88,6 @@ class Window {
   // Hints (MPI 4.0 section 12.2.7).
   Outcome set_info(MPI_Info info);
   Outcome get_info(MPI_Info* info);
-  // How this rank reaches the others: names of routes, with commas between them.
-  std::string routes() const;
   // The endpoint by which this rank reaches some of the others; null if it needs none.
   const OpenEndpoint* fabric() const;
   int ranks() const { return state_.space->ranks(); }
