@@ -35,7 +35,6 @@ constexpr std::chrono::milliseconds kForOthers{1000};  // from the end of writin
 // One of the signals. The handler reads it.
 struct Watched {
   int signal = 0;
-  bool installed = false;
   struct sigaction before {};        // the default action, or a handler of a library
   std::atomic<bool> arrived{false};  // and is not served yet
 };
@@ -51,7 +50,7 @@ class FilesOnSignal {
   sem_t wake;  // of the thread
   std::atomic<bool> ends{false};
   pid_t owner = 0;
-  std::mutex mutex;  // guards what follows, and `installed`
+  std::mutex mutex;  // guards what follows, and `before`
   std::thread thread;
 };
 
@@ -141,13 +140,13 @@ void run(FilesOnSignal& all) {
 
 void install(Watched& watched) {
   const struct sigaction now = action_of(watched.signal);
-  if (watched.installed || (handler_of(now) != nullptr && !is_of_library(now))) return;
+  if (is_ours(watched) || (handler_of(now) != nullptr && !is_of_library(now))) return;
   watched.before = now;
   struct sigaction ours {};
   ours.sa_handler = &on_signal;
   ours.sa_flags = SA_RESTART | (now.sa_flags & SA_ONSTACK);
   sigemptyset(&ours.sa_mask);
-  watched.installed = sigaction(watched.signal, &ours, nullptr) == 0;
+  (void)sigaction(watched.signal, &ours, nullptr);  // fails for no such signal only
 }
 
 }  // namespace
@@ -173,8 +172,7 @@ void end_files_on_signal() {
   sem_post(&all.wake);
   all.thread.join();
   for (Watched& watched : all.watched) {
-    if (watched.installed && is_ours(watched)) (void)sigaction(watched.signal, &watched.before, nullptr);
-    watched.installed = false;
+    if (is_ours(watched)) (void)sigaction(watched.signal, &watched.before, nullptr);
     // A signal that came too late for the thread.
     if (watched.arrived.exchange(false, std::memory_order_acquire)) restore_and_raise(watched);
   }
