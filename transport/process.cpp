@@ -29,63 +29,26 @@ Result<const Settings*> Process::settings() {
   return &settings_->value();
 }
 
-ProviderChoice& Process::choice(const Settings& settings) {
-  if (!choice_) choice_ = std::make_unique<ProviderChoice>(settings, *this, statistics_);
-  return *choice_;
-}
-
 Status Process::find_named_provider() {
   Result<const Settings*> known = settings();
   if (!known) return known.error();
-  if (known.value()->provider.empty()) return {};
-  const std::scoped_lock held(mutex_);
-  return choice(*known.value()).find();
+  return known.value()->provider.empty() ? Status() : provider_choice().find();
 }
 
-Process::ProviderOffer Process::offer_providers() {
-  Result<const Settings*> known = settings();
-  if (!known) return {};
+ProviderChoice& Process::provider_choice() {
+  const Settings& known = *settings().value();
   const std::scoped_lock held(mutex_);
-  ProviderChoice& own = choice(*known.value());
-  const Providers usable = own.usable();
-  return {usable, own.wanted(), own.unknown_device()};
-}
-
-void Process::use_candidates(std::vector<Candidate> candidates) {
-  Result<const Settings*> known = settings();
-  const std::scoped_lock held(mutex_);
-  choice_ = std::make_unique<ProviderChoice>(*known.value(), *this, statistics_, std::move(candidates));
-}
-
-std::string Process::why_not(Providers one) {
-  const std::scoped_lock held(mutex_);
-  return choice_ ? choice_->why_not(one) : std::string();
-}
-
-Result<OpenEndpoint*> Process::try_fabric(Providers among) {
-  Result<const Settings*> known = settings();
-  if (!known) return known.error();
-  const std::scoped_lock held(mutex_);
-  return choice(*known.value()).try_best(among);
+  if (!choice_) choice_ = std::make_unique<ProviderChoice>(known, *this, statistics_);
+  return *choice_;
 }
 
 void Process::use_fabric(OpenEndpoint& tried) {
+  ProviderChoice& choice = provider_choice();
   const std::scoped_lock held(mutex_);
-  const Providers provider = choice_->use(tried);
+  const Providers provider = choice.use(tried);
   if (provider == 0) return;
   opened_[static_cast<std::size_t>(std::countr_zero(provider))].store(&tried, std::memory_order_release);
   log(LogLevel::kInfo, "libfabric provider {}, device {}: chosen", tried.provider(), tried.device());
-}
-
-void Process::leave_fabric(const OpenEndpoint& tried, TrialFault fault, const std::string& why) {
-  const std::scoped_lock held(mutex_);
-  choice_->leave(tried, fault, why);
-}
-
-Result<OpenEndpoint*> Process::fabric(Providers among) {
-  Result<OpenEndpoint*> tried = try_fabric(among);
-  if (tried) use_fabric(*tried.value());
-  return tried;
 }
 
 template <class Call>
@@ -97,11 +60,11 @@ void Process::for_each_endpoint(Call&& call) const {
   }
 }
 
-std::array<Process::EndpointInUse, Process::kMostEndpoints> Process::endpoints_in_use() const {
-  std::array<EndpointInUse, kMostEndpoints> all;
-  auto next = all.begin();
+std::vector<Process::EndpointInUse> Process::endpoints_in_use() const {
+  std::vector<EndpointInUse> all;
   for (std::size_t i = 0; i < opened_.size(); ++i) {
-    if (OpenEndpoint* const fabric = opened_[i].load(std::memory_order_acquire)) *next++ = {Providers{1} << i, fabric};
+    if (OpenEndpoint* const fabric = opened_[i].load(std::memory_order_acquire))
+      all.push_back({Providers{1} << i, fabric});
   }
   return all;
 }
@@ -124,11 +87,10 @@ void Process::shut_down() {
   const std::scoped_lock held(mutex_);
   for (auto& each : opened_) each.store(nullptr, std::memory_order_release);
   opened_node_handler_.store(nullptr, std::memory_order_release);
-  // A thread in poll_from_runtime() may still use what was open: close() waits for it.
-  from_runtime_.close();
+  // A thread in poll_from_runtime() may still use what was open. A later one finds nothing open.
+  const std::scoped_lock none_inside(from_runtime_);
   choice_.reset();
   node_handler_.reset();
-  from_runtime_.reopen();
 }
 
 void Process::poll() {
@@ -144,11 +106,11 @@ void Process::poll_now() {
 bool Process::poll_from_runtime() {
   const auto open = [](const auto& each) { return each.load(std::memory_order_relaxed) != nullptr; };
   if (std::ranges::none_of(opened_, open) && !open(opened_node_handler_)) return false;
-  if (!from_runtime_.try_enter()) return false;
+  const std::unique_lock inside(from_runtime_, std::try_to_lock);
+  if (!inside) return false;
   bool moved = false;
   for_each_endpoint([&](OpenEndpoint& each) { moved = each.progress().poll_from_runtime() || moved; });
   if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) moved = handler->poll() || moved;
-  from_runtime_.leave();
   return moved;
 }
 

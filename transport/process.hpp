@@ -14,7 +14,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "transport/base/address.hpp"
@@ -30,7 +29,6 @@
 
 namespace farside {
 
-struct Candidate;
 class OpenEndpoint;
 class NodeHandler;
 class ProviderChoice;
@@ -53,40 +51,17 @@ class Process final : public Progress {
   // Checks that the provider of FARSIDE_PROVIDER, if it is set, exists. Opens no endpoint. Errors and cost:
   // ProviderChoice::find().
   Status find_named_provider();
-  // The libfabric providers that this process offers to a group (fabric/provider_choice.hpp). The first call opens an
-  // endpoint.
-  struct ProviderOffer {
-    Providers usable = 0;
-    Providers wanted = 0;                 // the usable ones, and those whose adapters are there and cannot be used
-    std::optional<Error> unknown_device;  // FARSIDE_DEVICE names nothing on this machine
-  };
-  ProviderOffer offer_providers();
-  // For tests: with these candidates, whatever the machine has. Precondition: no call has asked for an endpoint.
-  void use_candidates(std::vector<Candidate> candidates);
-  // Why this process cannot use a provider.
-  std::string why_not(Providers one);
-  // Begins a trial of the best usable provider in `among`: returns its endpoint. The processes of a space agree on one
-  // provider, and each passes that one only, since another thread may make it unusable at any time. Several threads may
-  // try an endpoint. The caller ends the trial by one of the two calls that follow. If it does not use the endpoint,
-  // it must have released all objects of the endpoint before. Errors: those of settings() and
-  // ProviderChoice::try_best().
-  Result<OpenEndpoint*> try_fabric(Providers among);
-  // From now on, and until shut_down(), this process uses the endpoint.
+  // This process's part in the choice of a provider, which the first call makes. Precondition: settings() succeeds.
+  ProviderChoice& provider_choice();
+  // Ends the trial of an endpoint (ProviderChoice::use()). From now on, and until shut_down(), this process uses it.
   void use_fabric(OpenEndpoint& tried);
-  // This process does not use the endpoint: ProviderChoice::leave().
-  void leave_fabric(const OpenEndpoint& tried, TrialFault fault = TrialFault::kOfOthers, const std::string& why = {});
-  // Does try_fabric() and use_fabric().
-  Result<OpenEndpoint*> fabric(Providers among = kAnyProvider);
   // An endpoint in use, with the bit of its provider.
   struct EndpointInUse {
     Providers provider = 0;
     OpenEndpoint* fabric = nullptr;
   };
-  static constexpr std::size_t kMostEndpoints = 2;  // the number of preferred_providers()
-  // Returns the endpoints in use, those of better providers first, and null ones behind them.
-  std::array<EndpointInUse, kMostEndpoints> endpoints_in_use() const;
-  // The one of the best provider; null until one is in use.
-  OpenEndpoint* open_fabric() const { return endpoints_in_use().front().fabric; }
+  // Returns the endpoints in use, those of better providers first.
+  std::vector<EndpointInUse> endpoints_in_use() const;
   // Returns the handler for on-node peers, and opens it at the first call. An error is kept.
   Result<NodeHandler*> node_handler();
   // Closes the endpoints and ends all threads of farside. Precondition: all windows are freed. Waits for a
@@ -115,7 +90,6 @@ class Process final : public Progress {
  private:
   ~Process();
 
-  ProviderChoice& choice(const Settings& settings);
   // Calls `call` with each endpoint in use.
   template <class Call>
   void for_each_endpoint(Call&& call) const;
@@ -128,11 +102,12 @@ class Process final : public Progress {
   DeviceMemory device_memory_;
   DeviceStaging device_staging_{device_memory_};
   WakeEvent own_wake_event_;
-  std::unique_ptr<ProviderChoice> choice_;                           // owns the endpoints
-  std::array<std::atomic<OpenEndpoint*>, kMostEndpoints> opened_{};  // in use, by the bits of their providers
+  std::unique_ptr<ProviderChoice> choice_;  // owns the endpoints
+  std::array<std::atomic<OpenEndpoint*>, 2>
+      opened_{};  // in use, by the bits of their providers (preferred_providers())
   std::unique_ptr<NodeHandler> node_handler_;
   std::atomic<NodeHandler*> opened_node_handler_{nullptr};
-  Entrance from_runtime_;  // guards the endpoints and the node handler in poll_from_runtime()
+  std::mutex from_runtime_;  // guards the endpoints and the node handler in poll_from_runtime()
   std::optional<Error> node_handler_error_;
   std::atomic<void (*)()> runtime_progress_{nullptr};
 };

@@ -187,7 +187,6 @@ void RuntimeResources::release(bool others) {
     if (runtime().Comm_free(&communicator_) != MPI_SUCCESS) communicator_ = MPI_COMM_NULL;
   }
   directories_.clear();
-  failed_trials_.clear();
   if (!others) {
     // The runtime deletes the remaining attributes with their objects (MPI 4.0 section 7.7.2).
     if (int key = datatype_key_.exchange(MPI_KEYVAL_INVALID); key != MPI_KEYVAL_INVALID)
@@ -228,16 +227,6 @@ void RuntimeResources::add_directory(KnownDirectory known) {
     directories_.erase(smallest);
   }
   directories_.push_back(std::move(known));
-}
-
-std::vector<FailedTrial> RuntimeResources::failed_trials() const {
-  const std::scoped_lock held(mutex_);
-  return failed_trials_;
-}
-
-void RuntimeResources::add_failed_trial(const FailedTrial& failed) {
-  const std::scoped_lock held(mutex_);
-  failed_trials_.push_back(failed);
 }
 
 TemporaryGroup RuntimeResources::all_processes() const {

@@ -41,28 +41,12 @@ struct TemporaryGroup {
   MPI_Group handle = MPI_GROUP_NULL;
 };
 
-// The same, freed with its last copy.
-class KeptGroup {
- public:
-  KeptGroup() = default;
-  explicit KeptGroup(MPI_Group group) : group_(std::make_shared<TemporaryGroup>()) { group_->handle = group; }
-  MPI_Group get() const { return group_->handle; }
-
- private:
-  std::shared_ptr<TemporaryGroup> group_;
-};
 // The addresses of the processes of a group (transport/fabric/address_table.hpp), by their ranks in it. `best`: no
 // process of it could use a better provider.
 struct KnownDirectory {
-  KeptGroup group;
+  std::shared_ptr<const TemporaryGroup> group;
   std::shared_ptr<const AddressTable> directory;
   bool best = true;
-};
-// A trial of a provider that has failed between the two processes of a group.
-struct FailedTrial {
-  KeptGroup group;
-  Providers provider = 0;
-  std::string why;
 };
 
 class RuntimeResources {
@@ -102,9 +86,6 @@ class RuntimeResources {
   // gathers the addresses again.
   static constexpr std::size_t kMostDirectories = 16;
   void add_directory(KnownDirectory known);
-  // The same for failed trials.
-  std::vector<FailedTrial> failed_trials() const;
-  void add_failed_trial(const FailedTrial& failed);
 
   // Called before the runtime ends the world model.
   void world_ends();
@@ -135,7 +116,6 @@ class RuntimeResources {
   MPI_Comm communicator_ = MPI_COMM_NULL;
   bool spawned_ = false;
   std::vector<KnownDirectory> directories_;
-  std::vector<FailedTrial> failed_trials_;
   std::atomic<int> datatype_key_{MPI_KEYVAL_INVALID};  // read without the mutex
   std::atomic<int> communicator_key_{MPI_KEYVAL_INVALID};
 

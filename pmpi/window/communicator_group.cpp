@@ -2,7 +2,6 @@
 #include "pmpi/window/communicator_group.hpp"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "epochs/protocols/lock_words.hpp"
@@ -38,14 +37,6 @@ Status reduce(MPI_Comm communicator, void* values, std::size_t count, MPI_Dataty
   const int code =
       runtime().Iallreduce(MPI_IN_PLACE, values, static_cast<int>(count), type, op, communicator, &request);
   return finish(code, request, "MPI_Iallreduce");
-}
-
-// Returns the ranks that two ranks of a group have in another one; none unless it has both.
-std::optional<std::array<int, 2>> ranks_in(MPI_Group other, MPI_Group group, const std::array<int, 2>& ranks) {
-  std::array<int, 2> there{};
-  if (runtime().Group_translate_ranks(group, 2, ranks.data(), other, there.data()) != MPI_SUCCESS) return {};
-  if (std::ranges::find(there, MPI_UNDEFINED) != there.end()) return {};
-  return there;
 }
 
 }  // namespace
@@ -161,7 +152,8 @@ PeerAddresses CommunicatorPeers::find_addresses(int rank, std::uint64_t identity
   std::vector<int> own(static_cast<std::size_t>(ranks)), there(own.size());
   std::iota(own.begin(), own.end(), 0);
   for (const KnownDirectory& known : library().resources->directories()) {
-    const int code = runtime().Group_translate_ranks(group.handle, ranks, own.data(), known.group.get(), there.data());
+    const int code =
+        runtime().Group_translate_ranks(group.handle, ranks, own.data(), known.group->handle, there.data());
     if (code != MPI_SUCCESS || std::ranges::find(there, MPI_UNDEFINED) != there.end()) continue;
     if (!known.best && known.directory->size() != own.size()) continue;
     const int self = there[static_cast<std::size_t>(rank)];
@@ -172,38 +164,8 @@ PeerAddresses CommunicatorPeers::find_addresses(int rank, std::uint64_t identity
 }
 
 void CommunicatorPeers::keep(const std::shared_ptr<const AddressTable>& directory, bool best) {
-  MPI_Group group = MPI_GROUP_NULL;
-  if (runtime().Comm_group(communicator_, &group) == MPI_SUCCESS)
-    library().resources->add_directory({KeptGroup(group), directory, best});
-}
-
-bool CommunicatorPeers::shares_endpoint(int rank, int other, std::uint64_t identity) {
-  const TemporaryGroup group(communicator_);
-  if (!group) return false;
-  const std::array<int, 2> own{rank, other};
-  return std::ranges::any_of(library().resources->directories(), [&](const KnownDirectory& known) {
-    const auto there = ranks_in(known.group.get(), group.handle, own);
-    return there && known.directory->at(static_cast<std::size_t>(there->front())).identity == identity;
-  });
-}
-
-void CommunicatorPeers::keep_failed_trial(Providers one, int rank, int other, const std::string& why) {
-  const TemporaryGroup group(communicator_);
-  MPI_Group pair = MPI_GROUP_NULL;
-  const std::array<int, 2> ranks{rank, other};
-  if (group && runtime().Group_incl(group.handle, 2, ranks.data(), &pair) == MPI_SUCCESS)
-    library().resources->add_failed_trial({KeptGroup(pair), one, why});
-}
-
-std::optional<std::string> CommunicatorPeers::failed_trial(Providers one) {
-  const std::vector<FailedTrial> failed = library().resources->failed_trials();
-  if (failed.empty()) return {};
-  const TemporaryGroup group(communicator_);
-  if (!group) return {};
-  for (const FailedTrial& each : failed) {
-    if (each.provider == one && ranks_in(group.handle, each.group.get(), std::array{0, 1})) return each.why;
-  }
-  return {};
+  auto group = std::make_shared<const TemporaryGroup>(communicator_);
+  if (*group) library().resources->add_directory({std::move(group), directory, best});
 }
 
 }  // namespace farside::pmpi

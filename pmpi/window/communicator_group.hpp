@@ -10,9 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include <mpi.h>
@@ -58,10 +56,6 @@ class CommunicatorPeers final : public GroupPeers {
   // their leaders make a communicator at the second window: programs that make one window per communicator need no
   // more communicators than their own.
   bool can_combine();
-  // These three look through what the process keeps of all groups. Local.
-  bool shares_endpoint(int rank, int other, std::uint64_t identity) override;
-  void keep_failed_trial(Providers one, int rank, int other, const std::string& why) override;
-  std::optional<std::string> failed_trial(Providers one) override;
   // Returns the schedule of barriers. `mapped`: the control words of the ranks of a node are mapped, on all nodes.
   std::shared_ptr<const epochs::BarrierSchedule> barrier_schedule(bool mapped) const {
     return mapped && by_nodes_ != nullptr ? by_nodes_ : flat_;

@@ -67,9 +67,6 @@ using Peer = std::uint64_t;
 
 // A set of libfabric's providers, one bit each (provider_choice.hpp).
 using Providers = unsigned;
-constexpr Providers kAnyProvider = ~0U;
-// Whose fault it is that a trial of a provider has failed. kOfTrial: that is not known.
-enum class TrialFault { kOfOthers, kOwn, kOfTrial };
 
 // A space that a peer's handler serves (MessageHandler::publish), and this process's index among its permitted senders.
 struct HandlerPlace {

@@ -21,6 +21,11 @@
 namespace farside {
 
 Status ProviderChoice::find() {
+  const std::scoped_lock held(mutex_);
+  return look();
+}
+
+Status ProviderChoice::look() {
   if (!found_) take(candidates(settings_.provider, settings_.device));
   return error_ ? Status(*error_) : Status();
 }
@@ -38,7 +43,7 @@ void ProviderChoice::take(Candidates candidates) {
 }
 
 Providers ProviderChoice::usable() {
-  (void)find();
+  (void)look();
   if (std::exchange(opened_, true)) return usable_;
   for (Entry& entry : entries_) {
     const Status opened = open(entry);
@@ -48,7 +53,14 @@ Providers ProviderChoice::usable() {
   return usable_;
 }
 
+ProviderChoice::Offer ProviderChoice::offer() {
+  const std::scoped_lock held(mutex_);
+  const Providers now = usable();
+  return {now, now | wanted_, unknown_device_};
+}
+
 std::string ProviderChoice::why_not(Providers one) const {
+  const std::scoped_lock held(mutex_);
   const auto index = static_cast<std::size_t>(std::countr_zero(one));
   return index < reasons_.size() ? reasons_[index] : std::string();
 }
@@ -76,12 +88,16 @@ Status ProviderChoice::open(Entry& entry) {
 }
 
 Result<OpenEndpoint*> ProviderChoice::try_best(Providers among) {
-  if (usable() == 0) return *error_;
-  const auto found =
-      std::ranges::find_if(entries_, [&](const Entry& each) { return (each.provider() & usable_ & among) != 0; });
+  const std::scoped_lock held(mutex_);
+  const Providers now = usable();
+  const auto found = std::ranges::find_if(entries_, [&](const Entry& each) {
+    return (each.provider() & among) != 0 && (each.in_use || (each.provider() & now) != 0);
+  });
   if (found == entries_.end()) {
-    const std::string why = why_not(among);
-    return Error{ErrorKind::kNoRoute, why.empty() ? "the ranks have no libfabric provider in common" : why};
+    if (now == 0) return *error_;
+    const auto index = static_cast<std::size_t>(std::countr_zero(among));
+    const bool known = index < reasons_.size() && !reasons_[index].empty();
+    return Error{ErrorKind::kNoRoute, known ? reasons_[index] : "the ranks have no libfabric provider in common"};
   }
   if (found->fabric == nullptr) {
     if (Status opened = open(*found); !opened) return opened.error();
@@ -91,6 +107,7 @@ Result<OpenEndpoint*> ProviderChoice::try_best(Providers among) {
 }
 
 Providers ProviderChoice::use(const OpenEndpoint& tried) {
+  const std::scoped_lock held(mutex_);
   Entry& entry = of(tried);
   --entry.trials;
   for (Entry& each : entries_) {
@@ -99,13 +116,13 @@ Providers ProviderChoice::use(const OpenEndpoint& tried) {
   return std::exchange(entry.in_use, true) ? 0 : entry.provider();
 }
 
-void ProviderChoice::leave(const OpenEndpoint& tried, TrialFault fault, const std::string& why) {
+void ProviderChoice::leave(const OpenEndpoint& tried, const std::string& why) {
+  const std::scoped_lock held(mutex_);
   Entry& entry = of(tried);
-  const bool others_try = --entry.trials > 0;
-  if (fault == TrialFault::kOfTrial && ++entry.failed_trials < kMostFailedTrials) return;
-  if (fault == TrialFault::kOfOthers || others_try || entry.in_use) return;
+  --entry.trials;
+  if (why.empty()) return;
   no_longer_usable(entry, {ErrorKind::kNoRoute, why});
-  entry.fabric.reset();
+  if (!entry.in_use && entry.trials == 0) entry.fabric.reset();
 }
 
 namespace {

@@ -3,8 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
-#include <tuple>
+#include <numeric>
 #include <unordered_map>
 #include <vector>
 
@@ -67,19 +66,16 @@ Result<Nodes> GroupPeers::find_nodes(Group& group, Progress& progress, std::uint
 }
 
 int GroupPeers::trial_partner(int rank, std::span<const std::uint64_t> nodes) {
-  struct Node {
-    std::size_t order;
-    std::size_t ranks = 0;
-  };
-  std::unordered_map<std::uint64_t, Node> seen;
-  std::vector<std::tuple<std::size_t, std::size_t, int>> cycle;  // index inside the node, node, rank
-  for (const std::uint64_t identity : nodes) {
-    Node& node = seen.try_emplace(identity, Node{seen.size()}).first->second;
-    cycle.emplace_back(node.ranks++, node.order, static_cast<int>(cycle.size()));
-  }
-  std::ranges::sort(cycle);
-  const auto own = std::ranges::find(cycle, rank, [](const auto& place) { return std::get<int>(place); });
-  return std::get<int>(std::next(own) != cycle.end() ? *std::next(own) : cycle.front());
+  std::vector<int> by_node(nodes.size());
+  std::iota(by_node.begin(), by_node.end(), 0);
+  std::ranges::stable_sort(by_node, {}, [&](int each) { return nodes[static_cast<std::size_t>(each)]; });
+  std::unordered_map<std::uint64_t, std::size_t> ranks;
+  std::size_t largest = 0;
+  for (const std::uint64_t node : nodes) largest = std::max(largest, ++ranks[node]);
+  // The ranks of a node are neighbours, so those of the largest node are on others, or all ranks are on one.
+  const std::size_t ahead = largest < nodes.size() ? largest : 1;
+  const auto own = static_cast<std::size_t>(std::ranges::find(by_node, rank) - by_node.begin());
+  return by_node[(own + ahead) % nodes.size()];
 }
 
 Status GroupPeers::combine(std::span<std::uint64_t> words, Progress& progress) {
@@ -107,16 +103,16 @@ Status GroupPeers::combine(std::span<std::uint64_t> words, Progress& progress) {
   return {};
 }
 
-std::size_t GroupPeers::find_endpoint(int rank, std::span<Endpoint* const> endpoints) {
+UsedEndpoint GroupPeers::find_endpoint(int rank, std::span<const UsedEndpoint> endpoints) {
   // An endpoint that was opened again has another identity.
-  for (std::size_t i = 0; addresses_.known() && i < endpoints.size(); ++i) {
-    if (addresses_.of(rank).identity == endpoints[i]->address().identity) return i;
+  for (const UsedEndpoint& each : endpoints) {
+    if (addresses_.known() && addresses_.of(rank).identity == each.endpoint->address().identity) return each;
   }
-  for (std::size_t i = 0; i < endpoints.size(); ++i) {
-    addresses_ = find_addresses(rank, endpoints[i]->address().identity);
-    if (addresses_.known()) return i;
+  for (const UsedEndpoint& each : endpoints) {
+    addresses_ = find_addresses(rank, each.endpoint->address().identity);
+    if (addresses_.known()) return each;
   }
-  return endpoints.size();
+  return {};
 }
 
 Status GroupPeers::gather_addresses(Group& group, const Endpoint* endpoint, Progress& progress) {

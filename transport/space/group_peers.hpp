@@ -8,9 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -65,6 +63,12 @@ struct Nodes {
   int partner = 0;           // trial_partner()
 };
 
+// An endpoint of this process; null: none.
+struct UsedEndpoint {
+  Endpoint* endpoint = nullptr;
+  Providers provider = 0;
+};
+
 class GroupPeers {
  public:
   // Collective: finds the processes of this node, those of equal identities that can map each other's memory. If some
@@ -75,16 +79,13 @@ class GroupPeers {
   // `id`: random bits, the same on all ranks (Agreement::handshake).
   GroupPeers(std::unique_ptr<NodeGroup> node, int trial_partner, std::uint64_t id)
       : node_(std::move(node)), trial_partner_(trial_partner), id_(id) {}
-  GroupPeers(const GroupPeers&) = delete;
-  GroupPeers& operator=(const GroupPeers&) = delete;
   virtual ~GroupPeers() = default;
 
   NodeGroup& node() { return *node_; }
   // The rank with which this one tries a provider.
   int trial_partner() const { return trial_partner_; }
-  // Computes the partner from the identities of all ranks' nodes. All ranks form one cycle, sorted by their index
-  // inside their node, then by node. So the partner has the same index on the next node that has enough ranks. After
-  // the last such node the cycle continues with the next index.
+  // Computes the partner from the identities of all ranks' nodes: each rank has another one, on another node unless
+  // more than half of the ranks are on one.
   static int trial_partner(int rank, std::span<const std::uint64_t> nodes);
   // Collective, but local: returns the id of the group's next space, the same on all ranks.
   std::uint64_t next_id() { return mixed(id_ + ++spaces_); }
@@ -96,11 +97,10 @@ class GroupPeers {
   static constexpr std::size_t kMostWords = NodeGroup::kSlotBytes / 8 - 1;
   Status combine(std::span<std::uint64_t> words, Progress& progress);
 
-  // Returns the index in `endpoints` (this process's endpoints, the best first) of the endpoint that the group uses. A
-  // group uses an endpoint if it knows the addresses of all ranks. If the group uses none, it uses from now on the
-  // first endpoint whose addresses are in a kept directory (find_addresses()). Returns the size if there is no such
-  // endpoint. `rank`: of this process.
-  std::size_t find_endpoint(int rank, std::span<Endpoint* const> endpoints);
+  // Returns which of this process's endpoints, the best first, the group uses. A group uses an endpoint if it knows the
+  // addresses of all ranks. If the group uses none, it uses from now on the first endpoint whose addresses are in a
+  // kept directory (find_addresses()). Returns null if there is no such endpoint. `rank`: of this process.
+  UsedEndpoint find_endpoint(int rank, std::span<const UsedEndpoint> endpoints);
   // Collective: gathers the addresses of an endpoint. If a rank has none (a null `endpoint`), they are unknown on all
   // ranks.
   Status gather_addresses(Group& group, const Endpoint* endpoint, Progress& progress);
@@ -113,12 +113,6 @@ class GroupPeers {
     unkept_.reset();
   }
   const PeerAddresses& addresses() const { return addresses_; }
-  // Returns whether a kept directory has both ranks, this one with the identity: they use the endpoint with each other.
-  virtual bool shares_endpoint(int /*rank*/, int /*other*/, std::uint64_t /*identity*/) { return false; }
-  // Keeps for this process that a trial of the provider between this rank and another one has failed.
-  virtual void keep_failed_trial(Providers /*one*/, int /*rank*/, int /*other*/, const std::string& /*why*/) {}
-  // Returns the reason if such a trial between two ranks of this group has failed, in this group or another one.
-  virtual std::optional<std::string> failed_trial(Providers /*one*/) { return {}; }
 
  protected:
   // Looks for the addresses in kept directories of other groups: that of this rank has the identity, and groups of

@@ -339,20 +339,14 @@ struct Own {
 };
 
 // The endpoint that the group uses already, of this process; none before the first space that needs the fabric.
-struct UsedEndpoint {
-  Endpoint* endpoint = nullptr;
-  Providers provider = 0;
-};
 UsedEndpoint used_endpoint(const SpaceMaking& making, GroupPeers& peers) {
   std::vector<UsedEndpoint> all;
-  std::vector<Endpoint*> endpoints;
-  if (making.endpoint != nullptr) all.push_back({making.endpoint, 1});
-  for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
-    if (making.endpoint == nullptr && each.fabric != nullptr) all.push_back({each.fabric, each.provider});
+  if (making.endpoint != nullptr) {
+    all.push_back({making.endpoint, 1});
+  } else {
+    for (const auto& [provider, fabric] : Process::instance().endpoints_in_use()) all.push_back({fabric, provider});
   }
-  for (const UsedEndpoint& each : all) endpoints.push_back(each.endpoint);
-  const std::size_t index = peers.find_endpoint(making.request.rank, endpoints);
-  return index < all.size() ? all[index] : UsedEndpoint();
+  return peers.find_endpoint(making.request.rank, all);
 }
 
 // Called when the rank knows that the fabric is needed. `why` is empty if only another rank needs it.

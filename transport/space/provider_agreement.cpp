@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iterator>
 #include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
 #include "transport/fabric/provider.hpp"
+#include "transport/fabric/provider_choice.hpp"
 #include "transport/process.hpp"
 
 namespace farside {
@@ -25,12 +27,9 @@ namespace {
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 
 std::vector<std::byte> random_bytes(std::size_t count) {
+  std::mt19937_64 random(random_bits());
   std::vector<std::byte> bytes(count);
-  std::uint64_t state = random_bits();
-  for (std::size_t i = 0; i + kWordBytes <= count; i += kWordBytes) {
-    state = mixed(state);
-    std::memcpy(&bytes[i], &state, kWordBytes);
-  }
+  std::ranges::generate(bytes, [&] { return static_cast<std::byte>(random()); });
   return bytes;
 }
 
@@ -124,25 +123,14 @@ struct Common {
 
 // `excluded`: those that have failed. Says in `passed_over`, if it is empty, why a better one that some rank wanted is
 // not among them.
-Result<Common> agree_on_providers(Agreement& agreement, GroupPeers& peers, Providers excluded,
-                                  std::string& passed_over) {
+Result<Common> agree_on_providers(Agreement& agreement, Providers excluded, std::string& passed_over) {
   Process& process = Process::instance();
   const Settings& settings = *process.settings().value();
-  const Process::ProviderOffer own = process.offer_providers();
-  Providers usable = own.usable;  // with the ranks of this group
-  Providers failed = 0;           // the best one that was tried in vain between two of them
-  std::string why_failed;
-  for (Providers left = own.usable; left != 0; left &= left - 1) {
-    const auto why = peers.failed_trial(best(left));
-    if (!why) continue;
-    usable &= ~best(left);
-    if (failed == 0) why_failed = *why;
-    if (failed == 0) failed = best(left);
-  }
+  const ProviderChoice::Offer own = process.provider_choice().offer();
   std::uint64_t flags = 0;
   if (!settings.device.empty()) flags |= own.unknown_device ? kUnknownDevice : kKnownDevice;
   // A rank that can use no provider, whatever the group, reports that when it opens its endpoint.
-  const std::uint64_t objections = own.usable == 0 ? 0 : std::uint64_t{~usable | excluded};
+  const std::uint64_t objections = own.usable == 0 ? 0 : std::uint64_t{~own.usable | excluded};
   const Result<Agreement::Combined> combined =
       agreement.agree({}, flags, {objections, own.wanted & ~excluded, own.usable});
   if (!combined) return combined.error();
@@ -158,8 +146,7 @@ Result<Common> agree_on_providers(Agreement& agreement, GroupPeers& peers, Provi
   const Providers wanted = best(static_cast<Providers>(words[1]));
   if (wanted == 0 || (common.providers & wanted) != 0) return common;
   Status own_reason;
-  if ((usable & wanted) == 0)
-    own_reason = Error{ErrorKind::kNoRoute, wanted == failed ? why_failed : process.why_not(wanted)};
+  if ((own.usable & wanted) == 0) own_reason = Error{ErrorKind::kNoRoute, process.provider_choice().why_not(wanted)};
   const Result<Agreement::Combined> lacking = agreement.agree(own_reason);
   if (!lacking && passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(wanted), lacking.error().text);
   return common;
@@ -195,12 +182,11 @@ struct Attempt {
     plan.close();
     if (!known) peers.forget_addresses();
     if (fabric != nullptr)
-      process.leave_fabric(*fabric, has_substitute ? fault : TrialFault::kOfOthers, status ? "" : status.error().text);
+      process.provider_choice().leave(*fabric, own_fault && has_substitute ? status.error().text : "");
   }
   // Collective: steps 2 to 5. Success on all ranks, or on none. `best`: Common's.
   Result<bool> carry_out(Agreement& agreement, bool best, const std::string& passed_over);
-  Status open();
-  Status try_partner(ProviderTrial& begun, int rank);
+  Status try_partner(ProviderTrial& begun);
 
   const ProviderAgreement& plan;
   GroupPeers& peers;
@@ -211,45 +197,37 @@ struct Attempt {
   const bool has_substitute = !only_one && is_adapter(name_of(provider));  // another one is tried after it
   OpenEndpoint* fabric = nullptr;
   Status status{};
-  TrialFault fault = TrialFault::kOfOthers;
+  bool own_fault = false;  // `status` is of this rank's part
   bool taken = false;
 };
 
-Status Attempt::open() {
-  // This tries only the agreed provider: another thread may have discarded it since, and a rank must not continue with
-  // another one.
-  const Result<OpenEndpoint*> tried = process.try_fabric(provider);
-  if (!tried) return tried.error();
-  fabric = tried.value();
-  fabric->share_node(plan.node_members);
-  return plan.open(*fabric);
-}
-
-Status Attempt::try_partner(ProviderTrial& begun, int rank) {
+Status Attempt::try_partner(ProviderTrial& begun) {
   const int other = peers.trial_partner();
   Status done = plan.trial ? plan.trial(other) : run_trial(begun, *fabric, other, peers.addresses().of(other));
   if (done) return done;
-  fault = TrialFault::kOfTrial;
-  const std::string why =
-      fmt::format("a trial of device {} with rank {}: {}", fabric->device(), other, done.error().text);
-  peers.keep_failed_trial(provider, rank, other, why);
-  return Error{ErrorKind::kPeer, why};
+  own_fault = true;
+  return Error{ErrorKind::kPeer,
+               fmt::format("a trial of device {} with rank {}: {}", fabric->device(), other, done.error().text)};
 }
 
 Result<bool> Attempt::carry_out(Agreement& agreement, bool best, const std::string& passed_over) {
-  const int rank = agreement.rank(), other = peers.trial_partner();
+  const int rank = agreement.rank();
   const bool alone = agreement.ranks() == 1;
-  status = open();
+  const Result<OpenEndpoint*> tried = process.provider_choice().try_best(provider);
+  status = tried.status();
+  if (tried) {
+    fabric = tried.value();
+    fabric->share_node(plan.node_members);
+    status = plan.open(*fabric);
+  }
   std::optional<ProviderTrial> begun;
   if (status && !known && !alone && is_adapter(only_one ? fabric->provider() : name_of(provider)))
     status = begun.emplace(*fabric, rank, agreement.ranks(), mixed(~plan.id)).begin();
-  if (!status) fault = TrialFault::kOwn;
+  own_fault = !status && !known;
   if (!known) {
     Status gathered = peers.gather_addresses(agreement.group(), status ? fabric : nullptr, process);
     if (status) status = std::move(gathered);
-    const bool together =
-        status && peers.addresses().known() && !peers.shares_endpoint(rank, other, fabric->address().identity);
-    if (together && begun) status = try_partner(*begun, rank);
+    if (status && peers.addresses().known() && begun) status = try_partner(*begun);
   }
   const bool lacks_atomics = !status || !fabric->nic_atomics();
   const Result<Agreement::Combined> all = agreement.agree(status, lacks_atomics ? kRankHasNoNicAtomics : 0);
@@ -270,7 +248,7 @@ Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peer
   for (bool known = used != 0;; known = false) {
     Common common{used};
     if (!known) {
-      const Result<Common> agreed = agree_on_providers(agreement, peers, failed, passed_over);
+      const Result<Common> agreed = agree_on_providers(agreement, failed, passed_over);
       if (!agreed) return agreed.error();
       common = agreed.value();
     }

@@ -32,8 +32,6 @@ class ProviderTrial {
 
   // `id`: random bits, the same on all ranks.
   ProviderTrial(Endpoint& endpoint, int rank, int ranks, std::uint64_t id);
-  ProviderTrial(const ProviderTrial&) = delete;
-  ProviderTrial& operator=(const ProviderTrial&) = delete;
   ~ProviderTrial();
 
   // Makes this rank the other side of a trial. run() may be called when all ranks have returned from begin().
@@ -58,21 +56,15 @@ class ProviderTrial {
 //   1. offer     each rank says which providers it can use, and all take the best one that all can use
 //   2. open      each rank opens the endpoint and registers its memory of the space
 //   3. addresses are gathered, unless all ranks know them
-//   4. trial     over an adapter each rank tries one other rank, on another node if there is one (ProviderTrial),
-//                unless the two use the endpoint with each other already
+//   4. trial     over an adapter each rank tries one other rank, on another node if there is one (ProviderTrial)
 //   5. agreement if all have succeeded, all use the endpoint. Else, over an adapter, all discard it and begin again
 //                without this provider
 //
 // The provider of a group depends on its ranks, not on earlier groups. The agreement is skipped only if its result
 // follows from an earlier one: a group of the same ranks uses the same endpoint, and a subgroup uses its group's
 // endpoint if no rank of that group could use a better provider (GroupPeers::keep_addresses). Until a process has
-// closed its endpoints, its rank does not offer a provider
-//
-//   that it could not open or for which it could not register its memory, while no group used the provider
-//   whose trials have failed with two ranks, while none had succeeded (ProviderChoice::kMostFailedTrials)
-//   to a group with a rank with which a trial of the provider has failed
-//
-// So a group of the same ranks or of more ranks does not repeat a trial that has failed.
+// closed its endpoints, its rank does not offer a provider that it could not open, for which it could not register the
+// memory of a group's first such space, or whose trial has failed. So no group repeats a trial that has failed.
 //
 // Rank 0 logs what was taken and why a better one was not; a process logs each reason once. With FARSIDE_PROVIDER there
 // is no other provider: the failure is the error. A process has one endpoint per provider (process.hpp), so that a
@@ -80,8 +72,8 @@ class ProviderTrial {
 // not use it.
 //
 // Thread safety: one thread per group. Errors: kBadSetting if FARSIDE_DEVICE names nothing on any rank; those of
-// Process::try_fabric(), of `open` and of the trial. Cost: two reductions of 32 bytes and one gather of 40 bytes per
-// rank, over an adapter the trial, and for each provider that is not taken the same again with a broadcast of its
+// ProviderChoice::try_best(), of `open` and of the trial. Cost: two reductions of 32 bytes and one gather of 40 bytes
+// per rank, over an adapter the trial, and for each provider that is not taken the same again with a broadcast of its
 // reason. A peer that does not answer a trial delays it by Timing::kTrial.
 struct ProviderAgreement {
   Providers used = 0;            // of the endpoint that the group uses, and whose addresses all ranks know; else 0

@@ -15,6 +15,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/unit/transport/fabric/best_endpoint.hpp"
 #include "tests/unit/transport/fabric/opened_connections.hpp"
 #include "tests/unit/transport/fabric/silent_listener.hpp"
 #include "tests/unit/transport/space/space_fixture.hpp"
@@ -238,7 +239,7 @@ TEST_CASE("the processes of a node share what there is for connections, and leav
 
 TEST_CASE("a space tells the endpoint how many processes of its group are on the node") {
   expect_well(run_with_space(3, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture&) {
-    auto& fabric = static_cast<Fabric&>(*Process::instance().fabric().value());
+    auto& fabric = static_cast<Fabric&>(*use_best_endpoint().value());
     ranks.check(fabric.progress().node_processes() == 3,
                 fmt::format("{} processes", fabric.progress().node_processes()));
     ranks.barrier();

@@ -14,6 +14,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/unit/transport/fabric/best_endpoint.hpp"
 #include "tests/unit/transport/fabric/caller.hpp"
 #include "tests/unit/transport/space/space_fixture.hpp"
 #include "transport/fabric/fabric.hpp"
@@ -147,7 +148,7 @@ TEST_CASE("a process that polls without a pause accepts connections") {
 TEST_CASE("a connection without the secret is refused, and the job continues") {
   if (!over_tcp()) return;
   expect_well(run_with_space(2, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture& space) {
-    const FabricAddress address = Process::instance().fabric().value()->address();
+    const FabricAddress address = use_best_endpoint().value()->address();
     if (ranks.rank() == 0) {
       CallerHello hello;
       const auto bytes = [&] { return hello.bytes(); };

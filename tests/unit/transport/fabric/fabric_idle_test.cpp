@@ -10,6 +10,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/unit/transport/fabric/best_endpoint.hpp"
 #include "tests/unit/transport/fabric/silent_listener.hpp"
 #include "tests/unit/transport/space/space_fixture.hpp"
 #include "transport/fabric/fabric.hpp"
@@ -43,7 +44,7 @@ std::uint64_t sleeps() {
 
 TEST_CASE("a process that knows ten thousand peers and has nothing under way sleeps, and serves a peer at once") {
   expect_well(run_with_space(2, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture& space) {
-    auto& fabric = static_cast<Fabric&>(*Process::instance().fabric().value());
+    auto& fabric = static_cast<Fabric&>(*use_best_endpoint().value());
     for (int i = 0; i < 10'000; ++i) fabric.insert(any_address(1));
     const std::uint64_t word = 7;
     space.good(space->route(1 - ranks.rank()).put(1 - ranks.rank(), 0, &word, 8), "put");
@@ -71,7 +72,7 @@ TEST_CASE("a peer is abandoned in time if the progress thread was asleep when it
   setenv("FARSIDE_PEER_TIMEOUT", "1", 1);
   expect_well(run_with_space(2, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture&) {
     if (ranks.rank() == 1) return;
-    auto& fabric = static_cast<Fabric&>(*Process::instance().fabric().value());
+    auto& fabric = static_cast<Fabric&>(*use_best_endpoint().value());
     const SilentListener nobody;
     const Peer peer = fabric.insert(nobody.address());
     std::this_thread::sleep_for(1s);

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/unit/transport/base/processes.hpp"
+#include "tests/unit/transport/fabric/best_endpoint.hpp"
 #include "transport/base/log.hpp"
 #include "transport/fabric/devices.hpp"
 #include "transport/fabric/provider_choice.hpp"
@@ -92,7 +93,7 @@ TEST_CASE("processes that cannot all have the best provider meet on another") {
   Settings settings;
   Statistics statistics;
   ProviderChoice choice(settings, Process::instance(), statistics);
-  REQUIRE((choice.usable() & bit("tcp")) == bit("tcp"));
+  REQUIRE((choice.offer().usable & bit("tcp")) == bit("tcp"));
   const Result<OpenEndpoint*> none = choice.try_best(1U << 31);
   REQUIRE_FALSE(none.ok());
   CHECK(none.error().kind == ErrorKind::kNoRoute);
@@ -107,13 +108,13 @@ TEST_CASE("a discarded provider is not usable again, and its reason stays") {
   Settings settings;
   Statistics statistics;
   ProviderChoice choice(settings, Process::instance(), statistics);
-  const Providers tcp = choice.usable();
+  const Providers tcp = choice.offer().usable;
   CHECK(choice.why_not(tcp).empty());
   const Result<OpenEndpoint*> tried = choice.try_best(kAnyProvider);
   REQUIRE(tried.ok());
-  choice.leave(*tried.value(), TrialFault::kOwn, "rank 1: no answer");
-  CHECK(choice.usable() == 0);
-  CHECK(choice.wanted() == tcp);
+  choice.leave(*tried.value(), "rank 1: no answer");
+  CHECK(choice.offer().usable == 0);
+  CHECK(choice.offer().wanted == tcp);
   CHECK(choice.why_not(tcp) == "rank 1: no answer");
   const Result<OpenEndpoint*> none = choice.try_best(kAnyProvider);
   REQUIRE_FALSE(none.ok());
@@ -128,8 +129,9 @@ TEST_CASE("a process has an endpoint per provider, and keeps those that it uses"
   };
   Settings settings;
   Statistics statistics;
-  ProviderChoice choice(settings, Process::instance(), statistics, two());
-  REQUIRE(choice.usable() == 3);
+  ProviderChoice choice(settings, Process::instance(), statistics);
+  choice.take(two());
+  REQUIRE(choice.offer().usable == 3);
   OpenEndpoint* const best = choice.try_best(kAnyProvider).value();
   OpenEndpoint* const other = choice.try_best(2).value();
   CHECK(best->address().identity != other->address().identity);
@@ -140,33 +142,18 @@ TEST_CASE("a process has an endpoint per provider, and keeps those that it uses"
   CHECK(choice.try_best(kAnyProvider).value() == best);
   CHECK(choice.use(*best) == 0);  // it was in use
   CHECK(choice.try_best(2).value() == other);
-  choice.leave(*other, TrialFault::kOwn, "no answer");
-  CHECK(choice.usable() == 3);  // one in use is not discarded
+  choice.leave(*other, "no answer");
+  CHECK(choice.offer().usable == 1);
+  CHECK(choice.try_best(2).value() == other);  // one in use stays
 
-  ProviderChoice second(settings, Process::instance(), statistics, two());
+  ProviderChoice second(settings, Process::instance(), statistics);
+  second.take(two());
   OpenEndpoint* const failing = second.try_best(kAnyProvider).value();
   OpenEndpoint* const working = second.try_best(2).value();
   CHECK(second.use(*working) == 2);
-  second.leave(*failing, TrialFault::kOwn, "no answer");
-  CHECK(second.usable() == 2);
+  second.leave(*failing, "no answer");
+  CHECK(second.offer().usable == 2);
   CHECK(second.try_best(kAnyProvider).value() == working);
-}
-
-TEST_CASE("trials that fail with two ranks are held against the process, unless it uses the provider") {
-  Settings settings;
-  Statistics statistics;
-  for (const bool used : {false, true}) {
-    ProviderChoice choice(settings, Process::instance(), statistics);
-    const Providers usable = choice.usable();
-    if (used) choice.use(*choice.try_best(kAnyProvider).value());
-    choice.leave(*choice.try_best(kAnyProvider).value(), TrialFault::kOfTrial, "rank 1: no answer");
-    CHECK(choice.usable() == usable);
-    choice.leave(*choice.try_best(kAnyProvider).value());
-    CHECK(choice.usable() == usable);
-    choice.leave(*choice.try_best(kAnyProvider).value(), TrialFault::kOfTrial, "rank 2: no answer");
-    CHECK(choice.usable() == (used ? usable : 0));
-    if (!used) CHECK(choice.why_not(usable) == "rank 2: no answer");
-  }
 }
 
 TEST_CASE("the provider of FARSIDE_PROVIDER is the only one, and its error stays") {
@@ -174,13 +161,13 @@ TEST_CASE("the provider of FARSIDE_PROVIDER is the only one, and its error stays
   Statistics statistics;
   settings.provider = "tcp";
   ProviderChoice choice(settings, Process::instance(), statistics);
-  CHECK(choice.usable() == 1);
+  CHECK(choice.offer().usable == 1);
   const Result<OpenEndpoint*> opened = choice.try_best(kAnyProvider);
   REQUIRE(opened.ok());
   CHECK(opened.value()->provider() == std::string("tcp"));
   settings.provider = "nonsense";
   ProviderChoice bad(settings, Process::instance(), statistics);
-  CHECK(bad.usable() == 0);
+  CHECK(bad.offer().usable == 0);
   for (int i = 0; i < 2; ++i) {
     const Result<OpenEndpoint*> refused = bad.try_best(kAnyProvider);
     REQUIRE_FALSE(refused.ok());
@@ -196,12 +183,12 @@ TEST_CASE("the provider of FARSIDE_PROVIDER is looked for without an endpoint") 
   ProviderChoice choice(settings, Process::instance(), statistics);
   CHECK(choice.find().ok());
   CHECK(choice.find().ok());
-  CHECK(choice.usable() == 1);
+  CHECK(choice.offer().usable == 1);
   CHECK(choice.find().ok());
   settings.provider = "nonsense";
   ProviderChoice bad(settings, Process::instance(), statistics);
   for (const bool asked : {false, false, true}) {
-    if (asked) CHECK(bad.usable() == 0);
+    if (asked) CHECK(bad.offer().usable == 0);
     const Status found = bad.find();
     REQUIRE_FALSE(found.ok());
     CHECK(found.error().kind == ErrorKind::kBadSetting);
@@ -217,31 +204,30 @@ TEST_CASE("the provider of FARSIDE_PROVIDER is looked for without an endpoint") 
 TEST_CASE("an endpoint on trial stays until no thread tries it, and then its provider is not tried again") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     Process& process = Process::instance();
-    const Result<OpenEndpoint*> one = process.try_fabric(kAnyProvider), two = process.try_fabric(kAnyProvider);
+    ProviderChoice& choice = process.provider_choice();
+    const Result<OpenEndpoint*> one = choice.try_best(kAnyProvider), two = choice.try_best(kAnyProvider);
     ranks.check(one.ok() && two.ok() && one.value() == two.value(), "both try the same");
-    process.leave_fabric(*one.value(), TrialFault::kOwn, "the first had no answer");
-    ranks.check(process.offer_providers().usable != 0, "the second still tries it");
-    process.leave_fabric(*two.value());
-    const Result<OpenEndpoint*> again = process.try_fabric(kAnyProvider);
-    ranks.check(again.ok() && again.value() == one.value(), "it is tried again");
-    process.leave_fabric(*again.value(), TrialFault::kOwn, "no answer");
-    ranks.check(process.offer_providers().usable == 0, "it is not usable any more");
-    const Result<OpenEndpoint*> none = process.try_fabric(kAnyProvider);
+    choice.leave(*one.value(), "no answer");
+    ranks.check(choice.offer().usable == 0, "it is not usable any more");
+    ranks.check(two.value()->provider() == std::string("tcp"), "the second still tries it");
+    choice.leave(*two.value());
+    const Result<OpenEndpoint*> none = choice.try_best(kAnyProvider);
     ranks.check(!none.ok() && none.error().text == "no answer", "the reason stays");
-    ranks.check(process.open_fabric() == nullptr, "no endpoint is in use");
+    ranks.check(process.endpoints_in_use().empty(), "no endpoint is in use");
   }));
 }
 
 TEST_CASE("an endpoint in use is not discarded by another trial") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     Process& process = Process::instance();
-    const Result<OpenEndpoint*> one = process.try_fabric(kAnyProvider), two = process.try_fabric(kAnyProvider);
+    ProviderChoice& choice = process.provider_choice();
+    const Result<OpenEndpoint*> one = choice.try_best(kAnyProvider), two = choice.try_best(kAnyProvider);
     ranks.check(one.ok() && two.ok(), "both try");
     process.use_fabric(*one.value());
-    process.leave_fabric(*two.value(), TrialFault::kOwn, "no answer");
-    ranks.check(process.open_fabric() == one.value() && process.fabric().ok(), "it stays in use");
+    choice.leave(*two.value(), "no answer");
+    ranks.check(use_best_endpoint().ok(), "it stays in use");
     const auto all = process.endpoints_in_use();
-    ranks.check(all.front().fabric == one.value() && all.back().fabric == nullptr, "once, and no other");
+    ranks.check(all.size() == 1 && all.front().fabric == one.value(), "once, and no other");
   }));
 }
 

@@ -37,8 +37,8 @@ class Peers final : public GroupPeers {
   explicit Peers(Directories& kept) : GroupPeers(NodeGroup::alone(0), 0, 7), kept_(kept) {}
   // Returns which of the endpoints the group uses: 0 or 1, or 2 if none.
   std::size_t used(Endpoint& best, Endpoint& other) {
-    const std::array<Endpoint*, 2> all{&best, &other};
-    return find_endpoint(0, all);
+    const UsedEndpoint found = find_endpoint(0, std::array{UsedEndpoint{&best, 0}, UsedEndpoint{&other, 1}});
+    return found.endpoint != nullptr ? found.provider : 2;
   }
   void gather(const Endpoint* endpoint) {
     OneRank group;

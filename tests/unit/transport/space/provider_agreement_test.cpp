@@ -23,6 +23,7 @@
 #include "tests/unit/transport/space/space_fixture.hpp"
 #include "tests/unit/transport/space/space_steps.hpp"
 #include "transport/fabric/provider.hpp"
+#include "transport/fabric/provider_choice.hpp"
 #include "transport/process.hpp"
 
 namespace farside::provider_agreement_test {
@@ -41,13 +42,7 @@ struct Kept {
     std::shared_ptr<const AddressTable> addresses;
     bool best;
   };
-  struct Failed {
-    int one, other;
-    Providers provider;
-    std::string why;
-  };
   std::vector<Directory> directories;
-  std::vector<Failed> failed;
 };
 
 class Peers final : public GroupPeers {
@@ -55,21 +50,6 @@ class Peers final : public GroupPeers {
   Peers(Nodes nodes, std::uint64_t id, Members members, Kept& kept)
       : GroupPeers(std::move(nodes.own), nodes.partner, id), members_(std::move(members)), kept_(kept) {}
 
-  bool shares_endpoint(int rank, int other, std::uint64_t identity) override {
-    return std::ranges::any_of(kept_.directories, [&](const Kept::Directory& each) {
-      const auto there = places({at(rank), at(other)}, each.members);
-      return there && each.addresses->at(static_cast<std::size_t>(there->front())).identity == identity;
-    });
-  }
-  void keep_failed_trial(Providers one, int rank, int other, const std::string& why) override {
-    kept_.failed.push_back({at(rank), at(other), one, why});
-  }
-  std::optional<std::string> failed_trial(Providers one) override {
-    for (const Kept::Failed& each : kept_.failed) {
-      if (each.provider == one && places({each.one, each.other}, members_)) return each.why;
-    }
-    return {};
-  }
   int at(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
 
  private:
@@ -125,7 +105,7 @@ class Job {
     use_routes("fabric", "");
     std::vector<Candidate> all;
     for (std::size_t i = 0; i < (with_tcp ? 2 : 1); ++i) all.push_back({i, std::move(find_provider("tcp").value())});
-    Process::instance().use_candidates(std::move(all));
+    Process::instance().provider_choice().take(std::move(all));
   }
   std::function<void()> once_agreed;     // called once, when the ranks have agreed on what to try
   std::string error;                     // of the last choice that failed
@@ -157,16 +137,12 @@ class Job {
     RankGroup group(ranks_, members);
     const std::uint64_t id = Agreement(group).handshake({}).value();
     Peers peers(std::move(GroupPeers::find_nodes(group, Process::instance()).value()), id, members, kept_);
-    std::vector<Endpoint*> endpoints;
-    std::vector<Providers> providers;
-    for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
-      if (each.fabric == nullptr) continue;
-      endpoints.push_back(each.fabric);
-      providers.push_back(each.provider);
-    }
-    const std::size_t index = peers.find_endpoint(group.rank(), endpoints);
+    std::vector<UsedEndpoint> endpoints;
+    for (const auto& [provider, fabric] : Process::instance().endpoints_in_use())
+      endpoints.push_back({fabric, provider});
+    const UsedEndpoint used = peers.find_endpoint(group.rank(), endpoints);
     // Two ranks never know different results.
-    std::uint64_t known = index < providers.size() ? providers[index] : 4;
+    std::uint64_t known = used.endpoint != nullptr ? used.provider : 4;
     REQUIRE(group.combine({&known, 1}).ok());
     InterruptedGroup interrupted(group, std::exchange(once_agreed, nullptr));
     Agreement agreement(interrupted);
@@ -177,7 +153,7 @@ class Job {
     step.node_members = members.size();
     step.open = [&](Endpoint& endpoint) -> Status {
       opened = static_cast<OpenEndpoint*>(&endpoint);
-      const bool by_adapter = (Process::instance().offer_providers().usable & kAdapter) != 0 && !refused_;
+      const bool by_adapter = (Process::instance().provider_choice().offer().usable & kAdapter) != 0 && !refused_;
       refused_ = by_adapter && ranks_.rank() == cannot_open;
       if (refused_) return Error{ErrorKind::kNoMemory, "no locked memory"};
       return {};
@@ -219,17 +195,17 @@ TEST_CASE("a group takes the best provider that works for its ranks, whatever ot
     Job job(ranks);
     job.broken = {{1, 2}};
     job.takes(kAdapter, 1, {0, 1});
-    job.takes(kTcp, ranks.rank() == 0 ? 0 : 1, {0, 1, 2, 3});  // rank 0 uses the adapter with rank 1
+    job.takes(kTcp, 1, {0, 1, 2, 3});
     job.takes(kAdapter, 0, {0, 1});
     job.takes(kAdapter, 0, {1, 0});
     job.takes(kAdapter, 1, {2, 3});
-    job.takes(kAdapter, ranks.rank() == 2 ? 0 : 1, {2, 3, 0});
-    // Groups that contain ranks whose trial has failed do not repeat the trial.
+    job.takes(kAdapter, 1, {2, 3, 0});
+    // Rank 1, whose trial has failed, offers the adapter to no other group.
     job.takes(kTcp, 0, {1, 2});
     job.takes(kTcp, 0, {2, 1, 0});
     job.takes(kTcp, 0, {3, 2, 1, 0});
     job.takes(kTcp, 0, {1, 2, 3});
-    job.takes(kAdapter, ranks.rank() == 1 ? 1 : 0, {0, 1, 3});
+    job.takes(kTcp, 0, {0, 1, 3});
     // {1, 2} and {1, 2, 3} have the same rank 0.
     ranks.check(job.warnings == (ranks.rank() < 3 ? 1 : 0), "each process says the reason once");
     Process::instance().shut_down();
@@ -245,23 +221,6 @@ TEST_CASE("a rank that cannot use an adapter does not keep others from it, and i
     job.takes(kAdapter, 1, {0, 1, 2});
     job.takes(kTcp, 0, {3, 1, 2, 0});
     job.takes(kAdapter, 0, {2, 0});
-    Process::instance().shut_down();
-  }));
-}
-
-TEST_CASE("a rank whose trials fail with two others makes no more") {
-  expect_well(run_processes(5, [](Ranks& ranks) {
-    Job job(ranks);
-    for (const int other : {0, 2, 3, 4}) {
-      job.broken.insert({1, other});
-      job.broken.insert({other, 1});
-    }
-    job.takes(kTcp, 1, {0, 1, 2, 3, 4});
-    job.takes(kTcp, 1, {1, 3});
-    job.takes(kTcp, 0, {1, 4});
-    job.takes(kTcp, 0, {1, 0});
-    job.takes(kAdapter, 1, {0, 2});
-    job.takes(kAdapter, 1, {3, 4});
     Process::instance().shut_down();
   }));
 }
@@ -283,8 +242,8 @@ TEST_CASE("the ranks take the provider that they have agreed on, or none of them
     Job job(ranks);
     if (ranks.rank() == 0) {
       job.once_agreed = [] {  // by another thread
-        Process& process = Process::instance();
-        process.leave_fabric(*process.try_fabric(kAdapter).value(), TrialFault::kOwn, "no locked memory");
+        ProviderChoice& choice = Process::instance().provider_choice();
+        choice.leave(*choice.try_best(kAdapter).value(), "no locked memory");
       };
     }
     job.takes(kTcp, 0, {0, 1});

@@ -10,6 +10,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/unit/transport/fabric/best_endpoint.hpp"
 #include "tests/unit/transport/space/space_fixture.hpp"
 #include "transport/routes/fabric/fabric_targets.hpp"
 
@@ -91,7 +92,7 @@ TEST_CASE("a rank that sees a control atomic sees the data put before it, withou
       std::fill_n(space->data(), 8192, std::byte{0});
       ControlMemory memory(*space);
       ranks.barrier();
-      const OpenEndpoint& fabric = *Process::instance().fabric().value();
+      const OpenEndpoint& fabric = *use_best_endpoint().value();
       ranks.check(fabric.orders_messages_behind_writes() || fabric.nic_atomics(), "this provider orders them");
       if (ranks.rank() == 0) {
         constexpr std::size_t kUnderWay = 32;

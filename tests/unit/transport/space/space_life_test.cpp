@@ -12,6 +12,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/unit/transport/fabric/best_endpoint.hpp"
 #include "tests/unit/transport/space/space_fixture.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/space/make_space.hpp"
@@ -89,12 +90,12 @@ TEST_CASE("a provider that does not exist is a bad setting, said again at every 
     use_routes("fabric");
     setenv("FARSIDE_PROVIDER", "nonsense", 1);
     for (int i = 0; i < 2; ++i) {
-      const Result<OpenEndpoint*> opened = Process::instance().fabric();
+      const Result<OpenEndpoint*> opened = use_best_endpoint();
       ranks.check(!opened.ok() && opened.error().kind == ErrorKind::kBadSetting, "a bad setting");
       ranks.check(!opened.ok() && opened.error().text.find("'nonsense'") != std::string::npos, "names the value");
       ranks.check(!opened.ok() && opened.error().text.find("tcp") != std::string::npos, "names those that exist");
     }
-    ranks.check(Process::instance().open_fabric() == nullptr, "nothing is open");
+    ranks.check(Process::instance().endpoints_in_use().empty(), "nothing is open");
   }));
 }
 

@@ -100,8 +100,8 @@ OpenSpace make_space(Ranks& ranks, Space::Request request, int members, Line lin
     Result<MadeSpace> made = make_space(making, agreement, *open.peers);
     require(made.status(), "the space is made");
     open.space = std::move(made.value().space);
-    if (const OpenEndpoint* fabric = Process::instance().open_fabric())
-      std::ranges::copy(std::as_bytes(std::span(&fabric->address(), 1)), own.bytes.begin());
+    if (const auto used = Process::instance().endpoints_in_use(); !used.empty())
+      std::ranges::copy(std::as_bytes(std::span(&used.front().fabric->address(), 1)), own.bytes.begin());
   }
   // The ranks that are no members take part in the gathers of the others.
   std::vector<RankGroup::Message> all = ranks.all_gather(ranks.rank() < members ? own : RankGroup::Message());
