@@ -98,11 +98,11 @@ void add_places(const LocalBuffer& local, const Datatype& type, const Operation&
                 RunBuilder* there) {
   ByteFragments fragments(*type.layout, static_cast<std::size_t>(local.count), *operation.target_type->layout,
                           static_cast<std::size_t>(operation.target.count));
-  for (ByteFragment fragment; fragments.next(fragment);) {
+  for (Fragment fragment; fragments.next(fragment);) {
     const auto at = static_cast<std::uint64_t>(reinterpret_cast<std::intptr_t>(local.address) + fragment.origin_offset);
-    here.add({at, at + fragment.bytes});
+    here.add({at, at + fragment.count});
     const auto to = static_cast<std::uint64_t>(operation.at + fragment.target_offset);
-    if (there != nullptr) there->add({to, to + fragment.bytes});
+    if (there != nullptr) there->add({to, to + fragment.count});
   }
 }
 

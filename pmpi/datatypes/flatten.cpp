@@ -20,7 +20,6 @@ namespace farside::pmpi {
 namespace {
 
 using LayoutPtr = std::shared_ptr<const Layout>;
-using Offset = Checked<std::ptrdiff_t>;
 
 struct Envelope {
   MPI_Count integers = 0, addresses = 0, counts = 0, types = 0;
@@ -131,7 +130,7 @@ LayoutPtr contiguous(const LayoutPtr& child, std::size_t count) {
 // Contents: [count, block length, stride]; the stride is in units of `unit` bytes.
 LayoutPtr vector(const Contents& contents, const LayoutPtr& child, std::ptrdiff_t unit) {
   return Layout::repeated(contiguous(child, contents.count(1)), contents.count(0),
-                          (Offset(contents.value(2)) * unit).value());
+                          narrow(Wide{contents.value(2)} * unit));
 }
 
 // Contents: [count, block lengths, displacements], or [count, block length, displacements] if `equal`. `children` has
@@ -142,8 +141,8 @@ LayoutPtr indexed(const Contents& contents, const std::vector<LayoutPtr>& childr
   std::vector<Layout::Placed> blocks;
   blocks.reserve(count);
   for (std::size_t block = 0; block < count; ++block) {
-    blocks.push_back({(Offset(contents.value(displacements + block)) * unit).value(),
-                      contents.count(equal ? 1 : 1 + block), children[children.size() == 1 ? 0 : block]});
+    blocks.push_back({narrow(Wide{contents.value(displacements + block)} * unit), contents.count(equal ? 1 : 1 + block),
+                      children[children.size() == 1 ? 0 : block]});
   }
   return Layout::placed(std::move(blocks));
 }
@@ -162,14 +161,13 @@ LayoutPtr subarray(const Contents& contents, LayoutPtr layout) {
   const std::size_t dimensions = contents.count(0);
   const std::size_t sizes = contents.large() ? 2 : 1;
   const std::ptrdiff_t order = contents.value(contents.large() ? 1 : 1 + 3 * dimensions);
-  Offset stride = layout->extent();
-  Offset start = 0;
+  std::ptrdiff_t stride = layout->extent(), start = 0;
   for (const std::size_t dimension : dimensions_by_stride(dimensions, order)) {
-    layout = Layout::repeated(layout, contents.count(sizes + dimensions + dimension), stride.value());
-    start += Offset(contents.value(sizes + 2 * dimensions + dimension)) * stride;
-    stride *= contents.value(sizes + dimension);
+    layout = Layout::repeated(layout, contents.count(sizes + dimensions + dimension), stride);
+    start = narrow(start + Wide{contents.value(sizes + 2 * dimensions + dimension)} * stride);
+    stride = narrow(Wide{stride} * contents.value(sizes + dimension));
   }
-  return Layout::placed({{start.value(), 1, layout}});
+  return Layout::placed({{start, 1, layout}});
 }
 
 // One dimension of a distributed array: the part of `size` elements, `stride` bytes apart, that belongs to the process
@@ -185,8 +183,8 @@ LayoutPtr distributed(const LayoutPtr& layout, const Distribution& part, std::pt
   } else if (part.argument == MPI_DISTRIBUTE_DFLT_DARG) {
     block = part.kind == MPI_DISTRIBUTE_BLOCK ? (part.size + part.processes - 1) / part.processes : 1;
   }
-  const std::ptrdiff_t first = part.kind == MPI_DISTRIBUTE_NONE ? 0 : (Offset(part.coordinate) * block).value();
-  const std::ptrdiff_t cycle = part.kind == MPI_DISTRIBUTE_NONE ? part.size : (Offset(part.processes) * block).value();
+  const std::ptrdiff_t first = part.kind == MPI_DISTRIBUTE_NONE ? 0 : narrow(Wide{part.coordinate} * block);
+  const std::ptrdiff_t cycle = part.kind == MPI_DISTRIBUTE_NONE ? part.size : narrow(Wide{part.processes} * block);
   if (first >= part.size) return Layout::placed({});
   // Whole blocks, then a block that ends early at the end of the array.
   const std::ptrdiff_t cycles = (part.size - first) / cycle;
@@ -197,9 +195,9 @@ LayoutPtr distributed(const LayoutPtr& layout, const Distribution& part, std::pt
     return Layout::repeated(layout, static_cast<std::size_t>(count), stride);
   };
   return Layout::placed(
-      {{(Offset(first) * stride).value(), 1,
-        Layout::repeated(places(block), static_cast<std::size_t>(whole), (Offset(cycle) * stride).value())},
-       {(Offset(first + whole * cycle) * stride).value(), 1, places(cut)}});
+      {{narrow(Wide{first} * stride), 1,
+        Layout::repeated(places(block), static_cast<std::size_t>(whole), narrow(Wide{cycle} * stride))},
+       {narrow(Wide{first + whole * cycle} * stride), 1, places(cut)}});
 }
 
 // Contents: [size, rank, dimensions, global sizes, distributions, arguments, process grid, order]; large: the global
@@ -216,14 +214,14 @@ LayoutPtr distributed_array(const Contents& contents, LayoutPtr layout) {
     coordinates[dimension] = rank % contents.value(grid + dimension);
     rank /= contents.value(grid + dimension);
   }
-  Offset stride = layout->extent();
+  std::ptrdiff_t stride = layout->extent();
   for (const std::size_t dimension : dimensions_by_stride(dimensions, contents.value(order))) {
     layout =
         distributed(layout,
                     {contents.value(sizes + dimension), contents.value(kinds + dimension),
                      contents.value(arguments + dimension), contents.value(grid + dimension), coordinates[dimension]},
-                    stride.value());
-    stride *= contents.value(sizes + dimension);
+                    stride);
+    stride = narrow(Wide{stride} * contents.value(sizes + dimension));
   }
   return layout;
 }

@@ -120,9 +120,9 @@ class StagedBuffer {
     const auto flat = Layout::basic(BasicType::kByte);
     ByteFragments fragments(*type_.layout, static_cast<std::size_t>(device_.count), *flat,
                             static_cast<std::size_t>(device_.count) * type_.size);
-    for (ByteFragment fragment; fragments.next(fragment);) {
+    for (Fragment fragment; fragments.next(fragment);) {
       const std::byte* const from = copy_.get() + (fragment.origin_offset - first_);
-      if (Status done = memory.copy(at(device_.address, fragment.origin_offset), from, fragment.bytes); !done)
+      if (Status done = memory.copy(at(device_.address, fragment.origin_offset), from, fragment.count); !done)
         return done;
     }
     return {};

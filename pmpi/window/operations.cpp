@@ -29,14 +29,11 @@ ByteFragments beside_packed(const LocalBuffer& buffer, const Datatype& type, Bas
 
 // Copies between contiguous elements and such a buffer.
 void copy_elements(std::byte* packed, const LocalBuffer& buffer, ByteFragments fragments, bool into_buffer) {
-  for (ByteFragment fragment; fragments.next(fragment);) {
+  for (Fragment fragment; fragments.next(fragment);) {
     std::byte *there = bytes_at(buffer.address, fragment.origin_offset), *here = packed + fragment.target_offset;
-    std::memcpy(into_buffer ? there : here, into_buffer ? here : there, fragment.bytes);
+    std::memcpy(into_buffer ? there : here, into_buffer ? here : there, fragment.count);
   }
 }
-
-// Displacement arithmetic in 128 bits cannot overflow.
-__extension__ using Wide = __int128;
 
 // A null address is MPI_BOTTOM, which is valid only for a type of absolute addresses.
 Outcome check_buffer(const void* address, const Datatype& type, std::size_t bytes, const char* whose) {
@@ -368,14 +365,14 @@ Outcome Operations::move(const Operation& operation) {
     return std::move(*moved);
   }
   ByteFragments fragments(*origin_type.layout, count, *target_type.layout, static_cast<std::size_t>(target.count));
-  ByteFragment fragment;
+  Fragment fragment;
   if (!fragments.next(fragment)) return {};
   // The estimate of the count assumes fragments of one length, which is the common case.
-  Fragments moved(window_.space->route(target.rank), target.rank, target.own, operation.bytes / fragment.bytes);
+  Fragments moved(window_.space->route(target.rank), target.rank, target.own, operation.bytes / fragment.count);
   Status status;
   do {
     status = remote(moved, static_cast<std::uint64_t>(operation.at + fragment.target_offset), fragment.origin_offset,
-                    fragment.bytes, {});
+                    fragment.count, {});
   } while (status && fragments.next(fragment));
   return first_of(status, moved.end());
 }
@@ -447,7 +444,7 @@ Outcome Operations::combine_layouts(const Operation& operation, const std::byte*
     if (auto combined = by_ranges(operation, layout.ranges(count), own, in_place, remote)) return std::move(*combined);
   }
   ElementFragments fragments(layout, count, *operation.target_type->layout, static_cast<std::size_t>(target.count));
-  ElementFragment fragment;
+  Fragment fragment;
   if (!fragments.next(fragment)) return {};
   Fragments combined(window_.space->route(target.rank), target.rank, own, layout.elements() * count / fragment.count);
   Status status;

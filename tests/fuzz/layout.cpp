@@ -122,9 +122,9 @@ void check_fragments(const Layout& origin, std::size_t copies, const Layout& tar
                      const std::vector<std::ptrdiff_t>& from, const std::vector<std::ptrdiff_t>& to) {
   std::size_t at = 0;
   ByteFragments fragments(origin, copies, target, target_copies);
-  for (ByteFragment fragment; fragments.next(fragment); at += fragment.bytes) {
-    require(fragment.bytes > 0 && fragment.bytes <= from.size() - at, "pieces are those of the data");
-    for (std::size_t b = 0; b < fragment.bytes; ++b) {
+  for (Fragment fragment; fragments.next(fragment); at += fragment.count) {
+    require(fragment.count > 0 && fragment.count <= from.size() - at, "pieces are those of the data");
+    for (std::size_t b = 0; b < fragment.count; ++b) {
       require(from[at + b] == fragment.origin_offset + static_cast<std::ptrdiff_t>(b),
               "a piece is where the origin has it");
       require(to[at + b] == fragment.target_offset + static_cast<std::ptrdiff_t>(b),
@@ -139,7 +139,7 @@ void check_elements(const Layout& origin, std::size_t copies, const Layout& targ
                     const Map& from, const Map& to) {
   std::size_t at = 0;
   ElementFragments fragments(origin, copies, target, target_copies);
-  for (ElementFragment fragment; fragments.next(fragment);) {
+  for (Fragment fragment; fragments.next(fragment);) {
     require(fragment.count > 0 && fragment.count <= from.size() - at, "pieces are those of the data");
     for (std::size_t i = 0; i < fragment.count; ++i, ++at) {
       const auto inside = static_cast<std::ptrdiff_t>(i * traits(from[at].type).extent);

@@ -2,7 +2,6 @@
 // Sums and products of counts, sizes and displacements from the program, which may overflow; and random bits.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -23,43 +22,12 @@ constexpr std::optional<std::size_t> bytes_of(std::size_t count, std::size_t siz
   return bytes;
 }
 
-// An integer whose operations throw std::overflow_error at an overflow. Not for fast paths.
-template <std::integral T>
-class Checked {
- public:
-  constexpr Checked(T value) : value_(value) {}  // NOLINT(google-explicit-constructor)
-  // Converts from another type.
-  template <std::integral From>
-  static constexpr Checked of(From value) {
-    T same = 0;
-    if (__builtin_add_overflow(value, From{0}, &same)) fail();
-    return same;
-  }
-  constexpr T value() const { return value_; }
-  friend constexpr Checked operator+(Checked a, Checked b) {
-    return calculate(a, b, [](T x, T y, T* z) { return __builtin_add_overflow(x, y, z); });
-  }
-  friend constexpr Checked operator-(Checked a, Checked b) {
-    return calculate(a, b, [](T x, T y, T* z) { return __builtin_sub_overflow(x, y, z); });
-  }
-  friend constexpr Checked operator*(Checked a, Checked b) {
-    return calculate(a, b, [](T x, T y, T* z) { return __builtin_mul_overflow(x, y, z); });
-  }
-  constexpr Checked& operator+=(Checked other) { return *this = *this + other; }
-  constexpr Checked& operator*=(Checked other) { return *this = *this * other; }
-  friend constexpr auto operator<=>(Checked, Checked) = default;
-
- private:
-  template <class Operation>
-  static constexpr Checked calculate(Checked a, Checked b, Operation operation) {
-    T result = 0;
-    if (operation(a.value_, b.value_, &result)) fail();
-    return result;
-  }
-  [[noreturn]] static void fail() { throw std::overflow_error("more than the type holds"); }
-
-  T value_;
-};
+// Holds each product of two such numbers. narrow() throws std::overflow_error unless the value fits.
+__extension__ using Wide = __int128;
+constexpr std::ptrdiff_t narrow(Wide value) {
+  if (value != static_cast<std::ptrdiff_t>(value)) throw std::overflow_error("more than an offset holds");
+  return static_cast<std::ptrdiff_t>(value);
+}
 
 // Unguessable bits for keys and nonces (getrandom(2)).
 inline std::uint64_t random_bits() {

@@ -60,9 +60,6 @@ using Elements =
                Pair<long double, std::int32_t>, Pair<float, float>, Pair<double, double>, Quad, Complex<Quad>>;
 static_assert(std::tuple_size_v<Elements> == kBasicTypes);
 
-template <BasicType kType>
-using Element = std::tuple_element_t<static_cast<std::size_t>(kType), Elements>;
-
 // The groups of MPI 4.0 section 6.9.2, which determine the operations that are allowed for a type.
 enum class TypeClass : std::uint8_t { kInteger, kFloating, kComplex, kByte, kOpaque, kLogical, kPair };
 
@@ -79,26 +76,26 @@ inline constexpr TypeClass kClassOf<Opaque<kSize>> = TypeClass::kOpaque;
 template <class V, class I>
 inline constexpr TypeClass kClassOf<Pair<V, I>> = TypeClass::kPair;
 
-constexpr bool class_allows(TypeClass type_class, ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kReplace:
-    case ReduceOp::kNoOp: return true;
-    case ReduceOp::kSum:
-    case ReduceOp::kProd:
-      return type_class == TypeClass::kInteger || type_class == TypeClass::kFloating ||
-             type_class == TypeClass::kComplex;
-    case ReduceOp::kMin:
-    case ReduceOp::kMax: return type_class == TypeClass::kInteger || type_class == TypeClass::kFloating;
-    case ReduceOp::kLand:
-    case ReduceOp::kLor:
-    case ReduceOp::kLxor: return type_class == TypeClass::kInteger || type_class == TypeClass::kLogical;
-    case ReduceOp::kBand:
-    case ReduceOp::kBor:
-    case ReduceOp::kBxor: return type_class == TypeClass::kInteger || type_class == TypeClass::kByte;
-    case ReduceOp::kMinloc:
-    case ReduceOp::kMaxloc: return type_class == TypeClass::kPair;
+template <class... Ops>
+constexpr std::uint16_t set_of(Ops... ops) {
+  return static_cast<std::uint16_t>((0U | ... | (1U << static_cast<unsigned>(ops))));
+}
+// The operations that are allowed for a class, one bit per ReduceOp.
+template <class T>
+constexpr std::uint16_t operations_on() {
+  using enum ReduceOp;
+  constexpr std::uint16_t kAny = set_of(kReplace, kNoOp), kSums = set_of(kSum, kProd), kOrders = set_of(kMin, kMax);
+  constexpr std::uint16_t kLogical = set_of(kLand, kLor, kLxor), kBits = set_of(kBand, kBor, kBxor);
+  switch (kClassOf<T>) {
+    case TypeClass::kInteger: return kAny | kSums | kOrders | kLogical | kBits;
+    case TypeClass::kFloating: return kAny | kSums | kOrders;
+    case TypeClass::kComplex: return kAny | kSums;
+    case TypeClass::kByte: return kAny | kBits;
+    case TypeClass::kOpaque: return kAny;
+    case TypeClass::kLogical: return kAny | kLogical;
+    case TypeClass::kPair: break;
   }
-  return false;
+  return kAny | set_of(kMinloc, kMaxloc);
 }
 
 template <class T>
@@ -172,15 +169,6 @@ constexpr const char* kNames[kBasicTypes] = {"int8",
                                              "double-double",
                                              "quad",
                                              "complex quad"};
-
-template <class T>
-constexpr std::uint16_t operations_on() {
-  unsigned bits = 0;
-  for (std::size_t op = 0; op < kReduceOps; ++op) {
-    if (class_allows(kClassOf<T>, static_cast<ReduceOp>(op))) bits |= 1U << op;
-  }
-  return static_cast<std::uint16_t>(bits);
-}
 
 template <class T>
 constexpr BasicTypeTraits traits_of(const char* name) {
@@ -404,7 +392,7 @@ template <ReduceOp kOp, std::size_t... kType>
 constexpr std::array<Kernels, kBasicTypes> make_row(std::index_sequence<kType...>) {
   const auto kernels_of = []<class T>(T*) {
     Kernels kernels{};
-    if constexpr (class_allows(kClassOf<T>, kOp)) {
+    if constexpr ((operations_on<T>() & set_of(kOp)) != 0) {
       add_kernels<kOp, T, false>(kernels);
       add_kernels<kOp, T, true>(kernels);
     }

@@ -16,10 +16,8 @@
 namespace farside {
 namespace {
 
-using Offset = Checked<std::ptrdiff_t>;
-
 // Returns the offset of the last of `count` copies.
-std::ptrdiff_t last_of(std::size_t count, std::ptrdiff_t stride) { return (Offset::of(count - 1) * stride).value(); }
+std::ptrdiff_t last_of(std::size_t count, std::ptrdiff_t stride) { return narrow(Wide{count - 1} * stride); }
 
 std::ptrdiff_t signed_bytes(std::size_t bytes) { return static_cast<std::ptrdiff_t>(bytes); }
 
@@ -29,18 +27,18 @@ std::ptrdiff_t run_bytes(const Layout::Run& run) { return signed_bytes(run.count
 
 // Extends the bounds to those of a child whose copies lie at offsets from `first` to `last`.
 void Layout::take_bounds(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last) {
-  const Offset lower = Offset(std::min(first, last)) + child.lower_bound_;
-  const Offset upper = Offset(std::max(first, last)) + child.lower_bound_ + child.extent_;
+  const std::ptrdiff_t lower = narrow(Wide{std::min(first, last)} + child.lower_bound_);
+  const std::ptrdiff_t upper = narrow(Wide{std::max(first, last)} + child.lower_bound_ + child.extent_);
   const bool empty = nothing();
-  const Offset upper_bound = empty ? upper : std::max(Offset(lower_bound_) + extent_, upper);
-  lower_bound_ = empty ? lower.value() : std::min(lower_bound_, lower.value());
-  extent_ = (upper_bound - lower_bound_).value();
+  const std::ptrdiff_t upper_bound = empty ? upper : std::max(lower_bound_ + extent_, upper);
+  lower_bound_ = empty ? lower : std::min(lower_bound_, lower);
+  extent_ = narrow(Wide{upper_bound} - lower_bound_);
 }
 
 void Layout::take_data(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last, std::size_t count) {
   depth_ = std::max(depth_, child.depth_ + 1);
-  const std::ptrdiff_t lower = (Offset(std::min(first, last)) + child.true_lower_bound_).value();
-  const std::ptrdiff_t upper = (Offset(std::max(first, last)) + child.true_upper_bound_).value();
+  const std::ptrdiff_t lower = narrow(Wide{std::min(first, last)} + child.true_lower_bound_);
+  const std::ptrdiff_t upper = narrow(Wide{std::max(first, last)} + child.true_upper_bound_);
   const bool empty = size_ == 0;
   true_lower_bound_ = empty ? lower : std::min(true_lower_bound_, lower);
   true_upper_bound_ = empty ? upper : std::max(true_upper_bound_, upper);
@@ -48,8 +46,7 @@ void Layout::take_data(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t
     uniform_type_ = child.uniform_type_;
   else if (uniform_type_ != child.uniform_type_)
     uniform_type_.reset();
-  // Checked: the size must fit into an offset.
-  size_ = static_cast<std::size_t>((Offset::of(size_) + Offset::of(child.size_) * Offset::of(count)).value());
+  size_ = static_cast<std::size_t>(narrow(Wide{size_} + Wide{child.size_} * count));
   elements_ += child.elements_ * count;  // fewer than bytes
 }
 
@@ -104,7 +101,7 @@ std::shared_ptr<const Layout> Layout::placed(std::vector<Placed> children) {
   for (Placed& child : children) {
     const Layout& inner = *child.child;
     if (child.count == 0 || inner.nothing()) continue;
-    const std::ptrdiff_t last = (Offset(child.offset) + last_of(child.count, inner.extent_)).value();
+    const std::ptrdiff_t last = narrow(Wide{child.offset} + last_of(child.count, inner.extent_));
     layout->take_bounds(inner, child.offset, last);
     if (inner.size_ == 0) continue;
     const bool adjacent = layout->size_ == 0 || child.offset + inner.true_lower_bound_ ==

@@ -137,22 +137,16 @@ class RunCursor {
 
 // Walks two layouts together, in the order of their type maps, and cuts them into fragments: pairs of ranges of equal
 // length. For put and get, whose origin and target may have different datatypes of the same signature, a fragment has
-// `bytes` bytes without gaps; for accumulates `count` whole elements. Precondition of ElementFragments: both layouts
-// have the same uniform_type().
-struct ByteFragment {
+// bytes without gaps; for accumulates whole elements. Precondition of ElementFragments: both layouts have the same
+// uniform_type().
+struct Fragment {
   std::ptrdiff_t origin_offset;
   std::ptrdiff_t target_offset;
-  std::size_t bytes;
-};
-struct ElementFragment {
-  std::ptrdiff_t origin_offset;
-  std::ptrdiff_t target_offset;
-  std::size_t count;
+  std::size_t count;  // bytes or elements
 };
 template <RunCursor::Unit kUnit>
 class FragmentsOf {
  public:
-  using Fragment = std::conditional_t<kUnit == RunCursor::Unit::kBytes, ByteFragment, ElementFragment>;
   FragmentsOf(const Layout& origin, std::size_t origin_count, const Layout& target, std::size_t target_count)
       : origin_(origin, origin_count), target_(target, target_count) {}
   bool next(Fragment& fragment);

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
 #include "transport/data/layout.hpp"
@@ -18,8 +19,6 @@
 
 namespace farside {
 namespace {
-
-__extension__ using Wide = __int128;
 
 constexpr const char* kInaccessible = "memory that cannot be accessed";
 
@@ -111,7 +110,7 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
   by = IntegerPhase::kLock;
   if (!space.always_locked && has_cpu_atomics(entry.type)) {
     by = space.integers == nullptr ? IntegerPhase::kAtomics
-                                   : space.integers->begin_in_common(std::size_t{entry.count} * blocks);
+                                   : space.integers->begin(std::size_t{entry.count} * blocks, true);
   }
   if (by == IntegerPhase::kLock && entry.kind == OperationKind::kAccumulate) {
     if (!lock) lock.emplace(*space.lock);
@@ -129,7 +128,7 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
     if (data != nullptr) data += dense;
     if (fetched != nullptr) fetched += dense;
   }
-  if (space.integers != nullptr) space.integers->end_in_common(by);
+  if (space.integers != nullptr) space.integers->end(by, true);
   by = IntegerPhase::kLock;
 }
 
@@ -292,7 +291,7 @@ void MessageHandler::execute_request(const RequestHeader& request, std::span<con
     return;
   }
   answer.refused = execute_and_catch(list, space, answer.fetched, begun, answer.fault);
-  if (answer.fault != nullptr && space.integers != nullptr) space.integers->end_in_common(begun.by);
+  if (answer.fault != nullptr && space.integers != nullptr) space.integers->end(begun.by, true);
   // Also after a list that ended early: others wait for the release of a lock, or for a notification.
   if (opens) append(before);
   if (controls > 0) {

@@ -32,7 +32,7 @@
 // this, with and without its parts.
 //
 // Thread safety: any for begin() and end(), if allow_lock() has `threaded` or after expect_threads(), and always for
-// begin_in_common() and end_in_common(), also while allow_lock() runs. Cost: two stores and a load in the thread's own
+// those in common, also while allow_lock() runs. Cost: two stores and a load in the thread's own
 // cache line (in common and beyond kOwnSlots threads two atomics). A change of the phase writes the words of all
 // threads. Memory: 512 shared bytes per rank.
 #pragma once
@@ -75,8 +75,6 @@ class IntegerMethod {
 
   // kAtomics for ever, until allow_lock().
   IntegerMethod() = default;
-  IntegerMethod(const IntegerMethod&) = delete;
-  IntegerMethod& operator=(const IntegerMethod&) = delete;
 
   // The words of this rank. Called before any operation.
   void announce_in(IntegerWords& own) { own_ = &own; }
@@ -93,28 +91,12 @@ class IntegerMethod {
   void expect_threads() { threaded_ = true; }
 
   // To be called before an operation on `elements` elements. Returns the phase that the operation must use.
-  IntegerPhase begin(std::size_t elements) { return begin_in(own_slot(), elements); }
-  // To be called after the operation. `begun`: the result of begin().
-  void end(IntegerPhase begun) {
-    if (begun == IntegerPhase::kAtomics) end_in(own_slot());
-  }
-  // The same for an operation of the message handler, which any thread may execute.
-  IntegerPhase begin_in_common(std::size_t elements) { return begin_in(kOwnSlots, elements); }
-  void end_in_common(IntegerPhase begun) {
-    if (begun == IntegerPhase::kAtomics) end_in(kOwnSlots);
-  }
-  // Whether such an operation would need the lock now. Another thread may change the phase before it begins.
-  bool locks_in_common(std::size_t elements) const {
-    return elements >= long_row_.load(std::memory_order_relaxed) ||
-           own_->by_slot[kOwnSlots].by.load(std::memory_order_relaxed) != IntegerPhase::kAtomics;
-  }
-
- private:
-  std::size_t own_slot() const { return threaded_ ? static_cast<std::size_t>(ThreadSlot::get()) : 0; }
-  [[gnu::always_inline]] IntegerPhase begin_in(std::size_t slot, std::size_t elements) {
+  // `in_common`: an operation of the message handler, which any thread may execute.
+  [[gnu::always_inline]] IntegerPhase begin(std::size_t elements, bool in_common = false) {
     if (elements >= long_row_.load(std::memory_order_acquire)) [[unlikely]] {
       return over_.load(std::memory_order_acquire) ? IntegerPhase::kLock : change();
     }
+    const std::size_t slot = in_common ? kOwnSlots : own_slot();
     IntegerWords::OfThread& own = own_->by_slot[slot];
     if (slot == kOwnSlots) [[unlikely]] {
       own.announced.fetch_add(1, std::memory_order_seq_cst);
@@ -130,6 +112,18 @@ class IntegerMethod {
     }
     return by;
   }
+  // To be called after the operation. `begun`: the result of begin().
+  void end(IntegerPhase begun, bool in_common = false) {
+    if (begun == IntegerPhase::kAtomics) end_in(in_common ? kOwnSlots : own_slot());
+  }
+  // Whether an operation in common would need the lock now. Another thread may change the phase before it begins.
+  bool locks_in_common(std::size_t elements) const {
+    return elements >= long_row_.load(std::memory_order_relaxed) ||
+           own_->by_slot[kOwnSlots].by.load(std::memory_order_relaxed) != IntegerPhase::kAtomics;
+  }
+
+ private:
+  std::size_t own_slot() const { return threaded_ ? static_cast<std::size_t>(ThreadSlot::get()) : 0; }
   [[gnu::always_inline]] void end_in(std::size_t slot) {
     IntegerWords::OfThread& own = own_->by_slot[slot];
     if (slot == kOwnSlots) [[unlikely]] {

@@ -107,11 +107,11 @@ void check_against_runtime(MPI_Datatype handle, int count, std::mt19937& random)
   }
   packed.resize(static_cast<std::size_t>(position));
   ByteFragments fragments(layout, static_cast<std::size_t>(count), *Layout::basic(BasicType::kByte), packed.size());
-  ByteFragment fragment;
+  Fragment fragment;
   while (fragments.next(fragment)) {
     REQUIRE(fragment.target_offset == static_cast<std::ptrdiff_t>(gathered.size()));
     gathered.insert(gathered.end(), base + fragment.origin_offset,
-                    base + fragment.origin_offset + static_cast<std::ptrdiff_t>(fragment.bytes));
+                    base + fragment.origin_offset + static_cast<std::ptrdiff_t>(fragment.count));
   }
   REQUIRE(gathered == packed);
 }

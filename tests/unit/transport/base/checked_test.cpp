@@ -23,17 +23,14 @@ TEST_CASE("bytes are counted up to the largest object, and no further") {
   CHECK(!bytes_of(std::numeric_limits<std::size_t>::max(), std::numeric_limits<std::size_t>::max()));
 }
 
-TEST_CASE("a checked integer calculates as its type does, or throws") {
-  using Offset = Checked<std::ptrdiff_t>;
+TEST_CASE("an offset is narrowed, or throws") {
   constexpr std::ptrdiff_t kMost = std::numeric_limits<std::ptrdiff_t>::max();
   constexpr std::ptrdiff_t kLeast = std::numeric_limits<std::ptrdiff_t>::min();
-  CHECK((Offset(kMost - 1) + 1).value() == kMost);
-  CHECK((Offset(-3) * 5 - 1).value() == -16);
-  CHECK(Offset::of(std::size_t{7}).value() == 7);
-  CHECK_THROWS_AS(Offset(kMost) + 1, std::overflow_error);
-  CHECK_THROWS_AS(Offset(kLeast) - 1, std::overflow_error);
-  CHECK_THROWS_AS(Offset(kLeast) * -1, std::overflow_error);
-  CHECK_THROWS_AS(Offset::of(kMostBytes + 1), std::overflow_error);
+  CHECK(narrow(Wide{kMost - 1} + 1) == kMost);
+  CHECK(narrow(Wide{-3} * 5 - 1) == -16);
+  CHECK_THROWS_AS(narrow(Wide{kMost} + 1), std::overflow_error);
+  CHECK_THROWS_AS(narrow(Wide{kLeast} - 1), std::overflow_error);
+  CHECK_THROWS_AS(narrow(Wide{kLeast} * -1), std::overflow_error);
 }
 
 TEST_CASE("a layout whose size or bounds no offset tells is not made") {

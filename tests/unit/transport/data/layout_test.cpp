@@ -27,7 +27,7 @@ std::vector<Layout::Run> runs_of(const Layout& layout, std::size_t count) {
 std::size_t fragments_of(const Layout& origin, std::size_t origin_count, const Layout& target,
                          std::size_t target_count) {
   ByteFragments fragments(origin, origin_count, target, target_count);
-  ByteFragment fragment;
+  Fragment fragment;
   std::size_t count = 0;
   while (fragments.next(fragment)) ++count;
   return count;
