@@ -182,7 +182,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (sent == nullptr) continue;
       const auto answer = message_queue.wait_for_answer(hostile, *sent, {is_alive});
       if (!answer) continue;
-      const std::span<const std::byte> bytes = answer.value()->bytes();
+      const std::span<const std::byte> bytes = answer.value()->bytes;
       require(bytes.data() >= begin && bytes.data() + bytes.size() <= end && bytes.size() <= MessageQueue::kMostBytes,
               "an answer is no longer than an answer");
     }

@@ -172,12 +172,12 @@ Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message
   const std::optional<MessageQueue::Answer>& answer = waited.value();
   if (unanswered_ != !answer) unanswered_ = !answer;
   if (!answer) return unanswered();
-  if (answer->by_poller()) poller_answered_at_.store(ticks(), std::memory_order_relaxed);
+  if (answer->by_poller) poller_answered_at_.store(ticks(), std::memory_order_relaxed);
   ReplyHeader reply{};
-  if (answer->bytes().size() < sizeof reply) return refusal(ReplyStatus::kRefused);
-  std::memcpy(&reply, answer->bytes().data(), sizeof reply);
+  if (answer->bytes.size() < sizeof reply) return refusal(ReplyStatus::kRefused);
+  std::memcpy(&reply, answer->bytes.data(), sizeof reply);
   if (reply.status != ReplyStatus::kDone) return refusal(reply.status);
-  const std::span<const std::byte> data = answer->bytes().subspan(sizeof reply);
+  const std::span<const std::byte> data = answer->bytes.subspan(sizeof reply);
   if (data.size() != bytes) return Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"};
   take(data);
   return {};

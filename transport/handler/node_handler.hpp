@@ -37,8 +37,6 @@ class NodeHandler {
  public:
   // Errors: those of make_segment() and of start_own_thread().
   static Result<std::unique_ptr<NodeHandler>> open(Statistics& statistics);
-  NodeHandler(const NodeHandler&) = delete;
-  NodeHandler& operator=(const NodeHandler&) = delete;
   ~NodeHandler();
 
   // The location of the message queue, for on-node peers.

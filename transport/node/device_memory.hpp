@@ -29,9 +29,6 @@ namespace farside {
 // The library of one kind of GPUs.
 class DeviceDriver {
  public:
-  DeviceDriver() = default;
-  DeviceDriver(const DeviceDriver&) = delete;
-  DeviceDriver& operator=(const DeviceDriver&) = delete;
   virtual ~DeviceDriver() = default;
   virtual const char* name() const = 0;
   virtual bool holds(const void* address) = 0;

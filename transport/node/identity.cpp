@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -52,14 +53,13 @@ std::optional<ProcessState> read_state(const std::string& path) {
   const std::size_t behind = text.rfind(')');
   if (behind == std::string::npos) return std::nullopt;
   ProcessState found;
-  std::istringstream(text) >> found.pid;
   std::istringstream rest(text.substr(behind + 1));
   rest >> found.state;
   std::string skipped;
   for (int field = 4; field < 20; ++field) rest >> skipped;
   rest >> found.threads >> skipped >> found.began;
-  if (!rest) return std::nullopt;
-  return found;
+  found.pid = std::strtoull(text.c_str(), nullptr, 10);
+  return rest ? std::optional(found) : std::nullopt;
 }
 
 }  // namespace

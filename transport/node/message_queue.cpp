@@ -169,7 +169,7 @@ Result<std::optional<MessageQueue::Answer>> MessageQueue::wait_for_answer(Progre
   const std::size_t answered = std::min<std::size_t>(length & ~kByPoller, kMostBytes);
   const auto bytes = std::span<const std::byte>(slot.text).first(answered);
   prefetch(bytes);
-  return std::optional<Answer>(std::in_place, *this, message, bytes, (length & kByPoller) != 0);
+  return std::optional(Answer{{message, {this}}, bytes, (length & kByPoller) != 0});
 }
 
 // Returns whether the owner will not execute the message of this slot.

@@ -60,23 +60,15 @@ class MessageQueue {
 
   // For senders: a message in the queue that awaits its answer.
   using Message = Slot*;
+  struct Release {
+    MessageQueue* message_queue;
+    void operator()(Slot* slot) const { message_queue->release(*slot); }
+  };
   // An answer. Its destructor frees the slot.
-  class Answer {
-   public:
-    Answer(MessageQueue& message_queue, Message message, std::span<const std::byte> bytes, bool by_poller)
-        : slot_(message, Release{&message_queue}), bytes_(bytes), by_poller_(by_poller) {}
-    std::span<const std::byte> bytes() const { return bytes_; }
-    // Whether a thread of the owner that polls the queue has answered, and not the handler's thread.
-    bool by_poller() const { return by_poller_; }
-
-   private:
-    struct Release {
-      MessageQueue* message_queue;
-      void operator()(Slot* slot) const { message_queue->release(*slot); }
-    };
-    std::unique_ptr<Slot, Release> slot_;
-    std::span<const std::byte> bytes_;
-    bool by_poller_;
+  struct Answer {
+    std::unique_ptr<Slot, Release> slot;
+    std::span<const std::byte> bytes;
+    bool by_poller;  // a thread of the owner that polls the queue has answered, and not the handler's thread
   };
   // Enqueues a message made of parts; returns nothing if no slot is free. wait_for_answer() wakes the owner. `sender`:
   // the calling process's identity; if it is unknown, nobody takes over its slots, and it takes over none.

@@ -28,7 +28,7 @@ std::size_t in_lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * k
 
 struct NodeGroup::Board {
   std::uint64_t nonce = 0;
-  WakeEvent wake_event;                                            // of members that wait for the others or the leader
+  WakeEvent wake_event;                                            // of members that wait for the leader
   alignas(kLine) WakeEvent leader_wake_event;                      // of the leader that waits for arrivals
   alignas(kLine) std::atomic<std::uint64_t> arrivals[2] = {0, 0};  // of even and odd exchanges, since the start
   std::atomic<std::uint64_t> released[2] = {0, 0};                 // the number of even and odd meetings released last
@@ -113,21 +113,21 @@ void NodeGroup::publish_member(int rank, Progress& progress) {
 }
 
 // Arrivals and releases are sequentially consistent: this publishes the slot or the result, and wake events require it.
-// The last to arrive wakes the leader, or all.
-void NodeGroup::arrive(WakeEvent& waiting) {
+// The last to arrive wakes the leader.
+void NodeGroup::arrive() {
   if (board().arrivals[exchanges_ % 2].fetch_add(1, std::memory_order_seq_cst) + 1 == all_arrived())
-    waiting.wake_if_armed();
+    board().leader_wake_event.wake_if_armed();
 }
 
-void NodeGroup::await_arrivals(Progress& progress, bool alone) {
-  WakeEvent& wake_event = alone ? board().leader_wake_event : board().wake_event;
-  arrive(wake_event);
+void NodeGroup::await_arrivals(Progress& progress) {
+  arrive();
   const std::atomic<std::uint64_t>& arrivals = board().arrivals[exchanges_ % 2];
-  for (Waiter waiter(progress, wake_event); arrivals.load(std::memory_order_acquire) < all_arrived();) waiter.pause();
+  Waiter waiter(progress, board().leader_wake_event);
+  while (arrivals.load(std::memory_order_acquire) < all_arrived()) waiter.pause();
 }
 
 void NodeGroup::await_release(Progress& progress) {
-  arrive(board().leader_wake_event);
+  arrive();
   const std::atomic<std::uint64_t>& released = board().released[exchanges_ % 2];
   Waiter waiter(progress, board().wake_event);
   while (released.load(std::memory_order_acquire) <= exchanges_) waiter.pause();

@@ -11,10 +11,9 @@
 //
 //   | nonce, wake events | arrivals, released | results of the leader | members | slots |
 //
-// exchange: a member writes its slot, counts itself, waits until all members are counted, and reads all slots.
-// exchange_by_leader: the same, but the others wait until the leader has made a result of all slots, and released it.
-// Two sets suffice: a member writes a slot again two exchanges later, and the exchange between them has shown that all
-// members have read it.
+// In an exchange a member writes its slot and counts itself. The leader waits until all members are counted, makes a
+// result of all slots, and releases it to the others, which wait for that. Then all read all slots. Two sets suffice: a
+// member writes a slot again two exchanges later; the exchange between them has shown that all members have read it.
 //
 // Thread safety: one call at a time per object. Errors: kNoMemory and kNoRoute of the board. Cost of an
 // exchange: two atomics, and O(members) reads; a member that waits sleeps once. Memory per node: 256 bytes per member.
@@ -67,8 +66,6 @@ class NodeGroup {
   static Result<std::unique_ptr<NodeGroup>> join(const Place& place, int index, int members);
   // A group of one process, which is `rank`.
   static std::unique_ptr<NodeGroup> alone(int rank);
-  NodeGroup(const NodeGroup&) = delete;
-  NodeGroup& operator=(const NodeGroup&) = delete;
   ~NodeGroup();
 
   // Valid until publish_member().
@@ -92,13 +89,7 @@ class NodeGroup {
   // Collective: returns the values of all members, by their indexes.
   template <class T>
   std::vector<T> exchange(const T& own, Progress& progress) {
-    static_assert(sizeof(T) <= kSlotBytes && std::is_trivially_copyable_v<T>);
-    std::vector<T> all(static_cast<std::size_t>(members_));
-    std::memcpy(own_slot(), &own, sizeof own);
-    await_arrivals(progress, false);
-    for (int i = 0; i < members_; ++i) std::memcpy(&all[static_cast<std::size_t>(i)], slot(i), sizeof(T));
-    ++exchanges_;
-    return all;
+    return exchange_by_leader(own, progress, [](const std::vector<T>&) { return '\0'; }).values;
   }
   // Collective: the leader calls lead(values of all members), and all members get its result, too.
   template <class T, class Lead>
@@ -107,8 +98,8 @@ class NodeGroup {
     static_assert(sizeof(T) <= kSlotBytes && std::is_trivially_copyable_v<T>);
     static_assert(sizeof(Result) <= kSlotBytes && std::is_trivially_copyable_v<Result>);
     LeaderExchange<T, Result> exchanged{std::vector<T>(static_cast<std::size_t>(members_)), Result{}};
-    std::memcpy(own_slot(), &own, sizeof own);
-    leads() ? await_arrivals(progress, true) : await_release(progress);
+    std::memcpy(slot(index_), &own, sizeof own);
+    leads() ? await_arrivals(progress) : await_release(progress);
     for (int i = 0; i < members_; ++i) std::memcpy(&exchanged.values[static_cast<std::size_t>(i)], slot(i), sizeof(T));
     if (leads()) {
       exchanged.result = lead(std::as_const(exchanged.values));
@@ -128,12 +119,10 @@ class NodeGroup {
   Board& board() const;
   NodeMember* member_at(int index) const;
   std::byte* slot(int index) const;
-  std::byte* own_slot() const { return slot(index_); }
   std::byte* result() const;
   std::uint64_t all_arrived() const { return (exchanges_ / 2 + 1) * static_cast<std::uint64_t>(members_); }
-  void arrive(WakeEvent& waiting);
-  // `alone`: the caller is the leader, and the others wait for its release.
-  void await_arrivals(Progress& progress, bool alone);
+  void arrive();
+  void await_arrivals(Progress& progress);
   void await_release(Progress& progress);
   void release();
 

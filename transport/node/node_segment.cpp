@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <numeric>
 #include <span>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -77,39 +78,34 @@ Result<NodeSegment::Plan> NodeSegment::arrange(const NodeGroup& group, const Lay
   Plan plan;
   control_bytes_ = layout.control_bytes;
   std::uint64_t& end = plan.bytes = layout.control_bytes * static_cast<std::uint64_t>(group.members());
-  const auto too_much = [](std::uint64_t bytes) {
+  Wide most = end;
+  for (const std::uint64_t bytes : layout.data) most += Wide{bytes} + layout.alignment + 2 * huge.round_up(1, bytes);
+  if (most > kMostBytes) {
     return Error{ErrorKind::kNoMemory,
-                 fmt::format("the data of this node's ranks, {} bytes of one rank among them, are more than an address "
-                             "space",
-                             bytes)};
-  };
+                 fmt::format("the data of this node's ranks, {} bytes of one rank among them, are "
+                             "more than an address space",
+                             std::ranges::max(layout.data))};
+  }
   // Data of several members that are contiguous are treated as those of one.
-  const auto place = [&](std::span<const std::uint64_t> data) -> Status {
-    std::uint64_t all = 0;
-    for (const std::uint64_t of_member : data) all = of_member > kMostBytes - all ? kMostBytes : all + of_member;
-    end = huge.round_up(end, all);
-    if (all > 0) {
-      const std::uint64_t gap = -end & (layout.alignment - 1);
-      if (gap > kMostBytes - end) return too_much(data.front());
-      end += gap;
-      plan.alignment = std::max<std::uint64_t>(plan.alignment, layout.alignment);
-    }
-    const std::uint64_t begin = end;
-    for (const std::uint64_t of_member : data) {
-      data_at_.push_back(end);
-      if (of_member > kMostBytes - end) return too_much(of_member);
-      end += of_member;
-    }
-    end = huge.round_up(end, all);
-    if (!huge.suitable_for(all)) return {};
-    plan.alignment = std::max(plan.alignment, huge.page());
-    plan.huge.push_back({begin, end - begin});
-    return {};
-  };
   const std::span<const std::uint64_t> all(layout.data);
   const std::size_t together = layout.contiguous ? all.size() : 1;
   for (std::size_t i = 0; i < all.size(); i += together) {
-    if (Status placed = place(all.subspan(i, together)); !placed) return placed.error();
+    const std::span<const std::uint64_t> part = all.subspan(i, together);
+    const std::uint64_t bytes = std::accumulate(part.begin(), part.end(), std::uint64_t{0});
+    end = huge.round_up(end, bytes);
+    if (bytes > 0) {
+      end += -end & (layout.alignment - 1);
+      plan.alignment = std::max<std::uint64_t>(plan.alignment, layout.alignment);
+    }
+    const std::uint64_t begin = end;
+    for (const std::uint64_t of_member : part) {
+      data_at_.push_back(end);
+      end += of_member;
+    }
+    end = huge.round_up(end, bytes);
+    if (!huge.suitable_for(bytes)) continue;
+    plan.alignment = std::max(plan.alignment, huge.page());
+    plan.huge.push_back({begin, end - begin});
   }
   return plan;
 }
@@ -159,10 +155,6 @@ Result<NodeSegment> NodeSegment::join(const NodeGroup& group, const Layout& layo
   segment.segment_.mapping = std::move(mapped.value());
   segment.advise(plan.value());
   return segment;
-}
-
-void NodeSegment::published() {
-  if (segment_.fd.valid()) segment_.published();
 }
 
 }  // namespace farside

@@ -110,7 +110,9 @@ class NodeSegment {
   // Frees the memory of data(), which must not be called any more.
   void forget_places() { data_at_ = {}; }
   // To be called when all members have mapped the segment (Segment::published).
-  void published();
+  void published() {
+    if (has_descriptor()) segment_.published();
+  }
   bool has_descriptor() const { return segment_.fd.valid(); }
 
  private:

@@ -61,10 +61,7 @@ struct Reserve {
 // of the mapping is a multiple of the page size and of `alignment`, a power of two, or 0. With an `alignment` beyond
 // the page size, `bytes` must be a multiple of the page size. Errors: kNoMemory, with the limit that is exceeded.
 Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::size_t own, std::size_t alignment = 0);
-inline Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve) {
-  return make_segment(bytes, reserve, bytes);
-}
-inline Result<Segment> make_segment(std::size_t bytes) { return make_segment(bytes, {0, bytes}); }
+inline Result<Segment> make_segment(std::size_t bytes) { return make_segment(bytes, {0, bytes}, bytes); }
 
 // Maps `bytes` of the segment that process `pid` of this node has open as `fd`, from `offset` on, a multiple of the
 // page size, and reserves a part of it. The caller must verify the segment by a nonce in it, because process ids differ

@@ -41,8 +41,6 @@ namespace farside {
 class ShareableMemory {
  public:
   ShareableMemory();
-  ShareableMemory(const ShareableMemory&) = delete;
-  ShareableMemory& operator=(const ShareableMemory&) = delete;
   ~ShareableMemory();
 
   // Returns memory that begins at a multiple of `alignment`, a power of two, and at a page or, if it is smaller than

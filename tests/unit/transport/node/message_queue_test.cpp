@@ -65,8 +65,8 @@ class SharedMessageQueue {
     if (message) {
       const auto answer = message_queue_.wait_for_answer(quiet, *message.value(), {is_alive});
       int back = 0;
-      if (answer && answer.value()->bytes().size() == sizeof back)
-        std::memcpy(&back, answer.value()->bytes().data(), sizeof back);
+      if (answer && answer.value()->bytes.size() == sizeof back)
+        std::memcpy(&back, answer.value()->bytes.data(), sizeof back);
       if (back != value) wrong = "the answer is another";
     } else {
       wrong = "no message could be left";
@@ -156,7 +156,7 @@ TEST_CASE("a message of a sender that was killed is answered all the same, and a
     ranks.check(!none.ok() && none.error().kind == ErrorKind::kPeer, "no slot of a living process is taken over");
     {
       const auto answer = message_queue->wait_for_answer(quiet, *first, {is_alive});
-      ranks.check(answer.ok() && answer.value()->bytes().size() == sizeof value,
+      ranks.check(answer.ok() && answer.value()->bytes.size() == sizeof value,
                   "the first message's answer is still there");
     }
     ranks.check(message_queue.answer() == static_cast<int>(messages.size()), "all messages are there");
@@ -197,8 +197,8 @@ TEST_CASE("senders are killed at any time while others send") {
         const auto message = message_queue->enqueue(quiet, own, parts, {is_alive});
         if (!message) _exit(1);
         const auto answer = message_queue->wait_for_answer(quiet, *message.value(), {is_alive});
-        if (!answer || answer.value()->bytes().size() != sizeof text) _exit(2);
-        if (std::memcmp(answer.value()->bytes().data(), text.data(), sizeof text) != 0) _exit(3);
+        if (!answer || answer.value()->bytes.size() != sizeof text) _exit(2);
+        if (std::memcmp(answer.value()->bytes.data(), text.data(), sizeof text) != 0) _exit(3);
       }
       _exit(0);
     };

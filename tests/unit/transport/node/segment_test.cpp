@@ -73,7 +73,7 @@ TEST_CASE("a segment is zeroed, of the size asked for, sealed against resizing, 
 
 TEST_CASE("only what is reserved of a segment has pages before it is touched") {
   constexpr std::size_t kLarge = std::size_t{1} << 30, kReserved = 8192;
-  const Result<Segment> segment = make_segment(kLarge, Reserve{0, kReserved});
+  const Result<Segment> segment = make_segment(kLarge, Reserve{0, kReserved}, kLarge);
   REQUIRE(segment.ok());
   const auto in_use = [&] {
     struct stat info {};
@@ -92,8 +92,8 @@ TEST_CASE("only what is reserved of a segment has pages before it is touched") {
 
 TEST_CASE("a large segment counts as promised once the peers have mapped it, as far as it has not been touched") {
   const std::uint64_t left = available_shared_memory().bytes;
-  Result<Segment> large = make_segment(left / 16, Reserve{0, 4096});
-  Result<Segment> small = make_segment(1 << 20, Reserve{0, 4096});
+  Result<Segment> large = make_segment(left / 16, Reserve{0, 4096}, left / 16);
+  Result<Segment> small = make_segment(1 << 20, Reserve{0, 4096}, 1 << 20);
   REQUIRE((large.ok() && small.ok()));
   constexpr std::uint64_t kMore = 1 << 20;
   CHECK(find_memory_need(kMore).bytes == kMore);
