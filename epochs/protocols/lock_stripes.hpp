@@ -41,10 +41,6 @@ class LockStripes {
  public:
   static constexpr std::size_t kStripes = 16;
 
-  LockStripes() = default;
-  LockStripes(const LockStripes&) = delete;
-  LockStripes& operator=(const LockStripes&) = delete;
-
   bool is_open() const { return open_.load(std::memory_order_relaxed); }
   // Whether a stripe holds a lock of the target, which may be any number. If it changes during the call, the result is
   // either.

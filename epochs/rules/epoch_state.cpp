@@ -3,7 +3,6 @@
 #include "epochs/rules/epoch_state.hpp"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 namespace farside::epochs {
@@ -43,12 +42,7 @@ bool is_valid(std::span<const int> group, unsigned ranks) {
 
 // Returns false if there is no memory for the change.
 bool try_to(auto&& change) {
-  try {
-    change();
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-  return true;
+  return without_bad_alloc([&] { return change(), Status(); }).ok();
 }
 
 // The same for the last group, or another one.

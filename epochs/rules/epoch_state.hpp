@@ -245,9 +245,9 @@ class EpochState {
   // out also kFenceActive, or the state of an epoch of start that goes on below locks.
   Access before_ = Access::kNone;
   bool restricting_ = false;
-  int locks_held_ = 0;              // includes awaited ones and those counted in again_
-  bool empty_start_ = false;        // a start with an empty group has not been completed
-  RankBits<std::uint64_t> no_put_;  // targets that have asserted MPI_MODE_NOPUT in this epoch, if restricting_
+  int locks_held_ = 0;        // includes awaited ones and those counted in again_
+  bool empty_start_ = false;  // a start with an empty group has not been completed
+  RankBits no_put_;           // targets that have asserted MPI_MODE_NOPUT in this epoch, if restricting_
   // Null: all rules are enforced.
   const Report* report_ = nullptr;
   static const Report kNoReport;

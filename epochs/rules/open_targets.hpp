@@ -13,26 +13,20 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <new>
 #include <vector>
 
 #include "transport/base/atomics.hpp"
+#include "transport/base/result.hpp"
 
 namespace farside::epochs {
 
 // A bit per rank, allocated when it is first needed. All but empty() and reserve() need that.
-template <class Word>
 class RankBits {
  public:
   bool empty() const { return words_.empty(); }
   bool reserve(unsigned ranks) {
-    if (!words_.empty()) return true;
-    try {
-      words_ = std::vector<Word>((std::size_t{ranks} + 63) / 64);
-    } catch (const std::bad_alloc&) {
-      return false;
-    }
-    return true;
+    const auto allocate = [&] { return words_ = std::vector<Word>((std::size_t{ranks} + 63) / 64), Status(); };
+    return !words_.empty() || without_bad_alloc(allocate).ok();
   }
   bool has(int rank) const { return (words_[number(rank) / 64] >> (number(rank) % 64) & 1) != 0; }
   void add(int rank) { words_[number(rank) / 64] = words_[number(rank) / 64] | bit(rank); }
@@ -42,6 +36,7 @@ class RankBits {
   }
 
  private:
+  using Word = Published<std::uint64_t>;
   static unsigned number(int rank) { return static_cast<unsigned>(rank); }
   static std::uint64_t bit(int rank) { return std::uint64_t{1} << (number(rank) % 64); }
 
@@ -71,8 +66,8 @@ class OpenTargets {
   void close_all() { below_ = flush_below_ = 0; }
 
   // The set may change while it is open or closed.
-  RankBits<Published<std::uint64_t>>& members() { return members_; }
-  const RankBits<Published<std::uint64_t>>& members() const { return members_; }
+  RankBits& members() { return members_; }
+  const RankBits& members() const { return members_; }
   void open_members(bool passive) { set_ = (set_ & ~(kOpen | kPassive)) | kOpen | (passive ? kPassive : 0); }
   void close_members() {
     if (members_open()) set_ = (set_ & ~(kOpen | kPassive)) + kClosed;
@@ -99,7 +94,7 @@ class OpenTargets {
   Published<unsigned> flush_below_ = 0;
   Published<unsigned> set_ = 0;  // flags of the set, and how often it was closed
   unsigned ranks_;
-  RankBits<Published<std::uint64_t>> members_;
+  RankBits members_;
 };
 
 }  // namespace farside::epochs

@@ -141,7 +141,7 @@ inline bool ActiveTarget::try_start(WindowState& window, MPI_Group group, int as
            const std::uint64_t posted = window.control.own(word) & (post | no_put);
            if (posted == 0) return FastPath::kContended;
            if (posted != post) return FastPath::kNotTaken;
-           ControlMemory::fetch_add_now(*window.space->words().own(word), -post);
+           ControlWord::fetch_add(*window.space->words().own(word), -post);
            window.epoch.pass_fast(epochs::Call::kStart, target);
            return FastPath::kDone;
          }) == FastPath::kDone;

@@ -135,7 +135,7 @@ inline std::uint64_t* PassiveTarget::fast_lock_word(int rank) {
     return FastPath::kNotTaken;
   lock = locks.back();
   // The data have arrived already. last_lock_word belongs to this lock, which is the last lock of the fast path.
-  before = ControlMemory::fetch_add_now(*window_.last_lock_word, LockWord::depart(lock.type));
+  before = ControlWord::fetch_add(*window_.last_lock_word, LockWord::depart(lock.type));
   window_.last_lock_value = LockWord::with_nobody_present(before);
   locks.pop_back();
   window_.epoch.pass_fast(epochs::Call::kUnlock);

@@ -24,9 +24,6 @@ class GrowingArray {
   static_assert(std::is_trivially_destructible_v<T> && alignof(T) <= alignof(void*));
 
  public:
-  GrowingArray() = default;
-  GrowingArray(const GrowingArray&) = delete;
-  GrowingArray& operator=(const GrowingArray&) = delete;
   ~GrowingArray() {
     for (Block* block = block_.load(std::memory_order_relaxed); block != nullptr;) {
       Block* const outgrown = block->outgrown;
@@ -74,9 +71,6 @@ class GrowingArray {
 template <class T, std::size_t kTogether = 8>
 class StableList {
  public:
-  StableList() = default;
-  StableList(const StableList&) = delete;
-  StableList& operator=(const StableList&) = delete;
   ~StableList() {
     for (Chunk* const chunk : chunks_.get()) delete chunk;
   }

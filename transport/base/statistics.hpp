@@ -124,12 +124,9 @@ class OperationCounts {
 
   // Counts the reason why an accumulate did not use atomics, but the target's accumulate lock or the target's handler.
   void add_slow(SlowAccumulate why, bool by_handler) {
-    if (threaded_) [[unlikely]] {
-      const std::scoped_lock held(mutex_);
-      ++slow_[by_handler ? 1 : 0][static_cast<std::size_t>(why)];
-    } else {
-      ++slow_[by_handler ? 1 : 0][static_cast<std::size_t>(why)];
-    }
+    std::unique_lock<std::mutex> held;
+    if (threaded_) held = std::unique_lock(mutex_);
+    ++slow_[by_handler ? 1 : 0][static_cast<std::size_t>(why)];
   }
   using Slow = std::array<std::array<std::uint64_t, kSlowNames.size()>, 2>;  // lock, handler
   [[gnu::no_sanitize_thread]] Slow slow() const { return slow_; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/base/threads.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -25,13 +26,9 @@ int ThreadSlot::take() {
   std::uint32_t before = taken.load(std::memory_order_relaxed);
   int number = kOwnSlots;
   do {
-    number = std::countr_one(before);
-    if (number >= kOwnSlots) {
-      number = kOwnSlots;
-      break;
-    }
-  } while (!taken.compare_exchange_weak(before, before | 1U << number, std::memory_order_acquire,
-                                        std::memory_order_relaxed));
+    number = std::min(std::countr_one(before), kOwnSlots);
+  } while (number < kOwnSlots && !taken.compare_exchange_weak(before, before | 1U << number, std::memory_order_acquire,
+                                                              std::memory_order_relaxed));
   return this_thread.slot = PerThread<Owned>::here().number = number;
 }
 
@@ -91,11 +88,7 @@ void BiasedMutex::lock_slow() {
   }
   if (last_ != thread) entries_ = 0;
   last_ = static_cast<std::uint8_t>(thread);
-  if (++entries_ >= Timing::kInARow && may_own(thread)) take(thread);
-}
-
-// Gives the calling thread the bias. It has `shared_`, in the state kShared.
-void BiasedMutex::take(int thread) {
+  if (++entries_ < Timing::kInARow || !may_own(thread)) return;
   entries_ = 0;
   inside_[static_cast<std::size_t>(thread)].store(true, std::memory_order_relaxed);
   state_.store(static_cast<std::uint8_t>(thread), std::memory_order_release);

@@ -10,7 +10,6 @@
 #include <mutex>
 #include <new>
 #include <pthread.h>
-#include <sched.h>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -80,41 +79,15 @@ class PerThread {
   static void destroy(ThreadObject* object) { delete static_cast<Object*>(object); }
 };
 
-// Starts a thread of farside. It blocks all signals, which belong to the application's threads, but not those of
-// faults: a fault whose signal is blocked ends the process, whatever its handler. `name`: at most 15 characters
-// (pthread_setname_np(3)). Errors: kOther.
-template <class Run>
-Status start_own_thread(std::thread& thread, const char* name, Run&& run) {
-  sigset_t all, before;
-  sigfillset(&all);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::string refused;
-  Status begun = without_bad_alloc([&]() -> Status {
-    try {
-      thread = std::thread([run = std::forward<Run>(run)]() mutable {
-        if (Status carried = without_bad_alloc([&]() -> Status { return run(), Status(); }); !carried)
-          Log::write_parts({"farside: error: a thread of farside has ended: out of memory\n"});
-      });
-    } catch (const std::system_error& error) {
-      refused = error.what();
-    }
-    return {};
-  });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!begun) return begun;
-  if (!thread.joinable()) return Error{ErrorKind::kOther, fmt::format("no thread {}: {}", name, refused)};
-  pthread_setname_np(thread.native_handle(), name);
-  return {};
-}
-
 // Blocks all signals of the calling thread during its life: a signal handler that needs a mutex of farside (as fork(2)
-// does) would deadlock if its own thread held the mutex. Cost: two system calls.
+// does) would deadlock if its own thread held the mutex. But not those of faults: a fault whose signal is blocked ends
+// the process, whatever its handler. Cost: two system calls.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
     sigset_t all;
     sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
     // With these arguments pthread_sigmask(3) cannot fail. The same holds for the call in the destructor.
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
@@ -134,6 +107,29 @@ class HeldWithoutSignals {
   SignalsBlocked blocked_;
   std::scoped_lock<std::mutex> held_;
 };
+
+// Starts a thread of farside. It blocks all signals but those of faults, as they belong to the application's threads.
+// `name`: at most 15 characters (pthread_setname_np(3)). Errors: kOther.
+template <class Run>
+Status start_own_thread(std::thread& thread, const char* name, Run&& run) {
+  const SignalsBlocked inherited;
+  std::string refused;
+  Status begun = without_bad_alloc([&]() -> Status {
+    try {
+      thread = std::thread([run = std::forward<Run>(run)]() mutable {
+        if (Status carried = without_bad_alloc([&]() -> Status { return run(), Status(); }); !carried)
+          Log::write_parts({"farside: error: a thread of farside has ended: out of memory\n"});
+      });
+    } catch (const std::system_error& error) {
+      refused = error.what();
+    }
+    return {};
+  });
+  if (!begun) return begun;
+  if (!thread.joinable()) return Error{ErrorKind::kOther, fmt::format("no thread {}: {}", name, refused)};
+  pthread_setname_np(thread.native_handle(), name);
+  return {};
+}
 
 // Membarriers (membarrier(2)), of the node's registered processes and of this process alone. By the global membarrier
 // (MEMBARRIER_CMD_GLOBAL_EXPEDITED) one thread makes all threads of the registered processes execute a full memory
@@ -244,10 +240,6 @@ class SmallMutex {
 // woken (std::atomic::wait). A thread without a number of its own (ThreadSlot) never has the bias. Memory: 16 bytes.
 class BiasedMutex {
  public:
-  BiasedMutex() = default;
-  BiasedMutex(const BiasedMutex&) = delete;
-  BiasedMutex& operator=(const BiasedMutex&) = delete;
-
   [[gnu::always_inline]] void lock() {
     if (!enter_as_owner(ThreadSlot::get())) [[unlikely]]
       lock_slow();
@@ -291,7 +283,6 @@ class BiasedMutex {
   static bool may_own(int thread);
   void revoke(std::uint8_t owner);
   void wake_revoker(int thread);
-  void take(int thread);
 
   std::array<std::atomic<bool>, kOwnSlots + 1> inside_{};  // by thread; the last one stays false
   std::atomic<std::uint8_t> state_{kNew};
@@ -299,38 +290,6 @@ class BiasedMutex {
   // Guarded by `shared_`:
   std::uint8_t last_ = kNew;   // the number of the thread that entered last
   std::uint16_t entries_ = 0;  // of that thread in a row
-};
-
-// Guards an object with a limited life that foreign code enters at any time and from any thread. Admits one thread at a
-// time and refuses the others. A closed entrance refuses all threads.
-class Entrance {
- public:
-  Entrance() = default;
-  Entrance(const Entrance&) = delete;
-  Entrance& operator=(const Entrance&) = delete;
-
-  // Returns whether the calling thread is inside now, until leave(). Thread safety: any. Cost: two loads, and an atomic
-  // exchange if no thread is inside.
-  bool try_enter() { return !closing_.load(std::memory_order_relaxed) && take(); }
-  void leave() { taken_.store(false, std::memory_order_release); }
-
-  // Waits until no thread is inside, and refuses all threads until reopen(). The changes of the threads that were
-  // inside are visible afterwards. Called by one thread at a time, not from inside.
-  void close() {
-    // Without this flag, threads that enter repeatedly could overtake this one again and again.
-    closing_.store(true, std::memory_order_relaxed);
-    while (!take()) sched_yield();
-  }
-  void reopen() {
-    closing_.store(false, std::memory_order_relaxed);
-    leave();
-  }
-
- private:
-  bool take() { return !taken_.load(std::memory_order_relaxed) && !taken_.exchange(true, std::memory_order_acquire); }
-
-  std::atomic<bool> closing_{false};
-  std::atomic<bool> taken_{false};
 };
 
 }  // namespace farside

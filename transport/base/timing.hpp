@@ -24,8 +24,6 @@ struct Timing {
   static constexpr int kYields = 64;
   // Yields between two looks at the clock in a wait for a large transfer. Fewer: slower transfers; more: late reports.
   static constexpr int kYieldsPerClock = 4096;
-  // The most yields between two compare-and-swaps. Fewer: all losers try at once; more: a free word stays unused.
-  static constexpr std::uint64_t kMostYields = 64;
   // To the next look for what nothing signals: the runtime, memory, a lock, room at the provider. Longer: that much
   // latency; shorter: an idle process uses its core.
   static constexpr Milliseconds kTryAgain{1};

@@ -132,12 +132,9 @@ class TraceRing {
   // From now on several threads may record at once.
   void expect_threads() { threaded_ = true; }
   void add(const TraceRecord& record) {
-    if (threaded_) [[unlikely]] {
-      const std::scoped_lock held(mutex_);
-      put(record);
-    } else {
-      put(record);
-    }
+    std::unique_lock<std::mutex> held;
+    if (threaded_) held = std::unique_lock(mutex_);
+    put(record);
   }
   std::uint64_t lost() const {
     const std::uint64_t next = next_.load(std::memory_order_relaxed);

@@ -9,13 +9,10 @@
 // A wait that takes long is reported, if its thread has announced a reason (LongWait).
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <sched.h>
 #include <string>
 
-#include "transport/base/integers.hpp"
 #include "transport/base/pause.hpp"
 #include "transport/base/state.hpp"
 #include "transport/base/ticks.hpp"
@@ -141,25 +138,6 @@ struct NoProgress final : Progress {
   void poll_runtime() override {}
   void listen(WakeEvent&) override {}
   void stop_listening(WakeEvent&) override {}
-};
-
-// Backoff: the pauses of a compare-and-swap loop that loses against other processes. The n-th pause is a random number
-// of yields, from 1 to 2^n and at most kMostYields, so that of many losers few try again at once, and a winner that
-// lost its core gets it back. Ranks may outnumber cores: a yield costs 0.5 us, or a time slice.
-//
-// Thread safety: one thread per object. Each yield polls the endpoint once.
-class Backoff {
- public:
-  void pause(Progress& progress) {
-    limit_ = std::min(2 * limit_, Timing::kMostYields);
-    for (std::uint64_t left = 1 + mixed(ticks()) % limit_; left > 0; --left) {
-      progress.poll();
-      sched_yield();
-    }
-  }
-
- private:
-  std::uint64_t limit_ = 1;
 };
 
 }  // namespace farside

@@ -75,8 +75,6 @@ class RegionTable {
 class AttachedRegions {
  public:
   explicit AttachedRegions(int ranks) : readers_(static_cast<std::size_t>(ranks)) {}
-  AttachedRegions(const AttachedRegions&) = delete;
-  AttachedRegions& operator=(const AttachedRegions&) = delete;
 
   // Errors: kAttach, kNoMemory. A region without bytes can be detached, but not accessed.
   Status attach(const Region& region);

@@ -104,8 +104,6 @@ class ControlMemory {
   };
 
   explicit ControlMemory(Space& space) : words_(space.words()), near_(words_) {}
-  ControlMemory(const ControlMemory&) = delete;
-  ControlMemory& operator=(const ControlMemory&) = delete;
   ~ControlMemory() { delete posts_.load(std::memory_order_relaxed); }
 
   Near& near() { return near_; }
@@ -119,11 +117,6 @@ class ControlMemory {
       operation.operand_ = value;
       issue(operation, ControlCall::kFetchAdd, rank, word, access);
     }
-  }
-  // Fast path of a protocol whose first step mostly is its last: constructs no Operation. Precondition: CPU atomics
-  // change the word, and its owner never sleeps until the word changes, since this call does not wake it.
-  static std::uint64_t fetch_add_now(std::uint64_t& word, std::uint64_t value) {
-    return ControlWord::fetch_add(word, value);
   }
   // Adds, and wakes the owner if it sleeps. Precondition: the word is mapped.
   void notify_now(int rank, std::uint32_t word, std::uint64_t value) {

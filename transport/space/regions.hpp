@@ -43,8 +43,6 @@ class Regions final : public RegionFinder {
 
   // `stale`: the control word, the same on all ranks.
   Regions(Space& space, std::uint32_t stale, int ranks) : space_(space), stale_word_(stale), own_(ranks) {}
-  Regions(const Regions&) = delete;
-  Regions& operator=(const Regions&) = delete;
 
   // Attach is local. Detach waits until the peers that have read the table are notified. Errors: kAttach, or those of
   // the fabric.

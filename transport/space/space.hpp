@@ -66,8 +66,6 @@ class Space {
     // atomics combine 64-bit integers; otherwise the handler and CPUs do (AccumulateRules::choose_domains).
     bool single_elements = false;
   };
-  Space(const Space&) = delete;
-  Space& operator=(const Space&) = delete;
   ~Space();
 
   // From now on operations are counted by target in the returned object, and not in the process's statistics.

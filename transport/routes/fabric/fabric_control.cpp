@@ -196,7 +196,7 @@ Status NicAtomics::issue(BusyTarget& to, Pending& among, const DataOperation& op
 }
 
 // An operation for which adapters have no atomic: reads the element, combines it here and compare-and-swaps it, again
-// after a pause where another origin has changed it meanwhile.
+// where another origin has changed it meanwhile.
 Status NicAtomics::combine_element(BusyTarget& to, const DataOperation& operation, std::size_t index) {
   const auto step = [&](ControlCall call, std::uint64_t operand, std::uint64_t compare, std::uint64_t* fetched) {
     Pending own;
@@ -206,7 +206,7 @@ Status NicAtomics::combine_element(BusyTarget& to, const DataOperation& operatio
   };
   std::uint64_t before = 0;
   Status status = step(ControlCall::kRead, 1, 0, &before);
-  for (Backoff backoff; status; backoff.pause(space_.waiting)) {
+  while (status) {
     std::uint64_t after = before, seen = 0;
     combine(AtomicMethod::kLocked, operation.op, operation.type, reinterpret_cast<std::byte*>(&after),
             element(operation.origin, index), nullptr, 1);

@@ -533,23 +533,4 @@ TEST_CASE("what combines integers is one domain of a space") {
   CHECK_FALSE(rules.nic(BasicType::kInt64, memory.data()));
 }
 
-TEST_CASE("pauses of a loop that loses are bounded") {
-  struct Counts final : Progress {
-    void poll() override { ++polls; }
-    void poll_runtime() override {}
-    void listen(WakeEvent&) override {}
-    void stop_listening(WakeEvent&) override {}
-    std::uint64_t polls = 0;
-  } counts;
-  Backoff backoff;
-  std::uint64_t all = 0;
-  for (std::uint64_t most = 2; most <= 4096; most *= 2) {
-    counts.polls = 0;
-    backoff.pause(counts);
-    CHECK((counts.polls >= 1 && counts.polls <= std::min(most, Timing::kMostYields)));
-    all += counts.polls;
-  }
-  CHECK(all > 12);  // 12 pauses of one yield have a chance of 2^-51
-}
-
 }  // namespace farside::fabric_release_test
