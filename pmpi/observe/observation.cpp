@@ -13,6 +13,7 @@
 #include "pmpi/observe/call_sites.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
+#include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/ticks.hpp"
 #include "transport/process.hpp"
@@ -125,9 +126,7 @@ std::uint64_t clock_id() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> text;
   struct stat time_namespace {};
   if (stat("/proc/self/ns/time", &time_namespace) == 0) text += std::to_string(time_namespace.st_ino);
-  std::uint64_t value = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return value;
+  return fnv1a(text);
 }
 
 // A trace is useful without the offsets, so a failure is a warning and no error of the window.

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
 #include <sys/random.h>
 
 namespace farside {
@@ -43,6 +44,12 @@ constexpr std::uint64_t mixed(std::uint64_t bits) {
   bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9;
   bits = (bits ^ bits >> 27) * 0x94d049bb133111eb;
   return bits ^ bits >> 31;
+}
+
+constexpr std::uint64_t fnv1a(std::string_view text) {
+  std::uint64_t value = 0xcbf29ce484222325;
+  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return value;
 }
 
 }  // namespace farside

@@ -14,6 +14,8 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/integers.hpp"
+
 namespace farside {
 
 std::uint64_t node_identity() {
@@ -28,9 +30,7 @@ std::uint64_t node_identity() {
   // Kernels before 5.6 have no namespaces of time.
   const std::string all = fmt::format("{} {} {} {} {}", boot, host.data(), inode("/proc/thread-self/ns/pid"),
                                       inode("/proc/thread-self/ns/time"), geteuid());
-  std::uint64_t value = 0xcbf29ce484222325;  // FNV-1a
-  for (const char c : all) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return value | 1;
+  return fnv1a(all) | 1;
 }
 
 namespace {

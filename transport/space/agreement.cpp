@@ -17,12 +17,6 @@ namespace {
 constexpr int kFailureBits = 64 - Agreement::kFlags;  // of the first word: one per ErrorKind
 static_assert(static_cast<int>(ErrorKind::kConflict) < kFailureBits);
 
-std::uint32_t hash(const std::string& text) {
-  std::uint32_t value = 0x811c9dc5;  // FNV-1a
-  for (const char c : text) value = (value ^ static_cast<unsigned char>(c)) * 0x01000193;
-  return value;
-}
-
 // What must agree: version 8 bits, routes 3, whether there are logs of FARSIDE_CHECK=strict 1 (each window then has a
 // second space), the provider's name 20.
 constexpr std::uint32_t kVersionMask = 0xff;
@@ -30,7 +24,8 @@ std::uint32_t settings_word(const Settings& settings) {
   static_assert(kRouteKinds == 1 + 3);
   const std::uint32_t routes = settings.routes >> 1;  // without self
   const std::uint32_t strict = settings.check == Check::kStrict ? 1U : 0U;
-  return (hash(settings.provider) & ~0xfffU) | strict << 11 | routes << 8 | Agreement::kProtocol;
+  return (static_cast<std::uint32_t>(fnv1a(settings.provider)) & ~0xfffU) | strict << 11 | routes << 8 |
+         Agreement::kProtocol;
 }
 
 std::uint64_t failure_bit(const Status& status) {
