@@ -69,6 +69,10 @@ class [[nodiscard]] Status {
   bool ok() const { return error_ == nullptr; }
   explicit operator bool() const { return ok(); }
   const Error& error() const { return *error_; }
+  // Takes a later status, unless there is an error already: the first one stays.
+  void keep(Status later) {
+    if (ok()) *this = std::move(later);
+  }
 
  private:
   Kept<Error, error_without_memory> error_;

@@ -98,9 +98,7 @@ struct Outstanding {
   // Returns the first error since the last call; errors of several classes are all taken, and one is returned.
   Status take_error() {
     Status first;
-    for (Pending* pending : {&writes, &reads, &atomics, &requests}) {
-      if (Status status = pending->take_error(); !status && first) first = std::move(status);
-    }
+    for (Pending* pending : {&writes, &reads, &atomics, &requests}) first.keep(pending->take_error());
     return first;
   }
 

@@ -253,8 +253,7 @@ class ControlMemory {
       std::erase_if(under_way, [this](Operation& post) {
         if (!post.pending_.done()) return false;
         if (!post.failed()) return true;
-        Status failed = post.take_error();
-        if (error) error = std::move(failed);
+        error.keep(post.take_error());
         return true;
       });
     }

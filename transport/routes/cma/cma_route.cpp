@@ -281,9 +281,8 @@ Status CmaRoute::send_queued(Send send, NodeTargetExtra* only) {
     {
       const auto held = lock();
       if (!failed_) {
-        Status failed = std::exchange(failed_, Status());
+        first.keep(std::exchange(failed_, Status()));
         queued_.fetch_sub(1, std::memory_order_relaxed);
-        if (first) first = std::move(failed);
       }
       const auto next = only == nullptr ? with_queued_.begin() : std::ranges::find(with_queued_, only);
       if (next == with_queued_.end()) return first;
@@ -295,7 +294,7 @@ Status CmaRoute::send_queued(Send send, NodeTargetExtra* only) {
     Status sent =
         without_bad_alloc([&] { return named(patiently([&] { return (this->*send)(*memory, list); }), memory->rank); });
     memory->posted = false;
-    if (first) first = std::move(sent);
+    first.keep(std::move(sent));
     list->clear();
     const auto held = lock();
     if (memory->queued == nullptr) memory->queued = std::move(list);
