@@ -119,15 +119,14 @@ class Endpoint {
   // `fetched` stays in use until `pending` is done.
   virtual Status control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
                          const std::uint64_t* compare, std::uint64_t* fetched) = 0;
-  // Returns whether a handler executes a request behind the writes that were issued to its process before.
-  virtual bool orders_messages_behind_writes() const = 0;
   // Returns whether messages to the peer and their replies go through rings (message_ring.hpp). A small put or get then
   // takes less time as a message than as write() or read(), whose completions the provider signals.
   virtual bool has_message_ring(Peer /*peer*/) { return false; }
   // Sends a message to the handler of a peer (handler/message.hpp). Fetched data go to the buffers of the operations of
   // `list`, which may be null, and to those of the request, which stay in use until `pending` is done. `pending` of a
-  // notification is done when the message is sent. The handler executes its operations, which fetch nothing, and its
-  // step before the contents of later messages, but RDMA that is issued later may overtake them.
+  // notification is done when the message is sent. The handler executes a request behind the writes that were issued to
+  // its process before; those of a notification, which fetch nothing, before the contents of later messages, but RDMA
+  // that is issued later may overtake them.
   virtual Status request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
                          std::unique_ptr<OperationList> list) = 0;
   // Returns whether `pending` of a notification is done only when the handler has executed the message. An operation

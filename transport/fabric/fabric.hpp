@@ -73,7 +73,6 @@ class Fabric final : public OpenEndpoint {
   bool nic_atomics() const override { return nic_form_.has_value(); }
   Status control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
                  const std::uint64_t* compare, std::uint64_t* fetched) override;
-  bool orders_messages_behind_writes() const override { return progress_.domain().orders_messages_behind_writes(); }
   bool has_message_ring(Peer peer) override;
   Status request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
                  std::unique_ptr<OperationList> list) override;

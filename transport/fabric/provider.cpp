@@ -26,28 +26,20 @@ namespace {
 // In order of preference. Only providers on which farside is tested are taken without FARSIDE_PROVIDER.
 constexpr const char* kPreferred[] = {"verbs", "tcp"};
 
-// Requirements on a connected endpoint (FI_EP_MSG) besides messages and RMA: find_provider takes the first kind that a
-// provider has. SAS orders one origin's requests to the handler, SAW orders them behind its writes.
-struct EndpointKind {
-  std::uint64_t caps;
-  std::uint64_t order;  // msg_order (fi_endpoint(3))
-};
-constexpr EndpointKind kKinds[] = {
-    {FI_ATOMIC, FI_ORDER_SAS | FI_ORDER_SAW},
-    {0, FI_ORDER_SAS | FI_ORDER_SAW},
-    {0, FI_ORDER_SAS},
-};
+// Of a connected endpoint (FI_EP_MSG): SAS orders one origin's requests to the handler, SAW orders them behind its
+// writes.
+constexpr std::uint64_t kOrder = FI_ORDER_SAS | FI_ORDER_SAW;
 
-// The hints for fi_getinfo with all requirements; null if libfabric cannot be loaded.
-InfoHandle required_hints(const std::string& provider, const EndpointKind& kind) {
+// The hints for fi_getinfo with all requirements; null if libfabric cannot be loaded. `caps`: besides messages and RMA.
+InfoHandle required_hints(const std::string& provider, std::uint64_t caps) {
   InfoHandle hints(fi_allocinfo());
   if (hints == nullptr) return hints;
-  hints->caps = FI_MSG | FI_RMA | kind.caps;
+  hints->caps = FI_MSG | FI_RMA | caps;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_MSG;
   hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
-  hints->tx_attr->msg_order = kind.order;
-  hints->rx_attr->msg_order = kind.order;
+  hints->tx_attr->msg_order = kOrder;
+  hints->rx_attr->msg_order = kOrder;
   hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL;
   hints->domain_attr->threading = FI_THREAD_SAFE;
   hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
@@ -105,8 +97,8 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
   std::set<std::string> devices;
   std::vector<std::string> unfit;  // adapters that libfabric offers, and why they are not taken
   bool only_emulated = true;
-  for (const EndpointKind& kind : kKinds) {
-    const InfoHandle hints = required_hints(name, kind);
+  for (const std::uint64_t caps : {std::uint64_t{FI_ATOMIC}, std::uint64_t{0}}) {
+    const InfoHandle hints = required_hints(name, caps);
     fi_info* found = nullptr;
     code = fi_getinfo(kFabricApi, nullptr, nullptr, 0, hints.get(), &found);
     const InfoHandle infos(found);
@@ -117,7 +109,7 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
     for (fi_info* info = infos.get(); code == 0 && info != nullptr; info = info->next) {
       const std::string domain = info->domain_attr->name;
       if (name != info->fabric_attr->prov_name) continue;
-      if ((kind.order & ~(info->tx_attr->msg_order & info->rx_attr->msg_order)) != 0) continue;
+      if ((kOrder & ~(info->tx_attr->msg_order & info->rx_attr->msg_order)) != 0) continue;
       if (device == domain) return InfoHandle(fi_dupinfo(info));
       if (!devices.insert(domain).second) continue;
       if (!emulated && is_emulated(*info)) {
@@ -252,10 +244,6 @@ Result<FabricDomain> FabricDomain::open(InfoHandle info, std::size_t completions
 bool FabricDomain::by_sockets() const {
   const std::string_view name = provider();
   return name.starts_with("tcp") || name.starts_with("net");
-}
-
-bool FabricDomain::orders_messages_behind_writes() const {
-  return (info_->tx_attr->msg_order & info_->rx_attr->msg_order & FI_ORDER_SAW) != 0;
 }
 
 bool FabricDomain::advertises_atomics() const {

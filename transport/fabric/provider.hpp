@@ -116,7 +116,6 @@ class FabricDomain {
     const std::size_t largest = info_->ep_attr->max_msg_size;
     return by_adapter_ ? largest : std::min(largest, kTcpPart * (bytes / (kTcpPart * kMostTcpParts) + 1));
   }
-  bool orders_messages_behind_writes() const;
   // Returns whether the provider says that connected endpoints have fetch-add and compare-and-swap on 64-bit words.
   bool advertises_atomics() const;
 

@@ -443,8 +443,7 @@ void fi_freeinfo(fi_info* info) {
 
 int fi_getinfo(std::uint32_t, const char*, const char*, std::uint64_t, const fi_info* hints, fi_info** found) {
   const Offer offer = simulation::network::network().offer;
-  const bool ordered = offer != Offer::kMessages;
-  const std::uint64_t order = FI_ORDER_SAS | (ordered ? FI_ORDER_SAW | FI_ORDER_WAS | FI_ORDER_WAW : 0);
+  constexpr std::uint64_t order = FI_ORDER_SAS | FI_ORDER_SAW | FI_ORDER_WAS | FI_ORDER_WAW;
   if (hints != nullptr) {
     const char* const name = hints->fabric_attr->prov_name;
     if ((name != nullptr && std::strcmp(name, "tcp") != 0) || (hints->caps & FI_ATOMIC) != 0) return -FI_ENODATA;

@@ -126,15 +126,14 @@ struct Endpoint {
   std::uint64_t requester = 0;  // of the connection that it accepts
   std::uint64_t peer = 0;       // 0: not connected, or no longer
   bool ended = false;
-  Time connected = 0;                                    // from when on the peer takes packets
-  Time last_sent = 0, last_arrival = 0, last_write = 0;  // of this side's packets
+  Time connected = 0;                    // from when on the peer takes packets
+  Time last_sent = 0, last_arrival = 0;  // of this side's packets
   std::deque<Packet> arrived;
   std::map<std::uint64_t, Operation> operations;  // by number
 };
 
-// What the provider offers, by the seed: rings of messages by RDMA, messages behind writes, or only messages in
-// order, so that writes are late.
-enum class Offer { kRings, kMessagesBehindWrites, kMessages };
+// What the provider offers, by the seed: rings of messages by RDMA, or only messages.
+enum class Offer { kRings, kMessages };
 
 struct Network {
   std::uint64_t numbers = 0;

@@ -122,7 +122,7 @@ Network& network() {
     constexpr Time kLatencies[] = {1 * kMicrosecond, 20 * kMicrosecond, 300 * kMicrosecond};
     constexpr std::uint64_t kFull[] = {16, 256, UINT64_MAX};
     Network made;
-    made.offer = static_cast<Offer>(scheduler->random().below(3));
+    made.offer = static_cast<Offer>(scheduler->random().below(2));
     made.latency = kLatencies[scheduler->random().below(3)];
     made.full = kFull[scheduler->random().below(3)];
     return made;
@@ -161,12 +161,7 @@ void transmit(Endpoint& from, Packet packet) {
   if (from.peer == 0) return;
   ++network().packets;
   Time arrival = std::max(from.connected, scheduler->now() + transit(packet.data.size()));
-  if (network().offer == Offer::kMessages && packet.kind == Packet::Kind::kWrite) {
-    from.last_write = std::max(from.last_write, arrival);
-  } else {
-    if (packet.kind == Packet::Kind::kEnd) arrival = std::max(arrival, from.last_write);
-    arrival = from.last_arrival = std::max(from.last_arrival + 1, arrival);
-  }
+  arrival = from.last_arrival = std::max(from.last_arrival + 1, arrival);
   scheduler->at(arrival, [to = from.peer, packet = std::move(packet)]() mutable {
     Endpoint* const receiver = find_endpoint(to);
     if (receiver == nullptr || receiver->ended) return;

@@ -64,16 +64,13 @@ Status FabricRoute::send_lists(int rank, std::span<std::unique_ptr<OperationList
   if (!used) return used.error();
   BusyTarget& to = *used.value();
   Status first;
-  const auto keep = [&first](Status status) {
-    if (first) first = std::move(status);
-  };
   for (std::unique_ptr<OperationList>& list : lists) {
-    keep(issue_queued(to));
+    first.keep(issue_queued(to));
     if (last && own == nullptr) {
       const auto held = space_.targets.hold(*to.target);
       if (to.order.offer(list, traffic(to))) continue;
     }
-    keep(send_list(to, own != nullptr ? own->requests : to.requests, std::move(list)));
+    first.keep(send_list(to, own != nullptr ? own->requests : to.requests, std::move(list)));
   }
   return first;
 }
@@ -191,12 +188,9 @@ Status FabricRoute::flush_all() {
   if (!space_.targets.any_busy()) [[likely]]
     return {};
   Status first;
-  const auto keep = [&first](Status status) {
-    if (first) first = std::move(status);
-  };
   // Issues towards all targets before it waits for any.
-  space_.targets.for_each_busy([&](FabricTargets::Use& use) { keep(begin_flush(*use)); });
-  space_.targets.for_each_busy([&](FabricTargets::Use& use) { keep(complete(*use)); });
+  space_.targets.for_each_busy([&](FabricTargets::Use& use) { first.keep(begin_flush(*use)); });
+  space_.targets.for_each_busy([&](FabricTargets::Use& use) { first.keep(complete(*use)); });
   return first;
 }
 
@@ -211,16 +205,13 @@ Status FabricRoute::begin_flush(BusyTarget& to) {
 Status FabricRoute::complete(BusyTarget& to) {
   Status first = begin_flush(to);
   const std::uint16_t notified = to.before_list;
-  const auto keep = [&first](Status status) {
-    if (first) first = std::move(status);
-  };
-  for (Pending* pending : {&to.writes, &to.reads, &to.atomics, &to.requests}) keep(space_.wait_for(*pending));
+  for (Pending* pending : {&to.writes, &to.reads, &to.atomics, &to.requests}) first.keep(space_.wait_for(*pending));
   const auto held = space_.targets.hold(*to.target);
   to.order.flushed();
   if (first) to.target->unconfirmed.executed(notified);
   std::erase_if(to.abandoned, [&](const std::unique_ptr<Outstanding>& own) {
     const bool done = own->done();
-    if (done) keep(own->take_error());
+    if (done) first.keep(own->take_error());
     return done;
   });
   return first;
@@ -245,20 +236,16 @@ Status FabricRoute::order_before_release(int rank) {
   // Errors of detached memory are to be known before the release.
   if (space_.agreed.regions != nullptr) return complete(to);
   Status first;
-  const auto keep = [&first](Status status) {
-    if (first) first = std::move(status);
-  };
   if (rules_.by_nic) {
     // The adapter executes its atomics behind all earlier operations of the connection, but not behind requests,
     // which the handler executes.
-    keep(issue_queued(to));
-    keep(space_.wait_for(to.requests));
+    first.keep(issue_queued(to));
+    first.keep(space_.wait_for(to.requests));
     return first;
   }
   // The release is a message to the handler, together with the queued operations.
-  if (!space_.endpoint.orders_messages_behind_writes()) keep(space_.wait_for(to.writes));
-  keep(space_.wait_for(to.reads));
-  keep(space_.wait_for(to.atomics));
+  first.keep(space_.wait_for(to.reads));
+  first.keep(space_.wait_for(to.atomics));
   return first;
 }
 

@@ -125,7 +125,6 @@ class CountingEndpoint final : public Endpoint {
                  std::uint64_t*) override {
     return take(pending);
   }
-  bool orders_messages_behind_writes() const override { return true; }
   Status request(Pending& pending, const HandlerPlace&, const HandlerRequest& request,
                  std::unique_ptr<OperationList>) override {
     if (request.header.kind != MessageKind::kDescribe) return take(pending);

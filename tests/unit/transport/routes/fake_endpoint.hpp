@@ -49,7 +49,6 @@ class FakeEndpoint final : public Endpoint {
   bool held = false;  // operations stay in flight until complete()
   bool chosen_keys = true;
   bool atomics = false;            // the endpoint has adapter atomics
-  bool ordered = true;             // messages do not overtake writes
   bool lock_is_free = true;        // an acquire step does not stop the operations
   bool ring = false;               // messages go through rings
   bool acknowledges = false;       // notifications have replies
@@ -111,7 +110,6 @@ class FakeEndpoint final : public Endpoint {
                  std::uint64_t*) override {
     return issue(pending, place.peer, {CallKind::kControl, 0, place.key.key, place.offset});
   }
-  bool orders_messages_behind_writes() const override { return ordered; }
   bool has_message_ring(Peer) override { return ring; }
   Status request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
                  std::unique_ptr<OperationList> list) override {

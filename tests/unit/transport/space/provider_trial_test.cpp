@@ -55,7 +55,6 @@ class LoopEndpoint final : public Endpoint {
     spoil_atomic(*fetched, ++atomics_done);
     return {};
   }
-  bool orders_messages_behind_writes() const override { return true; }
   std::uint32_t interruptions() const override { return 0; }
   const PeerLosses& losses(Peer) override { return losses_; }
   bool acknowledges_notifications() const override { return false; }
