@@ -269,7 +269,7 @@ Outcome ActiveTarget::start(MPI_Group group, int assert) {
   }
   // A target has posted after the end of its last exposure to this rank.
   for (const int target : targets) {
-    if (ControlRoute* const route = window_.control.route()) route->post_received(target);
+    if (FabricControl* const route = window_.control.route()) route->post_received(target);
   }
   const auto held = window_.guard();
   for (const int target : no_put) window_.epoch.asserted_no_put(target);

@@ -116,7 +116,7 @@ void LostLocks::look_over_fabric(int rank, std::vector<Dead>& dead) {
     reads_.erase(read);
     read = reads_.end();
   }
-  ControlRoute* const route = window_.control.route();
+  FabricControl* const route = window_.control.route();
   if (route == nullptr) return;
   const Reach reach = route->reach(rank);
   if (!failed && !reach.connected) why = reach.error;

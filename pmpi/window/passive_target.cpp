@@ -129,7 +129,7 @@ Status PassiveTarget::unlock_deferred(HeldLock& lock, bool& over) {
   };
   LockedResult locked_result;
   over = true;
-  DeferredLocks& deferred = *window_.space->deferred_locks(lock.target);
+  FabricControl& deferred = *window_.space->deferred_locks(lock.target);
   Status done = deferred.execute(lock.target, step(LockWord::arrive(lock.type), LockWord::contenders(lock.type)),
                                  step(LockWord::depart(lock.type), 0), locked_result);
   if (!done) return done;

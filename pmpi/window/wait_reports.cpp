@@ -106,7 +106,7 @@ std::string WaitReports::describe_failure(int rank) {
     case ProcessIdentity::State::kAlive: return {};
     case ProcessIdentity::State::kUnknown: break;
   }
-  ControlRoute* const route = window_.control.route();
+  FabricControl* const route = window_.control.route();
   if (route == nullptr || !route->reached(rank) || window_.control.mapped(rank)) return {};
   if (!route->may_read(rank))
     return " (it has not acknowledged earlier operations: it is stopped, out of reach, or slow)";

@@ -4,7 +4,7 @@
 //
 //   mapped   loads and stores; the fast path of its callers passes this interface by (mapped/mapped_route.hpp)
 //   cma      process_vm_readv(2) and process_vm_writev(2), or the handler of an on-node peer
-//   fabric   an Endpoint; also the ControlRoute to words that are not mapped
+//   fabric   an Endpoint; also the way to control words that are not mapped (FabricControl)
 //
 // Thread safety: any, after expect_threads() or if the route was made for threads. Errors: an operation's Status has
 // the errors of issuing; a flush returns later ones. Cost: node/on-node.md.
@@ -84,75 +84,6 @@ inline constexpr std::size_t kLockedBytes = 16384;
 // Operations of more bytes do not travel in lists: RDMA moves them in parallel.
 inline constexpr std::size_t kMostCoalesced = 2048;
 static_assert(kMostCoalesced <= OperationList::kMostInOne);
-
-// A lock that travels with the operations of its epoch, in a process with one thread. The operations are queued behind
-// the lock; before the first one that cannot wait, `acquire` takes the lock. The deferral ends by `acquire`, or by
-// take() or execute().
-class DeferredLocks {
- public:
-  using Acquire = std::function<Status()>;
-  virtual Status defer(int rank, Acquire acquire) = 0;
-  // Ends the deferral: `acquire` takes the lock by itself, while the queued operations stay queued. If it fails, they
-  // are dropped.
-  template <class Take>
-  auto take(int rank, Take&& acquire) {
-    end_deferral(rank);
-    auto taken = acquire();
-    if (!taken) drop_queued(rank);
-    return taken;
-  }
-  // Sends one message with the acquire step, the queued operations and the release step, and waits for its reply. If
-  // the acquire step stops it, only the ticket is taken: the caller must wait for the lock, and `result` has the
-  // operations.
-  virtual Status execute(int rank, const ControlStep& acquire_step, const ControlStep& release_step,
-                         LockedResult& result) = 0;
-  // Queues the operations of such a result again. The caller now holds the lock, and they travel with its release.
-  virtual void queue_again(int rank, std::unique_ptr<OperationList> list) = 0;
-
- protected:
-  ~DeferredLocks() = default;
-  virtual void end_deferral(int rank) = 0;
-  virtual void drop_queued(int rank) = 0;
-};
-
-// Steps on control words that this process does not map, and what is known of the ranks that own them.
-class ControlRoute {
- public:
-  // Issues a step. A step that ends the access to the rank's data carries the queued operations for the rank (in the
-  // domain cpu). The operands are copied; `fetched` stays in use until `pending` is done.
-  virtual Status control(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
-                         const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched) = 0;
-  // The same as a notification (Endpoint::notify), which is a fetch-add or a write: `pending` is done when it is sent.
-  // The operations that it carries are complete at the rank before the word changes. RDMA that is issued later waits
-  // until the rank has confirmed these operations, in one round trip, unless post_received() was called before.
-  virtual Status notify(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
-                        const std::uint64_t* operand, std::uint64_t* fetched) = 0;
-  // To be called when a post of the rank has arrived. The rank posts only after it has executed all earlier
-  // notifications.
-  virtual void post_received(int rank) = 0;
-  // Interruptions: the ends of connections by which notifications of peers may have been lost (Endpoint). A wait for a
-  // notification ends with an error if the connection to the sender was interrupted after the earliest moment at which
-  // the sender could have sent the notification. Their number, one load; when the space was made, before any rank could
-  // send one; and at the last post_received(), or else when the space was made.
-  virtual std::uint32_t interruptions() const = 0;
-  virtual std::uint32_t first_interruptions() const = 0;
-  virtual std::uint32_t interruptions_at_post(int rank) const = 0;
-  virtual const PeerLosses& losses(int rank) const = 0;
-
-  // For reports. Whether operations have reached the rank; another one may have to be connected first.
-  virtual bool reached(int rank) const = 0;
-  // Returns whether a read of a rank's control word waits neither for an earlier operation nor for a description of the
-  // rank, and does not take the error of lost notifications from a later operation. False if the rank has no entry or
-  // no connection.
-  virtual bool may_read(int rank) = 0;
-  // Requests a connection to the rank, and does not wait for it.
-  virtual Reach reach(int rank) = 0;
-  // The ranks that have not acknowledged all operations, in no order.
-  virtual std::vector<int> unacknowledged() = 0;
-
- protected:
-  ~ControlRoute() = default;
-};
 
 class Route {
  public:

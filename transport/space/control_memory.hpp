@@ -25,6 +25,7 @@
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/process.hpp"
+#include "transport/routes/fabric/fabric_route.hpp"
 #include "transport/space/space.hpp"
 
 namespace farside {
@@ -63,7 +64,7 @@ class ControlMemory {
    private:
     friend class ControlMemory;
     Pending pending_;
-    const ControlRoute* notified_ = nullptr;  // the last use was a notification to this rank by this route
+    const FabricControl* notified_ = nullptr;  // the last use was a notification to this rank by this route
     int notified_rank_ = 0;
     std::uint32_t lost_before_ = 0;  // PeerLosses::lost_notifications
     std::uint64_t value_ = 0, operand_ = 0, compare_ = 0;
@@ -199,14 +200,14 @@ class ControlMemory {
     notify(operation, ControlCall::kWrite, rank, word, value, access);
   }
   // The route to words that are not mapped; null if there are none.
-  ControlRoute* route() const { return words_.route(); }
+  FabricControl* route() const { return words_.route(); }
   // False for words that are mapped. Three loads if there was no later interruption.
   bool interrupted_since(int rank, std::uint32_t interruptions) const {
-    ControlRoute* const by = words_.route(rank);
+    FabricControl* const by = words_.route(rank);
     return by != nullptr && by->interruptions() != interruptions && by->losses(rank).interrupted_after(interruptions);
   }
   std::uint32_t interruptions_at_post(int rank) const {
-    ControlRoute* const by = words_.route(rank);
+    FabricControl* const by = words_.route(rank);
     return by != nullptr ? by->interruptions_at_post(rank) : 0;
   }
   std::uint32_t interruptions() const { return route() != nullptr ? route()->interruptions() : 0; }
@@ -239,7 +240,7 @@ class ControlMemory {
 
  private:
   // How often notifications to the rank may have been lost with its connection.
-  static std::uint32_t losses(const ControlRoute& route, int rank) {
+  static std::uint32_t losses(const FabricControl& route, int rank) {
     return route.interruptions() != 0 ? route.losses(rank).lost_notifications.load(std::memory_order_relaxed) : 0;
   }
 

@@ -285,7 +285,7 @@ std::unique_ptr<Space> SpaceMaker::finish(Agreed agreed) {
   AccumulateRules rules;
   rules.always_locked = agreed.some_cma;
   rules.choose_domains(fabric != nullptr && agreed.nic_atomics, agreed.single_elements);
-  space.mapped_.set_rules(rules, fabric != nullptr ? &fabric->atomics() : nullptr);
+  space.mapped_.set_rules(rules, fabric != nullptr ? &fabric->control() : nullptr);
   space.cma_.set_rules(rules, fabric == nullptr, request_.dynamic);
   if (fabric != nullptr) {
     fabric->agree({std::move(agreed.addresses), rules, agreed.same_bytes, agreed.same_units, space.regions_.get(),

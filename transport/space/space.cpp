@@ -63,7 +63,7 @@ int Space::only_peer() {
   return ranks_ == 2 && !shared_ && words_.changed_by_cpu() && !route(peer).immediate() ? peer : -1;
 }
 
-DeferredLocks* Space::deferred_locks(int target) {
+FabricControl* Space::deferred_locks(int target) {
   return shared_ || words_.mapped(target) || route(target).immediate() ? nullptr : fabric_->locks();
 }
 

@@ -146,7 +146,7 @@ class Space {
   int only_peer();
   // The way to defer a lock of the target; null if there is none. Not where this process maps the target's data: the
   // lock may protect loads and stores (MPI 4.1 section 12.5.3).
-  DeferredLocks* deferred_locks(int target);
+  FabricControl* deferred_locks(int target);
 
  private:
   friend class SpaceMaker;

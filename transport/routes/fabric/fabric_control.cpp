@@ -107,21 +107,12 @@ Status FabricControl::confirm(BusyTarget& to) {
   return {};
 }
 
-Status FabricControl::defer(int rank, Acquire acquire) {
+Status FabricControl::defer(int rank, TargetOrder::Acquire acquire) {
   const Result<FabricTargets::Use> used = space_.use(rank);
   if (!used) return used.error();
   const auto held = space_.targets.hold(*used.value()->target);
   used.value()->order.defer(std::move(acquire));
   return {};
-}
-
-void FabricControl::end_deferral(int rank) {
-  const FabricTargets::Use use(space_.targets, *space_.targets.find(rank));
-  (void)use->order.end_deferral();
-}
-
-void FabricControl::drop_queued(int rank) {
-  if (const FabricTargets::Use use(space_.targets, *space_.targets.find(rank), true); use) space_.drop_queued(*use);
 }
 
 Status FabricControl::execute(int rank, const ControlStep& acquire_step, const ControlStep& release_step,
@@ -168,14 +159,15 @@ std::byte* element(const void* buffer, std::size_t index) {
 
 }  // namespace
 
-Status NicAtomics::control_element(BusyTarget& to, Pending& among, ControlCall call, std::uint64_t offset,
-                                   const std::uint64_t& operand, const std::uint64_t& compare, std::uint64_t* fetched) {
+Status FabricControl::control_element(BusyTarget& to, Pending& among, ControlCall call, std::uint64_t offset,
+                                      const std::uint64_t& operand, const std::uint64_t& compare,
+                                      std::uint64_t* fetched) {
   const Result<FabricSpace::Keyed> found = space_.keyed(to, offset, kWord);
   if (!found) return found.error();
   return space_.endpoint.control(among, found.value().place, call, &operand, &compare, fetched);
 }
 
-Status NicAtomics::issue(BusyTarget& to, Pending& among, const DataOperation& operation) {
+Status FabricControl::issue_atomics(BusyTarget& to, Pending& among, const DataOperation& operation) {
   const bool swap = operation.kind == OperationKind::kCompareAndSwap;
   const bool combines = !swap && operation.op != ReduceOp::kSum && operation.op != ReduceOp::kNoOp;
   const ControlCall call = swap                             ? ControlCall::kCompareAndSwap
@@ -197,7 +189,7 @@ Status NicAtomics::issue(BusyTarget& to, Pending& among, const DataOperation& op
 
 // An operation for which adapters have no atomic: reads the element, combines it here and compare-and-swaps it, again
 // where another origin has changed it meanwhile.
-Status NicAtomics::combine_element(BusyTarget& to, const DataOperation& operation, std::size_t index) {
+Status FabricControl::combine_element(BusyTarget& to, const DataOperation& operation, std::size_t index) {
   const auto step = [&](ControlCall call, std::uint64_t operand, std::uint64_t compare, std::uint64_t* fetched) {
     Pending own;
     own.towards(to.rank);
@@ -219,13 +211,13 @@ Status NicAtomics::combine_element(BusyTarget& to, const DataOperation& operatio
   return status;
 }
 
-void NicAtomics::atomic_at(int rank, const DataOperation& operation) {
+void FabricControl::atomic_at(int rank, const DataOperation& operation) {
   Status done = [&]() -> Status {
     const Result<FabricTargets::Use> used = space_.use(rank);
     if (!used) return used.error();
     Pending pending;
     pending.towards(rank);
-    Status issued = issue(*used.value(), pending, operation);
+    Status issued = issue_atomics(*used.value(), pending, operation);
     Status waited = space_.wait_for(pending);
     return issued ? std::move(waited) : std::move(issued);
   }();

@@ -103,7 +103,7 @@ Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperatio
   Status issued = without_bad_alloc([&] {
     if (!operation.atomic()) return transfer(to, among, operation);
     const void* const address = space_.place_of(*to.target, operation.offset);
-    if (rules_.nic(operation.type, address)) return atomics_.issue(to, among.atomics, operation);
+    if (rules_.nic(operation.type, address)) return control_.issue_atomics(to, among.atomics, operation);
     rules_.count_slow(counts_, operation.type, address, true);
     return send_parts(to, among, operation);
   });

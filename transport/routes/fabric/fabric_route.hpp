@@ -109,53 +109,81 @@ struct FabricSpace : FabricSetup {
   FabricTargets targets;
 };
 
-// Accumulates of 64-bit integers in the atomicity domain nic, by atomics of the target's adapter. Elements of a sum
-// are one fetch-add each, issued without waiting. Operations for which adapters have no atomic use compare-and-swaps,
-// and wait for them.
-class NicAtomics final : public AdapterAtomics {
- public:
-  explicit NicAtomics(FabricSpace& space) : space_(space) {}
-  Status issue(BusyTarget& to, Pending& among, const DataOperation& operation);
-  void atomic_at(int rank, const DataOperation& operation) override;
-
- private:
-  Status combine_element(BusyTarget& to, const DataOperation& operation, std::size_t index);
-  Status control_element(BusyTarget& to, Pending& among, ControlCall call, std::uint64_t offset,
-                         const std::uint64_t& operand, const std::uint64_t& compare, std::uint64_t* fetched);
-
-  FabricSpace& space_;
-};
-
-// Steps on control words, and deferred locks, which are for processes with one thread.
-class FabricControl final : public ControlRoute, public DeferredLocks {
+// Steps on control words that this process does not map, and what is known of the ranks that own them; deferred locks;
+// and the adapter's atomics.
+class FabricControl final : public AdapterAtomics {
  public:
   explicit FabricControl(FabricSpace& space) : space_(space), first_interruptions_(space.endpoint.interruptions()) {}
+
+  // Issues a step. A step that ends the access to the rank's data carries the queued operations for the rank (in the
+  // domain cpu). The operands are copied; `fetched` stays in use until `pending` is done.
   Status control(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
-                 const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched) override;
+                 const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched);
+  // The same as a notification, which is a fetch-add or a write: `pending` is done when it is sent. The operations that
+  // it carries are complete at the rank before the word changes. RDMA that is issued later waits until the rank has
+  // confirmed these operations, in one round trip, unless post_received() was called before.
   Status notify(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
-                const std::uint64_t* operand, std::uint64_t* fetched) override;
-  void post_received(int rank) override;
-  std::uint32_t interruptions() const override { return space_.endpoint.interruptions(); }
-  std::uint32_t first_interruptions() const override { return first_interruptions_; }
-  std::uint32_t interruptions_at_post(int rank) const override;
-  const PeerLosses& losses(int rank) const override { return space_.endpoint.losses(space_.reach(rank).peer); }
-  bool reached(int rank) const override { return space_.targets.find(rank) != nullptr; }
-  bool may_read(int rank) override;
-  Reach reach(int rank) override { return space_.endpoint.reach(space_.reach(rank).peer); }
-  std::vector<int> unacknowledged() override;
-  Status defer(int rank, Acquire acquire) override;
-  Status execute(int rank, const ControlStep& acquire_step, const ControlStep& release_step,
-                 LockedResult& result) override;
-  void queue_again(int rank, std::unique_ptr<OperationList> list) override;
+                const std::uint64_t* operand, std::uint64_t* fetched);
+  // To be called when a post of the rank has arrived. The rank posts only after it has executed all earlier
+  // notifications.
+  void post_received(int rank);
+  // Interruptions: the ends of connections by which notifications of peers may have been lost (Endpoint). A wait for a
+  // notification ends with an error if the connection to the sender was interrupted after the earliest moment at which
+  // the sender could have sent the notification. Their number, one load; when the space was made, before any rank could
+  // send one; and at the last post_received(), or else when the space was made.
+  std::uint32_t interruptions() const { return space_.endpoint.interruptions(); }
+  std::uint32_t first_interruptions() const { return first_interruptions_; }
+  std::uint32_t interruptions_at_post(int rank) const;
+  const PeerLosses& losses(int rank) const { return space_.endpoint.losses(space_.reach(rank).peer); }
+
+  // For reports. Whether operations have reached the rank; another one may have to be connected first.
+  bool reached(int rank) const { return space_.targets.find(rank) != nullptr; }
+  // Returns whether a read of a rank's control word waits neither for an earlier operation nor for a description of the
+  // rank, and does not take the error of lost notifications from a later operation. False if the rank has no entry or
+  // no connection.
+  bool may_read(int rank);
+  // Requests a connection to the rank, and does not wait for it.
+  Reach reach(int rank) { return space_.endpoint.reach(space_.reach(rank).peer); }
+  // The ranks that have not acknowledged all operations, in no order.
+  std::vector<int> unacknowledged();
+
+  // A deferred lock travels with the operations of its epoch, in a process with one thread. The operations are queued
+  // behind the lock; before the first one that cannot wait, `acquire` takes the lock. The deferral ends by `acquire`,
+  // or by take() or execute().
+  Status defer(int rank, TargetOrder::Acquire acquire);
+  // Ends the deferral: `acquire` takes the lock by itself, while the queued operations stay queued. If it fails, they
+  // are dropped.
+  template <class Take>
+  auto take(int rank, Take&& acquire) {
+    const FabricTargets::Use use(space_.targets, *space_.targets.find(rank));
+    (void)use->order.end_deferral();
+    auto taken = acquire();
+    if (!taken) space_.drop_queued(*use);
+    return taken;
+  }
+  // Sends one message with the acquire step, the queued operations and the release step, and waits for its reply. If
+  // the acquire step stops it, only the ticket is taken: the caller must wait for the lock, and `result` has the
+  // operations.
+  Status execute(int rank, const ControlStep& acquire_step, const ControlStep& release_step, LockedResult& result);
+  // Queues the operations of such a result again. The caller now holds the lock, and they travel with its release.
+  void queue_again(int rank, std::unique_ptr<OperationList> list);
+
   // Waits until the target has executed the operations that notifications have carried.
   Status confirm(BusyTarget& to);
+
+  // Accumulates of 64-bit integers in the atomicity domain nic, by atomics of the target's adapter. Elements of a sum
+  // are one fetch-add each, issued without waiting. Operations for which adapters have no atomic use compare-and-swaps,
+  // and wait for them.
+  Status issue_atomics(BusyTarget& to, Pending& among, const DataOperation& operation);
+  void atomic_at(int rank, const DataOperation& operation) override;
 
  private:
   // `awaited`: it has a reply.
   Status send(int rank, DataAccess access, const ControlStep& step, Pending& pending, std::uint64_t* fetched,
               bool awaited);
-  void end_deferral(int rank) override;
-  void drop_queued(int rank) override;
+  Status combine_element(BusyTarget& to, const DataOperation& operation, std::size_t index);
+  Status control_element(BusyTarget& to, Pending& among, ControlCall call, std::uint64_t offset,
+                         const std::uint64_t& operand, const std::uint64_t& compare, std::uint64_t* fetched);
 
   FabricSpace& space_;
   const std::uint32_t first_interruptions_;
@@ -173,8 +201,7 @@ class FabricRoute final : public Route {
  public:
   using Setup = FabricSetup;
   using Agreed = FabricSpace::Agreed;
-  explicit FabricRoute(const Setup& setup)
-      : Route(RouteKind::kFabric, setup.rank), space_(setup), control_(space_), atomics_(space_) {}
+  explicit FabricRoute(const Setup& setup) : Route(RouteKind::kFabric, setup.rank), space_(setup), control_(space_) {}
   // Waits for what is in flight, and withdraws the space.
   ~FabricRoute();
 
@@ -191,10 +218,9 @@ class FabricRoute final : public Route {
   Endpoint& endpoint() const { return space_.endpoint; }
   const FabricTargets& targets() const { return space_.targets; }
   FabricControl& control() { return control_; }
-  NicAtomics& atomics() { return atomics_; }
   // Null where locks cannot be deferred: the domain nic, and dynamic spaces: if memory was detached meanwhile, the
   // handler would not execute the release step.
-  DeferredLocks* locks() { return rules_.by_nic || space_.agreed.regions != nullptr ? nullptr : &control_; }
+  FabricControl* locks() { return rules_.by_nic || space_.agreed.regions != nullptr ? nullptr : &control_; }
   // The bytes of data and the unit of a rank. One round trip at the first call for a rank, if ranks differ. Errors:
   // kPeer.
   Result<Extent> extent(int rank) { return space_.extent(rank); }
@@ -227,7 +253,6 @@ class FabricRoute final : public Route {
 
   FabricSpace space_;
   FabricControl control_;
-  NicAtomics atomics_;
 };
 
 }  // namespace farside

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -76,7 +77,7 @@ class TargetOrder {
     kIssueQueued,  // the queued operations must leave first; then offer the operation again
     kIssue         // the operation leaves by itself
   };
-  using Acquire = DeferredLocks::Acquire;
+  using Acquire = std::function<Status()>;
 
   // `burst_expected`: the last burst of this target has ended as one that is followed by others (expects_burst()).
   explicit TargetOrder(bool burst_expected = false) : burst_expected_(burst_expected) {}

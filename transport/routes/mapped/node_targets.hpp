@@ -27,6 +27,8 @@
 
 namespace farside {
 
+class FabricControl;
+
 // The state that only some on-node peers need.
 struct NodeTargetExtra {
   std::byte* memory = nullptr;             // mapped data that operations do not use (of a shared space)
@@ -167,9 +169,9 @@ class ControlWords {
     return Mapped(here != nullptr ? here->control : nullptr);
   }
   // The route to words that are not mapped; null if there are none.
-  ControlRoute* route() const { return route_; }
+  FabricControl* route() const { return route_; }
   // The same for the words of a rank; null if they are mapped.
-  ControlRoute* route(int rank) const { return route_ == nullptr || mapped(rank) ? nullptr : route_; }
+  FabricControl* route(int rank) const { return route_ == nullptr || mapped(rank) ? nullptr : route_; }
   // The rank of this node that a target, whose control words are not mapped, selects: the same on all ranks of the
   // node. -1 if there is no other rank, or if some control block of the node is not mapped.
   int near_home(int target) const {
@@ -205,7 +207,7 @@ class ControlWords {
 
   // Called while the space is made: with this rank's control block, and when the ranks have agreed.
   void begin(std::byte* own) { own_ = own; }
-  void finish(int ranks, bool by_nic, bool mapped_in_nodes, ControlRoute* route) {
+  void finish(int ranks, bool by_nic, bool mapped_in_nodes, FabricControl* route) {
     by_nic_ = by_nic;
     mapped_in_nodes_ = mapped_in_nodes && !by_nic;
     route_ = route;
@@ -217,7 +219,7 @@ class ControlWords {
  private:
   NodeTargets node_;
   std::byte* own_ = nullptr;
-  ControlRoute* route_ = nullptr;
+  FabricControl* route_ = nullptr;
   const int rank_;
   bool by_nic_ = false;
   bool all_immediate_ = false;
