@@ -15,7 +15,7 @@
 #include <catch2/catch.hpp>
 
 #include "tools/common/child.hpp"
-#include "transport/fabric/provider_choice.hpp"
+#include "transport/fabric/provider.hpp"
 
 namespace farside::info_test {
 
@@ -208,8 +208,9 @@ TEST_CASE("the probe's choice is the choice") {
     return attempt([&] {
              Settings settings;
              settings.provider = asked;
-             const ProviderProbe of = probe_provider(name, settings);
-             return std::string(of.chosen ? "chosen " : "") + (of.usable ? "usable " : "") + of.why;
+             const Json of = probe_provider(name, settings);
+             return std::string(of["chosen"] ? "chosen " : "") + (of["usable"] ? "usable " : "") +
+                    of["why"].get<std::string>();
            })
         .answer;
   };
@@ -227,7 +228,7 @@ TEST_CASE("the probe's choice is the choice") {
   const Attempt nowhere = attempt([] {
     Settings settings;
     settings.device = "nowhere";
-    return probe_provider("tcp", settings).why;
+    return probe_provider("tcp", settings)["why"].get<std::string>();
   });
   CHECK(contains(nowhere.answer, "refused: provider tcp has no device nowhere; it has: "));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <memory>
 #include <sys/utsname.h>
 #include <thread>
@@ -19,10 +20,15 @@
 #include "tools/common/linkage.hpp"
 #include "tools/common/runtime.hpp"
 #include "transport/base/settings.hpp"
-#include "transport/fabric/provider_choice.hpp"
+#include "transport/fabric/devices.hpp"
+#include "transport/fabric/provider.hpp"
 
 namespace farside::tools {
 namespace {
+
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+}
 
 Json runtimes(const std::string& library_folder) {
   Json all = Json::array();
@@ -75,18 +81,33 @@ Json settings_now(Settings& settings) {
   return all;
 }
 
-Json described(const ProviderProbe& probe) {
-  return {{"provider", probe.name}, {"endpoints", probe.endpoints}, {"usable", probe.usable},  {"chosen", probe.chosen},
-          {"why", probe.why},       {"network", probe.network},     {"atomics", probe.atomics}};
+Json unusable_provider(const std::string& name, const std::string& why) {
+  return {{"provider", name}, {"endpoints", Json::array()},
+          {"usable", false},  {"chosen", false},
+          {"why", why},       {"network", ""},
+          {"atomics", ""}};
 }
 
+// A provider may take long or crash, so it is probed in a process of its own.
 Json provider(const std::string& name, const Settings& settings) {
-  const Attempt tried = attempt([&] { return described(probe_provider(name, settings)).dump(); });
+  const Attempt tried = attempt([&] { return probe_provider(name, settings).dump(); });
   if (tried.answered) return parse_json(tried.answer);
-  ProviderProbe none;
-  none.name = name;
-  none.why = fmt::format("refused: it was opened in a process of its own: {}", tried.end);
-  return described(none);
+  return unusable_provider(name, fmt::format("refused: it was opened in a process of its own: {}", tried.end));
+}
+
+template <class Each>
+void for_each_info(Each&& each) {
+  const InfoHandle all = all_infos();
+  for (const fi_info* info = all.get(); info != nullptr; info = info->next) each(*info);
+}
+
+// The names of the providers that offer an endpoint here, with layered ones (NAME;ofi_rxm), the preferred ones first.
+std::vector<std::string> offered_providers() {
+  std::vector<std::string> names;
+  for_each_info([&](const fi_info& info) { add_once(names, info.fabric_attr->prov_name); });
+  const auto rank = [](const std::string& name) { return std::ranges::find(preferred_providers(), name); };
+  std::ranges::stable_sort(names, {}, rank);
+  return names;
 }
 
 Json libfabric(const Settings& settings) {
@@ -94,7 +115,13 @@ Json libfabric(const Settings& settings) {
     const Status choice = choose_provider(settings.provider, settings.device).status();
     return Json{{"offered", offered_providers()}, {"no_choice", choice ? "" : choice.error().text}}.dump();
   });
-  Json all{{"version", fabric_version()}, {"library", fabric_library()}, {"problem", ""}, {"providers", Json::array()}};
+  const int placeholder = 0;
+  Dl_info file{};
+  const bool found = dladdr(libfabric_address(), &file) != 0 && file.dli_fname != nullptr;
+  Json all{{"version", fi_tostr(&placeholder, FI_TYPE_VERSION)},
+           {"library", found ? file.dli_fname : ""},
+           {"problem", ""},
+           {"providers", Json::array()}};
   std::vector<std::string> offered;
   if (listed.answered) {
     const Json list = parse_json(listed.answer);
@@ -121,6 +148,49 @@ Json libfabric(const Settings& settings) {
 }
 
 }  // namespace
+
+Json probe_provider(const std::string& name, const Settings& settings) {
+  std::vector<std::string> endpoints;
+  for_each_info([&](const fi_info& info) {
+    if (name == info.fabric_attr->prov_name) add_once(endpoints, fi_tostr(&info.ep_attr->type, FI_TYPE_EP_TYPE));
+  });
+  const Result<InfoHandle> choice = choose_provider(settings.provider, settings.device);
+  const bool chosen = choice.ok() && name == choice.value()->fabric_attr->prov_name;
+  Json probe = unusable_provider(name, "");
+  probe["endpoints"] = endpoints;
+  probe["chosen"] = chosen;
+  const auto with = [&](const std::string& why) {
+    probe["why"] = why;
+    return probe;
+  };
+  const Result<InfoHandle> info = find_provider(name, settings.device);
+  if (!info) {
+    const bool connects = std::ranges::find(endpoints, "FI_EP_MSG") != endpoints.end();
+    return with("refused: " + (connects ? info.error().text : "it has no connected endpoint (FI_EP_MSG)"));
+  }
+  NoProgress progress;
+  Statistics statistics;
+  const Result<std::unique_ptr<OpenEndpoint>> opened =
+      open_endpoint(InfoHandle(fi_dupinfo(info.value().get())), settings, progress, statistics);
+  if (!opened)
+    return with(fmt::format("{}: {}", chosen ? "chosen, and cannot be opened" : "refused", opened.error().text));
+  probe["usable"] = true;
+  probe["network"] = fmt::format("{} ({})", info.value()->domain_attr->name, info.value()->fabric_attr->name);
+  probe["atomics"] = opened.value()->nic_atomics()
+                         ? "by the adapter of the target on 64-bit integers, and for locks; by "
+                           "farside's handler there for the others"
+                         : "by farside's handler at the target";
+  const bool tested = std::ranges::find(preferred_providers(), name) != preferred_providers().end();
+  if (chosen && settings.provider.empty()) return with("chosen: the first of farside's preferences that is there");
+  if (chosen)
+    return with(fmt::format("chosen: FARSIDE_PROVIDER names it{}", tested ? "" : "; farside is not tested on it"));
+  if (!settings.provider.empty()) return with("passed over: FARSIDE_PROVIDER names another");
+  if (settings.device.empty() && is_emulated(*info.value()))
+    return with("passed over: emulated adapters are taken only if FARSIDE_DEVICE names them");
+  if (tested) return with("passed over: a better one is there");
+  return with(
+      fmt::format("passed over: farside is not tested on it; FARSIDE_PROVIDER='{}' takes it all the same", name));
+}
 
 Json gather_info(const std::string& library_folder) {
   utsname system{};

@@ -81,6 +81,10 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys =
 
 // ---- the report ----
 
+// How farside judges one libfabric provider with these settings, and why: an element of "providers". The answers come
+// from the choice itself and from an endpoint that is opened for the purpose.
+Json probe_provider(const std::string& name, const Settings& settings);
+
 // Collects it all as JSON; tools/docs/commands.md describes the fields. Takes a second or two, since each
 // provider is tried in a process of its own.
 Json gather_info(const std::string& library_folder);

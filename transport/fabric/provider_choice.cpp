@@ -3,18 +3,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
-#include <dlfcn.h>
 #include <memory>
-#include <string_view>
 #include <utility>
 
-#include <fmt/ranges.h>
-
 #include "transport/base/log.hpp"
-#include "transport/base/statistics.hpp"
-#include "transport/base/waiter.hpp"
-#include "transport/fabric/devices.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/provider.hpp"
 
@@ -123,81 +115,6 @@ void ProviderChoice::leave(const OpenEndpoint& tried, const std::string& why) {
   if (why.empty()) return;
   no_longer_usable(entry, {ErrorKind::kNoRoute, why});
   if (!entry.in_use && entry.trials == 0) entry.fabric.reset();
-}
-
-namespace {
-
-void add_once(std::vector<std::string>& names, const std::string& name) {
-  if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-}
-
-}  // namespace
-
-std::string fabric_version() {
-  const int placeholder = 0;
-  return fi_tostr(&placeholder, FI_TYPE_VERSION);
-}
-
-std::string fabric_library() {
-  Dl_info info{};
-  return dladdr(libfabric_address(), &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
-}
-
-std::vector<std::string> offered_providers() {
-  std::vector<std::string> names;
-  const InfoHandle infos = all_infos();
-  for (const fi_info* info = infos.get(); info != nullptr; info = info->next)
-    add_once(names, info->fabric_attr->prov_name);
-  const auto rank = [](const std::string& name) { return std::ranges::find(preferred_providers(), name); };
-  std::ranges::stable_sort(names, {}, rank);
-  return names;
-}
-
-ProviderProbe probe_provider(const std::string& name, const Settings& settings) {
-  ProviderProbe result;
-  result.name = name;
-  const InfoHandle all = all_infos();
-  for (const fi_info* info = all.get(); info != nullptr; info = info->next) {
-    if (name == info->fabric_attr->prov_name)
-      add_once(result.endpoints, fi_tostr(&info->ep_attr->type, FI_TYPE_EP_TYPE));
-  }
-  const Result<InfoHandle> choice = choose_provider(settings.provider, settings.device);
-  result.chosen = choice.ok() && name == choice.value()->fabric_attr->prov_name;
-  const Result<InfoHandle> info = find_provider(name, settings.device);
-  if (!info) {
-    const bool connects = std::ranges::find(result.endpoints, std::string("FI_EP_MSG")) != result.endpoints.end();
-    result.why = fmt::format("refused: {}", connects ? info.error().text : "it has no connected endpoint (FI_EP_MSG)");
-    return result;
-  }
-  NoProgress progress;
-  Statistics statistics;
-  const Result<std::unique_ptr<OpenEndpoint>> opened =
-      open_endpoint(InfoHandle(fi_dupinfo(info.value().get())), settings, progress, statistics);
-  if (!opened) {
-    result.why = fmt::format("{}: {}", result.chosen ? "chosen, and cannot be opened" : "refused", opened.error().text);
-    return result;
-  }
-  result.usable = true;
-  result.network = fmt::format("{} ({})", info.value()->domain_attr->name, info.value()->fabric_attr->name);
-  result.atomics = opened.value()->nic_atomics() ? "by the adapter of the target on 64-bit integers, and for locks; by "
-                                                   "farside's handler there for the others"
-                                                 : "by farside's handler at the target";
-  const bool tested = std::ranges::find(preferred_providers(), name) != preferred_providers().end();
-  if (result.chosen) {
-    result.why = settings.provider.empty() ? "chosen: the first of farside's preferences that is there"
-                                           : fmt::format("chosen: FARSIDE_PROVIDER names it{}",
-                                                         tested ? "" : "; farside is not tested on it");
-  } else if (!settings.provider.empty()) {
-    result.why = "passed over: FARSIDE_PROVIDER names another";
-  } else if (settings.device.empty() && is_emulated(*info.value())) {
-    result.why = "passed over: emulated adapters are taken only if FARSIDE_DEVICE names them";
-  } else {
-    result.why =
-        tested ? "passed over: a better one is there"
-               : fmt::format("passed over: farside is not tested on it; FARSIDE_PROVIDER='{}' takes it all the same",
-                             name);
-  }
-  return result;
 }
 
 }  // namespace farside
