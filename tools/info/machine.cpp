@@ -335,7 +335,8 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys, 
     return because(fmt::format("FI_PROVIDER='{}' may leave it out", libfabric.filter), "unset FI_PROVIDER");
   std::vector<std::string> troubles;
   for (const std::string& device : report.devices)
-    if (auto trouble = why_adapter_unusable(device, interface_networks(), sys)) troubles.push_back(*trouble);
+    if (auto trouble = adapter_traits(device, interface_networks(), sys).unusable; !trouble.empty())
+      troubles.push_back(std::move(trouble));
   if (troubles.size() == report.devices.size()) {
     return because(fmt::format("{}", fmt::join(troubles, "; ")),
                    "look at the cable, the switch and (InfiniBand) the subnet manager (ibv_devinfo shows the ports); "

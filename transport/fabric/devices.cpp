@@ -30,8 +30,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kActive = "4:";  // a port's state is "4: ACTIVE"
-
 fs::path path_of(const std::string& name, const fs::path& sys) { return sys / "class/infiniband" / name; }
 
 // The interfaces of the port, as the entries of its table of GIDs name them. InfiniBand ports name none there; their
@@ -86,57 +84,49 @@ InterfaceNetworks interface_networks() {
 DeviceTraits adapter_traits(const std::string& name, const InterfaceNetworks& interfaces, const fs::path& sys,
                             const fs::path& ipv4) {
   DeviceTraits link;
-  bool all_alone = true;
+  const fs::path adapter = path_of(name, sys);
+  if (std::error_code failed; !fs::exists(adapter, failed)) {
+    const std::vector<std::string> others = adapter_names(sys);
+    link.unusable = fmt::format("no adapter {} on this host, which has {}", name,
+                                others.empty() ? "none" : fmt::format("{}", fmt::join(others, ", ")));
+    return link;
+  }
   const auto is_set = [&](const std::string& of, const char* what) {
     return std::strtol(first_line(ipv4 / of / what).c_str(), nullptr, 10) > 0;
   };
-  const fs::path adapter = path_of(name, sys);
+  bool usable = false, all_alone = true;
+  std::vector<std::string> troubles;
   for (const std::string& number : names_in(adapter / "ports")) {
     const fs::path port = adapter / "ports" / number;
-    if (!first_line(port / "state").starts_with(kActive)) continue;
+    const std::string state = first_line(port / "state");  // "4: ACTIVE"
+    if (!state.starts_with("4:")) {
+      const std::size_t word = std::min(state.find(' ') + 1, state.size());
+      troubles.push_back(
+          fmt::format("port {} is {}", number, state.empty() ? "in an unknown state" : state.substr(word)));
+      continue;
+    }
     link.rate = std::max(link.rate, std::strtod(first_line(port / "rate").c_str(), nullptr));  // "100 Gb/sec (4X EDR)"
     const std::string kind = first_line(port / "link_layer");
-    for (const std::string& interface : interfaces_of(adapter, port)) {
+    const std::set<std::string> own = interfaces_of(adapter, port);
+    bool has_address = own.empty();
+    for (const std::string& interface : own) {
       const auto found = interfaces.find(interface);
       if (found == interfaces.end()) continue;
+      has_address = true;
       for (const std::string& network : found->second) link.networks.insert(fmt::format("{} {}", kind, network));
       bool alone = false;
       for (const char* const what : {"arp_ignore", "arp_filter"})
         alone = alone || is_set("all", what) || is_set(interface, what);
       all_alone = all_alone && alone;
     }
+    usable = usable || has_address;
+    if (!has_address) troubles.push_back(fmt::format("no IP address on {} (port {})", fmt::join(own, " or "), number));
   }
   link.beside_others = all_alone && !link.networks.empty();
+  if (!usable)
+    link.unusable = fmt::format("adapter {}: {}", name,
+                                troubles.empty() ? "no port" : fmt::format("{}", fmt::join(troubles, ", ")));
   return link;
-}
-
-std::optional<std::string> why_adapter_unusable(const std::string& name, const InterfaceNetworks& interfaces,
-                                                const fs::path& sys) {
-  const fs::path adapter = path_of(name, sys);
-  std::error_code failed;
-  if (!fs::exists(adapter, failed)) {
-    const std::vector<std::string> others = adapter_names(sys);
-    return fmt::format("no adapter {} on this host, which has {}", name,
-                       others.empty() ? "none" : fmt::format("{}", fmt::join(others, ", ")));
-  }
-  std::string inactive, without_address;
-  for (const std::string& number : names_in(adapter / "ports")) {
-    const fs::path port = adapter / "ports" / number;
-    const std::string state = first_line(port / "state");
-    if (!state.starts_with(kActive)) {
-      inactive += fmt::format(
-          "{}port {} is {}", inactive.empty() ? "" : ", ", number,
-          state.empty() ? "in an unknown state" : state.substr(std::min(state.find(' ') + 1, state.size())));
-      continue;
-    }
-    const std::set<std::string> own = interfaces_of(adapter, port);
-    const bool has_address = std::ranges::any_of(own, [&](const auto& each) { return interfaces.contains(each); });
-    if (has_address || own.empty()) return std::nullopt;
-    without_address += fmt::format("{}no IP address on {} (port {})", without_address.empty() ? "" : ", ",
-                                   fmt::join(own, " or "), number);
-  }
-  if (without_address.empty()) return fmt::format("adapter {}: {}", name, inactive.empty() ? "no port" : inactive);
-  return fmt::format("adapter {}: {}", name, without_address);
 }
 
 bool is_emulated(const fi_info& info) {

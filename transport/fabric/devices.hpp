@@ -30,13 +30,6 @@ std::vector<std::string> adapter_names(const std::filesystem::path& sys = "/sys"
 using InterfaceNetworks = std::map<std::string, std::set<std::string>>;
 InterfaceNetworks interface_networks();
 
-// Returns why the adapter cannot carry connections: it is not there, no port is active, or no interface of an active
-// port has an IP address, which the connection manager needs (rdma_cm(7)). Returns nothing if none of this is so.
-// libfabric leaves out such adapters without a reason.
-std::optional<std::string> why_adapter_unusable(const std::string& name,
-                                                const InterfaceNetworks& interfaces = interface_networks(),
-                                                const std::filesystem::path& sys = "/sys");
-
 // Returns whether the adapter is emulated by the kernel (rdma_rxe or siw), by the vendor that its driver names.
 bool is_emulated(const fi_info& info);
 
@@ -63,8 +56,12 @@ struct DeviceTraits {
   // interface on the same network may, and connections then reach that one's adapter in vain.
   bool beside_others = false;
   Nearness nearness = Nearness::kUnknown;
+  // Why an adapter cannot carry connections: it is not there, no port is active, or no interface of an active port has
+  // an IP address, which the connection manager needs (rdma_cm(7)). Empty if none of this is so. libfabric leaves out
+  // such adapters without a reason.
+  std::string unusable = {};
 };
-// Returns rate, networks and beside_others of an adapter, by its active ports.
+// Returns rate, networks, beside_others and unusable of an adapter.
 DeviceTraits adapter_traits(const std::string& name, const InterfaceNetworks& interfaces = interface_networks(),
                             const std::filesystem::path& sys = "/sys",
                             const std::filesystem::path& ipv4 = "/proc/sys/net/ipv4/conf");

@@ -87,10 +87,8 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
   const bool by_adapter = is_adapter(name);
   if (by_adapter) {
     if (adapter_names().empty()) return Error{ErrorKind::kNoRoute, fmt::format("provider {}: no adapter", name)};
-    if (!device.empty()) {
-      if (const auto why = why_adapter_unusable(device))
-        return Error{ErrorKind::kNoRoute, fmt::format("provider {}: {}", name, *why)};
-    }
+    const std::string why = device.empty() ? "" : adapter_traits(device).unusable;
+    if (!why.empty()) return Error{ErrorKind::kNoRoute, fmt::format("provider {}: {}", name, why)};
   }
   start_libfabric();
   int code = 0;
@@ -112,14 +110,15 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
       if ((kOrder & ~(info->tx_attr->msg_order & info->rx_attr->msg_order)) != 0) continue;
       if (device == domain) return InfoHandle(fi_dupinfo(info));
       if (!devices.insert(domain).second) continue;
+      DeviceTraits its = device_traits(*info, by_adapter);
       if (!emulated && is_emulated(*info)) {
         unfit.push_back(fmt::format("adapter {} is emulated, and is taken only if FARSIDE_DEVICE names it", domain));
-      } else if (const auto why = by_adapter ? why_adapter_unusable(domain) : std::nullopt) {
-        unfit.push_back(*why);
+      } else if (!its.unusable.empty()) {
+        unfit.push_back(std::move(its.unusable));
         only_emulated = false;
       } else {
         fit.push_back(info);
-        traits.push_back(device_traits(*info, by_adapter));
+        traits.push_back(std::move(its));
       }
     }
     // Of other devices, which share the processors' network stack, the first of the nearest is taken.
@@ -139,7 +138,7 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
           ? fabric_error(ErrorKind::kNoRoute, fmt::format("fi_getinfo for provider {}", name), code).text
           : fmt::format("provider {} offers no connected endpoint (FI_EP_MSG) with RMA and ordered messages", name);
   for (const std::string& adapter : by_adapter ? adapter_names() : std::vector<std::string>()) {
-    if (const auto why = why_adapter_unusable(adapter)) text += fmt::format("; {}", *why);
+    if (const std::string why = adapter_traits(adapter).unusable; !why.empty()) text += "; " + why;
   }
   return Error{ErrorKind::kNoRoute, std::move(text)};
 }
