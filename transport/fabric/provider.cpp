@@ -149,29 +149,20 @@ bool is_adapter(const fi_info& info) { return is_adapter(std::string_view(info.f
 
 std::span<const char* const> preferred_providers() { return kPreferred; }
 
-namespace {
-
-// The provider that FARSIDE_PROVIDER names.
-Candidates named_candidate(const std::string& asked, const std::string& device) {
-  Candidates result;
-  Result<InfoHandle> info = find_provider(asked, device);
-  if (info) {
-    result.found.push_back({0, std::move(info.value())});
-    result.wanted = 1;
-  } else {
-    const std::string on = device.empty() ? "" : fmt::format(" with FARSIDE_DEVICE='{}'", device);
-    result.none =
-        Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_PROVIDER='{}'{} cannot be used: {}; libfabric has: {}",
-                                                  asked, on, info.error().text, available_providers())};
-  }
-  return result;
-}
-
-}  // namespace
-
 Candidates candidates(const std::string& asked, const std::string& device) {
-  if (!asked.empty()) return named_candidate(asked, device);
   Candidates result;
+  if (!asked.empty()) {
+    if (Result<InfoHandle> info = find_provider(asked, device)) {
+      result.found.push_back({0, std::move(info.value())});
+      result.wanted = 1;
+    } else {
+      const std::string on = device.empty() ? "" : fmt::format(" with FARSIDE_DEVICE='{}'", device);
+      result.none =
+          Error{ErrorKind::kBadSetting, fmt::format("FARSIDE_PROVIDER='{}'{} cannot be used: {}; libfabric has: {}",
+                                                    asked, on, info.error().text, available_providers())};
+    }
+    return result;
+  }
   const std::vector<std::string> adapters = adapter_names();
   const bool names_adapter = std::ranges::find(adapters, device) != adapters.end();
   bool has_device = device.empty() || names_adapter;
