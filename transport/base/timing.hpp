@@ -65,10 +65,9 @@ struct Timing {
   static constexpr Microseconds kRecentPoll{200};
   // The shortest poll that has moved data; one without takes 1 to 2 us. Longer: data count as none.
   static constexpr Nanoseconds kLongPoll{10'000};
-  // The thread's longest sleep with anything in flight, and between two checks of peers: what a lost wake-up costs.
+  // The thread's longest sleep, and between two checks of peers: what a lost wake-up costs. Shorter: an idle process
+  // uses its core.
   static constexpr Milliseconds kSafetyNet{250};
-  // The same with nothing in flight.
-  static constexpr Milliseconds kIdle{10'000};
   // Between two looks at connection events. Shorter: polls keep the mutex; longer: each connection takes longer.
   static constexpr Milliseconds kReadEventsEvery{1};
   // The most for which a large transfer, at 1 ns per byte, is expected to need polls. Longer: idle waiters yield.

@@ -202,7 +202,6 @@ class ConnectionTable {
   // How many are in kConnecting or kAccepting, and how many in kConnecting.
   std::size_t in_progress() const { return in_progress_; }
   std::size_t initiated() const { return initiated_; }
-  bool any_ended() const { return !ended_.empty(); }
 
  private:
   void set_current(Peer peer, Connection* connection) {

@@ -77,8 +77,6 @@ FabricProgress::~FabricProgress() {
 void FabricProgress::share_node(std::size_t processes) {
   const std::scoped_lock held(mutex_);
   eviction_->share_node(processes);
-  // The progress thread may sleep while there are too many connections now.
-  if (eviction_->too_many()) thread_.wake();
 }
 
 void FabricProgress::expect_transfer(std::size_t bytes) {
@@ -103,7 +101,6 @@ Error FabricProgress::out_of_reach(Peer peer, const std::string& why) const {
 ssize_t FabricProgress::make_ready(PeerState& peer_state) {
   const std::scoped_lock held(mutex_);
   in_flight_.peers().activate(peer_state);
-  end_long_sleep();
   fid_ep* endpoint = nullptr;
   const ssize_t code = connections_->reach(peer_state.peer, endpoint);
   if (code != 0) return code;
@@ -117,7 +114,6 @@ Reach FabricProgress::reach(Peer peer) {
   const std::scoped_lock held(mutex_);
   fid_ep* endpoint = nullptr;
   (void)connections_->reach(peer, endpoint);
-  end_long_sleep();
   return {connections_->connected(peer), connections_->connect_error(peer)};
 }
 
@@ -364,7 +360,6 @@ bool FabricProgress::poll_with(std::unique_lock<std::mutex> held) {
       read_events_at_ns_ = begin + kReadEventsEveryNs;
     }
     moved = advance() || moved;
-    end_long_sleep();
     return {};
   });
   // RDMA over TCP that a peer issues generates no completion here. Only the duration of the poll shows that it moved
@@ -381,21 +376,6 @@ bool FabricProgress::poll_from_runtime() {
   if (!poll()) return false;
   statistics_.add(RouteKind::kFabric, Counted::kFromRuntime, 0);
   return true;
-}
-
-// Returns whether the progress thread has nothing to do until something arrives.
-bool FabricProgress::idle() const {
-  return in_flight_.peers().active().empty() && deferred_.empty() && !replies_.any_unsent() &&
-         !receives_.any_refused() && !eviction_->any_disconnecting() && !connections_->connecting() &&
-         !connections_->table().any_ended();
-}
-
-// Wakes the progress thread if it sleeps long and there is something to check. Called with the mutex held.
-void FabricProgress::end_long_sleep() {
-  if (!sleeps_long_ || idle()) [[likely]]
-    return;
-  sleeps_long_ = false;
-  thread_.wake();
 }
 
 void FabricProgress::check() {
@@ -430,9 +410,8 @@ ProgressThread::Work::Sleep FabricProgress::progress(bool connection_woke) {
   const int events = connections_->endpoints().events_fd();
   if (!connections_->progress() && connection_woke) connections_->room().look_for_shortage(events);
   advance();
-  sleeps_long_ = idle();
   // While the listener lacks descriptors, the file descriptor of connection events stays readable.
-  Sleep sleep{sleeps_long_ ? Timing::kIdle : Timing::kSafetyNet, connections_->room().shortage ? -1 : events};
+  Sleep sleep{Timing::kSafetyNet, connections_->room().shortage ? -1 : events};
   // The answers, credits and receives that the provider has refused are soon given to it again.
   if (replies_.any_unsent() || receives_.any_refused() || connections_->owes_credits() || !deferred_.empty()) {
     sleep.limit = Timing::kTryAgain;

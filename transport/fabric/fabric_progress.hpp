@@ -127,8 +127,6 @@ class FabricProgress final : public EndpointProgress, private PeerHealth::Peers,
   void finish_answers();
 
   // Progress.
-  bool idle() const;
-  void end_long_sleep();
   bool poll_with(std::unique_lock<std::mutex> held);
   void check() override;
   void end_silent_connections(Clock::time_point now);
@@ -156,7 +154,6 @@ class FabricProgress final : public EndpointProgress, private PeerHealth::Peers,
   Replies replies_;
   Receives receives_;
   std::optional<ConnectionEviction> eviction_;  // always, once the endpoint is open
-  bool sleeps_long_ = false;                    // the progress thread sleeps, or is about to: no peer is active
   bool leaving_ = false;                        // the endpoint is being closed
   std::uint64_t read_events_at_ns_ = 0;         // when a poll is to do so next; of CLOCK_MONOTONIC
   Clock::time_point look_for_silence_at_{};     // used by the progress thread only
