@@ -419,7 +419,7 @@ void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage)
     peer_state.endpoint = nullptr;
   }
   const std::size_t count = connections_.count();
-  if (replies_.send(make_disconnect(peer), send_) != 0) return;
+  if (replies_.send(make_disconnect(peer)) != 0) return;
   log(LogLevel::kInfo, "{} connections, {}: one that was not used is to be closed", count,
       shortage ? "and no descriptor or memory for another"
                : fmt::format("{}={}", most_ == asked_ ? "FARSIDE_CONNECTIONS" : "the process's share", most_));
@@ -452,7 +452,7 @@ bool ConnectionEviction::ends(Peer peer) {
   if (connection == nullptr || !connection->in_order) return true;
   if (states_.any_issued(peer)) return false;
   if (connection->disconnect_sent) return connections_.disconnect(peer);
-  return replies_.send(make_disconnect(peer), send_) != -FI_EAGAIN;
+  return replies_.send(make_disconnect(peer)) != -FI_EAGAIN;
 }
 
 void ConnectionEviction::receive(std::span<const std::byte> message) {

@@ -219,15 +219,9 @@ class Connections {
 class ConnectionEviction {
  public:
   using Clock = std::chrono::steady_clock;
-  // `limit`: FARSIDE_CONNECTIONS; 0: none. `send` sends a message to a peer, as Replies::send needs it.
-  ConnectionEviction(Connections& connections, PeerStates& states, Replies& replies, std::size_t limit,
-                     std::function<ssize_t(Reply&)> send)
-      : connections_(connections),
-        states_(states),
-        replies_(replies),
-        send_(std::move(send)),
-        asked_(limit),
-        most_(limit) {}
+  // `limit`: FARSIDE_CONNECTIONS; 0: none.
+  ConnectionEviction(Connections& connections, PeerStates& states, Replies& replies, std::size_t limit)
+      : connections_(connections), states_(states), replies_(replies), asked_(limit), most_(limit) {}
 
   // Sets the number of processes of this node, this one included, that use the fabric or may use it. Only the largest
   // number of all calls counts.
@@ -259,7 +253,6 @@ class ConnectionEviction {
   Connections& connections_;
   PeerStates& states_;
   Replies& replies_;
-  const std::function<ssize_t(Reply&)> send_;
   const std::size_t asked_;
   std::size_t most_;  // the limit of connections; 0: none
   std::size_t node_processes_ = 0;

@@ -46,8 +46,7 @@ Status FabricProgress::start(const Settings& settings, ConnectionEndpoints::Reso
   // The peer may have sent DISCONNECT before it ended the connection.
   connections_->before_end = [this] { take_completions(); };
   connections_->before_more = [this](std::size_t number) { receives_.follow(number); };
-  eviction_.emplace(*connections_, in_flight_.peers(), replies_, settings.connections,
-                    [this](Reply& reply) { return send(reply); });
+  eviction_.emplace(*connections_, in_flight_.peers(), replies_, settings.connections);
   share_node(1);
   if (domain_.registers_local()) in_flight_.memory().begin(domain_.domain());
   if (Status s = receives_.begin(connections_->endpoints().receiver(), connections_->endpoints().most_receives()); !s)
@@ -67,11 +66,7 @@ FabricProgress::~FabricProgress() {
     finish_answers();
     thread_.stop();
   }
-  // The endpoints are closed before the buffers that they may still write to, and the buffers' registrations before
-  // the domain.
-  connections_.reset();
-  receives_.clear();
-  in_flight_.release_memory();
+  connections_.reset();  // before the buffers to which the endpoints may still write
 }
 
 void FabricProgress::share_node(std::size_t processes) {
@@ -277,7 +272,7 @@ bool FabricProgress::execute_request(Peer sender, std::span<const std::byte> mes
   statistics_.add(RouteKind::kFabric, Counted::kHandler, message.size());
   reply->header = answer.header;
   reply->fetched = std::move(answer.fetched);
-  replies_.answer(std::move(reply), [this](Reply& each) { return send(each); });
+  replies_.answer(std::move(reply));
   return true;
 }
 
@@ -308,6 +303,13 @@ ssize_t FabricProgress::send(Reply& reply) {
   if (const ssize_t code = connections_->reach(reply.peer, endpoint, Connections::What::kAnswer); code != 0)
     return code;
   reply.endpoint = endpoint;
+  // An adapter completes an operation when the peer's adapter has acknowledged it. An empty write therefore suffices as
+  // a probe, and no process has to wake for it.
+  if (reply.header.kind == MessageKind::kProbe && domain_.by_adapter()) {
+    const fi_rma_iov nowhere{};
+    const fi_msg_rma nothing{nullptr, nullptr, 0, FI_ADDR_UNSPEC, &nowhere, 1, &reply.provider_context, 0};
+    return fi_writemsg(endpoint, &nothing, FI_COMPLETION);
+  }
   const std::size_t count = reply.fetched.empty() ? 1 : 2;
   MessageRing* const ring = MessageRing::of(endpoint);
   if (ring != nullptr && reply.header.kind == MessageKind::kReply) {
@@ -328,7 +330,7 @@ ssize_t FabricProgress::send(Reply& reply) {
 void FabricProgress::send_replies() {
   std::optional<Clock::duration> timeout;
   if (health_.timeout().count() > 0) timeout = health_.timeout();
-  replies_.send_unsent(timeout, [this](Reply& reply) { return send(reply); });
+  replies_.send_unsent(timeout);
 }
 
 // Waits for answers that the provider has refused so far, or has not sent yet.
@@ -430,22 +432,12 @@ bool FabricProgress::may_sleep() {
   return !connections_->any_message();
 }
 
-// An adapter completes an operation when the peer's adapter has acknowledged it. An empty write therefore suffices as a
-// probe, and no process has to wake for it.
 std::optional<ssize_t> FabricProgress::send_probe(Peer peer) {
   if (!replies_.room()) return {};
   std::unique_ptr<Reply> probe = Replies::take(peer);
   probe->header.kind = MessageKind::kProbe;
   probe->probe = true;
-  if (!domain_.by_adapter()) return replies_.send(std::move(probe), [this](Reply& reply) { return send(reply); });
-  return replies_.send(std::move(probe), [this](Reply& reply) -> ssize_t {
-    fid_ep* endpoint = nullptr;
-    if (const ssize_t code = connections_->reach(reply.peer, endpoint); code != 0) return code;
-    reply.endpoint = endpoint;
-    const fi_rma_iov nowhere{};
-    const fi_msg_rma nothing{nullptr, nullptr, 0, FI_ADDR_UNSPEC, &nowhere, 1, &reply.provider_context, 0};
-    return fi_writemsg(endpoint, &nothing, FI_COMPLETION);
-  });
+  return replies_.send(std::move(probe));
 }
 
 void FabricProgress::abandon(PeerState& peer_state, const std::string& why) {

@@ -48,7 +48,7 @@ class FabricProgress final : public EndpointProgress, private PeerHealth::Peers,
         limits_(limits),
         statistics_(statistics),
         health_(in_flight_.peers(), *this, domain_.by_adapter(), std::chrono::seconds(settings.peer_timeout)),
-        replies_(limits.answers, in_flight_.memory()),
+        replies_(limits.answers, in_flight_.memory(), [this](Reply& reply) { return send(reply); }),
         receives_(limits, in_flight_.memory()) {}
   FabricProgress(const FabricProgress&) = delete;
   FabricProgress& operator=(const FabricProgress&) = delete;

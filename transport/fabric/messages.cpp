@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "transport/base/log.hpp"
@@ -78,6 +79,54 @@ void Receives::post_again(Receive& buffer) {
 
 void Receives::post_refused() {
   for (Receive* buffer : std::exchange(refused_, {})) post_again(*buffer);
+}
+
+ssize_t Replies::send(std::unique_ptr<Reply> reply) {
+  const ssize_t code = send_(*reply);
+  if (code != 0) {
+    drop(std::move(reply));
+  } else {
+    end(std::move(reply), 0);
+  }
+  return code;
+}
+
+void Replies::answer(std::unique_ptr<Reply> reply) {
+  if (!room() || unsent_.contains(reply->peer)) return keep(std::move(reply));
+  const ssize_t code = send_(*reply);
+  if (code == -FI_EAGAIN) return keep(std::move(reply));
+  end(std::move(reply), code);
+}
+
+void Replies::send_unsent(std::optional<Clock::duration> timeout) {
+  // Another peer is the first one in each pass, since the provider may have no room for all.
+  auto each = unsent_.lower_bound(first_);
+  for (std::size_t peers = unsent_.size(); peers > 0 && room(); --peers) {
+    if (each == unsent_.end()) each = unsent_.begin();
+    first_ = each->first + 1;
+    for (auto& answers = each->second; !answers.empty() && room(); answers.pop_front()) {
+      Reply& reply = *answers.front();
+      const ssize_t code = send_(reply);
+      if (code == -FI_EAGAIN) {
+        const Clock::time_point now = Clock::now();
+        if (reply.refused_since == Clock::time_point{}) reply.refused_since = now;
+        if (!timeout || now - reply.refused_since < *timeout) break;
+      }
+      end(std::move(answers.front()), code);
+    }
+    each = each->second.empty() ? unsent_.erase(each) : std::next(each);
+  }
+}
+
+void Replies::end(std::unique_ptr<Reply> reply, ssize_t code) {
+  if (code == 0 && !reply->copied) {
+    reply.release();  // the provider has it until its completion: NOLINT(bugprone-unused-return-value)
+    ++in_flight_;
+    return;
+  }
+  if (code != 0 && !reply->probe)
+    log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
+  drop(std::move(reply));
 }
 
 }  // namespace farside

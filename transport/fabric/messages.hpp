@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
-#include <iterator>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -22,7 +22,6 @@
 #include <rdma/fi_errno.h>
 
 #include "transport/base/address.hpp"
-#include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/operation.hpp"
@@ -89,11 +88,6 @@ class Receives {
   bool any_refused() const { return !refused_.empty(); }
   void post_refused();
   std::size_t count() const { return buffers_.size(); }
-  // Frees the buffers. Precondition: the provider has none of them.
-  void clear() {
-    refused_.clear();
-    buffers_.clear();
-  }
 
  private:
   Status add(std::size_t count);
@@ -116,8 +110,10 @@ class Receives {
 class Replies {
  public:
   using Clock = std::chrono::steady_clock;
+  // Returns 0 if the provider has the message now, else a negative libfabric code.
+  using Send = std::function<ssize_t(Reply&)>;
   // `most`: how many the provider may have at once. `memory`: from which their slots are.
-  Replies(std::size_t most, LocalMemory& memory) : most_(most), memory_(memory) {}
+  Replies(std::size_t most, LocalMemory& memory, Send send) : most_(most), memory_(memory), send_(std::move(send)) {}
 
   // Returns whether the provider may have one more.
   bool room() const { return in_flight_ < most_; }
@@ -127,34 +123,17 @@ class Replies {
     reply->peer = peer;
     return reply;
   }
-  // Sends it at once. send(Reply&) returns 0 if the provider has it now, else a negative libfabric code, which is
-  // returned.
-  template <class Send>
-  ssize_t send(std::unique_ptr<Reply> reply, Send&& send) {
-    const ssize_t code = send(*reply);
-    if (code != 0) {
-      drop(std::move(reply));
-      return code;
-    }
-    sent(std::move(reply));
-    return 0;
-  }
-  // Sends an answer as send() does, unless earlier ones to the peer are unsent. Keeps it if the provider refuses it.
-  template <class Send>
-  void answer(std::unique_ptr<Reply> reply, Send&& send) {
-    if (!room() || unsent_.contains(reply->peer)) return keep(std::move(reply));
-    const ssize_t code = send(*reply);
-    if (code == -FI_EAGAIN) return keep(std::move(reply));
-    end(std::move(reply), code);
-  }
+  // Sends it at once. Returns what Send returns.
+  ssize_t send(std::unique_ptr<Reply> reply);
+  // Sends an answer, unless earlier ones to the peer are unsent. Keeps it if the provider refuses it.
+  void answer(std::unique_ptr<Reply> reply);
   // Keeps an answer until send_unsent().
   void keep(std::unique_ptr<Reply> reply) {
     patiently([&] { unsent_[reply->peer].push_back(std::move(reply)); });
   }
   // Sends the answers that were kept, in their order per peer, and tries one for each peer that takes none. An answer
   // that the provider refuses for longer than `timeout` is dropped; none: no limit.
-  template <class Send>
-  void send_unsent(std::optional<Clock::duration> timeout, Send&& send);
+  void send_unsent(std::optional<Clock::duration> timeout);
   // Notes that the provider has completed it.
   void completed(Reply& reply) {
     --in_flight_;
@@ -171,45 +150,15 @@ class Replies {
   bool idle() const { return unsent_.empty() && in_flight_ == 0; }
 
  private:
-  // What send(Reply&) has returned for it, if it is not -FI_EAGAIN, or it was refused for too long.
-  void end(std::unique_ptr<Reply> reply, ssize_t code) {
-    if (code == 0) return sent(std::move(reply));
-    if (!reply->probe) log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
-    drop(std::move(reply));
-  }
-  // The provider has it until its completion, or has copied it.
-  void sent(std::unique_ptr<Reply> reply) {
-    if (reply->copied) return drop(std::move(reply));
-    reply.release();  // NOLINT(bugprone-unused-return-value)
-    ++in_flight_;
-  }
+  // What Send has returned for it, if it is not -FI_EAGAIN, or it was refused for too long.
+  void end(std::unique_ptr<Reply> reply, ssize_t code);
 
   const std::size_t most_;
   LocalMemory& memory_;
+  const Send send_;
   std::map<Peer, std::deque<std::unique_ptr<Reply>>> unsent_;  // refused with EAGAIN, or behind a refused one
   Peer first_ = 0;                                             // whose answers are the first to be sent next
   std::size_t in_flight_ = 0;                                  // that the provider has
 };
-
-template <class Send>
-void Replies::send_unsent(std::optional<Clock::duration> timeout, Send&& send) {
-  // Another peer is the first one in each pass, since the provider may have no room for all.
-  auto each = unsent_.lower_bound(first_);
-  for (std::size_t peers = unsent_.size(); peers > 0 && room(); --peers) {
-    if (each == unsent_.end()) each = unsent_.begin();
-    first_ = each->first + 1;
-    for (auto& answers = each->second; !answers.empty() && room(); answers.pop_front()) {
-      Reply& reply = *answers.front();
-      const ssize_t code = send(reply);
-      if (code == -FI_EAGAIN) {
-        const Clock::time_point now = Clock::now();
-        if (reply.refused_since == Clock::time_point{}) reply.refused_since = now;
-        if (!timeout || now - reply.refused_since < *timeout) break;
-      }
-      end(std::move(answers.front()), code);
-    }
-    each = each->second.empty() ? unsent_.erase(each) : std::next(each);
-  }
-}
 
 }  // namespace farside

@@ -20,9 +20,11 @@ struct Provider {
   std::vector<Reply*> has;
   std::vector<std::uint64_t> sent;  // Reply::header.operation
   bool copies = false;
+  std::size_t tries = 0;
 
   auto send() {
     return [this](Reply& reply) -> ssize_t {
+      ++tries;
       if (codes.contains(reply.peer)) return codes[reply.peer];
       reply.copied = copies;
       if (!copies) has.push_back(&reply);
@@ -48,15 +50,15 @@ using Numbers = std::vector<std::uint64_t>;
 
 TEST_CASE("a peer that takes no answers delays no others, and gets its own in their order") {
   LocalMemory memory;
-  Replies replies(100, memory);
   Provider provider;
+  Replies replies(100, memory, provider.send());
   provider.codes[1] = -FI_EAGAIN;
   for (std::uint64_t i = 0; i < 6; ++i) keep(replies, 1 + i % 2, i);
-  replies.send_unsent({}, provider.send());
+  replies.send_unsent({});
   CHECK(provider.sent == Numbers{1, 3, 5});
   CHECK(replies.any_unsent());
   provider.codes.clear();
-  replies.send_unsent({}, provider.send());
+  replies.send_unsent({});
   CHECK(provider.sent == Numbers{1, 3, 5, 0, 2, 4});
   CHECK_FALSE(replies.any_unsent());
   CHECK_FALSE(replies.idle());
@@ -66,31 +68,26 @@ TEST_CASE("a peer that takes no answers delays no others, and gets its own in th
 
 TEST_CASE("peers that take no answers cost one try each, however many answers wait for them") {
   LocalMemory memory;
-  Replies replies(10000, memory);
   Provider provider;
+  Replies replies(10000, memory, provider.send());
   provider.codes = {{1, -FI_EAGAIN}, {2, -FI_EAGAIN}};
-  std::size_t tries = 0;
-  const auto send = [&](Reply& reply) {
-    ++tries;
-    return provider.send()(reply);
-  };
   constexpr std::uint64_t kAnswers = 100;
   for (std::uint64_t i = 0; i < kAnswers; ++i) {
     keep(replies, 1 + i % 2, i);
-    replies.send_unsent({}, send);
+    replies.send_unsent({});
   }
-  CHECK(tries <= 2 * kAnswers);
+  CHECK(provider.tries <= 2 * kAnswers);
   // Another one is not tried at all; one to another peer is sent.
-  tries = 0;
+  provider.tries = 0;
   for (const Peer peer : {1, 3}) {
     std::unique_ptr<Reply> reply = replies.take(peer);
     reply->header.operation = 1000 + peer;
-    replies.answer(std::move(reply), send);
+    replies.answer(std::move(reply));
   }
-  CHECK(tries == 1);
+  CHECK(provider.tries == 1);
   CHECK(provider.sent == Numbers{1003});
   provider.codes.clear();
-  replies.send_unsent({}, send);
+  replies.send_unsent({});
   CHECK(provider.sent.size() == kAnswers + 2);
   provider.complete(replies);
   CHECK(replies.idle());
@@ -98,11 +95,11 @@ TEST_CASE("peers that take no answers cost one try each, however many answers wa
 
 TEST_CASE("the provider never has more answers than the limit") {
   LocalMemory memory;
-  Replies replies(3, memory);
   Provider provider;
+  Replies replies(3, memory, provider.send());
   for (std::uint64_t i = 0; i < 8; ++i) keep(replies, i, i);
   for (const std::size_t more : {3, 3, 2}) {
-    replies.send_unsent({}, provider.send());
+    replies.send_unsent({});
     CHECK(provider.has.size() == more);
     CHECK(replies.room() == (more < 3));
     provider.complete(replies);
@@ -113,38 +110,38 @@ TEST_CASE("the provider never has more answers than the limit") {
 
 TEST_CASE("an answer that is refused for too long, or with another error, is dropped") {
   LocalMemory memory;
-  Replies replies(10, memory);
   Provider provider;
+  Replies replies(10, memory, provider.send());
   provider.codes = {{1, -FI_EAGAIN}, {2, -FI_ENOTCONN}};
   keep(replies, 1, 1);
   keep(replies, 2, 2);
-  replies.send_unsent(1h, provider.send());
+  replies.send_unsent(1h);
   CHECK(replies.any_unsent());
-  replies.send_unsent(Replies::Clock::duration::zero(), provider.send());
+  replies.send_unsent(Replies::Clock::duration::zero());
   CHECK(replies.idle());
   CHECK(provider.sent.empty());
   // A refusal of before does not count for the next answer in the same buffer.
   keep(replies, 1, 3);
   keep(replies, 1, 4);
-  replies.send_unsent(1h, provider.send());
+  replies.send_unsent(1h);
   provider.codes.clear();
-  replies.send_unsent(1h, provider.send());
+  replies.send_unsent(1h);
   CHECK(provider.sent == Numbers{3, 4});
   provider.complete(replies);
 }
 
 TEST_CASE("a message that is sent at once is under way, or gone") {
   LocalMemory memory;
-  Replies replies(10, memory);
   Provider provider;
+  Replies replies(10, memory, provider.send());
   provider.codes[1] = -FI_EAGAIN;
   std::unique_ptr<Reply> reply = replies.take(1);
   reply->probe = true;
   reply->fetched.resize(8);
-  CHECK(replies.send(std::move(reply), provider.send()) == -FI_EAGAIN);
+  CHECK(replies.send(std::move(reply)) == -FI_EAGAIN);
   CHECK(replies.idle());
   std::unique_ptr<Reply> again = replies.take(2);
-  CHECK(replies.send(std::move(again), provider.send()) == 0);
+  CHECK(replies.send(std::move(again)) == 0);
   CHECK_FALSE(replies.idle());
   provider.complete(replies);
   CHECK(replies.idle());
@@ -152,8 +149,8 @@ TEST_CASE("a message that is sent at once is under way, or gone") {
 
 TEST_CASE("an answer holds a slot of registered memory until it is complete or dropped") {
   LocalMemory memory;
-  Replies replies(10, memory);
   Provider provider;
+  Replies replies(10, memory, provider.send());
   LocalMemory::Slot slot;
   LocalMemory::Slot* taken = nullptr;
   const auto send = [&](ssize_t code) {
@@ -161,7 +158,7 @@ TEST_CASE("an answer holds a slot of registered memory until it is complete or d
     std::unique_ptr<Reply> reply = replies.take(1);
     CHECK(reply->slot == nullptr);
     reply->slot = &slot;
-    return replies.send(std::move(reply), provider.send());
+    return replies.send(std::move(reply));
   };
   CHECK(send(-FI_ENOTCONN) == -FI_ENOTCONN);
   REQUIRE(memory.take(false, taken) == 0);
@@ -170,7 +167,7 @@ TEST_CASE("an answer holds a slot of registered memory until it is complete or d
   std::unique_ptr<Reply> kept = replies.take(2);
   kept->slot = &slot;
   replies.keep(std::move(kept));
-  replies.send_unsent({}, provider.send());
+  replies.send_unsent({});
   provider.complete(replies);
   REQUIRE(memory.take(false, taken) == 0);
   CHECK(taken == &slot);
@@ -178,20 +175,20 @@ TEST_CASE("an answer holds a slot of registered memory until it is complete or d
 
 TEST_CASE("an answer that the provider has copied is free at once") {
   LocalMemory memory;
-  Replies replies(1, memory);
   Provider provider;
+  Replies replies(1, memory, provider.send());
   provider.copies = true;
   for (std::uint64_t i = 0; i < 3; ++i) keep(replies, 1, i);
-  replies.send_unsent({}, provider.send());
+  replies.send_unsent({});
   CHECK(provider.sent == Numbers{0, 1, 2});
   CHECK(replies.idle());
   std::unique_ptr<Reply> direct = replies.take(1);
   CHECK_FALSE(direct->copied);
-  CHECK(replies.send(std::move(direct), provider.send()) == 0);
+  CHECK(replies.send(std::move(direct)) == 0);
   CHECK(replies.idle());
   provider.copies = false;
   keep(replies, 1, 4);
-  replies.send_unsent({}, provider.send());
+  replies.send_unsent({});
   CHECK_FALSE(replies.idle());
   provider.complete(replies);
   CHECK(replies.idle());
