@@ -97,12 +97,9 @@ Result<std::unique_ptr<Fabric>> Fabric::open(InfoHandle info, const Settings& se
   if (Status started = opened.start(settings, std::move(resolve), openers); !started) return named(started.error());
   if (!opened.in_flight().memory().needed() || !opened.domain().advertises_atomics()) return fabric;
   const std::string refused = settings.nic_atomics ? fabric->try_nic_atomics() : "FARSIDE_NIC_ATOMICS=off";
-  const std::optional<NicForm>& form = fabric->nic_form_;
   log(LogLevel::kInfo, "libfabric {}: {}", name,
-      refused.empty()
-          ? fmt::format("atomics by the adapter, operands by {}, results in {} byte order",
-                        form->by_value ? "value" : "address", form->swapped ? "the other" : "this processor's")
-          : fmt::format("no atomics by the adapter: {}", refused));
+      refused.empty() ? fmt::format("atomics by the adapter, operands by {}", *fabric->by_value_ ? "value" : "address")
+                      : fmt::format("no atomics by the adapter: {}", refused));
   return fabric;
 }
 
@@ -250,12 +247,11 @@ Status Fabric::nic_atomic(Pending& pending, const Place& place, const std::uint6
     const LocalMemory::Slot& slot = *operation.slot;
     operation.into = fetched;
     operation.into_bytes = sizeof *fetched;
-    operation.swapped = nic_form_->swapped;
     const auto give = [&](const std::uint64_t* from, std::size_t at) -> void* {
-      if (nic_form_->by_value) return reinterpret_cast<void*>(*from);  // NOLINT(performance-no-int-to-ptr)
+      if (*by_value_) return reinterpret_cast<void*>(*from);  // NOLINT(performance-no-int-to-ptr)
       return std::memcpy(slot.bytes + at, from, sizeof *from);
     };
-    void* const descriptor = nic_form_->by_value ? nullptr : slot.descriptor;
+    void* const descriptor = *by_value_ ? nullptr : slot.descriptor;
     void* const first = give(operand, 8);
     const std::uint64_t address = place.key.base + place.offset;
     if (compare == nullptr) {
@@ -280,7 +276,7 @@ Status Fabric::control(Pending& pending, const Place& place, ControlCall call, c
   return {};
 }
 
-// Tries atomics over the adapter on memory of this process, and sets nic_form_. Returns why there are none; empty if
+// Tries atomics over the adapter on memory of this process, and sets by_value_. Returns why there are none; empty if
 // their results are right.
 std::string Fabric::try_nic_atomics() {
   alignas(64) std::uint64_t words[8] = {};
@@ -303,24 +299,22 @@ std::string Fabric::try_nic_atomics() {
     if (status && !completed) status = std::move(completed);
     return fetched;
   };
-  // Values that differ from every address, also if bytes are read in another order.
+  // Values that differ from every address.
   constexpr std::uint64_t kFirst = 0x0102030405060708, kAdded = 0x1000000000000001, kOther = 0xF1E2D3C4B5A69788;
   for (const bool by_value : {false, true}) {
-    nic_form_ = {by_value, false};
+    by_value_ = by_value;
     word.store(kFirst);
     const std::uint64_t fetched = take(kAdded, nullptr);
     // Without any change, no other form is tried: a provider that is right would read a value as an address.
     if (word.load() == kFirst) break;
     if (word.load() != kFirst + kAdded) continue;
-    nic_form_->swapped = fetched == __builtin_bswap64(kFirst);
-    bool right = fetched == kFirst || nic_form_->swapped;
     const std::uint64_t expected = kFirst + kAdded, unexpected = kFirst;
-    right = right && take(kOther, &unexpected) == expected && word.load() == expected;
-    right = right && take(kOther, &expected) == expected && word.load() == kOther;
+    const bool right = fetched == kFirst && take(kOther, &unexpected) == expected && word.load() == expected &&
+                       take(kOther, &expected) == expected && word.load() == kOther;
     if (right && status) return {};
     break;
   }
-  nic_form_.reset();
+  by_value_.reset();
   return status ? "a fetch-add or a compare-and-swap on this process's own memory had a wrong result"
                 : status.error().text;
 }

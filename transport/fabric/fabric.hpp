@@ -70,7 +70,7 @@ class Fabric final : public OpenEndpoint {
   Status read(Pending& pending, const Place& place, void* local, std::size_t bytes) override {
     return transfer(pending, place, local, bytes, false);
   }
-  bool nic_atomics() const override { return nic_form_.has_value(); }
+  bool nic_atomics() const override { return by_value_.has_value(); }
   Status control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
                  const std::uint64_t* compare, std::uint64_t* fetched) override;
   bool has_message_ring(Peer peer) override;
@@ -92,13 +92,6 @@ class Fabric final : public OpenEndpoint {
   Fabric(FabricDomain domain, const QueueLimits& limits, const Settings& settings, Progress& progress,
          Statistics& statistics)
       : waiting_(progress), statistics_(statistics), progress_(std::move(domain), limits, settings, statistics) {}
-  // The form of 64-bit atomics. In libfabric before 2.2, verbs uses the address of an operand as its value (issue
-  // 10911), so the value must be given as the address. Some adapters return fetched values in the other byte order
-  // (fi_verbs(7)).
-  struct NicForm {
-    bool by_value = false;
-    bool swapped = false;
-  };
 
   std::string try_nic_atomics();
   Status nic_atomic(Pending& pending, const Place& place, const std::uint64_t* operand, const std::uint64_t* compare,
@@ -112,8 +105,10 @@ class Fabric final : public OpenEndpoint {
 
   Progress& waiting_;  // of threads that wait to issue
   Statistics& statistics_;
-  WakeEvent own_wake_event_;         // of these threads
-  std::optional<NicForm> nic_form_;  // none: the provider has no atomics that work
+  WakeEvent own_wake_event_;  // of these threads
+  // Whether 64-bit atomics take the value of an operand as its address, as verbs does in libfabric before 2.2 (issue
+  // 10911). None: the provider has no atomics that work.
+  std::optional<bool> by_value_;
   FabricProgress progress_;
 };
 

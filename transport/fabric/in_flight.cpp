@@ -56,8 +56,7 @@ Status deliver(Operation& operation, ReplyStatus status, std::span<const std::by
 void OperationsInFlight::completed(Operation& operation) {
   PeerState& peer_state = peers_.of(operation.peer);
   const std::scoped_lock held(peer_state.mutex);
-  if (operation.into != nullptr && operation.pending != nullptr) {
-    if (operation.swapped) std::reverse(operation.slot->bytes, operation.slot->bytes + operation.into_bytes);
+  if (operation.into != nullptr && operation.pending != nullptr)
     std::memcpy(operation.into, operation.slot->bytes, operation.into_bytes);
   }
   if (--operation.completions_left == 0) finish(operation, peer_state);

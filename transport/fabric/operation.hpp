@@ -180,7 +180,6 @@ struct Operation : Context {
   FabricHandle<fid_mr> registered;    // registration of a large buffer
   void* into = nullptr;               // where data from the slot are copied
   std::size_t into_bytes = 0;
-  bool swapped = false;  // in the other byte order
   // Of a message:
   HandlerRequest message{};
   std::unique_ptr<OperationList> list;  // null if there are no operations
@@ -213,7 +212,6 @@ class OperationPool {
     operation.message.locked = nullptr;
     operation.registered.reset();
     operation.into = nullptr;
-    operation.swapped = false;
     free_.push_back(&operation);
   }
   using Operations = std::vector<std::unique_ptr<Operation>>;
