@@ -48,7 +48,6 @@ Result<std::unique_ptr<Connections>> Connections::open(const FabricDomain& domai
                                                        Withdraw withdraw, Opening opening) {
   std::unique_ptr<Connections> opened(new Connections(domain, std::move(lost), std::move(opening)));
   if (Status status = opened->endpoints_.open(receives); !status) return status.error();
-  opened->rings_.open(domain);
   opened->address_ = {opened->endpoints_.address(), random_bits(), random_bits()};
   opened->table_.own_identity = opened->address_.identity;
   opened->table_.withdraw = std::move(withdraw);
@@ -105,7 +104,7 @@ ssize_t Connections::connect(Peer peer) {
     if (!begun) log(LogLevel::kInfo, "connecting to a peer is tried again: {}", begun.error().text);
     return begun ? 0 : -FI_EAGAIN;
   }
-  std::unique_ptr<MessageRing> ring = rings_.take();
+  std::unique_ptr<MessageRing> ring = make_ring();
   FabricHandle<fid_ep> endpoint;
   if (const ssize_t code = endpoints_.open_towards(address, ring.get(), endpoint); code != 0) return code;
   return request(peer, std::move(endpoint), std::move(ring));
@@ -191,7 +190,7 @@ void Connections::take_request(fi_info& info, const std::optional<Hello>& hello)
   if (!resolve_crossing_request(*hello, peer)) return endpoints_.reject(info);
   std::uint64_t& attempt = table_.of(peer).attempt;
   attempt = std::max(attempt, hello->attempt);
-  std::unique_ptr<MessageRing> ring = rings_.take();
+  std::unique_ptr<MessageRing> ring = make_ring();
   FabricHandle<fid_ep> endpoint;
   if (const ssize_t code = endpoints_.open_accepting(&info, ring.get(), endpoint); code != 0) {
     room_.note_error(static_cast<int>(-code));

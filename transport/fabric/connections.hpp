@@ -167,6 +167,11 @@ class Connections {
  private:
   using State = Connection::State;
 
+  // Null if there are none, or enough.
+  std::unique_ptr<MessageRing> make_ring() const {
+    constexpr std::size_t kMost = 64;
+    return table_.size() < kMost ? MessageRing::make(domain_) : nullptr;
+  }
   Connections(const FabricDomain& domain, Lost lost, Opening opening);
   Hello hello_of(std::uint64_t connection, const MessageRing* ring) const;
   void take_request(fi_info& info, const std::optional<Hello>& hello);
@@ -187,7 +192,6 @@ class Connections {
   const Lost lost_;
   FabricAddress address_;
   ConnectionEndpoints endpoints_;
-  MessageRings rings_;     // the connections have some
   ConnectionTable table_;  // its endpoints are bound to what endpoints_ has
   ConnectionRoom room_;
   std::uint64_t attempts_ = 0;  // this process's requests to any peer so far

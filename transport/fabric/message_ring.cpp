@@ -14,10 +14,9 @@
 namespace farside {
 
 MessageRing::~MessageRing() {
-  if (owner_ == nullptr) return;
+  if (registration_.region == nullptr) return;
   registration_.region.reset();
   ::munmap(memory_.data(), memory_.size());
-  --owner_->rings_;
 }
 
 ssize_t MessageRing::write(fid_ep* endpoint, std::span<const iovec> parts, Context& context, Release release) {
@@ -71,26 +70,20 @@ void MessageRing::give_credits(fid_ep* endpoint) {
     told_ = taken_;
 }
 
-void MessageRings::open(const FabricDomain& domain) {
+std::unique_ptr<MessageRing> MessageRing::make(const FabricDomain& domain) {
   const fi_tx_attr& limits = *domain.info()->tx_attr;
-  constexpr std::size_t kParts = 4, kPlaces = 2;  // of MessageRing::write
-  if (domain.by_sockets() && limits.iov_limit >= kParts && limits.rma_iov_limit >= kPlaces) domain_ = &domain;
-}
-
-std::unique_ptr<MessageRing> MessageRings::take() {
-  if (domain_ == nullptr || rings_ == kMost) return nullptr;
-  constexpr std::size_t kBytes = MessageRing::kMemory;
-  void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  constexpr std::size_t kParts = 4, kPlaces = 2;  // of write()
+  if (!domain.by_sockets() || limits.iov_limit < kParts || limits.rma_iov_limit < kPlaces) return nullptr;
+  void* const memory = ::mmap(nullptr, kMemory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;  // NOLINT(performance-no-int-to-ptr)
-  Result<Registration> made = domain_->register_memory(memory, kBytes, random_bits() | 1);
+  Result<Registration> made = domain.register_memory(memory, kMemory, random_bits() | 1);
   if (!made) {
-    ::munmap(memory, kBytes);
+    ::munmap(memory, kMemory);
     return nullptr;
   }
-  ++rings_;
   const RingAddress address{made.value().key.base, made.value().key.key};
-  return std::make_unique<MessageRing>(this, std::span(static_cast<std::byte*>(memory), kBytes), address,
-                                       domain_->info()->tx_attr->inject_size, std::move(made.value()));
+  return std::make_unique<MessageRing>(std::span(static_cast<std::byte*>(memory), kMemory), address, limits.inject_size,
+                                       std::move(made.value()));
 }
 
 }  // namespace farside

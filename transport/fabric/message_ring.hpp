@@ -53,8 +53,6 @@ struct RingAddress {
   std::uint64_t key = 0;
 };
 
-class MessageRings;
-
 class MessageRing {
  public:
   // The memory of a ring: the credits from the peer, then the frames. Their places are numbered on and on; place N is
@@ -75,16 +73,14 @@ class MessageRing {
     auto* const ring = static_cast<MessageRing*>(endpoint->fid.context);
     return ring != nullptr && ring->connected() ? ring : nullptr;
   }
+  // Returns a ring with memory of its own; null if the provider needs none, or there is no memory.
+  static std::unique_ptr<MessageRing> make(const FabricDomain& domain);
 
   // `memory`: kMemory bytes of zeros, which are registered, and which peers reach by `address`. `most_copied`: the
-  // largest write, in bytes, that the provider copies at the call (FI_INJECT). `owner`: null, or unmaps the memory.
-  MessageRing(MessageRings* owner, std::span<std::byte> memory, RingAddress address, std::size_t most_copied,
-              Registration registration = {})
-      : owner_(owner),
-        memory_(memory),
-        registration_(std::move(registration)),
-        address_(address),
-        most_copied_(most_copied) {}
+  // largest write, in bytes, that the provider copies at the call (FI_INJECT). With a registration, it is mapped memory
+  // of this object.
+  MessageRing(std::span<std::byte> memory, RingAddress address, std::size_t most_copied, Registration registration = {})
+      : memory_(memory), registration_(std::move(registration)), address_(address), most_copied_(most_copied) {}
   MessageRing(const MessageRing&) = delete;
   MessageRing& operator=(const MessageRing&) = delete;
   ~MessageRing();
@@ -138,7 +134,6 @@ class MessageRing {
   std::span<const std::byte> next_message();
   void give_credits(fid_ep* endpoint);
 
-  MessageRings* const owner_;
   const std::span<std::byte> memory_;
   Registration registration_;
   const RingAddress address_;
@@ -153,24 +148,6 @@ class MessageRing {
   std::mutex mutex_;           // guards the following ones, and is held while a message is given to the provider
   std::uint64_t written_ = 0;  // the place of the next frame in the peer's ring
   std::uint64_t credits_ = 0;  // how far the peer is
-};
-
-// The rings of one endpoint. Not thread-safe: Fabric's mutex guards it.
-class MessageRings {
- public:
-  static constexpr std::size_t kMost = 64;
-  MessageRings() = default;
-  MessageRings(const MessageRings&) = delete;
-  MessageRings& operator=(const MessageRings&) = delete;
-  // Over a provider that needs none, there are no rings.
-  void open(const FabricDomain& domain);
-  // Returns a ring; null if there are none, or enough, or there is no memory for it.
-  std::unique_ptr<MessageRing> take();
-
- private:
-  friend class MessageRing;
-  const FabricDomain* domain_ = nullptr;
-  std::size_t rings_ = 0;  // that connections have
 };
 
 }  // namespace farside

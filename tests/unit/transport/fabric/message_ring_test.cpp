@@ -72,7 +72,7 @@ struct Message : Context {
 struct End {
   struct alignas(64) Memory : std::array<std::byte, MessageRing::kMemory> {};
   std::unique_ptr<Memory> memory = std::make_unique<Memory>();
-  MessageRing ring{nullptr, *memory, {reinterpret_cast<std::uint64_t>(memory->data()), 1}, kMostCopied};
+  MessageRing ring{*memory, {reinterpret_cast<std::uint64_t>(memory->data()), 1}, kMostCopied};
   Provider provider;
   std::vector<Bytes> taken;
 
