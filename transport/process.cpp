@@ -116,7 +116,7 @@ bool Process::poll_from_runtime() {
 
 bool Process::transfers() const {
   bool any = false;
-  for_each_endpoint([&](const OpenEndpoint& fabric) { any = any || fabric.progress().transfers(); });
+  for_each_endpoint([&](OpenEndpoint& fabric) { any = any || fabric.progress().transfers(); });
   return any;
 }
 

@@ -380,33 +380,26 @@ void ConnectionEviction::share_node(std::size_t processes) {
       connections_.room().what_limits(), processes, most);
 }
 
-std::vector<ConnectionEviction::Unused> ConnectionEviction::unused(Clock::time_point now) {
-  std::vector<Unused> found;
+void ConnectionEviction::make_room() {
+  const Clock::time_point now = Clock::now();
+  if (now < make_room_again_) return;
+  make_room_again_ = now + Timing::kRoomAgain;
+  std::vector<std::pair<Clock::time_point, PeerState*>> candidates;  // by their last use
   connections_.table().for_each_present([&](const Connection& connection) {
     if (connection.state != Connection::State::kConnected || connections_.table().is_self(connection.peer)) return;
     PeerState& peer_state = states_.of(connection.peer);
     if (now - connection.since < idle_limit(peer_state)) return;
     const Clock::time_point last_use = PeerStates::last_use(peer_state, now);
-    if (now - last_use < Timing::kShortestIdle) return;
-    if (!peer_state.any_in_flight()) found.push_back({last_use, &peer_state});
+    if (now - last_use >= Timing::kShortestIdle && !peer_state.any_in_flight())
+      candidates.emplace_back(last_use, &peer_state);
   });
-  return found;
-}
-
-void ConnectionEviction::make_room() {
-  const Clock::time_point now = Clock::now();
-  if (now < make_room_again_) return;
-  make_room_again_ = now + Timing::kRoomAgain;
-  std::vector<Unused> candidates = unused(now);
   const std::size_t count = connections_.count();
   std::size_t too_many = most_ > 0 && count > most_ ? count - most_ : 0;
   const bool shortage = std::exchange(connections_.room().shortage, false);
   if (shortage) too_many = std::max(too_many, count / kPartInShortage + 1);
-  too_many = std::min(too_many, candidates.size());
-  const auto last_ones = candidates.begin() + static_cast<std::ptrdiff_t>(too_many);
-  std::partial_sort(candidates.begin(), last_ones, candidates.end(),
-                    [](const Unused& a, const Unused& b) { return a.last_use < b.last_use; });
-  for (auto each = candidates.begin(); each != last_ones; ++each) ask_to_disconnect(*each->peer_state, shortage);
+  std::ranges::sort(candidates);
+  candidates.resize(std::min(too_many, candidates.size()));
+  for (const auto& [_, peer_state] : candidates) ask_to_disconnect(*peer_state, shortage);
 }
 
 void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage) {

@@ -94,7 +94,6 @@ class Connections {
   Peer insert(const FabricAddress& address) { return table_.insert(address); }
   // The peers, and the connections to them.
   ConnectionTable& table() { return table_; }
-  const ConnectionTable& table() const { return table_; }
 
   enum class What { kOwn, kAnswer };
   // Gives the endpoint of the peer, for this process's own operations or for answers to the peer's, and connects if
@@ -134,7 +133,6 @@ class Connections {
   bool waits_for_place(Peer peer) const { return table_.of(peer).waits; }
   // The resources. After a shortage, the caller should close idle connections.
   ConnectionRoom& room() { return room_; }
-  const ConnectionRoom& room() const { return room_; }
   // The error of the last attempt to connect to the peer; empty if it succeeded.
   std::string connect_error(Peer peer) const {
     const std::uint16_t error = table_.of(peer).last_error;
@@ -245,11 +243,6 @@ class ConnectionEviction {
   void leave_all();
 
  private:
-  struct Unused {
-    Clock::time_point last_use;
-    PeerState* peer_state;
-  };
-  std::vector<Unused> unused(Clock::time_point now);
   void ask_to_disconnect(PeerState& peer_state, bool shortage);
   std::unique_ptr<Reply> make_disconnect(Peer peer);
   bool ends(Peer peer);

@@ -175,7 +175,6 @@ class EndpointProgress {
 class OpenEndpoint : public Endpoint {
  public:
   virtual EndpointProgress& progress() = 0;
-  virtual const EndpointProgress& progress() const = 0;
   virtual const char* provider() const = 0;
   virtual const char* device() const = 0;
   // Sets the number of processes of this node, this one included, that use the fabric or may use it. They share the

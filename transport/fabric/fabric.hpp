@@ -86,7 +86,6 @@ class Fabric final : public OpenEndpoint {
   void withdraw(std::uint64_t id) override { progress_.withdraw(id); }
 
   FabricProgress& progress() override { return progress_; }
-  const FabricProgress& progress() const override { return progress_; }
 
  private:
   Fabric(FabricDomain domain, const QueueLimits& limits, const Settings& settings, Progress& progress,
