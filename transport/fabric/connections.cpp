@@ -461,7 +461,7 @@ void ConnectionEviction::receive(std::span<const std::byte> message) {
     // Those of this process arrive, since the sender ends the connection behind the DISCONNECT of this process.
     PeerState& peer_state = states_.of(*peer);
     const std::scoped_lock held(peer_state.mutex);
-    peer_state.confirmed = peer_state.handled = peer_state.notifications;
+    peer_state.confirmed = peer_state.notifications;
   }
   if (std::ranges::find(disconnecting_, *peer) == disconnecting_.end()) disconnecting_.push_back(*peer);
 }

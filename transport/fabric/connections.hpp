@@ -165,13 +165,13 @@ class Connections {
  private:
   using State = Connection::State;
 
+  Connections(const FabricDomain& domain, Lost lost, Opening opening);
+  Hello hello_of(std::uint64_t connection, const MessageRing* ring) const;
   // Null if there are none, or enough.
   std::unique_ptr<MessageRing> make_ring() const {
     constexpr std::size_t kMost = 64;
     return table_.size() < kMost ? MessageRing::make(domain_) : nullptr;
   }
-  Connections(const FabricDomain& domain, Lost lost, Opening opening);
-  Hello hello_of(std::uint64_t connection, const MessageRing* ring) const;
   void take_request(fi_info& info, const std::optional<Hello>& hello);
   bool resolve_crossing_request(const Hello& hello, Peer peer);
   void established(Connection& connection, const std::optional<Hello>& hello);

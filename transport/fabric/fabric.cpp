@@ -186,8 +186,7 @@ bool Fabric::has_message_ring(Peer peer) {
   if (!progress_.domain().by_sockets()) return false;
   PeerState& peer_state = progress_.in_flight().peers().of(peer);
   const std::scoped_lock held(peer_state.mutex);
-  return peer_state.ready() && MessageRing::of(peer_state.endpoint) != nullptr &&
-         !peer_state.has_unacknowledged_sends();
+  return peer_state.ready() && MessageRing::of(peer_state.endpoint) != nullptr;
 }
 
 Status Fabric::request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
@@ -219,16 +218,13 @@ Status Fabric::request(Pending& pending, const HandlerPlace& place, const Handle
       parts[count++] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
     }
     if (header.controls > 0) parts[count++] = {operation.message.steps.data(), header.controls * sizeof(ControlStep)};
-    MessageRing* const ring = MessageRing::of(endpoint);
-    operation.sent_outside_ring = false;
-    if (ring != nullptr && !peer_state.has_unacknowledged_sends()) {
+    if (MessageRing* const ring = MessageRing::of(endpoint)) {
       using enum MessageRing::Release;
       const auto release = operation.request ? kAnswer : kCompletion;
       const ssize_t code = ring->write(endpoint, {parts.data(), count}, operation, release);
       if (code == 0 && operation.request) OperationsInFlight::await_only_reply(operation);
-      if (code != -FI_EAGAIN) return code;
+      return code;
     }
-    operation.sent_outside_ring = ring != nullptr;
     return send_message(progress_.in_flight().memory(), endpoint, {parts.data(), count}, operation.slot, operation);
   });
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/in_flight.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -10,18 +9,6 @@
 namespace farside {
 
 namespace {
-
-// Advances the number of a notification to `to`, unless it is there already. `last` is the latest number; numbers may
-// wrap.
-void advance(std::uint32_t& number, std::uint32_t to, std::uint32_t last) {
-  if (to - number <= last - number) number = to;
-}
-
-void no_longer_requested(const Operation& operation, PeerState& peer_state) {
-  if (!operation.request) return;
-  --peer_state.requests;
-  if (operation.sent_outside_ring) --peer_state.sent_outside_ring;
-}
 
 // Stores the data of a reply: those of the list, then those of the request. Between two steps these are the former
 // values of the acquire step's word and, unless the list was stopped, of the release step's.
@@ -58,7 +45,6 @@ void OperationsInFlight::completed(Operation& operation) {
   const std::scoped_lock held(peer_state.mutex);
   if (operation.into != nullptr && operation.pending != nullptr)
     std::memcpy(operation.into, operation.slot->bytes, operation.into_bytes);
-  }
   if (--operation.completions_left == 0) finish(operation, peer_state);
 }
 
@@ -93,16 +79,16 @@ bool OperationsInFlight::take_reply(std::span<const std::byte> message) {
 void OperationsInFlight::fail_all(PeerState& peer_state, const Error& error) {
   const std::scoped_lock held(peer_state.mutex);
   interrupted(peer_state);
-  peer_state.issued.for_each([&](Operation& operation) {
-    Pending& pending = *std::exchange(operation.pending, nullptr);
-    peer_state.issued.remove(operation);
+  peer_state.pool.for_each([&](Operation& operation) {
+    Pending* const pending = std::exchange(operation.pending, nullptr);
+    if (pending == nullptr) return;
     PeerStates::end(peer_state);
-    no_longer_requested(operation, peer_state);
+    if (operation.request) --peer_state.requests;
     // A request no longer awaits its reply: it ends here unless its send must still complete.
     if (std::exchange(operation.awaits_reply, false) && --operation.completions_left == 0)
       recycle(operation, peer_state);
-    pending.failed(error);
-    pending.completed();
+    pending->failed(error);
+    pending->completed();
   });
 }
 
@@ -111,15 +97,14 @@ void OperationsInFlight::fail_awaiting(Peer peer, const Error& error, bool in_or
   PeerState& peer_state = peers_.of(peer);
   const std::scoped_lock held(peer_state.mutex);
   if (!in_order) interrupted(peer_state);
-  peer_state.issued.for_each([&](Operation& operation) {
-    if (!std::exchange(operation.awaits_reply, false)) return;
+  peer_state.pool.for_each([&](Operation& operation) {
+    if (operation.pending == nullptr || !std::exchange(operation.awaits_reply, false)) return;
     operation.pending->failed(error);
     if (--operation.completions_left == 0) finish(operation, peer_state);
   });
 }
 
 void OperationsInFlight::interrupted(PeerState& peer_state) {
-  peer_state.handled = peer_state.notifications;
   if (peer_state.confirmed != peer_state.notifications) {
     peer_state.confirmed = peer_state.notifications;
     peer_state.losses.lost_notifications.fetch_add(1, std::memory_order_relaxed);
@@ -132,27 +117,17 @@ void OperationsInFlight::interrupted(PeerState& peer_state) {
   interruptions_.store(number, std::memory_order_release);
 }
 
-void OperationsInFlight::release_memory() {
-  peers_.for_each([](PeerState& peer_state) {
-    const std::scoped_lock held(peer_state.mutex);
-    peer_state.pool.for_each([](Operation& operation) { operation.registered.reset(); });
-  });
-  memory_.end();
-}
-
 // Ends an operation after its last completion.
 void OperationsInFlight::finish(Operation& operation, PeerState& peer_state) {
   Pending* const pending = operation.pending;
   if (pending != nullptr) {
-    peer_state.issued.remove(operation);
     PeerStates::end(peer_state);
-    no_longer_requested(operation, peer_state);
+    if (operation.request) --peer_state.requests;
     ++peer_state.completed;
-    // An operation that the peer has acknowledged arrived there behind the earlier notifications.
-    const bool acknowledged = !operation.notification && !pending->has_error();
-    if (acknowledged) advance(peer_state.confirmed, operation.notifications_before, peer_state.notifications);
-    if (acknowledged && operation.request)
-      advance(peer_state.handled, operation.notifications_before, peer_state.notifications);
+    // An operation that the peer has acknowledged arrived there behind the earlier notifications. Numbers may wrap.
+    const std::uint32_t arrived = operation.notifications_before - peer_state.confirmed;
+    if (!operation.notification && !pending->has_error() && arrived <= peer_state.notifications - peer_state.confirmed)
+      peer_state.confirmed = operation.notifications_before;
   }
   recycle(operation, peer_state);
   if (pending != nullptr) pending->completed();

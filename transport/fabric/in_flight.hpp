@@ -26,7 +26,6 @@ namespace farside {
 class OperationsInFlight {
  public:
   PeerStates& peers() { return peers_; }
-  const PeerStates& peers() const { return peers_; }
   // The registered memory of operations; answers to peers take theirs from it as well.
   LocalMemory& memory() { return memory_; }
   // The number of the operation in its request. The reply repeats it, so that only a receiver of the request can
@@ -54,15 +53,8 @@ class OperationsInFlight {
   static void issued(Operation& operation, PeerState& peer_state, Pending& pending, const fid_ep* endpoint) {
     operation.pending = &pending;
     operation.endpoint = endpoint;
-    peer_state.issued.add(operation);
-    if (operation.request) {
-      ++peer_state.requests;
-      if (operation.sent_outside_ring) ++peer_state.sent_outside_ring;
-    }
-    if (operation.notification) {
-      ++peer_state.notifications;
-      if (operation.sent_outside_ring) peer_state.last_sent_outside_ring = peer_state.notifications;
-    }
+    if (operation.request) ++peer_state.requests;
+    if (operation.notification) ++peer_state.notifications;
     operation.notifications_before = peer_state.notifications;
     pending.issued();
   }
@@ -93,8 +85,6 @@ class OperationsInFlight {
     const PeerState* const peer_state = interruptions() != 0 ? peers_.find(peer) : nullptr;
     return peer_state != nullptr ? peer_state->losses : none;
   }
-  // Ends all registrations. The provider must have ended all operations.
-  void release_memory();
 
  private:
   void finish(Operation& operation, PeerState& peer_state);

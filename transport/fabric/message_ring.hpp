@@ -13,11 +13,10 @@
 // From time to time it reports its position to the peer (credits), by a write of 8 bytes in front of the peer's own
 // ring. While such a write is incomplete, the number there is too small, and the peer ignores it.
 //
-// A message for which the ring has no room is sent (fi_sendmsg). The receiver takes the frames in the ring before it
-// handles a message that it has received, so a sent message stays behind the frames before it. Later frames would
-// overtake it. Therefore all requests and notifications are sent until replies to requests show that the peer has
-// handled the sent ones (PeerState::has_unacknowledged_sends()). Answers are written or sent, because no request or
-// notification depends on their order. DISCONNECT and probes are always sent.
+// Requests and notifications wait until the ring has room. An answer for which it has none is sent (fi_sendmsg),
+// because no request or notification depends on its order. DISCONNECT and probes are always sent. The receiver takes
+// the frames in the ring before it handles a message that it has received, so a sent message stays behind the frames
+// before it.
 //
 // No event signals the arrival of a frame. A thread that is about to sleep therefore checks the ring once more after
 // its last call that polls the provider (fi_cq_read, fi_trywait, and with libfabric 1.18 and later fi_eq_read).
@@ -73,9 +72,9 @@ class MessageRing {
     auto* const ring = static_cast<MessageRing*>(endpoint->fid.context);
     return ring != nullptr && ring->connected() ? ring : nullptr;
   }
+
   // Returns a ring with memory of its own; null if the provider needs none, or there is no memory.
   static std::unique_ptr<MessageRing> make(const FabricDomain& domain);
-
   // `memory`: kMemory bytes of zeros, which are registered, and which peers reach by `address`. `most_copied`: the
   // largest write, in bytes, that the provider copies at the call (FI_INJECT). With a registration, it is mapped memory
   // of this object.

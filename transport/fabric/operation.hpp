@@ -40,8 +40,8 @@ namespace farside {
 // answers wait for a free one of the existing slots. Operations leave the last kForAnswers slots to answers, since a
 // request keeps its slot until the peer has answered.
 //
-// Thread safety: any thread may call all members but begin() and end(). Memory: 448 KiB for each 64 slots in use at
-// once, never freed before the end.
+// Thread safety: any thread may call all members but begin(). Memory: 448 KiB for each 64 slots in use at once, never
+// freed before the end.
 class LocalMemory {
  public:
   // A message fits into a slot.
@@ -59,11 +59,6 @@ class LocalMemory {
   LocalMemory() = default;
   // Called for the domain of a provider with FI_MR_LOCAL only.
   void begin(fid_domain* domain) { domain_ = domain; }
-  // Ends all registrations.
-  void end() {
-    slabs_.clear();
-    domain_ = nullptr;
-  }
   // If false, nothing here is used, and all descriptors are null.
   bool needed() const { return domain_ != nullptr; }
 
@@ -161,17 +156,14 @@ struct Context {
 // through a ring, when its reply is.
 struct Operation : Context {
   Operation(Peer to, std::uint32_t number) : Context(Kind::kOperation), peer(to), index(number) {}
-  Pending* pending = nullptr;  // null: not in use, or abandoned
+  Pending* pending = nullptr;  // null: not issued, or abandoned
   const Peer peer;
-  Operation* previous = nullptr;  // among those that the provider has for the peer (peers.hpp)
-  Operation* next = nullptr;
   const std::uint32_t index;          // in the pool of the peer
   std::uint32_t generation = 0;       // changes with each use, so that a stray reply is recognised
   std::uint8_t completions_left = 0;  // completions still to come
   bool awaits_reply = false;
-  bool request = false;            // to a handler, which replies
-  bool notification = false;       // a message without a reply
-  bool sent_outside_ring = false;  // a message that was sent, although the connection has a ring (message_ring.hpp)
+  bool request = false;                    // to a handler, which replies
+  bool notification = false;               // a message without a reply
   std::uint32_t notifications_before = 0;  // to the peer, and this one
   // A copy of small operands, where local buffers need not be registered.
   alignas(16) std::array<std::byte, kCopiedAtCall> operands;
@@ -206,7 +198,6 @@ class OperationPool {
     operation.awaits_reply = false;
     operation.request = false;
     operation.notification = false;
-    operation.sent_outside_ring = false;
     operation.pending = nullptr;
     if (operation.list != nullptr) OperationList::keep_spare(std::move(operation.list));
     operation.message.locked = nullptr;

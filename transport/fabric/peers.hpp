@@ -32,35 +32,6 @@
 
 namespace farside {
 
-// The operations towards one peer that the provider has, linked by their own pointers.
-class IssuedOperations {
- public:
-  bool empty() const { return first_ == nullptr; }
-  void add(Operation& operation) {
-    operation.previous = nullptr;
-    operation.next = first_;
-    if (first_ != nullptr) first_->previous = &operation;
-    first_ = &operation;
-  }
-  void remove(Operation& operation) {
-    (operation.previous != nullptr ? operation.previous->next : first_) = operation.next;
-    if (operation.next != nullptr) operation.next->previous = operation.previous;
-    operation.previous = operation.next = nullptr;
-  }
-  // `act` may remove the operation that it gets, and no other.
-  template <class Do>
-  void for_each(Do&& act) {
-    for (Operation* each = first_; each != nullptr;) {
-      Operation* const next = each->next;
-      act(*each);
-      each = next;
-    }
-  }
-
- private:
-  Operation* first_ = nullptr;
-};
-
 struct PeerState {
   using Clock = std::chrono::steady_clock;
   explicit PeerState(Peer which) : peer(which), pool(which) {}
@@ -71,19 +42,15 @@ struct PeerState {
   BiasedMutex mutex;
   // The connection by which operations are issued. Null: Connections::reach() must be called first.
   fid_ep* endpoint = nullptr;
-  bool active = false;                  // changes only with Fabric's mutex held, too
-  RelaxedFlag begun;                    // an operation was begun while none was in flight (PeerHealth)
-  RelaxedCount in_flight;               // operations issued, or being issued
-  std::uint32_t requests = 0;           // of them requests to the handler that the provider has taken
-  std::uint32_t sent_outside_ring = 0;  // of them those with Operation::sent_outside_ring
-  RelaxedCount completed;               // operations since the start
-  std::uint32_t failures = 0;           // how often the peer was abandoned
-  RelaxedCount notifications;           // that were sent
-  std::uint32_t confirmed = 0;          // of them, the first so many have arrived, or are known to be lost
-  std::uint32_t handled = 0;            // of them the peer has handled the first so many, or they are known to be lost
-  std::uint32_t last_sent_outside_ring = 0;  // the number of the last one with Operation::sent_outside_ring
-  PeerLosses losses;                         // also read without the mutex
-  IssuedOperations issued;
+  bool active = false;          // changes only with Fabric's mutex held, too
+  RelaxedFlag begun;            // an operation was begun while none was in flight (PeerHealth)
+  RelaxedCount in_flight;       // operations issued, or being issued
+  std::uint32_t requests = 0;   // of them requests to the handler that the provider has taken
+  RelaxedCount completed;       // operations since the start
+  std::uint32_t failures = 0;   // how often the peer was abandoned
+  RelaxedCount notifications;   // that were sent
+  std::uint32_t confirmed = 0;  // of them, the first so many have arrived, or are known to be lost
+  PeerLosses losses;            // also read without the mutex
   OperationPool pool;
 
   RelaxedFlag used;  // an operation was issued since PeerStates::last_use() was called
@@ -102,10 +69,6 @@ struct PeerState {
 
   // Returns whether operations can be issued. With the peer's mutex held.
   bool ready() const { return endpoint != nullptr && active; }
-  // Returns whether messages that were sent beside the ring may still have to be handled. With the peer's mutex held.
-  bool has_unacknowledged_sends() const {
-    return sent_outside_ring > 0 || static_cast<std::int32_t>(last_sent_outside_ring - handled) > 0;
-  }
   // Returns whether the peer must be watched: operations are in flight, or its host may not have received a
   // notification that TCP has accepted.
   bool awaits_host() const { return in_flight > 0 || notifications != acknowledged; }
@@ -137,13 +100,9 @@ class PeerStates {
     PeerState* const state = find(peer);
     if (state == nullptr) return false;
     const std::scoped_lock held(state->mutex);
-    return !state->issued.empty();
-  }
-
-  // Calls act(PeerState&) for each peer that was used. No other thread may use a new one meanwhile.
-  template <class Do>
-  void for_each(Do&& act) {
-    for (const std::unique_ptr<PeerState>& state : made_) act(*state);
+    bool any = false;
+    state->pool.for_each([&](const Operation& operation) { any = any || operation.pending != nullptr; });
+    return any;
   }
 
   // From now on each operation towards the peer calls Connections::reach() first.

@@ -49,60 +49,12 @@ struct UnderWay : OperationsInFlight {
     if (word != nullptr) std::memcpy(message.data() + sizeof header, word, sizeof *word);
     return message;
   }
-  bool idle() { return pending.done() && state.in_flight == 0 && state.requests == 0 && state.issued.empty(); }
+  bool idle() { return pending.done() && state.in_flight == 0 && state.requests == 0 && !peers().any_issued(kPeer); }
 };
 
 const Error kLost{ErrorKind::kPeer, "lost"};
 
 }  // namespace
-
-TEST_CASE("messages that were sent beside the ring are unconfirmed until replies say that none is left") {
-  UnderWay in_flight;
-  PeerState& state = in_flight.state;
-  const auto sent_outside_ring = [&](bool notifies) -> Operation& {
-    Operation& operation = UnderWay::begin(state);
-    notifies ? UnderWay::notifies(operation) : UnderWay::await_reply(operation);
-    operation.sent_outside_ring = true;
-    UnderWay::issued(operation, state, in_flight.pending, nullptr);
-    return operation;
-  };
-  CHECK_FALSE(state.has_unacknowledged_sends());
-  // Requests are unconfirmed until the last one has its reply.
-  Operation& first = sent_outside_ring(false);
-  Operation& second = sent_outside_ring(false);
-  in_flight.completed(first);
-  in_flight.completed(second);
-  REQUIRE(in_flight.take_reply(in_flight.reply_to(second)));
-  CHECK(state.has_unacknowledged_sends());
-  REQUIRE(in_flight.take_reply(in_flight.reply_to(first)));
-  CHECK_FALSE(state.has_unacknowledged_sends());
-  // The completion of a notification's send does not confirm the notification, nor does the reply to an earlier
-  // request. The reply to a later request confirms it.
-  Operation& before = in_flight.request();
-  in_flight.completed(sent_outside_ring(true));
-  CHECK(state.has_unacknowledged_sends());
-  // A complete write does not confirm it, since no handler has executed the write.
-  in_flight.completed(in_flight.write());
-  CHECK(state.has_unacknowledged_sends());
-  in_flight.completed(before);
-  REQUIRE(in_flight.take_reply(in_flight.reply_to(before)));
-  CHECK(state.has_unacknowledged_sends());
-  Operation& behind = sent_outside_ring(false);
-  in_flight.completed(behind);
-  REQUIRE(in_flight.take_reply(in_flight.reply_to(behind)));
-  CHECK_FALSE(state.has_unacknowledged_sends());
-  // After the end of the connection no message arrives. One request fails with the connection, another one is abandoned
-  // with its peer.
-  sent_outside_ring(true);
-  in_flight.completed(sent_outside_ring(false));
-  in_flight.fail_awaiting(kPeer, kLost, false);
-  CHECK_FALSE(state.has_unacknowledged_sends());
-  Operation& abandoned = sent_outside_ring(false);
-  in_flight.fail_all(state, kLost);
-  CHECK_FALSE(state.has_unacknowledged_sends());
-  in_flight.completed(abandoned);
-  CHECK_FALSE(state.has_unacknowledged_sends());
-}
 
 TEST_CASE(
     "a notification ends when it is sent, and is lost with its connection unless a later operation has completed") {

@@ -86,7 +86,6 @@ TEST_CASE("where no more memory can be registered, operations wait for slots, an
   memory.release(own.back());
   CHECK(memory.take(true, slot) == 0);
   CHECK(memory.take(true, slot) == -FI_EAGAIN);
-  memory.end();
 }
 
 }  // namespace farside::local_memory_test

@@ -2,7 +2,6 @@
 // The regular work of Fabric, and its work at the end of a connection, visits only peers with outstanding operations,
 // not all known peers.
 #include <array>
-#include <deque>
 #include <set>
 #include <thread>
 #include <vector>
@@ -129,29 +128,6 @@ TEST_CASE("the memory of operations is freed when their peer is not used, but no
   CHECK(count() == 0);
   // A number that a reply might repeat is not given again.
   CHECK(state.pool.take().generation == 2);
-}
-
-TEST_CASE("the operations of one peer are visited without those of others, and may leave meanwhile") {
-  std::deque<Operation> operations;
-  for (std::uint32_t i = 0; i < 6; ++i) operations.emplace_back(Peer{1}, i);
-  IssuedOperations one, other;
-  for (std::size_t i = 0; i < operations.size(); ++i) (i % 2 == 0 ? one : other).add(operations[i]);
-  const auto numbers = [&](IssuedOperations& of) {
-    std::set<std::ptrdiff_t> found;
-    of.for_each([&](Operation& each) {
-      found.insert(std::ranges::find_if(operations, [&](Operation& any) { return &any == &each; }) -
-                   operations.begin());
-    });
-    return found;
-  };
-  CHECK(numbers(one) == std::set<std::ptrdiff_t>{0, 2, 4});
-  one.remove(operations[2]);
-  CHECK(numbers(one) == std::set<std::ptrdiff_t>{0, 4});
-  one.remove(operations[4]);
-  one.add(operations[2]);
-  one.for_each([&](Operation& each) { one.remove(each); });
-  CHECK(one.empty());
-  CHECK(numbers(other) == std::set<std::ptrdiff_t>{1, 3, 5});
 }
 
 }  // namespace farside
