@@ -6,9 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <dirent.h>
 #include <fcntl.h>
-#include <memory>
 #include <optional>
 #include <sys/resource.h>
 #include <utility>
@@ -23,10 +21,8 @@ namespace farside {
 namespace {
 
 std::size_t open_descriptors() {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/thread-self/fd"), ::closedir);
-  std::size_t count = 0;
-  while (folder != nullptr && ::readdir(folder.get()) != nullptr) ++count;
-  return count > 3 ? count - 3 : 0;  // ".", ".." and the folder itself
+  const std::size_t count = names_in("/proc/thread-self/fd").size();
+  return count > 0 ? count - 1 : 0;  // without the folder itself
 }
 
 // Returns whether an error of connecting says that this process or its node has no room for another connection.
@@ -177,8 +173,7 @@ Status EndpointOpener::begin(Peer peer, const SocketAddress& address) {
 }
 
 bool EndpointOpener::cancel(Peer peer) {
-  const auto found =
-      std::ranges::find_if(openings_, [peer](const Opening& each) { return each.wanted && each.opened.peer == peer; });
+  const auto found = find(peer);
   if (found == openings_.end()) return false;
   found->wanted = false;
   drop_cancelled();

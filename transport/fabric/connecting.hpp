@@ -183,7 +183,7 @@ class EndpointOpener {
   // Begins to open an endpoint for a connection to the peer. Precondition: any_free(), and not opens(peer). Errors:
   // kOther if no thread can be started.
   Status begin(Peer peer, const SocketAddress& address);
-  bool opens(Peer peer) const { return find(peer) != openings_.end(); }
+  bool opens(Peer peer) { return find(peer) != openings_.end(); }
   // How many endpoints are being opened, or can be taken.
   std::size_t count() const { return static_cast<std::size_t>(std::ranges::count_if(openings_, &Opening::wanted)); }
   // Closes the peer's endpoint when it is open. Returns whether there was one.
@@ -208,7 +208,7 @@ class EndpointOpener {
     }
   };
   void drop_cancelled();
-  std::list<Opening>::const_iterator find(Peer peer) const {
+  std::list<Opening>::iterator find(Peer peer) {
     return std::ranges::find_if(openings_, [peer](const Opening& o) { return o.wanted && o.opened.peer == peer; });
   }
 

@@ -130,7 +130,7 @@ bool FabricProgress::advance() {
   }
   if (receives_.any_refused()) receives_.post_refused();
   if (!deferred_.empty()) execute_deferred();
-  if (replies_.any_unsent()) send_replies();
+  if (replies_.any_unsent()) replies_.send_unsent(health_.timeout());
   if (eviction_->any_disconnecting()) eviction_->disconnect_idle();
   if (eviction_->too_many()) eviction_->make_room();
   return any;
@@ -325,12 +325,6 @@ ssize_t FabricProgress::send(Reply& reply) {
   if (code == 0 && reply.header.kind == MessageKind::kDisconnect)
     connections_->present(reply.peer)->disconnect_sent = true;
   return code;
-}
-
-void FabricProgress::send_replies() {
-  std::optional<Clock::duration> timeout;
-  if (health_.timeout().count() > 0) timeout = health_.timeout();
-  replies_.send_unsent(timeout);
 }
 
 // Waits for answers that the provider has refused so far, or has not sent yet.

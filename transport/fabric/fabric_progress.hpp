@@ -123,7 +123,6 @@ class FabricProgress final : public EndpointProgress, private PeerHealth::Peers,
   void execute_deferred();
   bool take_from_rings();
   ssize_t send(Reply& reply);
-  void send_replies();
   void finish_answers();
 
   // Progress.

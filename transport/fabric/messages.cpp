@@ -98,7 +98,7 @@ void Replies::answer(std::unique_ptr<Reply> reply) {
   end(std::move(reply), code);
 }
 
-void Replies::send_unsent(std::optional<Clock::duration> timeout) {
+void Replies::send_unsent(Clock::duration timeout) {
   // Another peer is the first one in each pass, since the provider may have no room for all.
   auto each = unsent_.lower_bound(first_);
   for (std::size_t peers = unsent_.size(); peers > 0 && room(); --peers) {
@@ -110,7 +110,7 @@ void Replies::send_unsent(std::optional<Clock::duration> timeout) {
       if (code == -FI_EAGAIN) {
         const Clock::time_point now = Clock::now();
         if (reply.refused_since == Clock::time_point{}) reply.refused_since = now;
-        if (!timeout || now - reply.refused_since < *timeout) break;
+        if (timeout == Clock::duration{} || now - reply.refused_since < timeout) break;
       }
       end(std::move(answers.front()), code);
     }

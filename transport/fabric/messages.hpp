@@ -11,7 +11,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -132,8 +131,8 @@ class Replies {
     patiently([&] { unsent_[reply->peer].push_back(std::move(reply)); });
   }
   // Sends the answers that were kept, in their order per peer, and tries one for each peer that takes none. An answer
-  // that the provider refuses for longer than `timeout` is dropped; none: no limit.
-  void send_unsent(std::optional<Clock::duration> timeout);
+  // that the provider refuses for longer than `timeout` is dropped; zero: no limit.
+  void send_unsent(Clock::duration timeout);
   // Notes that the provider has completed it.
   void completed(Reply& reply) {
     --in_flight_;

@@ -2,14 +2,13 @@
 #include "transport/fabric/sockets.hpp"
 
 #include <cstddef>
-#include <cstdlib>
-#include <dirent.h>
 #include <linux/tcp.h>
-#include <memory>
 #include <netinet/in.h>
+#include <string>
 #include <sys/socket.h>
 #include <utility>
 
+#include "transport/base/files.hpp"
 #include "transport/base/timing.hpp"
 
 namespace farside {
@@ -32,12 +31,8 @@ bool is_at(int socket, const TcpEnds& connection) {
 // Calls visit(descriptor, ends) for each connected socket of this process.
 template <class Visit>
 void for_each_socket(Visit&& visit) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/thread-self/fd"), ::closedir);
-  if (folder == nullptr) return;
-  while (const dirent* entry = ::readdir(folder.get())) {
-    char* end = nullptr;
-    const auto socket = static_cast<int>(std::strtol(entry->d_name, &end, 10));
-    if (end == entry->d_name || *end != '\0') continue;
+  for (const std::string& name : names_in("/proc/thread-self/fd")) {
+    const int socket = std::stoi(name);
     const std::optional<SocketAddress> there = name_of(socket, ::getpeername);
     if (!there) continue;
     if (const std::optional<SocketAddress> here = name_of(socket, ::getsockname)) visit(socket, TcpEnds{*here, *there});

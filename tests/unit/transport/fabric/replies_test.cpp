@@ -117,7 +117,7 @@ TEST_CASE("an answer that is refused for too long, or with another error, is dro
   keep(replies, 2, 2);
   replies.send_unsent(1h);
   CHECK(replies.any_unsent());
-  replies.send_unsent(Replies::Clock::duration::zero());
+  replies.send_unsent(1ns);
   CHECK(replies.idle());
   CHECK(provider.sent.empty());
   // A refusal of before does not count for the next answer in the same buffer.
