@@ -138,7 +138,7 @@ class PassHandOff {
   void take_waiter(std::uint64_t slot) {
     expected_ = RingSlot::kEmpty;
     // Not by a write: other processes may access the slot by compare-and-swap at the same time (remote_memory.hpp).
-    memory_.post_add(target_, lock_.ring_word(ticket_), RingSlot::kEmpty - slot);
+    memory_.add_unawaited(target_, lock_.ring_word(ticket_), RingSlot::kEmpty - slot);
     waiter_ = RingSlot::what(slot);
     step_ = Step::kDone;
     if (RingSlot::type(slot) == group_) {
@@ -169,7 +169,7 @@ class PassHandOff {
     if (++passed_ == kMost) step_ = Step::kDone;
   }
   void wake(std::uint64_t waiter, std::uint64_t how) {
-    memory_.post_write(WaiterId::rank(waiter), WaiterId::wake_word(waiter), how);
+    memory_.write_unawaited(WaiterId::rank(waiter), WaiterId::wake_word(waiter), how);
   }
 
   M& memory_;

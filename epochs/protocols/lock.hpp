@@ -122,8 +122,9 @@ class AcquireLock {
         case Step::kOffered: on_slot_answer(operation_.value()); break;
         case Step::kTakenOver:
           if (operation_.value() == later_slot_) {
-            memory_.post_write(WaiterId::rank(RingSlot::what(later_slot_)),
-                               WaiterId::wake_word(RingSlot::what(later_slot_)), WakeValue::make(WakeValue::kAgain));
+            memory_.write_unawaited(WaiterId::rank(RingSlot::what(later_slot_)),
+                                    WaiterId::wake_word(RingSlot::what(later_slot_)),
+                                    WakeValue::make(WakeValue::kAgain));
             step_ = Step::kAsleep;
           } else {
             step_ = Step::kOffer;
@@ -158,7 +159,8 @@ class AcquireLock {
             break;
           }
           step_ = Step::kHeld;
-          if (drained_) memory_.post_add(target_, lock_.drain_word(opposite(type_)), DrainWord::withdraw(id_, end_));
+          if (drained_)
+            memory_.add_unawaited(target_, lock_.drain_word(opposite(type_)), DrainWord::withdraw(id_, end_));
           if (hand_off_.is_nothing()) break;
           passing_.emplace(memory_, lock_, target_, LockWord::after(ticket_));
           passing_->begin(type_, hand_off_, true);
@@ -302,7 +304,7 @@ class AcquireLock {
       to_announce_ = hand_off.count;
     }
     // Not by a write: other processes may access the slot by compare-and-swap at the same time (remote_memory.hpp).
-    memory_.post_add(target_, lock_.ring_word(ticket_), RingSlot::kEmpty - slot);
+    memory_.add_unawaited(target_, lock_.ring_word(ticket_), RingSlot::kEmpty - slot);
     step_ = Step::kHandOff;
   }
   void woken(std::uint64_t wake_value) {
@@ -415,8 +417,8 @@ class ReleaseLock {
           const std::uint64_t waiter = DrainWord::waiter(now);
           step_ = Step::kDone;
           if (waiter == 0 || DrainWord::departed(now) != 0) break;
-          memory_.post_write(WaiterId::rank(waiter), WaiterId::wake_word(waiter),
-                             WakeValue::make(WakeValue::kDrained, DrainWord::end(now)));
+          memory_.write_unawaited(WaiterId::rank(waiter), WaiterId::wake_word(waiter),
+                                  WakeValue::make(WakeValue::kDrained, DrainWord::end(now)));
           break;
         }
         case Step::kDone: break;
@@ -440,14 +442,16 @@ class ReleaseLock {
     const std::uint64_t others = LockWord::present(before, opposite(type_)) - token_.predecessors();
     if (const std::uint64_t successor = token_.successor(); successor != 0) {
       const HandOff hand_off = lock_.compatible(opposite(type_)) ? HandOff::behind(own, others) : HandOff{};
-      memory_.post_write(WaiterId::rank(successor), WaiterId::wake_word(successor),
-                         WakeValue::make(WakeValue::kHandOff, hand_off.bits()));
+      memory_.write_unawaited(WaiterId::rank(successor), WaiterId::wake_word(successor),
+                              WakeValue::make(WakeValue::kHandOff, hand_off.bits()));
       step_ = Step::kDone;
     } else if (holds_alone()) {
       step_ = Step::kDone;
       const bool waited_for = own + others > 0;
       if (waited_for && !passing_) passing_.emplace(memory_, lock_, target_, LockWord::after(token_.ticket()));
       if (!passing_) return;
+      // Admits the readers before the first waiting writer, which is the next owner. If it has the next ticket, there
+      // are none, and it is woken.
       passing_->begin(LockType::kShared, own > 0 ? HandOff::next_after(0) : HandOff::members(others), false);
     } else if (others == 0) {
       step_ = Step::kDone;

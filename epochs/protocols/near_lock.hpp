@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The near lock: by it an exclusive lock of a rank on another node passes from rank to rank of one node, through the
-// memory of the node, up to a number of times in a row. It is a queue of the ranks of the node that want this lock
-// (Mellor-Crummey and Scott: Algorithms for Scalable Synchronization, TOCS 1991), and keeps their order.
+// memory of the node, up to a number of times in a row, as a lock cohort (Dice, Marathe, Shavit, PPoPP 2012). Locks of
+// ranks of the same node never use it. It is a queue of the ranks of the node that want this lock (Mellor-Crummey and
+// Scott, TOCS 1991), and keeps their order.
 //
 //   near         at one rank of the node, which the target selects: the target for which the near lock is in use, and
 //                the last rank of the queue. A rank that finds it in use for another target goes to the target's lock
@@ -99,7 +100,7 @@ class AcquireNear {
         case Step::kLinked:
           step_ = Step::kAsleep;
           if (operation_.value() == 0) break;
-          memory_.post_write(NearWord::last(before_), ControlBlock::kNearNext, 0);
+          memory_.write_unawaited(NearWord::last(before_), ControlBlock::kNearNext, 0);
           step_ = Step::kLeads;
           break;
         case Step::kAsleep: {
@@ -189,7 +190,7 @@ class LeaveNear {
 
   void lead(std::uint64_t next) {
     memory_.own_fetch_add(ControlBlock::kNearNext, -next);
-    memory_.post_write(NearNext::rank(next), ControlBlock::kNearWake, NearWake::kLead);
+    memory_.write_unawaited(NearNext::rank(next), ControlBlock::kNearWake, NearWake::kLead);
     step_ = Step::kDone;
   }
 
@@ -211,8 +212,8 @@ template <class N>
 void pass_near(N& memory, std::uint32_t near, LockToken token, LockToken global_lock_token) {
   const std::uint64_t next = memory.own(ControlBlock::kNearNext);
   memory.own_fetch_add(ControlBlock::kNearNext, -next);
-  memory.post_write(NearNext::rank(next), ControlBlock::kNearToken, global_lock_token.bits());
-  memory.post_write(NearNext::rank(next), ControlBlock::kNearWake, NearWake::hold(token, near));
+  memory.write_unawaited(NearNext::rank(next), ControlBlock::kNearToken, global_lock_token.bits());
+  memory.write_unawaited(NearNext::rank(next), ControlBlock::kNearWake, NearWake::hold(token, near));
 }
 
 }  // namespace farside::epochs

@@ -65,8 +65,8 @@ int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::
   return in_call(*window, call, body);
 }
 
-// The slow path of a call whose parameters are those of a function of a part of the window, and the window. The part is
-// Calls if statistics or FARSIDE_CHECK=strict concern the call.
+// The slow path of a call: calls the member function `carry_out` of a part of the window. The part is Calls if
+// statistics or FARSIDE_CHECK=strict concern the call.
 template <class Original, class Part, class... Args>
 [[gnu::noinline]] int on_calls(const CallSite& call, Outcome (Part::*carry_out)(Args...), Original Runtime::*original,
                                MPI_Win win, Args... arguments) {

@@ -42,7 +42,7 @@ std::optional<Error> LostLocks::find(const epochs::AwaitedLock& lock, Look& look
   for (const Dead& each : dead) ended += fmt::format("{}rank {}{}", ended.empty() ? "" : ", ", each.rank, each.how);
   return Error{ErrorKind::kPeer,
                fmt::format("{} is lost: {} ended, and nobody has released the lock since; free the window",
-                           global ? "the lock of all ranks" : fmt::format("the lock of rank {}", lock.rank), ended)};
+                           global ? "the global lock" : fmt::format("the lock of rank {}", lock.rank), ended)};
 }
 
 Status LostLocks::declare(const epochs::AwaitedLock& lock, LockType type, const Error& why) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Locks that ranks have died with (epochs/lock.md, Failures). A lock is lost if a rank of the window has ended, no
-// other rank is known to hold the lock alone, and nobody has departed from it between two looks.
+// living rank is known to hold the lock alone, and nobody has departed from it between two looks.
 //
 // A wait for a lock finds no dead rank by its own operations: it sleeps in a queue. So it looks for them. For ranks of
 // this node it asks the kernel. A rank of another node has ended if two looks in a row have found that it refuses

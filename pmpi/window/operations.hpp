@@ -35,7 +35,7 @@ class Operations {
   [[gnu::always_inline]] bool try_compare_and_swap(const void* origin, const void* compare, void* result,
                                                    MPI_Datatype type, int rank, MPI_Aint displacement);
 
-  // Checks whether the operation is valid and its epoch allows it, and completes it for execute().
+  // Checks whether the operation is valid and its epoch allows it, and fills in what execute() needs.
   Outcome check(Operation& operation);
   // Precondition: there is something to do.
   Outcome execute(const Operation& operation);

@@ -183,7 +183,7 @@ Outcome PassiveTarget::acquire_or_defer(HeldLock lock) {
 Status PassiveTarget::hand_off(const HeldLock& lock, std::uint64_t before) {
   epochs::ReleaseLock<ControlMemory> release(window_.control, lock.target, lock.type, lock.token, before);
   Status released = run(window_.space->words().wake_event(), release);
-  return released ? window_.control.take_post_error() : std::move(released);
+  return released ? window_.control.take_unawaited_error() : std::move(released);
 }
 
 Status PassiveTarget::unlock_contended(const HeldLock& lock, std::uint64_t before) {
@@ -205,14 +205,14 @@ Outcome PassiveTarget::lock(int lock_type, int rank, int assert) {
     return try_lock(lock_type, rank, assert);
   };
   FastPath taken = window_.fast_path ? attempt() : FastPath::kNotTaken;
-  if (taken == FastPath::kContended) taken = acquire_without_ticket(type, rank, attempt);
+  if (taken == FastPath::kContended) taken = acquire_while_free(type, rank, attempt);
   return taken == FastPath::kDone ? Outcome() : lock_slow(lock_type, rank, assert);
 }
 
 // If ranks outnumber cores, a lock that passes in ticket order mostly goes to a sleeping rank, at the cost of a context
 // switch. So a rank first tries to acquire the lock without a ticket. A rank with a ticket is never overtaken.
 template <class Attempt>
-FastPath PassiveTarget::acquire_without_ticket(LockType type, int rank, Attempt&& attempt) {
+FastPath PassiveTarget::acquire_while_free(LockType type, int rank, Attempt&& attempt) {
   using Clock = std::chrono::steady_clock;
   using epochs::LockWord;
   std::uint64_t& word = *lock_word(rank);
@@ -324,7 +324,7 @@ Outcome PassiveTarget::unlock_slow(int rank, HeldLock& lock) {
   keep(window_.space->route(rank).flush(rank));
   unlock.data_complete();
   keep(run_to_end(unlock, rank));
-  keep(window_.control.take_post_error());
+  keep(window_.control.take_unawaited_error());
   return first;
 }
 
@@ -368,7 +368,7 @@ Outcome PassiveTarget::unlock_all() {
   if (unchecked) return completed;
   epochs::UnlockAll all(window_.control, window_.locks);
   Status released = run_to_end(all);
-  if (released) released = window_.control.take_post_error();
+  if (released) released = window_.control.take_unawaited_error();
   return first_of(completed, released);
 }
 

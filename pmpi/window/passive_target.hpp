@@ -60,7 +60,7 @@ class PassiveTarget {
   // Calls attempt() whenever the lock of the rank, whose word is mapped, is free, until attempt() does not return
   // kContended or a limit is reached.
   template <class Attempt>
-  FastPath acquire_without_ticket(epochs::LockType type, int rank, Attempt&& attempt);
+  FastPath acquire_while_free(epochs::LockType type, int rank, Attempt&& attempt);
   // Acquires a lock by the lock table, and waits until it is held. `taken`: what the lock word held when a message took
   // the ticket of the lock, if one did.
   Status acquire(epochs::HeldLock& lock, const std::optional<std::uint64_t>& taken = {});
@@ -73,7 +73,8 @@ class PassiveTarget {
   Status unlock_deferred(epochs::HeldLock& lock, bool& over);
   Status hand_off(const epochs::HeldLock& lock, std::uint64_t before);
   // Runs a protocol of the lock table to its end, also after failures of its operations, and returns the first error.
-  // `peer`: the target, for messages.
+  // While it waits for a lock, it looks for dead ranks (LostLocks). Success without protocol.ok(): the lock needs the
+  // global lock no longer, and is to be acquired anew. `peer`: the target, for messages.
   Status run_to_end(auto& protocol, int peer = 0);
 
   WindowState& window_;

@@ -247,7 +247,7 @@ Outcome Window::end() {
   Outcome ended = end_epochs();
   Status completed = state_.space->flush_all();
   wait_until(state_.space->words().wake_event(), [&] { return state_.control.posts_done(); });
-  if (completed) completed = state_.control.take_post_error();
+  if (completed) completed = state_.control.take_unawaited_error();
   Outcome agreed = active().barrier(epochs::BarrierWord::kFree);
   return first_of(first_of(std::move(ended), completed), std::move(agreed));
 }

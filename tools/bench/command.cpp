@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `farside bench`: one-sided communication natively and with farside, in alternation, for each runtime found.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -78,7 +79,8 @@ int bench(const BenchSettings& settings, const std::string& command) {
       continue;
     }
     std::vector<const Variant*> variants = wanted;
-    std::erase_if(variants, [&](const Variant* variant) { return !variant->exists_in(runtime); });
+    std::erase_if(variants,
+                  [&](const Variant* variant) { return !variant->component.empty() && runtime.name != "openmpi"; });
     const auto of_farside = [](const Variant* variant) { return !variant->native(); };
     if (runtime.library.empty() && std::erase_if(variants, of_farside) > 0) {
       good = false;
@@ -253,9 +255,9 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
       "--list",
       [] {
         for (const bench::MeasureInfo& info : bench::catalogue()) {
-          const bool demo = info.selection == bench::Selection::kDemo,
-                     named = info.selection == bench::Selection::kNamed;
-          fmt::print("{:<26} {:<16} {}{}\n", info.name, info.group, info.title, demo ? " *" : named ? " -" : "");
+          constexpr std::array kMarks{" *", "", " -"};  // by bench::Selection
+          fmt::print("{:<28} {:<27} {}{}\n", info.name, info.group, info.title,
+                     kMarks[static_cast<std::size_t>(info.selection)]);
         }
         throw CLI::Success();
       },

@@ -30,8 +30,6 @@ struct Variant {
   std::string_view component = "";  // component of Open MPI's framework osc; empty: its default
 
   bool native() const { return kind == Kind::kNative; }
-  // Whether this runtime has the variant.
-  bool exists_in(const Runtime& runtime) const { return component.empty() || runtime.name == "openmpi"; }
   std::string full_title(const std::string& provider) const;
   // The variables that choose the component: OMPI_MCA_*.
   Variables component_variables() const;

@@ -35,7 +35,4 @@ inline const RankVariables* rank_variables() {
 inline int launched_rank() { return rank_variables() != nullptr ? number_in(rank_variables()->rank) : 0; }
 inline int launched_ranks() { return rank_variables() != nullptr ? number_in(rank_variables()->ranks) : 1; }
 
-// Whether this process is one of several ranks that such a launcher has started.
-inline bool under_launcher() { return launched_ranks() > 1; }
-
 }  // namespace farside::tools

@@ -36,7 +36,7 @@ struct DoctorOptions {
 
   // Whether the ranks are those of the launcher that has started this process. Hosts or a launcher that the user names
   // take precedence, for instance in a shell that srun has started.
-  bool in_place() const { return under_launcher() && hosts.empty() && launcher.empty(); }
+  bool in_place() const { return launched_ranks() > 1 && hosts.empty() && launcher.empty(); }
 };
 
 // ---- how farside-peers-RUNTIME is started ----

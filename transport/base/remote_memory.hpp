@@ -38,8 +38,8 @@ concept RemoteMemory = requires(M memory, const M& const_memory, typename M::Ope
   // rank, and before operations that it issues later. The memory keeps its error. A write must not be concurrent with
   // an atomic step of another rank on the same word, even if the step is a compare-and-swap that fails: an adapter may
   // store back the value that it has read, over the written one (IBTA 9.4.5: atomic among atomics only).
-  memory.post_add(rank, word, value);
-  memory.post_write(rank, word, value);
+  memory.add_unawaited(rank, word, value);
+  memory.write_unawaited(rank, word, value);
   // No remote operation. It is done after `value` times the duration of a hand-off of a contended lock. The memory
   // estimates this duration (at first a few round trips) and may adapt the estimate. For waiters that probe rarely.
   memory.pause(operation, value);

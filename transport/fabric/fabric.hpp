@@ -2,10 +2,9 @@
 // Fabric: the endpoint of this process (endpoint.hpp) by libfabric: RDMA writes and reads, remote atomics, requests to
 // message handlers, and their progress. The first window with a peer that only the fabric reaches opens it.
 //
-// Operations are issued here and complete later: each is counted in a Pending, and the thread that takes its
-// completion off the queue uncounts it. An operation is complete when it has taken effect at the target
-// (FI_DELIVERY_COMPLETE). Its local buffers must stay until then, except operands of at most kCopiedAtCall bytes,
-// which are copied at the call.
+// Operations are issued here and complete later. Each is counted in a Pending until it has taken effect at the target:
+// an RDMA operation until its completion (FI_DELIVERY_COMPLETE), a message until the handler's reply. Its local buffers
+// must stay until then, except operands of at most kCopiedAtCall bytes, which are copied at the call.
 //
 // Thread safety: all members may be called from any thread. An operation on a connected peer takes the mutex of that
 // peer only (peers.hpp), once for each attempt to issue and once when its completion comes, so that threads with

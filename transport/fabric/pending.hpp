@@ -85,27 +85,27 @@ struct Outstanding {
   Outstanding() = default;
   // A subset of the operations of `all`, for a request: they count in `all` as well, but only this has their errors.
   explicit Outstanding(Outstanding& all)
-      : writes(&all.writes), reads(&all.reads), atomics(&all.atomics), requests(&all.requests) {}
+      : writes(&all.writes), reads(&all.reads), atomics(&all.atomics), messages(&all.messages) {}
 
   // Sets the target, for error messages. Precondition: nothing is under way.
   void towards(int rank) {
-    for (Pending* pending : {&writes, &reads, &atomics, &requests}) pending->towards(rank);
+    for (Pending* pending : {&writes, &reads, &atomics, &messages}) pending->towards(rank);
   }
-  bool done() const { return writes.done() && reads.done() && atomics.done() && requests.done(); }
+  bool done() const { return writes.done() && reads.done() && atomics.done() && messages.done(); }
   bool has_error() const {
-    return writes.has_error() || reads.has_error() || atomics.has_error() || requests.has_error();
+    return writes.has_error() || reads.has_error() || atomics.has_error() || messages.has_error();
   }
   // Returns the first error since the last call; errors of several classes are all taken, and one is returned.
   Status take_error() {
     Status first;
-    for (Pending* pending : {&writes, &reads, &atomics, &requests}) first.keep(pending->take_error());
+    for (Pending* pending : {&writes, &reads, &atomics, &messages}) first.keep(pending->take_error());
     return first;
   }
 
   Pending writes;  // by RDMA
   Pending reads;
   Pending atomics;   // by the adapter
-  Pending requests;  // to the target's handler
+  Pending messages;  // to the target's handler
 };
 
 // What the ends of connections to a peer may have lost. Thread safety: any thread may read it.

@@ -107,8 +107,9 @@ class Route {
   }
 
   // Operations on a rank's data. Offsets are bytes in its data; the caller has checked the range. An operation returns
-  // when it is issued or queued. Local buffers stay in use until flush, except operands of at most kCopiedAtCall bytes.
-  // `own` (see own_outstanding) counts the operation as well, and receives its errors.
+  // when it is issued or queued. Before that it may wait, and polls, for a connection, a round trip at the first access
+  // to a rank, or room at the provider. Local buffers stay in use until flush, except operands of at most kCopiedAtCall
+  // bytes. `own` (see own_outstanding) counts the operation as well, and receives its errors.
   Status put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own = nullptr) {
     count(rank, Counted::kPut, bytes);
     return operate(rank, DataOperation::put(offset, origin, bytes), own);

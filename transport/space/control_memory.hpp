@@ -90,7 +90,7 @@ class ControlMemory {
       operation.value_ = ControlWord::compare_and_swap(words_.on_node(rank).word(word), expected, desired);
     }
     // Wakes the rank if it sleeps.
-    void post_write(int rank, std::uint32_t word, std::uint64_t value) {
+    void write_unawaited(int rank, std::uint32_t word, std::uint64_t value) {
       const ControlWords::Mapped block = words_.on_node(rank);
       ControlWord::write(block.word(word), value);
       block.wake();
@@ -160,12 +160,12 @@ class ControlMemory {
   }
   // Operations that no caller awaits. They take effect in the order of their issue: the messages of a connection do,
   // and the atomics and writes of an adapter's connection.
-  void post_add(int rank, std::uint32_t word, std::uint64_t value) {
+  void add_unawaited(int rank, std::uint32_t word, std::uint64_t value) {
     if (mapped(rank)) [[likely]]
       return notify_now(rank, word, value);
     post(ControlCall::kFetchAdd, rank, word, value);
   }
-  void post_write(int rank, std::uint32_t word, std::uint64_t value) {
+  void write_unawaited(int rank, std::uint32_t word, std::uint64_t value) {
     if (mapped(rank)) [[likely]]
       return notify_by_write(rank, word, value);
     post(ControlCall::kWrite, rank, word, value);
@@ -180,7 +180,7 @@ class ControlMemory {
     return posts->under_way.empty();
   }
   // The error of the first post that has failed since the last call.
-  Status take_post_error() {
+  Status take_unawaited_error() {
     Posts* const posts = posts_.load(std::memory_order_acquire);
     if (posts == nullptr) [[likely]]
       return {};

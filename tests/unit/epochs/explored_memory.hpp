@@ -284,12 +284,12 @@ class Memory {
   void notify_write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value, DataAccess) {
     notify(operation, Kind::kWrite, rank, word, value);
   }
-  void post_add(int rank, std::uint32_t word, std::uint64_t value) {
+  void add_unawaited(int rank, std::uint32_t word, std::uint64_t value) {
     Operation unasked;
     notify(unasked, Kind::kFetchAdd, rank, word, value);
     release(unasked);
   }
-  void post_write(int rank, std::uint32_t word, std::uint64_t value) {
+  void write_unawaited(int rank, std::uint32_t word, std::uint64_t value) {
     Operation unasked;
     notify(unasked, Kind::kWrite, rank, word, value);
     release(unasked);

@@ -67,11 +67,11 @@ class FailingMemory {
       word += sizeof value;
     }
   }
-  void post_add(int rank, std::uint32_t word, std::uint64_t value) {
+  void add_unawaited(int rank, std::uint32_t word, std::uint64_t value) {
     Operation unasked;
     fetch_add(unasked, rank, word, value);
   }
-  void post_write(int rank, std::uint32_t word, std::uint64_t value) {
+  void write_unawaited(int rank, std::uint32_t word, std::uint64_t value) {
     Operation unasked;
     write(unasked, rank, word, value);
   }

@@ -11,7 +11,7 @@ namespace farside {
 
 Status FabricControl::send(int rank, DataAccess access, const ControlStep& step, Pending& pending,
                            std::uint64_t* fetched, bool awaited) {
-  FabricTarget& to = space_.reach(rank);
+  FabricTarget& to = space_.entry_of(rank);
   const auto send_with = [&](std::unique_ptr<OperationList> list) {
     // Fetched data need a reply.
     const bool replies = awaited || (list != nullptr && list->fetched_bytes() > 0);
@@ -32,7 +32,7 @@ Status FabricControl::send(int rank, DataAccess access, const ControlStep& step,
   if (!use || (!awaited && space_.agreed.regions != nullptr)) return send_with(nullptr);
   std::unique_ptr<OperationList> taken = space_.take_queued(*use, true);
   // A flush by another thread waits for them, too.
-  if (taken != nullptr) pending.next_counts_in(&use->requests);
+  if (taken != nullptr) pending.next_counts_in(&use->messages);
   Status status = send_with(std::move(taken));
   if (!status) pending.next_counts_in(nullptr);
   space_.queued_sent(*use);
@@ -44,7 +44,7 @@ Status FabricControl::control(ControlCall call, DataAccess access, int rank, std
   Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, sizeof *operand);
   if (!space_.agreed.rules.by_nic)
     return send(rank, access, {call, {}, word, *operand, *compare}, pending, fetched, true);
-  const Result<FabricTarget*> to = space_.describe(rank);
+  const Result<FabricTarget*> to = space_.described_entry(rank);
   if (!to) return to.error();
   const FabricTarget& target = *to.value();
   return space_.endpoint.control(pending, {target.peer, space_.control_key(target), word}, call, operand, compare,
@@ -108,7 +108,7 @@ Status FabricControl::confirm(BusyTarget& to) {
 }
 
 Status FabricControl::defer(int rank, TargetOrder::Acquire acquire) {
-  const Result<FabricTargets::Use> used = space_.use(rank);
+  const Result<FabricTargets::Use> used = space_.begin_use(rank);
   if (!used) return used.error();
   const auto held = space_.targets.hold(*used.value()->target);
   used.value()->order.defer(std::move(acquire));
@@ -167,7 +167,7 @@ Status FabricControl::control_element(BusyTarget& to, Pending& among, ControlCal
   return space_.endpoint.control(among, found.value().place, call, &operand, &compare, fetched);
 }
 
-Status FabricControl::issue_atomics(BusyTarget& to, Pending& among, const DataOperation& operation) {
+Status FabricControl::by_adapter(BusyTarget& to, Pending& among, const DataOperation& operation) {
   const bool swap = operation.kind == OperationKind::kCompareAndSwap;
   const bool combines = !swap && operation.op != ReduceOp::kSum && operation.op != ReduceOp::kNoOp;
   const ControlCall call = swap                             ? ControlCall::kCompareAndSwap
@@ -213,11 +213,11 @@ Status FabricControl::combine_element(BusyTarget& to, const DataOperation& opera
 
 void FabricControl::atomic_at(int rank, const DataOperation& operation) {
   Status done = [&]() -> Status {
-    const Result<FabricTargets::Use> used = space_.use(rank);
+    const Result<FabricTargets::Use> used = space_.begin_use(rank);
     if (!used) return used.error();
     Pending pending;
     pending.towards(rank);
-    Status issued = issue_atomics(*used.value(), pending, operation);
+    Status issued = by_adapter(*used.value(), pending, operation);
     Status waited = space_.wait_for(pending);
     return issued ? std::move(waited) : std::move(issued);
   }();

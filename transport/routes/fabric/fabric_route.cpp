@@ -19,7 +19,7 @@ FabricRoute::~FabricRoute() {
 
 Result<bool> FabricRoute::goes_alone(int rank, const DataOperation& operation) {
   if (!operation.atomic() || !rules_.integers_by_nic) return false;
-  const Result<FabricTarget*> target = space_.describe(rank);
+  const Result<FabricTarget*> target = space_.described_entry(rank);
   if (!target) return target.error();
   return rules_.nic(operation.type, space_.place_of(*target.value(), operation.offset));
 }
@@ -37,7 +37,7 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
       }
     }
   }
-  const Result<FabricTargets::Use> used = space_.use(rank);
+  const Result<FabricTargets::Use> used = space_.begin_use(rank);
   if (!used) return used.error();
   BusyTarget& to = *used.value();
   if (operation.atomic() && rules_.nic(operation.type, space_.place_of(*to.target, operation.offset)))
@@ -60,7 +60,7 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
 
 // The last list is queued under the rules of small operations.
 Status FabricRoute::send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* own, bool last) {
-  const Result<FabricTargets::Use> used = space_.use(rank);
+  const Result<FabricTargets::Use> used = space_.begin_use(rank);
   if (!used) return used.error();
   BusyTarget& to = *used.value();
   Status first;
@@ -70,7 +70,7 @@ Status FabricRoute::send_lists(int rank, std::span<std::unique_ptr<OperationList
       const auto held = space_.targets.hold(*to.target);
       if (to.order.offer(list, traffic(to))) continue;
     }
-    first.keep(send_list(to, own != nullptr ? own->requests : to.requests, std::move(list)));
+    first.keep(send_list(to, own != nullptr ? own->messages : to.messages, std::move(list)));
   }
   return first;
 }
@@ -89,7 +89,7 @@ Status FabricRoute::issue_queued(BusyTarget& to) {
   }
   std::unique_ptr<OperationList> taken = space_.take_queued(to, false);
   if (taken == nullptr) return {};
-  Status status = without_bad_alloc([&] { return send_list(to, to.requests, std::move(taken)); });
+  Status status = without_bad_alloc([&] { return send_list(to, to.messages, std::move(taken)); });
   space_.queued_sent(to);
   return status;
 }
@@ -101,11 +101,11 @@ Status FabricRoute::issue_queued(BusyTarget& to) {
 Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   if (Status status = acquire_first(to); !status) return status;
   Status issued = without_bad_alloc([&] {
-    if (!operation.atomic()) return transfer(to, among, operation);
+    if (!operation.atomic()) return put_or_get(to, among, operation);
     const void* const address = space_.place_of(*to.target, operation.offset);
-    if (rules_.nic(operation.type, address)) return control_.issue_atomics(to, among.atomics, operation);
+    if (rules_.nic(operation.type, address)) return control_.by_adapter(to, among.atomics, operation);
     rules_.count_slow(counts_, operation.type, address, true);
-    return send_parts(to, among, operation);
+    return send_as_messages(to, among, operation);
   });
   // An operation that is reported as failed must not touch its buffers any more, so this waits for the parts that
   // were issued. Their errors, and those of other operations, are left to the call that completes them.
@@ -114,7 +114,7 @@ Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperatio
   return issued;
 }
 
-Status FabricRoute::transfer(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
+Status FabricRoute::put_or_get(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   if (to.target->unconfirmed.any()) [[unlikely]] {
     if (Status confirmed = control_.confirm(to); !confirmed) return confirmed;
   }
@@ -123,7 +123,7 @@ Status FabricRoute::transfer(BusyTarget& to, Outstanding& among, const DataOpera
   // operation with a request of its own, which may be awaited while a large transfer follows, stays RDMA.
   if (&among == &to && operation.count <= (put ? kMostPutInRing : kMostGetInRing) &&
       space_.endpoint.has_message_ring(to.target->peer))
-    return send_parts(to, among, operation);
+    return send_as_messages(to, among, operation);
   for (std::size_t done = 0; done < operation.count;) {
     const Result<FabricSpace::Keyed> found = space_.keyed(to, operation.offset + done, operation.count - done);
     if (!found) return found.error();
@@ -138,12 +138,12 @@ Status FabricRoute::transfer(BusyTarget& to, Outstanding& among, const DataOpera
 }
 
 // To the target's handler.
-Status FabricRoute::send_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
+Status FabricRoute::send_as_messages(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
   for (DataOperation rest = operation; rest.count > 0;) {
     const DataOperation part = take_part(rest);
     std::unique_ptr<OperationList> list = patiently([] { return OperationList::take_spare(); });
     patiently([&] { list->add(part); });
-    if (Status status = send_list(to, among.requests, std::move(list)); !status) return status;
+    if (Status status = send_list(to, among.messages, std::move(list)); !status) return status;
   }
   return {};
 }
@@ -153,16 +153,16 @@ Status FabricRoute::send_list(BusyTarget& to, Pending& among, std::unique_ptr<Op
   // An earlier error is returned, but the list is sent all the same: its operations were accepted.
   Status before;
   if (list->has_atomics()) before = space_.wait_for(to.atomics);
-  for (Waiter waiter(space_.waiting, space_.wake_event); to.requests.count() >= kMostLists;) waiter.pause();
+  for (Waiter waiter(space_.waiting, space_.wake_event); to.messages.count() >= kMostLists;) waiter.pause();
   const std::uint16_t notified = to.target->unconfirmed.last();
   Status issued =
       space_.endpoint.request(among, space_.handler_of(*to.target), HandlerRequest::operations(), std::move(list));
-  if (issued && &among == &to.requests) to.before_list = notified;
+  if (issued && &among == &to.messages) to.before_list = notified;
   return before ? std::move(issued) : std::move(before);
 }
 
 Result<std::unique_ptr<Outstanding>> FabricRoute::own_outstanding(int rank) {
-  const Result<FabricTargets::Use> used = space_.use(rank);
+  const Result<FabricTargets::Use> used = space_.begin_use(rank);
   if (!used) return used.error();
   BusyTarget& to = *used.value();
   const auto held = space_.targets.hold(*to.target);
@@ -205,7 +205,7 @@ Status FabricRoute::begin_flush(BusyTarget& to) {
 Status FabricRoute::complete(BusyTarget& to) {
   Status first = begin_flush(to);
   const std::uint16_t notified = to.before_list;
-  for (Pending* pending : {&to.writes, &to.reads, &to.atomics, &to.requests}) first.keep(space_.wait_for(*pending));
+  for (Pending* pending : {&to.writes, &to.reads, &to.atomics, &to.messages}) first.keep(space_.wait_for(*pending));
   const auto held = space_.targets.hold(*to.target);
   to.order.flushed();
   if (first) to.target->unconfirmed.executed(notified);
@@ -220,7 +220,7 @@ Status FabricRoute::complete(BusyTarget& to) {
 // An error of reaching the rank is left to the operations that follow.
 void FabricRoute::expect_release(int rank) {
   (void)without_bad_alloc([&]() -> Status {
-    const FabricTargets::Use use(space_.targets, space_.reach(rank));
+    const FabricTargets::Use use(space_.targets, space_.entry_of(rank));
     const auto held = space_.targets.hold(*use->target);
     use->order.expect_release();
     return {};
@@ -240,7 +240,7 @@ Status FabricRoute::order_before_release(int rank) {
     // The adapter executes its atomics behind all earlier operations of the connection, but not behind requests,
     // which the handler executes.
     first.keep(issue_queued(to));
-    first.keep(space_.wait_for(to.requests));
+    first.keep(space_.wait_for(to.messages));
     return first;
   }
   // The release is a message to the handler, together with the queued operations.

@@ -55,9 +55,11 @@ struct FabricSpace : FabricSetup {
   Status register_memory(const MessageHandler::ServedSpace& served, std::uint64_t data_bytes, std::uint32_t unit);
   void agree(Agreed with_all);
 
-  FabricTarget& reach(int rank);
-  Result<FabricTarget*> describe(int rank);
-  Result<FabricTargets::Use> use(int rank);
+  // The rank's entry, which is added if there is none.
+  FabricTarget& entry_of(int rank);
+  // Waits for a round trip at the first call for a rank, if ranks differ (fabric_targets.hpp).
+  Result<FabricTarget*> described_entry(int rank);
+  Result<FabricTargets::Use> begin_use(int rank);
   Result<Route::Extent> extent(int rank);
   Result<Keyed> keyed(const BusyTarget& to, std::uint64_t offset, std::size_t bytes);
   HandlerPlace handler_of(const FabricTarget& to) const { return {to.peer, space, static_cast<std::uint32_t>(rank)}; }
@@ -134,7 +136,7 @@ class FabricControl final : public AdapterAtomics {
   std::uint32_t interruptions() const { return space_.endpoint.interruptions(); }
   std::uint32_t first_interruptions() const { return first_interruptions_; }
   std::uint32_t interruptions_at_post(int rank) const;
-  const PeerLosses& losses(int rank) const { return space_.endpoint.losses(space_.reach(rank).peer); }
+  const PeerLosses& losses(int rank) const { return space_.endpoint.losses(space_.entry_of(rank).peer); }
 
   // For reports. Whether operations have reached the rank; another one may have to be connected first.
   bool reached(int rank) const { return space_.targets.find(rank) != nullptr; }
@@ -143,7 +145,7 @@ class FabricControl final : public AdapterAtomics {
   // no connection.
   bool may_read(int rank);
   // Requests a connection to the rank, and does not wait for it.
-  Reach reach(int rank) { return space_.endpoint.reach(space_.reach(rank).peer); }
+  Reach reach(int rank) { return space_.endpoint.reach(space_.entry_of(rank).peer); }
   // The ranks that have not acknowledged all operations, in no order.
   std::vector<int> unacknowledged();
 
@@ -174,7 +176,7 @@ class FabricControl final : public AdapterAtomics {
   // Accumulates of 64-bit integers in the atomicity domain nic, by atomics of the target's adapter. Elements of a sum
   // are one fetch-add each, issued without waiting. Operations for which adapters have no atomic use compare-and-swaps,
   // and wait for them.
-  Status issue_atomics(BusyTarget& to, Pending& among, const DataOperation& operation);
+  Status by_adapter(BusyTarget& to, Pending& among, const DataOperation& operation);
   void atomic_at(int rank, const DataOperation& operation) override;
 
  private:
@@ -229,7 +231,7 @@ class FabricRoute final : public Route {
   std::size_t fewest_in_list(int /*rank*/, bool /*atomic*/) const override { return 2; }
   Result<bool> goes_alone(int rank, const DataOperation& operation) override;  // the rank's adapter executes it
   Status ask_for_regions(int rank, std::uint64_t address, std::span<std::byte> regions) override {
-    return space_.ask(space_.reach(rank), HandlerRequest::question(MessageKind::kRegions, regions, address));
+    return space_.ask(space_.entry_of(rank), HandlerRequest::question(MessageKind::kRegions, regions, address));
   }
   Status send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* own, bool last) override;
   Result<std::unique_ptr<Outstanding>> own_outstanding(int rank) override;
@@ -241,11 +243,11 @@ class FabricRoute final : public Route {
   void expect_threads() override { space_.targets.expect_threads(); }
 
  private:
-  TargetOrder::Traffic traffic(const BusyTarget& to) const { return {to.done(), to.requests.done(), rules_.by_nic}; }
+  TargetOrder::Traffic traffic(const BusyTarget& to) const { return {to.done(), to.messages.done(), rules_.by_nic}; }
   Status acquire_first(BusyTarget& to);
   Status issue(BusyTarget& to, Outstanding& among, const DataOperation& operation);
-  Status transfer(BusyTarget& to, Outstanding& among, const DataOperation& operation);
-  Status send_parts(BusyTarget& to, Outstanding& among, const DataOperation& operation);
+  Status put_or_get(BusyTarget& to, Outstanding& among, const DataOperation& operation);
+  Status send_as_messages(BusyTarget& to, Outstanding& among, const DataOperation& operation);
   Status send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list);
   Status issue_queued(BusyTarget& to);
   Status begin_flush(BusyTarget& to);

@@ -52,7 +52,7 @@ void FabricSpace::agree(Agreed with_all) {
 }
 
 // A rank is added at its first use. Its description follows when its data are used.
-FabricTarget& FabricSpace::reach(int to) {
+FabricTarget& FabricSpace::entry_of(int to) {
   if (FabricTarget* known = targets.find(to)) [[likely]]
     return *known;
   return targets.add(to, endpoint.insert(agreed.addresses.of(to)), all_alike ? &own : nullptr);
@@ -65,8 +65,8 @@ Status FabricSpace::ask(const FabricTarget& to, const HandlerRequest& request) {
   return asked ? wait_for(pending) : std::move(asked);
 }
 
-Result<FabricTarget*> FabricSpace::describe(int to) {
-  FabricTarget& target = reach(to);
+Result<FabricTarget*> FabricSpace::described_entry(int to) {
+  FabricTarget& target = entry_of(to);
   if (target.description != 0) return &target;
   TargetDescription description;
   const auto answer = std::as_writable_bytes(std::span(&description, 1));
@@ -78,14 +78,14 @@ Result<FabricTarget*> FabricSpace::describe(int to) {
 
 Result<Route::Extent> FabricSpace::extent(int to) {
   if (agreed.same_bytes && agreed.same_units) return Route::Extent{own.bytes, own.unit};
-  const Result<FabricTarget*> target = describe(to);
+  const Result<FabricTarget*> target = described_entry(to);
   if (!target) return target.error();
   const TargetDescription& description = targets.description(*target.value());
   return Route::Extent{description.bytes, description.unit};
 }
 
-Result<FabricTargets::Use> FabricSpace::use(int to) {
-  const Result<FabricTarget*> target = describe(to);
+Result<FabricTargets::Use> FabricSpace::begin_use(int to) {
+  const Result<FabricTarget*> target = described_entry(to);
   if (!target) return target.error();
   return FabricTargets::Use(targets, *target.value());
 }

@@ -69,7 +69,7 @@ class TargetOrder {
   // The state of the operations under way towards the target.
   struct Traffic {
     bool idle;           // nothing
-    bool requests_idle;  // nothing to its handler
+    bool messages_idle;  // nothing to its handler
     bool by_nic;         // the adapter takes each put and get at once, and needs no process at the target
   };
   enum class Next : std::uint8_t {
@@ -82,6 +82,7 @@ class TargetOrder {
   // `burst_expected`: the last burst of this target has ended as one that is followed by others (expects_burst()).
   explicit TargetOrder(bool burst_expected = false) : burst_expected_(burst_expected) {}
 
+  // Queues a copy of the operation, or says how it leaves. Counts it in its burst.
   Next offer(const DataOperation& operation, const Traffic& traffic) {
     const bool small = operation.bytes() <= (release_expected_ ? kMostBeforeRelease : kMostCoalesced);
     if (!small) return queued_ == nullptr && !issuing_ ? Next::kIssue : Next::kIssueQueued;
@@ -150,7 +151,7 @@ class TargetOrder {
     if ((release_expected_ && !traffic.by_nic) || queued_ != nullptr) return true;
     if (traffic.by_nic && !atomic) return false;
     if (in_burst && traffic.idle) return true;
-    return atomic ? !traffic.requests_idle : !traffic.idle;
+    return atomic ? !traffic.messages_idle : !traffic.idle;
   }
 
   std::unique_ptr<OperationList> queued_;  // null, or some operations
@@ -224,7 +225,7 @@ struct BusyTarget : Outstanding {
   std::atomic<std::uint32_t> users{0};  // calls that use this object now
   std::size_t place = 0;                // in the list of busy targets
   bool pinned = false;                  // requests refer to this object, which therefore stays the target's
-  // The latest notification (Unconfirmed) before the last list among `requests`, whose reply confirms it.
+  // The latest notification (Unconfirmed) before the last list among `messages`, whose reply confirms it.
   Published<std::uint16_t> before_list = 0;
   TargetOrder order;
   std::vector<std::unique_ptr<Outstanding>> abandoned;  // of abandoned requests: a flush returns their errors

@@ -196,8 +196,8 @@ class ControlWords {
   // Returns this rank's own word. In the domain nic it is only for reading, and changes go through the route.
   std::uint64_t* own(std::uint32_t word) const { return reinterpret_cast<std::uint64_t*>(own_ + word); }
   WakeEvent& wake_event() const { return ControlHeader::of(own_).wake_event; }
-  // For reports of long waits. Returns the process of a rank of this node whose control words are mapped; otherwise the
-  // identity is unknown.
+  // For reports of long waits, and to find dead ranks. Returns the process of a rank of this node whose control words
+  // are mapped; otherwise the identity is unknown.
   ProcessIdentity process_of(int rank) const {
     const NodeTarget* const here = node_.find(rank);
     return here != nullptr && here->control != nullptr ? ControlHeader::of(here->control).owner : ProcessIdentity();

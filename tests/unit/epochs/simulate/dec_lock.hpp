@@ -75,9 +75,10 @@ struct DecLock : WithoutGlobalLock {
         waited_ = type_ == LockType::kExclusive ? present(before) > 0 : writers(before) > 0;
         memory_.store(self_, kOwn, 2 * ticket(before) + (waited_ ? 1 : 0));
         if (waited_ || type_ == LockType::kShared) {
-          memory_.post_write(target_, word(slot(memory_.network(), ticket(before))),
-                             (ticket(before) + 1) * kEntryTicket + (type_ == LockType::kExclusive ? kExclusive : 0) +
-                                 static_cast<std::uint64_t>(self_));
+          memory_.write_unawaited(target_, word(slot(memory_.network(), ticket(before))),
+                                  (ticket(before) + 1) * kEntryTicket +
+                                      (type_ == LockType::kExclusive ? kExclusive : 0) +
+                                      static_cast<std::uint64_t>(self_));
         }
       }
       if (!waited_) return true;
@@ -125,7 +126,7 @@ struct DecLock : WithoutGlobalLock {
         if (entry / kEntryTicket > at_ + 1) return true;
         const bool of_writer = entry % kEntryTicket >= kExclusive;
         if (exclusive_ ? of_writer && at_ > ticket_ + 1 : !of_writer) return true;
-        memory_.post_write(static_cast<int>(entry % kExclusive), kFlag, 1);
+        memory_.write_unawaited(static_cast<int>(entry % kExclusive), kFlag, 1);
         if (of_writer) return true;
         ++at_;
       }

@@ -43,7 +43,7 @@ struct McsLock : WithoutGlobalLock {
       if (operation_.value() == 0) return true;
       if (!waited_) {
         waited_ = true;
-        memory_.post_write(rank(operation_.value()), kNext, id(self_));
+        memory_.write_unawaited(rank(operation_.value()), kNext, id(self_));
       }
       if (memory_.own(kFlag) == 0) return false;
       memory_.store(self_, kFlag, 0);
@@ -65,7 +65,7 @@ struct McsLock : WithoutGlobalLock {
     bool advance() {
       if (!operation_.done()) return false;
       if (const std::uint64_t next = memory_.own(kNext); next != 0) {
-        memory_.post_write(rank(next), kFlag, 1);
+        memory_.write_unawaited(rank(next), kFlag, 1);
         return true;
       }
       if (tried_) return operation_.value() == id(memory_.self());

@@ -314,10 +314,10 @@ class Memory {
     operation.values = values;
     issue(operation, Operation::Kind::kRead, rank, word, 0);
   }
-  void post_add(int rank, std::uint32_t word, std::uint64_t value) {
+  void add_unawaited(int rank, std::uint32_t word, std::uint64_t value) {
     issue(network_->posted(), Operation::Kind::kFetchAdd, rank, word, value);
   }
-  void post_write(int rank, std::uint32_t word, std::uint64_t value) {
+  void write_unawaited(int rank, std::uint32_t word, std::uint64_t value) {
     issue(network_->posted(), Operation::Kind::kWrite, rank, word, value);
   }
   void pause(Operation& operation, std::uint64_t hand_offs) {

@@ -148,7 +148,7 @@ struct RmaRwLock : WithoutGlobalLock {
               step_ = Step::kTailRead;
               break;
             }
-            memory_.post_add(home_, words_.arrive(), -std::uint64_t{1});
+            memory_.add_unawaited(home_, words_.arrive(), -std::uint64_t{1});
             wait();
             break;
           case Step::kTailRead:
@@ -156,7 +156,7 @@ struct RmaRwLock : WithoutGlobalLock {
               memory_.swap(operation_, home_, words_.depart(), 0);
               step_ = Step::kSetBack;
             } else {
-              memory_.post_add(home_, words_.arrive(), -std::uint64_t{1});
+              memory_.add_unawaited(home_, words_.arrive(), -std::uint64_t{1});
               back_off(Step::kArrive);
             }
             break;
@@ -187,7 +187,7 @@ struct RmaRwLock : WithoutGlobalLock {
             step_ = Step::kEnter;
             if (operation_.value() == 0) break;
             waited_ = true;
-            memory_.post_write(McsLock::rank(operation_.value()), kNext, McsLock::id(self_));
+            memory_.write_unawaited(McsLock::rank(operation_.value()), kNext, McsLock::id(self_));
             step_ = Step::kInNode;
             break;
           case Step::kInNode: {
@@ -208,7 +208,7 @@ struct RmaRwLock : WithoutGlobalLock {
             step_ = Step::kClose;
             if (operation_.value() == 0) break;
             waited_ = true;
-            memory_.post_write(McsLock::rank(operation_.value()), words_.next(), McsLock::id(leader_));
+            memory_.write_unawaited(McsLock::rank(operation_.value()), words_.next(), McsLock::id(leader_));
             memory_.await(operation_, leader_, words_.status(), 1, kAny);
             step_ = Step::kPassed;
             break;
@@ -314,7 +314,7 @@ struct RmaRwLock : WithoutGlobalLock {
               break;
             }
             memory_.store(leader_, words_.passed(), passed);
-            memory_.post_write(McsLock::rank(memory_.own(kNext)), kFlag, kHeld);
+            memory_.write_unawaited(McsLock::rank(memory_.own(kNext)), kFlag, kHeld);
             return true;
           }
           case Step::kPass:
@@ -331,7 +331,7 @@ struct RmaRwLock : WithoutGlobalLock {
           case Step::kOpen:
             if (!counters_.done()) return false;
             counters_.again([&](Counter& each) {
-              memory_.post_add(each.home, words_.arrive(), -kWriteMode - each.operation.value());
+              memory_.add_unawaited(each.home, words_.arrive(), -kWriteMode - each.operation.value());
             });
             counters_.clear();
             if (memory_.load(leader_, words_.next()) != 0) {
@@ -364,7 +364,7 @@ struct RmaRwLock : WithoutGlobalLock {
             break;
           case Step::kLeave:
             if (memory_.own(kNext) == 0) return false;
-            memory_.post_write(McsLock::rank(memory_.own(kNext)), kFlag, kReadMode);
+            memory_.write_unawaited(McsLock::rank(memory_.own(kNext)), kFlag, kReadMode);
             return true;
           case Step::kDone: return true;
         }
@@ -386,7 +386,7 @@ struct RmaRwLock : WithoutGlobalLock {
     };
     // Hands the lock on to the next node.
     void pass() {
-      memory_.post_write(McsLock::rank(memory_.load(leader_, words_.next())), words_.status(), status_);
+      memory_.write_unawaited(McsLock::rank(memory_.load(leader_, words_.next())), words_.status(), status_);
       step_ = Step::kLeaveNode;
     }
 

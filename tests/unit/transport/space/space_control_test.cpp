@@ -56,9 +56,9 @@ TEST_CASE("control words are added to, swapped, read and written, from everywher
       const auto mine = kMine + static_cast<std::uint32_t>(8 * ranks.rank());
       for (int to = 0; to < 3; ++to) {
         // Posts take effect in their order, and before the read.
-        memory.post_write(to, mine, 77);
-        memory.post_write(to, mine, 0xABCDEF0000000000);
-        memory.post_add(to, mine, static_cast<std::uint64_t>(ranks.rank()));
+        memory.write_unawaited(to, mine, 77);
+        memory.write_unawaited(to, mine, 0xABCDEF0000000000);
+        memory.add_unawaited(to, mine, static_cast<std::uint64_t>(ranks.rank()));
         memory.read(operation, to, mine);
         ranks.check(finish() == 0xABCDEF0000000000 + static_cast<std::uint64_t>(ranks.rank()), "what was written");
         std::array<std::uint64_t, 3> words{};
@@ -110,7 +110,7 @@ TEST_CASE("a rank that sees a control atomic sees the data put before it, withou
         }
         for (auto& operation : operations) finished(space, operation);
         space.good(space->route(1).flush(1), "flush");
-        memory.post_write(1, kEnd, 1);
+        memory.write_unawaited(1, kEnd, 1);
       } else {
         std::uint64_t probes = 0, late = 0;
         while (memory.own(kEnd) == 0) {
