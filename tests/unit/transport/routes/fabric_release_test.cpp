@@ -99,7 +99,7 @@ TEST_CASE("operations that a release carries are in flight for a flush by anothe
   };
   const auto in_flight = [&] {
     const BusyTarget* const busy = on.route->targets().find(7)->busy;
-    return busy != nullptr ? busy->requests.count() : 0;
+    return busy != nullptr ? busy->messages.count() : 0;
   };
   on.route->expect_release(7);
   CHECK(on.put(7).ok());

@@ -147,7 +147,7 @@ TEST_CASE("a target stays active while anything is outstanding, and no longer") 
   };
   SECTION("an operation of each class") {
     for (Pending Outstanding::*const pending :
-         {&Outstanding::writes, &Outstanding::reads, &Outstanding::atomics, &Outstanding::requests}) {
+         {&Outstanding::writes, &Outstanding::reads, &Outstanding::atomics, &Outstanding::messages}) {
       again([&](BusyTarget& active) { (active.*pending).issued(); });
       REQUIRE(targets.busy() == 1);
       (target.busy->*pending).completed();
@@ -290,7 +290,7 @@ TEST_CASE("threads may use, complete and visit the same targets at once") {
         FabricTarget& target = reach(targets, rank);
         Use use(targets, target);
         if (use->rank != rank || use->target != &target) std::abort();
-        Pending& pending = random() % 2 == 0 ? use->writes : use->requests;
+        Pending& pending = random() % 2 == 0 ? use->writes : use->messages;
         pending.issued();
         ++issued;
         if (random() % 64 == 0) {

@@ -14,14 +14,14 @@ TEST_CASE("operations that are followed by themselves count among all, and are d
   auto own = std::make_unique<Outstanding>(all);
   all.writes.issued();
   own->writes.issued();
-  own->requests.issued();
+  own->messages.issued();
   CHECK_FALSE(own->done());
   own->writes.completed();
   CHECK_FALSE(own->done());
-  CHECK_FALSE(all.requests.done());
-  own->requests.completed();
+  CHECK_FALSE(all.messages.done());
+  own->messages.completed();
   CHECK(own->done());
-  CHECK(all.requests.done());
+  CHECK(all.messages.done());
   CHECK_FALSE(all.writes.done());
   own.reset();
   all.writes.completed();
@@ -50,7 +50,7 @@ TEST_CASE("the error of an operation that is followed by itself is found there, 
 TEST_CASE("of errors of several classes one is told, and none is left") {
   Outstanding all;
   all.towards(5);
-  for (Pending* pending : {&all.requests, &all.writes}) {
+  for (Pending* pending : {&all.messages, &all.writes}) {
     pending->issued();
     pending->failed(Error{ErrorKind::kOther, pending == &all.writes ? "write" : "request"});
     pending->completed();
