@@ -20,7 +20,8 @@ struct Rank {
   pid_t pid = 0;
   int status_file = -1;  // a memfd with the contents of /proc/PID/stat
   Thread* main = nullptr;
-  int result = -1;  // of main()
+  int result = -1;                                 // of main()
+  enum class End { kNone, kZombie, kGone } end{};  // of a rank that has died: whether it still has a process id
 };
 
 struct Job {
@@ -35,6 +36,10 @@ void begin(Rank& rank);
 // As SIGSTOP and SIGCONT do.
 void stop(Rank& rank);
 void proceed(Rank& rank);
+// As SIGKILL does, at any time.
+void die(Rank& rank);
+// Adds the run to the totals of all.
+void count_run();
 inline Rank& this_rank() { return job.ranks[static_cast<std::size_t>(current()->rank)]; }
 
 namespace host {
@@ -54,8 +59,11 @@ FARSIDE_HOST_CALL(sched_yield);
 extern std::string replay;   // that command
 extern std::string program;  // the file of which each rank has a copy
 
-// Makes the counter of the processor (rdtsc) that of virtual time.
-void replace_counter();
+// Ends the process.
+[[noreturn]] void leave(int code);
+
+// From now on signals are failures.
+void begin_run();
 
 // Makes a descriptor readable, and wakes those who poll.
 void signal_descriptor(int fd);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Runs an MPI program on farside, many ranks in one process, deterministically by a seed (README.md).
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -9,6 +10,8 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <fstream>
+#include <iterator>
+#include <random>
 #include <sstream>
 #include <sys/mman.h>
 #include <sys/personality.h>
@@ -16,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/simulation/faults.hpp"
 #include "tests/simulation/host.hpp"
 #include "tests/simulation/mpi/objects.hpp"
 #include "tests/simulation/network/objects.hpp"
@@ -24,43 +28,79 @@ namespace simulation {
 namespace {
 
 struct Command {
-  std::uint64_t seed = 1;
+  std::uint64_t seed = 1;      // 0: any, which is printed
   int seeds = 1, seconds = 0;  // how many seeds, or for how long
+  int any = 0;                 // draws the jobs, of up to so many ranks; each of `program` is one, with its arguments
   int ranks = 2, nodes = 1;
-  int stops = 0;                     // a rank is stopped for a while, on average once in so many milliseconds; 0: none
-  std::vector<std::string> program;  // with its arguments
+  faults::Plan faults;
+  std::vector<std::string> settings;  // NAME=VALUE
+  std::vector<std::string> program;   // with its arguments
 };
 
 constexpr const char* kUsage =
-    "usage: simulation [--seed N] [--seeds N | --seconds N] [--ranks N] [--nodes N] [--stops N]\n"
-    "                  PROGRAM [ARGUMENTS...]\n";
+    "usage: simulation [--seed N] [--seeds N | --seconds N] [--ranks N] [--nodes N]\n"
+    "                  [--faults KIND:US,... [--most N]] PROGRAM [ARGUMENTS...]\n"
+    "       simulation [--seed N] [--seeds N | --seconds N] --any RANKS 'PROGRAM [ARGUMENTS...]'...\n";
 
 Command parse(int count, char** words) {
   Command command;
+  const std::pair<std::string_view, int*> numbers[] = {{"--seeds", &command.seeds}, {"--seconds", &command.seconds},
+                                                       {"--any", &command.any},     {"--ranks", &command.ranks},
+                                                       {"--nodes", &command.nodes}, {"--most", &command.faults.most}};
+  bool valid = true;
   int at = 1;
   for (; at + 1 < count && std::strncmp(words[at], "--", 2) == 0; at += 2) {
     const std::string_view name(words[at]), text(words[at + 1]);
-    std::uint64_t value = 0;
-    if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc()) at = count;
+    const auto number = [text](auto& value) {
+      return std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc();
+    };
+    const auto* const found = std::ranges::find(numbers, name, &std::pair<std::string_view, int*>::first);
     if (name == "--seed")
-      command.seed = value;
-    else if (name == "--seeds")
-      command.seeds = static_cast<int>(value);
-    else if (name == "--seconds")
-      command.seconds = static_cast<int>(value);
-    else if (name == "--ranks")
-      command.ranks = static_cast<int>(value);
-    else if (name == "--nodes")
-      command.nodes = static_cast<int>(value);
-    else if (name == "--stops")
-      command.stops = static_cast<int>(value);
+      valid &= number(command.seed);
+    else if (name == "--faults")
+      valid &= faults::read(text, command.faults);
     else
-      at = count;
+      valid &= found != std::end(numbers) && number(*found->second);
   }
   for (; at < count; ++at) command.program.emplace_back(words[at]);
-  if (!command.program.empty() && command.ranks > 0 && command.nodes > 0) return command;
+  if (valid && !command.program.empty() && command.ranks > 0 && command.nodes > 0) return command;
   std::fputs(kUsage, stderr);
   std::exit(2);
+}
+
+std::string text_of(const Command& command) {
+  std::string text;
+  for (const std::string& each : command.settings) text += each + " ";
+  text += "build/bin/tests/simulation --seed " + std::to_string(command.seed) + " --ranks " +
+          std::to_string(command.ranks) + " --nodes " + std::to_string(command.nodes);
+  if (!command.faults.means.empty()) text += " --faults " + command.faults.text();
+  if (command.faults.most != INT_MAX) text += " --most " + std::to_string(command.faults.most);
+  for (const std::string& each : command.program) text += " " + each;
+  return text;
+}
+
+// One of the programs, on any number of ranks and nodes, with any settings that matter, and half of the time with some
+// kinds of faults.
+Command draw_job(const Command& command) {
+  Random random(command.seed);
+  Command job = command;
+  job.any = 0;
+  job.ranks = 2 + static_cast<int>(random.below(static_cast<std::uint64_t>(command.any) - 1));
+  job.nodes = 1 + static_cast<int>(random.below(static_cast<std::uint64_t>(std::min(job.ranks, 4))));
+  std::istringstream words(command.program[random.below(command.program.size())]);
+  job.program = {std::istream_iterator<std::string>(words), {}};
+  if (random.one_in(2)) job.program.emplace_back("create");
+  constexpr const char* kConnections[] = {"0", "1", "2"};
+  if (random.one_in(3)) job.settings.push_back(std::string("FARSIDE_CONNECTIONS=") + kConnections[random.below(3)]);
+  if (random.one_in(4)) job.settings.emplace_back("FARSIDE_ROUTES=fabric");
+  constexpr const char* kKinds[] = {"stop", "death", "break", "refusal", "silence"};
+  constexpr int kMeans[] = {1'000, 20'000, 300'000};
+  if (random.one_in(2)) return job;
+  for (const char* const kind : kKinds)
+    if (random.one_in(3)) job.faults.means[kind] = kMeans[random.below(3)];
+  if (job.faults.means.contains("break") || job.faults.means.contains("silence"))
+    job.program.emplace_back("unlocked");  // survivors.cpp
+  return job;
 }
 
 // The part of a shared object that is loaded: without its sections, most of which are for debuggers.
@@ -101,31 +141,24 @@ Main load_copy(const std::string& bytes) {
   return reinterpret_cast<Main>(dlsym(library, "simulated_main"));
 }
 
-// Stops a rank for up to twenty milliseconds, and so on.
-void stop_at_times(int every) {
-  Random& random = scheduler->random();
-  const auto within = [&random](Time time) {
-    return scheduler->now() + static_cast<Time>(random.below(static_cast<std::uint64_t>(time)));
-  };
-  scheduler->at(within(2 * every * 1000 * kMicrosecond), [every, within] {
-    Rank& rank = job.ranks[scheduler->random().below(job.ranks.size())];
-    stop(rank);
-    scheduler->at(within(20'000 * kMicrosecond), [&rank] { proceed(rank); });
-    stop_at_times(every);
-  });
-}
+// Of all runs of this process and its children.
+struct Totals {
+  Time time = 0;
+  int faults = 0;
+};
+Totals* totals = nullptr;
 
-void simulate(const Command& command, std::uint64_t seed) {
+[[noreturn]] void simulate(const Command& command) {
   for (char** each = environ; *each != nullptr; ++each)
     if (std::strncmp(*each, "FARSIDE_", 8) == 0) host::replay += std::string(*each) + " ";
-  host::replay += "build/bin/tests/simulation --seed " + std::to_string(seed) + " --ranks " +
-                  std::to_string(command.ranks) + " --nodes " + std::to_string(command.nodes) + " --stops " +
-                  std::to_string(command.stops);
-  for (const std::string& each : command.program) host::replay += " " + each;
+  host::replay += text_of(command);
+  for (const std::string& each : command.settings) putenv(strdup(each.c_str()));
+  const char* const routes = std::getenv("FARSIDE_ROUTES");
+  const bool by_fabric = routes != nullptr && std::strcmp(routes, "fabric") == 0;
   host::program = command.program[0];
   Options options;
-  options.seed = seed;
-  setenv("TEST_ROUTE", command.nodes > 1 ? "hosts" : "mapped", 1);  // as run_program
+  options.seed = command.seed;
+  setenv("TEST_ROUTE", by_fabric ? "fabric" : command.nodes > 1 ? "hosts" : "mapped", 1);  // as run_program
   scheduler = new Scheduler(options);
   job.nodes = command.nodes;
   for (int i = 0; i < command.ranks; ++i) {
@@ -135,8 +168,8 @@ void simulate(const Command& command, std::uint64_t seed) {
   mpi::start();
   const std::string bytes = read_loaded_part(command.program[0]);
   std::vector<std::string> words = command.program;
-  words.insert(words.end(), {"seed", std::to_string(seed & 0x7fffffff)});
-  host::replace_counter();
+  words.insert(words.end(), {"seed", std::to_string(command.seed & 0x7fffffff)});
+  host::begin_run();
   std::vector<Thread*> mains;
   for (Rank& rank : job.ranks) {
     rank.main = &scheduler->start(rank.index, "main", [&rank, words, entry = load_copy(bytes)] {
@@ -145,17 +178,15 @@ void simulate(const Command& command, std::uint64_t seed) {
       for (std::string& each : own) arguments.push_back(each.data());
       arguments.push_back(nullptr);
       rank.result = entry(static_cast<int>(own.size()), arguments.data());
-      if (rank.result != 0) host::fail("main() has returned " + std::to_string(rank.result));
+      if (rank.result != 0) faults::end_job("main() has returned " + std::to_string(rank.result));
     });
     mains.push_back(rank.main);
   }
-  if (command.stops > 0) stop_at_times(command.stops);
+  faults::start(command.faults);
   scheduler->run(mains);
   mpi::check_that_all_is_free();
-  using Number = unsigned long long;
-  std::printf("seed %llu: %llu steps, %.6f s of virtual time, %llu packets, trace %016llx\n", Number{seed},
-              Number{scheduler->steps()}, static_cast<double>(scheduler->now()) / 1e9,
-              Number{network::network().packets}, Number{scheduler->trace()});
+  faults::accept(std::to_string(scheduler->steps()) + " steps, " + std::to_string(network::network().packets) +
+                 " packets");
 }
 
 // Without random addresses, and with room for the thread-local storage of many copies of a library.
@@ -175,33 +206,83 @@ std::int64_t seconds() {
   return now.tv_sec;
 }
 
+// Simulates in a child. Returns whether it succeeds.
+bool succeeds(const Command& command, bool quiet) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (quiet && std::freopen("/dev/null", "w", stdout) != nullptr) dup2(STDOUT_FILENO, STDERR_FILENO);
+    simulate(command);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status == 0;
+}
+
+// Prints a smaller job that fails: fewer faults, ranks, nodes, and operations (numbers among the arguments).
+void shrink(Command failed) {
+  constexpr std::uint64_t kSeeds = 20;
+  const auto try_smaller = [&](const auto& change) {
+    Command smaller = failed;
+    change(smaller);
+    for (const std::uint64_t end = smaller.seed + kSeeds; smaller.seed < end; ++smaller.seed) {
+      if (succeeds(smaller, true)) continue;
+      failed = smaller;
+      return true;
+    }
+    return false;
+  };
+  while (failed.ranks > 2 && try_smaller([](Command& command) {
+           --command.ranks;
+           command.nodes = std::min(command.nodes, command.ranks);
+         })) {
+  }
+  while (failed.nodes > 1 && try_smaller([](Command& command) { --command.nodes; })) {
+  }
+  for (std::size_t i = 1; i < failed.program.size(); ++i) {
+    while (std::atoi(failed.program[i].c_str()) > 1 && try_smaller([i](Command& command) {
+             command.program[i] = std::to_string(std::atoi(command.program[i].c_str()) / 2);
+           })) {
+    }
+  }
+  for (const auto& [kind, mean] : faults::Plan(failed.faults).means)
+    try_smaller([&kind = kind](Command& command) { command.faults.means.erase(kind); });
+  for (failed.faults.most = 0; !failed.faults.means.empty() && succeeds(failed, true) && failed.faults.most < 1000;)
+    ++failed.faults.most;
+  if (failed.faults.means.empty()) failed.faults.most = INT_MAX;
+  std::fprintf(stderr, "simulation: a small job that fails: %s\n", text_of(failed).c_str());
+}
+
 int run(int count, char** words) {
   Command command = parse(count, words);
   prepare(words);
-  if (command.seeds == 1 && command.seconds == 0) {
-    simulate(command, command.seed);
-    std::fflush(nullptr);
-    return 0;
+  constexpr int kShared = MAP_SHARED | MAP_ANONYMOUS;
+  totals = static_cast<Totals*>(mmap(nullptr, sizeof *totals, PROT_READ | PROT_WRITE, kShared, -1, 0));
+  if (command.seeds == 1 && command.seconds == 0) simulate(command.any > 0 ? draw_job(command) : command);
+  if (command.seed == 0) {
+    command.seed = std::random_device()();
+    std::printf("the first seed is %llu\n", static_cast<unsigned long long>(command.seed));
   }
   const std::int64_t end = seconds() + command.seconds;
   int done = 0;
-  for (std::uint64_t seed = command.seed; command.seconds > 0 ? seconds() < end : done < command.seeds;
-       ++seed, ++done) {
-    const pid_t child = fork();
-    if (child == 0) {
-      simulate(command, seed);
-      std::fflush(nullptr);
-      quick_exit(0);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    if (status != 0) return 1;
+  for (; command.seconds > 0 ? seconds() < end : done < command.seeds; ++command.seed, ++done) {
+    const Command job = command.any > 0 ? draw_job(command) : command;
+    if (succeeds(job, false)) continue;
+    shrink(job);
+    return 1;
   }
-  std::printf("%d seeds passed\n", done);
+  std::printf("%d seeds passed, %.1f s of virtual time, %d faults\n", done, static_cast<double>(totals->time) / 1e9,
+              totals->faults);
   return 0;
 }
 
 }  // namespace
+
+void count_run() {
+  totals->time += scheduler->now();
+  totals->faults += faults::count();
+}
+
 }  // namespace simulation
 
 int main(int count, char** words) { return simulation::run(count, words); }

@@ -96,6 +96,10 @@ Scheduler::Scheduler(const Options& options) : random_(options.seed), longest_(o
   step_ = kSteps[random_.below(3)];
   preempts_ = kPreempts[random_.below(3)];
   strategy_ = static_cast<Strategy>(random_.below(3));
+  // Plain accesses matter only where farside forgets a lock.
+  constexpr std::int64_t kAtomics[] = {16, 128, 2048}, kAccesses[] = {500, 20'000, kNever / 2, kNever / 2};
+  until_atomic_ = between_atomics_ = kAtomics[random_.below(3)];
+  until_access_ = between_accesses_ = kAccesses[random_.below(4)];
   home_.storage = own_storage();
 }
 
@@ -140,6 +144,17 @@ void Scheduler::proceed(int rank) {
   ready_.insert(ready_.end(), held.begin(), held.end());
 }
 
+void Scheduler::kill(int rank) {
+  for (const auto& each : threads_) {
+    if (each->rank != rank || each->ended) continue;
+    leave_blocked(*each);
+    stop_timer(*each);
+    end(*each);
+  }
+  std::erase_if(ready_, [rank](const Thread* each) { return each->rank == rank; });
+  stopped_.erase(rank);
+}
+
 Thread* Scheduler::choose() {
   if (ready_.empty()) return nullptr;
   std::size_t at = random_.below(ready_.size());
@@ -157,7 +172,8 @@ Thread* Scheduler::choose() {
 
 void Scheduler::run(const std::vector<Thread*>& until) {
   if (strategy_ == Strategy::kStarved) starved_ = until[random_.below(until.size())]->rank;
-  for (std::size_t ended = 0; ended < until.size();) {
+  for (Thread* const each : until) each->awaited = true;
+  for (awaited_ = until.size(); awaited_ > 0;) {
     now_ += step_;
     if (ready_.empty() && !timers_.empty()) now_ = std::max(now_, timers_.begin()->first.first);
     while (!timers_.empty() && timers_.begin()->first.first <= now_) {
@@ -179,9 +195,7 @@ void Scheduler::run(const std::vector<Thread*>& until) {
     trace_ = (trace_ ^ static_cast<std::uint64_t>(next->id)) * 0x100000001b3;
     trace_ = (trace_ ^ static_cast<std::uint64_t>(now_)) * 0x100000001b3;
     switch_to(*next);
-    if (!next->ended) continue;
-    munmap(next->stack, kStack);
-    if (std::ranges::find(until, next) != until.end()) ++ended;
+    if (next->ended) munmap(next->stack, kStack);
   }
 }
 
@@ -203,7 +217,7 @@ void Scheduler::switch_back() {
 }
 
 void Scheduler::yield(bool idle) {
-  if (current_ == nullptr) return;
+  if (current_ == nullptr || alone_ > 0) return;
   if (!idle && !random_.one_in(preempts_)) return;
   // A thread that polls must let the others run. The priorities of the others change seldom.
   if (idle || random_.one_in(1000)) current_->priority = --lowest_;
@@ -211,9 +225,25 @@ void Scheduler::yield(bool idle) {
   switch_back();
 }
 
+std::int64_t Scheduler::interrupt(std::int64_t mean) {
+  const auto next = 1 + static_cast<std::int64_t>(random_.below(2 * static_cast<std::uint64_t>(mean)));
+  if (current_ == nullptr || alone_ > 0) return next;
+  if (random_.one_in(8)) current_->priority = --lowest_;
+  make_ready(*current_);
+  switch_back();
+  return next;
+}
+
 void Scheduler::stop_timer(Thread& thread) {
   if (thread.has_timer) timers_.erase(thread.timer);
   thread.has_timer = false;
+}
+
+void Scheduler::leave_blocked(Thread& thread) {
+  const auto found = blocked_.find(thread.key);
+  if (found == blocked_.end()) return;
+  std::erase(found->second, &thread);
+  if (found->second.empty()) blocked_.erase(found);
 }
 
 bool Scheduler::block(Key key, Time deadline, const char* doing) {
@@ -229,11 +259,7 @@ bool Scheduler::block(Key key, Time deadline, const char* doing) {
   if (deadline != kNever) {
     const auto awake = [this, &self] {
       self.has_timer = false;
-      if (self.key != Key{}) {
-        auto& waiting = blocked_[self.key];
-        std::erase(waiting, &self);
-        if (waiting.empty()) blocked_.erase(self.key);
-      }
+      leave_blocked(self);
       make_ready(self);
     };
     self.timer = timers_.emplace(std::pair(deadline, ++timers_made_), awake).first;
@@ -265,8 +291,13 @@ void Scheduler::at(Time time, std::function<void()> call) {
   timers_.emplace(std::pair(std::max(time, now_ + 1), ++timers_made_), std::move(call));
 }
 
+void Scheduler::end(Thread& thread) {
+  thread.ended = true;
+  if (thread.awaited) --awaited_;
+}
+
 void Scheduler::end_thread() {
-  current_->ended = true;
+  end(*current_);
   wake(key_of(current_));
   switch_back();
   std::abort();

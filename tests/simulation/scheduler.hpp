@@ -52,11 +52,13 @@ struct Thread {
   const char* doing = "runs";  // for reports: "waits for a mutex"
   Key key{};
   bool begun = false, woken = false, ended = false;
+  bool awaited = false;  // by run()
   int priority = 0;
-  std::map<unsigned, void*> specific;  // pthread_setspecific(3)
-  void* stack = nullptr;               // the lowest byte
-  void* stack_pointer = nullptr;       // while it does not run
-  std::uint64_t storage = 0;           // the register of its thread-local storage
+  std::map<unsigned, void*> specific;       // pthread_setspecific(3)
+  std::vector<std::function<void()>> ends;  // destructors of thread_local objects
+  void* stack = nullptr;                    // the lowest byte
+  void* stack_pointer = nullptr;            // while it does not run
+  std::uint64_t storage = 0;                // the register of its thread-local storage
   std::map<std::pair<Time, std::uint64_t>, std::function<void()>>::iterator timer{};
   bool has_timer = false;
 };
@@ -87,6 +89,13 @@ class Scheduler {
   // The following are for the running thread.
   // A scheduling point: another thread may run. One that has nothing to do but wait is `idle`.
   void yield(bool idle = false);
+  // The same, before the thread accesses memory: at one of some accesses, by the seed, it is interrupted.
+  void at_atomic() {
+    if (--until_atomic_ == 0) until_atomic_ = interrupt(between_atomics_);
+  }
+  void at_access() {
+    if (--until_access_ == 0) until_access_ = interrupt(between_accesses_);
+  }
   // Blocks until wake(key), or the deadline. Returns whether it was woken.
   bool block(Key key, Time deadline, const char* doing);
   // Wakes the first `most` threads that are blocked on the key, in an order drawn by the seed. Returns their number.
@@ -96,9 +105,20 @@ class Scheduler {
   void sleep(Time duration) { block(Key{}, now_ + duration, "sleeps"); }
   [[noreturn]] void end_thread();
 
+  // While `call` runs, no other thread does: it holds a lock of the C library.
+  template <class Call>
+  auto alone(Call&& call) {
+    ++alone_;
+    const auto result = call();
+    --alone_;
+    return result;
+  }
+
   // The threads of a stopped rank do not run, and miss nothing, until it continues.
   void stop(int rank);
   void proceed(int rank);
+  // They never run again, wherever they are.
+  void kill(int rank);
 
   // Prints where each thread is.
   void report();
@@ -109,15 +129,22 @@ class Scheduler {
   void make_ready(Thread& thread);
   Thread* choose();
   void stop_timer(Thread& thread);
+  void leave_blocked(Thread& thread);
+  std::int64_t interrupt(std::int64_t mean);
+  void end(Thread& thread);
 
   Random random_;
   const Time longest_;
   Time now_ = 0;
   Time step_;               // of virtual time, per scheduling point
   std::uint64_t preempts_;  // a thread that could go on is interrupted at one in so many scheduling points
+  // Accesses to memory between two interruptions, on average, and from now on.
+  std::int64_t between_atomics_, between_accesses_, until_atomic_, until_access_;
   enum class Strategy { kUniform, kPriorities, kStarved } strategy_;
   int starved_ = -1;  // the rank that seldom runs
   int lowest_ = 0;    // priority given so far
+  int alone_ = 0;
+  std::size_t awaited_ = 0;  // threads that have not ended
   std::uint64_t steps_ = 0, trace_ = 0xcbf29ce484222325, timers_made_ = 0;
   std::deque<std::unique_ptr<Thread>> threads_;
   std::vector<Thread*> ready_;

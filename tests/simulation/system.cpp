@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <linux/futex.h>
 #include <map>
 #include <poll.h>
@@ -26,10 +27,11 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <time.h>
-#include <ucontext.h>
 #include <unistd.h>
 
+#include "tests/simulation/faults.hpp"
 #include "tests/simulation/host.hpp"
+#include "tests/simulation/network/objects.hpp"
 
 namespace simulation {
 
@@ -43,9 +45,9 @@ Rank* Job::of_pid(pid_t pid) {
 
 namespace {
 
-void write_state(const Rank& rank, char state) {
-  const std::string text =
-      std::to_string(rank.pid) + " (rank) " + state + " 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 2 0 100 0 0\n";
+void write_state(const Rank& rank, char state, int threads = 2) {
+  const std::string text = std::to_string(rank.pid) + " (rank) " + state + " 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 " +
+                           std::to_string(threads) + " 0 100 0 0\n";
   (void)!pwrite(rank.status_file, text.data(), text.size(), 0);
 }
 
@@ -63,8 +65,16 @@ void stop(Rank& rank) {
 }
 
 void proceed(Rank& rank) {
+  if (rank.end != Rank::End::kNone) return;
   write_state(rank, 'R');
   scheduler->proceed(rank.index);
+}
+
+void die(Rank& rank) {
+  rank.end = scheduler->random().one_in(2) ? Rank::End::kZombie : Rank::End::kGone;
+  write_state(rank, 'Z', 1);
+  network::die(rank.index);
+  scheduler->kill(rank.index);
 }
 
 namespace {
@@ -182,6 +192,11 @@ int wait_until(sem_t* semaphore, Time until) {
 
 // ---- threads ----
 
+struct Barrier {
+  unsigned threads, arrived = 0, round = 0;
+};
+std::map<pthread_barrier_t*, Barrier> barriers;
+
 struct Started {
   Thread* thread;
   void* result = nullptr;
@@ -210,24 +225,21 @@ std::string local_path(const char* path) {
   const Rank* const rank = own ? &this_rank() : job.of_pid(pid);
   if (rank == nullptr) return path;
   const std::string rest(path + (own ? 11 : used));
+  if (rank->end == Rank::End::kGone || (rank->end == Rank::End::kZombie && rest != "stat")) return "/no such process";
   return rest == "stat" ? "/proc/self/fd/" + std::to_string(rank->status_file) : "/proc/self/" + rest;
+}
+
+// The process that has the rank's memory; 0: none any more.
+pid_t with_memory(pid_t pid) {
+  const Rank* const rank = job.of_pid(pid);
+  if (rank == nullptr) return pid;
+  static auto* const self = reinterpret_cast<decltype(&::getpid)>(host::find("getpid"));
+  return rank->end == Rank::End::kNone ? self() : 0;
 }
 
 std::array<struct sigaction, 65> actions{};
 
 void take_signal(int number, siginfo_t* info, void* context) {
-  auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
-  const auto* const code = reinterpret_cast<const unsigned char*>(registers[REG_RIP]);
-  const bool with_processor = code[0] == 0x0f && code[1] == 0x01 && code[2] == 0xf9;  // rdtscp
-  if (number == SIGSEGV && info->si_code == SI_KERNEL && (with_processor || (code[0] == 0x0f && code[1] == 0x31))) {
-    scheduler->pass(10);
-    const std::uint64_t ticks = static_cast<std::uint64_t>(scheduler->now()) + 1'000'000;
-    registers[REG_RAX] = static_cast<greg_t>(ticks & 0xffffffff);
-    registers[REG_RDX] = static_cast<greg_t>(ticks >> 32);
-    if (with_processor) registers[REG_RCX] = 0;
-    registers[REG_RIP] += with_processor ? 3 : 2;
-    return;
-  }
   const struct sigaction& given = actions[static_cast<std::size_t>(number)];
   if ((given.sa_flags & SA_SIGINFO) != 0) return given.sa_sigaction(number, info, context);
   ::signal(number, SIG_DFL);
@@ -239,6 +251,7 @@ void take_signal(int number, siginfo_t* info, void* context) {
 namespace host {
 
 std::string replay, program;
+int terminal = -1;
 
 void* find(const char* name) {
   using Find = void*(void*, const char*);
@@ -247,23 +260,30 @@ void* find(const char* name) {
 }
 
 void fail(const std::string& why, bool report) {
-  if (report) scheduler->report();
   std::fflush(nullptr);
+  if (terminal >= 0) dup2(terminal, STDERR_FILENO);  // the program may have redirected it
+  if (report) scheduler->report();
+  std::fputs(faults::journal().c_str(), stderr);
   if (current() != nullptr) std::fprintf(stderr, "simulation: rank %d: ", current()->rank);
   std::fprintf(stderr, "%s\nsimulation: repeat by %s\n", why.c_str(), replay.c_str());
   std::fflush(nullptr);
-  static auto* const leave = reinterpret_cast<void (*)(int)>(find("_exit"));
   leave(1);
+}
+
+void leave(int code) {
+  std::fflush(nullptr);
+  static auto* const exit = reinterpret_cast<void (*)(int)>(find("_exit"));
+  exit(code);
   __builtin_unreachable();
 }
 
-void replace_counter() {
+void begin_run() {
+  terminal = dup(STDERR_FILENO);
   struct sigaction action {};
   action.sa_sigaction = take_signal;
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   static auto* const act = reinterpret_cast<decltype(&::sigaction)>(find("sigaction"));
   for (const int number : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL}) act(number, &action, nullptr);
-  if (prctl(PR_SET_TSC, PR_TSC_SIGSEGV) != 0) fail("prctl(PR_SET_TSC) fails");
 }
 
 void signal_descriptor(int fd) {
@@ -286,6 +306,8 @@ using namespace simulation;
   }())
 
 extern "C" {
+
+int __cxa_thread_atexit_impl(void (*)(void*), void*, void*);
 
 int pthread_mutex_lock(pthread_mutex_t* mutex) { return lock_until(mutex, kNever); }
 int pthread_mutex_clocklock(pthread_mutex_t* mutex, clockid_t clock, const timespec* until) {
@@ -324,6 +346,24 @@ int pthread_cond_broadcast(pthread_cond_t* condition) {
   return 0;
 }
 
+int pthread_barrier_init(pthread_barrier_t* barrier, const pthread_barrierattr_t*, unsigned threads) noexcept {
+  barriers[barrier] = {threads};
+  return 0;
+}
+int pthread_barrier_wait(pthread_barrier_t* place) noexcept {
+  Barrier& barrier = barriers.at(place);
+  if (++barrier.arrived == barrier.threads) {
+    barrier.arrived = 0;
+    ++barrier.round;
+    scheduler->wake(key_of(place));
+    return PTHREAD_BARRIER_SERIAL_THREAD;
+  }
+  for (const unsigned round = barrier.round; barrier.round == round;)
+    scheduler->block(key_of(place), kNever, "waits for a barrier of threads");
+  return 0;
+}
+int pthread_barrier_destroy(pthread_barrier_t* barrier) noexcept { return barriers.erase(barrier), 0; }
+
 int sem_init(sem_t* semaphore, int, unsigned value) {
   std::memset(semaphore, 0, sizeof *semaphore);
   *reinterpret_cast<unsigned*>(semaphore) = value;
@@ -352,12 +392,23 @@ int pthread_create(pthread_t* made, const pthread_attr_t* attributes, void* (*ru
   if (current() == nullptr) return REAL(pthread_create, made, attributes, run, argument);
   Thread& thread = scheduler->start(current()->rank, "a thread", [run, argument] {
     void* const result = run(argument);
+    for (auto& ends = current()->ends; !ends.empty();) {
+      const auto end = std::move(ends.back());
+      ends.pop_back();
+      end();
+    }
     destroy_specific(*current());
     started[handle_of(*current())].result = result;
   });
   *made = handle_of(thread);
   started[*made] = {&thread};
   scheduler->yield();
+  return 0;
+}
+// The destructors of thread_local objects.
+int __cxa_thread_atexit_impl(void (*destroy)(void*), void* object, void* library) {
+  if (current() == nullptr) return REAL(__cxa_thread_atexit_impl, destroy, object, library);
+  current()->ends.emplace_back([=] { destroy(object); });
   return 0;
 }
 int pthread_join(pthread_t handle, void** result) {
@@ -495,6 +546,7 @@ pid_t gettid() { return current() != nullptr ? 4'100'000 + current()->id : REAL(
 int kill(pid_t pid, int number) {
   Rank* const rank = job.of_pid(pid);
   if (rank == nullptr) return REAL(kill, pid, number);
+  if (rank->end == Rank::End::kGone) return errno = ESRCH, -1;
   switch (number) {
     case 0: return 0;
     case SIGSTOP: stop(*rank); return 0;
@@ -522,13 +574,20 @@ int prctl(int option, ...) {
 ssize_t process_vm_readv(pid_t pid, const iovec* local, unsigned long locals, const iovec* remote,
                          unsigned long remotes, unsigned long flags) {
   scheduler->yield();
-  return REAL(process_vm_readv, job.of_pid(pid) != nullptr ? REAL(getpid) : pid, local, locals, remote, remotes, flags);
+  const pid_t real = with_memory(pid);
+  return real > 0 ? REAL(process_vm_readv, real, local, locals, remote, remotes, flags) : (errno = ESRCH, -1);
 }
 ssize_t process_vm_writev(pid_t pid, const iovec* local, unsigned long locals, const iovec* remote,
                           unsigned long remotes, unsigned long flags) {
   scheduler->yield();
-  return REAL(process_vm_writev, job.of_pid(pid) != nullptr ? REAL(getpid) : pid, local, locals, remote, remotes,
-              flags);
+  const pid_t real = with_memory(pid);
+  return real > 0 ? REAL(process_vm_writev, real, local, locals, remote, remotes, flags) : (errno = ESRCH, -1);
+}
+
+// farside's lines.
+ssize_t write(int fd, const void* data, size_t bytes) {
+  if (current() != nullptr && fd == STDERR_FILENO) faults::note({static_cast<const char*>(data), bytes});
+  return REAL(write, fd, data, bytes);
 }
 
 int open(const char* path, int flags, ...) {
@@ -555,13 +614,18 @@ int sigaction(int number, const struct sigaction* action, struct sigaction* befo
   if (action != nullptr) known = *action;
   return 0;
 }
-void _exit(int code) { host::fail("_exit(" + std::to_string(code) + ")"); }
+void _exit(int code) { faults::end_job("_exit(" + std::to_string(code) + ")"); }
 void exit(int code) {
   if (current() == nullptr) {
     REAL(exit, code);
     __builtin_unreachable();
   }
-  host::fail("exit(" + std::to_string(code) + ")");
+  faults::end_job("exit(" + std::to_string(code) + ")");
+}
+
+int dl_iterate_phdr(int (*visit)(dl_phdr_info*, size_t, void*), void* data) {
+  const auto run = [&] { return REAL(dl_iterate_phdr, visit, data); };
+  return current() != nullptr ? scheduler->alone(run) : run();
 }
 
 // The MPI library, and libfabric, are this executable.

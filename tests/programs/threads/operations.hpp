@@ -101,13 +101,13 @@ inline void one_window(check::Memory memory) {
   };
   const auto fetch_and_add = [&](int target) {
     const std::array<double, 16> ones = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    static std::array<double, 4> last{};  // of this thread, per target
+    static std::vector<double> last(static_cast<std::size_t>(size));  // of this thread, per target
     std::array<double, 16> seen{};
     CHECK_MPI(MPI_Get_accumulate(ones.data(), 16, MPI_DOUBLE, seen.data(), 16, MPI_DOUBLE, target,
                                  at(offsetof(Place, many)), 16, MPI_DOUBLE, MPI_SUM, window));
     CHECK_MPI(MPI_Win_flush_all(window));
     // The value has grown since this thread's previous addition.
-    double& before = last[static_cast<std::size_t>(target) % 4];
+    double& before = last[static_cast<std::size_t>(target)];
     CHECK(seen[0] >= before);
     before = seen[0] + 1;
   };

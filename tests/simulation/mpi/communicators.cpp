@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "tests/simulation/faults.hpp"
 #include "tests/simulation/mpi/objects.hpp"
 
 namespace simulation::mpi {
@@ -71,7 +72,7 @@ int delete_attribute(MPI_Comm handle, int key, void* value) {
 
 int call_handler(MPI_Errhandler handle, int code, const char* where, const std::function<void(Errhandler&)>& call) {
   if (handle == MPI_ERRORS_RETURN) return code;
-  if (handle == MPI_ERRORS_ARE_FATAL) host::fail(std::string("MPI: error class ") + std::to_string(code) + where, true);
+  if (handle == MPI_ERRORS_ARE_FATAL) faults::end_job("MPI: error class " + std::to_string(code) + where);
   call(runtime.handlers.at(handle));
   return code;
 }

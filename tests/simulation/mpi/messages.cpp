@@ -65,6 +65,7 @@ void receive(MPI_Request handle, const Message& message) {
 }
 
 void arrive(int rank, Message message) {
+  if (job.ranks[static_cast<std::size_t>(rank)].end != Rank::End::kNone) return;
   Process& receiver = runtime.processes[static_cast<std::size_t>(rank)];
   for (auto each = receiver.receives.begin(); each != receiver.receives.end(); ++each) {
     const Request& request = runtime.requests.at(*each);

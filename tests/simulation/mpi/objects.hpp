@@ -192,7 +192,7 @@ struct Runtime {
 extern Runtime runtime;
 // Makes MPI_COMM_WORLD of the ranks of the job.
 void start();
-// For the end of the job. Neither farside nor the programs leave an object.
+// For the end of the job. Neither farside nor the programs leave an object, where MPI has been ended.
 void check_that_all_is_free();
 
 inline Process& process() { return runtime.processes[static_cast<std::size_t>(current()->rank)]; }

@@ -8,10 +8,36 @@
 #include <netinet/in.h>
 
 #include "tests/simulation/network/objects.hpp"
+#include "transport/fabric/sockets.hpp"
 
 namespace farside {
+
 // Libfabric is here from the start.
 void start_libfabric_between_nodes() {}
+
+// transport/fabric/sockets.cpp. An endpoint's number is that of its socket.
+std::vector<int> find_tcp_sockets(std::span<const TcpEnds> connections) {
+  std::vector<int> found;
+  for (const TcpEnds& each : connections) found.push_back(each.here.port);
+  return found;
+}
+std::optional<TcpState> tcp_state(int socket, const TcpEnds&) {
+  using namespace simulation;
+  const network::Endpoint* const endpoint = network::find_endpoint(static_cast<std::uint64_t>(socket));
+  if (endpoint == nullptr || endpoint->ended) return {};
+  TcpState state;
+  for (const int rank : {endpoint->rank, endpoint->peer_rank}) {
+    const network::Silence& silence = network::network().silences[job.ranks[static_cast<std::size_t>(rank)].node];
+    if (silence.until <= scheduler->now()) continue;
+    const Time lasts = scheduler->now() - silence.since;
+    state.silent = std::max(state.silent, std::chrono::milliseconds(lasts / 1'000'000));
+    state.unanswered = state.unanswered || (lasts > 300'000 * kMicrosecond && endpoint->last_sent > silence.since);
+  }
+  return state;
+}
+std::size_t end_silent_sockets(const SocketAddress&, std::chrono::milliseconds) { return 0; }
+int end_tcp_connection(const TcpEnds&) { return -1; }
+
 }  // namespace farside
 
 namespace simulation::network {
@@ -179,14 +205,20 @@ int close_endpoint(fid* fid) {
 int connect(fid_ep* fid, const void* address, const void* data, std::size_t bytes) {
   scheduler->yield();
   Endpoint& endpoint = endpoint_of(fid);
-  const std::uint16_t port = static_cast<const sockaddr_in*>(address)->sin_port;
+  const auto* const to = static_cast<const sockaddr_in*>(address);
+  endpoint.peer_rank = static_cast<int>(ntohl(to->sin_addr.s_addr) & 0xffff);
   const auto* const first = static_cast<const char*>(data);
-  scheduler->at(scheduler->now() + transit(bytes), [id = endpoint.id, port, text = std::vector(first, first + bytes)] {
+  const Time time = arrival(endpoint.rank, endpoint.peer_rank, bytes);
+  if (time == kNever) return 0;
+  scheduler->at(time, [id = endpoint.id, port = to->sin_port, text = std::vector(first, first + bytes)] {
     Endpoint* const requester = find_endpoint(id);
     if (requester == nullptr) return;
     const auto found = network().listeners.find(port);
-    if (found == network().listeners.end())
+    const auto refusal = network().refusals.find(job.ranks[static_cast<std::size_t>(requester->peer_rank)].node);
+    if (found == network().listeners.end() ||
+        (refusal != network().refusals.end() && refusal->second > scheduler->now()))
       return requester->events->add({0, &requester->fid.fid, nullptr, {}, FI_ECONNREFUSED});
+    requester->asked = true;
     fi_info* const info = fi_allocinfo();
     auto* const request = new Connector{{FI_CLASS_CONNREQ, nullptr, nullptr}, id};
     info->handle = &request->fid;
@@ -197,12 +229,14 @@ int connect(fid_ep* fid, const void* address, const void* data, std::size_t byte
 
 // Tells the requester, unless it has given up.
 void answer_request(std::uint64_t requester, std::uint64_t acceptor, Time time, std::vector<char> data) {
+  if (time == kNever) return;
   scheduler->at(time, [=] {
     Endpoint* const endpoint = find_endpoint(requester);
     if (endpoint == nullptr || endpoint->ended) {
       if (Endpoint* const other = find_endpoint(acceptor)) end(*other);
       return;
     }
+    endpoint->asked = false;
     if (acceptor == 0) return endpoint->events->add({0, &endpoint->fid.fid, nullptr, {}, FI_ECONNREFUSED});
     endpoint->peer = acceptor;
     endpoint->events->add({FI_CONNECTED, &endpoint->fid.fid, nullptr, data});
@@ -214,21 +248,39 @@ int accept(fid_ep* fid, const void* data, std::size_t bytes) {
   Endpoint& endpoint = endpoint_of(fid);
   const auto* const first = static_cast<const char*>(data);
   endpoint.peer = endpoint.requester;
-  endpoint.last_arrival = scheduler->now() + transit(bytes);
+  endpoint.last_arrival = arrival(endpoint.rank, endpoint.peer_rank, bytes);
   endpoint.connected = endpoint.last_arrival + 1;
   answer_request(endpoint.requester, endpoint.id, endpoint.last_arrival, {first, first + bytes});
   endpoint.events->add({FI_CONNECTED, &endpoint.fid.fid});
   return 0;
 }
 
-int reject(fid_pep*, fid_t handle, const void*, std::size_t) {
-  auto& request = object<Connector>(handle);
-  answer_request(request.endpoint, 0, scheduler->now() + transit(0), {});
+int reject(fid_pep* fid, fid_t handle, const void*, std::size_t) {
+  const auto& request = object<Connector>(handle);
+  const Endpoint* const requester = find_endpoint(request.endpoint);
+  if (requester == nullptr) return 0;
+  answer_request(request.endpoint, 0, arrival(object<Listener>(fid).rank, requester->rank, 0), {});
   return 0;
 }
 
-int no_name(fid_t, void*, std::size_t*) { return -FI_ENOSYS; }
-int no_peer(fid_ep*, void*, std::size_t*) { return -FI_ENOSYS; }
+// The address has the rank; that of an endpoint its number in place of a port.
+int write_name(int rank, std::uint64_t port, void* address, std::size_t* bytes) {
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_addr.s_addr = htonl(0x0a000000U + static_cast<unsigned>(rank));
+  name.sin_port = static_cast<std::uint16_t>(port);
+  std::memcpy(address, &name, std::min(*bytes, sizeof name));
+  *bytes = sizeof name;
+  return 0;
+}
+int name_of(fid_t fid, void* address, std::size_t* bytes) {
+  const auto& endpoint = object<Endpoint>(fid);
+  return write_name(endpoint.rank, endpoint.id, address, bytes);
+}
+int name_of_peer(fid_ep* fid, void* address, std::size_t* bytes) {
+  const Endpoint& endpoint = endpoint_of(fid);
+  return endpoint.peer == 0 ? -FI_ENOTCONN : write_name(endpoint.peer_rank, endpoint.peer, address, bytes);
+}
 
 ssize_t receive(fid_ep* fid, void* buffer, std::size_t bytes, void*, fi_addr_t, void* context) {
   auto& receives = object<Receives>(fid);
@@ -270,7 +322,8 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** made, void* contex
   operations.bind = bind_endpoint;
   operations.control = control_endpoint;
   static fi_ops_cm connections{};
-  connections = {sizeof connections, nullptr, no_name, no_peer, connect, nullptr, accept, nullptr, shut_down, nullptr};
+  connections = {sizeof connections, nullptr, name_of, name_of_peer, connect, nullptr, accept, nullptr,
+                 shut_down,          nullptr};
   static fi_ops_msg messages{};
   messages.size = sizeof messages;
   messages.sendmsg = send_message;
@@ -286,7 +339,12 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** made, void* contex
   endpoint->fid.rma = &accesses;
   endpoint->id = ++network().numbers;
   endpoint->domain = &object<Domain>(domain);
-  if (info->handle != nullptr) endpoint->requester = object<Connector>(info->handle).endpoint;
+  endpoint->rank = this_rank().index;
+  if (info->handle != nullptr) {
+    endpoint->requester = object<Connector>(info->handle).endpoint;
+    const Endpoint* const requester = find_endpoint(endpoint->requester);
+    endpoint->peer_rank = requester != nullptr ? requester->rank : endpoint->rank;
+  }
   network().endpoints[endpoint->id] = endpoint.get();
   *made = &endpoint.release()->fid;
   return 0;
@@ -322,13 +380,7 @@ int close_listener(fid* fid) {
 }
 int listener_name(fid_t fid, void* address, std::size_t* bytes) {
   const auto& listener = object<Listener>(fid);
-  sockaddr_in own{};
-  own.sin_family = AF_INET;
-  own.sin_addr.s_addr = htonl(0x0a000001U + (static_cast<unsigned>(listener.node) << 8));
-  own.sin_port = listener.port;
-  std::memcpy(address, &own, std::min(*bytes, sizeof own));
-  *bytes = sizeof own;
-  return 0;
+  return write_name(listener.rank, listener.port, address, bytes);
 }
 
 int open_listener(fid_fabric*, fi_info*, fid_pep** made, void* context) {
@@ -342,7 +394,7 @@ int open_listener(fid_fabric*, fi_info*, fid_pep** made, void* context) {
   listener->fid.fid = {FI_CLASS_PEP, context, &operations};
   listener->fid.cm = &connections;
   listener->port = ++ports;
-  listener->node = this_rank().node;
+  listener->rank = this_rank().index;
   *made = &listener.release()->fid;
   return 0;
 }

@@ -113,18 +113,20 @@ struct Listener {
   fid_pep fid{};
   EventQueue* events = nullptr;
   std::uint16_t port = 0;
-  int node = 0;
+  int rank = 0;
 };
 
 struct Endpoint {
   fid_ep fid{};
   std::uint64_t id = 0;
+  int rank = 0, peer_rank = -1;
   Domain* domain = nullptr;
   EventQueue* events = nullptr;
   CompletionQueue* queue = nullptr;
   Receives* receives = nullptr;
   std::uint64_t requester = 0;  // of the connection that it accepts
   std::uint64_t peer = 0;       // 0: not connected, or no longer
+  bool asked = false;           // its request has reached the peer, which has not answered
   bool ended = false;
   Time connected = 0;                    // from when on the peer takes packets
   Time last_sent = 0, last_arrival = 0;  // of this side's packets
@@ -135,8 +137,15 @@ struct Endpoint {
 // What the provider offers, by the seed: rings of messages by RDMA, or only messages.
 enum class Offer { kRings, kMessages };
 
+// While a host is silent, nothing leaves it or reaches it. Afterwards TCP sends all again; kNever: it is lost.
+struct Silence {
+  Time since = kNever, until = 0;
+};
+
 struct Network {
   std::uint64_t numbers = 0;
+  std::map<int, Silence> silences;  // by node
+  std::map<int, Time> refusals;     // by node: until when it refuses connections
   std::map<std::uint64_t, Endpoint*> endpoints;
   std::map<std::uint16_t, Listener*> listeners;  // by port
   // By the seed: the latency, and how often a queue is full.
@@ -147,8 +156,8 @@ struct Network {
 };
 Network& network();
 
-// How long a packet of so many bytes takes between two nodes.
-Time transit(std::size_t bytes);
+// When a packet of so many bytes, sent now, arrives at the other rank; kNever: not at all.
+Time arrival(int from, int to, std::size_t bytes);
 Endpoint* find_endpoint(std::uint64_t id);
 
 // Sends the packet behind those that the endpoint has sent before.
@@ -160,5 +169,9 @@ void progress(CompletionQueue& queue);
 bool anything_arrived(const CompletionQueue& queue);
 // The connection is over: operations that are not complete fail.
 void end(Endpoint& endpoint);
+
+// Faults (faults.hpp). The kernel of a rank that has died ends its connections; one that breaks loses what is on it.
+void die(int rank);
+void break_connection(Endpoint& endpoint);
 
 }  // namespace simulation::network

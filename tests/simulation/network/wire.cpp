@@ -130,11 +130,20 @@ Network& network() {
   return all;
 }
 
-Time transit(std::size_t bytes) {
+Time arrival(int from, int to, std::size_t bytes) {
   Random& random = scheduler->random();
   Time time = network().latency / 2 + static_cast<Time>(random.below(static_cast<std::uint64_t>(network().latency)));
   if (random.one_in(1000)) time *= 50;  // a packet was lost, and is sent again
-  return time + static_cast<Time>(bytes / 10);
+  time += scheduler->now() + static_cast<Time>(bytes / 10);
+  const int nodes[] = {job.ranks[static_cast<std::size_t>(from)].node, job.ranks[static_cast<std::size_t>(to)].node};
+  for (const int node : nodes) {
+    const auto silence = network().silences.find(node);
+    if (nodes[0] == nodes[1] || silence == network().silences.end() || silence->second.until <= scheduler->now())
+      continue;
+    if (silence->second.until == kNever) return kNever;
+    time = std::max(time, silence->second.until + static_cast<Time>(random.below(400'000 * kMicrosecond)));
+  }
+  return time;
 }
 
 Endpoint* find_endpoint(std::uint64_t id) {
@@ -160,9 +169,10 @@ void EventQueue::add(Event event) {
 void transmit(Endpoint& from, Packet packet) {
   if (from.peer == 0) return;
   ++network().packets;
-  Time arrival = std::max(from.connected, scheduler->now() + transit(packet.data.size()));
-  arrival = from.last_arrival = std::max(from.last_arrival + 1, arrival);
-  scheduler->at(arrival, [to = from.peer, packet = std::move(packet)]() mutable {
+  const Time arrival = network::arrival(from.rank, from.peer_rank, packet.data.size());
+  if (arrival == kNever) return;
+  from.last_arrival = std::max({from.last_arrival + 1, from.connected, arrival});
+  scheduler->at(from.last_arrival, [to = from.peer, packet = std::move(packet)]() mutable {
     Endpoint* const receiver = find_endpoint(to);
     if (receiver == nullptr || receiver->ended) return;
     receiver->arrived.push_back(std::move(packet));
@@ -219,6 +229,29 @@ void end(Endpoint& endpoint) {
   endpoint.arrived.clear();
   while (!endpoint.operations.empty()) finish(endpoint, endpoint.operations.begin()->first, FI_ECANCELED);
   endpoint.events->add({FI_SHUTDOWN, &endpoint.fid.fid});
+}
+
+void die(int rank) {
+  std::erase_if(network().listeners, [rank](const auto& each) { return each.second->rank == rank; });
+  std::vector<Endpoint*> own;
+  for (const auto& [id, endpoint] : network().endpoints)
+    if (endpoint->rank == rank) own.push_back(endpoint);
+  for (Endpoint* const each : own) {
+    transmit(*each, {Packet::Kind::kEnd});
+    network().endpoints.erase(each->id);
+    if (Endpoint* const requester = find_endpoint(each->peer)) requester->asked = false;
+  }
+  for (const auto& [id, endpoint] : network().endpoints)
+    if (endpoint->peer_rank == rank && std::exchange(endpoint->asked, false))
+      endpoint->events->add({0, &endpoint->fid.fid, nullptr, {}, FI_ECONNREFUSED});
+}
+
+void break_connection(Endpoint& endpoint) {
+  const std::uint64_t peer = endpoint.peer;
+  end(endpoint);
+  scheduler->at(scheduler->now() + static_cast<Time>(scheduler->random().below(kSecond / 100)), [peer] {
+    if (Endpoint* const other = find_endpoint(peer)) end(*other);
+  });
 }
 
 }  // namespace simulation::network

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/simulation/faults.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <utility>
+
+#include "tests/simulation/host.hpp"
+#include "tests/simulation/network/objects.hpp"
+#include "tests/simulation/survivors.hpp"
+
+namespace simulation::faults {
+
+namespace {
+
+constexpr Time kMillisecond = 1000 * kMicrosecond;
+constexpr Time kToEnd = 120 * kSecond;  // after a death
+constexpr Time kFaults = 20 * kSecond;  // later there are none, so that the program comes to its end
+
+struct State {
+  Plan plan;
+  int count = 0;
+  bool explained = false;               // some rank has reported an error that names a peer which a fault has met
+  std::set<std::pair<int, int>> met{};  // by a fault: rank and peer
+  bool strict = false;                  // lines have the numbers of MPI_COMM_WORLD
+  std::string journal;
+} state;
+
+Time within(Time time) { return static_cast<Time>(scheduler->random().below(static_cast<std::uint64_t>(time))); }
+
+void add(const std::string& text) {
+  char time[32];
+  std::snprintf(time, sizeof time, "%12.6f s: ", static_cast<double>(scheduler->now()) / 1e9);
+  state.journal += time + text + "\n";
+}
+
+void meet(int rank, int peer) {
+  state.met.insert({rank, peer});
+  state.met.insert({peer, rank});
+}
+
+std::vector<Rank*> living() {
+  std::vector<Rank*> found;
+  for (Rank& each : job.ranks)
+    if (each.end == Rank::End::kNone) found.push_back(&each);
+  return found;
+}
+Rank& any_living() {
+  const auto all = living();
+  return *all[scheduler->random().below(all.size())];
+}
+
+bool stop_one(Time mean) {
+  Rank& rank = any_living();
+  add("rank " + std::to_string(rank.index) + " stops");
+  stop(rank);
+  scheduler->at(scheduler->now() + within(std::min(20 * kMillisecond, 10 * mean)), [&rank] { proceed(rank); });
+  return true;
+}
+
+// A launcher ends the job when a rank has died, but leaves the others time. Until then they may wait in the runtime, or
+// for a dead rank of their node in a fence (epochs/synchronization.md).
+void end_after_death() {
+  if (!state.strict) accept("others wait for the dead");
+}
+
+bool kill_one(Time) {
+  if (living().size() < 2 || living().size() * 2 < job.ranks.size()) return false;
+  Rank& rank = any_living();
+  if (rank.main->ended) return false;
+  add("rank " + std::to_string(rank.index) + " dies");
+  for (const Rank& each : job.ranks) meet(each.index, rank.index);
+  die(rank);
+  scheduler->at(scheduler->now() + kToEnd, end_after_death);
+  return true;
+}
+
+bool break_one(Time) {
+  std::vector<network::Endpoint*> connected;
+  for (const auto& [id, each] : network::network().endpoints)
+    if (each->peer != 0 && !each->ended) connected.push_back(each);
+  if (connected.empty()) return false;
+  network::Endpoint& chosen = *connected[scheduler->random().below(connected.size())];
+  add("the connection of ranks " + std::to_string(chosen.rank) + " and " + std::to_string(chosen.peer_rank) +
+      " breaks");
+  meet(chosen.rank, chosen.peer_rank);
+  network::break_connection(chosen);
+  return true;
+}
+
+bool refuse(Time mean) {
+  const int node = any_living().node;
+  add("node " + std::to_string(node) + " refuses connections");
+  network::network().refusals[node] = scheduler->now() + within(std::min(20 * kMillisecond, mean));
+  return true;
+}
+
+bool silence_one(Time mean) {
+  const int node = any_living().node;
+  const char* const timeout = std::getenv("FARSIDE_PEER_TIMEOUT");
+  Time time = within(std::min(kSecond, 20 * mean));
+  if (scheduler->random().one_in(16)) time = std::atoi(timeout) * within(3 * kSecond);
+  network::Silence& silence = network::network().silences[node];
+  if (silence.until > scheduler->now()) return false;
+  silence = {scheduler->now(), scheduler->now() + time};
+  add("node " + std::to_string(node) + " is silent until " + std::to_string(static_cast<double>(silence.until) / 1e9) +
+      " s");
+  for (const Rank& each : job.ranks)
+    for (const Rank& other : job.ranks)
+      if (time >= std::atoi(timeout) * kSecond / 2 && each.node == node && other.node != node)
+        meet(each.index, other.index);
+  return true;
+}
+
+constexpr std::pair<std::string_view, bool (*)(Time)> kKinds[] = {
+    {"stop", stop_one}, {"death", kill_one}, {"break", break_one}, {"refusal", refuse}, {"silence", silence_one}};
+
+void draw_next(bool (*kind)(Time), Time mean) {
+  scheduler->at(scheduler->now() + 1 + within(2 * mean), [=] {
+    if (state.count == state.plan.most || scheduler->now() > kFaults) return;
+    if (kind(mean)) ++state.count;
+    draw_next(kind, mean);
+  });
+}
+
+// Whether the line names a rank that a fault has met, from this rank's view. In other communicators it has other
+// numbers, so there any number counts.
+bool names_one_met(int rank, std::string_view line) {
+  for (const std::string_view word : {"target ", "rank "}) {
+    for (auto at = line.find(word); at != line.npos; at = line.find(word, at + 1)) {
+      const int number = std::atoi(line.data() + at + word.size());
+      if (std::ranges::any_of(state.met, [&](const auto& each) {
+            return each.first == rank && (!state.strict || each.second == number);
+          }))
+        return true;
+    }
+  }
+  return false;
+}
+
+std::map<int, int> meetings;  // of survivors.cpp: how often each rank was there
+
+}  // namespace
+
+std::string Plan::text() const {
+  std::string text;
+  for (const auto& [kind, mean] : means) text += (text.empty() ? "" : ",") + kind + ":" + std::to_string(mean);
+  return text;
+}
+
+bool read(std::string_view text, Plan& plan) {
+  while (!text.empty()) {
+    const std::string_view one = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), one.size() + 1));
+    const std::string_view kind = one.substr(0, one.find(':'));
+    int mean = 0;
+    if (kind.size() < one.size()) std::from_chars(one.data() + kind.size() + 1, one.data() + one.size(), mean);
+    if (mean <= 0 ||
+        std::ranges::find(kKinds, kind, &std::pair<std::string_view, bool (*)(Time)>::first) == std::end(kKinds))
+      return false;
+    plan.means[std::string(kind)] = mean;
+  }
+  return true;
+}
+
+void start(const Plan& plan) {
+  state.plan = plan;
+  if (!plan.means.empty()) setenv("FARSIDE_PEER_TIMEOUT", "2", 0);
+  for (const auto& [kind, run] : kKinds)
+    if (const auto found = plan.means.find(std::string(kind)); found != plan.means.end())
+      draw_next(run, found->second * kMicrosecond);
+}
+
+int count() { return state.count; }
+
+void note(std::string_view line) {
+  if (state.plan.means.empty() || line.find("error: ") == line.npos) return;
+  const bool names = names_one_met(current()->rank, line);
+  if (state.strict && !names) host::fail("an error names no peer that a fault has met: " + std::string(line), true);
+  state.explained = state.explained || names;
+}
+
+std::string journal() {
+  constexpr std::size_t kLast = 2000;
+  return state.journal.size() > kLast ? state.journal.substr(state.journal.find('\n', state.journal.size() - kLast) + 1)
+                                      : state.journal;
+}
+
+void end_job(const std::string& why) {
+  // The rank whose operation has failed may be the last to know: a fence fails at the origin only.
+  for (int i = 0; i < 100 && !state.explained && !state.met.empty() && !state.strict; ++i) simulation_sleep();
+  if (state.explained) accept(why);
+  host::fail(why, true);
+}
+
+void accept(const std::string& why) {
+  std::printf("simulation: %d faults, %.6f s of virtual time, trace %016llx: %s\n", state.count,
+              static_cast<double>(scheduler->now()) / 1e9, static_cast<unsigned long long>(scheduler->trace()),
+              why.c_str());
+  count_run();
+  host::leave(0);
+}
+
+}  // namespace simulation::faults
+
+using namespace simulation;
+
+extern "C" {
+void* simulation_board() {
+  static std::array<std::uint64_t, (1 << 20) / 8> board{};
+  faults::state.strict = true;
+  return board.data();
+}
+bool simulation_lives(int rank) { return job.ranks[static_cast<std::size_t>(rank)].end == Rank::End::kNone; }
+bool simulation_has_met_a_fault(int rank) {
+  return std::ranges::any_of(faults::state.met, [rank](const auto& each) { return each.first == rank; });
+}
+void simulation_meet() {
+  const int own = ++faults::meetings[current()->rank];
+  const auto here = [own](const Rank* each) { return faults::meetings[each->index] >= own; };
+  while (!std::ranges::all_of(faults::living(), here)) simulation_sleep();
+}
+void simulation_sleep() { scheduler->sleep(kSecond / 10); }
+void simulation_end_faults() { faults::state.plan.most = faults::state.count; }
+}
