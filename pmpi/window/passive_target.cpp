@@ -118,6 +118,7 @@ Status PassiveTarget::acquire_deferred_lock() {
   Error error = acquired.error();
   if (error.rank == Error::kNoRank) error.rank = lock.target;
   window_.epoch.refused(epochs::Call::kLock, lock.target);
+  window_.failed_deferral = lock.target;
   window_.locks.locks().pop_back();
   return error;
 }
@@ -298,6 +299,7 @@ Outcome PassiveTarget::unlock_slow(int rank, HeldLock& lock) {
   {
     const auto held = window_.guard();
     const bool locked = window_.epoch.locked(rank);
+    if (std::exchange(window_.failed_deferral, MPI_PROC_NULL) == rank && !locked) return {};
     if (const epochs::Violation v = window_.epoch.unlock(rank)) return v;
     releases = locked && !window_.epoch.locked(rank);
     deferred = window_.locks.has_deferred() && window_.locks.deferred().target == rank;

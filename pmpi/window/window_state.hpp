@@ -260,6 +260,9 @@ struct WindowState {
   // ControlMemory::interruptions() at the last post, and when the last barrier was entered.
   std::uint32_t interruptions_at_post = 0, interruptions_at_barrier;
 
+  // The target of the last deferred lock, if it has failed after MPI_Win_lock had returned. Its unlock does nothing.
+  int failed_deferral = MPI_PROC_NULL;
+
   MPI_Group group;                           // the window's; the handle is freed with the window
   epochs::EpochState::Report report_broken;  // FARSIDE_CHECK=warn, else empty
   std::unique_ptr<std::string> name;         // that the program has given, or null; guarded by guard()

@@ -87,7 +87,9 @@ class Survivor {
   bool locked(int type, int target, Act&& act) {
     if (MPI_Win_lock(type, target, assert_, window_) != MPI_SUCCESS) return false;
     const bool done = act();
-    return MPI_Win_unlock(target, window_) == MPI_SUCCESS && done;
+    const int unlocked = MPI_Win_unlock(target, window_);
+    EXPECT(unlocked != MPI_ERR_RMA_SYNC, "the lock of %d has been dropped without its unlock\n", target);
+    return unlocked == MPI_SUCCESS && done;
   }
   bool flushed(int target) { return MPI_Win_flush(target, window_) == MPI_SUCCESS; }
   bool put(const Word& value, int target, int at) {
