@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <thread>
 
 #include "transport/base/log.hpp"
 #include "transport/base/trace.hpp"
@@ -88,9 +89,10 @@ void Process::shut_down() {
   for (auto& each : opened_) each.store(nullptr, std::memory_order_release);
   opened_node_handler_.store(nullptr, std::memory_order_release);
   // A thread in poll_from_runtime() may still use what was open. A later one finds nothing open.
-  const std::scoped_lock none_inside(from_runtime_);
+  while (in_poll_from_runtime_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
   choice_.reset();
   node_handler_.reset();
+  in_poll_from_runtime_.clear(std::memory_order_release);
 }
 
 void Process::poll() {
@@ -106,11 +108,12 @@ void Process::poll_now() {
 bool Process::poll_from_runtime() {
   const auto open = [](const auto& each) { return each.load(std::memory_order_relaxed) != nullptr; };
   if (std::ranges::none_of(opened_, open) && !open(opened_node_handler_)) return false;
-  const std::unique_lock inside(from_runtime_, std::try_to_lock);
-  if (!inside) return false;
+  // Not a mutex, whose unlock is an atomic operation, too: the runtime polls all the time.
+  if (in_poll_from_runtime_.test_and_set(std::memory_order_acquire)) return false;
   bool moved = false;
   for_each_endpoint([&](OpenEndpoint& each) { moved = each.progress().poll_from_runtime() || moved; });
   if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) moved = handler->poll() || moved;
+  in_poll_from_runtime_.clear(std::memory_order_release);
   return moved;
 }
 

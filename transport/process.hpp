@@ -107,7 +107,7 @@ class Process final : public Progress {
       opened_{};  // in use, by the bits of their providers (preferred_providers())
   std::unique_ptr<NodeHandler> node_handler_;
   std::atomic<NodeHandler*> opened_node_handler_{nullptr};
-  std::mutex from_runtime_;  // guards the endpoints and the node handler in poll_from_runtime()
+  std::atomic_flag in_poll_from_runtime_;  // set while a thread uses the endpoints and the node handler there
   std::optional<Error> node_handler_error_;
   std::atomic<void (*)()> runtime_progress_{nullptr};
 };
