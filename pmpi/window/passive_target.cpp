@@ -118,7 +118,7 @@ Status PassiveTarget::acquire_deferred_lock() {
   Error error = acquired.error();
   if (error.rank == Error::kNoRank) error.rank = lock.target;
   window_.epoch.refused(epochs::Call::kLock, lock.target);
-  window_.failed_deferral = lock.target;
+  if (error.kind == ErrorKind::kPeer) window_.failed_deferral = lock.target;
   window_.locks.locks().pop_back();
   return error;
 }

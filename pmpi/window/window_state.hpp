@@ -260,7 +260,8 @@ struct WindowState {
   // ControlMemory::interruptions() at the last post, and when the last barrier was entered.
   std::uint32_t interruptions_at_post = 0, interruptions_at_barrier;
 
-  // The target of the last deferred lock, if it has failed after MPI_Win_lock had returned. Its unlock does nothing.
+  // The target of the last deferred lock, if a lost peer has ended it after MPI_Win_lock had returned. Its unlock does
+  // nothing.
   int failed_deferral = MPI_PROC_NULL;
 
   MPI_Group group;                           // the window's; the handle is freed with the window

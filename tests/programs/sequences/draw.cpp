@@ -21,8 +21,8 @@ Step draw(Dice& dice, Model& model) {
   if (step.kind == Kind::kFence) {
     for (int bit : {MPI_MODE_NOSTORE, MPI_MODE_NOPUT, MPI_MODE_NOPRECEDE, MPI_MODE_NOSUCCEED})
       if (dice.one_in(4)) step.assert |= bit;
-    // With more than three ranks a rank's assertion does not reach all others.
-    if (ranks > 3) step.assert &= ~MPI_MODE_NOPUT;
+    // With more than three ranks, or three on two nodes, a rank's assertion does not reach all others.
+    if (ranks > 2) step.assert &= ~MPI_MODE_NOPUT;
   }
   if (step.kind == Kind::kPost) {
     for (int bit : {MPI_MODE_NOSTORE, MPI_MODE_NOPUT})
