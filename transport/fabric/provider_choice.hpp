@@ -3,9 +3,9 @@
 // it can use, and one endpoint per provider. Processes that communicate must use the same provider. The best provider
 // of one process may not be usable for the others.
 //
-// An endpoint is opened for a trial, and several threads may try it. If one of them uses it, it stays open. A process
-// whose trial has failed offers the provider to no later group, whoever is at fault, so that not every group waits for
-// such a trial.
+// An endpoint is opened for a trial, and several threads may try it. If one of them uses it, it stays open. After a
+// failed trial the process no longer offers the provider, even if the other rank caused the failure: each later group
+// would wait for another trial.
 //
 // Thread safety: any.
 #pragma once
