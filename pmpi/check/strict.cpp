@@ -25,21 +25,32 @@ using epochs::RunBuilder;
 using epochs::SharedLog;
 using epochs::StridedRun;
 
-Outcome conflict_at_target(const AccessLog::Conflict& with) {
-  return Fault{MPI_ERR_RMA_CONFLICT,
-               fmt::format("bytes {} to {} of rank {}'s window are in use by {} (operation {} of this rank on this "
-                           "window), which is not complete; flush between the two, or let both accumulate with one "
-                           "type (MPI 4.0 section 12.7)",
-                           with.range.first, with.range.last, with.target, with.name, with.number)};
+// What completes one operation of this rank before the next one in this kind of epoch.
+const char* how_to_complete(SharedLog::Epoch epoch) {
+  switch (epoch) {
+    case SharedLog::Epoch::kFence: return "put an MPI_Win_fence between the two";
+    case SharedLog::Epoch::kStarted: return "issue them in two epochs";
+    case SharedLog::Epoch::kPassive: return "flush between the two";
+  }
+  return "";
 }
 
-Outcome conflict_in_memory(const AccessLog::Conflict& with) {
+Outcome conflict_at_target(const AccessLog::Conflict& with, SharedLog::Epoch epoch) {
+  return Fault{
+      MPI_ERR_RMA_CONFLICT,
+      fmt::format("bytes {} to {} of rank {}'s window are in use by {} (operation {} of this rank on this "
+                  "window), which is not complete; {}, or let both accumulate with one type (MPI 4.0 section "
+                  "12.7)",
+                  with.range.first, with.range.last, with.target, with.name, with.number, how_to_complete(epoch))};
+}
+
+Outcome conflict_in_memory(const AccessLog::Conflict& with, SharedLog::Epoch epoch) {
   return Fault{MPI_ERR_RMA_CONFLICT,
                fmt::format("{} bytes of the local buffer, at {:#x}, are in use by {} towards rank {} (operation {} of "
-                           "this rank on this window), which is not complete; {} between the two, or use another "
-                           "buffer (MPI 4.0 section 12.7)",
+                           "this rank on this window), which is not complete; {}{}, or use another buffer (MPI 4.0 "
+                           "section 12.7)",
                            with.range.last - with.range.first, with.range.first, with.name, with.target, with.number,
-                           with.requested ? "complete its request or flush" : "flush")};
+                           with.requested ? "complete its request or " : "", how_to_complete(epoch))};
 }
 
 const char* how_to_order(SharedLog::Epoch epoch) {
@@ -164,7 +175,7 @@ Outcome Strict::begin(const Operation& operation, Epoch epoch, Places& places) {
               is_answered(operation), request != nullptr});
   ++number_;
   if (request != nullptr) *request = number_;
-  if (Outcome o = look(places); !o) return o;
+  if (Outcome o = look(epoch, places); !o) return o;
   if (Outcome o = check_other_ranks(operation, epoch, places); !o) return o;
   each_block(places.target, [&](ByteRange range) { log_.add_at_target(range); });
   each_block(places.read, [&](ByteRange range) { log_.add_in_memory(range, LocalUse::kRead); });
@@ -172,19 +183,19 @@ Outcome Strict::begin(const Operation& operation, Epoch epoch, Places& places) {
   return {};
 }
 
-Outcome Strict::look(const Places& places) const {
+Outcome Strict::look(Epoch epoch, const Places& places) const {
   std::optional<AccessLog::Conflict> found;
   each_block(places.target, [&](ByteRange range) {
     if (!found) found = log_.at_target(range);
   });
-  if (found) return conflict_at_target(*found);
+  if (found) return conflict_at_target(*found, epoch);
   each_block(places.read, [&](ByteRange range) {
     if (!found) found = log_.in_memory(range, LocalUse::kRead);
   });
   each_block(places.written, [&](ByteRange range) {
     if (!found) found = log_.in_memory(range, LocalUse::kWritten);
   });
-  return found ? conflict_in_memory(*found) : Outcome();
+  return found ? conflict_in_memory(*found, epoch) : Outcome();
 }
 
 std::vector<StridedRun> Strict::in_own_window(const std::vector<StridedRun>& addresses) const {

@@ -115,7 +115,7 @@ class Strict {
 
   Outcome begin(const Operation& operation, Epoch epoch, Places& places);
   Outcome carried_out(const Operation& operation, Epoch epoch, const Places& places);
-  Outcome look(const Places& places) const;
+  Outcome look(Epoch epoch, const Places& places) const;
   Outcome check_other_ranks(const Operation& operation, Epoch epoch, const Places& places);
   // Returns the parts of a local buffer that lie in this rank's own window, as offsets.
   std::vector<epochs::StridedRun> in_own_window(const std::vector<epochs::StridedRun>& addresses) const;

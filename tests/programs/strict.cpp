@@ -45,6 +45,7 @@ void at_the_target(const check::Window& window) {
   CHECK_MPI(MPI_Win_lock_all(0, window));
   CHECK_MPI(put(0, 4));
   CONFLICT("MPI_Put (operation 1 ", kWindow, put(3, 2));
+  CONFLICT("; flush between the two, or let", kWindow, put(3, 2));
   CONFLICT("MPI_Put (operation 1 ", kWindow, get(0, 1));
   CHECK_MPI(put(4, 2));
   CONFLICT("MPI_Put (operation ", kWindow, MPI_Accumulate(out, 1, MPI_INT, next, 5, 1, MPI_INT, MPI_SUM, window));
@@ -77,10 +78,18 @@ void at_the_target(const check::Window& window) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   CHECK_MPI(MPI_Win_fence(0, window));
   CHECK_MPI(put(0, 4));
-  CONFLICT("MPI_Put (operation ", kWindow, put(0, 4));
+  CONFLICT("; put an MPI_Win_fence between the two, or let", kWindow, put(0, 4));
   CHECK_MPI(MPI_Win_fence(0, window));
   CHECK_MPI(put(0, 4));
   CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+  const check::Group everybody(check::all_ranks());
+  CHECK_MPI(MPI_Win_post(everybody, 0, window));
+  CHECK_MPI(MPI_Win_start(everybody, 0, window));
+  CHECK_MPI(put(0, 4));
+  CONFLICT("; issue them in two epochs, or let", kWindow, put(0, 4));
+  CHECK_MPI(MPI_Win_complete(window));
+  CHECK_MPI(MPI_Win_wait(window));
+  barrier();
 }
 
 void between_the_bytes(const check::Window& window) {
