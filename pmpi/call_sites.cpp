@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "pmpi/observe/call_sites.hpp"
+#include "pmpi/call_sites.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,7 +8,11 @@
 #include <execinfo.h>
 #include <link.h>
 #include <string_view>
+#include <unistd.h>
 
+#if __has_include(<elfutils/libdwfl.h>)
+#include <elfutils/libdwfl.h>
+#endif
 #include <fmt/format.h>
 
 #include "pmpi/runtime/runtime.hpp"
@@ -45,9 +49,60 @@ std::string demangled(const char* name) {
   return result;
 }
 
+// Returns "FUNCTION (FILE:LINE)" of an address in this process; empty if libdw is not installed, or finds no debug
+// information in the file itself. It looks for none elsewhere: elfutils' own search may ask servers.
+std::string line_of([[maybe_unused]] std::uintptr_t at) {
+#if !__has_include(<elfutils/libdwfl.h>)
+  return {};
+#else
+  void* const library = dlopen("libdw.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (library == nullptr) return {};
+  bool all_found = true;
+  const auto find = [&]<class Function>(Function*& function, const char* name) {
+    function = reinterpret_cast<Function*>(dlsym(library, name));
+    all_found = all_found && function != nullptr;
+  };
+  decltype(&dwfl_begin) begin{};
+  decltype(&dwfl_linux_proc_report) report{};
+  decltype(&dwfl_report_end) end_report{};
+  decltype(&dwfl_addrmodule) module_at{};
+  decltype(&dwfl_module_addrname) function_at{};
+  decltype(&dwfl_module_getsrc) source{};
+  decltype(&dwfl_lineinfo) info{};
+  decltype(&dwfl_end) end{};
+  Dwfl_Callbacks callbacks{};
+  find(begin, "dwfl_begin");
+  find(report, "dwfl_linux_proc_report");
+  find(end_report, "dwfl_report_end");
+  find(module_at, "dwfl_addrmodule");
+  find(function_at, "dwfl_module_addrname");
+  find(source, "dwfl_module_getsrc");
+  find(info, "dwfl_lineinfo");
+  find(end, "dwfl_end");
+  find(callbacks.find_elf, "dwfl_linux_proc_find_elf");
+  if (!all_found) return {};
+  callbacks.find_debuginfo = [](Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*, GElf_Word,
+                                char**) { return -1; };
+  Dwfl* const session = begin(&callbacks);
+  std::string line;
+  if (report(session, getpid()) == 0 && end_report(session, nullptr, nullptr) == 0) {
+    int number = 0;
+    Dwfl_Module* const module = module_at(session, at);
+    Dwfl_Line* const found = source(module, at);
+    const char* const file = found != nullptr ? info(found, nullptr, &number, nullptr, nullptr, nullptr) : nullptr;
+    const char* const function = function_at(module, at);
+    if (file != nullptr)
+      line = fmt::format("{} ({}:{})", function != nullptr ? demangled(function) : "?", file_name(file), number);
+  }
+  end(session);
+  return line;
+#endif
+}
+
 // `address`: the return address of the call.
 std::string text_of(void* address, const Dl_info& info, const link_map* map) {
   const auto at = reinterpret_cast<std::uintptr_t>(address) - 1;
+  if (std::string line = line_of(at); !line.empty()) return line;
   const std::string place = fmt::format("{}+{:#x}", info.dli_fname, at - (map != nullptr ? map->l_addr : 0));
   if (info.dli_sname == nullptr) return place;
   return fmt::format("{}+{:#x} ({})", demangled(info.dli_sname), at - reinterpret_cast<std::uintptr_t>(info.dli_saddr),

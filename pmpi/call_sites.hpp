@@ -35,7 +35,9 @@ class CallSites {
     Ticks longest = 0;
   };
   struct Site {
-    std::string text;  // "function+0x12 (FILE+0x1234)": FILE and the address in it, as addr2line(1) takes them
+    // "function (halo.c:42)" if the program has debug information and elfutils' libdw is installed; else
+    // "function+0x12 (FILE+0x1234)": FILE and the address in it, as addr2line(1) takes them.
+    std::string text;
     std::map<WaitKind, Sums> calls;
   };
 
@@ -51,6 +53,9 @@ class CallSites {
   std::uint16_t find_here();
   // The site with this number; "an unknown place" for 0.
   std::string text(std::uint16_t number) const;
+  // The site of the call that is being carried out now, to end a report: "; called from main (halo.c:42)". Reading
+  // debug information takes some milliseconds, once per site.
+  std::string called_from() { return "; called from " + text(find_here()); }
   // Begins to record if the setting says so. To be called before the first window.
   void begin();
   // Returns the sites; number N is at N - 1.

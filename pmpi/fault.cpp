@@ -4,6 +4,8 @@
 #include <array>
 #include <string>
 
+#include "pmpi/call_sites.hpp"
+#include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/log.hpp"
 
@@ -65,7 +67,7 @@ Status status_of(int code, const char* call) {
 }
 
 int raise_on(MPI_Comm communicator, const char* call, const Fault& fault) {
-  log_error(call, fault, [&] { log(LogLevel::kError, "{}: {}", call, fault.text); });
+  log_error(call, fault, [&] { log(LogLevel::kError, "{}: {}{}", call, fault.text, library().sites->called_from()); });
   // If the handler cannot be called, the return code carries the same information.
   (void)runtime().Comm_call_errhandler(communicator, fault.error_class);
   return fault.error_class;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // FARSIDE_CHECK=warn: reports broken rules whose calls are carried out all the same, once per place in the program
-// (observe/call_sites.hpp), and at most kMost times per process.
+// (call_sites.hpp), and at most kMost times per process.
 //
 // Thread safety: any. Cost: a walk up the stack for each call that breaks a rule, some microseconds, until kMost
 // reports were made; 200 bytes per report.
@@ -13,8 +13,8 @@
 #include <string>
 #include <utility>
 
+#include "pmpi/call_sites.hpp"
 #include "pmpi/library/library.hpp"
-#include "pmpi/observe/call_sites.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/waiter.hpp"
 
@@ -31,7 +31,7 @@ class BrokenRules {
     const std::uint16_t site = library().sites->find_here();
     if (!reported_.emplace(site, text).second) return;
     const std::string target = call->target() >= 0 ? fmt::format(", target {}", call->target()) : "";
-    log(LogLevel::kWarn, "{} on window '{}'{}: {}; carried out all the same, called from {}", call->call(), window,
+    log(LogLevel::kWarn, "{} on window '{}'{}: {}; carried out all the same; called from {}", call->call(), window,
         target, text, library().sites->text(site));
     if (reported_.size() == kMost)
       log(LogLevel::kWarn, "this is the {}th broken rule; further ones are not reported", kMost);

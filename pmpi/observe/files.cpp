@@ -18,8 +18,8 @@
 #include <mpi.h>
 #include <nlohmann/json.hpp>
 
+#include "pmpi/call_sites.hpp"
 #include "pmpi/library/library.hpp"
-#include "pmpi/observe/call_sites.hpp"
 #include "pmpi/observe/observation.hpp"
 #include "pmpi/observe/window_statistics.hpp"
 #include "transport/base/log.hpp"

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <vector>
 
+#include "pmpi/call_sites.hpp"
 #include "pmpi/library/library.hpp"
-#include "pmpi/observe/call_sites.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/base/integers.hpp"

@@ -21,7 +21,7 @@
 
 #include <mpi.h>
 
-#include "pmpi/observe/call_sites.hpp"
+#include "pmpi/call_sites.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/space/space.hpp"

@@ -14,6 +14,7 @@
 
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/races/shared_log.hpp"
+#include "pmpi/call_sites.hpp"
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/library/library.hpp"
 #include "pmpi/observe/observation.hpp"
@@ -126,8 +127,8 @@ class CreationReason final : public LongWait::Reason {
   CreationReason(const char* call, const Group& group) : call_(call), group_(group) {}
   std::string text(std::chrono::seconds waited) const override {
     return fmt::format(
-        "rank {} has waited {} s in {} for other ranks of its communicator, which has {}: all must call it{}",
-        group_.rank(), waited.count(), call_, group_.ranks(), doubt);
+        "rank {} has waited {} s in {} for other ranks of its communicator, which has {}: all must call it{}{}",
+        group_.rank(), waited.count(), call_, group_.ranks(), doubt, library().sites->called_from());
   }
   std::string doubt;  // ends the sentence
 

@@ -15,6 +15,8 @@
 
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/lock_words.hpp"
+#include "pmpi/call_sites.hpp"
+#include "pmpi/library/library.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -47,7 +49,8 @@ std::string names(std::span<const int> ranks) {
 }
 
 std::string WaitReports::report_wait(const char* call, std::chrono::seconds waited, const std::string& awaited) const {
-  return fmt::format("rank {} has waited {} s in {} {}", window_.space->rank(), waited.count(), call, awaited);
+  return fmt::format("rank {} has waited {} s in {} {}{}", window_.space->rank(), waited.count(), call, awaited,
+                     library().sites->called_from());
 }
 
 std::string WaitReports::on_window() const {

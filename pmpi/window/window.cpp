@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pmpi/call_sites.hpp"
 #include "pmpi/check/broken_rules.hpp"
 #include "pmpi/check/strict.hpp"
 #include "pmpi/library/library.hpp"
@@ -212,8 +213,8 @@ void Window::log_fault(const CallSite& call, const Fault& fault) {
     // A lock also depends on other ranks than its target: the home of the global lock, a rank to be woken.
     if (fault.target != Fault::kNoTarget && fault.target != target) where += fmt::format(", at rank {}", fault.target);
   }
-  log(LogLevel::kError, "{} on window '{}'{}: {}{}{}", call.name, name, where, fault.text, state,
-      relies_on_world_handler(handle_) ? kWorldHandler : "");
+  log(LogLevel::kError, "{} on window '{}'{}: {}{}{}{}", call.name, name, where, fault.text, state,
+      library().sites->called_from(), relies_on_world_handler(handle_) ? kWorldHandler : "");
 }
 
 int Window::raise_after_free(const CallSite& call, const Fault& fault, MPI_Errhandler handler) {

@@ -74,9 +74,10 @@ void reports(const std::string& pattern, int signal, Wait&& wait) {
 
 std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
 
-// "rank 2 has waited 1 s in CALL FOR (window 'hung')MORE"
+// "rank 2 has waited 1 s in CALL FOR (window 'hung')MORE; called from lock_held (hangs.cpp:108)"
 std::string line(const std::string& call, const std::string& what, const std::string& more) {
-  return rank_text(waiter()) + " has waited [0-9]+ s in " + call + " " + what + " \\(window 'hung'\\)" + more;
+  return rank_text(waiter()) + " has waited [0-9]+ s in " + call + " " + what + " \\(window 'hung'\\)" + more +
+         ".*; called from .* \\(hangs\\.cpp:[0-9]+\\)";
 }
 
 void lock_held(MPI_Win window) {

@@ -61,7 +61,7 @@ void outside_epochs(const check::Window& window) {
   CHECK_EQ(lines_with(text, "MPI_Fetch_and_op on"), 1);
   CHECK_EQ(lines_with(text, "MPI_Win_flush_all on"), 1);
   CHECK_EQ(lines_with(text, "MPI_Rput on"), 2);  // breaks two rules
-  CHECK_EQ(lines_with(text, "carried out all the same, called from "), 8);
+  CHECK_EQ(lines_with(text, "carried out all the same; called from "), 8);
   CHECK_EQ(lines_with(text, ": error: "), 0);
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   CHECK_MPI(MPI_Win_sync(window));
@@ -243,7 +243,7 @@ void misplaced(const Misplaced& each) {
   const std::string text = captured.end();
   const int lines = lines_with(text, each.reported);
   CHECK(lines >= 1 && lines <= 1 + each.more);
-  CHECK(lines_with(text, "carried out all the same, called from ") <= 1 + each.more);
+  CHECK(lines_with(text, "carried out all the same; called from ") <= 1 + each.more);
   CHECK_EQ(lines_with(text, ": error: "), 0);
   if (scene.window == MPI_WIN_NULL) return;
   // The window works as before.

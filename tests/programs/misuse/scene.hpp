@@ -134,6 +134,7 @@ class Scene {
       if (of_epochs != (text.find("; here ") != std::string::npos)) wrong(of_epochs ? "no state" : "a state");
     }
     says("(MPI 4.");
+    says("; called from ");
     if (where != kNoTarget) says(", target " + std::to_string(where) + ":");
     return true;
   }
