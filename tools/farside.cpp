@@ -117,6 +117,7 @@ int farside(std::vector<std::string> words) {
   add_info_command(app, exit_code);
   add_doctor_command(app, exit_code);
   add_bench_command(app, shell_line(line), exit_code);
+  add_conform_command(app, exit_code);
   add_trace_command(app, exit_code);
   add_explain_command(app, exit_code);
   app.footer(settings_help());  // after the subcommands, which would inherit it

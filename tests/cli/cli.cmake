@@ -60,10 +60,12 @@ foreach(runtime IN LISTS FARSIDE_RUNTIMES)
     farside_tool_test(slurm.${runtime} 400 ${CMAKE_CURRENT_SOURCE_DIR}/system/slurm ${runtime}
                       ${FARSIDE_MPICC_${runtime}})
     set_tests_properties(tools.slurm.${runtime} PROPERTIES PROCESSORS 2 LABELS "tools;slurm")
+    farside_tool_test(conform.${runtime} 400 ${CMAKE_CURRENT_SOURCE_DIR}/cli/conform ${runtime})
     farside_tool_test(trace.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/cli/trace ${runtime})
     farside_tool_test(trace_page.${runtime} 200 ${CMAKE_CURRENT_SOURCE_DIR}/cli/trace_page ${runtime})
     set_tests_properties(tools.run.${runtime} tools.installed.${runtime} tools.bench.${runtime} tools.trace.${runtime}
-                         tools.cluster.${runtime} tools.doctor.${runtime} tools.trace_page.${runtime}
+                         tools.cluster.${runtime} tools.conform.${runtime} tools.doctor.${runtime}
+                         tools.trace_page.${runtime}
                          PROPERTIES PROCESSORS 2)
   endif()
 endforeach()

@@ -22,22 +22,22 @@ int main(int argc, char** argv) {
     CHECK_MPI(MPI_Info_set(hints, "mpi_accumulate_granularity", std::to_string(bytes).c_str()));
   }
   const check::Section<check::Memory> swaps[] = {
-      {"compare_and_swap on every integer type", every_swap},
-      {"a counter raised by compare_and_swap and by fetch_and_op", swap_counter},
+      {"compare_and_swap on every integer type", every_swap, "12.3.4"},
+      {"a counter raised by compare_and_swap and by fetch_and_op", swap_counter, "12.7.1"},
   };
   const check::Section<check::Memory> integers[] = {
-      {"rows and single elements of 64-bit integers", integer_rows_and_elements},
+      {"rows and single elements of 64-bit integers", integer_rows_and_elements, "12.7.1"},
   };
   const check::Section<check::Memory> sections[] = {
-      {"many ranks on one counter: int8 to int64, floating point", counters},
-      {"many ranks on one location without an atomic for it", without_an_atomic},
-      {"structures as bytes", whole_structures},
-      {"100,000 doubles", large_counts},
-      {"long rows and single elements in the same places", rows_and_elements},
-      {"long rows that begin while others count", rows_begin},
-      {"accumulates under an exclusive lock", exclusive_locks},
-      {"accumulates of one origin are ordered", ordered},
-      {"an origin with less than the target describes", shorter_origin},
+      {"many ranks on one counter: int8 to int64, floating point", counters, "12.7.1"},
+      {"many ranks on one location without an atomic for it", without_an_atomic, "12.7.1"},
+      {"structures as bytes", whole_structures, "12.3.4"},
+      {"100,000 doubles", large_counts, "12.3.4"},
+      {"long rows and single elements in the same places", rows_and_elements, "12.7.1"},
+      {"long rows that begin while others count", rows_begin, "12.7.1"},
+      {"accumulates under an exclusive lock", exclusive_locks, "12.3.4"},
+      {"accumulates of one origin are ordered", ordered, "12.7.2"},
+      {"an origin with less than the target describes", shorter_origin, "12.3.4"},
       {"a result buffer that overlaps with the origin buffer", one_buffer},
   };
   check::run(integers, memory);

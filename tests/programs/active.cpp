@@ -398,20 +398,20 @@ int main(int argc, char** argv) {
     return 0;
   }
   const check::Section<check::Memory> sections[] = {
-      {"fence with assertions", fence_asserts},
-      {"late fences", late_fences},
-      {"a ring, a thousand times", ring},
-      {"everybody to everybody", everybody},
+      {"fence with assertions", fence_asserts, "12.5.5"},
+      {"late fences", late_fences, "12.5.1"},
+      {"a ring, a thousand times", ring, "12.5.2"},
+      {"everybody to everybody", everybody, "12.5.2"},
       {"noops", noops},
-      {"empty groups", empty_groups},
-      {"overlapping groups", overlapping_groups},
-      {"one origin", one_origin},
-      {"one target", one_target},
-      {"many puts", many_puts},
-      {"two windows", two_windows},
-      {"groups come and go", groups_come_and_go},
-      {"MPI_MODE_NOCHECK", without_check},
-      {"fence, locks and posts in turn", taking_turns},
+      {"empty groups", empty_groups, "12.5.2"},
+      {"overlapping groups", overlapping_groups, "12.5.2"},
+      {"one origin", one_origin, "12.5.2"},
+      {"one target", one_target, "12.5.2"},
+      {"many puts", many_puts, "12.5.2"},
+      {"two windows", two_windows, "12.5.2"},
+      {"groups come and go", groups_come_and_go, "12.5.2"},
+      {"MPI_MODE_NOCHECK", without_check, "12.5.5"},
+      {"fence, locks and posts in turn", taking_turns, "12.5"},
   };
   check::run(sections, program.memory());
   return 0;

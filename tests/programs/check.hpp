@@ -67,12 +67,25 @@ template <class... Arguments>
 struct Section {
   const char* text;  // a literal
   void (*run)(Arguments...);
+  // The section of MPI 4.0 that any runtime must meet to pass, for `farside conform`; empty if it is not all of it.
+  const char* standard = "";
 };
+
+// `farside conform` sets TEST_SECTION to the name of the only section to run, or to "?" for a list.
+template <class Section>
+bool chosen(const Section& section) {
+  const char* const only = std::getenv("TEST_SECTION");
+  if (only == nullptr) return true;
+  if (std::string_view(only) != "?") return std::string_view(only) == section.text;
+  if (section.standard[0] != '\0' && state.rank == 0) std::printf("%s %s\n", section.standard, section.text);
+  return false;
+}
 
 // Runs the sections of an array one after the other, each with the same arguments.
 template <class Sections, class... Arguments>
 void run(const Sections& sections, const Arguments&... arguments) {
   for (const auto& each : sections) {
+    if (!chosen(each)) continue;
     section(each.text);
     each.run(arguments...);
   }

@@ -472,16 +472,16 @@ int main(int argc, char** argv) {
   rank = check::rank();
   size = check::size();
   const check::Section<> sections[] = {
-      {"attributes", attributes},
-      {"operations", operations},
-      {"many regions", many_regions},
+      {"attributes", attributes, "12.2.4"},
+      {"operations", operations, "12.2.4"},
+      {"many regions", many_regions, "12.2.4"},
       {"on-node peers", on_node_peers},
-      {"an absolute datatype", absolute_datatype},
+      {"an absolute datatype", absolute_datatype, "12.2.4"},
       {"detached", detached},
-      {"regions come and go", regions_come_and_go},
+      {"regions come and go", regions_come_and_go, "12.2.4"},
       {"mistakes", mistakes},
-      {"a linked list", linked_list},
-      {"communicators", communicators},
+      {"a linked list", linked_list, "12.2.4"},
+      {"communicators", communicators, "12.2.4"},
   };
   check::run(sections);
   return 0;

@@ -454,13 +454,13 @@ int main(int argc, char** argv) {
   rank = check::rank();
   size = check::size();
   const check::Section<check::Memory> sections[] = {
-      {"rput and rget", puts_and_gets},
-      {"raccumulate and rget_accumulate", accumulates},
-      {"requests of puts and of messages together", next_to_messages},
-      {"requests completed after their epoch", completed_late},
-      {"a request before a later one", before_a_later_one},
+      {"rput and rget", puts_and_gets, "12.3.5"},
+      {"raccumulate and rget_accumulate", accumulates, "12.3.5"},
+      {"requests of puts and of messages together", next_to_messages, "12.3.5"},
+      {"requests completed after their epoch", completed_late, "12.3.5"},
+      {"a request before a later one", before_a_later_one, "12.3.5"},
       {"requests completed after their window", left_behind},
-      {"very many requests", very_many},
+      {"very many requests", very_many, "12.3.5"},
       {"requests that are under way while the target is stopped", under_way},
       {"operations on a target that is stopped", to_a_stopped_target},
   };

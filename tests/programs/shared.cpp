@@ -343,16 +343,16 @@ int main(int argc, char** argv) {
   CHECK_MPI(MPI_Comm_rank(node, &rank));
   CHECK_MPI(MPI_Comm_size(node, &size));
   const check::Section<> sections[] = {
-    {"sizes and units", sizes_and_units},
+    {"sizes and units", sizes_and_units, "12.2.3"},
     {"attributes", attributes},
     {"operations", operations},
-    {"the processor's atomics", processor_atomics},
-    {"synchronization", synchronization},
+    {"the processor's atomics", processor_atomics, "12.4"},
+    {"synchronization", synchronization, "12.5.4"},
     {"what is refused", refused},
 #if MPI_VERSION >= 4
     {"large units", large_units},
 #endif
-    {"many rounds", many_rounds},
+    {"many rounds", many_rounds, "12.2.3"},
     {"over nodes", over_nodes},
   };
   if (program.has("renamed")) {

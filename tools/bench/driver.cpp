@@ -20,6 +20,10 @@ using Measures = std::vector<const bench::MeasureInfo*>;
 
 using Kind = Variant::Kind;
 
+// Variables that this command sets for the ranks only.
+constexpr std::array<std::string_view, 5> kSetHere = {"LD_PRELOAD", "FARSIDE_STATS", "FARSIDE_TRACE", "FARSIDE_ROUTES",
+                                                      "FARSIDE_CHECK"};
+
 constexpr auto kVariants = std::to_array<Variant>({
     {"native", "native", "the runtime by itself", Kind::kNative},
     {"sm", "native osc/sm", "Open MPI's shared memory", Kind::kNative, "sm"},
@@ -45,6 +49,28 @@ Variables Variant::component_variables() const {
           {"OMPI_MCA_pml", "ucx"},
           {"OMPI_MCA_opal_common_ucx_tls", "any"},
           {"OMPI_MCA_opal_common_ucx_devices", "any"}};
+}
+
+Variables variables_of(const Variant& variant, const Runtime& runtime, const std::string& provider, bool one_node) {
+  Variables variables;
+  const std::string preload = preload_list(variable("LD_PRELOAD"), variant.native() ? "" : runtime.library);
+  if (!preload.empty()) variables.emplace_back("LD_PRELOAD", preload);
+  for (const auto& [name, value] : current_environment()) {
+    const bool is_setting = std::ranges::any_of(settings_table(), [&](const auto& one) { return one.name == name; });
+    const bool set_here = std::ranges::find(kSetHere, name) != kSetHere.end() ||
+                          (variant.kind == Kind::kFabric && name == "FARSIDE_PROVIDER");
+    if (!set_here && (name.starts_with("FI_") || name.starts_with("UCX_") || (is_setting && !variant.native())))
+      variables.emplace_back(name, value);
+  }
+  if (variant.native()) return variables;
+  variables.emplace_back("FARSIDE_CHECK", variant.kind == Kind::kUnchecked ? "off" : "on");
+  if (variant.kind == Kind::kFabric) {
+    variables.emplace_back("FARSIDE_ROUTES", "fabric");
+    variables.emplace_back("FARSIDE_PROVIDER", provider);
+    // Without this, libfabric takes the first interface that is up, although all ranks are on one machine.
+    if (one_node && variable("FI_TCP_IFACE").empty()) variables.emplace_back("FI_TCP_IFACE", "lo");
+  }
+  return variables;
 }
 
 std::span<const Variant> all_variants() { return kVariants; }
@@ -286,37 +312,14 @@ class VariantRun {
   Environment environment() const {
     Environment environment = current_environment();
     allow_root(report_.runtime, environment);
-    for (const char* name : {"LD_PRELOAD", "FARSIDE_STATS", "FARSIDE_TRACE", "FARSIDE_ROUTES", "FARSIDE_CHECK"})
-      environment.erase(name);
+    for (const std::string_view name : kSetHere) environment.erase(std::string(name));
     if (variant_.kind == Kind::kFabric) environment.erase("FARSIDE_PROVIDER");
     for (const auto& [name, value] : variant_.component_variables()) environment[name] = value;
     return environment;
   }
 
-  Variables variables() const {
-    Variables variables;
-    const bool native = variant_.native();
-    const std::string preload = preload_list(variable("LD_PRELOAD"), native ? "" : report_.runtime.library);
-    if (!preload.empty()) variables.emplace_back("LD_PRELOAD", preload);
-    // Not every launcher takes the user's environment to other nodes.
-    for (const auto& [name, value] : environment()) {
-      const bool is_setting = std::ranges::any_of(settings_table(), [&](const auto& one) { return one.name == name; });
-      if (name.starts_with("FI_") || name.starts_with("UCX_") || (is_setting && !native))
-        variables.emplace_back(name, value);
-    }
-    if (native) return variables;
-    variables.emplace_back("FARSIDE_CHECK", variant_.kind == Kind::kUnchecked ? "off" : "on");
-    if (variant_.kind == Kind::kFabric) {
-      variables.emplace_back("FARSIDE_ROUTES", "fabric");
-      variables.emplace_back("FARSIDE_PROVIDER", settings_.provider);
-      // Without this, libfabric takes the first interface that is up, although all ranks are on one machine.
-      if (nodes_ == 1 && variable("FI_TCP_IFACE").empty()) variables.emplace_back("FI_TCP_IFACE", "lo");
-    }
-    return variables;
-  }
-
   std::vector<std::string> command_for(const Measures& measures) const {
-    Variables variables = this->variables();
+    Variables variables = variables_of(variant_, report_.runtime, settings_.provider, nodes_ == 1);
     if (!settings_.launcher.empty()) {  // mpirun passes on what is in its own environment
       const Variables component = variant_.component_variables();
       variables.insert(variables.begin(), component.begin(), component.end());

@@ -41,6 +41,10 @@ std::span<const Variant> all_variants();
 // Returns the variants with these keys, in that order; unknown keys are skipped.
 std::vector<const Variant*> variants_named(const std::vector<std::string>& keys);
 
+// Returns the variables that ranks need for a variant, with those of the user's that not every launcher takes to other
+// nodes. `one_node`: all ranks are on this machine.
+Variables variables_of(const Variant& variant, const Runtime& runtime, const std::string& provider, bool one_node);
+
 // The options of `farside bench`.
 struct BenchSettings {
   bool demo = false;

@@ -41,6 +41,7 @@ void add_info_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
 // `line`: the command line, which is recorded in the results.
 void add_bench_command(CLI::App& app, const std::string& line, int& exit_code);
+void add_conform_command(CLI::App& app, int& exit_code);
 void add_trace_command(CLI::App& app, int& exit_code);
 void add_explain_command(CLI::App& app, int& exit_code);
 
