@@ -71,7 +71,9 @@ struct Section {
   const char* standard = "";
 };
 
-// `farside conform` sets TEST_SECTION to the name of the only section to run, or to "?" for a list.
+// `farside conform` sets TEST_SECTION to the name of the only section to run, or to "?" for a list. Sections then leave
+// out what the standard does not require, such as errors for mistakes.
+inline bool conforming() { return std::getenv("TEST_SECTION") != nullptr; }
 template <class Section>
 bool chosen(const Section& section) {
   const char* const only = std::getenv("TEST_SECTION");

@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
     if (rank == 0) std::puts("skipped: this runtime does not provide MPI_THREAD_MULTIPLE");
     return check::kSkipped;
   }
-  if (!program.has("at_once") && std::getenv("TEST_SECTION") == nullptr) {
+  if (!program.has("at_once") && !check::conforming()) {
     check::section("a put beside a thread that waits in a collective");
     beside_a_collective(program.memory());
   }
