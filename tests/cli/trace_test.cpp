@@ -333,6 +333,22 @@ TEST_CASE("the trace for Perfetto has the call sites") {
                                                     {"put", "program+0x2000"}});
 }
 
+TEST_CASE("a wait for a lock names the code that held it") {
+  Writer zero(0, 3), one(1, 3), two(2, 3);
+  zero.epoch(EpochKind::kFence, -1, 0, 0, 1, 1);
+  one.exclusive(0, 10, 10, 1000);
+  one.records().back().site = 1;
+  one.text(TraceText::Of::kSite, 1, "write_row (grid.c:7)");
+  two.exclusive(0, 20, 1000, 1010);
+  const Timeline timeline = merge({zero.trace(), one.trace(), two.trace()});
+  const std::vector<LockWait> waits = lock_waits(timeline);
+  REQUIRE(waits.size() == 1);
+  CHECK_THAT(in_words(timeline, waits.front()), Contains("held by rank 1 (980 us, in write_row (grid.c:7))"));
+  std::ostringstream page;
+  write_page(page, timeline);
+  CHECK_THAT(page.str(), Contains("in write_row (grid.c:7)"));
+}
+
 TEST_CASE("the page holds its data and asks for nothing else; of too many bars the shortest are left out") {
   const auto data_of = [](std::size_t most) {
     std::ostringstream out;

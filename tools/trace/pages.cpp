@@ -256,8 +256,9 @@ void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_ba
       continue;
     }
     if (bar.is_epoch()) bar_of[bar.epoch] = data["bars"].size();
+    const std::string place = bar.site < 0 ? "" : "\nin " + timeline.sites[static_cast<std::size_t>(bar.site)];
     data["bars"].push_back({bar.lane, bar.kind, microseconds(bar.begin), microseconds(bar.granted),
-                            microseconds(bar.closing), microseconds(bar.end), bar.target, bar.operations});
+                            microseconds(bar.closing), microseconds(bar.end), bar.target, bar.operations + place});
   }
   data["waits"] = json::array();
   for (const LockWait& wait : waits) {

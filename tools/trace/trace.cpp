@@ -152,15 +152,18 @@ std::string in_words(const Timeline& timeline, const LockWait& wait) {
       fmt::format("{} waited {} for {}", process_name(timeline, wait.epoch), duration(wait.waited), kind);
   if (epoch.target >= 0) text += fmt::format(" at {}", name_of(timeline, epoch.window, epoch.target));
   text += fmt::format(" ({}, at {}", timeline.window(epoch.window).title(), duration(epoch.begin));
-  if (epoch.site >= 0) text += fmt::format(", in {}", timeline.sites[static_cast<std::size_t>(epoch.site)]);
-  text += ')';
+  const auto place = [&](int site) {
+    return site < 0 ? std::string() : fmt::format(", in {}", timeline.sites[static_cast<std::size_t>(site)]);
+  };
+  text += place(epoch.site) + ')';
   if (wait.holders.empty()) return text + ", which nobody recorded held";
   text += ", held by";
   const std::size_t first = wait.holders.size() > kMostHolders ? wait.holders.size() - kMostHolders : 0;
   if (first > 0) text += fmt::format(" {} others, then", first);
   for (std::size_t i = first; i < wait.holders.size(); ++i) {
-    text += fmt::format("{} {} ({})", i > first ? "," : "", process_name(timeline, wait.holders[i].epoch),
-                        duration(wait.holders[i].meanwhile));
+    const LockWait::Holder& holder = wait.holders[i];
+    text += fmt::format("{} {} ({}{})", i > first ? "," : "", process_name(timeline, holder.epoch),
+                        duration(holder.meanwhile), place(timeline.epochs[holder.epoch].site));
   }
   return text;
 }

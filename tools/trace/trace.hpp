@@ -154,7 +154,8 @@ std::vector<AwaitedProcess> awaited_processes(const Timeline& timeline);
 // Returns a summary for a terminal.
 std::string summary(const Timeline& timeline);
 
-// "rank 3 waited 4.1 ms for the exclusive lock of rank 0, held by rank 1 (2.0 ms), rank 2 (2.1 ms)"
+// "rank 3 waited 4.1 ms for the exclusive lock of rank 0, held by rank 1 (2.0 ms), rank 2 (2.1 ms)", with the places in
+// the program where they are recorded.
 std::string in_words(const Timeline& timeline, const LockWait& wait);
 
 // "rank 2: others waited 210 ms for locks that it held (3 waits), 12 ms for it at fences (5)"
