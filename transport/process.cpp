@@ -9,7 +9,7 @@
 #include "transport/base/trace.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/endpoint.hpp"
-#include "transport/fabric/provider_choice.hpp"
+#include "transport/fabric/provider.hpp"
 #include "transport/handler/node_handler.hpp"
 
 namespace farside {
@@ -61,11 +61,11 @@ void Process::for_each_endpoint(Call&& call) const {
   }
 }
 
-std::vector<Process::EndpointInUse> Process::endpoints_in_use() const {
-  std::vector<EndpointInUse> all;
+std::vector<UsedEndpoint> Process::endpoints_in_use() const {
+  std::vector<UsedEndpoint> all;
   for (std::size_t i = 0; i < opened_.size(); ++i) {
     if (OpenEndpoint* const fabric = opened_[i].load(std::memory_order_acquire))
-      all.push_back({Providers{1} << i, fabric});
+      all.push_back({fabric, Providers{1} << i});
   }
   return all;
 }
@@ -96,12 +96,12 @@ void Process::shut_down() {
 }
 
 void Process::poll() {
-  for_each_endpoint([](OpenEndpoint& each) { each.progress().poll(); });
+  for_each_endpoint([](OpenEndpoint& each) { each.poll(); });
   if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) handler->poll();
 }
 
 void Process::poll_now() {
-  for_each_endpoint([](OpenEndpoint& each) { each.progress().poll_now(); });
+  for_each_endpoint([](OpenEndpoint& each) { each.poll_now(); });
   if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) handler->poll();
 }
 
@@ -111,7 +111,7 @@ bool Process::poll_from_runtime() {
   // Not a mutex, whose unlock is an atomic operation, too: the runtime polls all the time.
   if (in_poll_from_runtime_.test_and_set(std::memory_order_acquire)) return false;
   bool moved = false;
-  for_each_endpoint([&](OpenEndpoint& each) { moved = each.progress().poll_from_runtime() || moved; });
+  for_each_endpoint([&](OpenEndpoint& each) { moved = each.poll_from_runtime() || moved; });
   if (NodeHandler* handler = opened_node_handler_.load(std::memory_order_acquire)) moved = handler->poll() || moved;
   in_poll_from_runtime_.clear(std::memory_order_release);
   return moved;
@@ -119,7 +119,7 @@ bool Process::poll_from_runtime() {
 
 bool Process::transfers() const {
   bool any = false;
-  for_each_endpoint([&](OpenEndpoint& fabric) { any = any || fabric.progress().transfers(); });
+  for_each_endpoint([&](OpenEndpoint& fabric) { any = any || fabric.transfers(); });
   return any;
 }
 
@@ -128,11 +128,11 @@ void Process::poll_runtime() {
 }
 
 void Process::listen(WakeEvent& wake_event) {
-  for_each_endpoint([&](OpenEndpoint& each) { each.progress().listen(wake_event); });
+  for_each_endpoint([&](OpenEndpoint& each) { each.listen(wake_event); });
 }
 
 void Process::stop_listening(WakeEvent& wake_event) {
-  for_each_endpoint([&](OpenEndpoint& each) { each.progress().stop_listening(wake_event); });
+  for_each_endpoint([&](OpenEndpoint& each) { each.stop_listening(wake_event); });
 }
 
 }  // namespace farside

@@ -32,6 +32,7 @@ namespace farside {
 class OpenEndpoint;
 class NodeHandler;
 class ProviderChoice;
+struct UsedEndpoint;
 
 class Process final : public Progress {
  public:
@@ -55,13 +56,8 @@ class Process final : public Progress {
   ProviderChoice& provider_choice();
   // Ends the trial of an endpoint (ProviderChoice::use()). From now on, and until shut_down(), this process uses it.
   void use_fabric(OpenEndpoint& tried);
-  // An endpoint in use, with the bit of its provider.
-  struct EndpointInUse {
-    Providers provider = 0;
-    OpenEndpoint* fabric = nullptr;
-  };
   // Returns the endpoints in use, those of better providers first.
-  std::vector<EndpointInUse> endpoints_in_use() const;
+  std::vector<UsedEndpoint> endpoints_in_use() const;
   // Returns the handler for on-node peers, and opens it at the first call. An error is kept.
   Result<NodeHandler*> node_handler();
   // Closes the endpoints and ends all threads of farside. Precondition: all windows are freed. Waits for a

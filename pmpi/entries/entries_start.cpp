@@ -10,7 +10,7 @@
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/endpoint.hpp"
-#include "transport/space/agreement.hpp"
+#include "transport/space/group.hpp"
 
 namespace {
 
@@ -36,7 +36,7 @@ using namespace farside::pmpi;
 extern "C" [[gnu::visibility("default")]] const char* farside_version();
 const char* farside_version() {
   static const auto* const text =
-      new std::string(fmt::format("{} (protocol {})", FARSIDE_VERSION, farside::Agreement::kProtocol));
+      new std::string(fmt::format("{} (protocol {})", FARSIDE_VERSION, farside::Group::kProtocol));
   return text->c_str();
 }
 

@@ -222,7 +222,7 @@ void RuntimeResources::add_directory(KnownDirectory known) {
   const std::scoped_lock held(mutex_);
   if (directories_.size() == kMostDirectories) {
     const auto smallest =
-        std::ranges::min_element(directories_, {}, [](const KnownDirectory& each) { return each.directory->size(); });
+        std::ranges::min_element(directories_, {}, [](const KnownDirectory& each) { return each.directory.size(); });
     dropped = std::move(*smallest);
     directories_.erase(smallest);
   }

@@ -25,7 +25,7 @@
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
-#include "transport/fabric/address_table.hpp"
+#include "transport/fabric/peer_addresses.hpp"
 
 namespace farside::pmpi {
 
@@ -41,11 +41,11 @@ struct TemporaryGroup {
   MPI_Group handle = MPI_GROUP_NULL;
 };
 
-// The addresses of the processes of a group (transport/fabric/address_table.hpp), by their ranks in it. `best`: no
+// The addresses of the processes of a group (transport/fabric/peer_addresses.hpp), by their ranks in it. `best`: no
 // process of it could use a better provider.
 struct KnownDirectory {
   std::shared_ptr<const TemporaryGroup> group;
-  std::shared_ptr<const AddressTable> directory;
+  PeerAddresses directory;
   bool best = true;
 };
 

@@ -15,8 +15,8 @@
 namespace farside::pmpi {
 namespace {
 
-int delete_peers(MPI_Comm, int, void* value, void*) {
-  delete static_cast<CommunicatorPeers::Place*>(value);
+int delete_group(MPI_Comm, int, void* value, void*) {
+  delete static_cast<CommunicatorGroup*>(value);
   return MPI_SUCCESS;
 }
 
@@ -72,53 +72,51 @@ Status CommunicatorGroup::gather(std::span<const std::byte> own, std::span<std::
   return reduce(communicator_, all.data(), all.size(), MPI_BYTE, MPI_BOR);
 }
 
-// With one rank on each of several nodes, the leaders are all ranks.
-CommunicatorPeers::CommunicatorPeers(MPI_Comm communicator, Nodes nodes, const Group& group, std::uint64_t id)
-    : GroupPeers(std::move(nodes.own), nodes.partner, id),
-      communicator_(communicator),
-      node_count_(nodes.count),
-      nodes_(nodes.largest == 1 && nodes.leaders.size() > 1 ? 0 : nodes.leaders.size()),
-      flat_(std::make_shared<epochs::BarrierSchedule>(epochs::BarrierSchedule::flat(group.rank(), group.ranks()))) {
-  if (nodes_ > 1 && nodes.largest <= epochs::BarrierSchedule::kMostMembers) {
-    by_nodes_ = std::make_shared<epochs::BarrierSchedule>(
-        epochs::BarrierSchedule::by_nodes(nodes.members, static_cast<std::size_t>(node().index()), nodes.leaders));
-  }
-  if (nodes_ > 1 && node().leads()) leaders_ = std::move(nodes.leaders);
-}
-
-Result<CommunicatorPeers::Place*> CommunicatorPeers::find_place(MPI_Comm communicator) {
-  const int key = library().resources->communicator_key(delete_peers);
+Result<CommunicatorGroup*> CommunicatorGroup::find_kept(std::unique_ptr<CommunicatorGroup>& fresh) {
+  const int key = library().resources->communicator_key(delete_group);
   if (key == MPI_KEYVAL_INVALID)
     return Error{ErrorKind::kNoMemory, "the runtime made no key for an attribute of communicators"};
+  const MPI_Comm communicator = fresh->communicator_;
   void* known = nullptr;
   int found = 0;
   const int code = runtime().Comm_get_attr(communicator, key, static_cast<void*>(&known), &found);
   if (Status status = status_of(code, "MPI_Comm_get_attr"); !status) return status.error();
-  if (found != 0) return static_cast<Place*>(known);
-  auto place = std::make_unique<Place>();
-  if (Status set = status_of(runtime().Comm_set_attr(communicator, key, place.get()), "MPI_Comm_set_attr"); !set)
+  if (found != 0) return static_cast<CommunicatorGroup*>(known);
+  if (Status set = status_of(runtime().Comm_set_attr(communicator, key, fresh.get()), "MPI_Comm_set_attr"); !set)
     return set.error();
-  return place.release();
+  return fresh.release();
 }
 
-Result<CommunicatorPeers::Place> CommunicatorPeers::make(MPI_Comm communicator, Group& group, std::uint64_t id,
-                                                         bool one_node) {
+Status CommunicatorGroup::meet(std::uint64_t id, bool one_node) {
   constexpr std::uint64_t kTheSame = 1;
-  if (!epochs::WaiterId::has_room_for(group.ranks())) {
-    return Error{ErrorKind::kNoRoute, fmt::format("it has {} ranks, and the control words have room for {}",
-                                                  group.ranks(), epochs::WaiterId::kMostRanks)};
+  if (!epochs::WaiterId::has_room_for(ranks())) {
+    return Error{ErrorKind::kNoRoute, fmt::format("it has {} ranks, and the control words have room for {}", ranks(),
+                                                  epochs::WaiterId::kMostRanks)};
   }
-  Result<Nodes> nodes = find_nodes(group, Process::instance(), one_node ? kTheSame : node_identity());
-  if (!nodes) return nodes.error();
-  return Place(new CommunicatorPeers(communicator, std::move(nodes.value()), group, id));
+  Result<Nodes> found = find_nodes(Process::instance(), one_node ? kTheSame : node_identity());
+  if (!found) return found.status();
+  Nodes& nodes = found.value();
+  if (one_node && nodes.own->members() < ranks()) return {};
+  join(std::move(nodes.own), nodes.partner, id);
+  node_count_ = nodes.count;
+  // With one rank on each of several nodes, the leaders are all ranks.
+  nodes_ = nodes.largest == 1 && nodes.leaders.size() > 1 ? 0 : nodes.leaders.size();
+  flat_ = std::make_shared<epochs::BarrierSchedule>(epochs::BarrierSchedule::flat(rank(), ranks()));
+  by_nodes_.reset();
+  if (nodes_ > 1 && nodes.largest <= epochs::BarrierSchedule::kMostMembers) {
+    by_nodes_ = std::make_shared<epochs::BarrierSchedule>(
+        epochs::BarrierSchedule::by_nodes(nodes.members, static_cast<std::size_t>(node().index()), nodes.leaders));
+  }
+  leaders_ = nodes_ > 1 && node().leads() ? std::move(nodes.leaders) : std::vector<int>();
+  return {};
 }
 
-CommunicatorPeers::~CommunicatorPeers() {
+CommunicatorGroup::~CommunicatorGroup() {
   // A failure only loses memory.
   if (leaders_communicator_ != MPI_COMM_NULL) (void)runtime().Comm_free(&leaders_communicator_);
 }
 
-bool CommunicatorPeers::can_combine() {
+bool CommunicatorGroup::can_combine() {
   if (spaces() == 2 && nodes_ > 1) {
     const bool made = node()
                           .exchange_by_leader('\0', Process::instance(),
@@ -130,7 +128,7 @@ bool CommunicatorPeers::can_combine() {
 }
 
 // Either all leaders make it or none does: the runtime agrees on it.
-bool CommunicatorPeers::make_leaders_communicator() {
+bool CommunicatorGroup::make_leaders_communicator() {
   const TemporaryGroup all(communicator_);
   TemporaryGroup leading;
   const std::vector<int> leaders = std::exchange(leaders_, {});
@@ -141,29 +139,27 @@ bool CommunicatorPeers::make_leaders_communicator() {
          runtime().Comm_set_errhandler(leaders_communicator_, MPI_ERRORS_RETURN) == MPI_SUCCESS;
 }
 
-Status CommunicatorPeers::combine_leaders(std::span<std::uint64_t> words) {
+Status CommunicatorGroup::combine_leaders(std::span<std::uint64_t> words) {
   return nodes_ > 1 ? reduce(leaders_communicator_, words.data(), words.size(), MPI_UINT64_T, MPI_BOR) : Status();
 }
 
-PeerAddresses CommunicatorPeers::find_addresses(int rank, std::uint64_t identity) {
+PeerAddresses CommunicatorGroup::find_addresses(std::uint64_t identity) {
   const TemporaryGroup group(communicator_);
-  int ranks = 0;
-  if (!group || runtime().Group_size(group.handle, &ranks) != MPI_SUCCESS) return {};
-  std::vector<int> own(static_cast<std::size_t>(ranks)), there(own.size());
+  if (!group) return {};
+  std::vector<int> own(static_cast<std::size_t>(ranks())), there(own.size());
   std::iota(own.begin(), own.end(), 0);
   for (const KnownDirectory& known : library().resources->directories()) {
     const int code =
-        runtime().Group_translate_ranks(group.handle, ranks, own.data(), known.group->handle, there.data());
+        runtime().Group_translate_ranks(group.handle, ranks(), own.data(), known.group->handle, there.data());
     if (code != MPI_SUCCESS || std::ranges::find(there, MPI_UNDEFINED) != there.end()) continue;
-    if (!known.best && known.directory->size() != own.size()) continue;
-    const int self = there[static_cast<std::size_t>(rank)];
-    if (known.directory->at(static_cast<std::size_t>(self)).identity == identity)
-      return {known.directory, std::move(there)};
+    if (!known.best && known.directory.size() != own.size()) continue;
+    if (known.directory.of(there[static_cast<std::size_t>(rank())]).identity == identity)
+      return known.directory.of_group(std::move(there));
   }
   return {};
 }
 
-void CommunicatorPeers::keep(const std::shared_ptr<const AddressTable>& directory, bool best) {
+void CommunicatorGroup::keep(const PeerAddresses& directory, bool best) {
   auto group = std::make_shared<const TemporaryGroup>(communicator_);
   if (*group) library().resources->add_directory({std::move(group), directory, best});
 }

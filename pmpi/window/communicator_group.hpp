@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A communicator as the group of ranks that make a space (transport/space/group_peers.hpp), and what farside keeps of
-// it while it lives, as an attribute of it. Both serve every window of the communicator.
+// A communicator as the group of ranks that make a space (transport/space/group.hpp), which farside keeps while the
+// communicator lives, as an attribute of it. It serves every window of the communicator.
 //
 // Thread safety: one thread per communicator. Errors: kPeer if a call of the runtime fails; kNoMemory if the runtime
-// makes no attribute key. Cost: one collective call of the runtime per function of the group. Memory: that of
-// GroupPeers; with several nodes a communicator of the runtime per leader.
+// makes no attribute key. Cost: one collective call of the runtime per function of the group. Memory: that of Group;
+// with several nodes a communicator of the runtime per leader.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,7 @@
 
 #include "epochs/protocols/barrier.hpp"
 #include "transport/base/result.hpp"
-#include "transport/space/agreement.hpp"
-#include "transport/space/group_peers.hpp"
+#include "transport/space/group.hpp"
 
 namespace farside::pmpi {
 
@@ -26,6 +25,10 @@ class CommunicatorGroup final : public Group {
  public:
   // Errors: kPeer if the runtime does not return rank or size.
   static Result<std::unique_ptr<CommunicatorGroup>> of(MPI_Comm communicator);
+  // Returns what is kept of the communicator of `fresh`, an attribute of it: at the first call `fresh` itself. Nothing
+  // on one rank alone can fail behind the collective calls that follow. After an error `fresh` stays with the caller.
+  static Result<CommunicatorGroup*> find_kept(std::unique_ptr<CommunicatorGroup>& fresh);
+  ~CommunicatorGroup() override;
 
   Status combine(std::span<std::uint64_t> words) override;
   Status take_lowest(int& number) override;
@@ -34,23 +37,10 @@ class CommunicatorGroup final : public Group {
   // Collective: replaces the number by the highest of all ranks.
   Status take_highest(int& number);
 
- private:
-  CommunicatorGroup(MPI_Comm communicator, int rank, int ranks) : Group(rank, ranks), communicator_(communicator) {}
-  MPI_Comm communicator_;
-};
-
-class CommunicatorPeers final : public GroupPeers {
- public:
-  // Returns the place of what is known of the communicator, an attribute of it; null before make(). Makes it at the
-  // first call, so that nothing on one rank alone can fail behind the collective make().
-  using Place = std::unique_ptr<CommunicatorPeers>;
-  static Result<Place*> find_place(MPI_Comm communicator);
-  // Collective: finds the peers of a new communicator, of which `group` has the ranks. `id`: random bits, the same on
-  // all ranks. `one_node`: all ranks try to map each other's memory, whatever their hosts are called. They are valid as
-  // long as the communicator. Errors: kPeer; kNoRoute on all ranks if control words have no room for so many.
-  static Result<Place> make(MPI_Comm communicator, Group& group, std::uint64_t id, bool one_node = false);
-  ~CommunicatorPeers() override;
-
+  // Collective: finds the processes of this node. `id`: random bits, the same on all ranks. `one_node`: all ranks try
+  // to map each other's memory, whatever their hosts are called; they take the result only if they do. Errors: kPeer;
+  // kNoRoute on all ranks if control words have no room for so many.
+  Status meet(std::uint64_t id, bool one_node = false);
   std::size_t node_count() const { return node_count_; }
   // Collective, after next_id(): returns whether the ranks can combine words by nodes. If there are several nodes,
   // their leaders make a communicator at the second window: programs that make one window per communicator need no
@@ -62,16 +52,16 @@ class CommunicatorPeers final : public GroupPeers {
   }
 
  private:
-  CommunicatorPeers(MPI_Comm communicator, Nodes nodes, const Group& group, std::uint64_t id);
+  CommunicatorGroup(MPI_Comm communicator, int rank, int ranks) : Group(rank, ranks), communicator_(communicator) {}
   // Looks through the directories of this process, whose groups may contain the communicator's. Local.
-  PeerAddresses find_addresses(int rank, std::uint64_t identity) override;
-  void keep(const std::shared_ptr<const AddressTable>& directory, bool best) override;
+  PeerAddresses find_addresses(std::uint64_t identity) override;
+  void keep(const PeerAddresses& directory, bool best) override;
   Status combine_leaders(std::span<std::uint64_t> words) override;
   bool make_leaders_communicator();
 
-  MPI_Comm communicator_;
-  std::size_t node_count_;
-  std::size_t nodes_;         // 0: words are not combined by nodes
+  const MPI_Comm communicator_;
+  std::size_t node_count_ = 0;
+  std::size_t nodes_ = 0;     // 0: words are not combined by nodes
   std::vector<int> leaders_;  // of the nodes; kept by leaders, until they have their communicator
   MPI_Comm leaders_communicator_ = MPI_COMM_NULL;
   std::shared_ptr<const epochs::BarrierSchedule> flat_;

@@ -139,7 +139,7 @@ class CreationReason final : public LongWait::Reason {
 
 // What this rank brings to a window: what it wants, what it has for it, and why it cannot make it.
 struct Contribution {
-  explicit Contribution(const CreationRequest& request);
+  Contribution(const CreationRequest& request, std::unique_ptr<CommunicatorGroup> fresh);
   ~Contribution() {
     if (handle != MPI_WIN_NULL) (void)runtime().Win_free(&handle);  // a failure only loses memory
   }
@@ -149,9 +149,10 @@ struct Contribution {
   Status ready;       // any reason why this rank makes no window, that mistake too
   Status carried;     // kNoRoute: the window is one for the runtime
   Status has_handle;
-  CommunicatorPeers::Place* peers = nullptr;  // null only if not ready
+  std::unique_ptr<CommunicatorGroup> unkept;  // `group`, if there can be no attribute of the communicator
+  CommunicatorGroup* group;
   MPI_Win handle = MPI_WIN_NULL;
-  TemporaryGroup group;
+  TemporaryGroup members;
 };
 
 // What the ranks have agreed on, with this rank's memory.
@@ -161,7 +162,8 @@ struct Agreed {
   std::unique_ptr<Space> logs;  // of FARSIDE_CHECK=strict
 };
 
-Contribution::Contribution(const CreationRequest& given) : request(given) {
+Contribution::Contribution(const CreationRequest& given, std::unique_ptr<CommunicatorGroup> fresh)
+    : request(given), unkept(std::move(fresh)), group(unkept.get()) {
   ready = without_bad_alloc([&] {
     Status started = library().resources->start();
     if (!started) return started;
@@ -176,22 +178,22 @@ Contribution::Contribution(const CreationRequest& given) : request(given) {
     request.info = MPI_INFO_NULL;
   }
   if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
-  const Result<CommunicatorPeers::Place*> place = CommunicatorPeers::find_place(request.communicator);
-  if (place) peers = place.value();
-  if (ready) ready = place.status();
+  const Result<CommunicatorGroup*> kept = CommunicatorGroup::find_kept(unkept);
+  if (kept) group = kept.value();
+  if (ready) ready = kept.status();
   // A setting that cannot be met is an error also where no rank will need the fabric.
-  if (ready && *peers == nullptr) ready = without_bad_alloc([] { return Process::instance().find_named_provider(); });
+  if (ready && !group->joined()) ready = without_bad_alloc([] { return Process::instance().find_named_provider(); });
   if (!ready) return;
   Process::instance().device_memory().look_for_drivers();
   carried = check_memory(request);
-  has_handle = status_of(runtime().Comm_group(request.communicator, &group.handle), "MPI_Comm_group");
+  has_handle = status_of(runtime().Comm_group(request.communicator, &members.handle), "MPI_Comm_group");
   if (has_handle) has_handle = make_handle(&handle);
 }
 
 // Collective: sees to it that the ranks of a shared window map each other's memory. Ranks in containers have host names
 // of their own, and may share memory all the same: where the runtime takes them for one node, they try.
-Status share_memory(MPI_Comm communicator, Group& group, CommunicatorPeers::Place& peers) {
-  const auto all_map = [&] { return peers->node().members() == group.ranks(); };  // the same on all ranks
+Status share_memory(MPI_Comm communicator, CommunicatorGroup& group) {
+  const auto all_map = [&] { return group.node().members() == group.ranks(); };  // the same on all ranks
   if (all_map()) return {};
   MPI_Comm node = MPI_COMM_NULL;
   const int code = runtime().Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
@@ -205,9 +207,7 @@ Status share_memory(MPI_Comm communicator, Group& group, CommunicatorPeers::Plac
                  "the ranks of the communicator are not all on one node; take one of "
                  "MPI_Comm_split_type with MPI_COMM_TYPE_SHARED"};
   }
-  Result<CommunicatorPeers::Place> made = CommunicatorPeers::make(communicator, group, peers->next_id(), true);
-  if (!made) return made.error();
-  if (made.value()->node().members() == group.ranks()) peers = std::move(made.value());
+  if (Status met = group.meet(group.next_id(), true); !met) return met;
   if (all_map()) return {};
   return Error{ErrorKind::kNoRoute, "its ranks do not map each other's memory (are they in several containers?)"};
 }
@@ -225,7 +225,7 @@ Status share_memory(MPI_Comm communicator, Group& group, CommunicatorPeers::Plac
 //   3. In all other cases farside relies on time: the reports of FARSIDE_HANG name the ranks of which farside knows
 //      nothing.
 //
-// Steps 1 and 2 and the handshake (transport/space/agreement.hpp) come first in every version of farside, so that
+// Steps 1 and 2 and the handshake (transport/space/group.hpp) come first in every version of farside, so that
 // ranks with different versions can say so. Cost: one reduction of 4 bytes (Open MPI); node_ranks.hpp, and not again
 // unless a rank of the node lacks farside.
 
@@ -274,43 +274,38 @@ Status check_library_loaded(MPI_Comm communicator, CommunicatorGroup& group, Cre
 }
 
 // At the first window of a communicator. Later ones contain this step in the agreement on the memory.
-Status meet(Contribution& own, CommunicatorGroup& group, Agreement& agreement, CreationReason& reason) {
+Status meet(Contribution& own, CreationReason& reason) {
   const MPI_Comm communicator = own.request.communicator;
-  if (Status loaded = check_library_loaded(communicator, group, reason); !loaded) {
+  if (Status loaded = check_library_loaded(communicator, *own.group, reason); !loaded) {
     own.arguments = {};  // the other ranks do not hear of them
     return loaded;
   }
-  const Result<std::uint64_t> agreed = agreement.handshake(own.ready);
+  const Result<std::uint64_t> agreed = own.group->handshake(own.ready);
   if (!agreed) return agreed.error();
   reason.doubt.clear();
   note_agreement(communicator, agreed.value());
-  Result<CommunicatorPeers::Place> made = CommunicatorPeers::make(communicator, group, agreed.value());
-  if (made) *own.peers = std::move(made.value());
-  return made.status();
+  return own.group->meet(agreed.value());
 }
 
 // Collective: all ranks have the memory of the window afterwards, or all have an error of the same kind.
-Result<Agreed> agree(Contribution& own, CommunicatorGroup& group) {
+Result<Agreed> agree(Contribution& own) {
+  CommunicatorGroup& group = *own.group;
   CreationReason reason(own.request.call, group);
-  Agreement agreement(group);
-  Status met = own.peers == nullptr || *own.peers == nullptr ? meet(own, group, agreement, reason) : Status();
-  if (met && own.request.flavor == MPI_WIN_FLAVOR_SHARED)
-    met = share_memory(own.request.communicator, group, *own.peers);
+  Status met = group.joined() ? Status() : meet(own, reason);
+  if (met && own.request.flavor == MPI_WIN_FLAVOR_SHARED) met = share_memory(own.request.communicator, group);
   if (!met) return met.error();
-  CommunicatorPeers& peers = **own.peers;
-  Agreed agreed{.id = peers.next_id(), .memory = {}, .logs = nullptr};
-  if (peers.can_combine()) agreement.combine_by_nodes(peers);
+  Agreed agreed{.id = group.next_id(), .memory = {}, .logs = nullptr};
+  group.combine_by_nodes(group.can_combine());
   if (own.ready) own.ready = std::move(own.carried);
   if (Process::instance().settings().value()->check == Check::kStrict) {
     CreationRequest of_logs{own.request.call, MPI_WIN_FLAVOR_ALLOCATE, nullptr, 0, 1, MPI_INFO_NULL, MPI_COMM_NULL};
     of_logs.size = static_cast<MPI_Aint>(  // the same on all ranks
         epochs::SharedLog::bytes(group.ranks(), epochs::SharedLog::capacity_for(group.ranks())));
-    Result<MadeSpace> logs = make_space(making_of(of_logs, group, ~agreed.id, own.ready, {}), agreement, peers);
+    Result<MadeSpace> logs = make_space(making_of(of_logs, group, ~agreed.id, own.ready, {}), group);
     if (!logs) return logs.error();
     agreed.logs = std::move(logs.value().space);
   }
-  Result<MadeSpace> memory =
-      make_space(making_of(own.request, group, agreed.id, own.ready, own.has_handle), agreement, peers);
+  Result<MadeSpace> memory = make_space(making_of(own.request, group, agreed.id, own.ready, own.has_handle), group);
   if (!memory) return memory.error();
   agreed.memory = std::move(memory.value());
   if ((agreed.memory.flags & (kUnknownClock | kNoRecord)) == kUnknownClock) compare_clocks(own.request.communicator);
@@ -361,13 +356,13 @@ std::unique_ptr<Window> build(Contribution& own, Agreed agreed) {
   attributes.displacement_unit = static_cast<int>(request.displacement_unit);
   attributes.flavor = request.flavor;
   const int home = global_lock_home(agreed.memory, agreed.id);
-  auto barriers = (*own.peers)->barrier_schedule(space.words().mapped_in_nodes());
+  auto barriers = own.group->barrier_schedule(space.words().mapped_in_nodes());
   auto window = std::make_unique<Window>(
-      own.handle, own.group.handle, attributes, std::move(agreed.memory.space), std::move(barriers), home,
+      own.handle, own.members.handle, attributes, std::move(agreed.memory.space), std::move(barriers), home,
       Hints(request.flavor, request.info, (agreed.memory.flags & kContiguous) != 0), library().resources->is_threaded(),
       Process::instance().settings().value()->check, std::move(agreed.logs), agreed.id);
   own.handle = MPI_WIN_NULL;
-  own.group.handle = MPI_GROUP_NULL;
+  own.members.handle = MPI_GROUP_NULL;
   window->state().near_hand_offs = near_hand_offs(request.info);
   return window;
 }
@@ -407,16 +402,16 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
   *owner = WindowOwner::kFarside;
   if (Outcome possible = check_communicator(request.communicator); !possible) return possible;
   const PatientAllocation others_wait;
-  const Result<std::unique_ptr<CommunicatorGroup>> group = CommunicatorGroup::of(request.communicator);
+  Result<std::unique_ptr<CommunicatorGroup>> group = CommunicatorGroup::of(request.communicator);
   if (!group) return fault_of(group.error());
 
-  Contribution own(request);  // gathers it
-  Result<Agreed> agreed = agree(own, *group.value());
+  Contribution own(request, std::move(group.value()));  // gathers it
+  Result<Agreed> agreed = agree(own);
   if (!agreed) return refuse(own, agreed.error(), owner);
   std::unique_ptr<Window> window = build(own, std::move(agreed.value()));
   *base = window->predefined_attribute(MPI_WIN_BASE);
   *win = window->handle();
-  commit(std::move(window), (*own.peers)->node_count());
+  commit(std::move(window), own.group->node_count());
   return {};
 }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz.hpp"
-#include "transport/fabric/in_flight.hpp"
+#include "transport/fabric/peers.hpp"
 
 namespace farside::fuzz {
 namespace {
@@ -99,13 +99,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Buffers buffers;
   std::array<Pending, kOperations> pending;
   LockedResult locked_result;
-  OperationsInFlight in_flight;
-  PeerState& peer = in_flight.peers().of(kPeer);
+  Peers in_flight;
+  PeerState& peer = in_flight.know(kPeer);
   std::array<Operation*, kOperations> operations{};
   for (std::size_t i = 0; i < kOperations; ++i) {
-    Operation& operation = *(operations[i] = &OperationsInFlight::begin(peer));
-    OperationsInFlight::await_reply(operation);  // its completion never comes, so it does not end
-    OperationsInFlight::issued(operation, peer, pending[i], nullptr);
+    Operation& operation = *(operations[i] = &peer.begin());
+    operation.await_reply();  // its completion never comes, so it does not end
+    peer.issued(operation, pending[i]);
     operation.generation = 0x5EED0000U + static_cast<std::uint32_t>(i);
     operation.awaits_reply = i != kWithoutReply;
     if (i <= kLocked) operation.list = list_into(buffers.of(i));

@@ -16,30 +16,18 @@
 namespace farside::tools {
 namespace {
 
-// The endpoint of one provider, which also makes progress for the thread that waits for it. Its waits call no MPI.
-class OpenEndpoint final : public Progress {
+// The endpoint of one provider. Its waits call no MPI.
+class OpenEndpoint {
  public:
   Status open(const std::string& provider, const Settings& settings) {
     Result<InfoHandle> info = find(provider, settings);
     if (!info) return info.error();
-    Result<std::unique_ptr<Fabric>> opened = Fabric::open(std::move(info.value()), settings, *this, statistics_);
+    Result<std::unique_ptr<Fabric>> opened = Fabric::open(std::move(info.value()), settings, no_runtime_, statistics_);
     if (!opened) return opened.error();
     fabric_ = std::move(opened.value());
     return {};
   }
   Fabric* get() const { return fabric_.get(); }
-
-  // The endpoint calls this while it is being opened and waits for its own test; it cannot be polled yet.
-  void poll() override {
-    if (fabric_) fabric_->progress().poll();
-  }
-  void poll_runtime() override {}
-  void listen(WakeEvent& wake_event) override {
-    if (fabric_) fabric_->progress().listen(wake_event);
-  }
-  void stop_listening(WakeEvent& wake_event) override {
-    if (fabric_) fabric_->progress().stop_listening(wake_event);
-  }
 
  private:
   static Result<InfoHandle> find(const std::string& provider, const Settings& settings) {
@@ -52,6 +40,7 @@ class OpenEndpoint final : public Progress {
     return Error{ErrorKind::kNoRoute, all.reasons.at(index)};
   }
 
+  NoProgress no_runtime_;
   Statistics statistics_;
   std::unique_ptr<Fabric> fabric_;
 };
@@ -76,8 +65,8 @@ std::string run_round(OpenEndpoint& endpoint, const ProviderTrials& trials, cons
   sleeping_barrier(comm);
   if (status && endpoint.get() != nullptr && trials.offers[static_cast<std::size_t>(to)].trouble.empty()) {
     const FabricAddress& address = addresses[static_cast<std::size_t>(to)];
-    endpoint.get()->progress().set_on_trial(endpoint.get()->insert(address), true);
-    status = trial->run(to, address, endpoint);
+    endpoint.get()->set_on_trial(endpoint.get()->insert(address), true);
+    status = trial->run(to, address, *endpoint.get());
   }
   sleeping_barrier(comm);
   return status ? std::string() : status.error().text;

@@ -65,7 +65,7 @@ struct RemoteKey {
 
 using Peer = std::uint64_t;
 
-// A set of libfabric's providers, one bit each (provider_choice.hpp).
+// A set of libfabric's providers, one bit each (ProviderChoice).
 using Providers = unsigned;
 
 // A space that a peer's handler serves (MessageHandler::publish), and this process's index among its permitted senders.

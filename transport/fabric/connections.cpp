@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/handler/message.hpp"
 
@@ -31,82 +33,216 @@ std::optional<TcpEnds> ends_of(fid_ep* endpoint) {
 
 }  // namespace
 
-Connections::Connections(const FabricDomain& domain, Lost lost, Opening opening)
+Connections::Connections(const FabricDomain& domain, Peers& peers, Opening opening)
     : domain_(domain),
-      lost_(std::move(lost)),
-      endpoints_(domain, std::move(opening.resolve)),
+      peers_(peers),
+      resolve_(std::move(opening.resolve)),
       room_(domain.by_adapter() ? std::optional(domain.info()->domain_attr->ep_cnt) : std::nullopt),
-      opens_by_threads_(opening.threads > 0),
-      opener_(
-          opening.threads,
-          [this](const SocketAddress& to, FabricHandle<fid_ep>& out) {
-            return endpoints_.open_towards(to, nullptr, out);
-          },
-          std::move(opening.opened)) {}
-
-Result<std::unique_ptr<Connections>> Connections::open(const FabricDomain& domain, std::size_t receives, Lost lost,
-                                                       Withdraw withdraw, Opening opening) {
-  std::unique_ptr<Connections> opened(new Connections(domain, std::move(lost), std::move(opening)));
-  if (Status status = opened->endpoints_.open(receives); !status) return status.error();
-  opened->address_ = {opened->endpoints_.address(), random_bits(), random_bits()};
-  opened->table_.own_identity = opened->address_.identity;
-  opened->table_.withdraw = std::move(withdraw);
-  return opened;
-}
+      threads_(opening.threads),
+      when_opened_(std::move(opening.opened)) {}
 
 Connections::~Connections() {
   // Endpoints are closed before the objects that they are bound to.
-  endpoints_.stop_listening();
-  table_.for_each([](const Connection& connection) {
-    if (connection.carries()) fi_shutdown(connection.endpoint.get(), 0);
-  });
-  table_.clear();
+  listener_.reset();
+  for (const auto& [_, connection] : connections_) {
+    if (connection->carries()) fi_shutdown(connection->endpoint.get(), 0);
+  }
+  connections_.clear();
 }
 
-ssize_t Connections::reach(Peer peer, fid_ep*& endpoint, What what) {
-  KnownPeer& known = table_.of(peer);
-  const auto carries = [what](const Connection& connection) {
-    return connection.state == State::kConnected || (what == What::kAnswer && connection.carries());
-  };
-  if (known.current != nullptr && carries(*known.current)) [[likely]] {
-    endpoint = known.current->endpoint.get();
+ssize_t Connections::reach(PeerState& peer, fid_ep*& endpoint, What what) {
+  if (const Connection* const present = peer.current; present != nullptr) {
+    if (present->state != State::kConnected && !(what == What::kAnswer && present->carries())) return -FI_EAGAIN;
+    endpoint = present->endpoint.get();
     return 0;
   }
-  if (known.current != nullptr) return -FI_EAGAIN;
   // The peer has connected to this process, and this process does not know its address: the peer must connect again.
-  if (known.address.socket.family == 0) return -FI_ENOTCONN;
-  if (!known.waits && !known.failed && !opener_.opens(peer) && Clock::now() >= known.not_before) {
-    known.waits = true;
-    waiting_.push_back(peer);
+  if (peer.address.socket.family == 0) return -FI_ENOTCONN;
+  if (!peer.waits && !peer.failed && find_opened(peer) == nullptr && Clock::now() >= peer.not_before) {
+    peer.waits = true;
+    waiting_.push_back(&peer);
   }
   connect_waiting();
-  if (std::exchange(known.failed, false)) return -known.last_error;
+  if (std::exchange(peer.failed, false)) return -peer.last_error;
   return -FI_EAGAIN;
+}
+
+PeerState* Connections::peer_of(std::uint64_t number) const {
+  for (const auto& [_, connection] : connections_) {
+    if (connection->number == number && is_present(*connection)) return &connection->peer;
+  }
+  return nullptr;
+}
+
+// ---- endpoints ----
+
+Status Connections::listen(std::size_t wanted) {
+  fi_eq_attr eq_attr{};
+  eq_attr.wait_obj = FI_WAIT_FD;
+  fid_eq* events = nullptr;
+  int code = fi_eq_open(domain_.fabric(), &eq_attr, &events, nullptr);
+  if (Status s = open_step("fi_eq_open", code, events, events_); !s) return s;
+  code = fi_control(&events->fid, FI_GETWAIT, &events_fd_);
+  if (code != 0) return fabric_error(ErrorKind::kNoRoute, "the event queue's file descriptor", code);
+
+  fi_rx_attr rx_attr = *domain_.info()->rx_attr;
+  rx_attr.size = std::max(rx_attr.size, wanted);
+  fid_ep* receives = nullptr;
+  code = fi_srx_context(domain_.domain(), &rx_attr, &receives, nullptr);
+  if (code != 0 && rx_attr.size > domain_.info()->rx_attr->size) {
+    rx_attr.size = domain_.info()->rx_attr->size;
+    code = fi_srx_context(domain_.domain(), &rx_attr, &receives, nullptr);
+  }
+  if (Status s = open_step("fi_srx_context", code, receives, receives_); !s) return s;
+  most_receives_ = rx_attr.size;
+
+  fid_pep* listener = nullptr;
+  code = fi_passive_ep(domain_.fabric(), domain_.info(), &listener, nullptr);
+  if (Status s = open_step("fi_passive_ep", code, listener, listener_); !s) return s;
+  code = fi_pep_bind(listener, &events->fid, 0);
+  if (code == 0) code = fi_listen(listener);
+  if (code != 0) return fabric_error(ErrorKind::kNoRoute, "listening for connections", code);
+  sockaddr_storage name{};
+  std::size_t bytes = sizeof name;
+  code = fi_getname(&listener->fid, &name, &bytes);
+  if (code != 0) return fabric_error(ErrorKind::kNoRoute, "fi_getname", code);
+  const std::optional<SocketAddress> socket = socket_address(&name, bytes);
+  if (!socket) {
+    return Error{ErrorKind::kNoRoute,
+                 fmt::format("device {} has no IPv4 or IPv6 address, and peers cannot connect to its address of "
+                             "family {}",
+                             domain_.device(), name.ss_family)};
+  }
+  address_ = {*socket, random_bits(), random_bits()};
+  return {};
+}
+
+ssize_t Connections::open_accepting(fi_info* info, MessageRing* ring, FabricHandle<fid_ep>& out) const {
+  info->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+  fid_ep* endpoint = nullptr;
+  int code = fi_endpoint(domain_.domain(), info, &endpoint, ring);
+  if (code != 0) return code;
+  out.reset(endpoint);
+  code = fi_ep_bind(endpoint, &events_->fid, 0);
+  // Over sockets an operation has a completion only if it requests one (message_ring.hpp). There are two calls, since
+  // in one call the flag would apply to received messages as well.
+  const std::uint64_t selective = domain_.by_sockets() ? FI_SELECTIVE_COMPLETION : 0;
+  if (code == 0) code = fi_ep_bind(endpoint, &domain_.queue()->fid, FI_TRANSMIT | selective);
+  if (code == 0) code = fi_ep_bind(endpoint, &domain_.queue()->fid, FI_RECV);
+  if (code == 0) code = fi_ep_bind(endpoint, &receives_->fid, 0);
+  if (code == 0) code = fi_enable(endpoint);
+  return code;
+}
+
+ssize_t Connections::open_towards(const SocketAddress& address, MessageRing* ring, FabricHandle<fid_ep>& out) const {
+  if (resolve_) {
+    if (const int code = resolve_(address); code != 0) return code;
+  }
+  const Sockaddr there = to_sockaddr(address);
+  const InfoHandle info(fi_dupinfo(domain_.info()));
+  if (info == nullptr) return -FI_ENOMEM;
+  info->dest_addrlen = there.bytes;
+  info->dest_addr = std::malloc(there.bytes);  // fi_freeinfo frees it: NOLINT(cppcoreguidelines-no-malloc)
+  if (info->dest_addr == nullptr) return -FI_ENOMEM;
+  std::memcpy(info->dest_addr, &there.any, there.bytes);
+  return open_accepting(info.get(), ring, out);
+}
+
+// ---- states ----
+
+// The connection is the present one of its peer from now on, unless it is the accepting end of a connection of this
+// process to itself.
+void Connections::add(FabricHandle<fid_ep> endpoint, PeerState& peer, State state, std::uint64_t number,
+                      std::unique_ptr<MessageRing> ring) {
+  std::unique_ptr<Connection>& connection = connections_[&endpoint->fid];
+  const bool initiated = state == State::kConnecting, counted = !is_self(peer);
+  connection.reset(new Connection{std::move(ring), std::move(endpoint), peer, number, state, initiated, counted});
+  if (connection->ring != nullptr) with_ring_.push_back(connection.get());
+  not_closing_ += counted;
+  ++in_progress_;
+  initiated_ += initiated;
+  if (initiated || counted) peer.current = connection.get();
+}
+
+void Connections::become(Connection& connection, State state) {
+  if (connection.state == State::kConnected && is_present(connection)) connection.peer.withdraw_endpoint();
+  in_progress_ -= connection.in_progress();
+  initiated_ -= connection.state == State::kConnecting;
+  connection.state = state;
+  connection.since = Clock::now();
+}
+
+void Connections::begin_disconnect(Connection& connection) {
+  connection.to_disconnect = true;
+  not_closing_ -= std::exchange(connection.counted, false);
+  if (connection.state == State::kConnected) become(connection, State::kDisconnecting);
+}
+
+// If it is the present connection to its peer, there is none any more, and the next attempt to connect is delayed.
+void Connections::end(Connection& connection) {
+  if (connection.state == State::kEnded) return;
+  become(connection, State::kEnded);
+  if (is_present(connection)) {
+    connection.peer.current = nullptr;
+    connection.peer.back_off(connection.since);
+  }
+  not_closing_ -= std::exchange(connection.counted, false);
+  if (connection.ring != nullptr) std::erase(with_ring_, &connection);
+  ended_.push_back(&connection);
+}
+
+// Closes its endpoint, and forgets it. Precondition: it is in kEnded.
+void Connections::close(Connection& connection) {
+  std::erase(ended_, &connection);
+  connections_.erase(&connection.endpoint->fid);
+}
+
+void Connections::close_ended() {
+  for (std::size_t i = ended_.size(); i-- > 0;) {
+    if (!ended_[i]->peer.any_in_flight()) close(*ended_[i]);
+  }
+}
+
+void Connections::end_silent(Clock::time_point now, std::chrono::seconds timeout) {
+  if (now < look_for_silence_at_) return;
+  std::chrono::milliseconds longest = Timing::kLongestSilence;
+  if (timeout.count() > 0) longest = std::min<std::chrono::milliseconds>(longest, timeout);
+  look_for_silence_at_ = now + std::min<Clock::duration>(longest / 2, Timing::kSearchForSilence);
+  if (const std::size_t ended = end_silent_sockets(address_.socket, longest); ended > 0)
+    log(LogLevel::kInfo, "{} connections on which nothing has come are closed", ended);
 }
 
 // ---- requests of this process ----
 
 void Connections::connect_waiting() {
-  while (!waiting_.empty() && table_.initiated() + opener_.count() < kMostInitiated) {
-    if (opens_by_threads_ && !opener_.any_free()) return;
-    const Peer peer = waiting_.front();
+  while (!waiting_.empty() && initiated_ + opening() < kMostInitiated) {
+    drop_ended_threads();
+    if (threads_ > 0 && opened_.size() >= threads_) return;
+    PeerState& peer = *waiting_.front();
     waiting_.pop_front();
-    KnownPeer& known = table_.of(peer);
-    if (!std::exchange(known.waits, false) || known.current != nullptr) continue;
+    if (!std::exchange(peer.waits, false) || peer.current != nullptr) continue;
     if (const ssize_t code = connect(peer); code != 0) not_connected(peer, code);
   }
 }
 
-ssize_t Connections::connect(Peer peer) {
-  const SocketAddress& address = table_.of(peer).address.socket;
-  if (opens_by_threads_) {
-    const Status begun = opener_.begin(peer, address);
-    if (!begun) log(LogLevel::kInfo, "connecting to a peer is tried again: {}", begun.error().text);
-    return begun ? 0 : -FI_EAGAIN;
+ssize_t Connections::connect(PeerState& peer) {
+  const SocketAddress& address = peer.address.socket;
+  if (threads_ > 0) {
+    Opened& begun = opened_.emplace_back(peer);
+    const Status started = start_own_thread(begun.thread, "farside-opener", [this, &begun, &address] {
+      begun.code = open_towards(address, nullptr, begun.endpoint);
+      if (begun.code != 0) begun.endpoint.reset();
+      begun.done.store(true, std::memory_order_release);
+      when_opened_();
+    });
+    if (started) return 0;
+    opened_.pop_back();
+    log(LogLevel::kInfo, "connecting to a peer is tried again: {}", started.error().text);
+    return -FI_EAGAIN;
   }
   std::unique_ptr<MessageRing> ring = make_ring();
   FabricHandle<fid_ep> endpoint;
-  if (const ssize_t code = endpoints_.open_towards(address, ring.get(), endpoint); code != 0) return code;
+  if (const ssize_t code = open_towards(address, ring.get(), endpoint); code != 0) return code;
   return request(peer, std::move(endpoint), std::move(ring));
 }
 
@@ -120,38 +256,57 @@ Hello Connections::hello_of(std::uint64_t connection, const MessageRing* ring) c
 }
 
 // Requests a connection by an endpoint that is open.
-ssize_t Connections::request(Peer peer, FabricHandle<fid_ep> endpoint, std::unique_ptr<MessageRing> ring) {
-  const FabricAddress& address = table_.of(peer).address;
-  const Sockaddr there = to_sockaddr(address.socket);
+ssize_t Connections::request(PeerState& peer, FabricHandle<fid_ep> endpoint, std::unique_ptr<MessageRing> ring) {
+  const Sockaddr there = to_sockaddr(peer.address.socket);
   ++attempts_;
   Hello hello = hello_of(random_bits(), ring.get());
-  hello.secret = address.secret;
+  hello.secret = peer.address.secret;
   const std::span<const std::byte> data = bytes_of(hello);
-  if (before_more) before_more(table_.not_closing() + 1);
+  if (before_more) before_more(not_closing_ + 1);
   if (const int code = fi_connect(endpoint.get(), &there.any, data.data(), data.size()); code != 0) return code;
-  room_.allow(table_.size() + 1);
-  table_.add(std::move(endpoint), peer, State::kConnecting, hello.number, std::move(ring));
+  room_.allow(connections_.size() + 1);
+  add(std::move(endpoint), peer, State::kConnecting, hello.number, std::move(ring));
   return 0;
 }
 
 // Notes why there is no connection, and when to try again.
-void Connections::not_connected(Peer peer, ssize_t code) {
-  KnownPeer& known = table_.of(peer);
+void Connections::not_connected(PeerState& peer, ssize_t code) {
   const auto error = static_cast<int>(-code);
-  known.last_error = static_cast<std::uint16_t>(error);
-  known.failed = !is_transient_connect_error(error);
+  peer.last_error = static_cast<std::uint16_t>(error);
+  peer.failed = !is_transient_connect_error(error);
   room_.note_error(error);
-  known.back_off(Clock::now());
+  peer.back_off(Clock::now());
+}
+
+Connections::Opened* Connections::find_opened(const PeerState& peer) {
+  const auto found = std::ranges::find_if(opened_, [&](const Opened& o) { return o.wanted && &o.peer == &peer; });
+  return found != opened_.end() ? &*found : nullptr;
+}
+
+// Its endpoint is closed when it is open. Returns whether there was one.
+bool Connections::cancel_opening(const PeerState& peer) {
+  Opened* const opened = find_opened(peer);
+  if (opened == nullptr) return false;
+  opened->wanted = false;
+  drop_ended_threads();
+  return true;
+}
+
+void Connections::drop_ended_threads() {
+  opened_.remove_if([](const Opened& each) { return !each.wanted && each.done.load(std::memory_order_acquire); });
 }
 
 // Takes the endpoints that threads have opened. Returns whether there were any.
 bool Connections::take_opened() {
   bool any = false;
-  while (std::optional<EndpointOpener::Opened> opened = opener_.take()) {
-    const ssize_t code = opened->code != 0 ? opened->code : request(opened->peer, std::move(opened->endpoint), nullptr);
-    if (code != 0) not_connected(opened->peer, code);
+  for (Opened& each : opened_) {
+    if (!each.wanted || !each.done.load(std::memory_order_acquire)) continue;
+    each.wanted = false;
+    const ssize_t code = each.code != 0 ? each.code : request(each.peer, std::move(each.endpoint), nullptr);
+    if (code != 0) not_connected(each.peer, code);
     any = true;
   }
+  drop_ended_threads();
   return any;
 }
 
@@ -159,21 +314,21 @@ bool Connections::take_opened() {
 
 // Ends the connection or request that the peer's request replaces. Returns whether the peer's request is to be
 // accepted.
-bool Connections::resolve_crossing_request(const Hello& hello, Peer peer) {
-  if (table_.is_self(peer)) return true;
-  opener_.cancel(peer);  // no request of this process is in flight
+bool Connections::resolve_crossing_request(const Hello& hello, PeerState& peer) {
+  if (is_self(peer)) return true;
+  cancel_opening(peer);  // no request of this process is in flight
   // This is a loop because `ended` takes completions, and the answers to these may have begun another connection.
-  while (Connection* mine = table_.of(peer).current) {
+  while (Connection* mine = peer.current) {
     if (mine->state == State::kConnecting) {
       if (address_.identity < hello.from) return false;
-      table_.end(*mine);  // it is freed when its refusal arrives
+      end(*mine);  // it is freed when its refusal arrives
     } else {
-      if (hello.attempt <= table_.of(peer).attempt) return false;
+      if (hello.attempt <= peer.attempt) return false;
       // The peer may have closed this connection behind its DISCONNECT, which is still on its way.
       if (mine->state == State::kDisconnecting && !mine->in_order &&
           Clock::now() - mine->since < Timing::kForDisconnect)
         return false;
-      table_.begin_disconnect(*mine);
+      begin_disconnect(*mine);
       shut_down(*mine);
       ended(*mine, "it has connected again");
     }
@@ -184,56 +339,56 @@ bool Connections::resolve_crossing_request(const Hello& hello, Peer peer) {
 void Connections::take_request(fi_info& info, const std::optional<Hello>& hello) {
   if (!hello || hello->secret != address_.secret) {
     log(LogLevel::kWarn, "a connection from outside of the job was refused");
-    return endpoints_.reject(info);
+    return reject(info);
   }
-  const Peer peer = table_.find(hello->from);
-  if (!resolve_crossing_request(*hello, peer)) return endpoints_.reject(info);
-  std::uint64_t& attempt = table_.of(peer).attempt;
-  attempt = std::max(attempt, hello->attempt);
+  PeerState& peer = peers_.know(hello->from);
+  if (!resolve_crossing_request(*hello, peer)) return reject(info);
+  peer.attempt = std::max(peer.attempt, hello->attempt);
   std::unique_ptr<MessageRing> ring = make_ring();
   FabricHandle<fid_ep> endpoint;
-  if (const ssize_t code = endpoints_.open_accepting(&info, ring.get(), endpoint); code != 0) {
+  if (const ssize_t code = open_accepting(&info, ring.get(), endpoint); code != 0) {
     room_.note_error(static_cast<int>(-code));
     log(LogLevel::kWarn, "a peer's connection was refused: {}",
         fabric_error(ErrorKind::kPeer, "opening an endpoint", code).text);
     endpoint.reset();  // before the request that it refers to
-    return endpoints_.reject(info);
+    return reject(info);
   }
   // The answer proves the identity of this process: only processes that have received its address in the exchange know
   // it.
   if (ring != nullptr) ring->connect(hello->ring);
   const Hello answer = hello_of(hello->number, ring.get());
-  if (before_more) before_more(table_.not_closing() + 1);
+  if (before_more) before_more(not_closing_ + 1);
   const std::span<const std::byte> data = bytes_of(answer);
   if (const int code = fi_accept(endpoint.get(), data.data(), data.size()); code != 0) {
     log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "accepting a connection", code).text);
     return;
   }
-  room_.allow(table_.size() + 1);
-  table_.add(std::move(endpoint), peer, State::kAccepting, hello->number, std::move(ring));
+  room_.allow(connections_.size() + 1);
+  add(std::move(endpoint), peer, State::kAccepting, hello->number, std::move(ring));
 }
 
 void Connections::established(Connection& connection, const std::optional<Hello>& hello) {
-  if (connection.state == State::kEnded) return table_.close(connection);
-  KnownPeer& known = table_.of(connection.peer);
-  if (connection.initiated && (!hello || hello->from != known.address.identity)) {
+  if (connection.state == State::kEnded) return close(connection);
+  PeerState& peer = connection.peer;
+  if (connection.initiated && (!hello || hello->from != peer.address.identity)) {
     return ended(connection, "another process answers at its address");
   }
-  if (hello) known.attempt = std::max(known.attempt, hello->attempt);
+  if (hello) peer.attempt = std::max(peer.attempt, hello->attempt);
   if (hello && connection.initiated && connection.ring != nullptr) connection.ring->connect(hello->ring);
-  table_.established(connection);
+  become(connection, connection.to_disconnect ? State::kDisconnecting : State::kConnected);
+  peer.refused = peer.last_error = 0;
 }
 
 // libfabric does not say which descriptor an endpoint has. One search finds those of all connections that have none.
-std::optional<TcpState> Connections::tcp_state(Peer peer) {
-  const Connection* const connection = present(peer);
-  if (connection == nullptr || !connection->carries()) return {};
+std::optional<TcpState> Connections::tcp_state(const PeerState& peer) {
+  if (!peer.connected()) return {};
+  const Connection* const connection = peer.current;
   const std::optional<TcpEnds> ends = ends_of(connection->endpoint.get());
   if (!ends) return {};
   if (!connection->sought) {
     std::vector<Connection*> sought;
     std::vector<TcpEnds> sockets;
-    table_.for_each_present([&](Connection& each) {
+    for_each_present([&](Connection& each) {
       if (!each.carries() || std::exchange(each.sought, true)) return;
       sought.push_back(&each);
       sockets.push_back(ends_of(each.endpoint.get()).value_or(TcpEnds()));
@@ -245,14 +400,14 @@ std::optional<TcpState> Connections::tcp_state(Peer peer) {
 }
 
 // The other side gets an event and ends the connection as well.
-bool Connections::disconnect(Peer peer) {
-  Connection* const connection = table_.of(peer).current;
+bool Connections::disconnect(PeerState& peer) {
+  Connection* const connection = peer.current;
   // The present connection may be a newer one.
   if (connection == nullptr || !connection->to_disconnect) return true;
   if (connection->state != State::kDisconnecting) return false;
-  table_.end(*connection);
+  end(*connection);
   fi_shutdown(connection->endpoint.get(), 0);
-  table_.close(*connection);
+  close(*connection);
   return true;
 }
 
@@ -261,36 +416,29 @@ bool Connections::disconnect(Peer peer) {
 // 1.17 does not change the queue pair, which goes on retrying.
 void Connections::ended(Connection& connection, const std::string& why) {
   if (!connection.carries()) {
-    table_.end(connection);
-    return table_.close(connection);
+    end(connection);
+    return close(connection);
   }
   if (before_end) before_end();
   if (connection.state == State::kEnded) return;  // an error among the completions has ended it: failed()
-  table_.end(connection);
+  end(connection);
   if (domain_.by_adapter()) fi_shutdown(connection.endpoint.get(), 0);
-  lost_(connection.peer, why, connection.in_order);
+  if (lost) lost(connection.peer, why, connection.in_order);
 }
 
 // A queue pair that has reported an error executes nothing more, and libfabric reports no event for its connection.
-void Connections::failed(Peer peer, const fid_ep* endpoint, const std::string& why) {
-  Connection* const connection = table_.of(peer).current;
-  if (!domain_.by_adapter() || connection == nullptr || connection->endpoint.get() != endpoint) return;
-  if (connection->carries()) ended(*connection, why);
+void Connections::failed(PeerState& peer, const fid_ep* endpoint, const std::string& why) {
+  if (domain_.by_adapter() && peer.connected() && peer.current->endpoint.get() == endpoint) ended(*peer.current, why);
 }
 
-void Connections::stop(Peer peer) {
-  KnownPeer& known = table_.of(peer);
-  known.waits = known.failed = false;
-  if (opener_.cancel(peer)) known.back_off(Clock::now());
-  Connection* const connection = known.current;
+void Connections::stop(PeerState& peer) {
+  peer.waits = peer.failed = false;
+  if (cancel_opening(peer)) peer.back_off(Clock::now());
+  Connection* const connection = peer.current;
   if (connection == nullptr) return;
   const bool in_progress = connection->in_progress();
-  table_.end(*connection);
-  if (in_progress) {
-    table_.close(*connection);
-  } else {
-    shut_down(*connection);
-  }
+  end(*connection);
+  in_progress ? close(*connection) : shut_down(*connection);
 }
 
 // fi_shutdown(3) alone would suffice, but libfabric before 1.18 frees a read twice if its data are just arriving over
@@ -323,19 +471,20 @@ void Connections::take_event(std::uint32_t event, const fi_eq_cm_entry& entry, s
     const InfoHandle info(entry.info);
     return take_request(*info, hello);
   }
-  Connection* const connection = table_.find(entry.fid);
-  if (connection == nullptr) return;
-  if (event == FI_CONNECTED) established(*connection, hello);
-  if (event == FI_SHUTDOWN) ended(*connection, "it has closed the connection");
+  const auto found = connections_.find(entry.fid);
+  if (found == connections_.end()) return;
+  if (event == FI_CONNECTED) established(*found->second, hello);
+  if (event == FI_SHUTDOWN) ended(*found->second, "it has closed the connection");
 }
 
 void Connections::take_error() {
   fi_eq_err_entry entry{};
-  if (fi_eq_readerr(endpoints_.events(), &entry, 0) < 0) return;
-  Connection* const connection = table_.find(entry.fid);
-  if (connection == nullptr) return;
-  if (!connection->carries()) table_.of(connection->peer).last_error = static_cast<std::uint16_t>(entry.err);
-  ended(*connection, fi_strerror(entry.err));
+  if (fi_eq_readerr(events_.get(), &entry, 0) < 0) return;
+  const auto found = connections_.find(entry.fid);
+  if (found == connections_.end()) return;
+  Connection& connection = *found->second;
+  if (!connection.carries()) connection.peer.last_error = static_cast<std::uint16_t>(entry.err);
+  ended(connection, fi_strerror(entry.err));
 }
 
 bool Connections::progress() {
@@ -344,7 +493,7 @@ bool Connections::progress() {
   bool any = false;
   while (true) {
     std::uint32_t event = 0;
-    const ssize_t bytes = fi_eq_read(endpoints_.events(), &event, buffer.data(), buffer.size(), 0);
+    const ssize_t bytes = fi_eq_read(events_.get(), &event, buffer.data(), buffer.size(), 0);
     if (bytes == -FI_EAVAIL) {
       take_error();
     } else if (bytes >= static_cast<ssize_t>(sizeof(fi_eq_cm_entry))) {
@@ -363,21 +512,26 @@ namespace {
 
 constexpr std::size_t kPartInShortage = 16;  // of the connections one in so many is closed
 
+std::unique_ptr<Reply> disconnect_of(const PeerState& peer) {
+  return Replies::take(peer.number, MessageKind::kDisconnect, peer.connection_number());
+}
+
 // The time without use after which the connection may be evicted.
-PeerState::Clock::duration idle_limit(const PeerState& peer_state) {
-  return std::max<PeerState::Clock::duration>(peer_state.idle_limit, Timing::kShortestIdle);
+PeerState::Clock::duration idle_limit(const PeerState& peer) {
+  return std::max<PeerState::Clock::duration>(peer.idle_limit, Timing::kShortestIdle);
 }
 
 }  // namespace
 
-void ConnectionEviction::share_node(std::size_t processes) {
-  if (processes <= node_processes_) return;
+std::size_t ConnectionEviction::share_node(std::size_t processes) {
+  if (processes <= node_processes_) return node_processes_;
   node_processes_ = processes;
   const std::size_t most = connections_.room().most_connections(processes);
-  if (most == 0 || most >= most_) return;
+  if (most == 0 || most >= most_) return processes;
   most_ = most;
   log(LogLevel::kInfo, "FARSIDE_CONNECTIONS={}, but {}, with {} processes on the node, admit {} connections", asked_,
       connections_.room().what_limits(), processes, most);
+  return processes;
 }
 
 void ConnectionEviction::make_room() {
@@ -385,13 +539,13 @@ void ConnectionEviction::make_room() {
   if (now < make_room_again_) return;
   make_room_again_ = now + Timing::kRoomAgain;
   std::vector<std::pair<Clock::time_point, PeerState*>> candidates;  // by their last use
-  connections_.table().for_each_present([&](const Connection& connection) {
-    if (connection.state != Connection::State::kConnected || connections_.table().is_self(connection.peer)) return;
-    PeerState& peer_state = states_.of(connection.peer);
-    if (now - connection.since < idle_limit(peer_state)) return;
-    const Clock::time_point last_use = PeerStates::last_use(peer_state, now);
-    if (now - last_use >= Timing::kShortestIdle && !peer_state.any_in_flight())
-      candidates.emplace_back(last_use, &peer_state);
+  connections_.for_each_present([&](const Connection& connection) {
+    PeerState& peer = connection.peer;
+    // One to this process itself is not counted.
+    if (connection.state != Connection::State::kConnected || !connection.counted) return;
+    if (now - connection.since < idle_limit(peer)) return;
+    const Clock::time_point last_use = peer.find_last_use(now);
+    if (now - last_use >= Timing::kShortestIdle && !peer.any_in_flight()) candidates.emplace_back(last_use, &peer);
   });
   const std::size_t count = connections_.count();
   std::size_t too_many = most_ > 0 && count > most_ ? count - most_ : 0;
@@ -399,52 +553,43 @@ void ConnectionEviction::make_room() {
   if (shortage) too_many = std::max(too_many, count / kPartInShortage + 1);
   std::ranges::sort(candidates);
   candidates.resize(std::min(too_many, candidates.size()));
-  for (const auto& [_, peer_state] : candidates) ask_to_disconnect(*peer_state, shortage);
+  for (const auto& [_, peer] : candidates) ask_to_disconnect(*peer, shortage);
 }
 
-void ConnectionEviction::ask_to_disconnect(PeerState& peer_state, bool shortage) {
-  const Peer peer = peer_state.peer;
+void ConnectionEviction::ask_to_disconnect(PeerState& peer, bool shortage) {
   {
     // Another thread may have issued meanwhile. Without an endpoint it needs Fabric's mutex first.
-    const std::scoped_lock held(peer_state.mutex);
-    if (peer_state.in_flight > 0) return;
-    peer_state.endpoint = nullptr;
+    const std::scoped_lock held(peer.mutex);
+    if (peer.in_flight > 0) return;
+    peer.endpoint = nullptr;
   }
   const std::size_t count = connections_.count();
-  if (replies_.send(make_disconnect(peer)) != 0) return;
+  if (replies_.send(disconnect_of(peer)) != 0) return;
   log(LogLevel::kInfo, "{} connections, {}: one that was not used is to be closed", count,
       shortage ? "and no descriptor or memory for another"
                : fmt::format("{}={}", most_ == asked_ ? "FARSIDE_CONNECTIONS" : "the process's share", most_));
-  Connection& connection = *connections_.present(peer);
-  const bool soon = Clock::now() - connection.since < Timing::kReopenedSoon * idle_limit(peer_state);
-  peer_state.idle_limit = soon ? std::min<Clock::duration>(2 * idle_limit(peer_state), Timing::kLongestIdle)
-                               : Clock::duration(Timing::kShortestIdle);
-  connections_.table().begin_disconnect(connection);
-}
-
-std::unique_ptr<Reply> ConnectionEviction::make_disconnect(Peer peer) {
-  std::unique_ptr<Reply> request = replies_.take(peer);
-  request->header.kind = MessageKind::kDisconnect;
-  request->header.operation = connections_.number(peer);
-  request->probe = true;  // no warning if it does not arrive
-  return request;
+  Connection& connection = *peer.current;
+  const bool soon = Clock::now() - connection.since < Timing::kReopenedSoon * idle_limit(peer);
+  peer.idle_limit = soon ? std::min<Clock::duration>(2 * idle_limit(peer), Timing::kLongestIdle)
+                         : Clock::duration(Timing::kShortestIdle);
+  connections_.begin_disconnect(connection);
 }
 
 void ConnectionEviction::leave_all() {
-  connections_.table().for_each_present([this](const Connection& connection) {
-    if (connection.carries() && !connection.disconnect_sent) replies_.keep(make_disconnect(connection.peer));
+  connections_.for_each_present([this](const Connection& connection) {
+    if (connection.carries() && !connection.disconnect_sent) replies_.keep(disconnect_of(connection.peer));
   });
 }
 
 // When nothing of this process is in flight on the connection, ends it if it has sent DISCONNECT before, else sends it
 // now. Returns whether it has done so.
-bool ConnectionEviction::ends(Peer peer) {
-  Connection* const connection = connections_.present(peer);
+bool ConnectionEviction::ends(PeerState& peer) {
+  const Connection* const connection = peer.current;
   // The present connection may be a newer one.
   if (connection == nullptr || !connection->in_order) return true;
-  if (states_.any_issued(peer)) return false;
+  if (peer.any_issued()) return false;
   if (connection->disconnect_sent) return connections_.disconnect(peer);
-  return replies_.send(make_disconnect(peer)) != -FI_EAGAIN;
+  return replies_.send(disconnect_of(peer)) != -FI_EAGAIN;
 }
 
 void ConnectionEviction::receive(std::span<const std::byte> message) {
@@ -452,22 +597,20 @@ void ConnectionEviction::receive(std::span<const std::byte> message) {
   if (message.size() != sizeof header) return;
   std::memcpy(&header, message.data(), sizeof header);
   // The connection may have ended since.
-  const std::optional<Peer> peer = connections_.peer_of(header.operation);
-  if (!peer) return;
-  Connection& connection = *connections_.present(*peer);
-  connections_.table().begin_disconnect(connection);
-  connection.in_order = true;
+  PeerState* const peer = connections_.peer_of(header.operation);
+  if (peer == nullptr) return;
+  connections_.begin_disconnect(*peer->current);
+  peer->current->in_order = true;
   {
     // Those of this process arrive, since the sender ends the connection behind the DISCONNECT of this process.
-    PeerState& peer_state = states_.of(*peer);
-    const std::scoped_lock held(peer_state.mutex);
-    peer_state.confirmed = peer_state.notifications;
+    const std::scoped_lock held(peer->mutex);
+    peer->confirmed = peer->notifications;
   }
-  if (std::ranges::find(disconnecting_, *peer) == disconnecting_.end()) disconnecting_.push_back(*peer);
+  if (std::ranges::find(disconnecting_, peer) == disconnecting_.end()) disconnecting_.push_back(peer);
 }
 
 void ConnectionEviction::disconnect_idle() {
-  std::erase_if(disconnecting_, [this](Peer peer) { return ends(peer); });
+  std::erase_if(disconnecting_, [this](PeerState* peer) { return ends(*peer); });
 }
 
 }  // namespace farside

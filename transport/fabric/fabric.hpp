@@ -2,9 +2,13 @@
 // Fabric: the endpoint of this process (endpoint.hpp) by libfabric: RDMA writes and reads, remote atomics, requests to
 // message handlers, and their progress. The first window with a peer that only the fabric reaches opens it.
 //
-// Operations are issued here and complete later. Each is counted in a Pending until it has taken effect at the target:
-// an RDMA operation until its completion (FI_DELIVERY_COMPLETE), a message until the handler's reply. Its local buffers
-// must stay until then, except operands of at most kCopiedAtCall bytes, which are copied at the call.
+// Operations are issued here (fabric.cpp) and complete later. Each is counted in a Pending until it has taken effect at
+// the target: an RDMA operation until its completion (FI_DELIVERY_COMPLETE), a message until the handler's reply. Its
+// local buffers must stay until then, except operands of at most kCopiedAtCall bytes, which are copied at the call.
+//
+// Polls of application threads and of the progress thread take completions and messages of peers, answer them, move
+// the connections on, and check the peers (fabric_progress.cpp). Periodic work visits only active peers and operations
+// in flight, not all peers that are known.
 //
 // Thread safety: all members may be called from any thread. An operation on a connected peer takes the mutex of that
 // peer only (peers.hpp), once for each attempt to issue and once when its completion comes, so that threads with
@@ -15,54 +19,71 @@
 //
 // Errors: kPeer for operations (also if the peer is abandoned; kRange if a handler refuses a request), kNoMemory if
 // memory cannot be registered, kNoRoute when the endpoint is opened. Cost: an operation over TCP takes its origin 5 to
-// 10 us. Memory: with Connections 128 to 152 bytes per peer, and 240 more once an operation was issued to it.
+// 10 us. Memory: that of Peers and Connections.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
-#include <sys/uio.h>
+#include <utility>
+
+#include <rdma/fi_eq.h>
 
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/base/statistics.hpp"
+#include "transport/base/ticks.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"
+#include "transport/fabric/connections.hpp"
 #include "transport/fabric/endpoint.hpp"
-#include "transport/fabric/fabric_progress.hpp"
-#include "transport/fabric/handles.hpp"
+#include "transport/fabric/messages.hpp"
 #include "transport/fabric/operation.hpp"
+#include "transport/fabric/peers.hpp"
 #include "transport/fabric/pending.hpp"
+#include "transport/fabric/progress_thread.hpp"
+#include "transport/fabric/provider.hpp"
 #include "transport/handler/message_handler.hpp"
 
 namespace farside {
 
-class Fabric final : public OpenEndpoint {
+class Fabric final : public OpenEndpoint, private PeerHealth::Network, private ProgressThread::Work {
  public:
-  // For tests: what Connections::Opening::resolve is, and by how many threads endpoints are opened over any provider.
-  using Resolve = std::function<int(const SocketAddress&)>;
-  // Opens the provider that was found (provider.hpp), and starts the progress thread. Errors: kNoRoute, kNoMemory or
-  // kOther.
+  // Opens the provider that was found (provider.hpp), begins to listen, and starts the progress thread. For tests:
+  // `resolve` is Connections::Opening::resolve, and `openers` threads then open endpoints over any provider. Errors:
+  // kNoRoute, kNoMemory or kOther.
+  using Resolve = Connections::Resolve;
   static Result<std::unique_ptr<Fabric>> open(InfoHandle info, const Settings& settings, Progress& progress,
                                               Statistics& statistics, Resolve resolve = nullptr,
-                                              std::size_t openers = EndpointOpener::kMostThreads);
+                                              std::size_t openers = Connections::kMostThreads);
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
+  // Sends the last answers, and ends the thread and the connections.
+  ~Fabric() override;
 
-  const FabricAddress& address() const override { return progress_.address(); }
-  const char* provider() const override { return progress_.domain().provider(); }
-  const char* device() const override { return progress_.domain().device(); }
-  Peer insert(const FabricAddress& address) override { return progress_.insert(address); }
-  void share_node(std::size_t processes) override { progress_.share_node(processes); }
-  Result<Registration> register_memory(void* base, std::size_t bytes, std::uint64_t wanted) override {
-    return progress_.domain().register_memory(base, bytes, wanted);
+  const FabricAddress& address() const override { return connections_.address(); }
+  const char* provider() const override { return domain_.provider(); }
+  const char* device() const override { return domain_.device(); }
+  Peer insert(const FabricAddress& address) override {
+    const std::scoped_lock held(mutex_);
+    return peers_.insert(address).number;
   }
-  bool keys_are_chosen() const override { return progress_.domain().keys_are_chosen(); }
+  std::size_t share_node(std::size_t processes) override {
+    const std::scoped_lock held(mutex_);
+    return eviction_.share_node(processes);
+  }
+  Result<Registration> register_memory(void* base, std::size_t bytes, std::uint64_t wanted) override {
+    return domain_.register_memory(base, bytes, wanted);
+  }
+  bool keys_are_chosen() const override { return domain_.keys_are_chosen(); }
   Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes) override {
     return transfer(pending, place, const_cast<void*>(local), bytes, true);
   }
@@ -75,31 +96,67 @@ class Fabric final : public OpenEndpoint {
   bool has_message_ring(Peer peer) override;
   Status request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
                  std::unique_ptr<OperationList> list) override;
-  bool acknowledges_notifications() const override { return progress_.domain().by_adapter(); }
-  std::uint32_t interruptions() const override { return progress_.in_flight().interruptions(); }
-  const PeerLosses& losses(Peer peer) override { return progress_.in_flight().losses(peer); }
-  Reach reach(Peer peer) override { return progress_.reach(peer); }
+  bool acknowledges_notifications() const override { return domain_.by_adapter(); }
+  std::uint32_t interruptions() const override { return peers_.interruptions(); }
+  const PeerLosses& losses(Peer peer) override { return peers_.of(peer).losses; }
+  Reach reach(Peer peer) override;
   bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) override {
-    return progress_.publish(id, space);
+    const std::scoped_lock held(mutex_);
+    return replies_.handler().publish(id, space);
   }
-  void withdraw(std::uint64_t id) override { progress_.withdraw(id); }
+  void withdraw(std::uint64_t id) override {
+    const std::scoped_lock held(mutex_);
+    replies_.handler().withdraw(id);
+  }
 
-  FabricProgress& progress() override { return progress_; }
+  // A thread that holds the mutex already makes progress, or holds it for a moment only to find out whether another
+  // thread does (endpoint_is_busy).
+  void poll() override { poll_with(std::unique_lock(mutex_, std::try_to_lock)); }
+  void poll_now() override { poll_with(std::unique_lock(mutex_)); }
+  bool poll_from_runtime() override;
+  void poll_runtime() override { waiting_.poll_runtime(); }
+  // Large transfers that this process has issued are expected to move at 1 GB/s. If the thread that waits for them
+  // slept, each arrival of data would have to wake the progress thread.
+  bool transfers() const override { return monotonic_ns() < transfers_until_.load(std::memory_order_relaxed); }
+  void listen(WakeEvent& wake_event) override { thread_.listen(wake_event); }
+  void stop_listening(WakeEvent& wake_event) override { thread_.stop_listening(wake_event); }
+  void set_on_trial(Peer peer, bool on) override {
+    const std::scoped_lock held(mutex_);
+    PeerHealth::set_on_trial(peers_.of(peer), on);
+  }
 
  private:
-  Fabric(FabricDomain domain, const QueueLimits& limits, const Settings& settings, Progress& progress,
-         Statistics& statistics)
-      : waiting_(progress), statistics_(statistics), progress_(std::move(domain), limits, settings, statistics) {}
+  using Clock = std::chrono::steady_clock;
 
-  std::string try_nic_atomics();
-  Status nic_atomic(Pending& pending, const Place& place, const std::uint64_t* operand, const std::uint64_t* compare,
-                    std::uint64_t* fetched);
-  FabricHandle<fid_mr> register_large(const void* base, std::size_t bytes, std::uint64_t access);
-  Status transfer(Pending& pending, const Place& place, void* local, std::size_t bytes, bool writes);
-  int local_buffer(Operation& operation, void* local, std::size_t bytes, bool writes, FabricHandle<fid_mr>& registered,
-                   iovec& buffer, void*& descriptor);
+  Fabric(FabricDomain domain, const QueueLimits& limits, const Settings& settings, Progress& progress,
+         Statistics& statistics, Resolve resolve, std::size_t openers);
+
+  // Issuing.
   template <class Issue>
-  Status issue(Pending& pending, Peer peer, const char* what, Issue&& call);
+  Status issue(Pending& pending, Peer to, const char* what, Issue&& call);
+  ssize_t make_ready(PeerState& peer);
+  Error out_of_reach(const PeerState& peer, const std::string& why) const;
+  Status transfer(Pending& pending, const Place& place, void* local, std::size_t bytes, bool writes);
+
+  // Completions, and messages.
+  bool advance();
+  bool take_completions();
+  void complete(const fi_cq_msg_entry& entry);
+  void complete_with_error();
+  void receive(std::span<const std::byte> message);
+  bool take_from_rings();
+  ssize_t send(Reply& reply);
+
+  // Progress.
+  bool poll_with(std::unique_lock<std::mutex> held);
+  void check() override;
+  void read_connection_events() override;
+  Sleep progress(bool connection_woke) override;
+  bool endpoint_is_busy() override { return !std::unique_lock(mutex_, std::try_to_lock); }
+  bool may_sleep() override;
+  std::optional<ssize_t> send_probe(PeerState& peer) override;
+  std::optional<TcpState> tcp_state(PeerState& peer) override { return connections_.tcp_state(peer); }
+  void abandon(PeerState& peer, const std::string& why) override;
 
   Progress& waiting_;  // of threads that wait to issue
   Statistics& statistics_;
@@ -107,7 +164,23 @@ class Fabric final : public OpenEndpoint {
   // Whether 64-bit atomics take the value of an operand as its address, as verbs does in libfabric before 2.2 (issue
   // 10911). None: the provider has no atomics that work.
   std::optional<bool> by_value_;
-  FabricProgress progress_;
+  FabricDomain domain_;
+  const QueueLimits limits_;
+  Peers peers_;
+
+  std::atomic<std::uint64_t> transfers_until_{0};  // see transfers(); of CLOCK_MONOTONIC, in ns
+  ProgressThread thread_;
+
+  // Guards the following members, and of the peers what peers.hpp says. Held for microseconds (some milliseconds when a
+  // peer is abandoned), and never while waiting or calling out of transport/.
+  std::mutex mutex_;
+  PeerHealth health_;
+  Replies replies_;
+  Receives receives_;
+  Connections connections_;  // ends before the buffers to which its endpoints may still write, and before thread_
+  ConnectionEviction eviction_;
+  bool leaving_ = false;                 // the endpoint is being closed
+  std::uint64_t read_events_at_ns_ = 0;  // when a poll is to do so next; of CLOCK_MONOTONIC
 };
 
 }  // namespace farside

@@ -81,6 +81,44 @@ void Receives::post_refused() {
   for (Receive* buffer : std::exchange(refused_, {})) post_again(*buffer);
 }
 
+void Replies::execute(Peer sender, std::span<const std::byte> message) {
+  const bool behind = std::ranges::find(deferred_, sender, &Deferred::sender) != deferred_.end();
+  if (behind || !execute_now(sender, message))
+    patiently([&] { deferred_.push_back({sender, std::vector(message.begin(), message.end())}); });
+}
+
+// Returns false if the request must be executed later. It waits for an accumulate lock only while no other one has to.
+bool Replies::execute_now(Peer sender, std::span<const std::byte> message) {
+  RequestHeader request{};
+  std::memcpy(&request, message.data(), std::min(message.size(), sizeof request));
+  // Before the message is executed, since there may be no memory.
+  std::unique_ptr<Reply> reply = patiently([&] { return take(sender); });
+  MessageHandler::Answer done =
+      deferred_.empty() ? handler_.execute(message) : handler_.execute(message, {}, std::chrono::microseconds(0));
+  if (done.deferred || !done.known_sender || (request.flags & RequestHeader::kNoReply) != 0) {
+    drop(std::move(reply));
+    return !done.deferred;
+  }
+  statistics_.add(RouteKind::kFabric, Counted::kHandler, message.size());
+  reply->header = done.header;
+  reply->fetched = std::move(done.fetched);
+  answer(std::move(reply));
+  return true;
+}
+
+void Replies::execute_deferred() {
+  std::vector<Peer> waiting;
+  for (auto next = deferred_.begin(); next != deferred_.end();) {
+    const bool behind = std::ranges::find(waiting, next->sender) != waiting.end();
+    if (!behind && execute_now(next->sender, next->message)) {
+      next = deferred_.erase(next);
+      continue;
+    }
+    if (!behind) waiting.push_back(next->sender);
+    ++next;
+  }
+}
+
 ssize_t Replies::send(std::unique_ptr<Reply> reply) {
   const ssize_t code = send_(*reply);
   if (code != 0) {
@@ -124,7 +162,7 @@ void Replies::end(std::unique_ptr<Reply> reply, ssize_t code) {
     ++in_flight_;
     return;
   }
-  if (code != 0 && !reply->probe)
+  if (code != 0 && reply->is_answer())
     log(LogLevel::kWarn, "{}", fabric_error(ErrorKind::kPeer, "an answer to a peer", code).text);
   drop(std::move(reply));
 }

@@ -22,8 +22,10 @@
 
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/statistics.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/operation.hpp"
+#include "transport/handler/message_handler.hpp"
 
 namespace farside {
 
@@ -99,9 +101,9 @@ class Receives {
   std::vector<Receive*> refused_;  // of buffers_
 };
 
-// Replies: the messages that this process sends to peers besides its own operations: the answers of its handler,
-// probes, and DISCONNECT. It keeps the answers that the provider has refused, limits how many messages the provider has
-// at once.
+// Replies: the messages that this process sends to peers besides its own operations: the answers of its handler, which
+// executes the requests of peers here; probes, and DISCONNECT. It keeps the requests that wait for an accumulate lock,
+// and the answers that the provider has refused, and limits how many messages the provider has at once.
 //
 // Not thread-safe: Fabric's mutex guards it. Errors: an answer that cannot be sent is logged and dropped; its peer is
 // out of reach. Cost: a send, or a try for each peer with unsent answers. Memory: nothing per peer; about 200 bytes for
@@ -112,14 +114,25 @@ class Replies {
   // Returns 0 if the provider has the message now, else a negative libfabric code.
   using Send = std::function<ssize_t(Reply&)>;
   // `most`: how many the provider may have at once. `memory`: from which their slots are.
-  Replies(std::size_t most, LocalMemory& memory, Send send) : most_(most), memory_(memory), send_(std::move(send)) {}
+  Replies(std::size_t most, LocalMemory& memory, Statistics& statistics, Send send)
+      : most_(most), memory_(memory), statistics_(statistics), send_(std::move(send)) {}
+
+  MessageHandler& handler() { return handler_; }
+  // Executes a request, and answers it; later, if it must wait for an accumulate lock, or an earlier one of its sender
+  // does.
+  void execute(Peer sender, std::span<const std::byte> message);
+  // Executes the requests that were deferred, in their order per peer.
+  void execute_deferred();
+  bool any_deferred() const { return !deferred_.empty(); }
 
   // Returns whether the provider may have one more.
   bool room() const { return in_flight_ < most_; }
-  // Returns a message to the peer, with an empty header and no data.
-  static std::unique_ptr<Reply> take(Peer peer) {
+  // Returns a message to the peer without data; `operation`: that of the header.
+  static std::unique_ptr<Reply> take(Peer peer, MessageKind kind = MessageKind::kReply, std::uint64_t operation = 0) {
     auto reply = std::make_unique<Reply>();
     reply->peer = peer;
+    reply->header.kind = kind;
+    reply->header.operation = operation;
     return reply;
   }
   // Sends it at once. Returns what Send returns.
@@ -145,16 +158,25 @@ class Replies {
   }
 
   bool any_unsent() const { return !unsent_.empty(); }
-  // Returns whether no answer is unsent and no message has a completion to come.
-  bool idle() const { return unsent_.empty() && in_flight_ == 0; }
+  // Returns whether no request is deferred, no answer is unsent, and no message has a completion to come.
+  bool idle() const { return deferred_.empty() && unsent_.empty() && in_flight_ == 0; }
 
  private:
   // What Send has returned for it, if it is not -FI_EAGAIN, or it was refused for too long.
   void end(std::unique_ptr<Reply> reply, ssize_t code);
+  bool execute_now(Peer sender, std::span<const std::byte> message);
 
   const std::size_t most_;
   LocalMemory& memory_;
+  Statistics& statistics_;
   const Send send_;
+  MessageHandler handler_;
+  // Requests that wait for an accumulate lock, and later ones of their senders, which limit them.
+  struct Deferred {
+    Peer sender;
+    std::vector<std::byte> message;
+  };
+  std::deque<Deferred> deferred_;
   std::map<Peer, std::deque<std::unique_ptr<Reply>>> unsent_;  // refused with EAGAIN, or behind a refused one
   Peer first_ = 0;                                             // whose answers are the first to be sent next
   std::size_t in_flight_ = 0;                                  // that the provider has

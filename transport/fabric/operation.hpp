@@ -29,6 +29,8 @@
 
 namespace farside {
 
+struct PeerState;
+
 // LocalMemory: registration of the buffers of this process that a provider with FI_MR_LOCAL (fi_mr(3)) reads and
 // writes. Small buffers go through registered slots; large ones are registered while their operation is in flight.
 //
@@ -155,9 +157,14 @@ struct Context {
 // An operation issued by this process. A request to a handler is complete when both its send and its reply are, or,
 // through a ring, when its reply is.
 struct Operation : Context {
-  Operation(Peer to, std::uint32_t number) : Context(Kind::kOperation), peer(to), index(number) {}
+  Operation(PeerState& to, std::uint32_t number) : Context(Kind::kOperation), peer(to), index(number) {}
+  // Makes it a request, which is complete when it is sent and answered.
+  void await_reply() {
+    request = awaits_reply = true;
+    completions_left = 2;
+  }
   Pending* pending = nullptr;  // null: not issued, or abandoned
-  const Peer peer;
+  PeerState& peer;
   const std::uint32_t index;          // in the pool of the peer
   std::uint32_t generation = 0;       // changes with each use, so that a stray reply is recognised
   std::uint8_t completions_left = 0;  // completions still to come
@@ -181,7 +188,7 @@ struct Operation : Context {
 // peer is not used. Memory: 600 bytes per operation that was in flight at once.
 class OperationPool {
  public:
-  explicit OperationPool(Peer peer) : peer_(peer) {}
+  explicit OperationPool(PeerState& peer) : peer_(peer) {}
   Operation& take() {
     if (free_.empty()) {
       // release() needs no memory.
@@ -221,7 +228,7 @@ class OperationPool {
   }
 
  private:
-  const Peer peer_;
+  PeerState& peer_;
   std::uint32_t generations_ = 0;
   Operations all_;
   std::vector<Operation*> free_;
@@ -234,11 +241,11 @@ struct Receive : Context {
   FabricHandle<fid_mr> registered;
 };
 
-// A reply of this process's handler, or a probe.
+// A reply of this process's handler, a probe, or DISCONNECT.
 struct Reply : Context {
   Reply() : Context(Kind::kReply) {}
+  bool is_answer() const { return header.kind == MessageKind::kReply; }
   Peer peer = 0;
-  bool probe = false;
   bool copied = false;                                    // by the provider: there is no completion
   std::chrono::steady_clock::time_point refused_since{};  // first refusal by the provider
   ReplyHeader header{};

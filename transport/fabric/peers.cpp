@@ -2,112 +2,279 @@
 #include "transport/fabric/peers.hpp"
 
 #include <algorithm>
-#include <bit>
-
-#include "transport/base/result.hpp"
-#include "transport/base/timing.hpp"
-#include "transport/fabric/handles.hpp"
+#include <cstring>
 
 namespace farside {
 
-PeerState& PeerStates::make(Peer peer) {
-  const std::scoped_lock held(making_);
-  if (PeerState* const state = find(peer)) return *state;
-  const std::span<Place> before = places_.get();
-  if (peer >= before.size()) {
-    constexpr std::size_t kLeast = 16;
-    places_.replace(std::max(std::bit_ceil(std::size_t{peer} + 1), kLeast), [&](std::span<Place> places) {
-      for (std::size_t i = 0; i < before.size(); ++i)
-        places[i].store(before[i].load(std::memory_order_relaxed), std::memory_order_relaxed);
-    });
-  }
-  made_.push_back(std::make_unique<PeerState>(peer));
-  places_.get()[peer].store(made_.back().get(), std::memory_order_release);
-  return *made_.back();
-}
-
 namespace {
 
-// Returns whether operations are in flight towards the peer, and none has completed for `so_long`.
-bool quiet(PeerState& peer_state, PeerHealth::Clock::time_point now, PeerHealth::Clock::duration so_long) {
-  const std::uint32_t completed = peer_state.completed;
-  const bool any = peer_state.awaits_host();
-  const bool moved = completed != peer_state.completed_then || peer_state.begun;
-  peer_state.completed_then = completed;
-  if (peer_state.begun) peer_state.begun = false;
-  if (!any || moved) {
-    peer_state.quiet_since = now;
-    peer_state.unacknowledged_since = {};
+// Stores the data of a reply: those of the list, then those of the request. Between two steps these are the former
+// values of the acquire step's word and, unless the list was stopped, of the release step's.
+Status deliver(Operation& operation, ReplyStatus status, std::span<const std::byte> data) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  LockedResult* const locked = operation.message.locked;
+  const bool stopped = status == ReplyStatus::kStopped && locked != nullptr;
+  if (status != ReplyStatus::kDone && !stopped) return refusal(status);
+  const std::size_t listed = operation.list != nullptr && !stopped ? operation.list->fetched_bytes() : 0;
+  const std::size_t words = stopped ? kWord : kMostControls * kWord;
+  const std::span<std::byte> fetched = operation.message.fetched;
+  if (data.size() != listed + (locked != nullptr ? words : fetched.size()))
+    return Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"};
+  if (listed > 0) operation.list->deliver(data);
+  const std::byte* const behind = data.data() + listed;
+  if (locked == nullptr) {
+    if (!fetched.empty()) std::memcpy(fetched.data(), behind, fetched.size());
+    return {};
   }
-  return any && now - peer_state.quiet_since >= so_long;
+  locked->stopped = stopped;
+  std::memcpy(&locked->acquire_step, behind, kWord);
+  if (stopped) {
+    locked->list = std::move(operation.list);
+  } else {
+    std::memcpy(&locked->release_step, behind + kWord, kWord);
+  }
+  return {};
+}
+
+// Returns whether operations are in flight towards the peer, and none has completed for `so_long`.
+bool quiet(PeerState& peer, PeerHealth::Clock::time_point now, PeerHealth::Clock::duration so_long) {
+  const std::uint32_t completed = peer.completed;
+  const bool any = peer.awaits_host();
+  const bool moved = completed != peer.completed_then || peer.begun;
+  peer.completed_then = completed;
+  if (peer.begun) peer.begun = false;
+  if (!any || moved) {
+    peer.quiet_since = now;
+    peer.unacknowledged_since = {};
+  }
+  return any && now - peer.quiet_since >= so_long;
 }
 
 PeerHealth::Clock::duration half(std::chrono::seconds timeout) { return PeerHealth::Clock::duration(timeout) / 2; }
 
 }  // namespace
 
-std::chrono::seconds PeerHealth::timeout(Peer peer) const {
-  const PeerState* const state = states_.find(peer);
-  if (state == nullptr || state->trials == 0) return timeout_;
+// ---- one peer ----
+
+void PeerState::issued(Operation& operation, Pending& pending) {
+  operation.pending = &pending;
+  operation.endpoint = endpoint;
+  if (operation.request) ++requests;
+  if (operation.notification) ++notifications;
+  operation.notifications_before = notifications;
+  pending.issued();
+}
+
+bool PeerState::any_issued() {
+  const std::scoped_lock held(mutex);
+  bool any = false;
+  pool.for_each([&](const Operation& operation) { any = any || operation.pending != nullptr; });
+  return any;
+}
+
+void PeerState::back_off(Clock::time_point now) {
+  constexpr std::uint16_t kDoublings = 7;
+  not_before =
+      now + std::min<Timing::Milliseconds>(Timing::kConnectAgain * (1U << refused), Timing::kConnectAgainLongest);
+  if (refused < kDoublings) ++refused;
+}
+
+// ---- all peers, and the operations in flight ----
+
+PeerState& Peers::know(std::uint64_t identity) {
+  if (PeerState* const known = find(identity)) return *known;
+  const Peer number = peers_.size();
+  PeerState& peer = peers_.add();
+  peer.number = number;
+  peer.address.identity = identity;
+  by_identity_.emplace(identity, number);
+  return peer;
+}
+
+void Peers::completed(Operation& operation) {
+  const std::scoped_lock held(operation.peer.mutex);
+  if (operation.into != nullptr && operation.pending != nullptr)
+    std::memcpy(operation.into, operation.slot->bytes, operation.into_bytes);
+  if (--operation.completions_left == 0) finish(operation);
+}
+
+const fid_ep* Peers::failed(Operation& operation, Error error) {
+  const std::scoped_lock held(operation.peer.mutex);
+  const fid_ep* const endpoint = operation.endpoint;
+  if (operation.pending != nullptr) operation.pending->failed(std::move(error));
+  finish(operation);
+  return endpoint;
+}
+
+bool Peers::take_reply(std::span<const std::byte> message) {
+  ReplyHeader header;
+  if (message.size() < sizeof header) return false;
+  std::memcpy(&header, message.data(), sizeof header);
+  const std::uint64_t number = header.operation ^ mask_;
+  if (number >> 32 >= peers_.size()) return false;
+  PeerState& peer = of(number >> 32);
+  const std::scoped_lock held(peer.mutex);
+  Operation* const operation = peer.pool.find(number & 0xffff'ffff);
+  if (operation == nullptr || !operation->awaits_reply || operation->generation != header.generation) return false;
+  // Without memory for the text of an error the reply counts all the same.
+  Status delivered =
+      without_bad_alloc([&] { return deliver(*operation, header.status, message.subspan(sizeof header)); });
+  if (!delivered) operation->pending->failed(delivered.error());
+  operation->awaits_reply = false;
+  if (--operation->completions_left == 0) finish(*operation);
+  return true;
+}
+
+void Peers::fail_all(PeerState& peer, const Error& error) {
+  const std::scoped_lock held(peer.mutex);
+  interrupted(peer);
+  peer.pool.for_each([&](Operation& operation) {
+    Pending* const pending = std::exchange(operation.pending, nullptr);
+    if (pending == nullptr) return;
+    --peer.in_flight;
+    if (operation.request) --peer.requests;
+    // A request no longer awaits its reply: it ends here unless its send must still complete.
+    if (std::exchange(operation.awaits_reply, false) && --operation.completions_left == 0) recycle(operation);
+    pending->failed(error);
+    pending->completed();
+  });
+}
+
+void Peers::fail_awaiting(PeerState& peer, const Error& error, bool in_order) {
+  const std::scoped_lock held(peer.mutex);
+  if (!in_order) interrupted(peer);
+  peer.pool.for_each([&](Operation& operation) {
+    if (operation.pending == nullptr || !std::exchange(operation.awaits_reply, false)) return;
+    operation.pending->failed(error);
+    if (--operation.completions_left == 0) finish(operation);
+  });
+}
+
+void Peers::interrupted(PeerState& peer) {
+  if (peer.confirmed != peer.notifications) {
+    peer.confirmed = peer.notifications;
+    peer.losses.lost_notifications.fetch_add(1, std::memory_order_relaxed);
+    peer.losses.to_report.store(true, std::memory_order_relaxed);
+  }
+  const std::uint32_t number = interruptions_.load(std::memory_order_relaxed) + 1;
+  peer.losses.last_interruption.store(number, std::memory_order_relaxed);
+  // Release: a thread that reads the number sees the words that the peer's messages have changed, and the peer's
+  // losses.
+  interruptions_.store(number, std::memory_order_release);
+}
+
+// Ends an operation after its last completion.
+void Peers::finish(Operation& operation) {
+  PeerState& peer = operation.peer;
+  Pending* const pending = operation.pending;
+  if (pending != nullptr) {
+    --peer.in_flight;
+    if (operation.request) --peer.requests;
+    ++peer.completed;
+    // An operation that the peer has acknowledged arrived there behind the earlier notifications. Numbers may wrap.
+    const std::uint32_t arrived = operation.notifications_before - peer.confirmed;
+    if (!operation.notification && !pending->has_error() && arrived <= peer.notifications - peer.confirmed)
+      peer.confirmed = operation.notifications_before;
+  }
+  recycle(operation);
+  if (pending != nullptr) pending->completed();
+}
+
+void Peers::recycle(Operation& operation) {
+  if (operation.slot != nullptr) memory_.release(std::exchange(operation.slot, nullptr));
+  if (operation.registered != nullptr) memory_.end_large(operation.registered);
+  operation.peer.pool.release(operation);
+}
+
+void Peers::activate(PeerState& peer) {
+  const std::scoped_lock held(peer.mutex);
+  if (peer.active) return;
+  peer.active = true;
+  peer.quiet_since = PeerState::Clock::now();
+  peer.completed_then = peer.completed;
+  peer.unacknowledged_since = {};
+  active_.push_back(&peer);
+}
+
+std::vector<OperationPool::Operations> Peers::deactivate_unused() {
+  std::vector<OperationPool::Operations> unused;
+  std::erase_if(active_, [&, now = PeerState::Clock::now()](PeerState* peer) {
+    peer->find_last_use(now);
+    // The counter of a peer in use is read without its mutex, which stays with the thread that uses the peer.
+    if (const std::uint32_t completed = peer->completed;
+        std::exchange(peer->completed_at_check, completed) != completed)
+      return false;
+    const std::scoped_lock held(peer->mutex);
+    if (peer->awaits_host() || peer->completed != peer->completed_at_check) return false;
+    unused.push_back(peer->pool.take_unused());
+    peer->active = false;
+    return true;
+  });
+  return unused;
+}
+
+// ---- health ----
+
+std::chrono::seconds PeerHealth::timeout(const PeerState& peer) const {
+  if (peer.trials == 0) return timeout_;
   return timeout_.count() > 0 ? std::min(timeout_, Timing::kTrial) : Timing::kTrial;
 }
 
 void PeerHealth::check(Clock::time_point now) {
-  for (PeerState* const peer_state : states_.active()) check(*peer_state, now);
+  for (PeerState* const peer : peers_.active()) check(*peer, now);
 }
 
-void PeerHealth::check(PeerState& peer_state, Clock::time_point now) {
-  const std::chrono::seconds timeout = this->timeout(peer_state.peer);
+void PeerHealth::check(PeerState& peer, Clock::time_point now) {
+  const std::chrono::seconds timeout = this->timeout(peer);
   if (timeout.count() == 0) return;
-  // The peer may well be in reach.
-  if (peers_.waits_for_place(peer_state.peer)) peer_state.quiet_since = now;
-  if (!quiet(peer_state, now, half(timeout))) return;
-  const bool too_long = now - peer_state.quiet_since >= timeout;
-  if (peer_state.probed) {
-    if (too_long) abandon(peer_state, now, "its adapter acknowledges nothing that is sent to it");
+  if (peer.waits) peer.quiet_since = now;
+  if (!quiet(peer, now, half(timeout))) return;
+  const bool too_long = now - peer.quiet_since >= timeout;
+  if (peer.probed) {
+    if (too_long) abandon(peer, now, "its adapter acknowledges nothing that is sent to it");
     return;
   }
-  const std::optional<ssize_t> code = peers_.send_probe(peer_state.peer);
+  const std::optional<ssize_t> code = network_.send_probe(peer);
   if (!code) return;
   if (*code == 0) {
-    peer_state.probed = completes_probes_;
-    if (!peer_state.probed) peer_state.quiet_since = now;
+    peer.probed = completes_probes_;
+    if (!peer.probed) peer.quiet_since = now;
     return;
   }
   if (*code == -FI_EAGAIN && !too_long) return;
-  const std::string error = peers_.connect_error(peer_state.peer);
-  abandon(peer_state, now,
+  const std::string error = peer.connect_error();
+  abandon(peer, now,
           error.empty() ? fabric_error(ErrorKind::kPeer, "a probe", *code).text : "connecting to it: " + error);
 }
 
 void PeerHealth::check_hosts(Clock::time_point now) {
-  for (PeerState* const peer_state : states_.active()) {
-    const std::chrono::seconds timeout = this->timeout(peer_state->peer);
+  for (PeerState* const peer : peers_.active()) {
+    const std::chrono::seconds timeout = this->timeout(*peer);
     const bool watched = timeout.count() > 0;
-    const bool noted = peer_state->unacknowledged_since != Clock::time_point{};
-    if (watched && !quiet(*peer_state, now, noted ? Clock::duration{} : Timing::kQuiet)) continue;
-    const std::uint32_t notifications = peer_state->notifications;
-    const std::optional<TcpState> state = watched ? peers_.tcp_state(peer_state->peer) : std::nullopt;
+    const bool noted = peer->unacknowledged_since != Clock::time_point{};
+    if (watched && !quiet(*peer, now, noted ? Clock::duration{} : Timing::kQuiet)) continue;
+    const std::uint32_t notifications = peer->notifications;
+    const std::optional<TcpState> state = watched ? network_.tcp_state(*peer) : std::nullopt;
     if (!state || !state->unanswered) {
-      peer_state->unacknowledged_since = {};
-      peer_state->acknowledged = notifications;
+      peer->unacknowledged_since = {};
+      peer->acknowledged = notifications;
       continue;
     }
-    if (!noted) peer_state->unacknowledged_since = now;
-    if (state->silent >= timeout && now - peer_state->unacknowledged_since >= half(timeout))
-      abandon(*peer_state, now, "its host acknowledges nothing that is sent to it");
+    if (!noted) peer->unacknowledged_since = now;
+    if (state->silent >= timeout && now - peer->unacknowledged_since >= half(timeout))
+      abandon(*peer, now, "its host acknowledges nothing that is sent to it");
   }
 }
 
-void PeerHealth::abandon(PeerState& peer_state, Clock::time_point now, const std::string& why) {
+void PeerHealth::abandon(PeerState& peer, Clock::time_point now, const std::string& why) {
   {
-    const std::scoped_lock held(peer_state.mutex);
-    ++peer_state.failures;
+    const std::scoped_lock held(peer.mutex);
+    ++peer.failures;
   }
-  peer_state.quiet_since = now;
-  peer_state.acknowledged = peer_state.notifications;
-  peer_state.probed = false;
-  peers_.abandon(peer_state, why);
+  peer.quiet_since = now;
+  peer.acknowledged = peer.notifications;
+  peer.probed = false;
+  network_.abandon(peer, why);
 }
 
 }  // namespace farside

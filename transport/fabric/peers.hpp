@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PeerStates: the state of each peer to which Fabric has issued an operation, and the list of active peers, towards
-// which operations were begun lately. A process may know ten thousand peers and use ten. Periodic work, and the work at
-// the end of a connection, therefore visits only the active peers or the operations of one peer.
-//
-// Thread safety: each peer has a mutex of its own, so that threads issue to different peers at once. Fabric's mutex
-// guards the data of periodic work. A thread that takes both takes Fabric's mutex first, and no thread holds the
-// mutexes of two peers. Memory: 8 to 32 bytes per peer, and 240 more for each that was used.
+// The processes that this one reaches over the fabric, or that have connected to it; the connections to them, and the
+// operations in flight towards each.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -18,6 +14,7 @@
 #include <span>
 #include <string>
 #include <sys/types.h>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -26,17 +23,50 @@
 #include "transport/base/address.hpp"
 #include "transport/base/atomics.hpp"
 #include "transport/base/growing_array.hpp"
+#include "transport/base/integers.hpp"
+#include "transport/base/result.hpp"
 #include "transport/base/threads.hpp"
+#include "transport/base/timing.hpp"
+#include "transport/fabric/handles.hpp"
+#include "transport/fabric/message_ring.hpp"
 #include "transport/fabric/operation.hpp"
+#include "transport/fabric/pending.hpp"
 #include "transport/fabric/sockets.hpp"
 
 namespace farside {
 
+// A peer has at most one present connection. Others have ended, and wait until nothing is in flight on them.
+struct Connection {
+  using Clock = std::chrono::steady_clock;
+  // kConnecting: this process has sent a request; kAccepting: it has accepted the peer's; kDisconnecting: only answers
+  // are sent on it.
+  enum class State : std::uint8_t { kConnecting, kAccepting, kConnected, kDisconnecting, kEnded };
+
+  std::unique_ptr<MessageRing> ring;  // null if there is none; freed behind the endpoint, which may write to it
+  FabricHandle<fid_ep> endpoint;
+  PeerState& peer;
+  const std::uint64_t number;  // the same on both sides, and unlike that of any other connection
+  State state;
+  const bool initiated;          // by this process
+  bool counted;                  // in Connections::count()
+  bool in_order = false;         // the peer's DISCONNECT has arrived: its end is no interruption
+  bool disconnect_sent = false;  // this process sends nothing more, but answers
+  bool to_disconnect = false;
+  bool sought = false;        // its socket was
+  int socket = -1;            // over TCP, once it was found
+  Clock::time_point since{};  // time of connecting; in kDisconnecting of its beginning
+  bool carries() const { return state == State::kConnected || state == State::kDisconnecting; }
+  bool in_progress() const { return state == State::kConnecting || state == State::kAccepting; }
+};
+
+// A peer: its address, its connection, and the operations towards it.
+//
+// Thread safety: each peer has a mutex of its own, so that threads issue to different peers at once. Fabric's mutex
+// guards the rest. A thread that takes both takes Fabric's mutex first, and no thread holds the mutexes of two peers.
 struct PeerState {
   using Clock = std::chrono::steady_clock;
-  explicit PeerState(Peer which) : peer(which), pool(which) {}
 
-  const Peer peer;
+  Peer number = 0;
 
   // Guards the following members, up to `pool`; held for one attempt to issue, or one completion.
   BiasedMutex mutex;
@@ -51,124 +81,157 @@ struct PeerState {
   RelaxedCount notifications;   // that were sent
   std::uint32_t confirmed = 0;  // of them, the first so many have arrived, or are known to be lost
   PeerLosses losses;            // also read without the mutex
-  OperationPool pool;
+  OperationPool pool{*this};
 
-  RelaxedFlag used;  // an operation was issued since PeerStates::last_use() was called
+  RelaxedFlag used;  // an operation was issued since find_last_use() was called
 
   // Guarded by Fabric's mutex:
-  std::uint32_t acknowledged = 0;  // of the notifications; TCP has none of them left, or the connection has ended
+  FabricAddress address;             // only its identity is known if the peer has connected to this process
+  Connection* current = nullptr;     // the present connection
+  Clock::time_point not_before{};    // of the next attempt to connect
+  std::uint64_t attempt = 0;         // the peer's latest known attempt: later ones are newer than `current`
+  std::uint16_t refused = 0;         // attempts since the last connection, which lengthen the back-off
+  std::uint16_t last_error = 0;      // libfabric's error of the last attempt; 0: it succeeded
+  bool waits = false;                // for a place among the requests in flight: no attempt has shown yet whether the
+                                     // peer is in reach
+  bool failed = false;               // the last attempt had a lasting error, and no operation has reported it
+  bool probed = false;               // an adapter has a probe
+  std::uint8_t trials = 0;           // PeerHealth::set_on_trial()
+  std::uint32_t acknowledged = 0;    // of the notifications; TCP has none of them left, or the connection has ended
+  std::uint32_t completed_then = 0;  // `completed` at quiet_since
+  std::uint32_t completed_at_check = 0;  // `completed` at the last call of Peers::deactivate_unused()
   Clock::time_point last_use{};
-  bool probed = false;                   // an adapter has a probe
-  std::uint8_t trials = 0;               // set_on_trial()
-  std::uint32_t completed_then = 0;      // `completed` at quiet_since
-  std::uint32_t completed_at_check = 0;  // `completed` at the last call of PeerStates::deactivate_unused()
   Clock::duration idle_limit{};     // the time without use after which the connection may be evicted; zero: the lowest
   Clock::time_point quiet_since{};  // since then nothing has completed, nor was a probe taken (adapter: acknowledged)
   Clock::time_point
       unacknowledged_since{};  // since then nothing has completed, and TCP awaits an acknowledgement; else zero
 
-  // Returns whether operations can be issued. With the peer's mutex held.
+  // With the peer's mutex held.
+  // Returns whether operations can be issued.
   bool ready() const { return endpoint != nullptr && active; }
   // Returns whether the peer must be watched: operations are in flight, or its host may not have received a
   // notification that TCP has accepted.
   bool awaits_host() const { return in_flight > 0 || notifications != acknowledged; }
+  // Takes an operation that will be issued.
+  Operation& begin() {
+    Operation& operation = pool.take();
+    operation.completions_left = 1;
+    if (in_flight == 0) begun = true;
+    ++in_flight;
+    return operation;
+  }
+  // Notes that the provider has taken it.
+  void issued(Operation& operation, Pending& pending);
+
+  // With Fabric's mutex held, but any_in_flight().
   bool any_in_flight() {
     const std::scoped_lock held(mutex);
     return in_flight > 0;
   }
-};
-
-class PeerStates {
- public:
-  // Returns the state of the peer, and makes it at the first use. Any thread.
-  PeerState& of(Peer peer) {
-    if (PeerState* const state = find(peer)) [[likely]]
-      return *state;
-    return make(peer);
-  }
-  // Null if there is none yet. Any thread.
-  PeerState* find(Peer peer) const {
-    const std::span<const Place> places = places_.get();
-    return peer < places.size() ? places[peer].load(std::memory_order_acquire) : nullptr;
-  }
-  bool any_in_flight(Peer peer) const {
-    PeerState* const state = find(peer);
-    return state != nullptr && state->any_in_flight();
-  }
   // Returns whether the provider has operations towards the peer.
-  bool any_issued(Peer peer) const {
-    PeerState* const state = find(peer);
-    if (state == nullptr) return false;
-    const std::scoped_lock held(state->mutex);
-    bool any = false;
-    state->pool.for_each([&](const Operation& operation) { any = any || operation.pending != nullptr; });
-    return any;
+  bool any_issued();
+  // From now on each operation calls Connections::reach() first.
+  void withdraw_endpoint() {
+    const std::scoped_lock held(mutex);
+    endpoint = nullptr;
   }
-
-  // From now on each operation towards the peer calls Connections::reach() first.
-  void withdraw_endpoint(Peer peer) const {
-    PeerState* const state = find(peer);
-    if (state == nullptr) return;
-    const std::scoped_lock held(state->mutex);
-    state->endpoint = nullptr;
-  }
-
-  // Counts an operation that is in flight from now on, and one that no longer is. With the peer's mutex held.
-  static void begin(PeerState& state) {
-    if (state.in_flight == 0) state.begun = true;
-    ++state.in_flight;
-  }
-  static void end(PeerState& state) { --state.in_flight; }
-
-  // The following members with Fabric's mutex held.
+  // Returns whether there is a connection that carries operations.
+  bool connected() const { return current != nullptr && current->carries(); }
+  // The number of the present connection; 0 if there is none.
+  std::uint64_t connection_number() const { return current != nullptr ? current->number : 0; }
+  std::string connect_error() const { return last_error == 0 ? "" : fi_strerror(last_error); }
+  // Delays the next attempt to connect: by 1 ms at first, and by up to 100 ms.
+  void back_off(Clock::time_point now);
   // Returns when an operation was last issued to the peer. To issue an operation reads no clock. Instead, the time of a
   // use is that of the first call of this function afterwards, which is the next check of active peers at the latest.
-  static PeerState::Clock::time_point last_use(PeerState& state, PeerState::Clock::time_point now) {
-    if (state.used) {
-      state.used = false;
-      state.last_use = now;
+  Clock::time_point find_last_use(Clock::time_point now) {
+    if (used) {
+      used = false;
+      last_use = now;
     }
-    return state.last_use;
+    return last_use;
   }
-  // Makes the peer active.
-  void activate(PeerState& state) {
-    const std::scoped_lock held(state.mutex);
-    if (state.active) return;
-    state.active = true;
-    state.quiet_since = PeerState::Clock::now();
-    state.completed_then = state.completed;
-    state.unacknowledged_since = {};
-    active_.push_back(&state);
+};
+
+// Peers: the peers by number and by identity; the end of each operation that this process has issued, exactly once,
+// with the result in its Pending; and the active peers, towards which operations were begun lately. A process may know
+// ten thousand peers and use ten. Periodic work, and the work at the end of a connection, therefore visits only the
+// active peers or the operations of one peer.
+//
+// A request ends when its send has completed, if the send has a completion, and its reply has arrived, in either order.
+// An operation that is failed before the provider has completed it keeps its context and its registered memory until
+// then.
+//
+// Thread safety: any thread may call of() and interruptions(). Fabric's mutex guards the table and the active peers.
+// The ends of operations take the mutex of the peer, but not_issued(), which is called with it held. A waiting thread
+// may destroy a Pending right after its last operation has ended here. Errors: none of its own. Cost of each call:
+// constant, but for those that fail all operations of a peer. Memory: 400 bytes per peer; that of OperationPool per
+// operation, and of LocalMemory.
+class Peers {
+ public:
+  // Makes a peer known; the same identity is the same peer. Peers are small numbers, and do not move. insert() notes
+  // its address, before or after the peer has connected.
+  PeerState& know(std::uint64_t identity);
+  PeerState& insert(const FabricAddress& address) {
+    PeerState& peer = know(address.identity);
+    peer.address = address;
+    return peer;
   }
+  // Null if the peer is not known.
+  PeerState* find(std::uint64_t identity) const {
+    const auto found = by_identity_.find(identity);
+    return found != by_identity_.end() ? &of(found->second) : nullptr;
+  }
+  // Precondition: the peer is known.
+  PeerState& of(Peer peer) const { return peers_[peer]; }
+
+  // The registered memory of operations; answers to peers take theirs from it as well.
+  LocalMemory& memory() { return memory_; }
+  // The number of the operation in its request. The reply repeats it, so that only a receiver of the request can
+  // reply.
+  std::uint64_t number(const Operation& operation) const {
+    return (operation.peer.number << 32 | operation.index) ^ mask_;
+  }
+  // Notes that the operation is not issued after all.
+  void not_issued(Operation& operation) {
+    --operation.peer.in_flight;
+    recycle(operation);
+  }
+  // Notes that the provider has completed it, and copies the fetched data out of its slot.
+  void completed(Operation& operation);
+  // The same with an error: no reply will arrive either. Returns the endpoint on which it was issued.
+  const fid_ep* failed(Operation& operation, Error error);
+  // Takes a reply from the network, and checks every field. Returns false if no operation awaits it.
+  bool take_reply(std::span<const std::byte> message);
+  // Fails all operations towards the peer. Precondition: the provider no longer reads the memory of requests that were
+  // written into a ring. It may still use the memory of other operations.
+  void fail_all(PeerState& peer, const Error& error);
+  // Called when the connection to the peer has ended. Fails the requests that await replies, as the provider does not.
+  // A request whose send has a completion still waits for that. The same precondition. `in_order`: the end is no
+  // interruption.
+  void fail_awaiting(PeerState& peer, const Error& error, bool in_order);
+  // As in Endpoint. All that has arrived from the peer before the interruption is visible to a thread that has read its
+  // number. A notification may be lost if no operation that was issued behind it had completed.
+  std::uint32_t interruptions() const { return interruptions_.load(std::memory_order_acquire); }
+
+  void activate(PeerState& peer);
   // Ends the activity of peers towards which no operation is in flight, nor has completed since the last call. Returns
   // their operations, which may be many, to be freed without the mutex.
-  std::vector<OperationPool::Operations> deactivate_unused() {
-    std::vector<OperationPool::Operations> unused;
-    std::erase_if(active_, [&, now = PeerState::Clock::now()](PeerState* state) {
-      last_use(*state, now);
-      // The counter of a peer in use is read without its mutex, which stays with the thread that uses the peer.
-      if (const std::uint32_t completed = state->completed;
-          std::exchange(state->completed_at_check, completed) != completed)
-        return false;
-      const std::scoped_lock held(state->mutex);
-      if (state->awaits_host()) return false;
-      if (state->completed != state->completed_at_check) return false;
-      unused.push_back(state->pool.take_unused());
-      state->active = false;
-      return true;
-    });
-    return unused;
-  }
+  std::vector<OperationPool::Operations> deactivate_unused();
   std::span<PeerState* const> active() const { return active_; }
 
  private:
-  using Place = std::atomic<PeerState*>;
-  PeerState& make(Peer peer);
+  void finish(Operation& operation);
+  void recycle(Operation& operation);
+  // The connection to the peer was interrupted. With the mutex of the peer held, and Fabric's.
+  void interrupted(PeerState& peer);
 
-  GrowingArray<Place> places_;  // by peer
-  std::mutex making_;           // guards the places against other writers, and made_
-  std::vector<std::unique_ptr<PeerState>> made_;
+  const std::uint64_t mask_ = random_bits();
+  LocalMemory memory_;
+  StableList<PeerState, 1> peers_;
+  std::unordered_map<std::uint64_t, Peer> by_identity_;
   std::vector<PeerState*> active_;
+  std::atomic<std::uint32_t> interruptions_{0};
 };
 
 // PeerHealth: finds the peers that stay out of reach for FARSIDE_PEER_TIMEOUT, among those with operations in flight,
@@ -188,53 +251,48 @@ class PeerHealth {
  public:
   using Clock = std::chrono::steady_clock;
   // The interface to the endpoint.
-  class Peers {
+  class Network {
    public:
-    // Returns whether no attempt has shown yet whether the peer is in reach.
-    virtual bool waits_for_place(Peer peer) const = 0;
     // Sends a probe. Returns 0 or a negative libfabric code; none: nothing more can be sent now.
-    virtual std::optional<ssize_t> send_probe(Peer peer) = 0;
-    // The error of the last attempt to connect to the peer; empty if it succeeded.
-    virtual std::string connect_error(Peer peer) const = 0;
+    virtual std::optional<ssize_t> send_probe(PeerState& peer) = 0;
     // What the kernel knows of the present connection, where it is one of TCP.
-    virtual std::optional<TcpState> tcp_state(Peer peer) = 0;
+    virtual std::optional<TcpState> tcp_state(PeerState& peer) = 0;
     // Ends the connection to the peer, and fails the operations towards it.
-    virtual void abandon(PeerState& peer_state, const std::string& why) = 0;
+    virtual void abandon(PeerState& peer, const std::string& why) = 0;
 
    protected:
-    ~Peers() = default;
+    ~Network() = default;
   };
 
   // `completes_probes`: the connections are an adapter's, which completes a probe when the peer's adapter has
   // acknowledged it. `timeout`: FARSIDE_PEER_TIMEOUT; 0: none.
-  PeerHealth(PeerStates& states, Peers& peers, bool completes_probes, std::chrono::seconds timeout)
-      : states_(states), peers_(peers), completes_probes_(completes_probes), timeout_(timeout) {}
+  PeerHealth(const Peers& peers, Network& network, bool completes_probes, std::chrono::seconds timeout)
+      : peers_(peers), network_(network), completes_probes_(completes_probes), timeout_(timeout) {}
 
   // FARSIDE_PEER_TIMEOUT; 0: none.
   std::chrono::seconds timeout() const { return timeout_; }
   // Returns the time after which this peer is abandoned; 0: it is never abandoned.
-  std::chrono::seconds timeout(Peer peer) const;
+  std::chrono::seconds timeout(const PeerState& peer) const;
   // A peer on trial is abandoned after Timing::kTrial, if FARSIDE_PEER_TIMEOUT is not shorter. Several threads may have
   // the same peer on trial; each ends its own.
-  void set_on_trial(Peer peer, bool on) { states_.of(peer).trials += on ? 1 : -1; }
+  static void set_on_trial(PeerState& peer, bool on) { peer.trials += on ? 1 : -1; }
 
   // Sends probes, and abandons peers.
   void check(Clock::time_point now);
-  static void probe_completed(PeerState& peer_state, Clock::time_point now) {
-    peer_state.probed = false;
-    peer_state.quiet_since = now;
+  static void probe_completed(PeerState& peer, Clock::time_point now) {
+    peer.probed = false;
+    peer.quiet_since = now;
   }
-  static void probe_failed(PeerState& peer_state) { peer_state.probed = false; }
 
   // Over TCP: abandons peers whose hosts acknowledge nothing.
   void check_hosts(Clock::time_point now);
 
  private:
-  void check(PeerState& peer_state, Clock::time_point now);
-  void abandon(PeerState& peer_state, Clock::time_point now, const std::string& why);
+  void check(PeerState& peer, Clock::time_point now);
+  void abandon(PeerState& peer, Clock::time_point now, const std::string& why);
 
-  PeerStates& states_;
-  Peers& peers_;
+  const Peers& peers_;
+  Network& network_;
   const bool completes_probes_;
   const std::chrono::seconds timeout_;
 };

@@ -2,6 +2,7 @@
 #include "transport/fabric/provider.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -206,6 +207,109 @@ Result<InfoHandle> choose_provider(const std::string& asked, const std::string& 
   if (all.none) return *all.none;
   return std::move(all.found.front().info);
 }
+
+// ---- the choice of this process ----
+
+Status ProviderChoice::find() {
+  const std::scoped_lock held(mutex_);
+  const std::optional<Error>& none = look().none;
+  return none ? Status(*none) : Status();
+}
+
+Candidates& ProviderChoice::look() {
+  if (!all_) take(candidates(settings_.provider, settings_.device));
+  return *all_;
+}
+
+void ProviderChoice::take(Candidates candidates) {
+  all_ = std::move(candidates);
+  for (const Candidate& each : all_->found) usable_ |= each.provider();
+}
+
+Providers ProviderChoice::usable() {
+  Candidates& all = look();
+  if (std::exchange(opened_, true)) return usable_;
+  for (Candidate& each : all.found) {
+    const Status opened = open(each);
+    if (opened) break;
+    if (usable_ != 0) log(LogLevel::kInfo, "libfabric {}; the next is tried", opened.error().text);
+  }
+  return usable_;
+}
+
+ProviderChoice::Offer ProviderChoice::offer() {
+  const std::scoped_lock held(mutex_);
+  const Providers now = usable();
+  return {now, now | all_->wanted, all_->unknown_device};
+}
+
+std::string ProviderChoice::why_not(Providers one) const {
+  const std::scoped_lock held(mutex_);
+  const auto index = static_cast<std::size_t>(std::countr_zero(one));
+  return all_ && index < all_->reasons.size() ? all_->reasons[index] : std::string();
+}
+
+Candidate& ProviderChoice::of(const OpenEndpoint& tried) {
+  return *std::ranges::find_if(all_->found, [&](const Candidate& each) { return each.fabric.get() == &tried; });
+}
+
+void ProviderChoice::no_longer_usable(const Candidate& one, Error why) {
+  usable_ &= ~one.provider();
+  if (one.preference < all_->reasons.size()) all_->reasons[one.preference] = why.text;
+  if (usable_ == 0) all_->none = std::move(why);
+}
+
+// A provider that cannot be opened is not usable from now on.
+Status ProviderChoice::open(Candidate& one) {
+  Result<std::unique_ptr<OpenEndpoint>> opened =
+      open_endpoint(InfoHandle(fi_dupinfo(one.info.get())), settings_, progress_, statistics_);
+  if (!opened) {
+    no_longer_usable(one, opened.error());
+    return opened.error();
+  }
+  one.fabric = std::move(opened.value());
+  return {};
+}
+
+Result<OpenEndpoint*> ProviderChoice::try_best(Providers among) {
+  const std::scoped_lock held(mutex_);
+  const Providers now = usable();
+  const auto found = std::ranges::find_if(all_->found, [&](const Candidate& each) {
+    return (each.provider() & among) != 0 && (each.in_use || (each.provider() & now) != 0);
+  });
+  if (found == all_->found.end()) {
+    if (now == 0) return *all_->none;
+    const auto index = static_cast<std::size_t>(std::countr_zero(among));
+    const bool known = index < all_->reasons.size() && !all_->reasons[index].empty();
+    return Error{ErrorKind::kNoRoute, known ? all_->reasons[index] : "the ranks have no libfabric provider in common"};
+  }
+  if (found->fabric == nullptr) {
+    if (Status opened = open(*found); !opened) return opened.error();
+  }
+  ++found->trials;
+  return found->fabric.get();
+}
+
+Providers ProviderChoice::use(const OpenEndpoint& tried) {
+  const std::scoped_lock held(mutex_);
+  Candidate& entry = of(tried);
+  --entry.trials;
+  for (Candidate& each : all_->found) {
+    if (&each != &entry && !each.in_use && each.trials == 0) each.fabric.reset();
+  }
+  return std::exchange(entry.in_use, true) ? 0 : entry.provider();
+}
+
+void ProviderChoice::leave(const OpenEndpoint& tried, const std::string& why) {
+  const std::scoped_lock held(mutex_);
+  Candidate& entry = of(tried);
+  --entry.trials;
+  if (why.empty()) return;
+  no_longer_usable(entry, {ErrorKind::kNoRoute, why});
+  if (!entry.in_use && entry.trials == 0) entry.fabric.reset();
+}
+
+// ---- an open provider ----
 
 Result<FabricDomain> FabricDomain::open(InfoHandle info, std::size_t completions) {
   FabricDomain opened;

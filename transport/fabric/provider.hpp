@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -54,6 +55,11 @@ Result<InfoHandle> find_provider(const std::string& name, const std::string& dev
 struct Candidate {
   std::size_t preference;
   InfoHandle info;
+  // Of ProviderChoice:
+  std::unique_ptr<OpenEndpoint> fabric = nullptr;  // null until it is tried, and again if it was not used
+  int trials = 0;                                  // threads between try_best() and the end of their trial
+  bool in_use = false;
+  Providers provider() const { return Providers{1} << preference; }
 };
 struct Candidates {
   std::vector<Candidate> found;         // the best first
@@ -79,6 +85,68 @@ bool is_adapter(std::string_view provider);
 // kOther.
 Result<std::unique_ptr<OpenEndpoint>> open_endpoint(InfoHandle info, const Settings& settings, Progress& progress,
                                                     Statistics& statistics);
+
+// ProviderChoice: this process's part in the choice of the provider (space/provider_agreement.hpp): the providers that
+// it can use, and one endpoint per provider. Processes that communicate must use the same provider. The best provider
+// of one process may not be usable for the others.
+//
+// An endpoint is opened for a trial, and several threads may try it. If one of them uses it, it stays open. After a
+// failed trial the process no longer offers the provider, even if the other rank caused the failure: each later group
+// would wait for another trial.
+//
+// Thread safety: any.
+class ProviderChoice {
+ public:
+  ProviderChoice(const Settings& settings, Progress& progress, Statistics& statistics)
+      : settings_(settings), progress_(progress), statistics_(statistics) {}
+  // For tests: takes these candidates, whatever the machine has. To be called first.
+  void take(std::vector<Candidate> candidates) { take({std::move(candidates), {"", ""}, 0, {}, {}}); }
+
+  // Looks for the candidates at the first call, and opens nothing. Errors: those of choose_provider(), or why there is
+  // no usable one any more. Cost of the first call: libfabric starts, and lists its devices.
+  Status find();
+  // What this process offers to a group: bit i is preferred_providers()[i]; with FARSIDE_PROVIDER the first bit is the
+  // provider that it names. The first call opens the best one, to be sure of it. If none is usable, try_best() returns
+  // the reason.
+  struct Offer {
+    Providers usable = 0;
+    Providers wanted = 0;                 // the usable ones, and those whose adapters are there and cannot be used
+    std::optional<Error> unknown_device;  // FARSIDE_DEVICE names nothing on this machine
+  };
+  Offer offer();
+  // Why the process cannot use a preferred provider, the best one of several, or no longer; empty if that is not known.
+  // Precondition: it is not among the usable ones.
+  std::string why_not(Providers one) const;
+
+  // Begins a trial: returns the endpoint of the best provider in `among` that is usable or in use, and opens it if it
+  // is not open yet. The processes of a space agree on one provider, and each passes that one only, since another
+  // thread may make it unusable at any time. The caller ends the trial by one of the two calls that follow. If it does
+  // not use the endpoint, it must have released all objects of the endpoint before. Errors: those of choose_provider()
+  // and open_endpoint(); kNoRoute if there is none in `among`, with why_not().
+  Result<OpenEndpoint*> try_best(Providers among);
+  // Ends the trial of an endpoint, which stays open from now on. Returns its provider if it was not in use before, else
+  // 0. Closes the endpoints that no thread tries or uses.
+  Providers use(const OpenEndpoint& tried);
+  // Ends the trial of an endpoint that this thread does not use. If this process's part of it has failed (`why`), its
+  // provider is not usable any more, and the endpoint is closed unless it is in use or another thread tries it.
+  void leave(const OpenEndpoint& tried, const std::string& why = {});
+
+ private:
+  void take(Candidates candidates);
+  Candidates& look();
+  Providers usable();
+  Candidate& of(const OpenEndpoint& tried);
+  void no_longer_usable(const Candidate& one, Error why);
+  Status open(Candidate& one);
+
+  const Settings& settings_;
+  Progress& progress_;
+  Statistics& statistics_;
+  mutable std::mutex mutex_;       // guards what follows
+  std::optional<Candidates> all_;  // as look() has found them; later with the reasons why they are not usable any more
+  bool opened_ = false;            // usable() has opened the best one, if it can be
+  Providers usable_ = 0;
+};
 
 // FabricDomain: the provider, opened: libfabric's fabric, domain and completion queue, what of the provider's
 // attributes farside needs, and the memory of this process that peers may access (fi_domain(3), fi_mr(3), fi_cq(3)).

@@ -13,6 +13,8 @@
 #include <span>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
 
@@ -77,10 +79,37 @@ class AttachedRegions {
   explicit AttachedRegions(int ranks) : readers_(static_cast<std::size_t>(ranks)) {}
 
   // Errors: kAttach, kNoMemory. A region without bytes can be detached, but not accessed.
-  Status attach(const Region& region);
+  Status attach(const Region& region) {
+    const std::scoped_lock held(mutex_);
+    const auto refused = [&](const char* why) {
+      return Error{ErrorKind::kAttach, fmt::format("{} bytes at {:#x} {}", region.bytes, region.address, why)};
+    };
+    if (region.end() < region.address) return refused("reach beyond the address space");
+    if (region.bytes > 0 && table_.overlaps(region.address, region.bytes))
+      return refused("overlap with memory that is attached already");
+    return without_bad_alloc([&]() -> Status {
+      region.bytes == 0 ? void(empty_.insert(region.address)) : table_.insert(region);
+      return {};
+    });
+  }
   // Returns the peers to notify: the readers of the table that no earlier detach has returned. Errors: kAttach,
   // kNoMemory.
-  Result<std::vector<int>> detach(std::uint64_t address);
+  Result<std::vector<int>> detach(std::uint64_t address) {
+    const std::scoped_lock held(mutex_);
+    std::vector<int> readers;
+    if (table_.erase(address)) {
+      for (std::size_t rank = 0; rank < readers_.size(); ++rank) {
+        if (readers_[rank]) readers.push_back(static_cast<int>(rank));
+      }
+      readers_.assign(readers_.size(), false);
+      return readers;
+    }
+    const auto found = empty_.find(address);
+    if (found == empty_.end())
+      return Error{ErrorKind::kAttach, fmt::format("no memory was attached at {:#x}", address)};
+    empty_.erase(found);
+    return readers;
+  }
 
   // Returns the region that holds the byte at `address`, if any.
   std::optional<Region> find(std::uint64_t address) const {

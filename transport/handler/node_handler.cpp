@@ -130,18 +130,17 @@ void NodeHandler::run() {
 }
 
 Result<std::unique_ptr<PeerNodeHandler>> PeerNodeHandler::find(const NodeMember& peer, std::uint64_t space, int rank) {
-  const Error another{ErrorKind::kNoRoute, fmt::format("process id {} is that of another process here", peer.pid)};
   std::uint64_t nonce = 0;
   if (Status read = read_process_memory(peer.pid, peer.nonce_address, &nonce, sizeof nonce); !read) return read.error();
-  if (nonce != peer.nonce) return another;
+  if (nonce != peer.nonce)
+    return Error{ErrorKind::kNoRoute, fmt::format("process id {} is that of another process here", peer.pid)};
   auto& [mutex, queues] = *this_process.on_node_peers;
   const std::scoped_lock held(mutex);
   std::weak_ptr<Mapping>& known = queues[peer.handler.nonce];
   std::shared_ptr<Mapping> mapping = known.lock();
   if (mapping == nullptr) {
-    Result<Mapping> mapped = map_peer_segment(peer.pid, peer.handler.fd, sizeof(MessageQueue));
+    Result<Mapping> mapped = map_peer_segment(peer.handler, sizeof(MessageQueue));
     if (!mapped) return mapped.error();
-    if (MessageQueue::at(mapped.value().base()).nonce() != peer.handler.nonce) return another;
     mapping = std::make_shared<Mapping>(std::move(mapped.value()));
     known = mapping;
   }

@@ -20,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include "transport/base/atomics.hpp"
@@ -40,7 +41,7 @@ class NodeHandler {
   ~NodeHandler();
 
   // The location of the message queue, for on-node peers.
-  NodeHandlerPlace place() const { return {segment_.fd.get(), message_queue_.nonce()}; }
+  SegmentPlace place() const { return {getpid(), segment_.fd.get(), message_queue_.nonce()}; }
   // As MessageHandler::publish.
   bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space);
   void withdraw(std::uint64_t space);

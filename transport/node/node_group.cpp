@@ -5,8 +5,6 @@
 #include <new>
 #include <unistd.h>
 
-#include <fmt/format.h>
-
 #include "transport/base/integers.hpp"
 #include "transport/base/threads.hpp"
 #include "transport/base/wake_event.hpp"
@@ -51,14 +49,11 @@ Result<std::unique_ptr<NodeGroup>> NodeGroup::lead(int members) {
   return group;
 }
 
-Result<std::unique_ptr<NodeGroup>> NodeGroup::join(const Place& place, int index, int members) {
+Result<std::unique_ptr<NodeGroup>> NodeGroup::join(const SegmentPlace& board, int index, int members) {
   std::unique_ptr<NodeGroup> group(new NodeGroup(index, members));
-  Result<Mapping> mapped = map_peer_segment(place.pid, place.fd, bytes(members));
+  Result<Mapping> mapped = map_peer_segment(board, bytes(members));
   if (!mapped) return mapped.error();
   group->mapping_ = std::move(mapped.value());
-  if (group->board().nonce != place.nonce) {
-    return Error{ErrorKind::kNoRoute, fmt::format("process id {} is that of another process here", place.pid)};
-  }
   return group;
 }
 
@@ -72,7 +67,7 @@ std::unique_ptr<NodeGroup> NodeGroup::alone(int rank) {
   return group;
 }
 
-NodeGroup::Place NodeGroup::place() const { return {getpid(), segment_.fd.get(), board().nonce}; }
+SegmentPlace NodeGroup::place() const { return {getpid(), segment_.fd.get(), board().nonce}; }
 
 NodeGroup::Board& NodeGroup::board() const {
   std::byte* base = mapping_.base() != nullptr ? mapping_.base() : segment_.mapping.base();
@@ -98,7 +93,7 @@ std::byte* NodeGroup::result() const { return board().results[exchanges_ % 2]; }
 
 NodeMember NodeGroup::member(int index) const { return *member_at(index); }
 
-void NodeGroup::set_handler(const NodeHandlerPlace& handler) { member_at(index_)->handler = handler; }
+void NodeGroup::set_handler(const SegmentPlace& handler) { member_at(index_)->handler = handler; }
 
 void NodeGroup::publish_member(int rank, Progress& progress) {
   *member_at(index_) = {rank,

@@ -35,12 +35,6 @@
 
 namespace farside {
 
-// The location of a process's message queue (handler/node_handler.hpp). Plain bytes.
-struct NodeHandlerPlace {
-  std::int32_t fd = -1;     // -1: no message queue
-  std::uint64_t nonce = 0;  // of the message queue
-};
-
 // What the members know of each other. Plain bytes.
 struct NodeMember {
   std::int32_t rank = 0;  // in the group
@@ -49,27 +43,21 @@ struct NodeMember {
   std::uint64_t nonce = 0;
   std::uint64_t membarrier = 0;   // 1: the process takes part in global_membarrier()
   MemoryNeed::LimitIds limits{};  // that apply to the process
-  NodeHandlerPlace handler;       // set before the first exchange that concerns private data
+  SegmentPlace handler;           // its message queue; set before the first exchange that concerns private data
 };
 
 class NodeGroup {
  public:
   static constexpr std::size_t kSlotBytes = 64;
 
-  // The location of the board. Plain bytes.
-  struct Place {
-    std::int32_t pid = 0;
-    std::int32_t fd = -1;
-    std::uint64_t nonce = 0;
-  };
   static Result<std::unique_ptr<NodeGroup>> lead(int members);
-  static Result<std::unique_ptr<NodeGroup>> join(const Place& place, int index, int members);
+  static Result<std::unique_ptr<NodeGroup>> join(const SegmentPlace& board, int index, int members);
   // A group of one process, which is `rank`.
   static std::unique_ptr<NodeGroup> alone(int rank);
   ~NodeGroup();
 
-  // Valid until publish_member().
-  Place place() const;
+  // The location of the board. Valid until publish_member().
+  SegmentPlace place() const;
   // Collective: makes this process, which is `rank`, known to the other members. `progress` is made while it waits.
   void publish_member(int rank, Progress& progress);
 
@@ -78,7 +66,7 @@ class NodeGroup {
   bool leads() const { return index_ == 0; }
   NodeMember member(int index) const;
   // Tells the members where this process's message queue is, from the next exchange on.
-  void set_handler(const NodeHandlerPlace& handler);
+  void set_handler(const SegmentPlace& handler);
 
   template <class T, class Result>
   struct LeaderExchange {

@@ -117,7 +117,7 @@ void NodeSegment::advise(const Plan& plan) {
 Result<NodeSegment> NodeSegment::lead(const NodeGroup& group, const Layout& layout, Announcement& announcement) {
   NodeSegment segment;
   const auto failed = [&](const Error& error) {
-    announcement.failed = 1 + static_cast<std::int32_t>(error.kind);
+    announcement.failed = 1 + static_cast<std::uint64_t>(error.kind);
     return error;
   };
   const Result<Plan> plan = segment.arrange(group, layout, layout.huge);
@@ -128,8 +128,8 @@ Result<NodeSegment> NodeSegment::lead(const NodeGroup& group, const Layout& layo
   if (!plan.value().huge.empty()) HugePages::warn_if_refused();
   segment.segment_ = std::move(made.value());
   segment.advise(plan.value());
-  announcement = {segment.segment_.fd.get(), 0, random_bits(), layout.huge.page()};
-  std::memcpy(segment.control(0), &announcement.nonce, sizeof announcement.nonce);
+  announcement = {{getpid(), segment.segment_.fd.get(), random_bits()}, 0, layout.huge.page()};
+  std::memcpy(segment.control(0), &announcement.place.nonce, sizeof announcement.place.nonce);
   return segment;
 }
 
@@ -141,17 +141,12 @@ Result<NodeSegment> NodeSegment::join(const NodeGroup& group, const Layout& layo
     return Error{static_cast<ErrorKind>(announcement.failed - 1),
                  fmt::format("rank {} could not make the shared memory of its node", group.member(0).rank)};
   }
-  const std::int32_t pid = group.member(0).pid;
   Result<Mapping> mapped =
-      map_peer_segment(pid, announcement.fd, plan.value().bytes, 0, reserve_of(group, layout), plan.value().alignment);
+      map_peer_segment(announcement.place, plan.value().bytes, reserve_of(group, layout), plan.value().alignment);
   if (!mapped) {
     return Error{mapped.error().kind, fmt::format("shared memory of {} bytes of the ranks of this node: {}",
                                                   plan.value().bytes, mapped.error().text)};
   }
-  std::uint64_t nonce = 0;
-  std::memcpy(&nonce, mapped.value().base(), sizeof nonce);
-  if (nonce != announcement.nonce)
-    return Error{ErrorKind::kNoRoute, fmt::format("process id {} is that of another process here", pid)};
   segment.segment_.mapping = std::move(mapped.value());
   segment.advise(plan.value());
   return segment;

@@ -93,9 +93,8 @@ class NodeSegment {
   };
   // What the leader tells the others. Plain bytes.
   struct Announcement {
-    std::int32_t fd = -1;
-    std::int32_t failed = 0;      // 0, or 1 + ErrorKind
-    std::uint64_t nonce = 0;      // the first word of the segment
+    SegmentPlace place;
+    std::uint64_t failed = 0;     // 0, or 1 + ErrorKind
     std::uint64_t huge_page = 0;  // HugePages::page()
   };
   NodeSegment() = default;

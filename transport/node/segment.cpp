@@ -121,4 +121,12 @@ Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint
   return Mapping(base, bytes);
 }
 
+Result<Mapping> map_peer_segment(const SegmentPlace& place, std::size_t bytes, const Reserve& reserve,
+                                 std::size_t alignment) {
+  Result<Mapping> mapped = map_peer_segment(place.pid, place.fd, bytes, 0, reserve, alignment);
+  if (mapped && std::memcmp(mapped.value().base(), &place.nonce, sizeof place.nonce) != 0)
+    return Error{ErrorKind::kNoRoute, fmt::format("process id {} is that of another process here", place.pid)};
+  return mapped;
+}
+
 }  // namespace farside

@@ -63,9 +63,20 @@ struct Reserve {
 Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::size_t own, std::size_t alignment = 0);
 inline Result<Segment> make_segment(std::size_t bytes) { return make_segment(bytes, {0, bytes}, bytes); }
 
+// The location of a segment whose first word is a nonce. Plain bytes.
+struct SegmentPlace {
+  std::int32_t pid = 0;
+  std::int32_t fd = -1;  // -1: there is none
+  std::uint64_t nonce = 0;
+};
+// Maps `bytes` of this segment from its start on, and reserves a part of it. `alignment`: as above. Errors: kNoRoute,
+// also if the nonce differs, because process ids differ between pid namespaces; kNoMemory if the part cannot be
+// reserved.
+Result<Mapping> map_peer_segment(const SegmentPlace& place, std::size_t bytes, const Reserve& reserve = {},
+                                 std::size_t alignment = 0);
+
 // Maps `bytes` of the segment that process `pid` of this node has open as `fd`, from `offset` on, a multiple of the
-// page size, and reserves a part of it. The caller must verify the segment by a nonce in it, because process ids differ
-// between pid namespaces. `alignment`: as above. Errors: kNoRoute; kNoMemory if the part cannot be reserved.
+// page size. The caller knows that the process is the right one. Otherwise the same.
 Result<Mapping> map_peer_segment(pid_t pid, int fd, std::size_t bytes, std::uint64_t offset = 0,
                                  const Reserve& reserve = {}, std::size_t alignment = 0);
 

@@ -55,16 +55,17 @@ struct SpaceMaker::Offer {
   bool handled = false;  // the rank's node handler serves it
 };
 
-SpaceMaker::SpaceMaker(const Space::Request& request)
-    : request_(request),
-      private_(request.private_data != nullptr || request.dynamic),
-      apart_(!request.shared && !settings().allows(RouteKind::kMapped)),
-      stale_word_(static_cast<std::uint32_t>((request.control_bytes + 63) / 64 * 64)),
-      control_bytes_(static_cast<std::uint32_t>(in_pages(stale_word_ + (request.dynamic ? sizeof(std::uint64_t) : 0)))),
-      space_(new Space(request)) {}
+SpaceMaker::SpaceMaker(const SpaceMaking& making)
+    : making_(making),
+      private_(request_.private_data != nullptr || request_.dynamic),
+      apart_(!request_.shared && !settings().allows(RouteKind::kMapped)),
+      stale_word_(static_cast<std::uint32_t>((request_.control_bytes + 63) / 64 * 64)),
+      control_bytes_(
+          static_cast<std::uint32_t>(in_pages(stale_word_ + (request_.dynamic ? sizeof(std::uint64_t) : 0)))),
+      space_(new Space(request_)) {}
 
-Status SpaceMaker::make_memory(NodeGroup& node, const Error* own) {
-  Status failed = own != nullptr ? Status(*own) : Status();
+Status SpaceMaker::make_memory(NodeGroup& node) {
+  Status failed = making_.own != nullptr ? Status(*making_.own) : Status();
   const Offer offered = offer(node, failed);
   Result<NodeSegment> segment = NodeSegment();
   Status possible;
@@ -75,7 +76,7 @@ Status SpaceMaker::make_memory(NodeGroup& node, const Error* own) {
     if (possible) {
       segment = NodeSegment::lead(node, layout(all), made);
     } else {
-      made.failed = 1 + static_cast<std::int32_t>(possible.error().kind);
+      made.failed = 1 + static_cast<std::uint64_t>(possible.error().kind);
     }
     return made;
   };
@@ -198,9 +199,9 @@ void SpaceMaker::find_routes(NodeGroup& node, std::span<const Offer> offers) {
   }
   targets.assign(ranks);
   space.contiguous_ = request_.shared && std::ranges::any_of(offers, &Offer::contiguous);
-  needs_fabric = static_cast<int>(ranks.size()) < space.ranks_;
-  if (needs_fabric && !apart_) why = "some rank is on another node";
-  if (needs_fabric && apart_) {
+  vote.needs_fabric = static_cast<int>(ranks.size()) < space.ranks_;
+  if (vote.needs_fabric && !apart_) why = "some rank is on another node";
+  if (vote.needs_fabric && apart_) {
     why = settings().allows(RouteKind::kCma)
               ? "FARSIDE_ROUTES allows cma without mapped, by which cma reaches the control block"
               : "FARSIDE_ROUTES does not allow mapped";
@@ -221,12 +222,12 @@ void SpaceMaker::find_routes(NodeGroup& node, std::span<const Offer> offers) {
     std::string unreached = find_route(target, member, offers[i], memory);
     if (!unreached.empty()) target.control = nullptr;
     const bool not_shared = request_.shared && memory == nullptr;
-    if ((!unreached.empty() && !needs_fabric) || (not_shared && !unshared))
+    if ((!unreached.empty() && !vote.needs_fabric) || (not_shared && !unshared_))
       why = fmt::format("rank {}: {}", member.rank, unreached);
-    needs_fabric = needs_fabric || !unreached.empty();
-    some_unmapped = some_unmapped || !unreached.empty();
-    unshared = unshared || not_shared;
-    uses_cma = uses_cma || targets.route(target) == RouteKind::kCma;
+    vote.needs_fabric = vote.needs_fabric || !unreached.empty();
+    vote.unmapped = vote.unmapped || !unreached.empty();
+    unshared_ = unshared_ || not_shared;
+    vote.uses_cma = vote.uses_cma || targets.route(target) == RouteKind::kCma;
   }
   space.segment_.forget_places();
 }
@@ -269,6 +270,8 @@ std::string SpaceMaker::find_route(NodeTarget& target, const NodeMember& member,
   return "FARSIDE_ROUTES does not allow mapped";
 }
 
+// Makes the memory accessible over the endpoint. If some rank needs the fabric, all ranks call this. `some_cma`: some
+// rank uses cma. Errors: those of FabricRoute::register_memory().
 Status SpaceMaker::open_fabric(Endpoint& endpoint, bool some_cma) {
   space_->fabric_ = std::make_unique<FabricRoute>(FabricRoute::Setup{
       endpoint, Process::instance(), space_->words_.wake_event(), space_->rank_, space_->id_, request_.threaded});
@@ -276,15 +279,13 @@ Status SpaceMaker::open_fabric(Endpoint& endpoint, bool some_cma) {
   return space_->fabric_->register_memory(served, served.bytes, request_.unit);
 }
 
-void SpaceMaker::close_fabric() { space_->fabric_.reset(); }
-
 std::unique_ptr<Space> SpaceMaker::finish(Agreed agreed) {
   Space& space = *space_;
   FabricRoute* const fabric = space.fabric_.get();
   space.lowest_with_data_ = agreed.lowest_with_data;
   AccumulateRules rules;
-  rules.always_locked = agreed.some_cma;
-  rules.choose_domains(fabric != nullptr && agreed.nic_atomics, agreed.single_elements);
+  rules.always_locked = vote.uses_cma;
+  rules.choose_domains(fabric != nullptr && agreed.nic_atomics, !vote.rows);
   space.mapped_.set_rules(rules, fabric != nullptr ? &fabric->control() : nullptr);
   space.cma_.set_rules(rules, fabric == nullptr, request_.dynamic);
   if (fabric != nullptr) {
@@ -294,10 +295,10 @@ std::unique_ptr<Space> SpaceMaker::finish(Agreed agreed) {
   space.words_.finish(space.ranks_, rules.by_nic, settings().allows(RouteKind::kMapped),
                       fabric != nullptr ? &fabric->control() : nullptr);
   // The memory of a dynamic space may be detached before a queued put arrives.
-  space.may_queue_puts_ = (uses_cma || space.node_handler_ != nullptr) && !request_.dynamic;
+  space.may_queue_puts_ = (space.uses(RouteKind::kCma) || space.node_handler_ != nullptr) && !request_.dynamic;
   // Under these conditions the ranks of each node map each other's memory, or none does, and can change their method
   // together. Only these ranks and their message handlers combine elements in the memory of the node.
-  if (!rules.always_locked && !agreed.some_unmapped && all_support_membarrier_) {
+  if (!rules.always_locked && !vote.unmapped && all_support_membarrier_) {
     std::byte* const first = apart_ ? space.words_.own_block() : space.segment_.control(0);
     space.mapped_.integers().allow_lock(
         {first + offsetof(ControlHeader, integers), control_bytes_, space.words_.node().size()}, request_.threaded);
@@ -306,122 +307,76 @@ std::unique_ptr<Space> SpaceMaker::finish(Agreed agreed) {
   return std::move(space_);
 }
 
-namespace {
-
-// What a rank says of itself, in the flags of the agreement. The vote of all ranks has each bit that one of them has.
-struct Vote {
-  std::uint64_t callers : SpaceMaking::kFlags = 0;
-  bool needs_fabric : 1 = false;
-  bool uses_cma : 1 = false;
-  bool no_endpoint : 1 = false;     // the rank knows no endpoint that the group uses
-  bool no_nic_atomics : 1 = false;  // the rank's endpoint has no adapter atomics
-  bool not_opened : 1 = false;      // the rank has not opened the fabric for this space
-  bool rows : 1 = false;            // the rank does not say that accumulates are single elements
-  bool unmapped : 1 = false;        // the rank reaches an on-node peer by the fabric
-  bool first_is_empty : 1 = false;  // rank 0 has no data
-  bool same_bytes : 1 = false;      // the rank has promised this of all ranks
-  bool same_units : 1 = false;
-  std::uint64_t providers : Agreement::kFlags - SpaceMaking::kFlags - 10 = 0;  // that of the endpoint
-  std::uint64_t failures : 64 - Agreement::kFlags = 0;                         // Agreement's own
-
-  // The provider of the endpoint that the group uses, according to all ranks; 0 if there is none.
-  Providers one_provider() const {
-    return !no_endpoint && std::has_single_bit(std::uint64_t{providers}) ? static_cast<Providers>(providers) : 0;
-  }
-};
-static_assert(sizeof(Vote) == sizeof(std::uint64_t));
-
-// This rank's part: its memory, why it has none, and what it says of itself.
-struct Own {
-  SpaceMaker maker;
-  Status status;
-  Vote vote;
-};
-
-// The endpoint that the group uses already, of this process; none before the first space that needs the fabric.
-UsedEndpoint used_endpoint(const SpaceMaking& making, GroupPeers& peers) {
-  std::vector<UsedEndpoint> all;
-  if (making.endpoint != nullptr) {
-    all.push_back({making.endpoint, 1});
-  } else {
-    for (const auto& [provider, fabric] : Process::instance().endpoints_in_use()) all.push_back({fabric, provider});
-  }
-  return peers.find_endpoint(making.request.rank, all);
-}
-
 // Called when the rank knows that the fabric is needed. `why` is empty if only another rank needs it.
-Status allow_fabric(const char* call, const std::string& why) {
-  if (!why.empty()) log(LogLevel::kInfo, "{}: the fabric is needed: {}", call, why);
+Status SpaceMaker::allow_fabric() const {
+  if (!why.empty()) log(LogLevel::kInfo, "{}: the fabric is needed: {}", making_.call, why);
   if (settings().allows(RouteKind::kFabric)) return {};
   return Error{ErrorKind::kNoRoute, fmt::format("FARSIDE_ROUTES does not allow fabric, which is needed for {}",
                                                 why.empty() ? "another rank" : why)};
 }
 
-void gather(const SpaceMaking& making, GroupPeers& peers, Own& own) {
-  const Space::Request& request = making.request;
-  const UsedEndpoint used = used_endpoint(making, peers);
-  own.vote.callers = making.flags;
-  own.vote.same_bytes = making.same_bytes;
-  own.vote.same_units = making.same_units;
-  own.vote.no_endpoint = used.endpoint == nullptr;
-  own.vote.providers = used.provider;
-  own.vote.not_opened = true;
-  own.vote.rows = !request.single_elements;
-  own.vote.first_is_empty = request.rank == 0 && request.data_bytes == 0;
-  Status made = own.maker.make_memory(peers.node(), making.own);
-  if (making.own != nullptr) {
-    own.status = *making.own;
+void SpaceMaker::gather(Group& group) {
+  // The endpoint that the group uses already, of this process; none before the first space that needs the fabric.
+  const UsedEndpoint used =
+      group.find_endpoint(making_.endpoint != nullptr ? std::vector<UsedEndpoint>{{making_.endpoint, 1}}
+                                                      : Process::instance().endpoints_in_use());
+  vote.callers = making_.flags;
+  vote.same_bytes = making_.same_bytes;
+  vote.same_units = making_.same_units;
+  vote.no_endpoint = used.endpoint == nullptr;
+  vote.providers = used.provider;
+  vote.not_opened = true;
+  vote.rows = !request_.single_elements;
+  vote.first_is_empty = request_.rank == 0 && request_.data_bytes == 0;
+  Status made = make_memory(group.node());
+  if (making_.own != nullptr) {
+    status_ = *making_.own;
   } else if (!made && !made.error().text.empty()) {
-    own.status = Error{made.error().kind, fmt::format("memory of the window: {}", made.error().text)};
+    status_ = Error{made.error().kind, fmt::format("memory of the window: {}", made.error().text)};
   }
   if (!made) return;
-  own.vote.needs_fabric = own.maker.needs_fabric;
-  own.vote.uses_cma = own.maker.uses_cma;
-  own.vote.unmapped = own.maker.some_unmapped;
-  if (own.maker.unshared) own.status = Error{ErrorKind::kNoRoute, own.maker.why};
-  if (own.maker.needs_fabric && used.endpoint != nullptr && request.private_data == nullptr && !request.dynamic) {
-    if (own.status) own.status = allow_fabric(making.call, own.maker.why);
-    if (own.status) {
-      own.vote.not_opened = !own.maker.open_fabric(*used.endpoint, false);
-      own.vote.no_nic_atomics = !used.endpoint->nic_atomics();
-      // open_fabric() below fails in the same way, or takes another provider.
-      if (own.vote.not_opened) own.maker.close_fabric();
+  if (unshared_) status_ = Error{ErrorKind::kNoRoute, why};
+  if (vote.needs_fabric && used.endpoint != nullptr && request_.private_data == nullptr && !request_.dynamic) {
+    if (status_) status_ = allow_fabric();
+    if (status_) {
+      vote.not_opened = !open_fabric(*used.endpoint, false);
+      vote.no_nic_atomics = !used.endpoint->nic_atomics();
+      // agree_on_fabric() fails in the same way, or takes another provider.
+      if (vote.not_opened) space_->fabric_.reset();
     }
   }
-  if (own.status && making.besides != nullptr) own.status = *making.besides;
+  if (status_ && making_.besides != nullptr) status_ = *making_.besides;
 }
 
-// Returns whether the endpoints of all ranks have adapter atomics. `all`: the vote of all ranks.
-Result<bool> open_fabric(const SpaceMaking& making, SpaceMaker& maker, const Vote& all, Agreement& agreement,
-                         GroupPeers& peers) {
-  const auto open = [&](Endpoint& endpoint) { return maker.open_fabric(endpoint, all.uses_cma); };
+// Returns whether the endpoints of all ranks have adapter atomics. The vote is that of all ranks.
+Result<bool> SpaceMaker::agree_on_fabric(Group& group) {
+  const auto open = [&](Endpoint& endpoint) { return open_fabric(endpoint, vote.uses_cma); };
   // FARSIDE_ROUTES is the same on all ranks, so that all of them return here, or none.
-  if (Status allowed = allow_fabric(making.call, maker.why); !allowed) return allowed.error();
-  if (making.endpoint == nullptr) {
-    return ProviderAgreement{.used = all.one_provider(),
-                             .id = making.request.id,
-                             .node_members = static_cast<std::size_t>(peers.node().members()),
+  if (Status allowed = allow_fabric(); !allowed) return allowed.error();
+  if (making_.endpoint == nullptr) {
+    return ProviderAgreement{.used = vote.one_provider(),
+                             .id = request_.id,
                              .open = open,
-                             .close = [&] { maker.close_fabric(); },
+                             .close = [&] { space_->fabric_.reset(); },
                              .trial = nullptr}
-        .carry_out(agreement, peers);
+        .carry_out(group);
   }
-  Status status = open(*making.endpoint);
-  if (all.one_provider() == 0) {
-    Status gathered = peers.gather_addresses(agreement.group(), making.endpoint, Process::instance());
+  Status status = open(*making_.endpoint);
+  if (vote.one_provider() == 0) {
+    Status gathered = group.gather_addresses(making_.endpoint, Process::instance());
     if (status) status = std::move(gathered);
   }
-  Vote vote;
-  vote.no_nic_atomics = !making.endpoint->nic_atomics();
-  const Result<Agreement::Combined> accessible = agreement.agree(status, std::bit_cast<std::uint64_t>(vote));
+  Vote atomics;
+  atomics.no_nic_atomics = !making_.endpoint->nic_atomics();
+  const Result<Group::Combined> accessible = group.agree(status, std::bit_cast<std::uint64_t>(atomics));
   if (!accessible) return accessible.error();
-  peers.keep_addresses(true);
+  group.keep_addresses(true);
   return !std::bit_cast<Vote>(accessible.value().flags).no_nic_atomics;
 }
 
 // Collective, if a promise of some rank is broken: fails on each rank that differs from rank 0.
-Status check_promises(const Space::Request& request, bool units_broken, bool bytes_broken, Group& group) {
-  const std::array own{std::uint64_t{request.unit}, request.data_bytes};
+Status SpaceMaker::check_promises(Group& group, bool units_broken, bool bytes_broken) const {
+  const std::array own{std::uint64_t{request_.unit}, request_.data_bytes};
   std::array first = own;
   if (Status carried = group.broadcast(std::as_writable_bytes(std::span(first)), 0); !carried) return carried;
   const bool by_unit = units_broken && own[0] != first[0];
@@ -434,56 +389,50 @@ Status check_promises(const Space::Request& request, bool units_broken, bool byt
 }
 
 // Collective if rank 0 has no data and another rank has. Returns the lowest rank with data; -1 if none has any.
-Result<int> find_lowest_with_data(const Space::Request& request, bool same_bytes, const Vote& all, Group& group) {
-  if (!all.first_is_empty) return 0;
+Result<int> SpaceMaker::find_lowest_with_data(Group& group, bool same_bytes) const {
+  if (!vote.first_is_empty) return 0;
   if (same_bytes) return -1;
-  int lowest = request.data_bytes > 0 ? request.rank : request.ranks;
+  int lowest = request_.data_bytes > 0 ? request_.rank : request_.ranks;
   if (Status carried = group.take_lowest(lowest); !carried) return carried.error();
   return lowest;
 }
 
 // Collective: all ranks return the same, or errors of the same kind. The vote becomes that of all ranks.
-Result<SpaceMaker::Agreed> agree(const SpaceMaking& making, Own& own, Agreement& agreement, GroupPeers& peers) {
-  const Space::Request& request = making.request;
-  const Result<Agreement::Combined> combined =
-      agreement.agree(own.status, std::bit_cast<std::uint64_t>(own.vote),
-                      {request.data_bytes, ~request.data_bytes, Agreement::pair(request.unit)});
+Result<SpaceMaker::Agreed> SpaceMaker::agree(Group& group) {
+  const Result<Group::Combined> combined =
+      group.agree(status_, std::bit_cast<std::uint64_t>(vote),
+                  {request_.data_bytes, ~request_.data_bytes, Group::pair(request_.unit)});
   if (!combined) return combined.error();
-  const Agreement::Words& words = combined.value().words;
-  const Vote all = own.vote = std::bit_cast<Vote>(combined.value().flags);
-  SpaceMaker::Agreed agreed;
+  const Group::Words& words = combined.value().words;
+  vote = std::bit_cast<Vote>(combined.value().flags);
+  Agreed agreed;
   agreed.same_bytes = (words[0] & words[1]) == 0;
-  agreed.same_units = Agreement::is_equal(words[2]);
-  agreed.some_cma = all.uses_cma;
-  agreed.some_unmapped = all.unmapped;
-  agreed.single_elements = !all.rows;
-  const bool units_broken = all.same_units && !agreed.same_units, bytes_broken = all.same_bytes && !agreed.same_bytes;
+  agreed.same_units = Group::is_equal(words[2]);
+  const bool units_broken = vote.same_units && !agreed.same_units;
+  const bool bytes_broken = vote.same_bytes && !agreed.same_bytes;
   if (units_broken || bytes_broken) {
-    const auto kept = agreement.agree(check_promises(request, units_broken, bytes_broken, agreement.group()));
+    const auto kept = group.agree(check_promises(group, units_broken, bytes_broken));
     if (!kept) return kept.error();
   }
-  const Result<int> lowest = find_lowest_with_data(request, agreed.same_bytes, all, agreement.group());
+  const Result<int> lowest = find_lowest_with_data(group, agreed.same_bytes);
   if (!lowest) return lowest.error();
   agreed.lowest_with_data = lowest.value();
-  if (!all.needs_fabric) return agreed;
-  agreed.nic_atomics = !all.no_nic_atomics;
-  if (all.not_opened || all.uses_cma || all.one_provider() == 0) {
-    const Result<bool> nic_atomics = open_fabric(making, own.maker, all, agreement, peers);
+  if (!vote.needs_fabric) return agreed;
+  agreed.nic_atomics = !vote.no_nic_atomics;
+  if (vote.not_opened || vote.uses_cma || vote.one_provider() == 0) {
+    const Result<bool> nic_atomics = agree_on_fabric(group);
     if (!nic_atomics) return nic_atomics.error();
     agreed.nic_atomics = nic_atomics.value();
   }
-  agreed.addresses = peers.addresses();
+  agreed.addresses = group.addresses();
   return agreed;
 }
 
-}  // namespace
-
-Result<MadeSpace> make_space(const SpaceMaking& making, Agreement& agreement, GroupPeers& peers) {
-  Own own{SpaceMaker(making.request), {}, {}};
-  gather(making, peers, own);
-  Result<SpaceMaker::Agreed> agreed = agree(making, own, agreement, peers);
+Result<MadeSpace> SpaceMaker::make(Group& group) {
+  gather(group);
+  Result<Agreed> agreed = agree(group);
   if (!agreed) return agreed.error();
-  return MadeSpace{own.maker.finish(std::move(agreed.value())), own.vote.callers};
+  return MadeSpace{finish(std::move(agreed.value())), vote.callers};
 }
 
 }  // namespace farside

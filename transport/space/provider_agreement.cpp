@@ -17,7 +17,6 @@
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
 #include "transport/fabric/provider.hpp"
-#include "transport/fabric/provider_choice.hpp"
 #include "transport/process.hpp"
 
 namespace farside {
@@ -123,7 +122,7 @@ struct Common {
 
 // `excluded`: those that have failed. Says in `passed_over`, if it is empty, why a better one that some rank wanted is
 // not among them.
-Result<Common> agree_on_providers(Agreement& agreement, Providers excluded, std::string& passed_over) {
+Result<Common> agree_on_providers(Group& group, Providers excluded, std::string& passed_over) {
   Process& process = Process::instance();
   const Settings& settings = *process.settings().value();
   const ProviderChoice::Offer own = process.provider_choice().offer();
@@ -131,15 +130,13 @@ Result<Common> agree_on_providers(Agreement& agreement, Providers excluded, std:
   if (!settings.device.empty()) flags |= own.unknown_device ? kUnknownDevice : kKnownDevice;
   // A rank that can use no provider, whatever the group, reports that when it opens its endpoint.
   const std::uint64_t objections = own.usable == 0 ? 0 : std::uint64_t{~own.usable | excluded};
-  const Result<Agreement::Combined> combined =
-      agreement.agree({}, flags, {objections, own.wanted & ~excluded, own.usable});
+  const Result<Group::Combined> combined = group.agree({}, flags, {objections, own.wanted & ~excluded, own.usable});
   if (!combined) return combined.error();
   if ((combined.value().flags & (kUnknownDevice | kKnownDevice)) == kUnknownDevice) {
-    const Result<Agreement::Combined> unknown =
-        agreement.agree(own.unknown_device ? Status(*own.unknown_device) : Status());
+    const Result<Group::Combined> unknown = group.agree(own.unknown_device ? Status(*own.unknown_device) : Status());
     if (!unknown) return unknown.error();
   }
-  const Agreement::Words& words = combined.value().words;
+  const Group::Words& words = combined.value().words;
   Common common;
   common.providers = static_cast<Providers>(~words[0]) & ~excluded;
   common.best = !settings.provider.empty() || (static_cast<Providers>(words[2]) & (best(common.providers) - 1)) == 0;
@@ -147,32 +144,9 @@ Result<Common> agree_on_providers(Agreement& agreement, Providers excluded, std:
   if (wanted == 0 || (common.providers & wanted) != 0) return common;
   Status own_reason;
   if ((own.usable & wanted) == 0) own_reason = Error{ErrorKind::kNoRoute, process.provider_choice().why_not(wanted)};
-  const Result<Agreement::Combined> lacking = agreement.agree(own_reason);
+  const Result<Group::Combined> lacking = group.agree(own_reason);
   if (!lacking && passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(wanted), lacking.error().text);
   return common;
-}
-
-// The progress of a trial: the process's own progress leaves out an endpoint that is not in use yet.
-class TrialProgress final : public Progress {
- public:
-  explicit TrialProgress(OpenEndpoint& fabric) : fabric_(fabric) {}
-  void poll() override { fabric_.progress().poll(); }
-  void poll_runtime() override { Process::instance().poll_runtime(); }
-  void listen(WakeEvent& wake_event) override { fabric_.progress().listen(wake_event); }
-  void stop_listening(WakeEvent& wake_event) override { fabric_.progress().stop_listening(wake_event); }
-
- private:
-  OpenEndpoint& fabric_;
-};
-
-// Only this peer must answer in the time of a trial. The endpoint may have others, which may be slow.
-Status run_trial(ProviderTrial& trial, OpenEndpoint& fabric, int other, const FabricAddress& address) {
-  TrialProgress progress(fabric);
-  const Peer peer = fabric.insert(address);
-  fabric.progress().set_on_trial(peer, true);
-  Status done = trial.run(other, address, progress);
-  fabric.progress().set_on_trial(peer, false);
-  return done;
 }
 
 // A provider while the ranks try it. Unless they take it, its end reverts what this rank has done for it.
@@ -180,16 +154,16 @@ struct Attempt {
   ~Attempt() {
     if (taken) return;
     plan.close();
-    if (!known) peers.forget_addresses();
+    if (!known) group.forget_addresses();
     if (fabric != nullptr)
       process.provider_choice().leave(*fabric, own_fault && has_substitute ? status.error().text : "");
   }
   // Collective: steps 2 to 5. Success on all ranks, or on none. `best`: Common's.
-  Result<bool> carry_out(Agreement& agreement, bool best, const std::string& passed_over);
+  Result<bool> carry_out(bool best, const std::string& passed_over);
   Status try_partner(ProviderTrial& begun);
 
   const ProviderAgreement& plan;
-  GroupPeers& peers;
+  Group& group;
   const Providers provider;
   const bool known;  // the addresses of all ranks are
   Process& process = Process::instance();
@@ -202,39 +176,47 @@ struct Attempt {
 };
 
 Status Attempt::try_partner(ProviderTrial& begun) {
-  const int other = peers.trial_partner();
-  Status done = plan.trial ? plan.trial(other) : run_trial(begun, *fabric, other, peers.addresses().of(other));
+  const int other = group.trial_partner();
+  Status done = plan.trial ? plan.trial(other) : Status();
+  if (!plan.trial) {
+    // Only this peer must answer in the time of a trial. The endpoint may have others, which may be slow.
+    const FabricAddress& address = group.addresses().of(other);
+    const Peer peer = fabric->insert(address);
+    fabric->set_on_trial(peer, true);
+    done = begun.run(other, address, *fabric);
+    fabric->set_on_trial(peer, false);
+  }
   if (done) return done;
   own_fault = true;
   return Error{ErrorKind::kPeer,
                fmt::format("a trial of device {} with rank {}: {}", fabric->device(), other, done.error().text)};
 }
 
-Result<bool> Attempt::carry_out(Agreement& agreement, bool best, const std::string& passed_over) {
-  const int rank = agreement.rank();
-  const bool alone = agreement.ranks() == 1;
+Result<bool> Attempt::carry_out(bool best, const std::string& passed_over) {
+  const int rank = group.rank();
+  const bool alone = group.ranks() == 1;
   const Result<OpenEndpoint*> tried = process.provider_choice().try_best(provider);
   status = tried.status();
   if (tried) {
     fabric = tried.value();
-    fabric->share_node(plan.node_members);
+    fabric->share_node(static_cast<std::size_t>(group.node().members()));
     status = plan.open(*fabric);
   }
   std::optional<ProviderTrial> begun;
   if (status && !known && !alone && is_adapter(only_one ? fabric->provider() : name_of(provider)))
-    status = begun.emplace(*fabric, rank, agreement.ranks(), mixed(~plan.id)).begin();
+    status = begun.emplace(*fabric, rank, group.ranks(), mixed(~plan.id)).begin();
   own_fault = !status && !known;
   if (!known) {
-    Status gathered = peers.gather_addresses(agreement.group(), status ? fabric : nullptr, process);
+    Status gathered = group.gather_addresses(status ? fabric : nullptr, process);
     if (status) status = std::move(gathered);
-    if (status && peers.addresses().known() && begun) status = try_partner(*begun);
+    if (status && group.addresses().known() && begun) status = try_partner(*begun);
   }
   const bool lacks_atomics = !status || !fabric->nic_atomics();
-  const Result<Agreement::Combined> all = agreement.agree(status, lacks_atomics ? kRankHasNoNicAtomics : 0);
+  const Result<Group::Combined> all = group.agree(status, lacks_atomics ? kRankHasNoNicAtomics : 0);
   if (!all) return all.error();
   taken = true;
   process.use_fabric(*fabric);
-  peers.keep_addresses(best);
+  group.keep_addresses(best);
   if (!passed_over.empty() && rank == 0 && is_new(passed_over))
     log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), passed_over);
   return (all.value().flags & kRankHasNoNicAtomics) == 0;
@@ -242,13 +224,13 @@ Result<bool> Attempt::carry_out(Agreement& agreement, bool best, const std::stri
 
 }  // namespace
 
-Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peers) const {
+Result<bool> ProviderAgreement::carry_out(Group& group) const {
   Providers failed = 0;
   std::string passed_over;  // the first reason
   for (bool known = used != 0;; known = false) {
     Common common{used};
     if (!known) {
-      const Result<Common> agreed = agree_on_providers(agreement, failed, passed_over);
+      const Result<Common> agreed = agree_on_providers(group, failed, passed_over);
       if (!agreed) return agreed.error();
       common = agreed.value();
     }
@@ -256,8 +238,8 @@ Result<bool> ProviderAgreement::carry_out(Agreement& agreement, GroupPeers& peer
     if (provider == 0)
       return Error{ErrorKind::kNoRoute, fmt::format("the ranks have no libfabric provider in common{}{}",
                                                     passed_over.empty() ? "" : ": ", passed_over)};
-    Attempt attempt{*this, peers, provider, known};
-    Result<bool> nic_atomics = attempt.carry_out(agreement, common.best, passed_over);
+    Attempt attempt{*this, group, provider, known};
+    Result<bool> nic_atomics = attempt.carry_out(common.best, passed_over);
     if (nic_atomics || !attempt.has_substitute) return nic_atomics;
     failed |= provider;
     if (passed_over.empty()) passed_over = fmt::format("not {}: {}", name_of(provider), nic_atomics.error().text);

@@ -14,8 +14,7 @@
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/fabric/endpoint.hpp"
-#include "transport/space/agreement.hpp"
-#include "transport/space/group_peers.hpp"
+#include "transport/space/group.hpp"
 
 namespace farside {
 
@@ -37,7 +36,7 @@ class ProviderTrial {
   // Makes this rank the other side of a trial. run() may be called when all ranks have returned from begin().
   Status begin();
   // Runs the trial with a rank, which no other rank has chosen. Waits without a limit of its own: the endpoint ends
-  // operations on a peer that is out of reach (EndpointProgress::set_on_trial()). `waiting` progresses the endpoint.
+  // operations on a peer that is out of reach (OpenEndpoint::set_on_trial()). `waiting` progresses the endpoint.
   Status run(int other, const FabricAddress& address, Progress& waiting);
 
  private:
@@ -62,7 +61,7 @@ class ProviderTrial {
 //
 // The provider of a group depends on its ranks, not on earlier groups. The agreement is skipped only if its result
 // follows from an earlier one: a group of the same ranks uses the same endpoint, and a subgroup uses its group's
-// endpoint if no rank of that group could use a better provider (GroupPeers::keep_addresses). Until a process has
+// endpoint if no rank of that group could use a better provider (Group::keep_addresses). Until a process has
 // closed its endpoints, its rank does not offer a provider that it could not open, for which it could not register the
 // memory of a group's first such space, or whose trial has failed. So no group repeats a trial that has failed.
 //
@@ -76,9 +75,8 @@ class ProviderTrial {
 // per rank, over an adapter the trial, and for each provider that is not taken the same again with a broadcast of its
 // reason. A peer that does not answer a trial delays it by Timing::kTrial.
 struct ProviderAgreement {
-  Providers used = 0;            // of the endpoint that the group uses, and whose addresses all ranks know; else 0
-  std::uint64_t id = 0;          // random bits, the same on all ranks
-  std::size_t node_members = 0;  // ranks of this node
+  Providers used = 0;    // of the endpoint that the group uses, and whose addresses all ranks know; else 0
+  std::uint64_t id = 0;  // random bits, the same on all ranks
   // Makes this rank's memory accessible over the endpoint.
   std::function<Status(Endpoint&)> open;
   // Reverts open(), whether or not it succeeded.
@@ -87,7 +85,7 @@ struct ProviderAgreement {
   std::function<Status(int other)> trial;
 
   // Collective. Returns whether the endpoints of all ranks have adapter atomics.
-  Result<bool> carry_out(Agreement& agreement, GroupPeers& peers) const;
+  Result<bool> carry_out(Group& group) const;
 };
 
 }  // namespace farside

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "transport/fabric/address_table.hpp"
 #include "transport/fabric/endpoint.hpp"
+#include "transport/fabric/peer_addresses.hpp"
 #include "transport/handler/attached_regions.hpp"
 #include "transport/routes/fabric/fabric_targets.hpp"
 #include "transport/routes/mapped/mapped_route.hpp"

@@ -91,18 +91,9 @@ class CountingGroup final : public Group {
   std::size_t collectives = 0, bytes = 0, largest = 0;
 
  private:
+  // The other nodes have nothing to add to the words of this one.
+  Status combine_leaders(std::span<std::uint64_t> words) override { return count(words.size_bytes()); }
   NodeCollectives& collectives_;
-};
-
-// The peers of a rank. The other nodes have nothing to add to the words of this one.
-class CountingPeers final : public GroupPeers {
- public:
-  CountingPeers(std::unique_ptr<NodeGroup> node, std::uint64_t id, CountingGroup& group)
-      : GroupPeers(std::move(node), group.rank(), id), group_(group) {}
-
- private:
-  Status combine_leaders(std::span<std::uint64_t> words) override { return group_.count(words.size_bytes()); }
-  CountingGroup& group_;
 };
 
 // Takes operations, and completes them when it is told to.
@@ -268,18 +259,17 @@ class Job {
     fail(node->error());
     return nullptr;
   }
-  Result<std::unique_ptr<SimulatedWindow>> make_window(Agreement& agreement, GroupPeers& peers,
-                                                       CountingEndpoint& endpoint) {
+  Result<std::unique_ptr<SimulatedWindow>> make_window(Group& group, CountingEndpoint& endpoint) {
     SpaceMaking making;
-    making.request.rank = agreement.rank();
-    making.request.ranks = agreement.ranks();
-    making.request.id = peers.next_id();
-    making.request.control_bytes = epochs::ControlBlock::bytes(agreement.ranks());
+    making.request.rank = group.rank();
+    making.request.ranks = group.ranks();
+    making.request.id = group.next_id();
+    making.request.control_bytes = epochs::ControlBlock::bytes(group.ranks());
     making.request.data_bytes = static_cast<std::uint64_t>(settings_.data_bytes);
-    if (!settings_.alike) making.request.data_bytes += static_cast<std::uint64_t>(agreement.rank());
+    if (!settings_.alike) making.request.data_bytes += static_cast<std::uint64_t>(group.rank());
     making.request.unit = 1;
     making.endpoint = &endpoint;
-    Result<MadeSpace> made = make_space(making, agreement, peers);
+    Result<MadeSpace> made = make_space(making, group);
     if (!made) return made.error();
     return std::make_unique<SimulatedWindow>(std::move(made.value().space), making.request.id);
   }
@@ -289,7 +279,7 @@ class Job {
   const JobSettings settings_;
   const int members_;
   NodeCollectives collectives_;
-  NodeGroup::Place place_;
+  SegmentPlace place_;
   std::mutex mutex_;
   std::optional<Error> failed_;
   JobFigures figures_;
@@ -310,7 +300,6 @@ void Job::live(int rank) {
   const auto windows = static_cast<std::size_t>(settings_.windows);
   CountingGroup group(rank, settings_.ranks, collectives_);
   CountingEndpoint endpoint(rank, settings_.alike);
-  Agreement agreement(group);
   std::vector<std::unique_ptr<SimulatedWindow>> made;
   made.reserve(windows + 1);
   const Moment start = measure(rank);
@@ -318,11 +307,11 @@ void Job::live(int rank) {
   collectives_.wait();
   if (failed_) return;
   node->publish_member(rank, Process::instance());
-  const Result<std::uint64_t> id = agreement.handshake({});
+  const Result<std::uint64_t> id = group.handshake({});
   if (!id) return fail(id.error());
-  CountingPeers peers(std::move(node), id.value(), group);
+  group.join(std::move(node), rank, id.value());
   const auto make_one = [&] {
-    Result<std::unique_ptr<SimulatedWindow>> window = make_window(agreement, peers, endpoint);
+    Result<std::unique_ptr<SimulatedWindow>> window = make_window(group, endpoint);
     if (!window) return fail(window.error());
     made.push_back(std::move(window.value()));
   };
@@ -332,7 +321,7 @@ void Job::live(int rank) {
   const Moment first = measure(rank);
   const std::size_t collectives = group.collectives, bytes = group.bytes;
   group.largest = 0;
-  agreement.combine_by_nodes(peers);
+  group.combine_by_nodes(true);
   for (std::size_t i = 0; i < windows; ++i) make_one();
   collectives_.wait();
   if (failed_) return;

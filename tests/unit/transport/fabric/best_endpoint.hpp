@@ -3,7 +3,7 @@
 #pragma once
 
 #include "transport/base/result.hpp"
-#include "transport/fabric/provider_choice.hpp"
+#include "transport/fabric/provider.hpp"
 #include "transport/process.hpp"
 
 namespace farside::testing {

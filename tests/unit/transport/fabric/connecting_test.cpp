@@ -57,34 +57,34 @@ TEST_CASE("a limited number of requests to connect is under way, and the other p
   constexpr std::size_t kPeers = 3 * Connections::kMostInitiated + 4;
   Opened opened;
   std::deque<SilentListener> peers(kPeers);
-  std::vector<Peer> known;
-  for (const SilentListener& peer : peers) known.push_back(opened->insert(peer.address()));
-  for (const Peer peer : known) CHECK(opened.reach(peer) == -FI_EAGAIN);
+  std::vector<PeerState*> known;
+  for (const SilentListener& peer : peers) known.push_back(&opened.peers.insert(peer.address()));
+  for (PeerState* const peer : known) CHECK(opened.reach(*peer) == -FI_EAGAIN);
   CHECK(opened->count() == Connections::kMostInitiated);
   const auto called = [&] { return std::ranges::count_if(peers, [](const SilentListener& p) { return p.called(); }); };
   CHECK(called() == Connections::kMostInitiated);
   CHECK(std::all_of(peers.begin(), peers.begin() + Connections::kMostInitiated,
                     [](const SilentListener& p) { return p.called(); }));
   // Asking again changes nothing.
-  for (const Peer peer : known) CHECK(opened.reach(peer) == -FI_EAGAIN);
+  for (PeerState* const peer : known) CHECK(opened.reach(*peer) == -FI_EAGAIN);
   CHECK(opened->count() == Connections::kMostInitiated);
-  CHECK(opened->waits_for_place(known.back()));
-  CHECK_FALSE(opened->waits_for_place(known.front()));
+  CHECK(known.back()->waits);
+  CHECK_FALSE(known.front()->waits);
   // The next waiting peer gets a place that becomes free, without a call for that peer. A peer that asks again does not
   // get it.
   peers[5].hang_up();
   CHECK(soon(opened, [&] {
-    opened.reach(known[5]);
+    opened.reach(*known[5]);
     return peers[Connections::kMostInitiated].called();
   }));
   CHECK_FALSE(peers[Connections::kMostInitiated + 1].called());
-  CHECK(opened->connect_error(known[5]) != "");
+  CHECK(known[5]->connect_error() != "");
   // The same if a peer with a place is abandoned.
-  opened->stop(known[6]);
+  opened->stop(*known[6]);
   CHECK(soon(opened, [&] { return peers[Connections::kMostInitiated + 1].called(); }));
   // A waiting peer that is abandoned gets no place.
-  opened->stop(known[Connections::kMostInitiated + 2]);
-  opened->stop(known[7]);
+  opened->stop(*known[Connections::kMostInitiated + 2]);
+  opened->stop(*known[7]);
   CHECK(soon(opened, [&] { return peers[Connections::kMostInitiated + 3].called(); }));
   CHECK_FALSE(peers[Connections::kMostInitiated + 2].called());
   // Every peer gets a place, even if all requests are refused.
@@ -96,7 +96,7 @@ TEST_CASE("a limited number of requests to connect is under way, and the other p
       had[i] = true;
       peers[i].hang_up();
     }
-    for (const Peer peer : known) opened.reach(peer);
+    for (PeerState* const peer : known) opened.reach(*peer);
     most = std::max(most, opened->count());
     return std::ranges::count(had, true) == static_cast<std::ptrdiff_t>(kPeers);
   }));
@@ -117,7 +117,7 @@ TEST_CASE("both sides of a connection expect it before the other can use it") {
   std::deque<Counted> callers(3);
   for (std::size_t i = 0; i < callers.size(); ++i) {
     Counted& caller = callers[i];
-    const Peer there = caller->insert(accepts->address());
+    PeerState& there = caller.peers.insert(accepts->address());
     CHECK(soon(caller, [&] {
       accepts->progress();
       return caller.reach(there) == 0;
@@ -133,14 +133,14 @@ TEST_CASE("without a descriptor an attempt to connect is repeated, and the short
   expect_well(run_processes(1, [](Ranks& ranks) {
     Opened opened;
     const SilentListener listener;
-    const Peer peer = opened->insert(listener.address());
+    PeerState& peer = opened.peers.insert(listener.address());
     leave_descriptors(0, true);
     for (int i = 0; i < 20; ++i) {
       ranks.check(opened.reach(peer) == -FI_EAGAIN, "the attempt is repeated");
       std::this_thread::sleep_for(1ms);
     }
     ranks.check(opened->room().shortage, "there is a shortage");
-    ranks.check(opened->connect_error(peer) == "Too many open files", opened->connect_error(peer));
+    ranks.check(peer.connect_error() == "Too many open files", peer.connect_error());
     opened->room().shortage = false;
     rlimit limit{};
     getrlimit(RLIMIT_NOFILE, &limit);
@@ -163,13 +163,13 @@ TEST_CASE("over tcp no call waits for a host that answers no request to connect"
   Opened& last = callers.back();
   const auto begin = Clock::now();
   for (Opened& each : callers) {
-    CHECK(each.reach(each->insert(full.address())) == -FI_EAGAIN);
+    CHECK(each.reach(each.peers.insert(full.address())) == -FI_EAGAIN);
     for (int i = 0; i < 10; ++i) each->progress();
   }
   CHECK(Clock::now() - begin < 900ms);  // the first answer that is missing is waited for a second
   CHECK(last->connecting());
   Opened other;
-  const Peer there = last->insert(other->address());
+  PeerState& there = last.peers.insert(other->address());
   CHECK(soon(last, [&] {
     other->progress();
     return last.reach(there) == 0;
@@ -192,7 +192,7 @@ TEST_CASE("an error of connecting that does not pass is returned once, to those 
   Opened opened;
   FabricAddress nowhere = any_address(1);
   nowhere.socket.family = opened->address().socket.family == AF_INET ? AF_INET6 : AF_INET;
-  const Peer peer = opened->insert(nowhere);
+  PeerState& peer = opened.peers.insert(nowhere);
   const ssize_t code = opened.reach(peer);
   INFO(fi_strerror(static_cast<int>(-code)));
   CHECK(code != -FI_EAGAIN);
@@ -240,8 +240,7 @@ TEST_CASE("the processes of a node share what there is for connections, and leav
 TEST_CASE("a space tells the endpoint how many processes of its group are on the node") {
   expect_well(run_with_space(3, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture&) {
     auto& fabric = static_cast<Fabric&>(*use_best_endpoint().value());
-    ranks.check(fabric.progress().node_processes() == 3,
-                fmt::format("{} processes", fabric.progress().node_processes()));
+    ranks.check(fabric.share_node(0) == 3, fmt::format("{} processes", fabric.share_node(0)));
     ranks.barrier();
   }));
 }
@@ -296,7 +295,7 @@ TEST_CASE("a process without descriptors closes connections that it does not use
 
 TEST_CASE("the peer of a connection is found by the connection's number, while the connection is the present one") {
   Opened one, other;
-  const Peer there = one->insert(other->address()), here = other->insert(one->address());
+  PeerState &there = one.peers.insert(other->address()), &here = other.peers.insert(one->address());
   CHECK_FALSE(one->peer_of(0));
   const auto connect = [&] {
     return soon(one, [&] {
@@ -305,18 +304,69 @@ TEST_CASE("the peer of a connection is found by the connection's number, while t
     });
   };
   REQUIRE(connect());
-  const std::uint64_t number = one->number(there);
+  const std::uint64_t number = there.connection_number();
   CHECK(number != 0);
-  CHECK(number == other->number(here));
-  CHECK(one->peer_of(number) == there);
-  CHECK(other->peer_of(number) == here);
+  CHECK(number == here.connection_number());
+  CHECK(one->peer_of(number) == &there);
+  CHECK(other->peer_of(number) == &here);
   CHECK_FALSE(one->peer_of(number + 1));
   one->stop(there);
   CHECK_FALSE(one->peer_of(number));
   REQUIRE(connect());
-  CHECK(one->number(there) != number);
-  CHECK(one->peer_of(one->number(there)) == there);
+  CHECK(there.connection_number() != number);
+  CHECK(one->peer_of(there.connection_number()) == &there);
   CHECK_FALSE(other->peer_of(number));
+}
+
+TEST_CASE("an ended connection is closed when nothing is in flight towards its peer") {
+  Opened one, other;
+  PeerState& there = one.peers.insert(other->address());
+  CHECK(soon(one, [&] {
+    other->progress();
+    return one.reach(there) == 0;
+  }));
+  CHECK(one->count() == 1);
+  Operation& operation = there.begin();
+  there.endpoint = there.current->endpoint.get();
+  one->stop(there);
+  CHECK(there.endpoint == nullptr);
+  CHECK(one->count() == 0);
+  one->close_ended();
+  const std::size_t before = open_sockets();
+  one.peers.not_issued(operation);
+  one->close_ended();
+  CHECK(open_sockets() == before - 1);
+}
+
+TEST_CASE("a connection that is to be closed while it is being made carries only answers when it is there") {
+  Opened one, other;
+  PeerState& there = one.peers.insert(other->address());
+  CHECK(one.reach(there) == -FI_EAGAIN);
+  PeerState& here = other.peers.know(one->address().identity);
+  CHECK(soon(one, [&] {
+    other->progress();
+    return here.current != nullptr;
+  }));
+  REQUIRE_FALSE(there.connected());
+  one->begin_disconnect(*there.current);
+  CHECK(one->count() == 0);
+  CHECK_FALSE(one->disconnect(there));
+  CHECK(soon(one, [&] {
+    other->progress();
+    return there.connected();
+  }));
+  fid_ep* endpoint = nullptr;
+  CHECK(one->reach(there, endpoint) == -FI_EAGAIN);
+  CHECK(one->reach(there, endpoint, Connections::What::kAnswer) == 0);
+  CHECK(one->disconnect(there));
+  CHECK(there.current == nullptr);
+}
+
+TEST_CASE("a connection of a process to itself does not count towards limits") {
+  Opened one;
+  PeerState& self = one.peers.insert(one->address());
+  CHECK(soon(one, [&] { return one.reach(self) == 0; }));
+  CHECK(one->count() == 0);
 }
 
 }  // namespace farside::connecting_test

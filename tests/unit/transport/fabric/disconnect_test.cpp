@@ -52,9 +52,7 @@ struct Evictable {
   bool write_to(const Evictable& other, std::uint64_t value) {
     Pending pending;
     const bool issued = fabric->write(pending, {knows(other), other.registration->key, 0}, &value, sizeof value).ok();
-    while (!pending.done()) {
-      if (!fabric->progress().poll()) std::this_thread::yield();
-    }
+    for (; !pending.done(); std::this_thread::yield()) fabric->poll();
     return issued && pending.take_error().ok() && other.word == value;
   }
 };
@@ -86,10 +84,10 @@ TEST_CASE("the end of a connection behind DISCONNECT interrupts neither side") {
     const FakeReader reader(FakeReader::Of::kEverything);
     std::size_t messages = 0;
     CHECK(soon([&] {
-      for (const Evictable* each : {&used, &evicted}) each->fabric->progress().poll();
+      for (const Evictable* each : {&used, &evicted}) each->fabric->poll();
       return (messages += fake_queues().messages) >= 1;
     }));
-    for (int polls = 0; polls < 100; ++polls) evicted.fabric->progress().poll();
+    for (int polls = 0; polls < 100; ++polls) evicted.fabric->poll();
   }
   // Each has seen the end before it connects again.
   CHECK(evicts.write_to(evicted, 2));
@@ -111,7 +109,7 @@ TEST_CASE("a connection that ends before the peer's DISCONNECT has come is inter
     const FakeReader reader(FakeReader::Of::kEverything);
     std::size_t messages = 0;
     CHECK(soon([&] {
-      evicts.fabric->progress().poll();
+      evicts.fabric->poll();
       return (messages += fake_queues().messages) >= 1;
     }));
     std::thread([&] {

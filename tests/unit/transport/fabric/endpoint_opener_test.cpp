@@ -42,6 +42,7 @@ struct Resolved {
             [this](const SocketAddress& address) { return resolutions.resolve(address); }};
   }
   Connections* operator->() { return with.connections.get(); }
+  PeerState& know(const FabricAddress& address) { return with.peers.insert(address); }
   // Waits, without progress, until the thread has opened so many endpoints that were wanted.
   void await_opened(int count) const {
     while (opened < count) std::this_thread::sleep_for(1ms);
@@ -64,7 +65,7 @@ TEST_CASE("while an address is resolved, a process reaches and accepts other pee
   Resolved one;
   Opened other, third;
   const SilentListener slow;
-  const Peer reached = one->insert(other->address()), resolved = one->insert(slow.address());
+  PeerState &reached = one.know(other->address()), &resolved = one.know(slow.address());
   one.resolutions.end(other->address());
   CHECK(soon(one.with, [&] {
     other->progress();
@@ -75,11 +76,11 @@ TEST_CASE("while an address is resolved, a process reaches and accepts other pee
   CHECK(one.with.reach(resolved) == -FI_EAGAIN);
   CHECK(one->connecting());
   CHECK(one->count() == 2);
-  CHECK_FALSE(one->waits_for_place(resolved));
+  CHECK_FALSE(resolved.waits);
   fid_ep* endpoint = nullptr;
   CHECK(one->reach(reached, endpoint) == 0);
   CHECK(fi_inject(endpoint, "word", 4, FI_ADDR_UNSPEC) == 0);
-  const Peer back = third->insert(one->address());
+  PeerState& back = third.peers.insert(one->address());
   CHECK(soon(one.with, [&] {
     third->progress();
     return third.reach(back) == 0;
@@ -94,19 +95,19 @@ TEST_CASE("a peer that is abandoned while its address is resolved leaves nothing
   Resolved one;
   const SilentListener slow, next;
   const std::size_t before = open_sockets();
-  const Peer resolved = one->insert(slow.address()), behind = one->insert(next.address());
+  PeerState &resolved = one.know(slow.address()), &behind = one.know(next.address());
   CHECK(one.with.reach(resolved) == -FI_EAGAIN);
   CHECK(one.with.reach(behind) == -FI_EAGAIN);
   one.resolutions.await(slow.address());
   CHECK(one->count() == 1);
-  CHECK(one->waits_for_place(behind));
+  CHECK(behind.waits);
   // One is under way, the other is behind it.
   one->stop(resolved);
   one->stop(behind);
   CHECK_FALSE(one->connecting());
   CHECK(one->count() == 0);
   // Asked for again, while the thread is still in the call for the abandoned request.
-  CHECK(soon(one.with, [&] { return one.with.reach(resolved) == -FI_EAGAIN && one->waits_for_place(resolved); }));
+  CHECK(soon(one.with, [&] { return one.with.reach(resolved) == -FI_EAGAIN && resolved.waits; }));
   CHECK(one->count() == 0);
   one.resolutions.end(slow.address());
   CHECK(soon(one.with, [&] { return slow.called(); }));
@@ -131,14 +132,14 @@ TEST_CASE("a peer that connects while its address is resolved is connected once"
   Resolved one;
   Opened other;
   const std::size_t before = open_sockets();
-  const Peer there = one->insert(other->address()), here = other->insert(one->address());
+  PeerState &there = one.know(other->address()), &here = other.peers.insert(one->address());
   CHECK(one.with.reach(there) == -FI_EAGAIN);
   one.resolutions.await(other->address());
   CHECK(soon(one.with, [&] {
     other->progress();
     return other.reach(here) == 0 && one.with.reach(there) == 0;
   }));
-  CHECK(one->number(there) == other->number(here));
+  CHECK(there.connection_number() == here.connection_number());
   CHECK(one->count() == 1);
   CHECK_FALSE(one->connecting());
   one.resolutions.end(other->address());
@@ -152,8 +153,8 @@ TEST_CASE("connections end while an address is resolved, when the resolution has
   Resolutions resolutions;
   {
     Opened one({1, [] {}, [&](const SocketAddress& address) { return resolutions.resolve(address); }});
-    CHECK(one.reach(one->insert(slow.address())) == -FI_EAGAIN);
-    CHECK(one.reach(one->insert(next.address())) == -FI_EAGAIN);
+    CHECK(one.reach(one.peers.insert(slow.address())) == -FI_EAGAIN);
+    CHECK(one.reach(one.peers.insert(next.address())) == -FI_EAGAIN);
     resolutions.await(slow.address());
     const Joined ending{std::thread([&] { one.connections.reset(); })};
     resolutions.end(slow.address());
@@ -166,7 +167,7 @@ TEST_CASE("connections end while an address is resolved, when the resolution has
 TEST_CASE("a resolution that fails is repeated, or its error is returned once") {
   Resolved one;
   const SilentListener slow;
-  const Peer peer = one->insert(slow.address());
+  PeerState& peer = one.know(slow.address());
   for (const int error : {EHOSTUNREACH, ETIMEDOUT, ENOMEM, ECONNREFUSED, EADDRNOTAVAIL, ECONNRESET}) {
     one.resolutions.end(slow.address(), -error);
     const auto before = one.resolutions.begun(slow.address());
@@ -174,7 +175,7 @@ TEST_CASE("a resolution that fails is repeated, or its error is returned once") 
       CHECK(one.with.reach(peer) == -FI_EAGAIN);
       return one.resolutions.begun(slow.address()) >= before + 3;
     }));
-    CHECK(one->connect_error(peer) == fi_strerror(error));
+    CHECK(peer.connect_error() == fi_strerror(error));
   }
   one.resolutions.end(slow.address(), -FI_EINVAL);
   CHECK(soon(one.with, [&] { return one.with.reach(peer) == -FI_EINVAL; }));
@@ -192,16 +193,16 @@ TEST_CASE("addresses that are not resolved delay no other peer while there are f
   const SilentListener next, last;
   one.resolutions.end(next.address());
   one.resolutions.end(last.address());
-  for (std::size_t i = 0; i + 1 < kThreads; ++i) CHECK(one.with.reach(one->insert(slow[i].address())) == -FI_EAGAIN);
-  CHECK(one.with.reach(one->insert(next.address())) == -FI_EAGAIN);
+  for (std::size_t i = 0; i + 1 < kThreads; ++i) CHECK(one.with.reach(one.know(slow[i].address())) == -FI_EAGAIN);
+  CHECK(one.with.reach(one.know(next.address())) == -FI_EAGAIN);
   CHECK(soon(one.with, [&] { return next.called(); }));
   // With as many as threads, the next one waits.
-  const Peer filling = one->insert(slow.back().address()), behind = one->insert(last.address());
+  PeerState &filling = one.know(slow.back().address()), &behind = one.know(last.address());
   CHECK(one.with.reach(filling) == -FI_EAGAIN);
   one.resolutions.await(slow.back().address());
   CHECK(one.with.reach(behind) == -FI_EAGAIN);
-  CHECK(one->waits_for_place(behind));
-  CHECK_FALSE(one->waits_for_place(filling));
+  CHECK(behind.waits);
+  CHECK_FALSE(filling.waits);
   one.resolutions.end(slow.front().address());
   CHECK(soon(one.with, [&] { return last.called() && slow.front().called(); }));
   for (const SilentListener& each : slow) one.resolutions.end(each.address());
@@ -210,7 +211,7 @@ TEST_CASE("addresses that are not resolved delay no other peer while there are f
 TEST_CASE("peers whose endpoints are being opened have places among the requests under way") {
   Resolved one;
   std::deque<SilentListener> peers(Connections::kMostInitiated + 2);
-  for (const SilentListener& peer : peers) CHECK(one.with.reach(one->insert(peer.address())) == -FI_EAGAIN);
+  for (const SilentListener& peer : peers) CHECK(one.with.reach(one.know(peer.address())) == -FI_EAGAIN);
   CHECK(one->count() == 1);
   for (const SilentListener& peer : peers) one.resolutions.end(peer.address());
   CHECK(soon(one.with, [&] { return peers[Connections::kMostInitiated - 1].called(); }));

@@ -22,9 +22,7 @@ struct FakeProcess {
 
   // Waits until the operations of `pending` are complete. Returns whether none has failed.
   bool complete(Pending& pending) const {
-    while (!pending.done()) {
-      if (!fabric->progress().poll()) std::this_thread::yield();
-    }
+    for (; !pending.done(); std::this_thread::yield()) fabric->poll();
     return pending.take_error().ok();
   }
 };

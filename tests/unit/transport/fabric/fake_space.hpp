@@ -27,7 +27,7 @@ class FakeSpace {
       : origin({}, std::move(of_origin)), data(words) {
     FabricRoute::Agreed agreed;
     const std::vector<FabricAddress> addresses = {origin.fabric->address(), target.fabric->address()};
-    agreed.addresses = PeerAddresses(AddressTable::share(*NodeGroup::alone(0), addresses, origin.progress));
+    agreed.addresses = PeerAddresses::share(*NodeGroup::alone(0), addresses, origin.progress);
     agreed.rules.by_nic = by_nic;
     expose(own, {});
     expose(there, data);
@@ -63,28 +63,15 @@ class FakeSpace {
     REQUIRE(route.register_memory(space, words.size_bytes(), 1).ok());
   }
 
-  // Polls the origin's endpoint.
-  class Polls final : public Progress {
-   public:
-    explicit Polls(Fabric& fabric) : fabric_(fabric) {}
-    void poll() override { fabric_.progress().poll(); }
-    void poll_runtime() override {}
-    void listen(WakeEvent& wake_event) override { fabric_.progress().listen(wake_event); }
-    void stop_listening(WakeEvent& wake_event) override { fabric_.progress().stop_listening(wake_event); }
-
-   private:
-    Fabric& fabric_;
-  };
   static constexpr std::uint64_t kId = 0x5eed'0000'd00d;
 
   alignas(64) std::array<std::byte, 4096> control_{};
   AccumulateLockWord lock_;
   WakeEvent wake_event_;
-  Polls waiting_{*origin.fabric}, waiting_there_{*target.fabric};
 
  public:
-  FabricRoute own{FabricRoute::Setup{*origin.fabric, waiting_, wake_event_, 0, kId}};
-  FabricRoute there{FabricRoute::Setup{*target.fabric, waiting_there_, wake_event_, 1, kId}};
+  FabricRoute own{FabricRoute::Setup{*origin.fabric, *origin.fabric, wake_event_, 0, kId}};
+  FabricRoute there{FabricRoute::Setup{*target.fabric, *target.fabric, wake_event_, 1, kId}};
 };
 
 }  // namespace farside::testing

@@ -1,40 +1,37 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Each operation ends exactly once, whichever event comes first: its completion, its reply, an error, the end of its
 // connection, or the abandonment of its peer. These tests need no provider.
-#include "transport/fabric/in_flight.hpp"
-
 #include <cstring>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
+#include "transport/fabric/peers.hpp"
+
 namespace farside::in_flight_test {
 
 namespace {
 
-constexpr Peer kPeer = 3;
-
-struct UnderWay : OperationsInFlight {
-  using OperationsInFlight::OperationsInFlight;
+struct UnderWay : Peers {
   Pending pending;
-  PeerState& state = peers().of(kPeer);
+  PeerState &state = know(3), &other = know(4);
 
   Operation& write() {
-    Operation& operation = begin(state);
-    issued(operation, state, pending, nullptr);
+    Operation& operation = state.begin();
+    state.issued(operation, pending);
     return operation;
   }
   Operation& notification() {
-    Operation& operation = begin(state);
-    notifies(operation);
-    issued(operation, state, pending, nullptr);
+    Operation& operation = state.begin();
+    operation.notification = true;
+    state.issued(operation, pending);
     return operation;
   }
   Operation& request(std::uint64_t* fetched = nullptr) {
-    Operation& operation = begin(state);
-    await_reply(operation);
+    Operation& operation = state.begin();
+    operation.await_reply();
     operation.message.fetched = std::as_writable_bytes(std::span(fetched, fetched != nullptr ? 1 : 0));
-    issued(operation, state, pending, nullptr);
+    state.issued(operation, pending);
     return operation;
   }
   // The handler's reply, with one word of data if there is one.
@@ -49,7 +46,7 @@ struct UnderWay : OperationsInFlight {
     if (word != nullptr) std::memcpy(message.data() + sizeof header, word, sizeof *word);
     return message;
   }
-  bool idle() { return pending.done() && state.in_flight == 0 && state.requests == 0 && !peers().any_issued(kPeer); }
+  bool idle() { return pending.done() && state.in_flight == 0 && state.requests == 0 && !state.any_issued(); }
 };
 
 const Error kLost{ErrorKind::kPeer, "lost"};
@@ -58,24 +55,24 @@ const Error kLost{ErrorKind::kPeer, "lost"};
 
 TEST_CASE(
     "a notification ends when it is sent, and is lost with its connection unless a later operation has completed") {
-  const auto end_connection = [](UnderWay& in_flight) { in_flight.fail_awaiting(kPeer, kLost, false); };
+  const auto end_connection = [](UnderWay& in_flight) { in_flight.fail_awaiting(in_flight.state, kLost, false); };
   {
     UnderWay in_flight;
     end_connection(in_flight);
-    CHECK(in_flight.losses(kPeer).lost_notifications == 0);
+    CHECK(in_flight.state.losses.lost_notifications == 0);
     in_flight.completed(in_flight.notification());
     CHECK(in_flight.idle());
-    CHECK(in_flight.losses(kPeer).lost_notifications == 0);
+    CHECK(in_flight.state.losses.lost_notifications == 0);
     end_connection(in_flight);
-    CHECK(in_flight.losses(kPeer).lost_notifications == 1);
-    CHECK(in_flight.losses(kPeer + 1).lost_notifications == 0);
-    CHECK(in_flight.losses(kPeer).to_report);
-    CHECK_FALSE(in_flight.losses(kPeer + 1).to_report);
+    CHECK(in_flight.state.losses.lost_notifications == 1);
+    CHECK(in_flight.other.losses.lost_notifications == 0);
+    CHECK(in_flight.state.losses.to_report);
+    CHECK_FALSE(in_flight.other.losses.to_report);
     CHECK(in_flight.state.losses.to_report.exchange(false));
-    CHECK_FALSE(in_flight.losses(kPeer).to_report);
+    CHECK_FALSE(in_flight.state.losses.to_report);
     CHECK_FALSE(in_flight.state.losses.to_report.exchange(false));
     end_connection(in_flight);
-    CHECK(in_flight.losses(kPeer).lost_notifications == 1);
+    CHECK(in_flight.state.losses.lost_notifications == 1);
   }
   for (const bool by_reply : {false, true}) {
     UnderWay in_flight;
@@ -90,7 +87,7 @@ TEST_CASE(
     CHECK(in_flight.state.confirmed == 1);
     in_flight.completed(last);
     end_connection(in_flight);
-    CHECK(in_flight.losses(kPeer).lost_notifications == 1);
+    CHECK(in_flight.state.losses.lost_notifications == 1);
   }
   UnderWay in_flight;
   in_flight.completed(in_flight.notification());
@@ -98,12 +95,12 @@ TEST_CASE(
   in_flight.completed(request);
   CHECK(in_flight.take_reply(in_flight.reply_to(request)));
   end_connection(in_flight);
-  CHECK(in_flight.losses(kPeer).lost_notifications == 0);
+  CHECK(in_flight.state.losses.lost_notifications == 0);
   // If the peer is abandoned, its notification counts as lost, too. A failed operation confirms nothing.
   in_flight.completed(in_flight.notification());
   in_flight.failed(in_flight.write(), kLost);
   in_flight.fail_all(in_flight.state, kLost);
-  CHECK(in_flight.losses(kPeer).lost_notifications == 1);
+  CHECK(in_flight.state.losses.lost_notifications == 1);
   CHECK_FALSE(in_flight.pending.take_error().ok());
 }
 
@@ -111,21 +108,20 @@ TEST_CASE("interruptions are numbered over all peers, and an end in order is non
   UnderWay in_flight;
   CHECK(in_flight.interruptions() == 0);
   in_flight.completed(in_flight.notification());
-  in_flight.fail_awaiting(kPeer, kLost, true);
+  in_flight.fail_awaiting(in_flight.state, kLost, true);
   CHECK(in_flight.interruptions() == 0);
-  CHECK(in_flight.losses(kPeer).lost_notifications == 0);
+  CHECK(in_flight.state.losses.lost_notifications == 0);
   // The end of a connection on which this process has issued nothing also counts, since the peer's notifications may be
   // lost.
-  in_flight.fail_awaiting(kPeer + 1, kLost, false);
+  in_flight.fail_awaiting(in_flight.other, kLost, false);
   CHECK(in_flight.interruptions() == 1);
-  CHECK(in_flight.losses(kPeer + 1).last_interruption == 1);
-  CHECK(in_flight.losses(kPeer + 1).lost_notifications == 0);
-  CHECK(in_flight.losses(kPeer).last_interruption == 0);
-  CHECK(in_flight.losses(kPeer + 2).last_interruption == 0);
+  CHECK(in_flight.other.losses.last_interruption == 1);
+  CHECK(in_flight.other.losses.lost_notifications == 0);
+  CHECK(in_flight.state.losses.last_interruption == 0);
   in_flight.fail_all(in_flight.state, kLost);
   CHECK(in_flight.interruptions() == 2);
-  CHECK(in_flight.losses(kPeer).last_interruption == 2);
-  CHECK(in_flight.losses(kPeer + 1).last_interruption == 1);
+  CHECK(in_flight.state.losses.last_interruption == 2);
+  CHECK(in_flight.other.losses.last_interruption == 1);
 }
 
 TEST_CASE("a request ends with the later one of its completion and its reply") {
@@ -162,11 +158,11 @@ TEST_CASE("a request whose send is not awaited ends with its reply, or when its 
   UnderWay in_flight;
   PeerState& state = in_flight.state;
   const auto request = [&](std::uint64_t* fetched) -> Operation& {
-    Operation& operation = UnderWay::begin(state);
-    UnderWay::await_reply(operation);
-    UnderWay::await_only_reply(operation);
+    Operation& operation = state.begin();
+    operation.await_reply();
+    operation.completions_left = 1;
     operation.message.fetched = std::as_writable_bytes(std::span(fetched, 1));
-    UnderWay::issued(operation, state, in_flight.pending, nullptr);
+    state.issued(operation, in_flight.pending);
     return operation;
   };
   std::uint64_t fetched = 0;
@@ -179,7 +175,7 @@ TEST_CASE("a request whose send is not awaited ends with its reply, or when its 
   CHECK_FALSE(in_flight.take_reply(reply));
   CHECK(in_flight.pending.take_error());
   request(&fetched);
-  in_flight.fail_awaiting(kPeer, kLost, false);
+  in_flight.fail_awaiting(in_flight.state, kLost, false);
   CHECK(in_flight.idle());
   CHECK_FALSE(in_flight.pending.take_error());
   request(&fetched);
@@ -196,12 +192,12 @@ TEST_CASE("a request whose send is not awaited ends with its reply, or when its 
 
 TEST_CASE("an operation that the provider does not take leaves nothing behind") {
   UnderWay in_flight;
-  Operation& refused = in_flight.begin(in_flight.state);
-  OperationsInFlight::await_reply(refused);
-  CHECK(in_flight.peers().any_in_flight(kPeer));
-  in_flight.not_issued(refused, in_flight.state);
+  Operation& refused = in_flight.state.begin();
+  refused.await_reply();
+  CHECK(in_flight.state.any_in_flight());
+  in_flight.not_issued(refused);
   CHECK(in_flight.idle());
-  CHECK_FALSE(in_flight.peers().any_in_flight(kPeer));
+  CHECK_FALSE(in_flight.state.any_in_flight());
   // The context is reused by a write.
   Operation& next = in_flight.write();
   CHECK(&next == &refused);
@@ -227,10 +223,9 @@ TEST_CASE("the operations of an abandoned peer fail at once, and keep their cont
   Operation& sent = in_flight.request();
   in_flight.completed(sent);
   const std::vector<std::byte> late = in_flight.reply_to(sent);
-  PeerState& other = in_flight.peers().of(kPeer + 1);
   Pending others;
-  Operation& elsewhere = in_flight.begin(other);
-  in_flight.issued(elsewhere, other, others, nullptr);
+  Operation& elsewhere = in_flight.other.begin();
+  in_flight.other.issued(elsewhere, others);
   in_flight.fail_all(in_flight.state, kLost);
   CHECK(in_flight.idle());
   CHECK_FALSE(in_flight.pending.take_error().ok());
@@ -262,7 +257,7 @@ TEST_CASE("when a connection ends, requests fail that await replies, and the pro
   Operation& sent = in_flight.request();
   CHECK(in_flight.take_reply(in_flight.reply_to(answered)));
   in_flight.completed(sent);
-  in_flight.fail_awaiting(kPeer, kLost, false);
+  in_flight.fail_awaiting(in_flight.state, kLost, false);
   CHECK(in_flight.pending.count() == 3);  // all but the one that was sent
   CHECK_FALSE(in_flight.pending.take_error().ok());
   in_flight.completed(unsent);

@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include <catch2/catch.hpp>
+
 #include "transport/fabric/connections.hpp"
 #include "transport/fabric/provider.hpp"
 
@@ -18,15 +20,16 @@ namespace farside::testing {
 
 // The object Connections without the rest of an endpoint.
 struct Opened {
+  Peers peers;
   FabricDomain domain = std::move(FabricDomain::open(std::move(find_provider("tcp").value()), 0).value());
   std::unique_ptr<Connections> connections;
 
   explicit Opened(Connections::Opening opening = {}) {
-    const auto lost = [](Peer, const std::string&, bool) {};
-    connections = std::move(Connections::open(domain, 0, lost, nullptr, std::move(opening)).value());
+    connections = std::make_unique<Connections>(domain, peers, std::move(opening));
+    REQUIRE(connections->listen(0).ok());
   }
   Connections* operator->() { return connections.get(); }
-  ssize_t reach(Peer peer) {
+  ssize_t reach(PeerState& peer) {
     fid_ep* endpoint = nullptr;
     return connections->reach(peer, endpoint);
   }

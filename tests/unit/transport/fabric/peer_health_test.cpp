@@ -15,43 +15,40 @@ using namespace std::chrono_literals;
 
 namespace {
 
-struct Network final : PeerHealth::Peers {
-  bool waits = false, room = true;
-  ssize_t code = 0;        // of a probe
-  std::string connecting;  // connect_error()
+struct Network final : PeerHealth::Network {
+  bool room = true;
+  ssize_t code = 0;  // of a probe
   TcpState state;
   int looks = 0;  // of tcp_state()
   int probes = 0;
   std::vector<std::string> abandoned;
 
-  bool waits_for_place(Peer) const override { return waits; }
-  std::optional<ssize_t> send_probe(Peer) override {
+  std::optional<ssize_t> send_probe(PeerState&) override {
     if (!room) return {};
     ++probes;
     return code;
   }
-  std::string connect_error(Peer) const override { return connecting; }
-  std::optional<TcpState> tcp_state(Peer) override {
+  std::optional<TcpState> tcp_state(PeerState&) override {
     ++looks;
     return state;
   }
-  void abandon(PeerState& peer_state, const std::string& why) override {
+  void abandon(PeerState& peer, const std::string& why) override {
     abandoned.push_back(why);
-    while (peer_state.in_flight > 0) PeerStates::end(peer_state);
+    while (peer.in_flight > 0) --peer.in_flight;
   }
 };
 
 // An endpoint with one operation in flight, 10 s after which its peer is abandoned.
 struct Checked {
-  PeerStates states;
+  Peers peers;
   Network network;
   PeerHealth health;
-  PeerState& peer = states.of(2);
+  PeerState &peer = peers.know(2), &other = peers.know(3);
   PeerHealth::Clock::time_point begin;
 
-  explicit Checked(bool adapter, std::chrono::seconds timeout = 10s) : health(states, network, adapter, timeout) {
-    states.activate(peer);
-    PeerStates::begin(peer);
+  explicit Checked(bool adapter, std::chrono::seconds timeout = 10s) : health(peers, network, adapter, timeout) {
+    peers.activate(peer);
+    peer.begin();
     // Operations that were begun since the last check are quiet from this check on.
     begin = peer.quiet_since + 100ms;
     health.check(begin);
@@ -86,10 +83,10 @@ TEST_CASE("a peer whose probes are refused is abandoned after the timeout") {
   one.network.code = -FI_EAGAIN;
   one.check(0ms, 9750ms);
   CHECK(one.gone() == 0);
-  one.network.connecting = "no route";
+  one.peer.last_error = EHOSTUNREACH;
   one.check(9750ms, 10s);
   REQUIRE(one.gone() == 1);
-  CHECK(one.network.abandoned[0] == "connecting to it: no route");
+  CHECK(one.network.abandoned[0] == std::string("connecting to it: ") + fi_strerror(EHOSTUNREACH));
   CHECK(one.peer.failures == 1);
   one.check(10s, 60s);
   CHECK(one.gone() == 1);
@@ -120,7 +117,7 @@ TEST_CASE("an adapter must complete its probe before the timeout") {
     CHECK(one.gone() == 0);
   }
   SECTION("it fails, and the next one is taken") {
-    PeerHealth::probe_failed(one.peer);
+    one.peer.probed = false;
     one.check(9750ms, 10s);
     CHECK(one.network.probes == 2);
     CHECK(one.gone() == 0);
@@ -139,10 +136,10 @@ TEST_CASE("a peer towards which something completes is not probed") {
 TEST_CASE("a peer that waits for its turn to be connected to is not blamed") {
   Checked one(false);
   one.network.code = -FI_EAGAIN;
-  one.network.waits = true;
+  one.peer.waits = true;
   one.check(0ms, 60s);
   CHECK(one.network.probes == 0);
-  one.network.waits = false;
+  one.peer.waits = false;
   one.check(60s, 69750ms);
   CHECK(one.gone() == 0);
   one.check(69750ms, 70s);
@@ -159,7 +156,7 @@ TEST_CASE("without room for a probe nothing is decided") {
 TEST_CASE("a peer on trial is abandoned sooner, unless the timeout is shorter") {
   Checked one(false);
   one.network.code = -FI_EAGAIN;
-  const Peer peer = one.peer.peer, other = peer + 1;
+  PeerState &peer = one.peer, &other = one.other;
   for (int threads = 0; threads < 2; ++threads) one.health.set_on_trial(peer, true);
   CHECK(one.health.timeout(peer) == Timing::kTrial);
   CHECK(one.health.timeout(other) == 10s);
@@ -173,44 +170,44 @@ TEST_CASE("a peer on trial is abandoned sooner, unless the timeout is shorter") 
   one.health.set_on_trial(peer, false);
   CHECK(one.health.timeout(peer) == 10s);
   Checked brief(false, 2s);
-  brief.health.set_on_trial(brief.peer.peer, true);
-  CHECK(brief.health.timeout(brief.peer.peer) == 2s);
+  brief.health.set_on_trial(brief.peer, true);
+  CHECK(brief.health.timeout(brief.peer) == 2s);
 }
 
 TEST_CASE("a peer without a limit is waited for, whatever the limits of others") {
   Checked one(false);
   one.network.code = -FI_EAGAIN;
-  one.health.set_on_trial(one.peer.peer + 1, true);
+  one.health.set_on_trial(one.other, true);
   one.check(0ms, 9750ms);
   CHECK(one.gone() == 0);
   Checked patient(false, 0s);
   patient.network.code = -FI_EAGAIN;
   patient.check(0ms, 200s);
   CHECK(patient.look(100s, true, 100s) == 0);
-  patient.health.set_on_trial(patient.peer.peer + 1, true);
+  patient.health.set_on_trial(patient.other, true);
   patient.check(0ms, 200s);
   CHECK(patient.look(100s, true, 100s) == 0);
   CHECK(patient.gone() == 0);
-  patient.health.set_on_trial(patient.peer.peer, true);
+  patient.health.set_on_trial(patient.peer, true);
   patient.check(0ms, 3250ms);  // from the first check on
   CHECK(patient.gone() == 1);
 }
 
 TEST_CASE("a peer is watched after a notification until its host has acknowledged it") {
   Checked one(false);
-  PeerStates::end(one.peer);
+  --one.peer.in_flight;
   const auto look = [&](auto... how) { return one.look(how...); };
   CHECK(look(2s, true, 20s) == 0);
   ++one.peer.notifications;
   CHECK(look(2s, true, 0ms) == 0);
   CHECK(look(4s, true, 1s) == 1);
-  one.states.deactivate_unused();
-  CHECK(one.states.active().size() == 1);
+  one.peers.deactivate_unused();
+  CHECK(one.peers.active().size() == 1);
   SECTION("it does") {
     CHECK(look(5s, false, 2s) == 1);
     CHECK(look(60s, true, 60s) == 0);
-    one.states.deactivate_unused();
-    CHECK(one.states.active().empty());
+    one.peers.deactivate_unused();
+    CHECK(one.peers.active().empty());
     CHECK(one.gone() == 0);
   }
   SECTION("it does not") {

@@ -11,7 +11,6 @@
 #include "tests/unit/transport/fabric/best_endpoint.hpp"
 #include "transport/base/log.hpp"
 #include "transport/fabric/devices.hpp"
-#include "transport/fabric/provider_choice.hpp"
 #include "transport/process.hpp"
 
 namespace farside::provider_test {
@@ -227,7 +226,7 @@ TEST_CASE("an endpoint in use is not discarded by another trial") {
     choice.leave(*two.value(), "no answer");
     ranks.check(use_best_endpoint().ok(), "it stays in use");
     const auto all = process.endpoints_in_use();
-    ranks.check(all.size() == 1 && all.front().fabric == one.value(), "once, and no other");
+    ranks.check(all.size() == 1 && all.front().endpoint == one.value(), "once, and no other");
   }));
 }
 

@@ -14,6 +14,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
+Statistics statistics;
+
 // A provider that refuses what goes to some peers.
 struct Provider {
   std::map<Peer, ssize_t> codes;  // of peers that are refused
@@ -51,7 +53,7 @@ using Numbers = std::vector<std::uint64_t>;
 TEST_CASE("a peer that takes no answers delays no others, and gets its own in their order") {
   LocalMemory memory;
   Provider provider;
-  Replies replies(100, memory, provider.send());
+  Replies replies(100, memory, statistics, provider.send());
   provider.codes[1] = -FI_EAGAIN;
   for (std::uint64_t i = 0; i < 6; ++i) keep(replies, 1 + i % 2, i);
   replies.send_unsent({});
@@ -69,7 +71,7 @@ TEST_CASE("a peer that takes no answers delays no others, and gets its own in th
 TEST_CASE("peers that take no answers cost one try each, however many answers wait for them") {
   LocalMemory memory;
   Provider provider;
-  Replies replies(10000, memory, provider.send());
+  Replies replies(10000, memory, statistics, provider.send());
   provider.codes = {{1, -FI_EAGAIN}, {2, -FI_EAGAIN}};
   constexpr std::uint64_t kAnswers = 100;
   for (std::uint64_t i = 0; i < kAnswers; ++i) {
@@ -96,7 +98,7 @@ TEST_CASE("peers that take no answers cost one try each, however many answers wa
 TEST_CASE("the provider never has more answers than the limit") {
   LocalMemory memory;
   Provider provider;
-  Replies replies(3, memory, provider.send());
+  Replies replies(3, memory, statistics, provider.send());
   for (std::uint64_t i = 0; i < 8; ++i) keep(replies, i, i);
   for (const std::size_t more : {3, 3, 2}) {
     replies.send_unsent({});
@@ -111,7 +113,7 @@ TEST_CASE("the provider never has more answers than the limit") {
 TEST_CASE("an answer that is refused for too long, or with another error, is dropped") {
   LocalMemory memory;
   Provider provider;
-  Replies replies(10, memory, provider.send());
+  Replies replies(10, memory, statistics, provider.send());
   provider.codes = {{1, -FI_EAGAIN}, {2, -FI_ENOTCONN}};
   keep(replies, 1, 1);
   keep(replies, 2, 2);
@@ -133,10 +135,9 @@ TEST_CASE("an answer that is refused for too long, or with another error, is dro
 TEST_CASE("a message that is sent at once is under way, or gone") {
   LocalMemory memory;
   Provider provider;
-  Replies replies(10, memory, provider.send());
+  Replies replies(10, memory, statistics, provider.send());
   provider.codes[1] = -FI_EAGAIN;
-  std::unique_ptr<Reply> reply = replies.take(1);
-  reply->probe = true;
+  std::unique_ptr<Reply> reply = replies.take(1, MessageKind::kProbe);
   reply->fetched.resize(8);
   CHECK(replies.send(std::move(reply)) == -FI_EAGAIN);
   CHECK(replies.idle());
@@ -150,7 +151,7 @@ TEST_CASE("a message that is sent at once is under way, or gone") {
 TEST_CASE("an answer holds a slot of registered memory until it is complete or dropped") {
   LocalMemory memory;
   Provider provider;
-  Replies replies(10, memory, provider.send());
+  Replies replies(10, memory, statistics, provider.send());
   LocalMemory::Slot slot;
   LocalMemory::Slot* taken = nullptr;
   const auto send = [&](ssize_t code) {
@@ -176,7 +177,7 @@ TEST_CASE("an answer holds a slot of registered memory until it is complete or d
 TEST_CASE("an answer that the provider has copied is free at once") {
   LocalMemory memory;
   Provider provider;
-  Replies replies(1, memory, provider.send());
+  Replies replies(1, memory, statistics, provider.send());
   provider.copies = true;
   for (std::uint64_t i = 0; i < 3; ++i) keep(replies, 1, i);
   replies.send_unsent({});

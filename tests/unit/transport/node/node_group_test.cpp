@@ -23,7 +23,7 @@
 #include "tests/support/seeds.hpp"
 #include "tests/unit/transport/space/space_steps.hpp"
 #include "transport/node/process_memory.hpp"
-#include "transport/space/group_peers.hpp"
+#include "transport/space/group.hpp"
 
 namespace farside::node_group_test {
 
@@ -145,8 +145,8 @@ TEST_CASE("members that meet get the values of all, and the leader's result of t
 }
 
 TEST_CASE("words are combined inside the node, then by the leaders, and a leader's failure reaches its node") {
-  struct Peers final : GroupPeers {
-    using GroupPeers::GroupPeers;
+  struct Peers final : RankGroup {
+    using RankGroup::RankGroup;
     Status combine_leaders(std::span<std::uint64_t> words) override {
       ++calls;
       if (fails) return Error{ErrorKind::kPeer, "no way"};
@@ -159,18 +159,19 @@ TEST_CASE("words are combined inside the node, then by the leaders, and a leader
   };
   expect_well(run_processes(3, [](Ranks& ranks) {
     Sleeper progress;
-    Peers peers(make_node(ranks), 0, 7);
+    Peers peers(ranks);
+    peers.join(make_node(ranks), 0, 7);
     ranks.check(peers.next_id() != peers.next_id() && peers.spaces() == 2, "ids differ");
     std::array<std::uint64_t, 2> words{std::uint64_t{1} << ranks.rank(), std::uint64_t{16} << ranks.rank()};
-    ranks.check(peers.combine(words, progress).ok(), "all goes well");
+    ranks.check(peers.combine_by_nodes(words, progress).ok(), "all goes well");
     ranks.check(words[0] == (1024 | 7) && words[1] == (std::uint64_t{2} << 32 | 112), "the words are those of all");
     peers.fails = true;
-    const Status failed = peers.combine(words, progress);
+    const Status failed = peers.combine_by_nodes(words, progress);
     ranks.check(!failed.ok() && failed.error().kind == ErrorKind::kPeer, "all have the error");
     ranks.check(contains(failed.error().text, "no way") == (ranks.rank() == 0), "the leader says why");
     ranks.check(peers.calls == (ranks.rank() == 0 ? 2 : 0), "only the leader takes part among leaders");
     peers.fails = false;
-    ranks.check(peers.combine(words, progress).ok() && (words[0] & 7) == 7, "the next one goes well");
+    ranks.check(peers.combine_by_nodes(words, progress).ok() && (words[0] & 7) == 7, "the next one goes well");
     ranks.barrier();
   }));
 }
@@ -191,7 +192,7 @@ TEST_CASE("members know each other, and where a member's message queue is once i
     }
     ranks.barrier();
     Sleeper progress;
-    if (ranks.rank() == 1) group->set_handler({17, 4711});
+    if (ranks.rank() == 1) group->set_handler({1, 17, 4711});
     (void)group->exchange('\0', progress);
     ranks.check(group->member(1).handler.fd == 17 && group->member(1).handler.nonce == 4711, "now there is one");
     ranks.check(group->member(2).handler.fd == -1, "of that member only");
@@ -213,13 +214,13 @@ TEST_CASE("a member's nonce is found in its private memory", "[native]") {
 TEST_CASE("a board is joined only at its place and with its nonce") {
   const Result<std::unique_ptr<NodeGroup>> leader = NodeGroup::lead(2);
   REQUIRE(leader.ok());
-  const NodeGroup::Place place = leader.value()->place();
+  const SegmentPlace place = leader.value()->place();
   CHECK(NodeGroup::join(place, 1, 2).ok());
-  const auto refused = [](const NodeGroup::Place& wrong, int members, const std::string& why) {
+  const auto refused = [](const SegmentPlace& wrong, int members, const std::string& why) {
     const Result<std::unique_ptr<NodeGroup>> joined = NodeGroup::join(wrong, 1, members);
     return !joined.ok() && joined.error().kind == ErrorKind::kNoRoute && contains(joined.error().text, why);
   };
-  NodeGroup::Place wrong = place;
+  SegmentPlace wrong = place;
   ++wrong.nonce;
   CHECK(refused(wrong, 2, "another process"));
   wrong = place;
@@ -254,7 +255,7 @@ TEST_CASE("each rank has another partner of its trial, on another node where it 
   const auto partners = [](const std::vector<std::uint64_t>& nodes) {
     std::vector<int> all;
     for (std::size_t rank = 0; rank < nodes.size(); ++rank)
-      all.push_back(GroupPeers::trial_partner(static_cast<int>(rank), nodes));
+      all.push_back(Group::trial_partner(static_cast<int>(rank), nodes));
     return all;
   };
   CHECK(partners({7}) == std::vector<int>{0});

@@ -217,8 +217,7 @@ TEST_CASE("a member that cannot map the memory of its node makes no space, and a
     expect_well(run_processes(3, [&](Ranks& ranks) {
       setenv("FARSIDE_ROUTES", "mapped", 1);
       RankGroup group(ranks);
-      Agreement agreement(group);
-      GroupPeers peers(make_node(ranks), 0, 1);
+      group.join(make_node(ranks), 0, 1);
       SpaceMaking making;
       making.request = space_request(kControl, 64 << 20);
       making.request.rank = ranks.rank();
@@ -226,7 +225,7 @@ TEST_CASE("a member that cannot map the memory of its node makes no space, and a
       making.request.id = 1;
       std::unique_ptr<Limited> little;
       if (ranks.rank() == failing) little = std::make_unique<Limited>(RLIMIT_AS, 64 << 20);
-      const Result<MadeSpace> none = farside::make_space(making, agreement, peers);
+      const Result<MadeSpace> none = farside::make_space(making, group);
       little.reset();
       ranks.check(!none.ok() && none.error().kind == ErrorKind::kNoMemory, "all have the error");
       const bool told = ranks.rank() == failing || failing != 0;
@@ -235,7 +234,7 @@ TEST_CASE("a member that cannot map the memory of its node makes no space, and a
       const bool names = text.find(fmt::format("rank {}", failing)) != std::string::npos;
       ranks.check(names == (ranks.rank() != failing), fmt::format("the others say who has failed: {}", text));
       ++making.request.id;
-      const Result<MadeSpace> next = farside::make_space(making, agreement, peers);
+      const Result<MadeSpace> next = farside::make_space(making, group);
       ranks.check(next.ok(), "the next one is made");
       ranks.barrier();
     }));

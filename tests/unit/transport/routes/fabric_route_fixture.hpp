@@ -46,7 +46,7 @@ struct RouteFixture {
   explicit RouteFixture(int ranks = 1000) {
     std::vector<FabricAddress> addresses;
     for (int rank = 0; rank < ranks; ++rank) addresses.push_back(FakeEndpoint::address_of(rank));
-    agreed.addresses = PeerAddresses(AddressTable::share(*NodeGroup::alone(0), addresses, waiting));
+    agreed.addresses = PeerAddresses::share(*NodeGroup::alone(0), addresses, waiting);
     agreed.same_bytes = agreed.same_units = true;
     for (int rank = 0; rank < ranks; ++rank) endpoint.descriptions[rank] = description_of(rank);
   }

@@ -23,7 +23,6 @@
 #include "tests/unit/transport/space/space_fixture.hpp"
 #include "tests/unit/transport/space/space_steps.hpp"
 #include "transport/fabric/provider.hpp"
-#include "transport/fabric/provider_choice.hpp"
 #include "transport/process.hpp"
 
 namespace farside::provider_agreement_test {
@@ -39,30 +38,36 @@ constexpr Providers kAdapter = 1, kTcp = 2;
 struct Kept {
   struct Directory {
     Members members;
-    std::shared_ptr<const AddressTable> addresses;
+    PeerAddresses addresses;
     bool best;
   };
   std::vector<Directory> directories;
 };
 
-class Peers final : public GroupPeers {
+class JobGroup final : public RankGroup {
  public:
-  Peers(Nodes nodes, std::uint64_t id, Members members, Kept& kept)
-      : GroupPeers(std::move(nodes.own), nodes.partner, id), members_(std::move(members)), kept_(kept) {}
+  JobGroup(Ranks& ranks, Members members, Kept& kept)
+      : RankGroup(ranks, members), members_(std::move(members)), kept_(kept) {}
 
   int at(int rank) const { return members_[static_cast<std::size_t>(rank)]; }
+  Status combine(std::span<std::uint64_t> words) override {
+    Status combined = RankGroup::combine(words);
+    if (const auto act = std::exchange(then, nullptr)) act();
+    return combined;
+  }
+  std::function<void()> then;  // called once, directly after the next reduction
 
  private:
-  PeerAddresses find_addresses(int rank, std::uint64_t identity) override {
+  PeerAddresses find_addresses(std::uint64_t identity) override {
     for (const Kept::Directory& each : kept_.directories) {
       auto there = places(members_, each.members);
       if (!there || (!each.best && each.members.size() != members_.size())) continue;
-      const auto self = static_cast<std::size_t>((*there)[static_cast<std::size_t>(rank)]);
-      if (each.addresses->at(self).identity == identity) return {each.addresses, std::move(*there)};
+      if (each.addresses.of((*there)[static_cast<std::size_t>(rank())]).identity == identity)
+        return each.addresses.of_group(std::move(*there));
     }
     return {};
   }
-  void keep(const std::shared_ptr<const AddressTable>& directory, bool best) override {
+  void keep(const PeerAddresses& directory, bool best) override {
     kept_.directories.insert(kept_.directories.begin(), {members_, directory, best});
   }
   static std::optional<Members> places(const Members& sought, const Members& all) {
@@ -76,25 +81,6 @@ class Peers final : public GroupPeers {
   }
   const Members members_;
   Kept& kept_;
-};
-
-// A group that calls a function of the test once, directly after its first reduction.
-class InterruptedGroup final : public Group {
- public:
-  InterruptedGroup(Group& group, std::function<void()> then)
-      : Group(group.rank(), group.ranks()), group_(group), then_(std::move(then)) {}
-  Status combine(std::span<std::uint64_t> words) override {
-    Status combined = group_.combine(words);
-    if (const auto act = std::exchange(then_, nullptr)) act();
-    return combined;
-  }
-  Status take_lowest(int& number) override { return group_.take_lowest(number); }
-  Status broadcast(std::span<std::byte> bytes, int root) override { return group_.broadcast(bytes, root); }
-  Status gather(std::span<const std::byte> own, std::span<std::byte> all) override { return group_.gather(own, all); }
-
- private:
-  Group& group_;
-  std::function<void()> then_;
 };
 
 // One process of the job.
@@ -134,23 +120,19 @@ class Job {
 
  private:
   Providers choose(const Members& members) {
-    RankGroup group(ranks_, members);
-    const std::uint64_t id = Agreement(group).handshake({}).value();
-    Peers peers(std::move(GroupPeers::find_nodes(group, Process::instance()).value()), id, members, kept_);
-    std::vector<UsedEndpoint> endpoints;
-    for (const auto& [provider, fabric] : Process::instance().endpoints_in_use())
-      endpoints.push_back({fabric, provider});
-    const UsedEndpoint used = peers.find_endpoint(group.rank(), endpoints);
+    JobGroup group(ranks_, members, kept_);
+    const std::uint64_t id = group.handshake({}).value();
+    Nodes nodes = std::move(group.find_nodes(Process::instance()).value());
+    group.join(std::move(nodes.own), nodes.partner, id);
+    const UsedEndpoint used = group.find_endpoint(Process::instance().endpoints_in_use());
     // Two ranks never know different results.
     std::uint64_t known = used.endpoint != nullptr ? used.provider : 4;
     REQUIRE(group.combine({&known, 1}).ok());
-    InterruptedGroup interrupted(group, std::exchange(once_agreed, nullptr));
-    Agreement agreement(interrupted);
+    group.then = std::exchange(once_agreed, nullptr);
     OpenEndpoint* opened = nullptr;
     ProviderAgreement step;
     step.used = known == 4 ? 0 : static_cast<Providers>(known);
     step.id = id;
-    step.node_members = members.size();
     step.open = [&](Endpoint& endpoint) -> Status {
       opened = static_cast<OpenEndpoint*>(&endpoint);
       const bool by_adapter = (Process::instance().provider_choice().offer().usable & kAdapter) != 0 && !refused_;
@@ -161,12 +143,12 @@ class Job {
     step.close = [] {};
     step.trial = [&](int other) -> Status {
       ++trials;
-      if (!broken.contains({ranks_.rank(), peers.at(other)})) return {};
+      if (!broken.contains({ranks_.rank(), group.at(other)})) return {};
       return Error{ErrorKind::kPeer, "no answer"};
     };
     const int saved = dup(STDERR_FILENO), file = memfd_create("stderr", MFD_CLOEXEC);
     dup2(file, STDERR_FILENO);
-    const Result<bool> done = step.carry_out(agreement, peers);
+    const Result<bool> done = step.carry_out(group);
     dup2(saved, STDERR_FILENO);
     std::array<char, 4096> text{};
     const ssize_t bytes = pread(file, text.data(), text.size(), 0);
@@ -178,8 +160,8 @@ class Job {
       error = done.error().text;
       return 0;
     }
-    for (const Process::EndpointInUse& each : Process::instance().endpoints_in_use()) {
-      if (each.fabric == opened) return each.provider;
+    for (const UsedEndpoint& each : Process::instance().endpoints_in_use()) {
+      if (each.endpoint == opened) return each.provider;
     }
     return 0;
   }

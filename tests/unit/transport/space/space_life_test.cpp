@@ -40,7 +40,7 @@ TEST_CASE("a peer that cannot be mapped needs the fabric, and why is said") {
       Space::Request request = space_request(kControlBytes, 4096, memory);
       request.rank = ranks.rank();
       request.ranks = 2;
-      SpaceMaker maker(request);
+      SpaceMaker maker({.request = request});
       ranks.check(maker.make_memory(node).ok(), "the memory is made");
       ranks.barrier();
       return maker;
@@ -49,12 +49,12 @@ TEST_CASE("a peer that cannot be mapped needs the fabric, and why is said") {
       return text.find(part) != std::string::npos;
     };
     const SpaceMaker mapped = reach_of(*both, nullptr);
-    ranks.check(!mapped.needs_fabric && !mapped.uses_cma, "mapped");
+    ranks.check(!mapped.vote.needs_fabric && !mapped.vote.uses_cma, "mapped");
     const SpaceMaker apart = reach_of(*alone, nullptr);
-    ranks.check(apart.needs_fabric && contains(apart.why, "another node"), "another node");
+    ranks.check(apart.vote.needs_fabric && contains(apart.why, "another node"), "another node");
     static std::array<std::byte, 4096> memory;
     const SpaceMaker on_private = reach_of(*both, memory.data());
-    ranks.check(on_private.needs_fabric && !on_private.uses_cma && contains(on_private.why, "cma"),
+    ranks.check(on_private.vote.needs_fabric && !on_private.vote.uses_cma && contains(on_private.why, "cma"),
                 "cma is not allowed");
   }));
 }
@@ -68,13 +68,11 @@ TEST_CASE("cma without mapped reaches oneself, and says what is missing for othe
       Space::Request request = space_request(kControlBytes, 4096, data);
       request.rank = ranks.rank();
       request.ranks = 2;
-      SpaceMaker maker(request);
+      SpaceMaker maker({.request = request});
       ranks.check(maker.make_memory(*node).ok(), "the memory is made");
       ranks.barrier();
-      SpaceMaker::Agreed agreed;
-      agreed.some_cma = maker.uses_cma;
-      const std::unique_ptr<Space> space = maker.finish(std::move(agreed));
-      ranks.check(maker.needs_fabric && maker.why.find("cma without mapped") != std::string::npos, "why is said");
+      const std::unique_ptr<Space> space = maker.finish({});
+      ranks.check(maker.vote.needs_fabric && maker.why.find("cma without mapped") != std::string::npos, "why is said");
       ranks.check(space->kind(ranks.rank()) == RouteKind::kSelf, "one's own memory needs no route");
       const std::uint64_t sent = 7;
       std::uint64_t got = 0;
@@ -102,7 +100,8 @@ TEST_CASE("a provider that does not exist is a bad setting, said again at every 
 TEST_CASE("data that no memory holds is refused") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     for (const std::uint64_t bytes : {std::uint64_t{1} << 46, UINT64_MAX, UINT64_MAX - 4095}) {
-      const Status made = SpaceMaker(space_request(kControlBytes, bytes)).make_memory(*NodeGroup::alone(0));
+      const Status made =
+          SpaceMaker({.request = space_request(kControlBytes, bytes)}).make_memory(*NodeGroup::alone(0));
       ranks.check(!made.ok() && made.error().kind == ErrorKind::kNoMemory, "no memory");
     }
   }));
@@ -119,7 +118,7 @@ TEST_CASE("data of all ranks of a node that its memory does not hold are refused
         Space::Request request = space_request(kControlBytes, bytes);
         request.rank = ranks.rank();
         request.ranks = 2;
-        SpaceMaker maker(request);
+        SpaceMaker maker({.request = request});
         Status made = maker.make_memory(*node);
         ranks.barrier();
         return made;

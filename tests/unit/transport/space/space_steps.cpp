@@ -65,7 +65,7 @@ Status RankGroup::gather(std::span<const std::byte> own, std::span<std::byte> al
 
 std::unique_ptr<NodeGroup> make_node(Ranks& ranks) {
   RankGroup group(ranks);
-  return std::move(GroupPeers::find_nodes(group, Process::instance()).value().own);
+  return std::move(group.find_nodes(Process::instance()).value().own);
 }
 
 Space::Request space_request(std::size_t control_bytes, std::uint64_t bytes, void* private_data) {
@@ -88,20 +88,20 @@ OpenSpace make_space(Ranks& ranks, Space::Request request, int members, Line lin
     _exit(1);
   };
   if (ranks.rank() < members) {
-    RankGroup group(ranks, members);
-    Agreement agreement(group);
-    const Result<std::uint64_t> id = agreement.handshake(Process::instance().settings().status());
+    open.group = std::make_unique<RankGroup>(ranks, members);
+    Group& group = *open.group;
+    const Result<std::uint64_t> id = group.handshake(Process::instance().settings().status());
     require(id.status(), "the settings agree");
-    Nodes nodes = std::move(GroupPeers::find_nodes(group, Process::instance()).value());
-    open.peers = std::make_unique<GroupPeers>(std::move(nodes.own), nodes.partner, id.value());
-    request.id = open.peers->next_id();
+    Nodes nodes = std::move(group.find_nodes(Process::instance()).value());
+    group.join(std::move(nodes.own), nodes.partner, id.value());
+    request.id = group.next_id();
     SpaceMaking making;
     making.request = request;
-    Result<MadeSpace> made = make_space(making, agreement, *open.peers);
+    Result<MadeSpace> made = make_space(making, group);
     require(made.status(), "the space is made");
     open.space = std::move(made.value().space);
     if (const auto used = Process::instance().endpoints_in_use(); !used.empty())
-      std::ranges::copy(std::as_bytes(std::span(&used.front().fabric->address(), 1)), own.bytes.begin());
+      std::ranges::copy(std::as_bytes(std::span(&used.front().endpoint->address(), 1)), own.bytes.begin());
   }
   // The ranks that are no members take part in the gathers of the others.
   std::vector<RankGroup::Message> all = ranks.all_gather(ranks.rank() < members ? own : RankGroup::Message());

@@ -15,14 +15,13 @@
 #include "transport/base/address.hpp"
 #include "transport/node/node_group.hpp"
 #include "transport/process.hpp"
-#include "transport/space/agreement.hpp"
-#include "transport/space/group_peers.hpp"
+#include "transport/space/group.hpp"
 #include "transport/space/space.hpp"
 
 namespace farside::testing {
 
 // Some of the ranks. Each collective call is one gather of all ranks, in which the others must take part, too.
-class RankGroup final : public Group {
+class RankGroup : public Group {
  public:
   // `members`: the ranks, in the order of the group. This rank is one of them.
   RankGroup(Ranks& ranks, std::vector<int> members)
@@ -54,7 +53,7 @@ class RankGroup final : public Group {
 std::unique_ptr<NodeGroup> make_node(Ranks& ranks);
 
 struct OpenSpace {
-  std::unique_ptr<GroupPeers> peers;
+  std::unique_ptr<Group> group;
   std::unique_ptr<Space> space;
   std::vector<FabricAddress> addresses;  // of the endpoints
 };

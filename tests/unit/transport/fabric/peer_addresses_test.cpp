@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The addresses of a group's processes: one table per node, and the ranks of other groups as entries of it.
-#include "transport/fabric/address_table.hpp"
+#include "transport/fabric/peer_addresses.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 #include "tests/unit/transport/space/space_steps.hpp"
 
-namespace farside::address_table_test {
+namespace farside::peer_addresses_test {
 
 using namespace farside::testing;
 
@@ -44,10 +44,10 @@ bool is(const FabricAddress& address, std::size_t index) {
          address.secret == expected.secret;
 }
 
-bool holds(const AddressTable& directory, std::size_t count) {
+bool holds(const PeerAddresses& directory, std::size_t count) {
   if (directory.size() != count) return false;
   for (std::size_t i = 0; i < count; ++i) {
-    if (!is(directory.at(i), i)) return false;
+    if (!is(directory.of(static_cast<int>(i)), i)) return false;
   }
   return true;
 }
@@ -71,8 +71,8 @@ std::size_t heap() {
   return info.uordblks + info.hblkhd;
 }
 
-std::shared_ptr<const AddressTable> directory_of(std::size_t count) {
-  return AddressTable::share(*NodeGroup::alone(0), addresses(count), Process::instance());
+PeerAddresses directory_of(std::size_t count) {
+  return PeerAddresses::share(*NodeGroup::alone(0), addresses(count), Process::instance());
 }
 
 }  // namespace
@@ -82,11 +82,11 @@ TEST_CASE("the processes of a node map one table of addresses for reading, and k
     const std::unique_ptr<NodeGroup> node = make_node(ranks);
     const std::size_t files = open_memory_files();
     constexpr std::size_t kProcesses = 1000;
-    const auto directory = AddressTable::share(*node, addresses(kProcesses), Process::instance());
-    ranks.check(holds(*directory, kProcesses), "each address is there");
-    ranks.check(directory->private_bytes() == 0, "none of them is in private memory");
+    const auto directory = PeerAddresses::share(*node, addresses(kProcesses), Process::instance());
+    ranks.check(holds(directory, kProcesses), "each address is there");
+    ranks.check(directory.private_bytes() == 0, "none of them is in private memory");
     ranks.check(open_memory_files() == files, "no descriptor stays");
-    const std::string mapping = mapping_of(&directory->at(kProcesses - 1));
+    const std::string mapping = mapping_of(&directory.of(kProcesses - 1));
     ranks.check(mapping.find(" r--s ") != std::string::npos, fmt::format("the table is only read: {}", mapping));
     ranks.check(mapping.find("memfd:farside") != std::string::npos, "the table is shared");
     // The same file has the same inode.
@@ -106,13 +106,13 @@ TEST_CASE("a process that cannot map the table keeps one of its own, and if the 
       getrlimit(RLIMIT_NOFILE, &before);
       const rlimit few{3, before.rlim_max};
       if (ranks.rank() == failing) setrlimit(RLIMIT_NOFILE, &few);
-      const auto directory = AddressTable::share(*node, addresses(10), Process::instance());
+      const auto directory = PeerAddresses::share(*node, addresses(10), Process::instance());
       setrlimit(RLIMIT_NOFILE, &before);
-      ranks.check(holds(*directory, 10), "each address is there");
+      ranks.check(holds(directory, 10), "each address is there");
       const bool alone = failing == 0 || ranks.rank() == failing;
-      ranks.check((directory->private_bytes() > 0) == alone, "the others share a table");
-      const auto next = AddressTable::share(*node, addresses(20), Process::instance());
-      ranks.check(holds(*next, 20) && next->private_bytes() == 0, "all share the next one");
+      ranks.check((directory.private_bytes() > 0) == alone, "the others share a table");
+      const auto next = PeerAddresses::share(*node, addresses(20), Process::instance());
+      ranks.check(holds(next, 20) && next.private_bytes() == 0, "all share the next one");
       ranks.barrier();
     }));
   }
@@ -120,8 +120,8 @@ TEST_CASE("a process that cannot map the table keeps one of its own, and if the 
 
 TEST_CASE("a process alone on its node has a table of its own") {
   const auto directory = directory_of(10);
-  CHECK(holds(*directory, 10));
-  CHECK(directory->private_bytes() >= 10 * sizeof(FabricAddress));
+  CHECK(holds(directory, 10));
+  CHECK(directory.private_bytes() >= 10 * sizeof(FabricAddress));
 }
 
 TEST_CASE("a rank of a group has the address of its entry, at equal distances or not") {
@@ -137,7 +137,7 @@ TEST_CASE("a rank of a group has the address of its entry, at equal distances or
       {63, 0, 62, 1},
   };
   for (const std::vector<int>& indexes : groups) {
-    const PeerAddresses ranks(directory, indexes);
+    const PeerAddresses ranks = directory.of_group(indexes);
     const PeerAddresses copy = ranks;  // NOLINT(performance-unnecessary-copy-initialization)
     REQUIRE(copy.known());
     for (std::size_t rank = 0; rank < indexes.size(); ++rank) {
@@ -146,8 +146,7 @@ TEST_CASE("a rank of a group has the address of its entry, at equal distances or
       CHECK(is(copy.of(static_cast<int>(rank)), static_cast<std::size_t>(indexes[rank])));
     }
   }
-  const PeerAddresses all(directory);
-  for (int rank = 0; rank < 64; ++rank) CHECK(is(all.of(rank), static_cast<std::size_t>(rank)));
+  for (int rank = 0; rank < 64; ++rank) CHECK(is(directory.of(rank), static_cast<std::size_t>(rank)));
 }
 
 TEST_CASE("ranks at equal distances in a directory take no memory, and others 4 bytes each") {
@@ -158,7 +157,7 @@ TEST_CASE("ranks at equal distances in a directory take no memory, and others 4 
     std::vector<int> indexes(kRanks);
     for (std::size_t i = 0; i < kRanks; ++i) indexes[i] = first + distance * static_cast<int>(i);
     if (!regular) ++indexes.back();
-    const PeerAddresses addresses(directory, std::move(indexes));
+    const PeerAddresses addresses = directory.of_group(std::move(indexes));
     const std::size_t after = heap();
     return after > before ? (after - before + kRanks / 2) / kRanks : 0;
   };
@@ -174,10 +173,10 @@ TEST_CASE("addresses are unknown until there is a directory, which lives as long
   {
     std::vector<int> indexes(20);
     std::iota(indexes.begin(), indexes.end(), 5);
-    addresses = PeerAddresses(directory_of(64), std::move(indexes));
+    addresses = directory_of(64).of_group(std::move(indexes));
   }
   CHECK(addresses.known());
   CHECK(is(addresses.of(19), 24));
 }
 
-}  // namespace farside::address_table_test
+}  // namespace farside::peer_addresses_test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which endpoint a group of ranks uses, of those that its processes have.
-#include "transport/space/group_peers.hpp"
+#include "transport/space/group.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,14 +12,24 @@
 #include "tests/unit/transport/routes/fake_endpoint.hpp"
 #include "transport/process.hpp"
 
-namespace farside::group_peers_test {
+namespace farside::group_test {
 
 using namespace farside::testing;
 
 namespace {
 
-struct OneRank final : Group {
-  OneRank() : Group(0, 1) {}
+using Directories = std::vector<PeerAddresses>;
+
+// A communicator of this process alone.
+class Alone final : public Group {
+ public:
+  explicit Alone(Directories& kept) : Group(0, 1), kept_(kept) { join(NodeGroup::alone(0), 0, 7); }
+  // Returns which of the endpoints the group uses: 0 or 1, or 2 if none.
+  std::size_t used(Endpoint& best, Endpoint& other) {
+    const UsedEndpoint found = find_endpoint(std::array{UsedEndpoint{&best, 0}, UsedEndpoint{&other, 1}});
+    return found.endpoint != nullptr ? found.provider : 2;
+  }
+  void gather_from(const Endpoint* endpoint) { REQUIRE(gather_addresses(endpoint, Process::instance()).ok()); }
   Status combine(std::span<std::uint64_t>) override { return {}; }
   Status take_lowest(int&) override { return {}; }
   Status broadcast(std::span<std::byte>, int) override { return {}; }
@@ -27,32 +37,15 @@ struct OneRank final : Group {
     std::ranges::copy(own, all.begin());
     return {};
   }
-};
-
-using Directories = std::vector<std::shared_ptr<const AddressTable>>;
-
-// A communicator of this process alone.
-class Peers final : public GroupPeers {
- public:
-  explicit Peers(Directories& kept) : GroupPeers(NodeGroup::alone(0), 0, 7), kept_(kept) {}
-  // Returns which of the endpoints the group uses: 0 or 1, or 2 if none.
-  std::size_t used(Endpoint& best, Endpoint& other) {
-    const UsedEndpoint found = find_endpoint(0, std::array{UsedEndpoint{&best, 0}, UsedEndpoint{&other, 1}});
-    return found.endpoint != nullptr ? found.provider : 2;
-  }
-  void gather(const Endpoint* endpoint) {
-    OneRank group;
-    REQUIRE(gather_addresses(group, endpoint, Process::instance()).ok());
-  }
 
  private:
-  PeerAddresses find_addresses(int rank, std::uint64_t identity) override {
+  PeerAddresses find_addresses(std::uint64_t identity) override {
     for (const auto& each : kept_) {
-      if (each->at(static_cast<std::size_t>(rank)).identity == identity) return PeerAddresses(each);
+      if (each.of(0).identity == identity) return each;
     }
     return {};
   }
-  void keep(const std::shared_ptr<const AddressTable>& directory, bool) override { kept_.push_back(directory); }
+  void keep(const PeerAddresses& directory, bool) override { kept_.push_back(directory); }
   Directories& kept_;
 };
 
@@ -61,9 +54,9 @@ class Peers final : public GroupPeers {
 TEST_CASE("a group uses the endpoint whose addresses it has kept, and other groups find them") {
   FakeEndpoint best(1), other(2);
   Directories kept;
-  Peers first(kept), second(kept);
+  Alone first(kept), second(kept);
   CHECK(first.used(best, other) == 2);
-  first.gather(&other);
+  first.gather_from(&other);
   CHECK(first.used(best, other) == 1);
   CHECK(second.used(best, other) == 2);  // the first group may still fail
   first.keep_addresses(true);
@@ -72,20 +65,20 @@ TEST_CASE("a group uses the endpoint whose addresses it has kept, and other grou
   CHECK(second.used(best, other) == 1);
 
   SECTION("a group stays with its endpoint, and a new group takes the best one") {
-    second.gather(&best);
+    second.gather_from(&best);
     second.keep_addresses(true);
-    Peers third(kept);
+    Alone third(kept);
     CHECK(first.used(best, other) == 1);
     CHECK(second.used(best, other) == 0);
     CHECK(third.used(best, other) == 0);
   }
   SECTION("what was gathered for an endpoint that is not taken is forgotten") {
-    second.gather(&best);
+    second.gather_from(&best);
     second.forget_addresses();
     second.keep_addresses(true);
     CHECK(kept.size() == 1);
     CHECK(second.used(best, other) == 1);
-    second.gather(nullptr);
+    second.gather_from(nullptr);
     second.keep_addresses(true);
     CHECK_FALSE(second.addresses().known());
   }
@@ -95,4 +88,4 @@ TEST_CASE("a group uses the endpoint whose addresses it has kept, and other grou
   }
 }
 
-}  // namespace farside::group_peers_test
+}  // namespace farside::group_test
