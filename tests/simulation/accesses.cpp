@@ -11,6 +11,10 @@ using simulation::scheduler;
 namespace {
 void point() { scheduler->at_atomic(); }
 void access() { scheduler->at_access(); }
+bool swapped(bool success, const volatile void* word) {
+  if (success) scheduler->at_swap(word);
+  return success;
+}
 }  // namespace
 
 // All orders of memory are that of one kernel thread. A weak compare-and-swap fails at times for no reason.
@@ -42,13 +46,13 @@ void access() { scheduler->at_access(); }
   bool __tsan_atomic##bits##_compare_exchange_strong(volatile Word##bits* word, Word##bits* seen, Word##bits value,    \
                                                      int, int) {                                                       \
     point();                                                                                                           \
-    return __atomic_compare_exchange_n(word, seen, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                  \
+    return swapped(__atomic_compare_exchange_n(word, seen, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST), word);   \
   }                                                                                                                    \
   bool __tsan_atomic##bits##_compare_exchange_weak(volatile Word##bits* word, Word##bits* seen, Word##bits value, int, \
                                                    int) {                                                              \
     point();                                                                                                           \
     if (scheduler->random().one_in(64)) return *seen = *word, false;                                                   \
-    return __atomic_compare_exchange_n(word, seen, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                  \
+    return swapped(__atomic_compare_exchange_n(word, seen, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST), word);   \
   }
 
 #define PLAIN_ACCESS(bytes)                               \

@@ -18,7 +18,7 @@ namespace simulation::faults {
 namespace {
 
 constexpr Time kMillisecond = 1000 * kMicrosecond;
-constexpr Time kToEnd = 120 * kSecond;  // after a death
+constexpr Time kToEnd = 30 * kSecond;   // after a death
 constexpr Time kFaults = 20 * kSecond;  // later there are none, so that the program comes to its end
 
 struct State {
@@ -27,6 +27,7 @@ struct State {
   bool explained = false;               // some rank has reported an error that names a peer which a fault has met
   std::set<std::pair<int, int>> met{};  // by a fault: rank and peer
   bool strict = false;                  // lines have the numbers of MPI_COMM_WORLD
+  bool shortage = false;                // there was one
   std::string journal;
 } state;
 
@@ -54,11 +55,19 @@ Rank& any_living() {
   return *all[scheduler->random().below(all.size())];
 }
 
-bool stop_one(Time mean) {
-  Rank& rank = any_living();
+void stop_now(Rank& rank, Time time) {
   add("rank " + std::to_string(rank.index) + " stops");
+  scheduler->at(scheduler->now() + time, [&rank] { proceed(rank); });
   stop(rank);
-  scheduler->at(scheduler->now() + within(std::min(20 * kMillisecond, 10 * mean)), [&rank] { proceed(rank); });
+}
+
+bool stop_one(Time mean) {
+  const Time time = within(scheduler->random().one_in(8) ? 400 * kMillisecond : std::min(20 * kMillisecond, 10 * mean));
+  if (scheduler->random().one_in(2)) return stop_now(any_living(), time), true;
+  scheduler->on_swap([time](const volatile void* word) {
+    if (!is_shared(const_cast<const void*>(word))) return false;
+    return stop_now(this_rank(), time), true;
+  });
   return true;
 }
 
@@ -79,16 +88,58 @@ bool kill_one(Time) {
   return true;
 }
 
-bool break_one(Time) {
+// As long as the others are not too few.
+bool lose_host(Time) {
+  const int node = any_living().node;
+  const auto on_it = [node](const Rank& each) { return each.node == node; };
+  const auto all = living();
+  const auto others = std::ranges::count_if(all, [&](const Rank* each) { return !on_it(*each); });
+  if (others < 2 || others * 2 < std::ssize(job.ranks)) return false;
+  if (std::ranges::any_of(job.ranks, [&](const Rank& each) { return on_it(each) && each.main->ended; })) return false;
+  add("node " + std::to_string(node) + " is lost");
+  network::network().silences[node] = {scheduler->now(), kNever};
+  for (Rank& rank : job.ranks) {
+    if (!on_it(rank) || rank.end != Rank::End::kNone) continue;
+    for (const Rank& each : job.ranks) meet(each.index, rank.index);
+    die(rank);
+  }
+  scheduler->at(scheduler->now() + kToEnd, end_after_death);
+  return true;
+}
+
+network::Endpoint* any_connected() {
   std::vector<network::Endpoint*> connected;
   for (const auto& [id, each] : network::network().endpoints)
     if (each->peer != 0 && !each->ended) connected.push_back(each);
-  if (connected.empty()) return false;
-  network::Endpoint& chosen = *connected[scheduler->random().below(connected.size())];
-  add("the connection of ranks " + std::to_string(chosen.rank) + " and " + std::to_string(chosen.peer_rank) +
-      " breaks");
-  meet(chosen.rank, chosen.peer_rank);
-  network::break_connection(chosen);
+  return connected.empty() ? nullptr : connected[scheduler->random().below(connected.size())];
+}
+void add(const network::Endpoint& of, const char* what) {
+  add("ranks " + std::to_string(of.rank) + " and " + std::to_string(of.peer_rank) + ": " + what);
+  meet(of.rank, of.peer_rank);
+}
+
+bool break_one(Time) {
+  network::Endpoint* const chosen = any_connected();
+  if (chosen == nullptr) return false;
+  add(*chosen, "the connection breaks");
+  network::break_connection(*chosen);
+  return true;
+}
+
+bool fail_one(Time) {
+  network::Endpoint* const chosen = any_connected();
+  if (chosen == nullptr || !network::fail_one(*chosen)) return false;
+  add(*chosen, "an operation completes with an error");
+  return true;
+}
+
+bool run_short(Time mean) {
+  Rank& rank = any_living();
+  const bool memory = scheduler->random().one_in(2);
+  add("rank " + std::to_string(rank.index) + (memory ? " lacks memory" : " lacks descriptors"));
+  (memory ? rank.short_of_memory : rank.short_of_files) =
+      scheduler->now() + within(std::min(20 * kMillisecond, 4 * mean));
+  state.shortage = true;
   return true;
 }
 
@@ -117,7 +168,9 @@ bool silence_one(Time mean) {
 }
 
 constexpr std::pair<std::string_view, bool (*)(Time)> kKinds[] = {
-    {"stop", stop_one}, {"death", kill_one}, {"break", break_one}, {"refusal", refuse}, {"silence", silence_one}};
+    {"stop", stop_one},  {"death", kill_one}, {"host", lose_host},      {"break", break_one},
+    {"error", fail_one}, {"refusal", refuse}, {"silence", silence_one}, {"shortage", run_short},
+};
 
 void draw_next(bool (*kind)(Time), Time mean) {
   scheduler->at(scheduler->now() + 1 + within(2 * mean), [=] {
@@ -127,14 +180,18 @@ void draw_next(bool (*kind)(Time), Time mean) {
   });
 }
 
-// Whether the line names a rank that a fault has met, from this rank's view. In other communicators it has other
-// numbers, so there any number counts.
-bool names_one_met(int rank, std::string_view line) {
+// Whether the line names a rank that a fault has met, from this rank's view; or from any, if that rank tells of it. In
+// other communicators it has other numbers, so there any number counts. Or a shortage that there was.
+bool explains(int rank, std::string_view line) {
+  const auto has = [line](std::string_view text) { return line.find(text) != line.npos; };
+  if (state.shortage && (has("Cannot allocate memory") || has("Too many open files"))) return true;
+  if (has("could not notify")) return !state.met.empty();
+  const bool tells = has("operations of rank");
   for (const std::string_view word : {"target ", "rank "}) {
     for (auto at = line.find(word); at != line.npos; at = line.find(word, at + 1)) {
       const int number = std::atoi(line.data() + at + word.size());
       if (std::ranges::any_of(state.met, [&](const auto& each) {
-            return each.first == rank && (!state.strict || each.second == number);
+            return (each.first == rank || tells) && (!state.strict || each.second == number);
           }))
         return true;
     }
@@ -179,9 +236,9 @@ int count() { return state.count; }
 
 void note(std::string_view line) {
   if (state.plan.means.empty() || line.find("error: ") == line.npos) return;
-  const bool names = names_one_met(current()->rank, line);
-  if (state.strict && !names) host::fail("an error names no peer that a fault has met: " + std::string(line), true);
-  state.explained = state.explained || names;
+  const bool explained = explains(current()->rank, line);
+  if (state.strict && !explained) host::fail("an error names no peer that a fault has met: " + std::string(line), true);
+  state.explained = state.explained || explained;
 }
 
 std::string journal() {

@@ -11,9 +11,10 @@
 
 namespace simulation::faults {
 
-// stop: a rank is stopped for up to 20 ms. death: a rank dies. break: a connection breaks. refusal: a host refuses
-// connections for up to 20 ms. silence: a host falls silent, for up to a second, or some times of
-// FARSIDE_PEER_TIMEOUT.
+// stop: a rank is stopped for up to 20 ms, some times for 400, some times behind a compare-and-swap, as of a lock.
+// death: a rank dies. host: all of a host die, and it falls silent. break: a connection breaks. error: an operation
+// completes with an error. refusal: a host refuses connections for up to 20 ms. silence: a host falls silent, for up to
+// a second, or some times of FARSIDE_PEER_TIMEOUT. shortage: a rank gets no memory, or no descriptor, for up to 20 ms.
 struct Plan {
   std::map<std::string, int> means;  // by kind: us between two faults, on average
   int most = INT_MAX;                // faults in all

@@ -21,6 +21,8 @@ struct Rank {
   int status_file = -1;  // a memfd with the contents of /proc/PID/stat
   Thread* main = nullptr;
   int result = -1;                                 // of main()
+  int error_output = -1;                           // what it has put in the place of stderr
+  Time short_of_memory = 0, short_of_files = 0;    // until when
   enum class End { kNone, kZombie, kGone } end{};  // of a rank that has died: whether it still has a process id
 };
 
@@ -38,6 +40,11 @@ void stop(Rank& rank);
 void proceed(Rank& rank);
 // As SIGKILL does, at any time.
 void die(Rank& rank);
+// Whether two ranks may have mapped the word.
+bool is_shared(const void* word);
+// For calls of the running rank that need a descriptor, or memory: whether it has none left (Rank). Sets errno.
+bool lacks_files();
+bool lacks_memory();
 // Adds the run to the totals of all.
 void count_run();
 inline Rank& this_rank() { return job.ranks[static_cast<std::size_t>(current()->rank)]; }

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <sys/mman.h>
 #include <sys/personality.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,6 +33,8 @@ struct Command {
   int seeds = 1, seconds = 0;  // how many seeds, or for how long
   int any = 0;                 // draws the jobs, of up to so many ranks; each of `program` is one, with its arguments
   int ranks = 2, nodes = 1;
+  int limit = 120;  // s of processor time for a job
+  int shrink = 1;   // 0: does not look for a smaller job
   faults::Plan faults;
   std::vector<std::string> settings;  // NAME=VALUE
   std::vector<std::string> program;   // with its arguments
@@ -39,14 +42,15 @@ struct Command {
 
 constexpr const char* kUsage =
     "usage: simulation [--seed N] [--seeds N | --seconds N] [--ranks N] [--nodes N]\n"
-    "                  [--faults KIND:US,... [--most N]] PROGRAM [ARGUMENTS...]\n"
+    "                  [--faults KIND:US,... [--most N]] [--limit SECONDS] [--shrink 0] PROGRAM [ARGUMENTS...]\n"
     "       simulation [--seed N] [--seeds N | --seconds N] --any RANKS 'PROGRAM [ARGUMENTS...]'...\n";
 
 Command parse(int count, char** words) {
   Command command;
   const std::pair<std::string_view, int*> numbers[] = {{"--seeds", &command.seeds}, {"--seconds", &command.seconds},
                                                        {"--any", &command.any},     {"--ranks", &command.ranks},
-                                                       {"--nodes", &command.nodes}, {"--most", &command.faults.most}};
+                                                       {"--nodes", &command.nodes}, {"--most", &command.faults.most},
+                                                       {"--limit", &command.limit}, {"--shrink", &command.shrink}};
   bool valid = true;
   int at = 1;
   for (; at + 1 < count && std::strncmp(words[at], "--", 2) == 0; at += 2) {
@@ -93,16 +97,22 @@ Command draw_job(const Command& command) {
   constexpr const char* kConnections[] = {"0", "1", "2"};
   if (random.one_in(3)) job.settings.push_back(std::string("FARSIDE_CONNECTIONS=") + kConnections[random.below(3)]);
   if (random.one_in(4)) job.settings.emplace_back("FARSIDE_ROUTES=fabric");
-  constexpr const char* kKinds[] = {"stop", "death", "break", "refusal", "silence"};
+  constexpr const char* kKinds[] = {"stop", "death", "host", "break", "error", "refusal", "silence", "shortage"};
   constexpr int kMeans[] = {1'000, 20'000, 300'000};
   if (random.one_in(2)) return job;
   for (const char* const kind : kKinds)
     if (random.one_in(3)) job.faults.means[kind] = kMeans[random.below(3)];
-  // After a connection has broken, locks may wait for ever (epochs/lock.md): only survivors.cpp does without.
+  const auto leave_out = [&job](auto... kinds) { (job.faults.means.erase(kinds), ...); };
+  // After a connection has broken, locks may wait for ever (epochs/lock.md): only survivors.cpp does without. Nor can
+  // active target synchronization go on after a death.
   if (job.program.front().find("survivors") == std::string::npos) {
-    job.faults.means.erase("break");
-    job.faults.means.erase("silence");
-  } else if (job.faults.means.contains("break") || job.faults.means.contains("silence")) {
+    leave_out("break", "silence", "shortage");
+  } else if (random.one_in(2)) {
+    job.program.emplace_back("active");
+    leave_out("death", "host");
+  } else if (std::ranges::any_of(job.faults.means, [](const auto& each) {
+               return each.first == "break" || each.first == "silence" || each.first == "shortage";
+             })) {
     job.program.emplace_back("unlocked");
   }
   return job;
@@ -158,6 +168,9 @@ Totals* totals = nullptr;
     if (std::strncmp(*each, "FARSIDE_", 8) == 0) host::replay += std::string(*each) + " ";
   host::replay += text_of(command);
   for (const std::string& each : command.settings) putenv(strdup(each.c_str()));
+  const auto limit = static_cast<rlim_t>(command.limit);
+  const rlimit of_time{limit, limit + 10};
+  setrlimit(RLIMIT_CPU, &of_time);
   const char* const routes = std::getenv("FARSIDE_ROUTES");
   const bool by_fabric = routes != nullptr && std::strcmp(routes, "fabric") == 0;
   host::program = command.program[0];
@@ -273,7 +286,7 @@ int run(int count, char** words) {
   for (; command.seconds > 0 ? seconds() < end : done < command.seeds; ++command.seed, ++done) {
     const Command job = command.any > 0 ? draw_job(command) : command;
     if (succeeds(job, false)) continue;
-    shrink(job);
+    if (command.shrink != 0) shrink(job);
     return 1;
   }
   std::printf("%d seeds passed, %.1f s of virtual time, %d faults\n", done, static_cast<double>(totals->time) / 1e9,

@@ -2,6 +2,7 @@
 #include "tests/simulation/scheduler.hpp"
 
 #include <algorithm>
+#include <asm/prctl.h>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -9,7 +10,9 @@
 #include <execinfo.h>
 #include <span>
 #include <string_view>
+#include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "tests/simulation/host.hpp"
@@ -62,12 +65,33 @@ simulation_switch:
 .size simulation_switch, .-simulation_switch
 )");
 
-[[gnu::target("fsgsbase")]] std::uint64_t own_storage() { return __builtin_ia32_rdfsbase64(); }
-[[gnu::target("fsgsbase")]] void use_storage(std::uint64_t base) { __builtin_ia32_wrfsbase64(base); }
+long system_call(long number, long first = 0, long second = 0) {
+  asm volatile("syscall" : "+a"(number) : "D"(first), "S"(second) : "rcx", "r11", "memory");
+  return number;
+}
 
+std::uint64_t own_storage() {
+  std::uint64_t base = 0;
+  asm("movq %%fs:0, %0" : "=r"(base));
+  return base;
+}
+[[gnu::target("fsgsbase")]] void use_storage_by_instruction(std::uint64_t base) { __builtin_ia32_wrfsbase64(base); }
+// Some virtual machines allow the instruction to a kernel that does not know of it. That kernel puts the old value back
+// whenever it preempts the process.
+void use_storage(std::uint64_t base) {
+  constexpr unsigned long kKernelKnows = 2;  // HWCAP2_FSGSBASE
+  static const bool by_instruction = (getauxval(AT_HWCAP2) & kKernelKnows) != 0;
+  if (by_instruction)
+    use_storage_by_instruction(base);
+  else
+    system_call(SYS_arch_prctl, ARCH_SET_FS, static_cast<long>(base));
+}
+
+// From the store on, the storage is the fiber's. So this calls nothing of the C library, which would use it at the same
+// time, on another processor.
 void* lend_storage(void* place) {
   static_cast<std::atomic<std::uint64_t>*>(place)->store(own_storage());
-  while (true) pause();
+  while (true) system_call(SYS_pause);
 }
 
 std::uint64_t borrow_storage() {
@@ -93,14 +117,16 @@ Scheduler* scheduler = nullptr;
 Scheduler::Scheduler(const Options& options) : random_(options.seed), longest_(options.longest) {
   constexpr Time kSteps[] = {20, 100, 500};
   constexpr std::uint64_t kPreempts[] = {2, 8, 64};
+  constexpr Time kLeaps[] = {0, 1 * kMicrosecond, 20 * kMicrosecond};
   step_ = kSteps[random_.below(3)];
+  leap_ = kLeaps[random_.below(3)];
   preempts_ = kPreempts[random_.below(3)];
   strategy_ = static_cast<Strategy>(random_.below(3));
   // Plain accesses matter only where farside forgets a lock.
   constexpr std::int64_t kAtomics[] = {16, 128, 2048}, kAccesses[] = {500, 20'000, kNever / 2, kNever / 2};
   until_atomic_ = between_atomics_ = kAtomics[random_.below(3)];
   until_access_ = between_accesses_ = kAccesses[random_.below(4)];
-  home_.storage = own_storage();
+  home_.storage = in_use_ = own_storage();
 }
 
 Thread& Scheduler::start(int rank, std::string name, std::function<void()> run) {
@@ -177,6 +203,7 @@ void Scheduler::run(const std::vector<Thread*>& until) {
     now_ += step_;
     if (ready_.empty() && !timers_.empty()) now_ = std::max(now_, timers_.begin()->first.first);
     while (!timers_.empty() && timers_.begin()->first.first <= now_) {
+      idle_yields_ = 0;
       const auto call = std::move(timers_.begin()->second);
       timers_.erase(timers_.begin());
       call();
@@ -197,20 +224,20 @@ void Scheduler::run(const std::vector<Thread*>& until) {
     switch_to(*next);
     if (next->ended) munmap(next->stack, kStack);
   }
+  use_storage(in_use_ = home_.storage);
 }
 
 void Scheduler::switch_to(Thread& thread) {
   current_ = &thread;
   thread.begun = true;
-  use_storage(thread.storage);
+  if (std::exchange(in_use_, thread.storage) != thread.storage) use_storage(thread.storage);
   simulation_switch(&home_.stack_pointer, thread.stack_pointer);
 }
 
 void Scheduler::switch_back() {
   Thread& self = *current_;
   do {
-    current_ = nullptr;
-    use_storage(home_.storage);
+    current_ = nullptr;  // the simulation goes on with the thread's storage
     simulation_switch(&self.stack_pointer, home_.stack_pointer);
     if (reporting_) print_stack();
   } while (reporting_);
@@ -219,6 +246,11 @@ void Scheduler::switch_back() {
 void Scheduler::yield(bool idle) {
   if (current_ == nullptr || alone_ > 0) return;
   if (!idle && !random_.one_in(preempts_)) return;
+  // Towards the next event: more for each poll since the last one, and less the more threads poll.
+  if (idle && !timers_.empty() && timers_.begin()->first.first > now_) {
+    const Time most = leap_ + std::min<Time>(++idle_yields_ * 10, 50 * kMicrosecond);
+    now_ += std::min(most, (timers_.begin()->first.first - now_) / static_cast<Time>(ready_.size() + 1));
+  }
   // A thread that polls must let the others run. The priorities of the others change seldom.
   if (idle || random_.one_in(1000)) current_->priority = --lowest_;
   make_ready(*current_);
@@ -265,7 +297,9 @@ bool Scheduler::block(Key key, Time deadline, const char* doing) {
     self.timer = timers_.emplace(std::pair(deadline, ++timers_made_), awake).first;
     self.has_timer = true;
   }
+  const int alone = std::exchange(alone_, 0);  // what it waits for is of the others
   switch_back();
+  alone_ = alone;
   self.doing = "runs";
   return self.woken;
 }
@@ -274,6 +308,7 @@ int Scheduler::wake(Key key, int most) {
   const auto found = blocked_.find(key);
   if (found == blocked_.end()) return 0;
   std::vector<Thread*>& waiting = found->second;
+  idle_yields_ = 0;
   int count = 0;
   for (; count < most && !waiting.empty(); ++count) {
     const std::size_t at = random_.below(waiting.size());
@@ -318,7 +353,7 @@ void Scheduler::report() {
       switch_to(*each);
   }
   current_ = running;
-  if (running != nullptr) use_storage(running->storage);
+  if (running != nullptr) use_storage(in_use_ = running->storage);
   reporting_ = false;
 }
 

@@ -96,6 +96,13 @@ class Scheduler {
   void at_access() {
     if (--until_access_ == 0) until_access_ = interrupt(between_accesses_);
   }
+  // After the thread has changed the word by a compare-and-swap: `call`, at the first one for which it returns true.
+  void at_swap(const volatile void* word) {
+    if (on_swap_ == nullptr) return;
+    auto call = std::exchange(on_swap_, nullptr);
+    if (!call(word)) on_swap_ = std::move(call);
+  }
+  void on_swap(std::function<bool(const volatile void*)> call) { on_swap_ = std::move(call); }
   // Blocks until wake(key), or the deadline. Returns whether it was woken.
   bool block(Key key, Time deadline, const char* doing);
   // Wakes the first `most` threads that are blocked on the key, in an order drawn by the seed. Returns their number.
@@ -138,11 +145,14 @@ class Scheduler {
   Time now_ = 0;
   Time step_;               // of virtual time, per scheduling point
   std::uint64_t preempts_;  // a thread that could go on is interrupted at one in so many scheduling points
+  Time leap_;               // the most that passes at first between two polls of a thread that has nothing to do
+  Time idle_yields_ = 0;    // since an event
   // Accesses to memory between two interruptions, on average, and from now on.
   std::int64_t between_atomics_, between_accesses_, until_atomic_, until_access_;
   enum class Strategy { kUniform, kPriorities, kStarved } strategy_;
   int starved_ = -1;  // the rank that seldom runs
   int lowest_ = 0;    // priority given so far
+  std::function<bool(const volatile void*)> on_swap_;
   int alone_ = 0;
   std::size_t awaited_ = 0;  // threads that have not ended
   std::uint64_t steps_ = 0, trace_ = 0xcbf29ce484222325, timers_made_ = 0;
@@ -152,7 +162,8 @@ class Scheduler {
   std::map<Key, std::vector<Thread*>> blocked_;
   std::map<std::pair<Time, std::uint64_t>, std::function<void()>> timers_;
   Thread* current_ = nullptr;
-  Thread home_;  // the kernel thread of the simulation
+  Thread home_;               // the kernel thread of the simulation
+  std::uint64_t in_use_ = 0;  // Thread::storage
   bool reporting_ = false;
 };
 

@@ -4,14 +4,16 @@
 // what was confirmed, and at most what was attempted; whatever the faults. At the end each two living ranks reach each
 // other again.
 //
-//   survivors [create] [unlocked] [seed S] [rounds N]
+//   survivors [create] [unlocked | active] [seed S] [rounds N]
 //
 // unlocked: all locks have MPI_MODE_NOCHECK. After a connection has broken in a lock's protocol, later locks may wait
-// for ever (epochs/lock.md).
+// for ever (epochs/lock.md). active: fences, and post, start, complete and wait with one rank. A target that gets no
+// error has all data that origins have put. All ranks must live.
 #include "tests/simulation/survivors.hpp"
 
 #include <cstdint>
 #include <cstdlib>
+#include <deque>
 
 #include "../programs/check.hpp"
 
@@ -19,9 +21,13 @@ namespace {
 
 using Word = std::int64_t;
 
-// On the board, for each origin and target. A put leaves the number of the attempt.
+constexpr int kBlock = 1500;                      // words: more than travel in one message
+constexpr int kRows[] = {1, 3, 40, 600, kBlock};  // words of an operation on a block
+
+// On the board, for each origin and target. What is written is the number of the attempt, or of the sum.
 struct Record {
-  Word puts, confirmed_puts, sums, confirmed_sums;
+  Word puts, confirmed_puts, sums, confirmed_sums, blocks, confirmed_blocks;
+  Word put_now, words_now;  // active: into the block, in this epoch
 };
 
 #define EXPECT(condition, ...)                                           \
@@ -39,14 +45,13 @@ class Survivor {
         size_(check::size()),
         random_(static_cast<unsigned>(program.number("seed", 1)) * 64U + static_cast<unsigned>(rank_)),
         assert_(program.has("unlocked") ? MPI_MODE_NOCHECK : 0),
-        words_(static_cast<std::size_t>(2 * size_ + 3)) {
+        words_(static_cast<std::size_t>(place_of_block(size_ + 1))) {
     const auto bytes = static_cast<MPI_Aint>(words_.size() * sizeof(Word));
-    Word* memory = words_.data();
+    memory_ = words_.data();
     if (program.has("create"))
-      MPI_Win_create(memory, bytes, sizeof(Word), MPI_INFO_NULL, MPI_COMM_WORLD, &window_);
+      MPI_Win_create(memory_, bytes, sizeof(Word), MPI_INFO_NULL, MPI_COMM_WORLD, &window_);
     else
-      MPI_Win_allocate(bytes, sizeof(Word), MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &window_);
-    memory_ = memory;
+      MPI_Win_allocate(bytes, sizeof(Word), MPI_INFO_NULL, MPI_COMM_WORLD, &memory_, &window_);
     std::fill(memory_, memory_ + words_.size(), Word{0});
     MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -54,33 +59,80 @@ class Survivor {
 
   void run(int rounds) {
     for (int round = 0; round < rounds; ++round) {
-      const int target = static_cast<int>(random_() % static_cast<unsigned>(size_));
-      switch (random_() % 5) {
+      const int target = draw(size_);
+      switch (draw(7)) {
         case 0: put_and_get(target); break;
         case 1: add_and_get(target); break;
         case 2: count(target); break;
-        case 3: both_words(target); break;
+        case 3:
+        case 4: all_or_nothing(target); break;
+        case 5: write_block(target); break;
         default: put_to_all(); break;
       }
     }
-    simulation_end_faults();
-    simulation_meet();
-    for (int target = 0; target < size_; ++target) reach(target);
-    simulation_meet();
-    for (int origin = 0; origin < size_; ++origin) {
-      check(record(origin, rank_), memory_[origin], memory_[size_ + origin], origin, rank_);
+    finish();
+  }
+
+  void run_active(int rounds) {
+    const auto fence = [&](int assert) { return MPI_Win_fence(assert, window_) == MPI_SUCCESS; };
+    bool posts = true;
+    fence(0);
+    for (int round = 0; round < rounds; ++round) {
+      simulation_meet();
+      const int next = (rank_ + 1) % size_, before = (rank_ + size_ - 1) % size_;
+      for (int target = 0; target < size_; ++target) record(rank_, target).words_now = 0;
+      // All draw the same. After a failure there may be no further posts in the window.
+      if (posts && round % 3 == 2) {
+        const check::Group from({before}), to({next});
+        bool done = MPI_Win_post(from, 0, window_) == MPI_SUCCESS;
+        if (MPI_Win_start(to, 0, window_) == MPI_SUCCESS) {
+          put_block(next);
+          confirm_blocks(MPI_Win_complete(window_) == MPI_SUCCESS);
+        } else {
+          done = false;
+        }
+        done = MPI_Win_wait(window_) == MPI_SUCCESS && done;
+        if (done) check_block(before);
+        if (!done) *posts_failed() = 1;
+        simulation_meet();
+        posts = *posts_failed() == 0;
+        fence(0);
+        continue;
+      }
+      for (int i = draw(3); i > 0; --i) put_block(draw(size_));
+      const bool done = fence(round % 3 == 1 && posts ? MPI_MODE_NOSUCCEED : 0);
+      confirm_blocks(done);
+      for (int origin = 0; done && origin < size_; ++origin) check_block(origin);
     }
+    fence(MPI_MODE_NOSUCCEED);
+    finish();
   }
 
  private:
   Record& record(int origin, int target) const {
     return static_cast<Record*>(simulation_board())[origin * size_ + target];
   }
-  void check(const Record& known, Word put, Word sum, int origin, int target) const {
-    EXPECT(known.confirmed_puts <= put && put <= known.puts, "%d to %d: %lld, confirmed %lld, attempted %lld\n", origin,
-           target, (long long)put, (long long)known.confirmed_puts, (long long)known.puts);
-    EXPECT(known.confirmed_sums <= sum && sum <= known.sums, "%d to %d: %lld, confirmed %lld, attempted %lld\n", origin,
-           target, (long long)sum, (long long)known.confirmed_sums, (long long)known.sums);
+  Word* posts_failed() const { return &record(size_, 0).puts; }
+  int place_of_block(int origin) const { return 2 * size_ + 1 + origin * kBlock; }  // that of size_: of all origins
+  int draw(int limit) { return static_cast<int>(random_() % static_cast<unsigned>(limit)); }
+
+  void finish() {
+    simulation_end_faults();
+    simulation_meet();
+    for (int target = 0; target < size_; ++target) reach(target);
+    simulation_meet();
+    for (int origin = 0; origin < size_; ++origin) {
+      const Record& known = record(origin, rank_);
+      check(known.confirmed_puts, memory_[origin], known.puts, "puts", origin, rank_);
+      check(known.confirmed_sums, memory_[size_ + origin], known.sums, "sums", origin, rank_);
+      for (int i = 0; i < kBlock; ++i)
+        check(i == 0 ? known.confirmed_blocks : 0, memory_[place_of_block(origin) + i], known.blocks, "block", origin,
+              rank_);
+    }
+  }
+  void check(Word confirmed, Word value, Word attempted, const char* what, int origin, int target) const {
+    EXPECT(confirmed <= value && value <= attempted, "%s, %d to %d: %lld, confirmed %lld, attempted %lld\n", what,
+           origin, target, (long long)value, (long long)confirmed, (long long)attempted);
   }
   // Whether the lock and all that is done under it has succeeded.
   template <class Act>
@@ -92,8 +144,8 @@ class Survivor {
     return unlocked == MPI_SUCCESS && done;
   }
   bool flushed(int target) { return MPI_Win_flush(target, window_) == MPI_SUCCESS; }
-  bool put(const Word& value, int target, int at) {
-    return MPI_Put(&value, 1, MPI_INT64_T, target, at, 1, MPI_INT64_T, window_) == MPI_SUCCESS;
+  bool put(const Word* values, int count, int target, int at) {
+    return MPI_Put(values, count, MPI_INT64_T, target, at, count, MPI_INT64_T, window_) == MPI_SUCCESS;
   }
   bool get(Word* value, int count, int target, int at) {
     return MPI_Get(value, count, MPI_INT64_T, target, at, count, MPI_INT64_T, window_) == MPI_SUCCESS;
@@ -103,15 +155,18 @@ class Survivor {
     const bool done = locked(MPI_LOCK_SHARED, target, [&] {
       return get(&put_there, 1, target, rank_) && get(&sum_there, 1, target, size_ + rank_) && flushed(target);
     });
-    if (done) check(record(rank_, target), put_there, sum_there, rank_, target);
+    if (!done) return;
+    const Record& known = record(rank_, target);
+    check(known.confirmed_puts, put_there, known.puts, "puts", rank_, target);
+    check(known.confirmed_sums, sum_there, known.sums, "sums", rank_, target);
   }
 
   void put_and_get(int target) {
     Record& own = record(rank_, target);
     const Word value = ++own.puts;
-    const bool early = random_() % 2 == 0;
+    const bool early = draw(2) == 0;
     const bool done =
-        locked(MPI_LOCK_SHARED, target, [&] { return put(value, target, rank_) && (!early || flushed(target)); });
+        locked(MPI_LOCK_SHARED, target, [&] { return put(&value, 1, target, rank_) && (!early || flushed(target)); });
     if (done) own.confirmed_puts = value;
     read_own(target);
   }
@@ -140,18 +195,48 @@ class Survivor {
     EXPECT(!done || (before >= 0 && before < after), "target %d: %lld, %lld\n", target, (long long)before,
            (long long)after);
   }
-  // Only a holder that has met a fault leaves two words that differ, and puts after a fault may be lost.
-  void both_words(int target) {
+  // Only a holder that has met a fault leaves words of the block that differ, and puts after a fault may be lost.
+  // Before the unlock no operation is complete.
+  void all_or_nothing(int target) {
     if (assert_ != 0) return;
-    Word both[2] = {-1, -1};
+    const int at = place_of_block(size_);
+    std::vector<Word> values(kBlock, -1);
     (void)locked(MPI_LOCK_EXCLUSIVE, target, [&] {
-      if (!get(both, 2, target, 2 * size_ + 1) || !flushed(target)) return false;
-      EXPECT(both[0] == both[1] || simulation_has_met_a_fault(target), "target %d: %lld, %lld\n", target,
-             (long long)both[0], (long long)both[1]);
-      ++both[0];
-      both[1] = both[0];
-      return put(both[0], target, 2 * size_ + 1) && put(both[1], target, 2 * size_ + 2);
+      if (!get(values.data(), kBlock, target, at) || !flushed(target)) return false;
+      const bool equal = std::all_of(values.begin(), values.end(), [&](Word each) { return each == values[0]; });
+      EXPECT(equal || simulation_has_met_a_fault(target), "target %d: %lld, %lld\n", target, (long long)values[0],
+             (long long)values[kBlock - 1]);
+      std::fill(values.begin(), values.end(), values[0] + 1);
+      bool done = true;
+      for (int row = 0, from = 0; from < kBlock && done; from += row) {
+        row = std::min(kBlock - from, kRows[draw(5)]);
+        done = put(&values[static_cast<std::size_t>(from)], row, target, at + from);
+      }
+      return done;
     });
+  }
+  // Accumulates take effect in their order, whatever their sizes.
+  void write_block(int target) {
+    Record& own = record(rank_, target);
+    std::vector<Word> wanted(kBlock), seen(kBlock, -1);
+    std::vector<std::vector<Word>> rows;
+    const Word first = own.blocks + 1;
+    const bool done = locked(MPI_LOCK_SHARED, target, [&] {
+      for (int i = 2 + draw(6); i > 0; --i) {
+        const auto words = static_cast<std::size_t>(rows.empty() ? kBlock : kRows[draw(5)]);
+        rows.emplace_back(words, ++own.blocks);
+        std::fill_n(wanted.begin(), words, own.blocks);
+        const int count = static_cast<int>(words);
+        if (MPI_Accumulate(rows.back().data(), count, MPI_INT64_T, target, place_of_block(rank_), count, MPI_INT64_T,
+                           MPI_REPLACE, window_) != MPI_SUCCESS)
+          return false;
+      }
+      return flushed(target) && get(seen.data(), kBlock, target, place_of_block(rank_)) && flushed(target);
+    });
+    if (done) own.confirmed_blocks = first;
+    const auto differs = std::mismatch(wanted.begin(), wanted.end(), seen.begin());
+    EXPECT(!done || seen == wanted, "target %d: %lld in place of %lld\n", target, (long long)*differs.second,
+           (long long)*differs.first);
   }
   void put_to_all() {
     if (MPI_Win_lock_all(assert_, window_) != MPI_SUCCESS) return;
@@ -159,13 +244,37 @@ class Survivor {
     std::vector<bool> done;
     for (int target = 0; target < size_; ++target) values.push_back(++record(rank_, target).puts);
     for (int target = 0; target < size_; ++target)
-      done.push_back(put(values[static_cast<std::size_t>(target)], target, rank_));
+      done.push_back(put(&values[static_cast<std::size_t>(target)], 1, target, rank_));
     for (int target = 0; target < size_; ++target) {
       const auto at = static_cast<std::size_t>(target);
       if (flushed(target) && done[at]) record(rank_, target).confirmed_puts = values[at];
     }
     (void)MPI_Win_unlock_all(window_);
   }
+
+  // ---- active target
+
+  void put_block(int target) {
+    Record& own = record(rank_, target);
+    if (own.words_now != 0) return;
+    const int words = kRows[draw(5)];
+    auto& values = epoch_.emplace_back(words, ++own.blocks);
+    if (!put(values.data(), words, target, place_of_block(rank_))) return;
+    own.put_now = own.blocks;
+    own.words_now = words;
+  }
+  void confirm_blocks(bool done) {
+    for (int target = 0; done && target < size_; ++target)
+      if (Record& own = record(rank_, target); own.words_now != 0) own.confirmed_blocks = own.put_now;
+    epoch_.clear();
+  }
+  void check_block(int origin) const {
+    const Record& known = record(origin, rank_);
+    for (int i = 0; i < known.words_now; ++i)
+      EXPECT(memory_[place_of_block(origin) + i] == known.put_now, "no error, but rank %d has put %lld, here is %lld\n",
+             origin, (long long)known.put_now, (long long)memory_[place_of_block(origin) + i]);
+  }
+
   // Only the lock of a target may be lost for ever.
   void reach(int target) {
     constexpr int kTries = 20;
@@ -184,7 +293,9 @@ class Survivor {
   std::minstd_rand random_;
   const int assert_;
   std::vector<Word> words_;
-  Word* memory_ = nullptr;  // this rank's: puts of each rank, sums of each rank, a counter, two words
+  // This rank's: puts of each rank, sums of each rank, a counter, a block of each rank, and one of all.
+  Word* memory_ = nullptr;
+  std::deque<std::vector<Word>> epoch_;  // what was put in it
   MPI_Win window_ = MPI_WIN_NULL;
 };
 
@@ -194,6 +305,10 @@ int main(int argc, char** argv) {
   // They stay: MPI cannot end where a rank is dead.
   const auto& program = *new check::Program(argc, argv);
   auto& survivor = *new Survivor(program);
-  survivor.run(program.number("rounds", 30));
+  const int rounds = program.number("rounds", 30);
+  if (program.has("active"))
+    survivor.run_active(rounds);
+  else
+    survivor.run(rounds);
   return 0;
 }

@@ -331,9 +331,44 @@ int PMPI_Win_allocate_shared(MPI_Aint size, int, MPI_Info, MPI_Comm comm, void*,
 }
 SIMULATED(Win_free)
 int PMPI_Win_free(MPI_Win* window) {
+  for (const auto& [key, value] : Attributes(runtime.windows.at(*window).attributes))
+    if (const int code = PMPI_Win_delete_attr(*window, key); code != MPI_SUCCESS) return code;
   runtime.windows.erase(*window);
   *window = MPI_WIN_NULL;
   return MPI_SUCCESS;
+}
+SIMULATED(Win_create_keyval)
+int PMPI_Win_create_keyval(MPI_Win_copy_attr_function*, MPI_Win_delete_attr_function* destroy, int* key, void* extra) {
+  auto keyval = std::make_unique<Keyval>();
+  keyval->delete_of_window = destroy;
+  keyval->extra = extra;
+  *key = runtime.keyvals.add(std::move(keyval));
+  return MPI_SUCCESS;
+}
+SIMULATED(Win_free_keyval)
+int PMPI_Win_free_keyval(int* key) { return PMPI_Comm_free_keyval(key); }
+SIMULATED(Win_set_attr)
+int PMPI_Win_set_attr(MPI_Win window, int key, void* value) {
+  runtime.windows.at(window).attributes[key] = value;
+  return MPI_SUCCESS;
+}
+SIMULATED(Win_get_attr)
+int PMPI_Win_get_attr(MPI_Win window, int key, void* value, int* found) {
+  const Attributes& attributes = runtime.windows.at(window).attributes;
+  const auto at = attributes.find(key);
+  *found = at != attributes.end();
+  if (*found != 0) *static_cast<void**>(value) = at->second;
+  return MPI_SUCCESS;
+}
+SIMULATED(Win_delete_attr)
+int PMPI_Win_delete_attr(MPI_Win window, int key) {
+  Attributes& attributes = runtime.windows.at(window).attributes;
+  const Keyval& keyval = runtime.keyvals.at(key);
+  const int code = keyval.delete_of_window != nullptr
+                       ? keyval.delete_of_window(window, key, attributes.at(key), keyval.extra)
+                       : MPI_SUCCESS;
+  if (code == MPI_SUCCESS) attributes.erase(key);
+  return code;
 }
 SIMULATED(Win_set_errhandler)
 int PMPI_Win_set_errhandler(MPI_Win window, MPI_Errhandler handler) {

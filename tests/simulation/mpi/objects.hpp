@@ -62,6 +62,7 @@ struct Keyval {
   MPI_Comm_copy_attr_function* copy_of_comm = nullptr;
   MPI_Comm_delete_attr_function* delete_of_comm = nullptr;
   MPI_Type_delete_attr_function* delete_of_type = nullptr;
+  MPI_Win_delete_attr_function* delete_of_window = nullptr;
   void* extra = nullptr;
 };
 
@@ -146,6 +147,7 @@ struct Comm {
 struct Window {
   MPI_Errhandler handler = MPI_ERRORS_ARE_FATAL;
   std::string name;
+  Attributes attributes;
 };
 
 struct Errhandler {

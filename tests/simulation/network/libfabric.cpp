@@ -176,12 +176,7 @@ int bind_endpoint(fid* fid, struct fid* other, std::uint64_t) {
   }
 }
 
-int control_endpoint(fid* fid, int command, void*) {
-  if (command != FI_ENABLE) return -FI_ENOSYS;
-  auto& endpoint = object<Endpoint>(fid);
-  endpoint.queue->endpoints.push_back(endpoint.id);
-  return 0;
-}
+int control_endpoint(fid*, int command, void*) { return command == FI_ENABLE ? 0 : -FI_ENOSYS; }
 
 int shut_down(fid_ep* fid, std::uint64_t) {
   Endpoint& endpoint = endpoint_of(fid);
@@ -195,7 +190,7 @@ int close_endpoint(fid* fid) {
   auto& endpoint = object<Endpoint>(fid);
   if (endpoint.peer != 0) shut_down(&endpoint.fid, 0);
   network().endpoints.erase(endpoint.id);
-  if (endpoint.queue != nullptr) std::erase(endpoint.queue->endpoints, endpoint.id);
+  if (endpoint.queue != nullptr) std::erase(endpoint.queue->arrivals, endpoint.id);
   if (endpoint.events != nullptr)
     std::erase_if(endpoint.events->events, [fid](const Event& each) { return each.fid == fid; });
   delete &endpoint;
@@ -318,6 +313,7 @@ ssize_t inject(fid_ep* fid, const void* buffer, std::size_t bytes, fi_addr_t, st
 }
 
 int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** made, void* context) {
+  if (lacks_files()) return -FI_EMFILE;
   static fi_ops operations = operations_of<Endpoint>(close_endpoint);
   operations.bind = bind_endpoint;
   operations.control = control_endpoint;
@@ -411,6 +407,7 @@ int close_region(fid* fid) {
 int register_memory(fid* domain, const void* base, std::size_t bytes, std::uint64_t, std::uint64_t, std::uint64_t key,
                     std::uint64_t, fid_mr** made, void* context) {
   static fi_ops operations = operations_of<Region>(close_region);
+  if (lacks_memory()) return -FI_ENOMEM;
   auto region = std::make_unique<Region>();
   region->domain = &object<Domain>(domain);
   region->base = static_cast<char*>(const_cast<void*>(base));
@@ -536,6 +533,8 @@ const char* fi_strerror(int code) {
     case FI_EAGAIN: return "Resource temporarily unavailable";
     case FI_ECANCELED: return "Operation canceled";
     case FI_ECONNREFUSED: return "Connection refused";
+    case FI_EMFILE: return "Too many open files";
+    case FI_ENOMEM: return "Cannot allocate memory";
     case FI_ENOTCONN: return "Transport endpoint is not connected";
     default: return "an error of the simulated network";
   }

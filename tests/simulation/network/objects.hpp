@@ -56,7 +56,7 @@ struct CompletionQueue {
   fid_cq fid{};
   Signal signal;
   std::deque<fi_cq_err_entry> completions;  // err 0: a normal one
-  std::vector<std::uint64_t> endpoints;     // bound to the queue; a poll handles their packets
+  std::vector<std::uint64_t> arrivals;      // endpoints that have packets; a poll handles these
   bool polled = false;                      // a thread has polled it
   void add(void* context, std::uint64_t flags, std::size_t bytes, int error);
 };
@@ -131,6 +131,7 @@ struct Endpoint {
   Time connected = 0;                    // from when on the peer takes packets
   Time last_sent = 0, last_arrival = 0;  // of this side's packets
   std::deque<Packet> arrived;
+  bool listed = false;                            // among the arrivals of the queue
   std::map<std::uint64_t, Operation> operations;  // by number
 };
 
@@ -169,6 +170,8 @@ void progress(CompletionQueue& queue);
 bool anything_arrived(const CompletionQueue& queue);
 // The connection is over: operations that are not complete fail.
 void end(Endpoint& endpoint);
+// Fails an operation that waits for its answer, though the peer executes it. Returns whether there is one.
+bool fail_one(Endpoint& endpoint);
 
 // Faults (faults.hpp). The kernel of a rank that has died ends its connections; one that breaks loses what is on it.
 void die(int rank);

@@ -12,6 +12,7 @@ namespace simulation::network {
 namespace {
 
 constexpr std::uint64_t kKinds = FI_SEND | FI_MSG | FI_RMA | FI_WRITE | FI_READ;
+constexpr std::size_t kWrittenTogether = 4096;
 constexpr std::size_t kMostOperations = 64;  // of an endpoint; then FI_EAGAIN
 
 std::vector<char> gather(const std::vector<iovec>& parts) {
@@ -58,6 +59,34 @@ void send(std::uint64_t id, std::uint64_t number) {
   if (!answered) finish(*endpoint, number, 0);
 }
 
+// When the endpoint sends next: some time later, behind what it has to send already.
+Time next_sending(Endpoint& endpoint) {
+  Random& random = scheduler->random();
+  Time wait = 100 + static_cast<Time>(random.below(2 * kMicrosecond));
+  if (random.one_in(32)) wait += static_cast<Time>(random.below(200 * kMicrosecond));  // the socket is full
+  return endpoint.last_sent = std::max(endpoint.last_sent + 1, scheduler->now() + wait);
+}
+
+// Sends an answer. As by libfabric's provider, the data of a read are read when it is sent.
+void answer(Endpoint& endpoint, Packet request) {
+  scheduler->at(next_sending(endpoint), [id = endpoint.id, request = std::move(request)] {
+    Endpoint* const from = find_endpoint(id);
+    if (from == nullptr || from->ended) return;
+    Packet answer{Packet::Kind::kAnswer, {}, {}, request.operation};
+    if (request.kind == Packet::Kind::kRead) {
+      for (const fi_rma_iov& place : request.places) {
+        const char* const data = memory_at(*from, place);
+        answer.data.insert(answer.data.end(), data, data + place.len);
+      }
+    }
+    transmit(*from, std::move(answer));
+  });
+}
+
+void list(Endpoint& endpoint) {
+  if (!std::exchange(endpoint.listed, true)) endpoint.queue->arrivals.push_back(endpoint.id);
+}
+
 // Returns false if it has to wait.
 bool handle(Endpoint& endpoint, Packet& packet) {
   switch (packet.kind) {
@@ -74,22 +103,17 @@ bool handle(Endpoint& endpoint, Packet& packet) {
       const char* from = packet.data.data();
       for (const fi_rma_iov& place : packet.places) {
         if (place.len == 0) continue;
-        std::memcpy(memory_at(endpoint, place), from, place.len);
+        char* const to = memory_at(endpoint, place);
+        for (std::size_t done = 0; done < place.len; done += kWrittenTogether) {
+          std::memcpy(to + done, from + done, std::min(kWrittenTogether, place.len - done));
+          scheduler->yield();  // another thread may read the first parts
+        }
         from += place.len;
-        scheduler->yield();  // another thread may read the first parts
       }
-      if (packet.operation != 0) transmit(endpoint, {Packet::Kind::kAnswer, {}, {}, packet.operation});
+      if (packet.operation != 0) answer(endpoint, {Packet::Kind::kWrite, {}, {}, packet.operation});
       return true;
     }
-    case Packet::Kind::kRead: {
-      Packet answer{Packet::Kind::kAnswer, {}, {}, packet.operation};
-      for (const fi_rma_iov& place : packet.places) {
-        const char* const from = memory_at(endpoint, place);
-        answer.data.insert(answer.data.end(), from, from + place.len);
-      }
-      transmit(endpoint, std::move(answer));
-      return true;
-    }
+    case Packet::Kind::kRead: answer(endpoint, std::move(packet)); return true;
     case Packet::Kind::kAnswer: {
       const auto found = endpoint.operations.find(packet.operation);
       if (found == endpoint.operations.end()) return true;
@@ -176,6 +200,7 @@ void transmit(Endpoint& from, Packet packet) {
     Endpoint* const receiver = find_endpoint(to);
     if (receiver == nullptr || receiver->ended) return;
     receiver->arrived.push_back(std::move(packet));
+    list(*receiver);
     receiver->queue->signal.set();
   });
 }
@@ -189,20 +214,17 @@ ssize_t issue(Endpoint& endpoint, Operation operation) {
   const bool answered = operation.packet.kind == Packet::Kind::kRead || (operation.flags & FI_DELIVERY_COMPLETE) != 0;
   if (answered) operation.packet.operation = number;
   endpoint.operations.emplace(number, std::move(operation));
-  Random& random = scheduler->random();
-  Time wait = 100 + static_cast<Time>(random.below(2 * kMicrosecond));
-  if (random.one_in(32)) wait += static_cast<Time>(random.below(200 * kMicrosecond));  // the socket is full
-  endpoint.last_sent = std::max(endpoint.last_sent + 1, scheduler->now() + wait);
-  scheduler->at(endpoint.last_sent, [id = endpoint.id, number] { send(id, number); });
+  scheduler->at(next_sending(endpoint), [id = endpoint.id, number] { send(id, number); });
   return 0;
 }
 
 void progress(CompletionQueue& queue) {
-  if (std::exchange(queue.polled, true)) return;
-  const std::vector<std::uint64_t> ids = queue.endpoints;
-  const std::size_t first = ids.empty() ? 0 : scheduler->random().below(ids.size());
+  if (queue.arrivals.empty() || std::exchange(queue.polled, true)) return;
+  const auto ids = std::exchange(queue.arrivals, {});
+  const std::size_t first = scheduler->random().below(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::uint64_t id = ids[(first + i) % ids.size()];
+    if (Endpoint* const endpoint = find_endpoint(id)) endpoint->listed = false;
     while (true) {
       Endpoint* const endpoint = find_endpoint(id);  // each packet may end it
       if (endpoint == nullptr || endpoint->ended || endpoint->arrived.empty()) break;
@@ -210,6 +232,7 @@ void progress(CompletionQueue& queue) {
       endpoint->arrived.pop_front();
       if (handle(*endpoint, packet)) continue;
       endpoint->arrived.push_front(std::move(packet));
+      list(*endpoint);
       break;
     }
   }
@@ -217,7 +240,7 @@ void progress(CompletionQueue& queue) {
 }
 
 bool anything_arrived(const CompletionQueue& queue) {
-  return std::ranges::any_of(queue.endpoints, [](std::uint64_t id) {
+  return std::ranges::any_of(queue.arrivals, [](std::uint64_t id) {
     const Endpoint* const endpoint = find_endpoint(id);
     return endpoint != nullptr && !endpoint->arrived.empty() &&
            (endpoint->arrived.front().kind != Packet::Kind::kMessage || !endpoint->receives->posted.empty());
@@ -231,6 +254,14 @@ void end(Endpoint& endpoint) {
   endpoint.events->add({FI_SHUTDOWN, &endpoint.fid.fid});
 }
 
+bool fail_one(Endpoint& endpoint) {
+  const auto found = std::ranges::find_if(
+      endpoint.operations, [](const auto& each) { return each.second.sent && each.second.context != nullptr; });
+  if (found == endpoint.operations.end()) return false;
+  finish(endpoint, found->first, FI_EIO);
+  return true;
+}
+
 void die(int rank) {
   std::erase_if(network().listeners, [rank](const auto& each) { return each.second->rank == rank; });
   std::vector<Endpoint*> own;
@@ -241,6 +272,7 @@ void die(int rank) {
     network().endpoints.erase(each->id);
     if (Endpoint* const requester = find_endpoint(each->peer)) requester->asked = false;
   }
+  if (network().silences[job.ranks[static_cast<std::size_t>(rank)].node].until == kNever) return;
   for (const auto& [id, endpoint] : network().endpoints)
     if (endpoint->peer_rank == rank && std::exchange(endpoint->asked, false))
       endpoint->events->add({0, &endpoint->fid.fid, nullptr, {}, FI_ECONNREFUSED});
