@@ -8,12 +8,13 @@
 //               leaders disseminate, and the leader releases its node. Between nodes ceil(log2(nodes)) writes per node,
 //               inside a node two per rank, on mapped words
 //
-// The word also carries the assertions of the call, so that ranks detect calls that do not match:
+// The word also carries the assertions of the call, so that ranks detect calls that do not match, and failures:
 //
-//    63          16 15       8 7     0
-//   |    count     |  before  | flags |
+//    63    36 35  16 15       8 7     0
+//   |  count |  rank |  before  | flags |
 //
-//   count   barriers that the writer has entered, including this one
+//   count   barriers that the writer has entered, including this one; it wraps
+//   rank    of kIncomplete, in this barrier or the last one that had it
 //   flags   of this barrier (BarrierWord)
 //   before  those of the preceding barrier, for a reader that is still in that one
 //
@@ -40,13 +41,27 @@ struct BarrierWord {
   static constexpr std::uint8_t kNoPrecede = 1;  // likewise the others: the assertion was given to MPI_Win_fence
   static constexpr std::uint8_t kNoSucceed = 2;
   static constexpr std::uint8_t kNoPut = 4;
-  static constexpr std::uint8_t kFree = 8;     // the call is MPI_Win_free
-  static constexpr std::uint8_t kFailed = 16;  // the writer could not notify some rank, or has received this flag
+  static constexpr std::uint8_t kFree = 8;         // the call is MPI_Win_free
+  static constexpr std::uint8_t kFailed = 16;      // the writer could not notify some rank, or has received this flag
+  static constexpr std::uint8_t kIncomplete = 32;  // operations of a rank have failed before the barrier
 
-  static constexpr std::uint64_t make(std::uint64_t count, std::uint8_t flags, std::uint8_t before) {
-    return count << 16 | static_cast<std::uint64_t>(before) << 8 | flags;
+  static constexpr std::uint64_t make(std::uint64_t count, std::uint8_t flags, std::uint8_t before,
+                                      std::uint64_t rank = 0) {
+    return count << 36 | rank << 16 | static_cast<std::uint64_t>(before) << 8 | flags;
   }
-  static constexpr std::uint64_t count(std::uint64_t word) { return word >> 16; }
+  // Of the barrier behind that of `last`.
+  static constexpr std::uint64_t next(std::uint64_t last, std::uint8_t flags) {
+    return make(count(last) + 1, flags, current_flags(last), rank(last));
+  }
+  static constexpr std::uint64_t with_incomplete(std::uint64_t word, std::uint64_t rank) {
+    return make(count(word), static_cast<std::uint8_t>(current_flags(word) | kIncomplete), preceding_flags(word), rank);
+  }
+  static constexpr std::uint64_t count(std::uint64_t word) { return word >> 36; }
+  static constexpr std::uint64_t rank(std::uint64_t word) { return word >> 16 & 0xfffff; }
+  // Whether the writer of `seen` has entered the barrier of `word`, from which it is less than half of all counts away.
+  static constexpr bool entered(std::uint64_t seen, std::uint64_t word) {
+    return static_cast<std::int64_t>(seen - make(count(word), 0, 0)) >= 0;
+  }
   static constexpr std::uint8_t current_flags(std::uint64_t word) { return word & 0xff; }
   static constexpr std::uint8_t preceding_flags(std::uint64_t word) { return word >> 8 & 0xff; }
   // The flags of barrier `count`, given the word of a writer that is in that barrier or one ahead.
@@ -148,7 +163,9 @@ class Barrier {
     return false;
   }
 
-  // After the barrier: the steps, and the flags that the rank `from` of each has sent.
+  // After the barrier: the own word, with the failures that were passed on; the steps, and the flags that the rank
+  // `from` of each has sent.
+  std::uint64_t word() const { return word_; }
   std::span<const Step> steps() const { return schedule_.steps(); }
   std::uint8_t received_flags(std::size_t step) const { return received_flags_[step]; }
   // The rank whose word this one waits for, if that word may be lost (NotifyingMemory::interrupted_since), else -1. The
@@ -158,7 +175,7 @@ class Barrier {
     const Step& step = steps()[at_];
     if (step.from < 0 || !memory_.interrupted_since(step.from, interruptions_)) return -1;
     // What has arrived before the interruption is seen now.
-    return BarrierWord::count(memory_.own(step.here)) < BarrierWord::count(word_) ? step.from : -1;
+    return BarrierWord::entered(memory_.own(step.here), word_) ? -1 : step.from;
   }
   // The rank whose word this one waits for, or -1 while it waits for nothing but its own writes.
   int awaits() const { return failed_ || at_ == steps().size() ? -1 : steps()[at_].from; }
@@ -191,10 +208,11 @@ class Barrier {
       }
       if (step.from < 0) continue;
       const std::uint64_t seen = memory_.own(step.here);
-      const std::uint64_t count = BarrierWord::count(word_);
-      if (BarrierWord::count(seen) < count) return false;
-      received_flags_[at_] = BarrierWord::flags(seen, count);
-      if ((received_flags_[at_] & BarrierWord::kFailed) != 0) word_ |= BarrierWord::kFailed;
+      if (!BarrierWord::entered(seen, word_)) return false;
+      const std::uint8_t flags = received_flags_[at_] = BarrierWord::flags(seen, BarrierWord::count(word_));
+      if ((flags & BarrierWord::kFailed) != 0) word_ |= BarrierWord::kFailed;
+      if ((flags & ~BarrierWord::current_flags(word_) & BarrierWord::kIncomplete) != 0)
+        word_ = BarrierWord::with_incomplete(word_, BarrierWord::rank(seen));
     }
     return operations_[0].done() && operations_[1].done();
   }

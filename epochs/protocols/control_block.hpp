@@ -7,6 +7,7 @@
 //   576  lock                   the passive-target lock of this rank (lock.hpp)
 //   584  drain                  its readers that a waiting writer waits for
 //   640  completed              completed access epochs towards this rank (exposure.hpp); only grows
+//   648  incomplete             0, or 1 plus the rank of one of them whose operations have failed
 //   656  held[3]                the first locks of targets that this rank holds (lock_table.hpp), for ranks that have
 //                              waited for long; no protocol reads them
 //   704  barrier[32]            barriers entered by a rank that this one waits for, and its flags (barrier.hpp): per
@@ -33,6 +34,7 @@ struct ControlBlockOf {
   static constexpr std::uint32_t kLock = 576;  // behind the header (Space::kHeaderBytes)
   static constexpr std::uint32_t kDrain = kLock + 8;
   static constexpr std::uint32_t kCompleted = kLock + 64;
+  static constexpr std::uint32_t kIncomplete = kCompleted + 8;
   static constexpr std::uint32_t kHeld = kCompleted + 16;
   static constexpr std::uint32_t kHeldLocks = 3;
   static constexpr std::uint32_t kBarrier = kLock + 128;

@@ -3,8 +3,9 @@
 //
 //   post      adds the bit of this rank to `posted` at every origin of the group, and with MPI_MODE_NOPUT the next bit
 //   start     waits until the bits of all its targets are set in its own `posted`, and clears them
-//   complete  adds 1 to `completed` at every target, after the operations of the epoch have completed there
-//   wait      waits until its own `completed` has grown by the size of the group
+//   complete  adds 1 to `completed` at every target, after the operations of the epoch have completed there, and behind
+//             a write of its rank to `incomplete` if some have failed
+//   wait      waits until its own `completed` has grown by the size of the group, and reads `incomplete`
 //
 // One bit per peer is enough: a target posts to the same origin again only after its wait, which follows the origin's
 // complete, which follows the start that cleared the bit. One counter is enough: an origin completes again towards the

@@ -16,7 +16,7 @@ namespace farside::pmpi {
 
 namespace {
 
-using epochs::BarrierWord;
+using epochs::BarrierWord, epochs::ControlBlock;
 using Mark = epochs::ExposureMark<ControlMemory>;
 
 constexpr epochs::Violation kLockedWhilePosted = locked_and_exposed("post while the own window is locked by some rank",
@@ -36,6 +36,18 @@ std::uint8_t flags_of_fence(int assert) {
   return static_cast<std::uint8_t>(flags);
 }
 
+// Whether operations may not have taken effect, though the program has made no mistake: their target must know.
+bool lost(const Status& status) {
+  return !status && (status.error().kind == ErrorKind::kPeer || status.error().kind == ErrorKind::kNoMemory);
+}
+
+Outcome incomplete(std::uint64_t rank) {
+  return fault_of(
+      Error{ErrorKind::kPeer, fmt::format("operations of rank {} on this window have failed, and may be missing in the "
+                                          "memory of their targets; an error of that rank has the cause",
+                                          rank)});
+}
+
 // Fails with the class of a lost peer if the other rank could not notify some rank, with MPI_ERR_RMA_SYNC if one rank
 // fences and the other frees, and with MPI_ERR_ASSERT if only one of the two gave an assertion that all or none must
 // give.
@@ -46,7 +58,8 @@ Outcome check_agreement(int rank, std::uint8_t flags, int other_rank, std::uint8
                                             "notify some rank; an error of a rank of this node names it",
                                             other_rank)});
   }
-  const unsigned differs = static_cast<unsigned>(flags ^ other_flags) & ~unsigned{BarrierWord::kNoPut};
+  const unsigned differs =
+      static_cast<unsigned>(flags ^ other_flags) & ~unsigned{BarrierWord::kNoPut | BarrierWord::kIncomplete};
   if (differs == 0) return {};
   const auto who = [&](std::uint8_t bit) {
     return (flags & bit) != 0 ? std::pair(rank, other_rank) : std::pair(other_rank, rank);
@@ -130,9 +143,8 @@ Outcome ActiveTarget::run_barrier(std::uint64_t word) {
   LossTimeout timeout;
   ControlMemory::Operation* failed = nullptr;
   bool over = false;
-  const WaitReason reason(window_, [&](WaitReports& reports) {
-    return reports.awaited_in_barrier(barrier.awaits(), epochs::BarrierWord::count(word));
-  });
+  const WaitReason reason(window_,
+                          [&](WaitReports& reports) { return reports.awaited_in_barrier(barrier.awaits(), word); });
   wait_until(window_.space->words().wake_event(), [&] {
     over = barrier.advance();
     if (!over && timeout.is_expired(barrier.awaits_lost())) barrier.abandon();
@@ -141,8 +153,9 @@ Outcome ActiveTarget::run_barrier(std::uint64_t word) {
   Status status;
   if (!over) status = failed != nullptr ? failed->take_error() : Status(timeout.error());
   window_.space->finish_puts();
+  window_.barrier_word = barrier.word();  // for ranks that are still in this barrier
   if (!status) {
-    window_.barrier_flags |= epochs::BarrierWord::kFailed;  // for ranks that are still in this barrier
+    window_.barrier_word |= BarrierWord::kFailed;
     return status;
   }
   Outcome agreed;
@@ -155,6 +168,8 @@ Outcome ActiveTarget::run_barrier(std::uint64_t word) {
     if ((received_flags & epochs::BarrierWord::kNoPut) != 0) window_.epoch.asserted_no_put(peer);
     if (agreed && received_flags != flags) agreed = check_agreement(rank, flags, peer, received_flags);
   }
+  if (agreed && ((barrier.word() & ~word) & BarrierWord::kIncomplete) != 0)
+    return incomplete(BarrierWord::rank(barrier.word()));
   return agreed;
 }
 
@@ -168,17 +183,14 @@ Outcome ActiveTarget::fence(int assert) {
     checked = PassiveTarget(window_).acquire_deferred_lock();  // FARSIDE_CHECK=warn: a fence beside locks
   // The barrier is entered after a failed operation as well, because the other ranks wait in it.
   Status completed = window_.space->queued_puts().release();
-  const auto keep = [&completed](Status status) {
-    if (completed) completed = std::move(status);
-  };
   // The word of the barrier carries the operations that are kept for the only peer. They are complete there before the
   // peer leaves the barrier, and this rank needs no acknowledgement.
   const int peer = window_.fast_path ? window_.space->only_peer() : -1;
   const bool carried = peer >= 0;
-  keep(carried ? window_.space->route(peer).order_before_release(peer) : window_.space->flush_all());
-  Outcome agreed = barrier(flags_of_fence(assert));
+  completed.keep(carried ? window_.space->route(peer).order_before_release(peer) : window_.space->flush_all());
+  Outcome agreed = barrier(flags_of_fence(assert), lost(completed));
   if (carried) {
-    keep(window_.space->flush_all());
+    completed.keep(window_.space->flush_all());
     if ((assert& MPI_MODE_NOSUCCEED) == 0) window_.space->route(peer).expect_release(peer);
   }
   return first_of(first_of(completed, std::move(agreed)), std::move(checked));
@@ -290,18 +302,18 @@ Outcome ActiveTarget::complete() {
   if (!started) return window_.space->flush_all();  // no rank is to be notified
   // The data must take effect before the notification does. This waits for operations that the notification would
   // overtake.
-  Status first;
-  const auto keep = [&first](Status status) {
-    if (!status && first) first = std::move(status);
-  };
-  keep(window_.space->queued_puts().release());
+  Status first = window_.space->queued_puts().release();
   const bool immediate = window_.space->words().all_immediate();
   for (const int target : targets) {
-    if (!immediate) keep(window_.space->route(target).order_before_release(target));
+    Status before = immediate ? Status() : window_.space->route(target).order_before_release(target);
+    if (lost(before) || (lost(first) && first.error().rank == target))
+      window_.control.write_unawaited(target, ControlBlock::kIncomplete,
+                                      static_cast<unsigned>(window_.space->rank()) + 1);
+    first.keep(std::move(before));
   }
-  keep(without_bad_alloc([&] { return notify(What::kCompleted, targets); }));
+  first.keep(without_bad_alloc([&] { return notify(What::kCompleted, targets); }));
   for (const int target : targets) {
-    if (!immediate) keep(window_.space->route(target).flush(target));
+    if (!immediate) first.keep(window_.space->route(target).flush(target));
   }
   return first;
 }
@@ -325,8 +337,8 @@ Outcome ActiveTarget::wait() {
     return true;
   });
   if (!over) window_.completions.abandon();
-  end_exposure(epochs::Call::kWait);
-  return over ? Outcome() : Outcome(std::move(lost));
+  Outcome ended = end_exposure(epochs::Call::kWait);
+  return over ? std::move(ended) : Outcome(std::move(lost));
 }
 
 // Returns an error if the connection of a posted origin was interrupted after the post, its complete has not arrived,
@@ -342,11 +354,14 @@ Status ActiveTarget::complete_lost() {
   return {};
 }
 
-void ActiveTarget::end_exposure(epochs::Call call) {
+Outcome ActiveTarget::end_exposure(epochs::Call call) {
   window_.space->finish_puts();
   if (window_.marks_exposure) Mark::clear(window_.control);
+  const std::uint64_t origin = window_.control.own(ControlBlock::kIncomplete);
+  if (origin != 0) window_.control.own_fetch_add(ControlBlock::kIncomplete, -origin);
   const auto held = window_.guard();
   window_.epoch.exposure_ended(call);
+  return origin != 0 ? incomplete(origin - 1) : Outcome();
 }
 
 Outcome ActiveTarget::test(int* flag) {
@@ -375,8 +390,7 @@ Outcome ActiveTarget::test(int* flag) {
     return window_.completions.missing(window_.control, origins) == 0 ? Status() : std::move(lost);
   }
   *flag = 1;
-  end_exposure(epochs::Call::kTest);
-  return {};
+  return end_exposure(epochs::Call::kTest);
 }
 
 }  // namespace farside::pmpi

@@ -46,18 +46,23 @@ class ActiveTarget {
   static epochs::FenceAssert assert_of_fence(int assert) {
     return {(assert& MPI_MODE_NOPRECEDE) != 0, (assert& MPI_MODE_NOSUCCEED) != 0};
   }
-  // A barrier that exchanges flags of the call (epochs::BarrierWord). A fault if they differ between ranks.
-  Outcome barrier(std::uint8_t flags) { return run_barrier(enter_barrier(window_, flags)); }
+  // A barrier that exchanges flags of the call (epochs::BarrierWord). A fault if they differ between ranks, or if
+  // operations of another rank are `incomplete`.
+  Outcome barrier(std::uint8_t flags, bool incomplete = false) {
+    const std::uint64_t word = enter_barrier(window_, flags);
+    const auto rank = static_cast<std::uint64_t>(window_.space->rank());
+    return run_barrier(incomplete ? epochs::BarrierWord::with_incomplete(word, rank) : word);
+  }
 
  private:
   using What = epochs::Notify<ControlMemory>::What;
 
   // The two steps of barrier(): the word that the peers read, and the barrier.
   static std::uint64_t enter_barrier(WindowState& window, std::uint8_t flags) {
-    return epochs::BarrierWord::make(++window.barriers, flags, std::exchange(window.barrier_flags, flags));
+    return window.barrier_word = epochs::BarrierWord::next(window.barrier_word, flags);
   }
   Outcome run_barrier(std::uint64_t word);
-  void end_exposure(epochs::Call call);
+  Outcome end_exposure(epochs::Call call);
   Status complete_lost();
   // The members of the group of a start or post, in the epoch state if it is the last one again, else in `own`.
   Outcome members_of(MPI_Group group, const KnownGroup& known, std::vector<int>& own, std::span<const int>& members);
@@ -94,16 +99,16 @@ inline FastPath ActiveTarget::try_fence(WindowState& window, int assert, std::ui
     window.epoch.pass_fast(epochs::Call::kFence);
     word = enter_barrier(window, 0);
   }
-  const std::uint64_t count = BarrierWord::count(word);
   for (int round = 0, distance = 1; distance < ranks; ++round, distance *= 2) {
     const std::uint32_t at = ControlBlock::barrier_round(round);
     window.control.notify_by_write(rank + distance < ranks ? rank + distance : rank + distance - ranks, at, word);
     std::uint64_t seen = 0;
     const FastPath passed = spin_briefly([&] {
       seen = window.control.own(at);
-      return BarrierWord::count(seen) >= count ? FastPath::kDone : FastPath::kContended;
+      return BarrierWord::entered(seen, word) ? FastPath::kDone : FastPath::kContended;
     });
-    if (passed != FastPath::kDone || BarrierWord::flags(seen, count) != 0) return FastPath::kContended;
+    if (passed != FastPath::kDone || BarrierWord::flags(seen, BarrierWord::count(word)) != 0)
+      return FastPath::kContended;
   }
   this_thread.stores.drained_by_atomic();
   if (!window.fast_releases) [[unlikely]]
@@ -167,7 +172,10 @@ inline bool ActiveTarget::try_wait(WindowState& window) {
   const FastPath ended = spin_briefly([&] {
     const auto held = window.guard();
     if (!window.epoch.allows_fast(epochs::Call::kWait)) return FastPath::kNotTaken;
-    if (!window.completions.take(window.control, 1)) return FastPath::kContended;
+    if (window.completions.missing(window.control, 1) != 0) return FastPath::kContended;
+    if (window.control.own(epochs::ControlBlock::kIncomplete) != 0) [[unlikely]]
+      return FastPath::kNotTaken;
+    (void)window.completions.take(window.control, 1);
     if (window.marks_exposure) epochs::ExposureMark<ControlMemory>::clear(window.control);
     window.epoch.exposure_ended(epochs::Call::kWait);
     return FastPath::kDone;

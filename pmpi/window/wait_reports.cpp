@@ -217,7 +217,7 @@ std::string WaitReports::awaited_lock_all(int next) {
          (holders.empty() ? "" : fmt::format(", held by {}{}", names(holders), describe_failure(holders)));
 }
 
-std::string WaitReports::awaited_in_barrier(int peer, std::uint64_t count) {
+std::string WaitReports::awaited_in_barrier(int peer, std::uint64_t word) {
   if (peer < 0) return awaited("for its notifications of other ranks to be sent");
   std::vector<int> missing;
   if (window_.barrier_schedule->is_flat()) {
@@ -229,7 +229,7 @@ std::string WaitReports::awaited_in_barrier(int peer, std::uint64_t count) {
     const auto values = read_words(words);
     for (int rank = 0; rank < queried; ++rank) {
       const auto& value = values[static_cast<std::size_t>(rank)];
-      if (rank != window_.space->rank() && value && BarrierWord::count(*value) < count) missing.push_back(rank);
+      if (rank != window_.space->rank() && value && !BarrierWord::entered(*value, word)) missing.push_back(rank);
     }
   }
   if (missing.empty()) {

@@ -36,8 +36,8 @@ class WaitReports {
   std::string awaited_lock(int target, epochs::LockType type);
   // `next`: the rank whose lock is acquired now, in a window without a global lock.
   std::string awaited_lock_all(int next);
-  // `peer`, `count`: as Barrier::awaits() and BarrierWord::count().
-  std::string awaited_in_barrier(int peer, std::uint64_t count);
+  // `peer`, `word`: as Barrier::awaits() and BarrierWord.
+  std::string awaited_in_barrier(int peer, std::uint64_t word);
   std::string awaited_posts(std::span<const int> missing);
   std::string awaited_completes();
 

@@ -250,10 +250,9 @@ struct WindowState {
   LostLocks lost_locks;
 
   // Of active target synchronization (active_target.hpp).
-  bool marks_exposure;             // in the lock word; not with FARSIDE_CHECK=off
-  std::uint8_t barrier_flags = 0;  // of the last barrier (epochs/protocols/barrier.hpp)
+  bool marks_exposure;  // in the lock word; not with FARSIDE_CHECK=off
   epochs::CompletionCount completions;
-  std::uint64_t barriers = 0;
+  std::uint64_t barrier_word = 0;  // of the last barrier (epochs::BarrierWord)
   std::shared_ptr<const epochs::BarrierSchedule> barrier_schedule;
   KnownGroup last_posted, last_started;
   LossTimeout wait_timeout;  // of the wait for the last post's completes

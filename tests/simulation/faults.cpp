@@ -107,10 +107,14 @@ bool lose_host(Time) {
   return true;
 }
 
+// At both ends. That a connection breaks while it is made is no interruption for one of them
+// (transport/fabric/connections.md), so that a wait for a notification may have no end.
 network::Endpoint* any_connected() {
   std::vector<network::Endpoint*> connected;
-  for (const auto& [id, each] : network::network().endpoints)
-    if (each->peer != 0 && !each->ended) connected.push_back(each);
+  for (const auto& [id, each] : network::network().endpoints) {
+    const network::Endpoint* const other = network::find_endpoint(each->peer);
+    if (other != nullptr && other->peer == id && !each->ended) connected.push_back(each);
+  }
   return connected.empty() ? nullptr : connected[scheduler->random().below(connected.size())];
 }
 void add(const network::Endpoint& of, const char* what) {

@@ -109,7 +109,8 @@ Command draw_job(const Command& command) {
     leave_out("break", "silence", "shortage");
   } else if (random.one_in(2)) {
     job.program.emplace_back("active");
-    leave_out("death", "host");
+    leave_out("death", "host", "refusal",
+              "shortage");  // after which a target may wait for a rank that it never reaches
   } else if (std::ranges::any_of(job.faults.means, [](const auto& each) {
                return each.first == "break" || each.first == "silence" || each.first == "shortage";
              })) {

@@ -73,6 +73,7 @@ class Dice {
   }
   bool sends() const { return sends_; }
   std::atomic<int> fail = 0;
+  std::atomic<int> given = 0, failed = 0;  // completions with errors; and those that the caller has handled
 
  private:
   int below(int limit) { return static_cast<int>(generator_() % static_cast<std::uint64_t>(limit)); }
@@ -154,6 +155,7 @@ class Held {
   }
   ssize_t read(fid_cq* queue, void* into, size_t count) {
     const std::scoped_lock held(mutex_);
+    dice().failed = dice().given.load();
     // The provider itself reads 0 entries to check whether there is a completion.
     if (count == 0) return waiting_.empty() ? Table<fi_ops_cq>::of(queue->ops)->read(queue, into, 0) : 0;
     const ssize_t code = take_all(queue);
@@ -176,6 +178,7 @@ class Held {
     error->op_context = waiting_.begin()->second.entry.op_context;
     error->flags = waiting_.begin()->second.entry.flags;
     error->err = error->prov_errno = FI_EIO;
+    ++dice().given;
     waiting_.erase(waiting_.begin());
     return 1;
   }
@@ -266,6 +269,7 @@ bool is_farside(const void* caller) {
 extern "C" {
 
 void faulty_fabric_fail(int percent) { dice().fail = percent; }
+int faulty_fabric_failed() { return dice().failed; }
 
 int fi_fabric(fi_fabric_attr* attributes, fid_fabric** fabric, void* context) {
   static const auto next = reinterpret_cast<decltype(&fi_fabric)>(dlsym(RTLD_NEXT, "fi_fabric"));

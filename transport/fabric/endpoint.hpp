@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -44,6 +45,8 @@ struct HandlerRequest {
   std::array<ControlStep, kMostControls> steps{};
   std::span<std::byte> fetched{};  // receives the data that follow those of the list
   LockedResult* locked = nullptr;  // instead of `fetched`, for a list between two steps
+  // Fails, and does not leave by a newer connection, if this is not the last interruption (PeerLosses) any more.
+  std::optional<std::uint32_t> last_interruption{};
 
   static HandlerRequest operations(std::uint8_t steps = 0) {
     HandlerRequest made;

@@ -313,6 +313,8 @@ bool Fabric::has_message_ring(Peer peer) {
 Status Fabric::request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
                        std::unique_ptr<OperationList> list) {
   return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
+    if (request.last_interruption && *request.last_interruption != operation.peer.losses.last_interruption)
+      return -FI_ECONNRESET;
     operation.message = request;
     RequestHeader& header = operation.message.header;
     // An adapter refuses a message for which no receive is posted. The reply tells the sender that the receive is

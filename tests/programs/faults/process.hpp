@@ -7,11 +7,58 @@
 #include <numeric>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <thread>
 
 #include "../stderr.hpp"
 #include "common.hpp"
 
 namespace faults {
+
+// Operations of rank 0 on rank 1 fail before a synchronization that tells their target: all ranks of a fence, and the
+// target of a complete, get an error as well.
+inline void errors_at_targets(const check::Program& program) {
+  const auto fail = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "faulty_fabric_fail"));
+  const auto failed = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "faulty_fabric_failed"));
+  static const std::vector<std::int64_t> values(2000, 5);  // too many to wait for the release
+  const int count = static_cast<int>(values.size());
+  const check::Window window(program.memory(), 8 * count, 8);
+  CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  const auto put = [&] {
+    if (check::rank() != 0) return;
+    const int before = failed();
+    fail(100);
+    CHECK_MPI(MPI_Put(values.data(), count, MPI_INT64_T, 1, 0, count, MPI_INT64_T, window));
+    while (failed() == before) std::this_thread::yield();
+    fail(0);
+  };
+  const auto fails = [&](auto&& call) {
+    check::Stderr captured;
+    const int code = check::class_of(call());
+    const std::string text = captured.end();
+    CHECK_EQ(code, MPI_ERR_OTHER);
+    CHECK(text.find(check::rank() == 0 ? "target 1: libfabric " : "operations of rank 0 on this window have failed") !=
+          std::string::npos);
+  };
+  CHECK_MPI(MPI_Win_fence(0, window));
+  put();
+  fails([&] { return MPI_Win_fence(0, window); });
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+  for (const bool tests : {false, true}) {
+    if (check::rank() == 0) {
+      CHECK_MPI(MPI_Win_start(check::Group({1}), 0, window));
+      put();
+      fails([&] { return MPI_Win_complete(window); });
+    } else if (check::rank() == 1) {
+      int flag = 0, code = MPI_SUCCESS;
+      CHECK_MPI(MPI_Win_post(check::Group({0}), 0, window));
+      fails([&] {
+        while (tests && code == MPI_SUCCESS && flag == 0) code = MPI_Win_test(window, &flag);
+        return tests ? code : MPI_Win_wait(window);
+      });
+    }
+  }
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+}
 
 inline int errors(const check::Program& program) {
   check::section("operations that fail");
@@ -58,6 +105,8 @@ inline int errors(const check::Program& program) {
   CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, check::rank(), 0, window));
   for (int word = 0; word < 3; ++word) CHECK_EQ(window.as<std::int64_t>()[word], kRounds);
   CHECK_MPI(MPI_Win_unlock(check::rank(), window));
+  check::section("failed operations before synchronization");
+  errors_at_targets(program);
   if (check::rank() == 0)
     std::printf("%lld errors in %lld operations of rank 0\n", static_cast<long long>(failed),
                 static_cast<long long>(4 * kRounds));

@@ -78,7 +78,7 @@ TEST_CASE("a barrier holds when no interleaving is left out for being like anoth
 TEST_CASE("a barrier that skips a wait is caught") {
   const auto skip = [](std::uint32_t word) {
     return [word](Request& r) {
-      if (r.kind == Kind::kOwnRead && r.word == word) r.operand = 2 << 16;
+      if (r.kind == Kind::kOwnRead && r.word == word) r.operand = BarrierWord::make(2, 0, 0);
     };
   };
   CHECK(fault(flat_schedules(3), skip(ControlBlock::barrier_round(1))) == kEarly);
@@ -89,7 +89,7 @@ TEST_CASE("a barrier that skips a wait is caught") {
 
 TEST_CASE("a barrier that a rank enters twice for one is caught") {
   const auto twice = [](Request& r) {
-    if (r.kind == Kind::kWrite) r.operand += 1 << 16;
+    if (r.kind == Kind::kWrite) r.operand += BarrierWord::make(1, 0, 0);
   };
   CHECK(fault(flat_schedules(2), twice).find("what its peer has not said") != std::string::npos);
   CHECK(fault(kTwoNodes, twice).find("what its peer has not said") != std::string::npos);
@@ -243,6 +243,44 @@ TEST_CASE("each of up to 40 ranks waits for each other one, flat and on several 
       }
     }
   }
+}
+
+TEST_CASE("all ranks learn whose operations have failed, flat and on several nodes") {
+  for (const Schedules& schedules :
+       {flat_schedules(2), flat_schedules(7), schedules_by_nodes({{0, 1}, {2, 3, 4}, {5}})}) {
+    for (std::size_t failed = 0; failed < schedules.size(); ++failed) {
+      Words words;
+      std::deque<FailingMemory> memories;
+      std::deque<farside::epochs::Barrier<FailingMemory>> barriers;
+      for (std::size_t rank = 0; rank < schedules.size(); ++rank) {
+        const std::uint64_t word = BarrierWord::make(1, 0, 0);
+        memories.emplace_back(words, static_cast<int>(rank));
+        barriers.emplace_back(memories.back(), schedules[rank],
+                              rank == failed ? BarrierWord::with_incomplete(word, rank) : word, 0U);
+      }
+      for (std::size_t turn = 0; turn < 2 * schedules.size(); ++turn) {
+        for (auto& barrier : barriers) (void)barrier.advance();
+      }
+      for (auto& barrier : barriers) {
+        CHECK(barrier.advance());
+        CHECK(BarrierWord::current_flags(barrier.word()) == BarrierWord::kIncomplete);
+        CHECK(BarrierWord::rank(barrier.word()) == failed);
+      }
+    }
+  }
+}
+
+TEST_CASE("the word of a barrier keeps what the preceding one said, and its count wraps") {
+  const std::uint64_t last = BarrierWord::with_incomplete(BarrierWord::make(~std::uint64_t{0}, 1, 2), 524'222);
+  const std::uint64_t word = BarrierWord::next(last, 4);
+  CHECK(BarrierWord::count(word) == 0);
+  CHECK(BarrierWord::current_flags(word) == 4);
+  CHECK(BarrierWord::preceding_flags(word) == (1 | BarrierWord::kIncomplete));
+  CHECK(BarrierWord::flags(word, BarrierWord::count(last)) == (1 | BarrierWord::kIncomplete));
+  CHECK(BarrierWord::rank(word) == 524'222);
+  CHECK(BarrierWord::entered(word, last));
+  CHECK(BarrierWord::entered(word, word));
+  CHECK_FALSE(BarrierWord::entered(last, word));
 }
 
 TEST_CASE("the schedules of up to 40 ranks on up to 7 nodes fit each other") {

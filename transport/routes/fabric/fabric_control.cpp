@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Steps on control words, deferred locks, and the adapter's atomics.
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "transport/base/log.hpp"
@@ -12,13 +13,15 @@ namespace farside {
 Status FabricControl::send(int rank, DataAccess access, const ControlStep& step, Pending& pending,
                            std::uint64_t* fetched, bool awaited) {
   FabricTarget& to = space_.entry_of(rank);
+  std::optional<std::uint32_t> after;
   const auto send_with = [&](std::unique_ptr<OperationList> list) {
     // Fetched data need a reply.
     const bool replies = awaited || (list != nullptr && list->fetched_bytes() > 0);
     const bool unconfirmed = !replies && list != nullptr && !space_.endpoint.acknowledges_notifications();
-    Status sent = space_.endpoint.request(
-        pending, space_.handler_of(to),
-        replies ? HandlerRequest::with(step, fetched) : HandlerRequest::notification(step, fetched), std::move(list));
+    HandlerRequest request =
+        replies ? HandlerRequest::with(step, fetched) : HandlerRequest::notification(step, fetched);
+    request.last_interruption = after;
+    Status sent = space_.endpoint.request(pending, space_.handler_of(to), request, std::move(list));
     if (unconfirmed) {
       const auto held = space_.targets.hold(to);
       to.unconfirmed.sent();
@@ -30,6 +33,11 @@ Status FabricControl::send(int rank, DataAccess access, const ControlStep& step,
   // In a dynamic space, detached memory may stop the operations, and only a reply reports that. A message without a
   // reply does not carry them; they stay queued.
   if (!use || (!awaited && space_.agreed.regions != nullptr)) return send_with(nullptr);
+  // A notification does not overtake operations that were lost with a connection.
+  if (!awaited) {
+    after = space_.endpoint.losses(to.peer).last_interruption;
+    if (use->has_error()) return use->take_error();
+  }
   std::unique_ptr<OperationList> taken = space_.take_queued(*use, true);
   // A flush by another thread waits for them, too.
   if (taken != nullptr) pending.next_counts_in(&use->messages);

@@ -235,7 +235,7 @@ Status FabricRoute::order_before_release(int rank) {
   BusyTarget& to = *use;
   // Errors of detached memory are to be known before the release.
   if (space_.agreed.regions != nullptr) return complete(to);
-  Status first;
+  Status first = to.take_error();
   if (rules_.by_nic) {
     // The adapter executes its atomics behind all earlier operations of the connection, but not behind requests,
     // which the handler executes.

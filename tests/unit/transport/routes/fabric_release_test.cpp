@@ -245,6 +245,23 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a release returns the error of an operation before it, and a notification does not follow one") {
+  RouteFixture on;
+  on.agree();
+  on.endpoint.fail_next(CallKind::kWrite, false);
+  CHECK(on.put(7, 8000).ok());
+  on.endpoint.complete();
+  CHECK_FALSE(on.route->order_before_release(7).ok());
+  CHECK(on.notify(7).ok());
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.calls() == "write 7, notification 7 of 0 and 1");
+  on.endpoint.fail_next(CallKind::kWrite, false);
+  CHECK(on.put(7, 8000).ok());
+  on.endpoint.complete();
+  CHECK_FALSE(on.notify(7).ok());
+  CHECK(on.calls() == "write 7");
+}
+
 TEST_CASE("a release waits for what it would overtake: reads, but not writes") {
   RouteFixture on;
   on.agree();
