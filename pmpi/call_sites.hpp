@@ -22,9 +22,9 @@
 namespace farside::pmpi {
 
 // The calls that wait.
-enum class WaitKind : std::uint8_t { kLock, kFence, kStart, kWait, kComplete, kUnlock, kFlush, kOperation };
-inline constexpr std::array<const char*, 8> kWaitNames = {"lock",     "fence",  "start", "wait",
-                                                          "complete", "unlock", "flush", "operation"};
+enum class WaitKind : std::uint8_t { kLock, kFence, kStart, kWait, kComplete, kUnlock, kFlush, kOperation, kNotify };
+inline constexpr std::array<const char*, 9> kWaitNames = {"lock",   "fence", "start",     "wait",  "complete",
+                                                          "unlock", "flush", "operation", "notify"};
 
 class CallSites {
  public:

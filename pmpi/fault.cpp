@@ -81,4 +81,12 @@ int raise_without_window(const CallSite& call, const char* why) {
   return raise_without_object(call, {MPI_ERR_WIN, why});
 }
 
+int raise_on_runtime_window(MPI_Win window, const CallSite& call) {
+  const Fault fault{MPI_ERR_UNSUPPORTED_OPERATION,
+                    "the window stays with the MPI runtime, which has no such call; use a put, a flush and a message"};
+  log_error(call.name, fault, [&] { log(LogLevel::kError, "{}: {}", call.name, fault.text); });
+  (void)runtime().Win_call_errhandler(window, fault.error_class);
+  return fault.error_class;
+}
+
 }  // namespace farside::pmpi

@@ -71,6 +71,9 @@ int raise_without_object(const CallSite& call, const Fault& fault);
 // The same for a handle that is no window: MPI_ERR_WIN.
 int raise_without_window(const CallSite& call, const char* why);
 
+// The same for a window of the runtime and a call that only farside has: MPI_ERR_UNSUPPORTED_OPERATION.
+int raise_on_runtime_window(MPI_Win window, const CallSite& call);
+
 // Returns success, or an error of kind kPeer with the runtime's text for `code`. If the communicator's error handler is
 // fatal, which is the default, a failing call of the runtime does not return.
 Status status_of(int code, const char* call);

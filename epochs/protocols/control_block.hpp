@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The control words of one rank in one window, by byte offset from the start of its control block. Each row begins a
-// cache line, but for the drain words, which the changes of their lock words accompany, and the held locks. Size: 5,184
+// cache line, but for the drain words, which the changes of their lock words accompany, and the held locks. Size: 7,296
 // bytes, and 8 per 32 ranks.
 //
 //     0  header of transport (transport/space/space.hpp)
@@ -21,6 +21,8 @@
 //  3136  global_lock_ring[256]  waiters for the global lock
 //  5184  posted[]               two bits per peer: the peer has posted to this rank, which has not started yet; that
 //                               post has MPI_MODE_NOPUT
+//   ...  attached, notified[256]   how many notification counters this rank has attached, which only its CPU changes,
+//                               and notified operations by counter (notification.hpp); only grow
 #pragma once
 
 #include <cstddef>
@@ -72,7 +74,13 @@ struct ControlBlockOf {
     return std::uint64_t{1} << (2 * (static_cast<unsigned>(peer) % 32));
   }
   static constexpr std::uint64_t no_put_bit(int peer) { return 2 * posted_bit(peer); }
-  static constexpr std::size_t bytes(int ranks) { return posted_word(ranks - 1) + 8; }
+  static constexpr std::uint32_t kNotificationCounters = 256;
+  // `ranks`: of the window.
+  static constexpr std::uint32_t attached_word(int ranks) { return (posted_word(ranks - 1) + 8 + 63) / 64 * 64; }
+  static constexpr std::uint32_t notified_word(int ranks, int counter) {
+    return attached_word(ranks) + 64 + 8U * static_cast<std::uint32_t>(counter);
+  }
+  static constexpr std::size_t bytes(int ranks) { return notified_word(ranks, kNotificationCounters); }
 };
 using ControlBlock = ControlBlockOf<256>;
 static_assert(ControlBlock::kRing == 1024 && ControlBlock::kGlobalLock == 3072 && ControlBlock::kPosted == 5184);

@@ -32,6 +32,7 @@ class AccessLog {
     int basic_type;          // of an atomic operation; any number that tells types apart
     bool answered = false;   // an atomic operation that fetches: once its result is here, it is complete at the target
     bool requested = false;  // has a request, which may complete it alone
+    bool notifies = false;   // its target learns alone of it that it is complete
   };
   // The earlier operation of a conflict: its number since the log was made, and the bytes where the two meet.
   struct Conflict {
@@ -62,6 +63,8 @@ class AccessLog {
   // as well, other updates are not.
   void locally_completed(int target);
   void request_completed(std::uint64_t number);
+  // The last operation is complete at the target, which may tell others.
+  void notified();
 
  private:
   // Of equal places, the ranges are disjoint. So atomic reads are kept apart, and the local buffers of each target. The
@@ -71,7 +74,7 @@ class AccessLog {
   struct Place {
     int target;
     Where where;
-    std::uint64_t request;  // number of the operation, if it has one; else 0
+    std::uint64_t request;  // number of the operation, if it has one or notifies; else 0
     auto operator<=>(const Place&) const = default;
   };
   struct Entry {
@@ -88,7 +91,7 @@ class AccessLog {
   // Completes the operations of these places at the origin.
   template <class Which>
   void complete_locally(Which&& which);
-  std::uint64_t request() const { return operation_.requested ? number_ : 0; }
+  std::uint64_t request() const { return operation_.requested || operation_.notifies ? number_ : 0; }
   AccessKind kind_at_target() const { return {operation_.use, operation_.basic_type}; }
   // Local reads may overlap with local reads.
   static AccessKind kind_of(LocalUse use) { return {use == LocalUse::kRead ? Use::kGet : Use::kPut, 0}; }
@@ -175,6 +178,11 @@ void AccessLog::complete_locally(Which&& which) {
 
 inline void AccessLog::locally_completed(int target) {
   complete_locally([&](const Place& place) { return place.target == target; });
+}
+
+inline void AccessLog::notified() {
+  std::erase_if(places_,
+                [&](const auto& each) { return each.first.request == number_ && each.first.where != Where::kMemory; });
 }
 
 inline void AccessLog::request_completed(std::uint64_t number) {

@@ -210,6 +210,12 @@ Status SharedLog::request_completed(std::uint64_t number) {
   return erase_passive([&](const Entry& entry) { return entry.number == number && ends_locally(entry); });
 }
 
+Status SharedLog::notified(std::uint64_t number) {
+  return for_each_log([&](int where, Mine& mine) {
+    return erase(where, mine, [&](const Entry& entry) { return entry.number == number && !entry.local; });
+  });
+}
+
 Status SharedLog::completed_all() {
   return erase_passive([](const Entry&) { return true; });
 }

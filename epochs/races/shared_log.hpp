@@ -10,6 +10,7 @@
 //   fence      until the fence that closes the epoch; entries carry the number of the fence
 //   PSCW       an update without result until the target's wait, as entries carry the number of the exposure; other
 //              accesses until the origin's complete
+//   notified   until the notification
 //   passive    until the origin's flush, unlock, or flush_local (accesses with a result) removes the entry
 //
 // Lock-free, with one writer per word: only rank r writes the block of rank r in each log. Readers verify check sums,
@@ -91,6 +92,8 @@ class SharedLog {
   Status locally_completed(int target) { return complete(target, true); }
   // The passive operation with this number is complete at the origin, by its request.
   Status request_completed(std::uint64_t number);
+  // The operation with this number has told its target that it is complete. An epoch does not end that.
+  Status notified(std::uint64_t number);
   Status completed_all();
   // The operations of the epoch that MPI_Win_complete ends are complete at the origin.
   Status start_completed();

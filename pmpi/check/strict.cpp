@@ -172,7 +172,7 @@ Outcome Strict::begin(const Operation& operation, Epoch epoch, Places& places) {
   }
   std::uint64_t* const request = operation.target.watched;
   log_.begin({name_of(operation), operation.target.rank, use_of(operation), static_cast<int>(operation.element),
-              is_answered(operation), request != nullptr});
+              is_answered(operation), request != nullptr, operation.notifies});
   ++number_;
   if (request != nullptr) *request = number_;
   if (Outcome o = look(epoch, places); !o) return o;
@@ -249,6 +249,11 @@ Outcome Strict::carried_out(const Operation& operation, Epoch epoch, const Place
     if (runs->runs().empty()) continue;
     if (const std::uint64_t hash = hash_of_memory(runs->runs()); hash != 0)
       buffers_.push_back({name_of(operation), target, number_, written, runs->runs(), hash});
+  }
+  // It is complete before the notification is sent. Whoever learns of that may access the same bytes.
+  if (operation.notifies) {
+    log_.notified();
+    return shared_.notified(number_);
   }
   // The images reveal stores by the target itself during the epoch. In a passive epoch the target may store as soon as
   // it knows that the access is over, so there is no image.

@@ -73,6 +73,7 @@ struct Operation {
   MPI_Op op{};
   MPI_Win win;
   bool predefined_only = false;  // the datatype must be a predefined one
+  bool notifies = false;         // a notified operation (window/notifications.hpp)
 
   // Valid after the check, if there is something to do (`bytes`).
   const Datatype *origin_type, *result_type, *target_type;

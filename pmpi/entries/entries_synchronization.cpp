@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Entry points: synchronization calls (MPI 4.0 section 12.5).
+// Entry points: synchronization calls (MPI 4.0 section 12.5), and notification counters (mpi-issues 59).
 #include "pmpi/entries/entry.hpp"
 
 namespace farside::pmpi {
@@ -116,4 +116,21 @@ FARSIDE_ENTRY(Win_flush_local_all, (MPI_Win win), (win)) {
 }
 FARSIDE_ENTRY(Win_sync, (MPI_Win win), (win)) {
   return on_calls("MPI_Win_sync", &PassiveTarget::sync, &Runtime::Win_sync, win);
+}
+
+#define FARSIDE_NOTIFY_ENTRY(name, parameters, ...)                                                         \
+  FARSIDE_OWN_ENTRY(name, parameters) {                                                                     \
+    return on_farside_window(win, "MPIX_" #name, [&](Window& w) { return w.notifications().__VA_ARGS__; }); \
+  }
+FARSIDE_NOTIFY_ENTRY(Win_set_num_notify, (MPI_Win win, MPI_Info /*info*/, int count), set_count(count))
+FARSIDE_NOTIFY_ENTRY(Win_get_num_notify, (MPI_Win win, int rank, int* count), count(rank, count))
+FARSIDE_NOTIFY_ENTRY(Win_get_notify_value, (MPI_Win win, int counter, MPI_Count* value), value(counter, value))
+FARSIDE_NOTIFY_ENTRY(Win_reset_notify_value, (MPI_Win win, int counter, MPI_Count* value), reset(counter, value))
+FARSIDE_NOTIFY_ENTRY(Win_test_notify, (MPI_Win win, int counter, MPI_Count threshold, int* flag),
+                     test(counter, threshold, flag))
+FARSIDE_OWN_ENTRY(Win_wait_notify, (MPI_Win win, int counter, MPI_Count threshold)) {
+  if (on_fast_path(win, [&](Window& w) { return w.notifications().try_wait(counter, threshold); })) [[likely]]
+    return MPI_SUCCESS;
+  return on_farside_window(win, "MPIX_Win_wait_notify",
+                           [&](Window& w) { return w.calls().wait_notified(counter, threshold); });
 }

@@ -40,6 +40,11 @@
     return hand_on_##name arguments;                                 \
   }
 
+// The function of a call that the runtime does not have: MPIX_X.
+#define FARSIDE_OWN_ENTRY(name, parameters)                             \
+  extern "C" [[gnu::visibility("default")]] int MPIX_##name parameters; \
+  extern "C" [[gnu::visibility("default")]] int MPIX_##name parameters
+
 namespace farside::pmpi {
 
 // Carries out the call, and returns its return code, after the error handler if it failed.
@@ -63,6 +68,15 @@ int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::
     return (runtime().*original)(args...);
   }
   return in_call(*window, call, body);
+}
+
+// The same for a call of farside's own: a window of the runtime is an error.
+template <class Body>
+int on_farside_window(MPI_Win win, const CallSite& call, Body&& body) {
+  const auto [window, why_none] = library().windows.look_up(win);
+  if (window != nullptr) [[likely]]
+    return in_call(*window, call, body);
+  return why_none != nullptr ? raise_without_window(call, why_none) : raise_on_runtime_window(win, call);
 }
 
 // The slow path of a call: calls the member function `carry_out` of a part of the window. The part is Calls if

@@ -214,6 +214,14 @@ void WindowStatistics::flushed(int target, const Moment& begun) {
                         .end = ticks()});
 }
 
+void WindowStatistics::notified(const Moment& begun) {
+  const std::scoped_lock held(mutex_);
+  if (waited(WaitKind::kNotify, -1, begun) == 0 || trace_ == nullptr) return;
+  const std::uint32_t window = traced_.record.window;
+  trace_->epochs().add(
+      {.kind = TraceKind::kNotified, .window = window, .site = site_, .begin = begun.at, .end = ticks()});
+}
+
 void WindowStatistics::operated(int target, Counted what, std::uint64_t bytes, const Moment& begun) {
   const std::scoped_lock held(mutex_);
   waited(WaitKind::kOperation, -1, begun);

@@ -87,6 +87,8 @@ class WindowStatistics {
   void fenced(bool no_succeed, const Moment& begun);
   // A negative `target` stands for all targets.
   void flushed(int target, const Moment& begun);
+  // A notification was awaited.
+  void notified(const Moment& begun);
   // Records an operation that is not a load or store.
   void operated(int target, Counted what, std::uint64_t bytes, const Moment& begun);
 

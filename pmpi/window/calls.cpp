@@ -9,6 +9,7 @@
 #include "epochs/protocols/exposure.hpp"
 #include "pmpi/check/strict.hpp"
 #include "pmpi/observe/window_statistics.hpp"
+#include "pmpi/window/notifications.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/process.hpp"
 
@@ -315,6 +316,11 @@ Outcome Calls::unlock_all() {
   };
   const auto count = closed(EpochKind::kLockAll, -1, WaitKind::kUnlock);
   return watched(window_, count, look, [&] { return passive().unlock_all(); });
+}
+
+Outcome Calls::wait_notified(int counter, MPI_Count threshold) {
+  const auto count = [](WindowStatistics& statistics, const Moment& begun) { statistics.notified(begun); };
+  return counted(window_, count, [&] { return Notifications(window_).wait(counter, threshold); });
 }
 
 Outcome Calls::flush_target(int rank, bool locally) {

@@ -37,6 +37,7 @@ class Calls {
   Outcome unlock(int rank);
   Outcome lock_all(int assert);
   Outcome unlock_all();
+  Outcome wait_notified(int counter, MPI_Count threshold);
   // Local completion is completion at the target, but for FARSIDE_CHECK=strict, which distinguishes them.
   Outcome flush(int rank) { return flush_target(rank, false); }
   Outcome flush_local(int rank) { return flush_target(rank, true); }

@@ -245,6 +245,10 @@ std::string WaitReports::awaited_posts(std::span<const int> missing) {
   return awaited(fmt::format("for the MPI_Win_post of {}", names(missing)), missing);
 }
 
+std::string WaitReports::awaited_notifications(int counter, std::int64_t now, std::int64_t threshold) {
+  return awaited(fmt::format("for notification counter {}, which is {}, to reach {}", counter, now, threshold));
+}
+
 std::string WaitReports::awaited_completes() {
   std::vector<int> origins;
   {

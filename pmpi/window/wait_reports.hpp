@@ -40,6 +40,7 @@ class WaitReports {
   std::string awaited_in_barrier(int peer, std::uint64_t word);
   std::string awaited_posts(std::span<const int> missing);
   std::string awaited_completes();
+  std::string awaited_notifications(int counter, std::int64_t now, std::int64_t threshold);
 
   // Control words of ranks; those that cannot be read within a short time have no value.
   struct WordOf {

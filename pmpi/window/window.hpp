@@ -17,6 +17,7 @@
 #include "pmpi/window/active_target.hpp"
 #include "pmpi/window/calls.hpp"
 #include "pmpi/window/hints.hpp"
+#include "pmpi/window/notifications.hpp"
 #include "pmpi/window/operations.hpp"
 #include "pmpi/window/passive_target.hpp"
 #include "pmpi/window/wait_reports.hpp"
@@ -51,6 +52,7 @@ class Window {
   Operations operations() { return Operations(state_); }
   PassiveTarget passive() { return PassiveTarget(state_); }
   ActiveTarget active() { return ActiveTarget(state_); }
+  Notifications notifications() { return Notifications(state_); }
   WaitReports reports() { return WaitReports(state_); }
   WindowState& state() { return state_; }
 

@@ -43,6 +43,7 @@ namespace farside::pmpi {
 
 class Strict;
 class WindowStatistics;
+struct NotificationCounters;
 
 // Waits until done() returns true, and meanwhile moves the endpoint and the MPI runtime.
 template <class Done>
@@ -258,6 +259,8 @@ struct WindowState {
   LossTimeout wait_timeout;  // of the wait for the last post's completes
   // ControlMemory::interruptions() at the last post, and when the last barrier was entered.
   std::uint32_t interruptions_at_post = 0, interruptions_at_barrier;
+
+  std::unique_ptr<NotificationCounters> notification_counters;  // null before MPIX_Win_set_num_notify
 
   // The target of the last deferred lock, if a lost peer has ended it after MPI_Win_lock had returned. Its unlock does
   // nothing.

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "notified_calls.hpp"
 #include "stopped.hpp"
 
 namespace {
@@ -46,7 +47,7 @@ constexpr MPI_Aint kPut = 0, kSum = 1, kSwapped = 2, kCounted = 3;
 void epoch(MPI_Win window, long long round) {
   long long seen = -1, before = -1, one = 1, next = round + 1;
   CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, window));
-  CHECK_MPI(MPI_Put(&round, 1, MPI_LONG_LONG, 1, kPut, 1, MPI_LONG_LONG, window));
+  CHECK_MPI(MPIX_Put_notify(&round, 1, MPI_LONG_LONG, 1, kPut, 1, MPI_LONG_LONG, 0, window));
   CHECK_MPI(MPI_Fetch_and_op(&one, &before, MPI_LONG_LONG, 1, kSum, MPI_SUM, window));
   CHECK_MPI(MPI_Win_flush(1, window));
   CHECK_EQ(before, round);
@@ -60,6 +61,7 @@ void epoch(MPI_Win window, long long round) {
 // All operations of the adapter. The connection is made before, so the target has nothing to accept.
 void target_stopped(const check::Window& window, bool stop) {
   const std::vector<int> pids = check::pids_here();
+  CHECK_MPI(MPIX_Win_set_num_notify(window, MPI_INFO_NULL, 1));
   if (rank == 0 && size > 1) {
     epoch(window, 0);
     const auto rounds = [&] {
@@ -76,6 +78,9 @@ void target_stopped(const check::Window& window, bool stop) {
   if (rank == 1) {
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window));
     CHECK_EQ(window.as<Cells>()->put, 99);
+    MPI_Count notified = 0;
+    CHECK_MPI(MPIX_Win_get_notify_value(window, 0, &notified));
+    CHECK_EQ(notified, 100);
     CHECK_EQ(window.as<Cells>()->sum, 100);
     CHECK_EQ(window.as<Cells>()->swapped, 100);
     CHECK_MPI(MPI_Win_unlock(1, window));

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "check.hpp"
+#include "notified_calls.hpp"
 #include "stderr.hpp"
 #include "stopped.hpp"
 
@@ -197,6 +198,21 @@ void complete_missing(MPI_Win window) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+void notification_missing(MPI_Win window) {
+  CHECK_MPI(MPIX_Win_set_num_notify(window, MPI_INFO_NULL, 1));
+  if (causes()) {
+    await_report();
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, waiter(), 0, window));
+    CHECK_MPI(MPIX_Put_notify(nullptr, 0, MPI_BYTE, waiter(), 0, 0, MPI_BYTE, 0, window));
+    CHECK_MPI(MPI_Win_unlock(waiter(), window));
+  }
+  if (waits()) {
+    reports(line("MPIX_Win_wait_notify", "for notification counter 0, which is 0, to reach 1", ""), SIGUSR2,
+            [&] { CHECK_MPI(MPIX_Win_wait_notify(window, 0, 1)); });
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+}
+
 std::string stopped_text() {
   return over_fabric()
              ? " \\(it (does not answer within 500 ms: it is stopped, or out of reach|has not acknowledged earlier "
@@ -278,6 +294,7 @@ constexpr check::Section<MPI_Win> kSections[] = {
     {"a fence that one rank misses", fence_missed},
     {"a start without the post", post_missing},
     {"a wait without the complete", complete_missing},
+    {"a wait for a notification", notification_missing},
     {"a fence with a rank that is stopped", stopped_before_fence},
     {"operations on a rank that is stopped", stopped_target},
     {"a window that one rank does not make", creation_missed},

@@ -17,6 +17,7 @@
 
 #include <climits>
 
+#include "notified_calls.hpp"
 #include "random_operations/plan.hpp"
 #include "usage.hpp"
 
@@ -170,6 +171,7 @@ class Case {
       CHECK_MPI(MPI_Win_allocate_shared(size, unit, MPI_INFO_NULL, comm_, &base, &window_));
     else
       CHECK_MPI(MPI_Win_create(base, size, unit, MPI_INFO_NULL, comm_, &window_));
+    if (MPIX_Win_set_num_notify != nullptr) CHECK_MPI(MPIX_Win_set_num_notify(window_, MPI_INFO_NULL, kCounters));
     base_ = static_cast<unsigned char*>(base);
     MPI_Aint address = 0;
     if (flavor_ == Flavor::kDynamic) {
@@ -350,6 +352,23 @@ class Case {
 #define TO to.address, to.count, to.type
 #define AT at.rank, at.displacement, at.count, at.type
 #define CALL(plain, ...) (large ? plain##_c(__VA_ARGS__) : plain(__VA_ARGS__))
+    if (made.counter >= 0 && MPIX_Put_notify != nullptr) {
+      const int counter = made.counter;
+      switch (made.call) {
+        case Call::kPut:
+          return made.request ? MPIX_Rput_notify(FROM, AT, counter, window_, request)
+                              : MPIX_Put_notify(FROM, AT, counter, window_);
+        case Call::kGet:
+          return made.request ? MPIX_Rget_notify(TO, AT, counter, window_, request)
+                              : MPIX_Get_notify(TO, AT, counter, window_);
+        case Call::kAccumulate:
+          return made.request ? MPIX_Raccumulate_notify(FROM, AT, op, counter, window_, request)
+                              : MPIX_Accumulate_notify(FROM, AT, op, counter, window_);
+        default:
+          return made.request ? MPIX_Rget_accumulate_notify(FROM, TO, AT, op, counter, window_, request)
+                              : MPIX_Get_accumulate_notify(FROM, TO, AT, op, counter, window_);
+      }
+    }
     switch (made.call) {
       case Call::kPut:
         return made.request ? CALL(MPI_Rput, FROM, AT, window_, request) : CALL(MPI_Put, FROM, AT, window_);
@@ -376,7 +395,13 @@ class Case {
   // ---- checks
 
   void check_window() {
-    const ModelWindow& mine = of(rank_);
+    ModelWindow& mine = of(rank_);
+    for (int counter = 0; MPIX_Put_notify != nullptr && counter < kCounters; ++counter) {
+      MPI_Count notified = -1;
+      CHECK_MPI(MPIX_Win_reset_notify_value(window_, counter, &notified));
+      CHECK_EQ(notified, mine.notified[static_cast<std::size_t>(counter)]);
+    }
+    for (ModelWindow& each : windows_) each.notified = {};
     for (std::size_t i = 0; i < mine.cells.size(); ++i) {
       if (mine.cells[i].wild || base_[i] == mine.cells[i].value) continue;
       const Operation* last = nullptr;

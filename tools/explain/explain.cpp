@@ -44,7 +44,7 @@ std::string name_of(const Run& run, std::size_t process) {
 
 // The calls whose waits have a column.
 const std::vector<std::string>& calls() {
-  static const std::vector<std::string> all{"lock", "fence", "start", "wait", "complete", "unlock", "flush"};
+  static const std::vector<std::string> all{"lock", "fence", "start", "wait", "complete", "unlock", "flush", "notify"};
   return all;
 }
 

@@ -69,12 +69,12 @@ Bar bar_of(const Timeline& timeline, std::size_t index) {
 Bar bar_of(const Timeline& timeline, const Span& span) {
   Bar bar;
   bar.kind = kFlushBar;
-  bar.name = "flush";
+  bar.name = span.kind == TraceKind::kNotified ? "wait_notify" : "flush";
   bar.begin = bar.granted = span.begin;
   bar.closing = bar.end = span.end;
   bar.target = timeline.process_of(span.window, span.target);
   bar.site = span.site;
-  if (span.kind == TraceKind::kFlush) return bar;
+  if (span.kind == TraceKind::kFlush || span.kind == TraceKind::kNotified) return bar;
   const bool served = span.kind == TraceKind::kServed;
   bar.kind = served ? kServedBar : kOperationBar;
   bar.name = served ? "request of another rank" : name(span.what);

@@ -68,7 +68,7 @@ void add_text(const TraceText& record, std::size_t number, RankTrace& trace) {
 
 void check(const std::string& file, const TraceRecord& record, std::size_t number) {
   const auto kind = static_cast<unsigned>(record.kind);
-  if (kind < static_cast<unsigned>(TraceKind::kWindow) || kind > static_cast<unsigned>(TraceKind::kText))
+  if (kind < static_cast<unsigned>(TraceKind::kWindow) || kind > static_cast<unsigned>(TraceKind::kNotified))
     refuse(file, "record {} is of kind {}, which there is not; the file is damaged", number, kind);
   const bool epoch = record.kind == TraceKind::kEpoch || record.kind == TraceKind::kTotal;
   if ((epoch && record.detail >= kEpochNames.size()) ||

@@ -154,6 +154,7 @@ Timeline merge(const std::vector<RankTrace>& traces) {
             count(record, timeline.epochs[epoch->second]);
           break;
         case TraceKind::kFlush:
+        case TraceKind::kNotified:
         case TraceKind::kOperation:
         case TraceKind::kServed:
           timeline.spans.push_back({record.kind, process, record.kind == TraceKind::kServed ? -1 : window_of(record),

@@ -17,24 +17,26 @@
 
 namespace farside {
 
-// kControl: operations of protocols on control words (locks, notifications, barriers). kHandler: requests that the
-// handler of this process executed. kNicAtomic: atomics on data or control words that an adapter executed.
-// kFromRuntime: successful polls of threads that waited in the MPI runtime. kNearHandOff: locks of ranks of other nodes
-// that a rank of this node has handed to this process (epochs/protocols/near_lock.hpp).
+// kNotified: notifications of operations, which count as well. kControl: operations of protocols on control words
+// (locks, notifications, barriers). kHandler: requests that the handler of this process executed. kNicAtomic: atomics
+// on data or control words that an adapter executed. kFromRuntime: successful polls of threads that waited in the MPI
+// runtime. kNearHandOff: locks of ranks of other nodes that a rank of this node has handed to this process
+// (epochs/protocols/near_lock.hpp).
 enum class Counted : std::uint8_t {
   kPut,
   kGet,
   kAccumulate,
   kFetch,
   kCompareAndSwap,
+  kNotified,
   kControl,
   kHandler,
   kNicAtomic,
   kFromRuntime,
   kNearHandOff
 };
-inline constexpr std::array<const char*, 10> kCountedNames = {
-    "put",     "get",     "accumulate", "get_accumulate", "compare_and_swap",
+inline constexpr std::array<const char*, 11> kCountedNames = {
+    "put",     "get",     "accumulate", "get_accumulate", "compare_and_swap", "notified",
     "control", "handler", "nic_atomic", "from_runtime",   "near_hand_off"};
 
 // The reasons for the slow path of an accumulate (data/accumulates.md). kType: elements of 1 or 2 bytes, or wider than
@@ -75,12 +77,12 @@ class Statistics {
 // statistics or a trace. To count an operation takes two additions on the target's cache line, and two on that of its
 // size; a drain looks at all counts.
 //
-// Thread safety: add(), add_slow() and drain() any, after expect_threads(); each(), slow() and sizes() any. Memory: 96
-// bytes per target that is used, and 3 KiB.
+// Thread safety: add(), add_slow() and drain() any, after expect_threads(); each(), slow() and sizes() any. Memory: 112
+// bytes per target that is used, and 4 KiB.
 class OperationCounts {
  public:
   // The operations on data: the values of Counted before kControl.
-  static constexpr std::size_t kKinds = static_cast<std::size_t>(Counted::kCompareAndSwap) + 1;
+  static constexpr std::size_t kKinds = static_cast<std::size_t>(Counted::kNotified) + 1;
 
   struct Cell {
     std::uint64_t count = 0;

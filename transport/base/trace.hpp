@@ -30,7 +30,7 @@ namespace farside {
 struct TraceHeader {
   static constexpr std::array<char, 8> kMagic = {'f', 'a', 'r', 's', 'i', 'd', 'e', 'T'};
   static constexpr std::uint32_t kOrder = 0x01020304;
-  static constexpr std::uint32_t kVersion = 3;
+  static constexpr std::uint32_t kVersion = 4;
 
   std::array<char, 8> magic = kMagic;
   std::uint32_t order = kOrder;
@@ -67,6 +67,7 @@ enum class TraceKind : std::uint8_t {
   kServed,      // the progress thread executed a request of another process: begin, end, bytes
   kTotal,       // all epochs of a kind, with the overwritten ones: count, ticks in them (begin), ticks waited (end)
   kText,        // a TraceText
+  kNotified,    // a wait for a notification: begin, end
 };
 
 enum class EpochKind : std::uint8_t { kFence, kStart, kPost, kLockShared, kLockExclusive, kLockAll };

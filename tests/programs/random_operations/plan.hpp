@@ -6,6 +6,7 @@
 // any kind, in their order; those of several origins are the same commutative operation.
 #pragma once
 
+#include <array>
 #include <map>
 
 #include "random_operations/types.hpp"
@@ -45,12 +46,13 @@ struct Operation {
   bool request = false;
   bool waits_at_once = false;
   bool large = false;  // by the MPI 4 call with counts of type MPI_Count, if it exists
+  int counter = -1;    // that it increments by notified access; -1: none
 
   std::string text() const {
     static constexpr const char* kCalls[] = {
         "put", "get", "accumulate", "get_accumulate", "fetch_and_op", "compare_and_swap"};
     std::string out = "operation " + std::to_string(index) + ", rank " + std::to_string(origin) + ": " +
-                      (request ? "r" : "") + kCalls[static_cast<int>(call)];
+                      (request ? "r" : "") + kCalls[static_cast<int>(call)] + (counter >= 0 ? "_notify" : "");
     if (call >= Call::kAccumulate && call != Call::kCompareAndSwap)
       out += std::string(" ") + name(op) + (shared ? " (with others)" : "");
     out += target == kProcNull ? ", target MPI_PROC_NULL"
@@ -82,6 +84,7 @@ struct Access {
   bool owned = false;                // a flushed access of the same origin preceded; only for this origin is it ordered
 };
 constexpr int kNever = 1 << 30;
+constexpr int kCounters = 2;
 
 struct ModelWindow {
   std::ptrdiff_t size = 0;
@@ -90,6 +93,7 @@ struct ModelWindow {
   Cells cells;
   std::vector<Access> accesses;
   std::vector<int> last;  // the operation that wrote the byte last, -1: none
+  std::array<int, kCounters> notified{};
 };
 
 enum class Sync { kFence, kActive, kPassive };
@@ -259,6 +263,7 @@ class Planner {
     made.waits_at_once = dice_.one_in(2);
     made.large = dice_.one_in(3);
     made.call = static_cast<Call>(dice_.below(6));
+    if (made.call < Call::kFetchAndOp && !made.large && dice_.one_in(3)) made.counter = dice_.below(kCounters);
     bool drawn = made.call == Call::kPut || made.call == Call::kGet ? moving(made) : combining(made);
     if (!drawn) return;
     log_.clear();
@@ -464,6 +469,7 @@ class Planner {
   void apply(Operation& made) {
     if (made.target == kProcNull) return;
     ModelWindow& of = window(made.target);
+    if (made.counter >= 0) ++of.notified[static_cast<std::size_t>(made.counter)];
     const std::size_t elements = made.map.size();
     for (std::size_t i = 0; i < elements; ++i) {
       const Element& element = *made.map[i].element;

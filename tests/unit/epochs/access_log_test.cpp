@@ -186,6 +186,26 @@ TEST_CASE("a request completes its own operation, as far as its end at the origi
   }
 }
 
+TEST_CASE("a notified operation is complete at the target, and not its buffer") {
+  AccessLog log;
+  const auto put = [&](bool notifies) {
+    log.begin({"put", 0, Use::kPut, kInt, false, false, notifies});
+    log.add_at_target({0, 8});
+    log.add_in_memory({100, 108}, LocalUse::kRead);
+  };
+  put(true);
+  log.notified();
+  CHECK(access(log, "next", 0, Use::kPut, {0, 4}).empty());
+  log.completed(0);
+  put(true);
+  log.notified();
+  CHECK(local(log, "into", 0, LocalUse::kWritten, {100, 104}) == "put");
+  log.completed(0);
+  put(false);
+  log.notified();
+  CHECK(access(log, "next", 0, Use::kPut, {0, 4}) == "put");
+}
+
 TEST_CASE("random accesses agree with a map of bytes") {
   const std::uint32_t seed = GENERATE(from_range(seeds({4711})));
   INFO(named(seed));

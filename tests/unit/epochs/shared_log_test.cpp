@@ -138,6 +138,20 @@ TEST_CASE("a flush or unlock takes accesses out, a local flush those that read")
   CHECK(r.memory.writes == writes);
 }
 
+TEST_CASE("a notification takes its own operation out in any epoch, and leaves its local buffer") {
+  for (const Epoch epoch : {Epoch::kFence, Epoch::kStarted, Epoch::kPassive}) {
+    Ranks r;
+    CHECK(r.access(0, Use::kPut, epoch, kFirstFour) == -1);
+    CHECK(r.access(0, Use::kPut, epoch, {4, 4, 0, 1}) == -1);
+    CHECK(r[0].notified(1));
+    CHECK(r.access(2, Use::kPut, epoch, kFirstFour) == -1);
+    CHECK(r.access(2, Use::kPut, epoch, {4, 4, 0, 1}) == 0);
+    CHECK(r.access(0, Use::kGet, epoch, {8, 4, 0, 1}, kInt, true) == -1);  // operation 3
+    CHECK(r[0].notified(3));
+    CHECK(r.access(2, Use::kPut, epoch, {8, 4, 0, 1}) == 0);
+  }
+}
+
 TEST_CASE("a request takes out its own reads") {
   Ranks r;
   CHECK(r.access(0, Use::kGet, Epoch::kPassive, {0, 4, 0, 1}) == -1);  // operation 1

@@ -195,6 +195,16 @@ Status FabricControl::by_adapter(BusyTarget& to, Pending& among, const DataOpera
   return status;
 }
 
+Status FabricControl::increment_by_adapter(BusyTarget& to, std::uint32_t word) {
+  constexpr std::uint64_t kOne = 1;
+  for (Waiter waiter(space_.waiting, space_.wake_event); to.atomics.count() >= kCallsTogether;) waiter.pause();
+  Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, sizeof kOne);
+  return without_bad_alloc([&] {
+    return space_.endpoint.control(to.atomics, {to.target->peer, space_.control_key(*to.target), word},
+                                   ControlCall::kFetchAdd, &kOne, &kOne, &to.unused);
+  });
+}
+
 // An operation for which adapters have no atomic: reads the element, combines it here and compare-and-swaps it, again
 // where another origin has changed it meanwhile.
 Status FabricControl::combine_element(BusyTarget& to, const DataOperation& operation, std::size_t index) {

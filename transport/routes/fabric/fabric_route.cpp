@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "transport/process.hpp"
+
 namespace farside {
 
 FabricRoute::~FabricRoute() {
@@ -218,13 +220,44 @@ Status FabricRoute::complete(BusyTarget& to) {
 }
 
 // An error of reaching the rank is left to the operations that follow.
-void FabricRoute::expect_release(int rank) {
+void FabricRoute::expect(int rank, bool notification) {
   (void)without_bad_alloc([&]() -> Status {
     const FabricTargets::Use use(space_.targets, space_.entry_of(rank));
     const auto held = space_.targets.hold(*use->target);
-    use->order.expect_release();
+    notification ? use->order.expect_notification(true) : use->order.expect_release();
     return {};
   });
+}
+
+// The message has a reply, which completes it for flushes; nobody waits for it before.
+Status FabricRoute::notify(int rank, std::uint32_t word) {
+  const Result<FabricTargets::Use> used = space_.begin_use(rank);
+  if (!used) return used.error();
+  BusyTarget& to = *used.value();
+  if (Status status = acquire_first(to); !status) return status;
+  if (rules_.by_nic) {
+    // As before a release.
+    Status behind = issue_queued(to);
+    behind.keep(space_.wait_for(to.messages));
+    return behind ? control_.increment_by_adapter(to, word) : std::move(behind);
+  }
+  if (Status read = space_.wait_for(to.reads); !read) return read;
+  for (Waiter waiter(space_.waiting, space_.wake_event); to.messages.count() >= kMostLists;) waiter.pause();
+  Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, sizeof to.unused);
+  std::unique_ptr<OperationList> taken = space_.take_queued(to, true);
+  const std::uint16_t notified = to.target->unconfirmed.last();
+  Status issued = without_bad_alloc([&] {
+    const ControlStep add{ControlCall::kFetchAdd, {}, word, 1, 0};
+    return space_.endpoint.request(to.messages, space_.handler_of(*to.target), HandlerRequest::with(add, &to.unused),
+                                   std::move(taken));
+  });
+  {
+    const auto held = space_.targets.hold(*to.target);
+    to.order.sent();
+    to.order.expect_notification(false);
+  }
+  if (issued) to.before_list = notified;
+  return issued;
 }
 
 Status FabricRoute::order_before_release(int rank) {

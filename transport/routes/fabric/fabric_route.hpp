@@ -178,6 +178,8 @@ class FabricControl final : public AdapterAtomics {
   // and wait for them.
   Status by_adapter(BusyTarget& to, Pending& among, const DataOperation& operation);
   void atomic_at(int rank, const DataOperation& operation) override;
+  // The same on a control word: adds 1.
+  Status increment_by_adapter(BusyTarget& to, std::uint32_t word);
 
  private:
   // `awaited`: it has a reply.
@@ -238,8 +240,15 @@ class FabricRoute final : public Route {
   void abandon(int rank, std::unique_ptr<Outstanding> own) override;
   Status flush(int rank) override;
   Status flush_all() override;
-  void expect_release(int rank) override;
+  void expect_release(int rank) override { expect(rank, false); }
   Status order_before_release(int rank) override;
+  // Notified access: adds 1 to a control word behind the operations on the rank's data, for which it may wait: gets by
+  // RDMA, or in the domain nic messages. A flush of the rank completes it, and returns its error. A small operation
+  // behind expect_notification() travels in one message with it.
+  void expect_notification(int rank) {
+    if (!rules_.by_nic) expect(rank, true);
+  }
+  Status notify(int rank, std::uint32_t word);
   void expect_threads() override { space_.targets.expect_threads(); }
 
  private:
@@ -250,6 +259,7 @@ class FabricRoute final : public Route {
   Status send_as_messages(BusyTarget& to, Outstanding& among, const DataOperation& operation);
   Status send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list);
   Status issue_queued(BusyTarget& to);
+  void expect(int rank, bool notification);
   Status begin_flush(BusyTarget& to);
   Status complete(BusyTarget& to);
 

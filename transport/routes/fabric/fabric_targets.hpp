@@ -46,7 +46,7 @@ inline constexpr std::uint32_t kMostLists = 64;
 //
 //   free              a small operation leaves at once if nothing is under way and no burst is expected
 //   release expected  (not in the domain nic) every small operation is queued, to leave in one message with the release
-//                     that ends the epoch
+//                     that ends the epoch, or with the notification that follows the operation (notified access)
 //   deferred          likewise, behind a lock that is not acquired yet: nothing may leave before acquire() is called
 //
 //     free  --expect_release-->  release expected  --flushed-->  free
@@ -84,10 +84,10 @@ class TargetOrder {
 
   // Queues a copy of the operation, or says how it leaves. Counts it in its burst.
   Next offer(const DataOperation& operation, const Traffic& traffic) {
-    const bool small = operation.bytes() <= (release_expected_ ? kMostBeforeRelease : kMostCoalesced);
+    const bool small = operation.bytes() <= (step_expected() ? kMostBeforeRelease : kMostCoalesced);
     if (!small) return queued_ == nullptr && !issuing_ ? Next::kIssue : Next::kIssueQueued;
     // Before a release all small operations are queued anyway; puts and gets that the adapter takes never begin a list.
-    const bool counts = !release_expected_ && (!traffic.by_nic || operation.atomic());
+    const bool counts = !step_expected() && (!traffic.by_nic || operation.atomic());
     if (counts && ++operations_ == 1) burst_begun_ = Clock::now();
     if (!queues(operation.atomic(), counts && burst_expected_, traffic))
       return issuing_ ? Next::kIssueQueued : Next::kIssue;
@@ -117,6 +117,8 @@ class TargetOrder {
   void queue_again(std::unique_ptr<OperationList> list) { queued_ = std::move(list); }
 
   void expect_release() { release_expected_ = true; }
+  // The same of a notification, until it is sent or a flush completes.
+  void expect_notification(bool expected) { notification_expected_ = expected; }
   // `acquire` acquires the lock, and is called by the route before the first operation leaves.
   void defer(Acquire acquire) {
     acquire_ = std::move(acquire);
@@ -135,10 +137,10 @@ class TargetOrder {
     joined_ = false;
   }
   // A flush has completed everything. A lock that it did not need is still deferred.
-  void flushed() { release_expected_ = deferred(); }
+  void flushed() { release_expected_ = deferred(), notification_expected_ = false; }
 
   // Returns whether the object is as a new one, but for expects_burst().
-  bool at_rest() const { return queued_ == nullptr && !issuing_ && !release_expected_ && !deferred(); }
+  bool at_rest() const { return queued_ == nullptr && !issuing_ && !step_expected() && !deferred(); }
   bool any_queued() const { return queued_ != nullptr; }
   bool expects_burst() const { return burst_expected_; }
   // Drops the queued operations of an epoch that never ended.
@@ -148,16 +150,18 @@ class TargetOrder {
   // The first small operation leaves at once, so that it is under way while the application computes. Operations that
   // follow before it completes would each cost about 10 us in the provider. In a burst the first one is queued, too.
   bool queues(bool atomic, bool in_burst, const Traffic& traffic) const {
-    if ((release_expected_ && !traffic.by_nic) || queued_ != nullptr) return true;
+    if ((step_expected() && !traffic.by_nic) || queued_ != nullptr) return true;
     if (traffic.by_nic && !atomic) return false;
     if (in_burst && traffic.idle) return true;
     return atomic ? !traffic.messages_idle : !traffic.idle;
   }
 
+  bool step_expected() const { return release_expected_ || notification_expected_; }
+
   std::unique_ptr<OperationList> queued_;  // null, or some operations
   Acquire acquire_;
   bool issuing_ = false;
-  bool release_expected_ = false;
+  bool release_expected_ = false, notification_expected_ = false;
   bool burst_expected_ = false, joined_ = false;  // joined_: an operation of this burst was coalesced
   std::uint32_t operations_ = 0;                  // small ones since the last flush
   Clock::time_point burst_begun_;                 // time of the first of them
@@ -227,6 +231,7 @@ struct BusyTarget : Outstanding {
   bool pinned = false;                  // requests refer to this object, which therefore stays the target's
   // The latest notification (Unconfirmed) before the last list among `messages`, whose reply confirms it.
   Published<std::uint16_t> before_list = 0;
+  std::uint64_t unused = 0;  // receives the former values of words to which notifications add
   TargetOrder order;
   std::vector<std::unique_ptr<Outstanding>> abandoned;  // of abandoned requests: a flush returns their errors
 

@@ -153,6 +153,93 @@ TEST_CASE("a notification carries the queued operations, and has a reply only if
   }
 }
 
+TEST_CASE("a notified operation leaves in one message with its notification, which a flush completes") {
+  RouteFixture on;
+  on.agree();
+  on.endpoint.held = true;
+  const auto notified = [&](auto&& operate) {
+    on.route->expect_notification(7);
+    CHECK(operate().ok());
+    CHECK(on.route->notify(7, 64).ok());
+    return on.calls();
+  };
+  CHECK(notified([&] { return on.put(7, kMostBeforeRelease); }) == "message 7 of 1 and 1");
+  CHECK(notified([&] { return on.get(7); }) == "message 7 of 1 and 1");
+  CHECK(on.endpoint.in_flight() == 2);
+  CHECK(on.route->targets().busy() == 1);
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.endpoint.in_flight() == 0);
+  CHECK(on.route->targets().busy() == 0);
+  // It takes along what is queued, and is behind writes. For a read it waits.
+  CHECK(on.put(7).ok());
+  CHECK(on.put(7).ok());
+  CHECK(notified([&] { return on.add(7); }) == "write 7, message 7 of 2 and 1");
+  CHECK(notified([&] { return on.put(7, 5000); }) == "write 7, message 7 of 0 and 1");
+  CHECK(on.endpoint.in_flight() == 4);
+  CHECK(notified([&] { return on.get(7, 5000); }) == "read 7, message 7 of 0 and 1");
+  CHECK(on.endpoint.in_flight() == 1);
+  CHECK(on.route->flush_all().ok());
+  // Afterwards operations are not queued, also if an announced notification has not come.
+  CHECK(on.put(7).ok());
+  CHECK(on.calls() == "write 7");
+  CHECK(on.route->flush(7).ok());
+  on.route->expect_notification(7);
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.put(7).ok());
+  CHECK(on.calls() == "write 7");
+  CHECK(on.route->flush(7).ok());
+  // Its error is that of a flush, of which a failed read has none.
+  on.endpoint.fail_next(CallKind::kMessage, false);
+  notified([&] { return on.put(7); });
+  CHECK(on.route->flush(7).error().kind == ErrorKind::kPeer);
+  on.endpoint.fail_next(CallKind::kRead, false);
+  CHECK(on.get(7, 5000).ok());
+  CHECK_FALSE(on.route->notify(7, 64).ok());
+  CHECK(on.calls() == "message 7 of 1 and 1, read 7");
+  CHECK(on.route->flush(7).ok());
+}
+
+TEST_CASE("a notified operation acquires the deferred lock first, and many of them wait for room") {
+  RouteFixture on;
+  on.agree();
+  int acquired = 0;
+  CHECK(on.route->control().defer(7, [&] { return ++acquired, Status(); }).ok());
+  on.route->expect_notification(7);
+  CHECK(on.put(7).ok());
+  CHECK(acquired == 0);
+  CHECK(on.route->notify(7, 64).ok());
+  CHECK(acquired == 1);
+  CHECK(on.calls() == "message 7 of 1 and 1");
+  on.endpoint.held = true;
+  for (std::uint32_t i = 0; i < 3 * kMostLists; ++i) {
+    CHECK(on.route->notify(7, 64).ok());
+    CHECK(on.endpoint.in_flight() <= kMostLists);
+  }
+  CHECK(on.route->flush(7).ok());
+}
+
+TEST_CASE("an adapter increments a counter behind the write, and behind messages once they are executed") {
+  RouteFixture on;
+  on.endpoint.chosen_keys = false;
+  on.endpoint.atomics = true;
+  on.agreed.rules.choose_domains(true, false);
+  on.agree();
+  on.endpoint.held = true;
+  on.route->expect_notification(7);
+  CHECK(on.put(7).ok());
+  CHECK(on.route->notify(7, 72).ok());
+  const std::vector<Call> calls = on.endpoint.take_calls();
+  CHECK(in_words(calls) == "description 7, write 7, control 7");
+  CHECK((calls[2].key == 7007 && calls[2].offset == 72));
+  CHECK(on.endpoint.in_flight() == 2);
+  CHECK(on.add(7).ok());
+  CHECK(on.route->notify(7, 72).ok());
+  CHECK(on.calls() == "message 7 of 1, control 7");
+  CHECK(on.endpoint.in_flight() == 1);
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.route->targets().busy() == 0);
+}
+
 TEST_CASE("RDMA behind a notification with operations waits until they were executed, messages do not") {
   RouteFixture on;
   on.agree();
