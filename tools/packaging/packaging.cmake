@@ -11,6 +11,8 @@ foreach(page README.md LICENSE ${pages})
   cmake_path(GET page PARENT_PATH folder)
   install(FILES ${PROJECT_SOURCE_DIR}/${page} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder} COMPONENT tools)
 endforeach()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/tools/docs/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}/tools/docs
+        COMPONENT tools)
 
 # Made when it is installed: only then the prefix is known (cmake --install --prefix).
 install(CODE "set(source \"${CMAKE_CURRENT_LIST_DIR}/modulefile.in\")
@@ -108,5 +110,6 @@ set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${exactly}")
 set(CPACK_DEBIAN_DEV_DESCRIPTION "${summary}: linking
 ${about}This package has what programs need that are linked to farside instead of
-having it preloaded: files for find_package and pkg-config.")
+having it preloaded (files for find_package and pkg-config), or that use
+notified access.")
 include(CPack)
