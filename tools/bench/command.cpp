@@ -231,8 +231,7 @@ void add_report_command(CLI::App& bench_command, int& exit_code) {
 void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   auto settings = std::make_shared<BenchSettings>();
   std::vector<std::string> groups;
-  for (const bench::MeasureInfo& info : bench::catalogue())
-    if (std::ranges::find(groups, info.group) == groups.end()) groups.push_back(info.group);
+  for (const bench::MeasureInfo& info : bench::catalogue()) add_once(groups, info.group);
   std::vector<std::string> keys;
   std::string variants;
   for (const Variant& variant : all_variants()) {

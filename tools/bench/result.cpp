@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <array>
 #include <ctime>
+#include <map>
 #include <stdexcept>
 #include <string_view>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <thread>
+#include <tuple>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -22,10 +25,6 @@ namespace {
 constexpr std::size_t kMostTitles = 3;
 
 bool was_measured(const Json& figure) { return figure.contains("median"); }
-
-void add_once(std::vector<std::string>& texts, const std::string& text) {
-  if (std::ranges::find(texts, text) == texts.end()) texts.push_back(text);
-}
 
 std::string listed(const std::vector<std::string>& texts, std::string_view what) {
   return texts.size() <= kMostTitles ? fmt::format("{}", fmt::join(texts, ", ")) : counted(texts.size(), what);
@@ -48,13 +47,13 @@ std::string headline(const Json& result) {
     for (const Json& measure : runtime.at("measures")) {
       if (std::ranges::none_of(measure.at("variants"), was_measured)) continue;
       const bool bare = measure.at("measure").get<std::string>().starts_with("bare_");
-      add_once(bare ? limits : operations, measure.at("title"));
+      add_once<std::string>(bare ? limits : operations, measure.at("title"));
     }
     for (const Json& variant : result.at("variants")) {
       const std::string key = variant.at("variant");
       for (const Json& measure : runtime.at("measures"))
         if (measure.at("variants").contains(key) && was_measured(measure.at("variants").at(key)))
-          add_once(variants, variant.at("title"));
+          add_once<std::string>(variants, variant.at("title"));
     }
     const std::string version = runtime.at("version"), name = runtime.at("runtime");
     runtimes.push_back(fmt::format("{}: {}", version.empty() ? name : version, fmt::join(variants, ", ")));
@@ -79,8 +78,6 @@ std::string headline(const Json& result) {
 namespace {
 
 constexpr int kVersion = 2;
-
-std::string now_utc() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 
 Json machine() {
   utsname system{};
@@ -141,7 +138,7 @@ Json to_json(const BenchSettings& settings, const std::string& command,
   const std::uint32_t fabric = fi_version();
   Json all{{"farside_bench", kVersion},
            {"farside", FARSIDE_VERSION},
-           {"date", now_utc()},
+           {"date", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
            {"command", command},
            {"libfabric", fmt::format("{}.{}", FI_MAJOR(fabric), FI_MINOR(fabric))},
            {"machine", machine()}};
@@ -223,6 +220,257 @@ bench::Unit unit_of(const Json& measure) {
   for (const bench::Unit unit : {bench::Unit::kMegabytes, bench::Unit::kPerSecond, bench::Unit::kRatio})
     if (measure.at("unit") == bench::unit_name(unit)) return unit;
   return bench::Unit::kMicroseconds;
+}
+
+// ---- two results side by side ----
+
+namespace {
+
+constexpr double kUnknownNoise = 2;
+
+bool is_doubtful(const Json& figure) { return figure.value("doubtful", false); }
+
+// Returns the spread of the runs of one figure, as a factor.
+double spread(const Json& figure) {
+  std::vector<double> medians;
+  for (const Json& run : figure.at("runs"))
+    if (!run.at("left_out").get<bool>()) medians.push_back(run.at("median"));
+  if (medians.size() < 2) return kUnknownNoise;
+  const auto [least, most] = std::ranges::minmax(medians);
+  return least > 0 ? most / least : kUnknownNoise;
+}
+
+using Key = std::tuple<std::string, std::string, std::string>;  // runtime, measure, variant
+
+struct Place {
+  const Json* measure;
+  const Json* figure;
+  bool native;
+};
+
+std::map<Key, Place> places_of(const Json& result) {
+  std::map<std::string, bool> native;
+  for (const Json& variant : result.at("variants")) native[variant.at("variant")] = variant.at("native");
+  std::map<Key, Place> places;
+  for (const Json& runtime : result.at("runtimes")) {
+    for (const Json& measure : runtime.at("measures")) {
+      const std::string name = measure.at("measure");
+      for (const auto& [variant, figure] : measure.at("variants").items()) {
+        places[{runtime.at("runtime"), name, variant}] = {&measure, &figure,
+                                                          native[variant] || name.starts_with("bare_")};
+      }
+    }
+  }
+  return places;
+}
+
+// Classifies the change by a factor of at least 1 in both directions: 1.25 is +25 % or the reverse.
+Comparison compare_figures(const Json& measure, const Json& a, const Json& b, double threshold) {
+  Comparison result;
+  result.a = median_in(a);
+  result.b = median_in(b);
+  result.doubtful_a = is_doubtful(a);
+  result.doubtful_b = is_doubtful(b);
+  if (!result.a || !result.b) {
+    if (result.a) result.change = Change::kLost;
+    if (result.b) result.change = Change::kRegained;
+    return result;
+  }
+  const bool more = measure.at("better") == "more";
+  const double before = more ? *result.b : *result.a;
+  const double after = more ? *result.a : *result.b;
+  result.noise = std::max(spread(a) * spread(b), 1 + threshold);
+  if (!(before > 0) || !(after > 0)) {
+    // A count or time of 0 has no ratio. A change from or to 0 counts only if the other value is at least 100.
+    result.factor = before == after ? 1 : 0;
+    if (before == 0 && after >= 100) result.change = Change::kRegression;
+    if (after == 0 && before >= 100) result.change = Change::kImprovement;
+    return result;
+  }
+  result.factor = after / before;
+  if (result.factor > result.noise) result.change = Change::kRegression;
+  if (result.factor < 1 / result.noise) result.change = Change::kImprovement;
+  return result;
+}
+
+}  // namespace
+
+std::string_view change_name(Change change) {
+  constexpr std::array<std::string_view, 7> kNames = {
+      "", "REGRESSION", "improvement", "LOST", "measured again", "only in A", "only in B"};
+  return kNames[static_cast<std::size_t>(change)];
+}
+
+std::vector<Comparison> compare(const Json& a, const Json& b, double threshold) {
+  const auto in_a = places_of(a);
+  const auto in_b = places_of(b);
+  std::vector<Comparison> result;
+  const auto add = [&](const Key& key, const Place& place, Comparison one) {
+    std::tie(one.runtime, one.measure, one.variant) = key;
+    one.title = place.measure->at("title");
+    one.unit = unit_of(*place.measure);
+    one.native = place.native;
+    result.push_back(std::move(one));
+  };
+  // The order is that of B's measures, which is the catalogue's.
+  for (const Json& runtime : b.at("runtimes")) {
+    for (const Json& measure : runtime.at("measures")) {
+      for (const auto& [variant, figure] : measure.at("variants").items()) {
+        const Key key{runtime.at("runtime"), measure.at("measure"), variant};
+        const auto before = in_a.find(key);
+        add(key, in_b.at(key),
+            before != in_a.end()
+                ? compare_figures(measure, *before->second.figure, figure, threshold)
+                : Comparison{.b = median_in(figure), .doubtful_b = is_doubtful(figure), .change = Change::kOnlyB});
+      }
+    }
+  }
+  for (const auto& [key, place] : in_a) {
+    if (in_b.contains(key)) continue;
+    add(key, place,
+        {.a = median_in(*place.figure), .doubtful_a = is_doubtful(*place.figure), .change = Change::kOnlyA});
+  }
+  return result;
+}
+
+std::vector<std::string> differences(const Json& a, const Json& b) {
+  std::vector<std::string> lines;
+  const auto note = [&](const std::string& what, const Json& x, const Json& y) {
+    const auto text = [](const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
+    if (x != y) lines.push_back(fmt::format("{}: {} / {}", what, text(x), text(y)));
+  };
+  for (const char* key : {"host", "processor", "threads", "system", "kernel"})
+    note(key, a.at("machine").value(key, Json()), b.at("machine").value(key, Json()));
+  for (const char* key : {"farside", "libfabric"}) note(key, a.value(key, Json()), b.value(key, Json()));
+  for (const auto& [key, value] : a.at("settings").items())
+    if (key != "rounds") note(key, value, b.at("settings").value(key, Json()));
+  for (const Json& x : a.at("runtimes")) {
+    for (const Json& y : b.at("runtimes"))
+      if (x.at("runtime") == y.at("runtime")) note(x.at("runtime"), x.at("version"), y.at("version"));
+  }
+  return lines;
+}
+
+std::string comparison_text(const std::vector<Comparison>& comparisons, bool all) {
+  Table table({"measure", "runtime", "variant", "A", "B", "time B/A", "noise", ""});
+  bool any = false;
+  for (const Comparison& one : comparisons) {
+    if (!all && (one.change == Change::kNone || one.only_in_one())) continue;
+    any = true;
+    const auto shown = [&](const std::optional<double>& value, bool doubtful) {
+      return value ? fmt::format("{}{}", doubtful ? kNoiseMark : "", with_unit(*value, one.unit)) : "-";
+    };
+    const bool both = one.a && one.b && one.factor > 0;
+    const std::string_view mark = one.doubtful_a || one.doubtful_b ? kNoiseMark : "";
+    table.add(one.title, one.runtime, one.variant, shown(one.a, one.doubtful_a), shown(one.b, one.doubtful_b),
+              both ? fmt::format("{}{:.3g}", mark, one.factor) : "-", both ? fmt::format("{:.3g}", one.noise) : "-",
+              change_name(one.change));
+  }
+  return any ? table.text() : std::string();
+}
+
+// ---- the table of a runtime ----
+
+namespace {
+
+using Measures = std::vector<const bench::MeasureInfo*>;
+
+// The nodes if there are several or they have adapters, and what farside took between them.
+std::string hosts_text(const RuntimeReport& report) {
+  std::string text;
+  const auto has_adapters = [](const auto& host) { return !host.at("adapters").empty(); };
+  if (report.hosts.size() < 2 && std::ranges::none_of(report.hosts, has_adapters)) return text;
+  for (const auto& host : report.hosts) {
+    std::vector<std::string> adapters;
+    for (const auto& adapter : host.at("adapters")) adapters.push_back(adapter_text(adapter));
+    text += fmt::format("  {}: Linux {}, libfabric {}, {}\n", host.at("host").get<std::string>(),
+                        host.at("kernel").get<std::string>(), host.at("libfabric").get<std::string>(),
+                        adapters.empty() ? "no RDMA adapter" : fmt::format("{}", fmt::join(adapters, "; ")));
+  }
+  for (const auto& [variant, taken] : report.taken) {
+    text += fmt::format("  {}: libfabric {}, device {}{}{}\n", variant, taken.provider, taken.device,
+                        taken.passed_over.empty() ? "" : ": ", taken.passed_over);
+  }
+  return text;
+}
+
+// Returns whether figures of the variant are divided by native ones. Between ranks of one node native runtimes use
+// shared memory, and farside over the fabric does not.
+bool compared(const Variant& variant, const RuntimeReport& report) {
+  return !variant.native() && (variant.kind != Variant::Kind::kFabric || report.hosts.size() > 1);
+}
+
+std::string cell(const Series& series, bench::Unit unit) {
+  if (!series.measured()) return std::string(series.broken() ? verdict_name(series.bad.verdict) : "-");
+  return fmt::format("{}{}", noise_mark(series, series), with_unit(series.median(), unit));
+}
+
+}  // namespace
+
+std::string table_text(const BenchSettings& settings, const Measures& measures, const RuntimeReport& report) {
+  const std::vector<const Variant*>& variants = report.variants;
+  const bool native = std::ranges::any_of(variants, [](const Variant* v) { return v->key == "native"; });
+  const auto bare_of = [&](const bench::MeasureInfo& info) -> const Series& {
+    return report.find("fabric", info.bare);
+  };
+  const bool bare = std::ranges::any_of(measures, [&](const auto* info) { return bare_of(*info).measured(); });
+  std::vector<std::string> header{"measure"};
+  for (const Variant* variant : variants) {
+    header.push_back(variant->full_title(settings.provider));
+    if (native && compared(*variant, report)) header.emplace_back("ratio");
+    if (bare && variant->key == "fabric") header.emplace_back("bare libfabric");
+  }
+  Table table(header);
+  std::map<std::string, std::vector<std::string_view>> notes;  // by variant and reason: the measures concerned
+  bool any_doubtful = false;
+  std::size_t left_out = 0;
+  for (const auto* info : measures) {
+    std::vector<std::string> row{std::string(info->title)};
+    const Series& base = report.find("native", info->name);
+    for (const Variant* variant : variants) {
+      const Series& series = report.find(variant->key, info->name);
+      const bool good = series.measured();
+      any_doubtful = any_doubtful || (good && series.doubtful());
+      if (good && !series.figures.empty()) left_out += series.slices.size();
+      row.push_back(cell(series, info->unit));
+      if (native && compared(*variant, report)) {
+        const bool comparable = good && base.measured() && !series.figures.empty() && !base.figures.empty();
+        std::string times = comparable ? ratio(base.median(), series.median(), info->unit) : "-";
+        if (times != "-") times.insert(0, noise_mark(base, series));
+        row.push_back(std::move(times));
+      }
+      if (bare && variant->key == "fabric") {
+        const Series& limit = bare_of(*info);
+        any_doubtful = any_doubtful || (limit.measured() && limit.doubtful());
+        row.push_back(cell(limit, info->unit));
+      }
+      if (series.broken()) {
+        notes[fmt::format("{} {}: {}", variant->full_title(settings.provider), verdict_name(series.bad.verdict),
+                          series.bad.reason)]
+            .push_back(info->title);
+      }
+    }
+    table.add(std::move(row));
+  }
+  std::string text = fmt::format("\n{} ({}), {} ranks, {} windows; median of {}\n\n{}",
+                                 report.library.empty() ? report.runtime.name : report.library,
+                                 settings.launcher.empty() ? report.runtime.launcher : settings.launcher,
+                                 settings.ranks, settings.window == "create" ? "created (malloc memory)" : "allocated",
+                                 counted(settings.rounds, "run"), table.text());
+  text += hosts_text(report);
+  if (any_doubtful) {
+    text += fmt::format(
+        "  {} noise: the runs differ by more than a factor of two, or show nothing but the scheduler's time slices;\n"
+        "    also what is computed from such figures\n",
+        kNoiseMark);
+  }
+  if (left_out > 0) {
+    text += fmt::format("  left out: {} of runs in which a spinning rank lost its core to another program\n",
+                        counted(left_out, "figure"));
+  }
+  for (const auto& [note, titles] : notes) text += fmt::format("  {} [{}]\n", note, fmt::join(titles, "; "));
+  for (const std::string& warning : report.warnings) text += fmt::format("  WARNING: {}\n", warning);
+  return text;
 }
 
 }  // namespace farside::tools

@@ -256,11 +256,8 @@ std::string telling_lines(const std::string& errors) {
     if (line.find_first_not_of("-=* \t") == std::string::npos || line.starts_with("reported by process") ||
         line.find("ORTE_ERROR_LOG") != std::string::npos)
       continue;
-    const auto add = [&line](std::vector<std::string>& to) {  // ranks repeat each other's lines
-      if (std::ranges::find(to, line) == to.end()) to.push_back(line);
-    };
-    add(all);
-    if (line.find("farside:") != std::string::npos || line.starts_with("farside[")) add(ours);
+    add_once(all, line);  // ranks repeat each other's lines
+    if (line.find("farside:") != std::string::npos || line.starts_with("farside[")) add_once(ours, line);
   }
   std::vector<std::string>& some = ours.empty() ? all : ours;
   if (some.size() > 3) some.resize(3);

@@ -2,6 +2,7 @@
 // Formats numbers and tables for terminals. ASCII only, since a fresh machine has no locale.
 #pragma once
 
+#include <algorithm>
 #include <exception>
 #include <stdexcept>
 #include <string>
@@ -26,6 +27,11 @@ std::string time_text(double seconds);
 // Returns how many times as fast `value` is as `base`: "0.021x", "2.53x", "480x"; "<0.001x" and
 // ">1000x" beyond these.
 std::string ratio(double base, double value, bench::Unit unit);
+
+template <class T>
+void add_once(std::vector<T>& all, const T& one) {
+  if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
+}
 
 // "1 rank", "3 ranks".
 template <class Number>

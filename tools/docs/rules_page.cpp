@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Prints the page of MPI's epoch rules, as epoch_table.hpp has them, in Markdown. The build writes it to doc/rules.md.
+// Prints the tables of MPI's epoch rules, as epoch_table.hpp has them, in Markdown: behind rules.in they are rules.md.
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
@@ -95,20 +95,6 @@ void print_rules() {
 }  // namespace
 
 int main() {
-  std::puts(
-      "# MPI's epoch rules\n\n"
-      "A call is legal if both tables, that of the access side and that of the exposure side, allow it. A cell holds\n"
-      "the state after the call (\"same\": no change) or the number of the broken rule.\n\n"
-      "- \"same or 3\": same if the target is in the group or locked, else rule 3; for MPI_Win_lock, the reverse.\n"
-      "- \"last: none\": the unlock of the last locked target.\n"
-      "- With FARSIDE_CHECK=warn, a call with a **bold** number is refused as well, for the reason in the rule.\n"
-      "  \"12: started\" is carried out and changes the state; all others leave it.\n"
-      "- A fence with MPI_MODE_NOSUCCEED leads to none on both sides. Rule 8 needs MPI_MODE_NOPRECEDE.\n"
-      "- Left out: calls that do not concern a side, and start and post with an empty group.\n\n"
-      "*open*: a fence was called, and no operation issued since; another epoch may still replace the fence's.\n"
-      "*active*: operations were issued since; only a fence ends this state. *starting*, *locking all*, *posting* and\n"
-      "*waiting*: a thread is inside MPI_Win_start, MPI_Win_lock_all, MPI_Win_post, or MPI_Win_wait (or a test that\n"
-      "returns true). These states refuse the same calls as the open epoch, and any call that uses or closes it.");
   std::vector<Call> access;
   for (std::size_t i = 0; i < kCalls; ++i) {
     const auto call = static_cast<Call>(i);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tools/bench/driver.hpp"
 #include "tools/doctor/examination.hpp"
 #include "tools/info/info.hpp"
 
@@ -306,11 +307,7 @@ void check_links(Causes& causes) {
     rates.push_back(link.at("megabytes_per_second"));
   }
   if (latencies.size() < kLinksToCompare) return;
-  const auto median = [](std::vector<double> of) {
-    std::ranges::nth_element(of, of.begin() + static_cast<std::ptrdiff_t>(of.size() / 2));
-    return of[of.size() / 2];
-  };
-  const double latency = median(latencies), rate = median(rates);
+  const double latency = median_of(latencies), rate = median_of(rates);
   for (const Json& link : part_of(causes.of(), "links")) {
     if (!text_of(link, "trouble").empty()) continue;
     const double own_latency = link.at("latency_us"), own_rate = link.at("megabytes_per_second");

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "tools/common/child.hpp"
 #include "tools/common/launched_ranks.hpp"
 #include "tools/info/info.hpp"
 #include "transport/base/settings.hpp"

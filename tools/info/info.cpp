@@ -26,10 +26,6 @@
 namespace farside::tools {
 namespace {
 
-void add_once(std::vector<std::string>& names, const std::string& name) {
-  if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-}
-
 Json runtimes(const std::string& library_folder) {
   Json all = Json::array();
   for (const std::string& name : runtime_names()) {
@@ -104,7 +100,7 @@ void for_each_info(Each&& each) {
 // The names of the providers that offer an endpoint here, with layered ones (NAME;ofi_rxm), the preferred ones first.
 std::vector<std::string> offered_providers() {
   std::vector<std::string> names;
-  for_each_info([&](const fi_info& info) { add_once(names, info.fabric_attr->prov_name); });
+  for_each_info([&](const fi_info& info) { add_once<std::string>(names, info.fabric_attr->prov_name); });
   const auto rank = [](const std::string& name) { return std::ranges::find(preferred_providers(), name); };
   std::ranges::stable_sort(names, {}, rank);
   return names;
@@ -152,7 +148,8 @@ Json libfabric(const Settings& settings) {
 Json probe_provider(const std::string& name, const Settings& settings) {
   std::vector<std::string> endpoints;
   for_each_info([&](const fi_info& info) {
-    if (name == info.fabric_attr->prov_name) add_once(endpoints, fi_tostr(&info.ep_attr->type, FI_TYPE_EP_TYPE));
+    if (name == info.fabric_attr->prov_name)
+      add_once<std::string>(endpoints, fi_tostr(&info.ep_attr->type, FI_TYPE_EP_TYPE));
   });
   const Result<InfoHandle> choice = choose_provider(settings.provider, settings.device);
   const bool chosen = choice.ok() && name == choice.value()->fabric_attr->prov_name;

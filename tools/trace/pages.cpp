@@ -149,21 +149,15 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
   const auto add = [&](const json& event) {
     out << std::exchange(separator, ",\n") << event.dump(-1, ' ', false, json::error_handler_t::replace);
   };
+  const auto describe = [&](const char* what, auto process, std::size_t lane, json arguments) {
+    add({{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", lane}, {"args", std::move(arguments)}});
+  };
   for (std::size_t p = 0; p < timeline.processes.size(); ++p) {
-    const Process& process = timeline.processes[p];
-    add({{"name", "process_name"},
-         {"ph", "M"},
-         {"pid", p},
-         {"args", {{"name", process.label + " on " + process.host}}}});
-    add({{"name", "process_sort_index"}, {"ph", "M"}, {"pid", p}, {"args", {{"sort_index", p}}}});
+    describe("process_name", p, 0, {{"name", timeline.processes[p].label + " on " + timeline.processes[p].host}});
+    describe("process_sort_index", p, 0, {{"sort_index", p}});
   }
-  for (std::size_t i = 0; i < lanes.lanes.size(); ++i) {
-    add({{"name", "thread_name"},
-         {"ph", "M"},
-         {"pid", lanes.lanes[i].process},
-         {"tid", i},
-         {"args", {{"name", lanes.lanes[i].name}}}});
-  }
+  for (std::size_t i = 0; i < lanes.lanes.size(); ++i)
+    describe("thread_name", lanes.lanes[i].process, i, {{"name", lanes.lanes[i].name}});
   std::vector<std::size_t> lane_of(timeline.epochs.size());
   for (const Bar& bar : lanes.bars) {
     const Lane& lane = lanes.lanes[bar.lane];
@@ -199,23 +193,23 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
   }
   // Draws an arrow from the last holder to the waiter.
   std::uint64_t id = 0;
+  const auto end_of_arrow = [&](const char* phase, std::size_t epoch, Nanoseconds time) {
+    add({{"name", "lock handed off"},
+         {"cat", "lock"},
+         {"id", id},
+         {"ph", phase},
+         {"bp", "e"},
+         {"pid", timeline.epochs[epoch].process},
+         {"tid", lane_of[epoch]},
+         {"ts", microseconds(time)}});
+  };
   for (const LockWait& wait : waits) {
     if (wait.holders.empty()) continue;
+    const Nanoseconds granted = timeline.epochs[wait.epoch].granted;
     const std::size_t from = wait.holders.back().epoch;
-    const Epoch& holder = timeline.epochs[from];
-    const Epoch& waiter = timeline.epochs[wait.epoch];
-    json arrow{{"name", "lock handed off"}, {"cat", "lock"}, {"id", ++id}};
-    arrow.update({{"ph", "s"},
-                  {"pid", holder.process},
-                  {"tid", lane_of[from]},
-                  {"ts", microseconds(std::min(holder.closing, waiter.granted))}});
-    add(arrow);
-    arrow.update({{"ph", "f"},
-                  {"bp", "e"},
-                  {"pid", waiter.process},
-                  {"tid", lane_of[wait.epoch]},
-                  {"ts", microseconds(waiter.granted)}});
-    add(arrow);
+    ++id;
+    end_of_arrow("s", from, std::min(timeline.epochs[from].closing, granted));
+    end_of_arrow("f", wait.epoch, granted);
   }
   out << "\n]}\n";
 }

@@ -40,11 +40,9 @@ Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Opt
   const Window window(crowd, options.window, sizeof(std::uint64_t));
   const bool takes_part = info.x > 1 || ranks.mine == 1;
   // The value names its writer and the number of the write.
-  const auto name = [](int rank, std::uint64_t turn) { return static_cast<std::uint64_t>(rank) << 40 | turn; };
-  std::uint64_t turns = 0;
-  std::uint64_t value = 0;
+  std::uint64_t value = static_cast<std::uint64_t>(ranks.mine) << 40;
   const auto step = [&] {
-    value = name(ranks.mine, ++turns);
+    ++value;
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window.handle());
     MPI_Put(&value, 1, MPI_UINT64_T, 0, 0, 1, MPI_UINT64_T, window.handle());
     MPI_Win_unlock(0, window.handle());
@@ -56,83 +54,56 @@ Outcome measure_contention(const MeasureInfo& info, const Pair& crowd, const Opt
   Outcome outcome = in_rounds(crowd, takes_part, options, step, [&](double seconds, double operations) {
     return ranks.mine != 0 ? 1e6 * seconds / operations / counted : 0;
   });
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks.all));
-  MPI_Gather(&turns, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, 0, crowd.comm);
-  if (crowd.origin) {
-    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle());
-    const std::uint64_t last = *window.as<std::uint64_t>();
-    MPI_Win_unlock(0, window.handle());
-    const auto rank = static_cast<std::size_t>(last >> 40);
-    if (rank >= all.size() || last != name(static_cast<int>(rank), all[rank]))
-      outcome.wrong = "what is in the window is not the last that a rank has put";
-  }
+  MPI_Win_lock(MPI_LOCK_SHARED, ranks.mine, 0, window.handle());
+  const std::uint64_t last = of_rank(0, *window.as<std::uint64_t>(), crowd.comm);
+  MPI_Win_unlock(ranks.mine, window.handle());
+  if (tools::at_all(last != value, crowd.comm)) outcome.wrong = "what is in the window is not the last that a rank put";
   return outcome;
 }
 
-// rate: each rank puts 8 bytes to the next rank, 64 times per flush; if info.x is 1, only rank 0 does. The figure is
-// the number of puts per second of all ranks.
+// rate: each rank puts 8 bytes to the next rank, 64 times per flush; if info.x is 1, only rank 0 does. fetch_rate: all
+// ranks but rank 0 add to one word of rank 0 by fetch_and_op, likewise. The figure is the number of operations per
+// second of all ranks.
+template <bool fetches>
 Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& options) {
-  constexpr int kPuts = 64;
+  constexpr int kEach = 64;
   const tools::Ranks ranks(crowd.comm);
-  const Window window(crowd, options.window, kPuts * sizeof(std::uint64_t));
-  const bool takes_part = info.x > 1 || ranks.mine == 0;
-  const int to = (ranks.mine + 1) % ranks.all;
-  const int from = (ranks.mine + ranks.all - 1) % ranks.all;
-  std::array<std::uint64_t, kPuts> values{};
-  std::uint64_t rounds = 0;
+  const Window window(crowd, options.window, kEach * sizeof(std::uint64_t));
+  const bool takes_part = fetches ? !crowd.origin : info.x > 1 || crowd.origin;
+  const int to = fetches ? 0 : (ranks.mine + 1) % ranks.all, from = (ranks.mine + ranks.all - 1) % ranks.all;
+  std::array<std::uint64_t, kEach> values{};
+  const std::uint64_t one = 1;
+  std::uint64_t rounds = 0, expected = 0;
+  bool right = true;
   const auto step = [&] {
     ++rounds;
-    for (int k = 0; k < kPuts; ++k) {
-      values[static_cast<std::size_t>(k)] = rounds + static_cast<std::uint64_t>(k);
-      MPI_Put(&values[static_cast<std::size_t>(k)], 1, MPI_UINT64_T, to, 8 * k, 1, MPI_UINT64_T, window.handle());
+    for (std::size_t k = 0; k < kEach; ++k) {
+      if (fetches) {
+        MPI_Fetch_and_op(&one, &values[k], MPI_UINT64_T, to, 0, MPI_SUM, window.handle());
+        continue;
+      }
+      values[k] = rounds + k;
+      MPI_Put(&values[k], 1, MPI_UINT64_T, to, static_cast<MPI_Aint>(8 * k), 1, MPI_UINT64_T, window.handle());
     }
     MPI_Win_flush(to, window.handle());
-    return kPuts;
+    // Operations of one origin on one word take effect in their order (MPI 4.0 section 12.7.2).
+    right = right && std::ranges::is_sorted(values) && (!fetches || values.front() >= kEach * (rounds - 1));
+    return kEach;
   };
   MPI_Win_lock(MPI_LOCK_SHARED, to, 0, window.handle());
   if (takes_part) step();
   Outcome outcome = in_rounds(crowd, takes_part, options, step, rate);
   MPI_Win_unlock(to, window.handle());
   MPI_Barrier(crowd.comm);
-  std::uint64_t expected = 0;
-  MPI_Sendrecv(&rounds, 1, MPI_UINT64_T, to, 0, &expected, 1, MPI_UINT64_T, from, 0, crowd.comm, MPI_STATUS_IGNORE);
+  if (fetches)
+    MPI_Reduce(&rounds, &expected, 1, MPI_UINT64_T, MPI_SUM, 0, crowd.comm);
+  else
+    MPI_Sendrecv(&rounds, 1, MPI_UINT64_T, to, 0, &expected, 1, MPI_UINT64_T, from, 0, crowd.comm, MPI_STATUS_IGNORE);
   MPI_Win_lock(MPI_LOCK_SHARED, ranks.mine, 0, window.handle());
-  const bool right = expected == 0 || counts_from(window.as<std::uint64_t>(), kPuts, expected);
+  const auto* words = window.as<std::uint64_t>();
+  if (expected != 0) right = right && (fetches ? *words == kEach * expected : counts_from(words, kEach, expected));
   MPI_Win_unlock(ranks.mine, window.handle());
-  if (!tools::at_all(right, crowd.comm)) outcome.wrong = "a rank did not get what the next rank has put";
-  return outcome;
-}
-
-// fetch_rate: all ranks but rank 0 add to one word of rank 0 by fetch_and_op, 64 times per flush. The figure is the
-// number of operations per second of all ranks.
-Outcome measure_fetch_rate(const MeasureInfo&, const Pair& crowd, const Options& options) {
-  constexpr int kFetches = 64;
-  const Window window(crowd, options.window, sizeof(std::uint64_t));
-  std::array<std::uint64_t, kFetches> fetched{};
-  const std::uint64_t one = 1;
-  std::uint64_t done = 0;
-  bool right = true;
-  const auto step = [&] {
-    for (std::uint64_t& each : fetched) MPI_Fetch_and_op(&one, &each, MPI_UINT64_T, 0, 0, MPI_SUM, window.handle());
-    MPI_Win_flush(0, window.handle());
-    // Operations of one origin on one word take effect in their order (MPI 4.0 section 12.7.2).
-    right = right && std::ranges::is_sorted(fetched) && fetched.front() >= done;
-    done += kFetches;
-    return kFetches;
-  };
-  const bool takes_part = !crowd.origin;
-  MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle());
-  if (takes_part) step();
-  Outcome outcome = in_rounds(crowd, takes_part, options, step, rate);
-  MPI_Win_unlock(0, window.handle());
-  std::uint64_t all = 0;
-  MPI_Reduce(&done, &all, 1, MPI_UINT64_T, MPI_SUM, 0, crowd.comm);
-  if (crowd.origin) {
-    MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window.handle());
-    right = *window.as<std::uint64_t>() == all;
-    MPI_Win_unlock(0, window.handle());
-  }
-  if (!tools::at_all(right, crowd.comm)) outcome.wrong = "the word of the target is not the sum of what was added";
+  if (!tools::at_all(right, crowd.comm)) outcome.wrong = "a window does not have what was put or added";
   return outcome;
 }
 
@@ -291,8 +262,8 @@ Outcome measure_contended(const MeasureInfo& info, const Pair& crowd, const Opti
 
 const Registered kMeasures[] = {{"contention", measure_contention},
                                 {"contended", measure_contended},
-                                {"rate", measure_rate},
-                                {"fetch_rate", measure_fetch_rate}};
+                                {"rate", measure_rate<false>},
+                                {"fetch_rate", measure_rate<true>}};
 
 }  // namespace
 }  // namespace farside::bench

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <barrier>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string_view>
 
@@ -22,7 +21,7 @@ struct Place {  // of a thread's word
   int target;
   MPI_Aint at;
 };
-enum class Call { kPut, kGet, kFetch, kAccumulate, kLockPutUnlock, kBare };
+enum class Call { kPut, kGet, kFetch, kAccumulate, kLockPutUnlock, kBare };  // as the names in kind_of()
 
 // Executes and completes one operation on a word that holds `before`. Returns whether its result is right.
 bool once(Call call, const Place& place, std::int64_t before) {
@@ -61,16 +60,12 @@ struct Kind {
 
 // "threads_CALL", "threads_own_CALL" or "threads_targets_CALL", perhaps with "_sleep" behind it.
 Kind kind_of(std::string_view group) {
-  static const std::map<std::string_view, Call> kCalls = {{"put", Call::kPut},
-                                                          {"get", Call::kGet},
-                                                          {"fetch", Call::kFetch},
-                                                          {"accumulate", Call::kAccumulate},
-                                                          {"lock", Call::kLockPutUnlock},
-                                                          {"bare", Call::kBare}};
+  constexpr std::array<std::string_view, 6> kCalls = {"put", "get", "fetch", "accumulate", "lock", "bare"};
   const std::string_view words = group.substr(std::string_view("threads_").size());
   const Own own = words.starts_with("own_") ? Own::kWindow : words.starts_with("targets_") ? Own::kTarget : Own::kWord;
   const std::string_view call = words.substr(own == Own::kWord ? 0 : words.find('_') + 1);
-  return {kCalls.at(call.substr(0, call.find('_'))), own};
+  const auto found = std::ranges::find(kCalls, call.substr(0, call.find('_')));
+  return {static_cast<Call>(found - kCalls.begin()), own};
 }
 
 // The windows of a measure, and the place of each thread's word. Construction and destruction are collective.
