@@ -51,21 +51,16 @@ const std::vector<MeasureInfo> kOthers = {
     {"shared_lock_put_unlock", "shared lock-put-unlock"},
     {"fence_put", "fence with a put", kMicroseconds, kTakesPart, kDefault},
     {"pscw_put", "post-start-put-complete-wait", kMicroseconds, kTakesPart, kDefault},
-    {"bare_message", "bare libfabric: message of 8 B there, 8 B back", kMicroseconds, kServes, kNamed, "message", 8},
-    {"bare_message_sleep", "bare libfabric: message of 8 B there, 8 B back, target sleeps", kMicroseconds,
-     kServesAsleep, kNamed, "message", 8},
-    {"bare_message_8kib", "bare libfabric: message of 8 KiB there, 8 B back", kMicroseconds, kServes, kNamed, "message",
-     8192},
+    {"notify_put_asleep", "put_notify to a rank that sleeps: 8 B there, 8 B back", kMicroseconds, kTakesPart, kNamed,
+     "notify", 8, "bare_message_sleep"},
+    {"bare_message_sleep", "bare libfabric: message: 8 B there, 8 B back, target sleeps", kMicroseconds, kServesAsleep,
+     kNamed, "notify", 8},
     {"bare_lock", "bare memory: two fetch-adds and a store", kMicroseconds, kSpins, kDefault},
     {"bare_exchange", "bare memory: a word there, a word back", kMicroseconds, kSpins, kDefault},
     {"first_window", "first window of the process, with a put", kMicroseconds, kTakesPart, kNamed, "first_window"},
     {"window_allocate", "MPI_Win_allocate and MPI_Win_free", kMicroseconds, kTakesPart, kNamed, "windows"},
     {"window_create", "MPI_Win_create and MPI_Win_free", kMicroseconds, kTakesPart, kNamed, "windows"},
     {"window_dynamic", "MPI_Win_create_dynamic and MPI_Win_free", kMicroseconds, kTakesPart, kNamed, "windows"},
-    {"created_put", "created window: put 8 B + flush", kMicroseconds, kInBarrier, kNamed, "created", 8},
-    {"created_get", "created window: get 8 B + flush", kMicroseconds, kInBarrier, kNamed, "created", 8},
-    {"created_put_4mib", "created window: put 4 MiB + flush", kMegabytes, kInBarrier, kNamed, "created", 4 * kMebi},
-    {"created_get_4mib", "created window: get 4 MiB + flush", kMegabytes, kInBarrier, kNamed, "created", 4 * kMebi},
 };
 
 // The same measure while the target sleeps or computes.
@@ -105,6 +100,22 @@ std::vector<MeasureInfo> make_catalogue() {
         add(what + "_", what + " " + size.title + " + flush", kInBarrier, what + "_size", "bare_" + bare + "_");
         add("bare_" + bare + "_", "bare libfabric: " + bare + " " + size.title, kServes, "bare_" + bare + "_size");
       }
+    }
+    if (size.unit != kMicroseconds) continue;
+    const std::string way = size.title + " there, 8 B back";
+    add("notify_put_", "put_notify: " + way, kTakesPart, "notify", "bare_message_");
+    add("notify_send_", "put, flush, empty message: " + way, kTakesPart, "notify", "bare_message_");
+    add("notify_poll_", "put, flush, fetch_and_op on a flag: " + way, kTakesPart, "notify", "bare_message_");
+    add("notify_message_", "MPI_Send: " + way, kTakesPart, "notify", "bare_message_");
+    add("bare_flag_", "bare memory: memcpy and a flag: " + way, kSpins, "notify");
+    add("bare_message_", "bare libfabric: message: " + way, kServes, "notify");
+    if (size.name != "512" && size.name != "32kib") continue;
+    for (const auto& [name, title] :
+         {std::pair("notify", "put_notify"), std::pair("fence", "put, fence"),
+          std::pair("post", "post-start-put-complete-wait"), std::pair("send", "MPI_Isend")}) {
+      add(std::string("halo_") + name + "_", "halo exchange, " + size.title + " each way: " + title, kTakesPart,
+          "notify");
+      all.back().ranks = kAllRanks;
     }
   }
   for (const MeasureInfo& info : kAlsoBusy)

@@ -84,12 +84,12 @@ inline std::string window_info(MPI_Win window, const char* key) {
   return there != 0 ? value.data() : "";
 }
 
-// Whether this rank is the first of its node.
-inline bool is_first_of_node(MPI_Comm comm) {
+// The number of this rank among those of its node.
+inline Ranks ranks_of_node(MPI_Comm comm) {
   MPI_Comm node = split_by_node(comm);
   const Ranks ranks(node);
   MPI_Comm_free(&node);
-  return ranks.mine == 0;
+  return ranks;
 }
 
 // Waits that sleep between tests, so that a waiting rank leaves its core to other ranks.

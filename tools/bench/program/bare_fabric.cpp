@@ -245,46 +245,6 @@ enum class BareFabric {
 constexpr std::size_t kWord = 0, kEnd = 8;
 constexpr std::uint64_t kPattern = 0x0123456789abcdef;
 
-// Carries out the origin's operations and checks the results.
-class Work {
- public:
-  Work(BareFabric what, Endpoint& endpoint, std::size_t bytes) : what_(what), endpoint_(endpoint), values_(bytes / 8) {}
-  void once() {
-    switch (what_) {
-      case BareFabric::kWrite:
-      case BareFabric::kWrites64:
-        values_.front() = values_.back() = ++done_;
-        what_ == BareFabric::kWrite ? endpoint_.write(Endpoint::kControl, values_)
-                                    : endpoint_.write_each(Endpoint::kControl, values_);
-        break;
-      case BareFabric::kRead:
-        values_.front() = values_.back() = 0;
-        endpoint_.read(Endpoint::kControl, values_);
-        right_ = right_ && values_.front() == kPattern && values_.back() == kPattern;
-        break;
-      case BareFabric::kFetchAdd: right_ = right_ && endpoint_.fetch_add(kWord, 1) == done_++; break;
-      case BareFabric::kCompareSwap:
-        right_ = right_ && endpoint_.compare_swap(kWord, done_, done_ + 1) == done_;
-        ++done_;
-        break;
-      case BareFabric::kMessage:
-        values_.front() = ++done_;
-        right_ = right_ && endpoint_.exchange(values_) == done_;
-        break;
-    }
-  }
-  bool right() const { return right_; }
-  // The value that the target's data must have then, in the first and the last word.
-  std::uint64_t written() const { return done_; }
-
- private:
-  BareFabric what_;
-  Endpoint& endpoint_;
-  std::vector<std::uint64_t> values_;
-  std::uint64_t done_ = 0;
-  bool right_ = true;
-};
-
 template <BareFabric what>
 Outcome measure_bare_fabric(const MeasureInfo& info, const Pair& pair, const Options& options) {
   const std::size_t bytes = what == BareFabric::kWrites64 ? 64 * 8 : bytes_of(info);  // a multiple of 8
@@ -303,7 +263,10 @@ Outcome measure_bare_fabric(const MeasureInfo& info, const Pair& pair, const Opt
   }
   const bool writes = what == BareFabric::kWrite || what == BareFabric::kWrites64;
   if (what == BareFabric::kRead) std::fill_n(endpoint->data(), bytes / 8, kPattern);
-  const Endpoint::Name theirs = of_peer(mine, pair);
+  Endpoint::Name theirs;
+  const int peer = pair.origin ? 1 : 0;
+  MPI_Sendrecv(&mine, sizeof mine, MPI_BYTE, peer, 0, &theirs, sizeof theirs, MPI_BYTE, peer, 0, pair.comm,
+               MPI_STATUS_IGNORE);
   std::uint64_t written = 0;
   std::atomic<bool> served{false};
   const auto work = [&] {
@@ -311,10 +274,21 @@ Outcome measure_bare_fabric(const MeasureInfo& info, const Pair& pair, const Opt
       endpoint->meet(theirs);
       if (what == BareFabric::kMessage && !pair.origin) endpoint->answer_messages();
       if (!pair.origin) return endpoint->serve_until(kEnd, info.target != TargetState::kServes);
-      Work operation(what, *endpoint, bytes);
-      outcome.values = in_unit(info, bytes, sample(options.sample_seconds, [&] { operation.once(); }));
-      if (!operation.right()) outcome.wrong = "a wrong value came back";
-      written = operation.written();
+      std::vector<std::uint64_t> values(bytes / 8);
+      bool right = true;
+      const auto operation = [&] {
+        if (what == BareFabric::kFetchAdd) return void(right = endpoint->fetch_add(kWord, 1) == written++ && right);
+        values.front() = values.back() = ++written;
+        if (what == BareFabric::kWrite) endpoint->write(Endpoint::kControl, values);
+        if (what == BareFabric::kWrites64) endpoint->write_each(Endpoint::kControl, values);
+        if (what == BareFabric::kRead) endpoint->read(Endpoint::kControl, values);
+        if (what == BareFabric::kRead) right = right && values.front() == kPattern && values.back() == kPattern;
+        if (what == BareFabric::kCompareSwap)
+          right = endpoint->compare_swap(kWord, written - 1, written) == written - 1 && right;
+        if (what == BareFabric::kMessage) right = endpoint->exchange(values) == written && right;
+      };
+      outcome.values = in_unit(info, bytes, sample(options.sample_seconds, operation));
+      if (!right) outcome.wrong = "a wrong value came back";
       std::uint64_t end = 1;
       endpoint->write(kEnd, {&end, 1});
     } catch (const std::exception& error) {
@@ -347,7 +321,7 @@ const Registered kMeasures[] = {{"bare_write", measure_bare_fabric<BareFabric::k
                                 {"bare_fetch_add", measure_bare_fabric<BareFabric::kFetchAdd>},
                                 {"bare_compare_swap", measure_bare_fabric<BareFabric::kCompareSwap>},
                                 {"bare_writes_64", measure_bare_fabric<BareFabric::kWrites64>},
-                                {"message", measure_bare_fabric<BareFabric::kMessage>}};
+                                {"bare_message", measure_bare_fabric<BareFabric::kMessage>}};
 
 }  // namespace
 }  // namespace farside::bench

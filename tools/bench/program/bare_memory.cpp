@@ -11,7 +11,8 @@
 namespace farside::bench {
 namespace {
 
-constexpr int kLinePair = 128;  // processors fetch cache lines in pairs
+constexpr int kLinePair = 128;                 // processors fetch cache lines in pairs
+constexpr std::size_t kWords = 2 * kLinePair;  // before the data
 
 // Zeroed memory that both ranks of the pair map. Construction and destruction are collective.
 class SharedMemory {
@@ -67,21 +68,28 @@ Values measure_lock(const SharedMemory& shared, std::size_t, const Pair& pair, d
   return pair.origin ? sample(seconds, operation) : Values();
 }
 
-// A fetch-add on a word that the peer polls, and its answer. A post-start-complete-wait needs at least these two
-// notifications, one after the other.
-Values measure_exchange(const SharedMemory& shared, std::size_t, const Pair& pair, double seconds) {
+// A word that the peer polls, and its answer: fetch-adds, of which a post-start-complete-wait needs at least these two,
+// or, with data, stores behind a memcpy(3) of all bytes there, and of 8 back.
+template <bool with_data>
+Values measure_exchange(const SharedMemory& shared, std::size_t bytes, const Pair& pair, double seconds) {
   constexpr std::uint64_t kEnd = ~std::uint64_t{0};
+  const std::vector<char> here(bytes, 'x');
+  const auto own = shared.word(pair.origin ? 0 : 1), theirs = shared.word(pair.origin ? 1 : 0);
   std::uint64_t seen = 0;
-  const auto asked = shared.word(0), answered = shared.word(1);
+  const auto give = [&](std::size_t size, std::uint64_t turn) {
+    if (!with_data) return void(own.fetch_add(1));
+    std::memcpy(static_cast<char*>(shared.get()) + kWords, here.data(), size);
+    own.store(turn, std::memory_order_release);
+  };
   if (!pair.origin) {
-    while ((seen = wait_for_more(asked, seen)) != kEnd) answered.fetch_add(1);
+    while ((seen = wait_for_more(theirs, seen)) != kEnd) give(8, seen);
     return {};
   }
   Values values = sample(seconds, [&] {
-    asked.fetch_add(1);
-    seen = wait_for_more(answered, seen);
+    give(bytes, seen + 1);
+    seen = wait_for_more(theirs, seen);
   });
-  asked.store(kEnd);
+  own.store(kEnd);
   return values;
 }
 
@@ -98,11 +106,8 @@ Values measure_copy(const SharedMemory& shared, std::size_t bytes, const Pair& p
 template <Values (*measure)(const SharedMemory&, std::size_t, const Pair&, double)>
 Outcome measure_bare_memory(const MeasureInfo& info, const Pair& pair, const Options& options) {
   Outcome outcome;
-  MPI_Comm node = tools::split_by_node(pair.comm);
-  const bool together = tools::Ranks(node).all == 2;
-  MPI_Comm_free(&node);
-  if (together) {
-    const SharedMemory shared(pair, std::max(bytes_of(info), std::size_t{2 * kLinePair}));
+  if (tools::ranks_of_node(pair.comm).all == 2) {
+    const SharedMemory shared(pair, bytes_of(info) + kWords);
     outcome.values = in_unit(info, bytes_of(info), measure(shared, bytes_of(info), pair, options.sample_seconds));
     MPI_Barrier(pair.comm);
   } else {
@@ -112,7 +117,8 @@ Outcome measure_bare_memory(const MeasureInfo& info, const Pair& pair, const Opt
 }
 
 const Registered kMeasures[] = {{"bare_lock", measure_bare_memory<measure_lock>},
-                                {"bare_exchange", measure_bare_memory<measure_exchange>},
+                                {"bare_exchange", measure_bare_memory<measure_exchange<false>>},
+                                {"bare_flag", measure_bare_memory<measure_exchange<true>>},
                                 {"bare_copy_size", measure_bare_memory<measure_copy>}};
 
 }  // namespace

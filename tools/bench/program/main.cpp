@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // farside-bench-openmpi, farside-bench-mpich: measure one-sided communication between two ranks. They are plain MPI
-// programs that know nothing of farside; `farside bench` runs them natively and with farside preloaded.
+// programs that know nothing of farside but its header; `farside bench` runs them natively and with farside preloaded.
 //   mpirun.openmpi -n 2 build/bin/farside-bench-openmpi --measures put_flush,fetch_and_op
 #include <algorithm>
 #include <cstdio>
@@ -28,9 +28,11 @@ Outcome run_measure(const MeasureInfo& info, const Pair& pair, const Options& op
   std::string_view name = info.name;
   for (const std::string_view suffix : {"_flush", "_sleep", "_compute"})
     if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
-  const auto by_name = functions().find(name);
   const std::string_view group = info.threads ? "threads" : std::string_view(info.group);
-  return (by_name != functions().end() ? by_name->second : functions().at(group))(info, pair, options);
+  auto found = functions().find(name);
+  if (found == functions().end()) found = functions().find(group);
+  return (found != functions().end() ? found->second : functions().at(name.substr(0, name.rfind('_'))))(info, pair,
+                                                                                                        options);
 }
 
 }  // namespace farside::bench
@@ -77,7 +79,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "farside-bench: needs at least two ranks; start it with: mpirun -n 2 %s\n", argv[0]);
     exit_code = 2;
   } else {
-    const std::string facts = is_first_of_node(MPI_COMM_WORLD) ? json_text(host_facts()) : std::string();
+    const std::string facts = ranks_of_node(MPI_COMM_WORLD).mine == 0 ? json_text(host_facts()) : std::string();
     const std::vector<std::string> hosts = gather_texts(facts, MPI_COMM_WORLD);  // of each node
     if (rank == 0) print_hello(library_version(), hosts);
     std::erase_if(options->measures, [size = size](const MeasureInfo* info) { return info->ranks > size; });

@@ -341,14 +341,6 @@ Outcome together(const MeasureInfo& info, const Pair& pair, const Options& optio
   return measurement.end();
 }
 
-// The functions of the remaining measures.
-template <class Operation, class Synchronization>
-Outcome created(const MeasureInfo& info, const Pair& pair, const Options& options) {
-  Options changed = options;
-  changed.window = WindowKind::kCreate;
-  return passive<Operation, Synchronization>(info, pair, changed);
-}
-
 // ---- making windows ----
 
 // The time from the creation of a window of two ranks until it is freed: 4096 bytes per rank, or dynamic, as info.name
@@ -410,10 +402,6 @@ const Registered kMeasures[] = {
     {"progress", passive<Put, LockEach>},
     {"fence_put", together<Put, Fence>},
     {"pscw_put", together<Put, PostStart>},
-    {"created_put", created<Put, FlushEach>},
-    {"created_get", created<Get, FlushEach>},
-    {"created_put_4mib", created<LargePut, FlushEach>},
-    {"created_get_4mib", created<LargeGet, FlushEach>},
     {"first_window", measure_first_window},
     {"windows", measure_window_creation},
 };

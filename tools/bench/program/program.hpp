@@ -30,15 +30,6 @@ T of_rank(int root, T value, MPI_Comm comm) {
   MPI_Bcast(&value, sizeof value, MPI_BYTE, root, comm);
   return value;
 }
-// Collective over a pair of two: returns what the other rank has; T is a plain type.
-template <class T>
-T of_peer(const T& mine, const Pair& pair) {
-  T theirs;
-  const int peer = pair.origin ? 1 : 0;
-  MPI_Sendrecv(&mine, sizeof mine, MPI_BYTE, peer, 0, &theirs, sizeof theirs, MPI_BYTE, peer, 0, pair.comm,
-               MPI_STATUS_IGNORE);
-  return theirs;
-}
 
 // The size of the operations, for groups of measures in which it varies.
 inline std::size_t bytes_of(const MeasureInfo& info) { return info.x > 0 ? static_cast<std::size_t>(info.x) : 8; }
@@ -54,8 +45,9 @@ inline std::vector<double> in_unit(const MeasureInfo& info, std::size_t bytes, s
 // default handler, as in a user's program.
 using Function = Outcome (*)(const MeasureInfo& info, const Pair& pair, const Options& options);
 
-// The function of measures, by their name without what the target does meanwhile, or by their group ("threads" for all
-// that need threads). Each file of this folder registers its own by objects with static storage.
+// The function of measures, by their name without what the target does meanwhile, by their group ("threads" for all
+// that need threads), or by their name without its end, such as a size. Each file of this folder registers its own by
+// objects with static storage.
 struct Registered {
   Registered(std::string_view name, Function function);
 };
