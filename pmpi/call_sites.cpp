@@ -57,30 +57,21 @@ std::string line_of([[maybe_unused]] std::uintptr_t at) {
 #else
   void* const library = dlopen("libdw.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (library == nullptr) return {};
-  bool all_found = true;
-  const auto find = [&]<class Function>(Function*& function, const char* name) {
-    function = reinterpret_cast<Function*>(dlsym(library, name));
-    all_found = all_found && function != nullptr;
+  const auto find = [&]<class Function>(Function*, const char* name) {
+    return reinterpret_cast<Function*>(dlsym(library, name));
   };
-  decltype(&dwfl_begin) begin{};
-  decltype(&dwfl_linux_proc_report) report{};
-  decltype(&dwfl_report_end) end_report{};
-  decltype(&dwfl_addrmodule) module_at{};
-  decltype(&dwfl_module_addrname) function_at{};
-  decltype(&dwfl_module_getsrc) source{};
-  decltype(&dwfl_lineinfo) info{};
-  decltype(&dwfl_end) end{};
+#define FARSIDE_LIBDW(name) find(static_cast<decltype(&name)>(nullptr), #name)
+  const auto begin = FARSIDE_LIBDW(dwfl_begin);
+  const auto report = FARSIDE_LIBDW(dwfl_linux_proc_report);
+  const auto end_report = FARSIDE_LIBDW(dwfl_report_end);
+  const auto module_at = FARSIDE_LIBDW(dwfl_addrmodule);
+  const auto function_at = FARSIDE_LIBDW(dwfl_module_addrname);
+  const auto source = FARSIDE_LIBDW(dwfl_module_getsrc);
+  const auto info = FARSIDE_LIBDW(dwfl_lineinfo);
+  const auto end = FARSIDE_LIBDW(dwfl_end);
   Dwfl_Callbacks callbacks{};
-  find(begin, "dwfl_begin");
-  find(report, "dwfl_linux_proc_report");
-  find(end_report, "dwfl_report_end");
-  find(module_at, "dwfl_addrmodule");
-  find(function_at, "dwfl_module_addrname");
-  find(source, "dwfl_module_getsrc");
-  find(info, "dwfl_lineinfo");
-  find(end, "dwfl_end");
-  find(callbacks.find_elf, "dwfl_linux_proc_find_elf");
-  if (!all_found) return {};
+  callbacks.find_elf = FARSIDE_LIBDW(dwfl_linux_proc_find_elf);
+#undef FARSIDE_LIBDW
   callbacks.find_debuginfo = [](Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*, GElf_Word,
                                 char**) { return -1; };
   Dwfl* const session = begin(&callbacks);
