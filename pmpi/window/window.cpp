@@ -2,10 +2,10 @@
 #include "pmpi/window/window.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "pmpi/call_sites.hpp"
-#include "pmpi/check/broken_rules.hpp"
 #include "pmpi/check/strict.hpp"
 #include "pmpi/library/library.hpp"
 #include "pmpi/observe/window_statistics.hpp"
@@ -13,6 +13,7 @@
 #include "pmpi/window/creation.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/ticks.hpp"
+#include "transport/base/waiter.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/process.hpp"
 #include "transport/routes/fabric/fabric_route.hpp"
@@ -104,6 +105,33 @@ std::string WindowState::describe_epochs() const {
   return "here " + epoch.describe_access() +
          (exposure.state >= epochs::Exposure::kPosting ? "; " + exposure.describe() : "");
 }
+
+// FARSIDE_CHECK=warn: reports broken rules whose calls are carried out all the same, once per place in the program, at
+// most kMost times per process. Thread safety: any. Cost: a walk up the stack for each call that breaks a rule, some
+// microseconds, until kMost reports were made; 200 bytes per report.
+class BrokenRules {
+ public:
+  // The call in which this thread is (LongWait::innermost) breaks a rule. `window`: its name. `text`: the rule and the
+  // remedy.
+  void report(const std::string& window, const std::string& text) {
+    const std::scoped_lock held(mutex_);
+    const LongWait::Reason* const call = LongWait::innermost();
+    if (call == nullptr || reported_.size() == kMost) return;
+    const std::uint16_t site = library().sites->find_here();
+    if (!reported_.emplace(site, text).second) return;
+    const std::string target = call->target() >= 0 ? fmt::format(", target {}", call->target()) : "";
+    log(LogLevel::kWarn, "{} on window '{}'{}: {}; carried out all the same; called from {}", call->call(), window,
+        target, text, library().sites->text(site));
+    if (reported_.size() == kMost)
+      log(LogLevel::kWarn, "this is the {}th broken rule; further ones are not reported", kMost);
+  }
+
+ private:
+  static constexpr std::size_t kMost = 100;
+
+  std::mutex mutex_;
+  std::set<std::pair<std::uint16_t, std::string>> reported_;  // site and text
+};
 
 void WindowState::warn(const Fault& fault) const { library().broken_rules->report(describe_name(), fault.text); }
 
