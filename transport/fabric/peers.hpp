@@ -165,7 +165,7 @@ struct PeerState {
 // Thread safety: any thread may call of() and interruptions(). Fabric's mutex guards the table and the active peers.
 // The ends of operations take the mutex of the peer, but not_issued(), which is called with it held. A waiting thread
 // may destroy a Pending right after its last operation has ended here. Errors: none of its own. Cost of each call:
-// constant, but for those that fail all operations of a peer. Memory: 400 bytes per peer; that of OperationPool per
+// constant, but for those that fail all operations of a peer. Memory: 350 bytes per peer; that of OperationPool per
 // operation, and of LocalMemory.
 class Peers {
  public:
