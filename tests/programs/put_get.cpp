@@ -190,7 +190,7 @@ int main(int argc, char** argv) {
       {"sizes from nothing to beyond a megabyte", sizes, "12.3.1"},
       {"displacement units differ", displacement_units, "12.2.1"},
       {"MPI_PROC_NULL takes everything and changes nothing", nobody, "12.3"},
-      {"who sends may send less", shorter_senders, "12.3.1"},
+      {"origins send less than the target has room for", shorter_senders, "12.3.1"},
       {"small pieces at any address", small_pieces, "12.3.1"},
       {"thousands of operations in one epoch", many_in_one_epoch, "12.3"},
       {"operands in read-only memory", put_get::read_only_operands, "12.3.1"},

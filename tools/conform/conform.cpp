@@ -217,6 +217,7 @@ int conform(const ConformSettings& settings) {
                runtimes.empty() ? "no MPI runtime found" : "--launcher needs one --runtime");
     return 2;
   }
+  const bool on_this_host = settings.launch.hosts.empty() && settings.launch.launcher.empty();
   const Scratch scratch;
   std::vector<Requirement> requirements;
   std::vector<Column> columns;
@@ -227,7 +228,13 @@ int conform(const ConformSettings& settings) {
     for (const std::string& name : settings.programs) {
       const fs::path program = compile(settings, runtime, name, scratch.path);
       if (program.empty()) return 1;
-      for (Requirement& one : requirements_of(settings, runtime, name, program))
+      std::vector<Requirement> listed = requirements_of(settings, runtime, name, program);
+      if (listed.empty()) {
+        fmt::print(stderr, "farside conform: {} lists no requirements: it does not start, or is an older one\n",
+                   program.string());
+        return 1;
+      }
+      for (Requirement& one : listed)
         if (std::ranges::find(requirements, key_of(one), key_of) == requirements.end())
           requirements.push_back(std::move(one));
       programs[name] = program;
@@ -242,7 +249,7 @@ int conform(const ConformSettings& settings) {
       Column column{
           &runtime, variant, fmt::format("{}, {}", runtime.title, variant->full_title(settings.provider)), {}};
       for (const Requirement& one : requirements) {
-        Variables variables = variables_of(*variant, runtime, settings.provider, settings.launch.hosts.empty());
+        Variables variables = variables_of(*variant, runtime, settings.provider, on_this_host);
         variables.emplace_back("TEST_SECTION", one.text);
         const ChildEnd end = launch(settings, runtime, settings.launch, programs.at(one.program), variables,
                                     variant->component_variables(), {});

@@ -229,7 +229,7 @@ void FabricRoute::expect(int rank, bool notification) {
   });
 }
 
-// The message has a reply, which completes it for flushes; nobody waits for it before.
+// A flush waits for the reply to the message; this call does not.
 Status FabricRoute::notify(int rank, std::uint32_t word) {
   const Result<FabricTargets::Use> used = space_.begin_use(rank);
   if (!used) return used.error();
