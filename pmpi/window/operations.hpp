@@ -90,7 +90,7 @@ inline std::size_t plain_bytes(MPI_Datatype type, std::int64_t count) {
 }
 
 // Whether the address is not null and its memory is known to be accessible to the CPU.
-inline bool is_usable(const void* address) {
+[[gnu::always_inline]] inline bool is_usable(const void* address) {
   return address != nullptr && (!DeviceMemory::possible() || DeviceMemory::is_known_host(address));
 }
 
