@@ -88,6 +88,13 @@ struct ControlWord {
   static void write(std::uint64_t& word, std::uint64_t value) {
     std::atomic_ref(word).store(value, std::memory_order_seq_cst);
   }
+  // Precedes a change. A processor with strong order begins to move the line of the word to this core only when the
+  // data behind which the word is changed have moved; now both move at once.
+  static void prefetch(const std::uint64_t& word) {
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0" : : "m"(word));
+#endif
+  }
   // The owner's read of its own word. The acquire makes the data visible that a peer published by the word. The read is
   // not ordered after the owner's earlier changes of other words; before a sleep, the wake event orders them.
   static std::uint64_t look(std::uint64_t& word) { return std::atomic_ref(word).load(std::memory_order_acquire); }

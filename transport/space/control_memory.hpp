@@ -122,6 +122,7 @@ class ControlMemory {
   // Adds, and wakes the owner if it sleeps. Precondition: the word is mapped.
   void notify_now(int rank, std::uint32_t word, std::uint64_t value) {
     const ControlWords::Mapped block = words_.mapped(rank);
+    ControlWord::prefetch(block.word(word));
     ControlWord::fetch_add(block.word(word), value);
     block.wake();
   }
@@ -129,6 +130,7 @@ class ControlMemory {
   // owner's arming of the wake event (wake_event.hpp).
   void notify_by_write(int rank, std::uint32_t word, std::uint64_t value) {
     const ControlWords::Mapped block = words_.mapped(rank);
+    ControlWord::prefetch(block.word(word));
     ControlWord::write(block.word(word), value);
     block.wake();
   }
