@@ -42,9 +42,10 @@ class Exchange {
 
   void there_and_back(bool origin) {
     begin();
-    if (origin) give(0, words_);
-    take(origin ? 0 : 1, origin ? 1 : words_);
-    if (!origin) give(1, 1);
+    if (!origin) take(1, words_);
+    give(origin ? 0 : 1, origin ? words_ : 1);
+    given();
+    if (origin) take(0, 1);
   }
   void with_both_neighbours() {
     begin();
@@ -53,6 +54,7 @@ class Exchange {
       MPI_Win_start(group_, 0, win_);
     }
     for (const std::size_t side : {0, 1}) give(side, words_);
+    given();
     if (way == Way::kFence) MPI_Win_fence(0, win_);
     if (way == Way::kPost) {
       MPI_Win_complete(win_);
@@ -67,7 +69,6 @@ class Exchange {
 
   void begin() {
     if (way == Way::kMessage) MPI_Waitall(2, requests_.data(), MPI_STATUSES_IGNORE);
-    if (way == Way::kNotify) MPI_Win_flush_local_all(win_);
     mine_.front() = mine_.back() = ++step_;
   }
   // To the neighbour on this side, whose halo is that of its other side.
@@ -84,6 +85,11 @@ class Exchange {
       if constexpr (way == Way::kSend) MPI_Send(nullptr, 0, MPI_BYTE, to, there, comm_);
       if constexpr (way == Way::kPoll) flag(to, there, 1, MPI_SUM);
     }
+  }
+  // `mine_` may change again after this, and after begin().
+  void given() {
+    if (way != Way::kNotify) return;
+    for (const int to : neighbours_) MPI_Win_flush_local(to, win_);
   }
   void take(std::size_t side, std::size_t count) {
     const int from = neighbours_[side], here = static_cast<int>(side);
