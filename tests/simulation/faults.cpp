@@ -188,7 +188,8 @@ void draw_next(bool (*kind)(Time), Time mean) {
 // other communicators it has other numbers, so there any number counts. Or a shortage that there was.
 bool explains(int rank, std::string_view line) {
   const auto has = [line](std::string_view text) { return line.find(text) != line.npos; };
-  if (state.shortage && (has("Cannot allocate memory") || has("Too many open files"))) return true;
+  if (state.shortage && (has("Cannot allocate memory") || has("Too many open files") || has("could not make")))
+    return true;
   if (has("could not notify")) return !state.met.empty();
   const bool tells = has("operations of rank");
   for (const std::string_view word : {"target ", "rank "}) {

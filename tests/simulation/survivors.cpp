@@ -87,7 +87,7 @@ class Survivor {
         bool done = MPI_Win_post(from, 0, window_) == MPI_SUCCESS;
         if (!done) *posts_failed() = 1;
         simulation_meet();
-        if (*posts_failed() != 0) return finish();  // an origin would wait for it
+        if (*posts_failed() != 0) return finish();  // an origin that was out of reach would wait for it
         if (MPI_Win_start(to, 0, window_) == MPI_SUCCESS) {
           put_block(next);
           confirm_blocks(MPI_Win_complete(window_) == MPI_SUCCESS);
@@ -107,7 +107,6 @@ class Survivor {
       confirm_blocks(done);
       for (int origin = 0; done && origin < size_; ++origin) check_block(origin);
     }
-    simulation_meet();  // a fence behind a failed one may lose a word, and know of no interruption
     fence(MPI_MODE_NOSUCCEED);
     finish();
   }

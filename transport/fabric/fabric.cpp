@@ -114,8 +114,11 @@ std::string try_nic_atomics(OpenEndpoint& endpoint, std::optional<bool>& form) {
 // poll.
 //
 // A lack of memory is treated like a full queue, a number of times: operations that complete give memory back.
+//
+// An operation fails, and is not issued, if notifications were lost before. A notification fails and is issued, since
+// its receiver may know of no interruption since it began to wait.
 template <class Issue>
-Status Fabric::issue(Pending& pending, Peer to, const char* what, Issue&& call) {
+Status Fabric::issue(Pending& pending, Peer to, const char* what, Issue&& call, bool notification) {
   PeerState& peer = peers_.of(to);
   Operation* operation = nullptr;
   std::uint32_t failures = 0;
@@ -139,6 +142,10 @@ Status Fabric::issue(Pending& pending, Peer to, const char* what, Issue&& call) 
       held.unlock();
       code = again_without_memory([&] { return make_ready(peer); });
       held.lock();
+      if (code == -FI_ECONNRESET && notification) {
+        pending.failed(fabric_error(ErrorKind::kPeer, what, code));
+        code = -FI_EAGAIN;
+      }
     }
     const auto may_issue = [&] {
       return peer.ready() && peer.in_flight <= limits_.operations_per_peer;  // this one included
@@ -312,7 +319,7 @@ bool Fabric::has_message_ring(Peer peer) {
 
 Status Fabric::request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
                        std::unique_ptr<OperationList> list) {
-  return issue(pending, place.peer, "fi_sendmsg", [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
+  const auto send = [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
     if (request.last_interruption && *request.last_interruption != operation.peer.losses.last_interruption)
       return -FI_ECONNRESET;
     operation.message = request;
@@ -348,7 +355,8 @@ Status Fabric::request(Pending& pending, const HandlerPlace& place, const Handle
       return code;
     }
     return send_message(peers_.memory(), endpoint, {parts.data(), count}, operation.slot, operation);
-  });
+  };
+  return issue(pending, place.peer, "fi_sendmsg", send, (request.header.flags & RequestHeader::kNoReply) != 0);
 }
 
 // An atomic of the target's adapter on a word of 64 bits (fi_atomic(3), fi_verbs(7)).

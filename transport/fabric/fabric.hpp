@@ -133,7 +133,7 @@ class Fabric final : public OpenEndpoint, private PeerHealth::Network, private P
 
   // Issuing.
   template <class Issue>
-  Status issue(Pending& pending, Peer to, const char* what, Issue&& call);
+  Status issue(Pending& pending, Peer to, const char* what, Issue&& call, bool notification = false);
   ssize_t make_ready(PeerState& peer);
   Error out_of_reach(const PeerState& peer, const std::string& why) const;
   Status transfer(Pending& pending, const Place& place, void* local, std::size_t bytes, bool writes);
