@@ -287,7 +287,8 @@ Outcome measure_bare_fabric(const MeasureInfo& info, const Pair& pair, const Opt
           right = endpoint->compare_swap(kWord, written - 1, written) == written - 1 && right;
         if (what == BareFabric::kMessage) right = endpoint->exchange(values) == written && right;
       };
-      outcome.values = in_unit(info, bytes, sample(options.sample_seconds, operation));
+      const bool late = what == BareFabric::kMessage && info.target == TargetState::kServesAsleep;
+      outcome.values = in_unit(info, bytes, sample(options.sample_seconds, operation, late ? kLate : kLate.zero()));
       if (!right) outcome.wrong = "a wrong value came back";
       std::uint64_t end = 1;
       endpoint->write(kEnd, {&end, 1});

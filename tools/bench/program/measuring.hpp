@@ -65,20 +65,28 @@ std::vector<double> take_samples(const Budget& budget, Batch&& batch) {
   }
 }
 
-// Does an operation `count` times. Returns the seconds that this takes.
+// Does an operation `count` times. Returns the seconds that this takes, without the pauses in front of each.
 template <class Operation>
-double time_of(long count, Operation&& operation) {
-  const Clock::time_point start = Clock::now();
-  for (long i = 0; i < count; ++i) operation();
-  return seconds_since(start);
+double time_of(long count, Operation&& operation, std::chrono::milliseconds pause = {}) {
+  double seconds = 0;
+  const long together = pause.count() > 0 ? 1 : count;
+  for (long done = 0; done < count; done += together) {
+    if (pause.count() > 0) std::this_thread::sleep_for(pause);
+    const Clock::time_point start = Clock::now();
+    for (long i = 0; i < together; ++i) operation();
+    seconds += seconds_since(start);
+  }
+  return seconds;
 }
+// Behind it, a rank that waits for this one sleeps.
+constexpr std::chrono::milliseconds kLate{5};
 
 // The same with batches of `operation()`, in about `sample_seconds`. The first three (connections, page faults) are not
 // counted.
 template <class Operation>
-std::vector<double> sample(double sample_seconds, Operation&& operation) {
+std::vector<double> sample(double sample_seconds, Operation&& operation, std::chrono::milliseconds pause = {}) {
   time_of(3, operation);
-  return take_samples({.sample_seconds = sample_seconds}, [&](long count) { return time_of(count, operation); });
+  return take_samples({.sample_seconds = sample_seconds}, [&](long count) { return time_of(count, operation, pause); });
 }
 
 // The same with batches in which both ranks take part, as often as the origin announces before each. Collective.

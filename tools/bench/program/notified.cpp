@@ -131,14 +131,7 @@ Outcome measure_exchange(const MeasureInfo& info, const Pair& pair, const Option
   Exchange<way> exchange(pair, options, bytes_of(info));
   const bool halo = info.name.starts_with("halo_"), late = pair.origin && info.name.ends_with("_asleep");
   const auto once = [&] { halo ? exchange.with_both_neighbours() : exchange.there_and_back(pair.origin); };
-  const auto batch = [&](long count) {
-    double seconds = 0;
-    for (long done = 0; done < count; done += late ? 1 : count) {
-      if (late) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      seconds += time_of(late ? 1 : count, once);
-    }
-    return seconds;
-  };
+  const auto batch = [&](long count) { return time_of(count, once, late ? kLate : kLate.zero()); };
   batch(3);
   Outcome outcome;
   outcome.values = in_unit(info, 0, sample_together(pair, options.sample_seconds, batch));
