@@ -105,7 +105,6 @@ std::vector<MeasureInfo> make_catalogue() {
     const std::string way = size.title + " there, 8 B back";
     add("notify_put_", "put_notify: " + way, kTakesPart, "notify", "bare_message_");
     add("notify_send_", "put, flush, empty message: " + way, kTakesPart, "notify", "bare_message_");
-    add("notify_poll_", "put, flush, fetch_and_op on a flag: " + way, kTakesPart, "notify", "bare_message_");
     add("notify_message_", "MPI_Send: " + way, kTakesPart, "notify", "bare_message_");
     add("bare_flag_", "bare memory: memcpy and a flag: " + way, kSpins, "notify");
     add("bare_message_", "bare libfabric: message: " + way, kServes, "notify");

@@ -12,19 +12,18 @@ namespace {
 enum class Way {
   kNotify,   // put_notify, wait_notify
   kSend,     // put, flush, an empty message
-  kPoll,     // put, flush, fetch_and_op on a flag, which its owner polls in the same way
   kMessage,  // MPI_Send
   kFence,
   kPost,  // post, start, put, complete, wait
 };
 
 // What a rank exchanges with its neighbours. In its window are a halo of `bytes` for each side, twice, since a
-// neighbour may be a step ahead, and two flags. The first and the last word of all data is the number of the step.
+// neighbour may be a step ahead. The first and the last word of all data is the number of the step.
 template <Way way>
 class Exchange {
  public:
   Exchange(const Pair& pair, const Options& options, std::size_t bytes)
-      : comm_(pair.comm), words_(bytes / 8), mine_(words_), window_(pair, options.window, 4 * bytes + 16) {
+      : comm_(pair.comm), words_(bytes / 8), mine_(words_), window_(pair, options.window, 4 * bytes) {
     neighbours_ = {(ranks_.mine + ranks_.all - 1) % ranks_.all, (ranks_.mine + 1) % ranks_.all};
     MPI_Group all = MPI_GROUP_NULL;
     MPI_Comm_group(comm_, &all);
@@ -65,7 +64,7 @@ class Exchange {
   bool right() const { return right_; }
 
  private:
-  static constexpr bool kPassive = way == Way::kNotify || way == Way::kSend || way == Way::kPoll;
+  static constexpr bool kPassive = way == Way::kNotify || way == Way::kSend;
 
   void begin() {
     if (way == Way::kMessage) MPI_Waitall(2, requests_.data(), MPI_STATUSES_IGNORE);
@@ -83,7 +82,6 @@ class Exchange {
       MPI_Put(mine_.data(), words, MPI_INT64_T, to, at, words, MPI_INT64_T, win_);
       if constexpr (kPassive) MPI_Win_flush(to, win_);
       if constexpr (way == Way::kSend) MPI_Send(nullptr, 0, MPI_BYTE, to, there, comm_);
-      if constexpr (way == Way::kPoll) flag(to, there, 1, MPI_SUM);
     }
   }
   // `mine_` may change again after this, and after begin().
@@ -98,19 +96,9 @@ class Exchange {
       MPI_Recv(halo, static_cast<int>(count), MPI_INT64_T, from, here, comm_, MPI_STATUS_IGNORE);
     if constexpr (way == Way::kNotify) MPIX_Win_wait_notify(win_, here, step_);
     if constexpr (way == Way::kSend) MPI_Recv(nullptr, 0, MPI_BYTE, from, here, comm_, MPI_STATUS_IGNORE);
-    if constexpr (way == Way::kPoll)
-      while (flag(ranks_.mine, here, 0, MPI_NO_OP) < step_) continue;
     right_ = right_ && halo[0] == step_ && halo[count - 1] == step_;
   }
   std::size_t place(int side) const { return static_cast<std::size_t>(2 * (step_ % 2) + side) * words_; }
-  // Adds to a flag of a rank. Returns what it was before.
-  std::int64_t flag(int rank, int side, std::int64_t more, MPI_Op op) {
-    std::int64_t before = 0;
-    const auto at = static_cast<MPI_Aint>(32 * words_) + 8 * side;
-    MPI_Fetch_and_op(&more, &before, MPI_INT64_T, rank, at, op, win_);
-    MPI_Win_flush(rank, win_);
-    return before;
-  }
 
   const MPI_Comm comm_;
   const tools::Ranks ranks_{comm_};
@@ -140,10 +128,10 @@ Outcome measure_exchange(const MeasureInfo& info, const Pair& pair, const Option
 }
 
 const Registered kMeasures[] = {
-    {"notify_put", measure_exchange<Way::kNotify>},  {"notify_send", measure_exchange<Way::kSend>},
-    {"notify_poll", measure_exchange<Way::kPoll>},   {"notify_message", measure_exchange<Way::kMessage>},
-    {"halo_notify", measure_exchange<Way::kNotify>}, {"halo_fence", measure_exchange<Way::kFence>},
-    {"halo_post", measure_exchange<Way::kPost>},     {"halo_send", measure_exchange<Way::kMessage>}};
+    {"notify_put", measure_exchange<Way::kNotify>},      {"notify_send", measure_exchange<Way::kSend>},
+    {"notify_message", measure_exchange<Way::kMessage>}, {"halo_notify", measure_exchange<Way::kNotify>},
+    {"halo_fence", measure_exchange<Way::kFence>},       {"halo_post", measure_exchange<Way::kPost>},
+    {"halo_send", measure_exchange<Way::kMessage>}};
 
 }  // namespace
 }  // namespace farside::bench
