@@ -35,7 +35,6 @@ struct TemporaryGroup {
   // The members of a communicator; MPI_GROUP_NULL if the runtime fails.
   explicit TemporaryGroup(MPI_Comm communicator);
   TemporaryGroup(TemporaryGroup&& other) noexcept : handle(std::exchange(other.handle, MPI_GROUP_NULL)) {}
-  TemporaryGroup& operator=(TemporaryGroup&&) = delete;
   ~TemporaryGroup();
   explicit operator bool() const { return handle != MPI_GROUP_NULL; }
   MPI_Group handle = MPI_GROUP_NULL;

@@ -24,8 +24,6 @@ class UniqueFd {
     std::swap(fd_, other.fd_);
     return *this;
   }
-  UniqueFd(const UniqueFd&) = delete;
-  UniqueFd& operator=(const UniqueFd&) = delete;
   ~UniqueFd() { reset(); }
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }

@@ -87,9 +87,6 @@ struct HandlerRequest {
 
 class Endpoint {
  public:
-  Endpoint() = default;
-  Endpoint(const Endpoint&) = delete;
-  Endpoint& operator=(const Endpoint&) = delete;
   virtual ~Endpoint() = default;
 
   virtual const FabricAddress& address() const = 0;

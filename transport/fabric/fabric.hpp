@@ -64,8 +64,6 @@ class Fabric final : public OpenEndpoint, private PeerHealth::Network, private P
   static Result<std::unique_ptr<Fabric>> open(InfoHandle info, const Settings& settings, Progress& progress,
                                               Statistics& statistics, Resolve resolve = nullptr,
                                               std::size_t openers = Connections::kMostThreads);
-  Fabric(const Fabric&) = delete;
-  Fabric& operator=(const Fabric&) = delete;
   // Sends the last answers, and ends the thread and the connections.
   ~Fabric() override;
 

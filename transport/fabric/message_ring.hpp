@@ -81,8 +81,6 @@ class MessageRing {
   // of this object.
   MessageRing(std::span<std::byte> memory, RingAddress address, std::size_t most_copied, Registration registration = {})
       : memory_(memory), registration_(std::move(registration)), address_(address), most_copied_(most_copied) {}
-  MessageRing(const MessageRing&) = delete;
-  MessageRing& operator=(const MessageRing&) = delete;
   ~MessageRing();
 
   // For the peer.

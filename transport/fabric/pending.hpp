@@ -20,8 +20,6 @@ class Pending {
   Pending() = default;
   // Operations that count here count in `parent` as well, but their errors do not go there.
   explicit Pending(Pending* parent) : parent_(parent), rank_(parent->rank_) {}
-  Pending(const Pending&) = delete;
-  Pending& operator=(const Pending&) = delete;
   ~Pending() { drop(error_.load(std::memory_order_relaxed)); }
 
   // Sets the target of the operations that follow, for error messages.

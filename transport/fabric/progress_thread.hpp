@@ -113,9 +113,6 @@ class ProgressThread {
     ~Work() = default;
   };
 
-  ProgressThread() = default;
-  ProgressThread(const ProgressThread&) = delete;
-  ProgressThread& operator=(const ProgressThread&) = delete;
   ~ProgressThread() { stop(); }
 
   // `queue_fd` wakes the thread when something arrives. `work` must outlive the thread. Errors: kOther if there is no

@@ -88,8 +88,6 @@ static_assert(kMostCoalesced <= OperationList::kMostInOne);
 class Route {
  public:
   Route(RouteKind kind, int rank) : rank_(rank), kind_(kind) {}
-  Route(const Route&) = delete;
-  Route& operator=(const Route&) = delete;
 
   // The bytes of a rank's data, 0 in a dynamic space, and its unit.
   struct Extent {
@@ -200,8 +198,6 @@ class Fragments {
   // `own`: as in Route::put. `expected`: the approximate number of fragments.
   Fragments(Route& route, int rank, Outstanding* own, std::size_t expected)
       : route_(route), rank_(rank), own_(own), expected_(expected) {}
-  Fragments(const Fragments&) = delete;
-  Fragments& operator=(const Fragments&) = delete;
 
   // As the route's operations, on each of `blocks`. Blocks that are put or combined must not overlap, as MPI requires
   // of the entries of a target's datatype.

@@ -37,9 +37,6 @@ class ControlMemory {
   // Must not move or end until it is done.
   class Operation {
    public:
-    Operation() = default;
-    Operation(const Operation&) = delete;
-    Operation& operator=(const Operation&) = delete;
     // Waits until the endpoint no longer uses this object, also if the operation was abandoned.
     ~Operation() {
       while (!pending_.done()) [[unlikely]] Process::instance().poll();

@@ -63,8 +63,6 @@ class Group {
   static constexpr int kFlags = 48;  // the number of bits for flags
 
   Group(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
   virtual ~Group() = default;
 
   int rank() const { return rank_; }

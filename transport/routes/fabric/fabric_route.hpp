@@ -47,8 +47,6 @@ struct FabricSpace : FabricSetup {
   };
 
   explicit FabricSpace(const FabricSetup& setup) : FabricSetup(setup), targets(setup.threaded) {}
-  FabricSpace(const FabricSpace&) = delete;
-  FabricSpace& operator=(const FabricSpace&) = delete;
   ~FabricSpace() {
     if (published) endpoint.withdraw(space);
   }

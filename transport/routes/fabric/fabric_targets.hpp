@@ -249,8 +249,6 @@ class FabricTargets {
   static constexpr std::size_t kMostResting = 8;
 
   explicit FabricTargets(bool threaded = true) : threaded_(threaded) {}
-  FabricTargets(const FabricTargets&) = delete;
-  FabricTargets& operator=(const FabricTargets&) = delete;
 
   // From now on several threads may use targets. Precondition: no call is in progress.
   void expect_threads() { threaded_ = true; }
@@ -280,8 +278,6 @@ class FabricTargets {
         : targets_(&targets), busy_(targets.begin(target, only_busy)) {}
     Use(Use&& other) noexcept
         : targets_(other.targets_), busy_(std::exchange(other.busy_, nullptr)), visits_(other.visits_) {}
-    Use(const Use&) = delete;
-    Use& operator=(const Use&) = delete;
     ~Use() {
       if (busy_ != nullptr) targets_->end(*busy_, visits_);
     }
