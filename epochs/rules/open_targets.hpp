@@ -25,7 +25,7 @@ class RankBits {
  public:
   bool empty() const { return words_.empty(); }
   bool reserve(unsigned ranks) {
-    const auto allocate = [&] { return words_ = std::vector<Word>((std::size_t{ranks} + 63) / 64), Status(); };
+    const auto allocate = [&] { words_ = std::vector<Word>((std::size_t{ranks} + 63) / 64); };
     return !words_.empty() || without_bad_alloc(allocate).ok();
   }
   bool has(int rank) const { return (words_[number(rank) / 64] >> (number(rank) % 64) & 1) != 0; }

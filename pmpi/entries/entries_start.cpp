@@ -20,10 +20,7 @@ int started(Start&& start) {
   const int code = start();
   if (code != MPI_SUCCESS) return code;
   // The first window tries again, and reports the error.
-  (void)farside::without_bad_alloc([]() -> farside::Status {
-    farside::start_libfabric_between_nodes();
-    return {};
-  });
+  (void)farside::without_bad_alloc(farside::start_libfabric_between_nodes);
   return code;
 }
 

@@ -54,10 +54,7 @@ void warn_of_windows(const char* call) {
 }
 
 void end_with_runtime(const char* call) {
-  (void)without_bad_alloc([&]() -> Outcome {
-    warn_of_windows(call);
-    return {};
-  });
+  (void)without_bad_alloc([&] { warn_of_windows(call); });
   end_observation();
   // Windows that were not freed keep the endpoint until the process exits.
   if (library().windows.size() == 0) farside::Process::instance().shut_down();
@@ -147,9 +144,8 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win), (win)) {
       return window->end();
     });
     // Until there is memory for it: requests of this window must not outlive it.
-    const auto abandon = [&]() -> farside::Status {
+    const auto abandon = [&] {
       if (Requests::any()) library().requests->abandon(*window);
-      return {};
     };
     while (!farside::without_bad_alloc(abandon)) std::this_thread::yield();
     // Operations that failed at the end are reported, but the window is freed: the other ranks free it, too.
@@ -192,10 +188,7 @@ FARSIDE_ENTRY(Win_get_info, (MPI_Win win, MPI_Info* info), (win, info)) {
 FARSIDE_ENTRY(Win_set_name, (MPI_Win win, const char* name), (win, name)) {
   Window* const window = library().windows.look_up(win).window;
   if (window == nullptr) return runtime().Win_set_name(win, name);
-  const Outcome named = farside::without_bad_alloc([&]() -> Outcome {
-    window->named(name);
-    return {};
-  });
+  const Outcome named = farside::without_bad_alloc([&] { window->named(name); });
   return named ? runtime().Win_set_name(win, name) : window->raise("MPI_Win_set_name", named.fault());
 }
 

@@ -92,10 +92,7 @@ template <class Original, class Part, class... Args>
 template <class Body>
 int without_window(const char* call, Body&& body) {
   int code = MPI_SUCCESS;
-  const Outcome outcome = without_bad_alloc([&]() -> Outcome {
-    code = body();
-    return {};
-  });
+  const Outcome outcome = without_bad_alloc([&] { code = body(); });
   return outcome ? code : raise_without_object(call, outcome.fault());
 }
 

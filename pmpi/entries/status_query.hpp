@@ -24,7 +24,7 @@ int query_status(std::span<const MPI_Request> requests, Original&& original, Eac
     return original();
   Requests& pending = *library().requests;
   // Without memory the requests are not complete yet.
-  (void)without_bad_alloc([&] { return pending.look(requests), Status(); });
+  (void)without_bad_alloc([&] { pending.look(requests); });
   const int code = original();
   if (code != MPI_SUCCESS) return code;
   each_reported([&](int index) { pending.show(requests[static_cast<std::size_t>(index)]); });

@@ -44,7 +44,7 @@ Outcome counted(WindowState& window, Count&& count, Call&& call) {
     return call();
   const Moment begun = WindowStatistics::begin();
   Outcome done = call();
-  if (done) (void)without_bad_alloc([&] { return count(*statistics, begun), Status(); });
+  if (done) (void)without_bad_alloc([&] { count(*statistics, begun); });
   return done;
 }
 
@@ -208,10 +208,8 @@ Outcome Calls::execute(const Operation& operation) {
     return Operations(window_).execute(operation);
   const Moment begun = WindowStatistics::begin();
   Outcome outcome = Operations(window_).execute(operation);
-  if (outcome) {
-    (void)without_bad_alloc(
-        [&] { return window_.statistics->operated(rank, operation.call, operation.bytes, begun), Status(); });
-  }
+  if (outcome)
+    (void)without_bad_alloc([&] { window_.statistics->operated(rank, operation.call, operation.bytes, begun); });
   return outcome;
 }
 

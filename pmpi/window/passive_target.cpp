@@ -60,7 +60,7 @@ Status PassiveTarget::run_to_end(auto& protocol, int peer) {
       if (!lock) continue;
       // Without memory for it, the next look may find the same. The protocol must not be left halfway.
       std::optional<Error> lost;
-      if (!expired) (void)without_bad_alloc([&] { return lost = window_.lost_locks.find(*lock, look), Status(); });
+      if (!expired) (void)without_bad_alloc([&] { lost = window_.lost_locks.find(*lock, look); });
       if (expired) {
         log(LogLevel::kError,
             "a lock of rank {} that failed cannot be taken out of its queue, or of that of the global lock at rank {}: "

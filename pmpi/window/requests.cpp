@@ -52,7 +52,7 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
   if (operation != nullptr) {
     operation->request = *request;
     std::vector<MPI_Request> finished;
-    (void)without_bad_alloc([&]() -> Status {
+    (void)without_bad_alloc([&] {
       Part& part = part_of(*request);
       const std::scoped_lock held(part.mutex);
       part.operations[key_of_handle(*request)] = operation.get();
@@ -62,7 +62,6 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
       if (over) to_report_.fetch_add(1, std::memory_order_relaxed);
       if (!over) operation->own = std::move(own);
       if (part.operations.size() >= part.look_at) finished = end_finished(part);
-      return {};
     });
     if (!entered) operation->watched = 0;
     (void)operation.release();  // freed() deletes it
@@ -160,10 +159,7 @@ void Requests::freed(Operation& operation) {
   to_report_.fetch_sub(1, std::memory_order_relaxed);
   // The runtime calls this function. The call that completes the request has reserved the place (any_to_report), unless
   // the error came after that; without a place it is lost.
-  (void)without_bad_alloc([&]() -> Status {
-    freed_here().push_back(std::move(taken));
-    return {};
-  });
+  (void)without_bad_alloc([&] { freed_here().push_back(std::move(taken)); });
 }
 
 int Requests::look(std::span<const MPI_Request> requests) {

@@ -108,12 +108,16 @@ decltype(auto) patiently(Work&& work) {
   }
 }
 
-// Calls work(), and returns a lack of memory as an error.
+// Calls work(), and returns a lack of memory as an error; a Status if work() returns nothing.
 template <class Work>
 auto without_bad_alloc(Work&& work) {
-  using Returned = decltype(work());
+  constexpr bool kNothing = std::is_void_v<decltype(work())>;
+  using Returned = std::conditional_t<kNothing, Status, decltype(work())>;
   try {
-    return work();
+    if constexpr (kNothing)
+      return work(), Status();
+    else
+      return work();
   } catch (const std::bad_alloc&) {
   } catch (const std::length_error&) {  // more elements than an address space has
   }

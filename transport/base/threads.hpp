@@ -114,16 +114,15 @@ template <class Run>
 Status start_own_thread(std::thread& thread, const char* name, Run&& run) {
   const SignalsBlocked inherited;
   std::string refused;
-  Status begun = without_bad_alloc([&]() -> Status {
+  Status begun = without_bad_alloc([&] {
     try {
       thread = std::thread([run = std::forward<Run>(run)]() mutable {
-        if (Status carried = without_bad_alloc([&]() -> Status { return run(), Status(); }); !carried)
+        if (Status carried = without_bad_alloc(run); !carried)
           Log::write_parts({"farside: error: a thread of farside has ended: out of memory\n"});
       });
     } catch (const std::system_error& error) {
       refused = error.what();
     }
-    return {};
   });
   if (!begun) return begun;
   if (!thread.joinable()) return Error{ErrorKind::kOther, fmt::format("no thread {}: {}", name, refused)};

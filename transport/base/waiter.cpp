@@ -13,10 +13,9 @@ void LongWait::report(std::chrono::seconds waited) {
   if (innermost() == nullptr || this_thread.reporting || !Log::enabled(LogLevel::kWarn)) return;
   this_thread.reporting = true;
   const Ticks waited_so_far = this_thread.waited;
-  (void)without_bad_alloc([&]() -> Status {
+  (void)without_bad_alloc([&] {
     const std::string text = innermost()->text(waited);
     if (!text.empty()) log(LogLevel::kWarn, "{}", text);
-    return {};
   });
   this_thread.waited = waited_so_far;  // waits of the report are a part of the one that it reports
   this_thread.reporting = false;

@@ -217,13 +217,12 @@ bool Fabric::poll_with(std::unique_lock<std::mutex> held) {
   bool moved = false;
   const std::uint64_t begin = monotonic_ns();
   // A lack of memory there is none of the caller's, and the next poll tries again.
-  (void)without_bad_alloc([&]() -> Status {
+  (void)without_bad_alloc([&] {
     if (begin >= read_events_at_ns_) {
       moved = connections_.progress();  // libfabric 1.18 and later poll the sockets there; advance() reads the rings
       read_events_at_ns_ = begin + kReadEventsEveryNs;
     }
     moved = advance() || moved;
-    return {};
   });
   // RDMA over TCP that a peer issues generates no completion here. Only the duration of the poll shows that it moved
   // data.

@@ -180,11 +180,9 @@ const char* execute_list(std::span<const std::byte> list, MessageHandler::Served
 }  // namespace
 
 void MessageHandler::log_refusal(const Answer& answer, const ServedSpace* space, std::uint32_t sender) {
-  (void)without_bad_alloc([&]() -> Status {
-    if (answer.fault == nullptr) {
-      log(LogLevel::kWarn, "a request to the handler was refused: {}", answer.refused);
-      return {};
-    }
+  (void)without_bad_alloc([&] {
+    if (answer.fault == nullptr)
+      return log(LogLevel::kWarn, "a request to the handler was refused: {}", answer.refused);
     log(LogLevel::kError,
         "rank {} of the window {} accesses {} in this process, which is not mapped, not writable, or beyond the end "
         "of a file",
@@ -192,7 +190,6 @@ void MessageHandler::log_refusal(const Answer& answer, const ServedSpace* space,
         space->attached != nullptr ? "that is dynamic"
                                    : fmt::format("of {} bytes at {}", space->bytes, fmt::ptr(space->base)),
         answer.fault);
-    return {};
   });
 }
 
@@ -232,7 +229,7 @@ void MessageHandler::execute_request(const RequestHeader& request, std::span<con
   const auto make_room = [&](std::size_t bytes) {
     if (bytes <= answer.fetched.capacity()) [[likely]]
       return true;
-    const Status made = without_bad_alloc([&] { return patiently([&] { answer.fetched.reserve(bytes); }), Status(); });
+    const Status made = without_bad_alloc([&] { patiently([&] { answer.fetched.reserve(bytes); }); });
     if (made) return true;
     answer.refused = "out of memory";
     answer.header.status = ReplyStatus::kNoMemory;

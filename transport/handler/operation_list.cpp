@@ -147,10 +147,7 @@ std::unique_ptr<OperationList> OperationList::take_spare() {
 
 void OperationList::keep_spare(std::unique_ptr<OperationList> list) {
   list->clear();
-  (void)without_bad_alloc([&]() -> Status {  // for the thread's first one
-    spare() = std::move(list);
-    return {};
-  });
+  (void)without_bad_alloc([&] { spare() = std::move(list); });  // for the thread's first one
 }
 
 void OperationList::deliver(std::span<const std::byte> fetched) const {

@@ -221,11 +221,10 @@ Status FabricRoute::complete(BusyTarget& to) {
 
 // An error of reaching the rank is left to the operations that follow.
 void FabricRoute::expect(int rank, bool notification) {
-  (void)without_bad_alloc([&]() -> Status {
+  (void)without_bad_alloc([&] {
     const FabricTargets::Use use(space_.targets, space_.entry_of(rank));
     const auto held = space_.targets.hold(*use->target);
     notification ? use->order.expect_notification(true) : use->order.expect_release();
-    return {};
   });
 }
 
