@@ -81,13 +81,6 @@ WindowStatistics::WindowStatistics(Space& space, MPI_Group group, TraceFlavor fl
   const std::uint32_t number = library().statistics->enter(*this);
   const std::scoped_lock held(mutex_);  // others may read it now
   traced_.record.window = number;
-  if (threaded) expect_threads();
-}
-
-void WindowStatistics::expect_threads() {
-  if (trace_ == nullptr) return;
-  trace_->epochs().expect_threads();
-  trace_->operations().expect_threads();
 }
 
 WindowStatistics::~WindowStatistics() {

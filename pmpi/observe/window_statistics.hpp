@@ -5,7 +5,7 @@
 //
 // Waits are measured by Waiter (transport/base/waiter.hpp).
 //
-// Thread safety: sums() any; the others any if the window was opened as threaded, or after expect_threads(), else one
+// Thread safety: sums() any; the others any if the window was opened as threaded, or the space expects threads, else one
 // thread at a time. A mutex guards the sums, because a thread that writes the files on a signal reads them
 // (files_on_signal.cpp). Memory: with statistics 4 bytes per rank, and OperationCounts.
 #pragma once
@@ -94,9 +94,6 @@ class WindowStatistics {
 
   // The program has given the window a name.
   void named(const std::string& name);
-
-  // Prepares for calls from several threads at once.
-  void expect_threads();
 
   // Returns the sums so far. If another thread counts an operation at the same time, they may contain only a part of
   // it.

@@ -189,7 +189,6 @@ void Window::expect_threads() {
   state_.trusts_locks = false;
   passive().use_stripes();
   state_.space->expect_threads();
-  if (state_.statistics != nullptr) state_.statistics->expect_threads();
 }
 
 Outcome Window::group(MPI_Group* group) const {

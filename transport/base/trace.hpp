@@ -10,19 +10,17 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <tuple>
 #include <type_traits>
 #include <vector>
 
-#include "transport/base/atomics.hpp"
 #include "transport/base/state.hpp"
 #include "transport/base/statistics.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/base/ticks.hpp"
 
 namespace farside {
@@ -120,75 +118,41 @@ inline constexpr std::array<const char*, 4> kFlavorNames = {"create", "allocate"
 // and counts them. Epochs, operations and the work of the progress thread have a ring each, so that many records of one
 // kind do not overwrite those of another.
 //
-// Thread safety: any for add() after expect_threads(); take() and lost() any. Memory: at most 4, 2 and 1 MiB; none
-// without a trace.
+// Thread safety: any. Memory: at most 4, 2 and 1 MiB; none without a trace.
 class TraceRing {
  public:
   // `capacity`: a power of two.
-  explicit TraceRing(std::size_t capacity, bool threaded = false)
-      : mask_(capacity - 1),
-        threaded_(threaded),
-        records_(static_cast<Word*>(::operator new(capacity * sizeof(TraceRecord)))) {}
+  explicit TraceRing(std::size_t capacity)
+      : mask_(capacity - 1), records_(new std::byte[capacity * sizeof(TraceRecord)]) {}
 
-  // From now on several threads may record at once.
-  void expect_threads() { threaded_ = true; }
   void add(const TraceRecord& record) {
-    std::unique_lock<std::mutex> held;
-    if (threaded_) held = std::unique_lock(mutex_);
-    put(record);
+    const std::scoped_lock held(mutex_);
+    new (place(next_++)) TraceRecord(record);
   }
   std::uint64_t lost() const {
-    const std::uint64_t next = next_.load(std::memory_order_relaxed);
-    return next > mask_ + 1 ? next - mask_ - 1 : 0;
+    const std::scoped_lock held(mutex_);
+    return next_ - kept();
   }
-  // Returns the records, the oldest first, but for those that are overwritten meanwhile.
-  std::vector<TraceRecord> take() const;
+  // Returns the records, the oldest first.
+  std::vector<TraceRecord> take() const {
+    const std::scoped_lock held(mutex_);
+    std::vector<TraceRecord> result;
+    result.reserve(kept());
+    for (std::uint64_t i = next_ - kept(); i < next_; ++i) result.push_back(*place(i));
+    return result;
+  }
 
  private:
-  // A record may be overwritten while it is read, so its words are atomic.
-  using Word = std::uint64_t;
-  using Words = std::array<Word, sizeof(TraceRecord) / sizeof(Word)>;
-  struct Free {
-    void operator()(Word* records) const { ::operator delete(records); }
-  };
-  Word* place(std::uint64_t number) const { return records_.get() + (number & mask_) * std::tuple_size_v<Words>; }
-  // What take() reads below `next_` is complete, and it sees `begun_` of each record of which it has read something.
-  void put(const TraceRecord& record) {
-    const std::uint64_t next = next_.load(std::memory_order_relaxed);
-    begun_.store(next + 1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);
-    Word* to = place(next);
-    for (const Word word : std::bit_cast<Words>(record)) std::atomic_ref(*to++).store(word, std::memory_order_relaxed);
-    next_.store(next + 1, std::memory_order_release);
+  TraceRecord* place(std::uint64_t number) const {
+    return reinterpret_cast<TraceRecord*>(records_.get()) + (number & mask_);
   }
+  std::uint64_t kept() const { return std::min<std::uint64_t>(next_, mask_ + 1); }
 
   std::size_t mask_;
-  RelaxedFlag threaded_;
-  std::unique_ptr<Word, Free> records_;  // not initialized, so that only touched pages take memory
-  std::atomic<std::uint64_t> next_{0};   // the number of complete records
-  std::atomic<std::uint64_t> begun_{0};  // one more while a record is being written
-  std::mutex mutex_;                     // of add(), if there are threads
+  std::unique_ptr<std::byte[]> records_;  // not initialized, so that only touched pages take memory
+  std::uint64_t next_ = 0;                // the number of records so far
+  mutable BiasedMutex mutex_;
 };
-
-// A thread may record meanwhile, and overwrite the oldest records while they are copied: these are dropped.
-inline std::vector<TraceRecord> TraceRing::take() const {
-  const std::uint64_t end = next_.load(std::memory_order_acquire);
-  const std::uint64_t begin = end - std::min<std::uint64_t>(end, mask_ + 1);
-  std::vector<TraceRecord> result;
-  result.reserve(end - begin);
-  for (std::uint64_t i = begin; i < end; ++i) {
-    Words words;
-    Word* from = place(i);
-    for (Word& word : words) word = std::atomic_ref(*from++).load(std::memory_order_relaxed);
-    result.push_back(std::bit_cast<TraceRecord>(words));
-  }
-  std::atomic_thread_fence(std::memory_order_acquire);
-  const std::uint64_t begun = begun_.load(std::memory_order_relaxed);
-  const std::uint64_t valid = begun - std::min<std::uint64_t>(begun, mask_ + 1);
-  if (valid > begin)
-    result.erase(result.begin(), result.begin() + static_cast<std::ptrdiff_t>(std::min(valid, end) - begin));
-  return result;
-}
 
 class Trace {
  public:
@@ -209,7 +173,7 @@ class Trace {
  private:
   TraceRing epochs_{std::size_t{1} << 16};
   TraceRing operations_{std::size_t{1} << 15};
-  TraceRing served_{std::size_t{1} << 14, true};
+  TraceRing served_{std::size_t{1} << 14};
   ClockPair first_;
 };
 
