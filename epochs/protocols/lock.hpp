@@ -57,7 +57,6 @@
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/hand_off.hpp"
 #include "epochs/protocols/lock_words.hpp"
-#include "epochs/protocols/probe_pacing.hpp"
 #include "epochs/rules/epoch_state.hpp"
 #include "transport/base/remote_memory.hpp"
 

@@ -41,9 +41,7 @@ bool is_valid(std::span<const int> group, unsigned ranks) {
 }
 
 // Returns false if there is no memory for the change.
-bool try_to(auto&& change) {
-  return without_bad_alloc(change).ok();
-}
+bool try_to(auto&& change) { return without_bad_alloc(change).ok(); }
 
 // The same for the last group, or another one.
 bool copy(std::span<const int> group, std::vector<int>& last) {

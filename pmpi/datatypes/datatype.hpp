@@ -107,7 +107,7 @@ inline std::optional<ReduceOp> find_reduce_op(MPI_Op op) {
 }
 
 // MPI 4.0 section 12.3.4 allows C integer, Fortran integer, logical, multi-language types and byte. MPI_CHAR is none of
-// them, but both runtimes accept it (predefined_types.cpp). MPI_CHARACTER is accepted likewise.
+// them, but both runtimes accept it (datatype.cpp). MPI_CHARACTER is accepted likewise.
 inline bool can_compare_and_swap(BasicType type) {
   return type <= BasicType::kUint64 || type == BasicType::kByte || type == BasicType::kCharacter ||
          (type >= BasicType::kLogical1 && type <= BasicType::kLogical8);

@@ -26,7 +26,6 @@
 #include <mpi.h>
 
 #include "pmpi/library/handle_table.hpp"
-#include "transport/base/job.hpp"
 #include "transport/base/state.hpp"
 #include "transport/base/ticks.hpp"
 #include "transport/base/trace.hpp"

@@ -8,7 +8,7 @@
 
 #include <mpi.h>
 
-#include "transport/base/job.hpp"
+#include "transport/base/trace.hpp"
 
 namespace farside::pmpi {
 

@@ -5,8 +5,8 @@
 //
 // Waits are measured by Waiter (transport/base/waiter.hpp).
 //
-// Thread safety: sums() any; the others any if the window was opened as threaded, or the space expects threads, else one
-// thread at a time. A mutex guards the sums, because a thread that writes the files on a signal reads them
+// Thread safety: sums() any; the others any if the space expects several threads, else one thread at a time. A mutex
+// guards the sums, because a thread that writes the files on a signal reads them
 // (files_on_signal.cpp). Memory: with statistics 4 bytes per rank, and OperationCounts.
 #pragma once
 

@@ -25,7 +25,7 @@
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
-#include "transport/fabric/peer_addresses.hpp"
+#include "transport/node/node_group.hpp"
 
 namespace farside::pmpi {
 
@@ -40,7 +40,7 @@ struct TemporaryGroup {
   MPI_Group handle = MPI_GROUP_NULL;
 };
 
-// The addresses of the processes of a group (transport/fabric/peer_addresses.hpp), by their ranks in it. `best`: no
+// The addresses of the processes of a group (transport/node/node_group.hpp), by their ranks in it. `best`: no
 // process of it could use a better provider.
 struct KnownDirectory {
   std::shared_ptr<const TemporaryGroup> group;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "pmpi/window/calls.hpp"
-
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -10,6 +8,7 @@
 #include "pmpi/check/strict.hpp"
 #include "pmpi/observe/window_statistics.hpp"
 #include "pmpi/window/notifications.hpp"
+#include "pmpi/window/window.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/process.hpp"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "pmpi/window/creation.hpp"
-
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "pmpi/window/lost_locks.hpp"
-
 #include <algorithm>
 #include <utility>
 

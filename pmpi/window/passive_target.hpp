@@ -26,7 +26,7 @@ class PassiveTarget {
   // previous value of the word is in `before`, and unlock_contended() completes the call, with the lock in `lock`.
   [[gnu::always_inline]] FastPath try_lock(int lock_type, int rank, int assert);
   [[gnu::always_inline]] FastPath try_unlock(int rank, epochs::HeldLock& lock, std::uint64_t& before);
-  // The same for a lock that a stripe holds (epochs/protocols/lock_stripes.hpp), in programs with threads.
+  // The same for a lock that a stripe holds (epochs/protocols/lock_table.hpp), in programs with threads.
   [[gnu::always_inline]] bool lock_in_stripe(int lock_type, int rank, int assert);
   [[gnu::always_inline]] FastPath unlock_in_stripe(int rank, epochs::HeldLock& lock, std::uint64_t& before);
   Status unlock_contended(const epochs::HeldLock& lock, std::uint64_t before);

@@ -10,7 +10,6 @@
 #include "pmpi/library/library.hpp"
 #include "pmpi/observe/window_statistics.hpp"
 #include "pmpi/runtime/runtime.hpp"
-#include "pmpi/window/creation.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/ticks.hpp"
 #include "transport/base/waiter.hpp"

@@ -9,13 +9,15 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include <mpi.h>
 
+#include "pmpi/fault.hpp"
 #include "pmpi/window/active_target.hpp"
-#include "pmpi/window/calls.hpp"
 #include "pmpi/window/hints.hpp"
 #include "pmpi/window/notifications.hpp"
 #include "pmpi/window/operations.hpp"
@@ -23,11 +25,51 @@
 #include "pmpi/window/wait_reports.hpp"
 #include "pmpi/window/window_state.hpp"
 
-namespace farside {
-class OpenEndpoint;
-}
-
 namespace farside::pmpi {
+
+// The calls of a window outside the fast path, with what wraps them: copies of GPU memory, window statistics
+// (FARSIDE_STATS, FARSIDE_TRACE) and FARSIDE_CHECK=strict. The parts of the window, which carry out the calls, know
+// nothing of these.
+//
+// Thread safety: that of WindowState.
+class Calls {
+ public:
+  explicit Calls(WindowState& window) : window_(window) {}
+
+  // An operation of which the constructor has set the arguments.
+  Outcome operate(Operation& operation);
+  // The program has completed a request. `watched`: the number of its operation in FARSIDE_CHECK=strict, or 0.
+  Outcome request_completed(std::uint64_t watched);
+
+  Outcome fence(int assert);
+  Outcome post(MPI_Group group, int assert);
+  Outcome start(MPI_Group group, int assert);
+  Outcome complete();
+  Outcome wait();
+  Outcome test(int* flag);
+  Outcome lock(int lock_type, int rank, int assert);
+  Outcome unlock(int rank);
+  Outcome lock_all(int assert);
+  Outcome unlock_all();
+  Outcome wait_notified(int counter, MPI_Count threshold);
+  // Local completion is completion at the target, but for FARSIDE_CHECK=strict, which distinguishes them.
+  Outcome flush(int rank) { return flush_target(rank, false); }
+  Outcome flush_local(int rank) { return flush_target(rank, true); }
+  Outcome flush_all() { return flush_targets(false); }
+  Outcome flush_local_all() { return flush_targets(true); }
+
+ private:
+  ActiveTarget active() { return ActiveTarget(window_); }
+  PassiveTarget passive() { return PassiveTarget(window_); }
+  Outcome flush_target(int rank, bool locally);
+  Outcome flush_targets(bool locally);
+  // Executes an operation whose local buffers are in the memory of a GPU; nothing if none is.
+  std::optional<Outcome> stage(Operation& operation);
+  Outcome execute(const Operation& operation);
+  Outcome execute_strictly(const Operation& operation);
+
+  WindowState& window_;
+};
 
 class Window {
  public:
@@ -120,5 +162,34 @@ class Window {
   Hints hints_;
   std::atomic<std::uint32_t> holds_{0};
 };
+
+// Creation of windows: gather what this rank brings, agree with the others, build, commit. A window is farside's on all
+// ranks of the communicator, or the runtime's on all, or an error on all. What can fail on one rank is done before the
+// agreement, or in it.
+//
+// Thread safety: any thread; concurrent calls need different communicators. Cost: 3 reductions of at most 32 bytes, and
+// two exchanges inside the node; more at the first window of a communicator (pmpi/windows.md). Memory: that of the
+// space.
+
+struct CreationRequest {
+  const char* call;  // MPI_Win_create, MPI_Win_allocate and so on
+  int flavor;        // MPI_WIN_FLAVOR_*
+  void* base;        // for MPI_Win_create, else null
+  MPI_Aint size;     // bytes
+  MPI_Aint displacement_unit;
+  MPI_Info info;
+  MPI_Comm communicator;
+};
+
+enum class WindowOwner { kFarside, kRuntime };
+
+// Collective. kFarside: the window is made, and `base` (its local memory) and `win` are set. kRuntime: farside cannot
+// carry the window and has logged the reason; the caller calls the runtime's function. If one rank gets a Fault, all
+// ranks do.
+Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, WindowOwner* owner);
+
+// Makes a handle of the runtime, which then keeps name, attributes and error handler. The call is local: the
+// communicator has one rank. Which kinds of window Open MPI can make depends on the selected components.
+Status make_handle(MPI_Win* handle);
 
 }  // namespace farside::pmpi

@@ -10,8 +10,8 @@
 #include "tests/fuzz/fuzz.hpp"
 #include "transport/base/log.hpp"
 #include "transport/handler/attached_regions.hpp"
+#include "transport/handler/message.hpp"
 #include "transport/handler/message_handler.hpp"
-#include "transport/handler/operation_list.hpp"
 #include "transport/space/regions.hpp"
 
 namespace farside::fuzz {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "transport/base/job.hpp"
+#include "transport/base/trace.hpp"
 
 namespace farside::tools {
 

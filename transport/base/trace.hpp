@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,6 +25,36 @@
 #include "transport/base/ticks.hpp"
 
 namespace farside {
+
+// Identifies the launch of a job, for the files that its processes write: statistics and traces. A reader can then tell
+// files of one launch from files that another one has left in the same place: by random bits that all its ranks agree
+// on in a window of all ranks, else by the time, since the processes of one launch run at the same time and those of
+// two launches mostly do not. Processes that MPI_Comm_spawn started have ranks and agreed bits of their own; they are
+// of the launch that ran at the same time.
+
+// Returns the time now, in nanoseconds since 1970.
+inline std::int64_t time_of_day() {
+  return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+struct Job {
+  std::int32_t rank = -1;    // of this process in MPI_COMM_WORLD; -1: unknown
+  std::int32_t ranks = 0;    // there; 0: unknown
+  bool spawned = false;      // by MPI_Comm_spawn
+  std::uint64_t agreed = 0;  // 0: unknown
+  std::int64_t started = 0;  // when the process loaded farside, in nanoseconds since 1970
+  std::int64_t written = 0;  // when the file was written
+
+  // Whether both may be of one launch.
+  bool may_be_same_launch(const Job& other) const {
+    constexpr std::int64_t kSlack = 2'000'000'000;  // the clocks of two nodes may differ by so much
+    if (!spawned && !other.spawned) {
+      if (ranks != 0 && other.ranks != 0 && ranks != other.ranks) return false;
+      if (agreed != 0 && other.agreed != 0) return agreed == other.agreed;
+    }
+    return started <= other.written + kSlack && other.started <= written + kSlack;
+  }
+};
 
 struct TraceHeader {
   static constexpr std::array<char, 8> kMagic = {'f', 'a', 'r', 's', 'i', 'd', 'e', 'T'};
@@ -45,7 +76,7 @@ struct TraceHeader {
   ClockPair first;              // when the recording began
   ClockPair last;               // when the file was written
   std::array<char, 64> host{};  // ends with 0
-  // The launch (base/job.hpp).
+  // The launch (Job).
   std::int32_t ranks = 0;
   std::uint32_t spawned = 0;  // 0 or 1
   std::uint64_t agreed = 0;

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <string>
 
-#include "transport/base/pause.hpp"
 #include "transport/base/state.hpp"
 #include "transport/base/ticks.hpp"
 #include "transport/base/timing.hpp"

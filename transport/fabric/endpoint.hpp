@@ -19,8 +19,8 @@
 #include "transport/base/result.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/fabric/pending.hpp"
+#include "transport/handler/message.hpp"
 #include "transport/handler/message_handler.hpp"
-#include "transport/handler/operation_list.hpp"
 
 struct fid_mr;
 

@@ -25,7 +25,6 @@
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/handler/message.hpp"
-#include "transport/handler/operation_list.hpp"
 
 namespace farside {
 

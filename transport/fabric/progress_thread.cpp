@@ -80,8 +80,7 @@ void ProgressThread::run(Work& work, int queue_fd) {
   BiasedMutex::this_thread_never_owns();
   const MemoryFault::Reported reported;
   while (!stop_.load(std::memory_order_acquire)) {
-    if (!without_bad_alloc([&] { work_until_stopped(work, queue_fd); }))
-      std::this_thread::sleep_for(Timing::kTryAgain);
+    if (!without_bad_alloc([&] { work_until_stopped(work, queue_fd); })) std::this_thread::sleep_for(Timing::kTryAgain);
   }
 }
 

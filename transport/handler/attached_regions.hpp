@@ -87,8 +87,7 @@ class AttachedRegions {
     if (region.end() < region.address) return refused("reach beyond the address space");
     if (region.bytes > 0 && table_.overlaps(region.address, region.bytes))
       return refused("overlap with memory that is attached already");
-    return without_bad_alloc(
-        [&] { region.bytes == 0 ? void(empty_.insert(region.address)) : table_.insert(region); });
+    return without_bad_alloc([&] { region.bytes == 0 ? void(empty_.insert(region.address)) : table_.insert(region); });
   }
   // Returns the peers to notify: the readers of the table that no earlier detach has returned. Errors: kAttach,
   // kNoMemory.

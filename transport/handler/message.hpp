@@ -2,7 +2,7 @@
 // The messages between an origin and a target's active-message handler. Both ends run the same farside on the same
 // architecture, so the structs travel as they are in memory.
 //
-//   kOperations  RequestHeader, a list of operations (operation_list.hpp), up to two ControlSteps. The handler executes
+//   kOperations  RequestHeader, a list of operations (OperationList), up to two ControlSteps. The handler executes
 //                the last step after the list. The first of two steps is the acquire step: the handler executes it, a
 //                fetch-add, before the list. If its word held one of the bits in `compare`, the handler executes
 //                neither the list nor the release step. With kNoReply it is a notification: there is no reply.
@@ -17,11 +17,17 @@
 //                under way on the connection and wants to close it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include "transport/base/remote_memory.hpp"
 #include "transport/base/result.hpp"
+#include "transport/data/reduce_op.hpp"
 
 namespace farside {
 
@@ -90,5 +96,176 @@ static_assert(sizeof(ReplyHeader) == 16);
 // libfabric's tcp provider reads ahead: a larger message takes two system calls.
 inline constexpr std::size_t kMaxPayload = 8192 + 256;
 inline constexpr std::size_t kMaxMessage = sizeof(RequestHeader) + kMaxPayload;
+
+// Lists of operations on one target's data. A list travels in one message to the target's handler, which executes its
+// operations in their order. The origin writes an OperationList, and the handler reads it by OperationListReader.
+//
+//   list:   entries, each a ListEntry and its data, padded to a multiple of 8 bytes
+//   data:   for each block `count` elements (or bytes), one extent apart. A get and MPI_NO_OP have no data. A
+//           compare_and_swap has the element to compare with, then the new element.
+//   reply:  for each block of each entry that fetches, `count` elements
+//
+// Not thread-safe.
+
+enum class OperationKind : std::uint8_t { kPut, kGet, kAccumulate, kCompareAndSwap };
+
+// One operation on a target's data. Its buffers belong to the application.
+struct DataOperation {
+  OperationKind kind = OperationKind::kPut;
+  ReduceOp op = ReduceOp::kReplace;   // of an accumulate
+  BasicType type = BasicType::kByte;  // of an accumulate or compare_and_swap
+  Access access = Access::kShared;    // of an accumulate
+  std::uint64_t offset = 0;           // bytes in the target's data
+  std::size_t count = 0;              // elements; for puts and gets bytes
+  const void* origin = nullptr;       // null: no operands (get, MPI_NO_OP)
+  void* fetched = nullptr;            // null: no result
+  const void* compare = nullptr;
+
+  static DataOperation put(std::uint64_t offset, const void* origin, std::size_t bytes) {
+    return {.offset = offset, .count = bytes, .origin = origin};
+  }
+  static DataOperation get(std::uint64_t offset, void* fetched, std::size_t bytes) {
+    return {.kind = OperationKind::kGet, .op = ReduceOp::kNoOp, .offset = offset, .count = bytes, .fetched = fetched};
+  }
+  static DataOperation accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
+                                  std::size_t count) {
+    if (op == ReduceOp::kNoOp) origin = nullptr;
+    return {OperationKind::kAccumulate, op, type, Access::kShared, offset, count, origin, fetched};
+  }
+  static DataOperation compare_and_swap(std::uint64_t offset, BasicType type, const void* origin, const void* compare,
+                                        void* fetched) {
+    constexpr ReduceOp kOp = ReduceOp::kReplace;
+    return {OperationKind::kCompareAndSwap, kOp, type, Access::kShared, offset, 1, origin, fetched, compare};
+  }
+
+  bool atomic() const { return kind == OperationKind::kAccumulate || kind == OperationKind::kCompareAndSwap; }
+  std::size_t bytes() const { return count * traits(type).extent; }
+};
+
+// Operands of at most this many bytes are copied before the call returns. MPI does not require a copy, but the runtimes
+// make one, and programs rely on it. Adapters hold about as many bytes in a work request. The copy takes some 5 ns; an
+// operation over TCP takes 5 to 10 us.
+inline constexpr std::size_t kCopiedAtCall = 256;
+
+// The repetition of an operation. The strides are the bytes from one block to the next, at the target and in the
+// origin's buffers.
+struct Blocks {
+  std::size_t count = 1;
+  std::ptrdiff_t stride = 0;
+  std::ptrdiff_t origin_stride = 0;
+
+  // Returns the operation of the block with index `blocks`. `first` is the operation of block 0.
+  DataOperation on(const DataOperation& first, std::size_t blocks) const {
+    const auto by = static_cast<std::ptrdiff_t>(blocks);
+    DataOperation later = first;
+    later.offset += static_cast<std::uint64_t>(by * stride);
+    if (first.origin != nullptr) later.origin = static_cast<const std::byte*>(first.origin) + by * origin_stride;
+    if (first.fetched != nullptr) later.fetched = static_cast<std::byte*>(first.fetched) + by * origin_stride;
+    return later;
+  }
+};
+
+// Blocks of equal shape at equal distances: block i begins at offset + i * stride.
+struct ListEntry {
+  OperationKind kind;
+  ReduceOp op;
+  BasicType type;
+  std::uint8_t fetch;   // 1: the reply contains the former elements
+  std::uint32_t count;  // elements (bytes) in a block
+  std::uint64_t offset;
+  std::int64_t stride;
+  std::uint32_t blocks;
+  std::uint32_t unused;
+
+  std::size_t block_bytes() const { return std::size_t{count} * traits(type).extent; }
+  std::size_t data_bytes() const {
+    if (kind == OperationKind::kCompareAndSwap) return 2 * block_bytes();
+    return op == ReduceOp::kNoOp ? 0 : block_bytes() * blocks;
+  }
+  std::size_t fetched_bytes() const { return fetch != 0 ? block_bytes() * blocks : 0; }
+};
+static_assert(sizeof(ListEntry) == 32);
+
+class OperationList;
+
+// The result of a list between an acquire step and a release step (message.hpp).
+struct LockedResult {
+  bool stopped = false;            // true: the handler executed only the acquire step
+  std::uint64_t acquire_step = 0;  // the former values of the words
+  std::uint64_t release_step = 0;
+  std::unique_ptr<OperationList> list;  // if `stopped`: the list that was not executed
+};
+
+class OperationList {
+ public:
+  // A list fits into a message with two ControlSteps, and the fetched data into a reply with two control words.
+  static constexpr std::size_t kMostBytes = kMaxPayload - kMostControls * sizeof(ControlStep);
+  static constexpr std::size_t kMostFetched = kMaxPayload - kMostControls * sizeof(std::uint64_t);
+  // An operation of this many bytes fits into an empty list.
+  static constexpr std::size_t kMostInOne = kMostBytes - sizeof(ListEntry);
+
+  // Each thread keeps the memory of one list. The allocations take a good part of the time of a message to an on-node
+  // peer that polls. take_spare() returns an empty list, and keep_spare() takes any list that is no longer used.
+  static std::unique_ptr<OperationList> take_spare();
+  static void keep_spare(std::unique_ptr<OperationList> list);
+
+  // Adds an operation and a copy of its data, and returns the number of blocks that fit. A compare_and_swap has one
+  // block.
+  std::size_t add(const DataOperation& operation, const Blocks& blocks);
+  bool add(const DataOperation& operation) { return add(operation, {}) == 1; }
+  bool empty() const { return bytes_.empty(); }
+  // Makes the list empty, and keeps its memory.
+  void clear() {
+    bytes_.clear();
+    destinations_.clear();
+    fetched_bytes_ = 0;
+    has_atomics_ = false;
+  }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  bool has_atomics() const { return has_atomics_; }
+  std::size_t fetched_bytes() const { return fetched_bytes_; }
+  // Copies the fetched data of the reply to the buffers of the operations. Precondition: `fetched` has fetched_bytes().
+  void deliver(std::span<const std::byte> fetched) const;
+
+ private:
+  struct Destination {
+    void* buffer;
+    BasicType type;
+    std::uint32_t count;  // elements of a block
+    std::uint32_t blocks;
+    std::ptrdiff_t stride;
+  };
+  static std::unique_ptr<OperationList>& spare();
+  bool extends_last(const ListEntry& entry);
+
+  std::vector<std::byte> bytes_;
+  std::vector<Destination> destinations_;
+  std::size_t last_at_ = 0;  // of the last entry
+  ListEntry last_{};
+  std::size_t fetched_bytes_ = 0;
+  bool has_atomics_ = false;
+};
+
+// Takes the first part, of at most so many bytes, off an operation, and returns it.
+DataOperation take_part(DataOperation& rest, std::size_t most_bytes = OperationList::kMostInOne);
+
+// Reads a list that comes from another process. The reader checks everything except the offsets and strides at the
+// target, which the handler compares with the region.
+class OperationListReader {
+ public:
+  explicit OperationListReader(std::span<const std::byte> list) : rest_(list) {}
+  // Returns the next entry and its data; false at the end of the list or at a fault.
+  bool next(ListEntry& entry, std::span<const std::byte>& data) { return !rest_.empty() && read(entry, data); }
+  const char* fault() const { return fault_; }
+  // Of the entries so far.
+  std::size_t fetched_bytes() const { return fetched_bytes_; }
+
+ private:
+  bool read(ListEntry& entry, std::span<const std::byte>& data);
+
+  std::span<const std::byte> rest_;
+  std::size_t fetched_bytes_ = 0;
+  const char* fault_ = nullptr;
+};
 
 }  // namespace farside

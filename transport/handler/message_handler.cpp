@@ -15,7 +15,7 @@
 #include "transport/base/result.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/handler/attached_regions.hpp"
-#include "transport/handler/operation_list.hpp"
+#include "transport/handler/message.hpp"
 
 namespace farside {
 namespace {

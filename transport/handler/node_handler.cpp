@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 
 #include "transport/base/integers.hpp"
-#include "transport/base/log.hpp"
 #include "transport/base/pause.hpp"
 #include "transport/base/threads.hpp"
 #include "transport/base/timing.hpp"

@@ -20,7 +20,6 @@
 #include <sched.h>
 #include <utility>
 
-#include "transport/base/pause.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/base/wake_event.hpp"
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/base/pause.hpp"
 #include "transport/base/timing.hpp"
+#include "transport/base/wake_event.hpp"
 
 namespace farside {
 namespace {

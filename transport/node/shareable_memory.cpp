@@ -20,7 +20,7 @@
 
 #include "transport/base/result.hpp"
 #include "transport/base/threads.hpp"
-#include "transport/node/memory_limits.hpp"
+#include "transport/node/segment.hpp"
 
 namespace farside {
 namespace {

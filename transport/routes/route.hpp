@@ -26,7 +26,7 @@
 #include "transport/base/statistics.hpp"
 #include "transport/data/reduce_op.hpp"
 #include "transport/fabric/pending.hpp"
-#include "transport/handler/operation_list.hpp"
+#include "transport/handler/message.hpp"
 
 namespace farside {
 

@@ -31,7 +31,6 @@
 #include "transport/base/integers.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/endpoint.hpp"
-#include "transport/fabric/peer_addresses.hpp"
 #include "transport/node/identity.hpp"
 #include "transport/node/node_group.hpp"
 

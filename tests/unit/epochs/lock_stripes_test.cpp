@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Locks in stripes: by one thread, and by threads while another one closes and opens the stripes.
-#include "epochs/protocols/lock_stripes.hpp"
-
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -12,6 +10,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "epochs/protocols/lock_table.hpp"
 #include "transport/base/threads.hpp"
 
 namespace farside::lock_stripes_test {

@@ -8,6 +8,8 @@
 #include <new>
 #include <optional>
 #include <set>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,7 +20,7 @@
 // The real header with modelled atomics.
 #define std farside_modelled_std
 #define farside farside_in_model
-#include "epochs/rules/open_targets.hpp"
+#include "epochs/rules/epoch_state.hpp"
 #undef std
 #undef farside
 

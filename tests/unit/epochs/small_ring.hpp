@@ -22,7 +22,7 @@ using ControlBlockWithSmallRing = ControlBlockOf<FARSIDE_SMALL_RING>;
 
 #define ControlBlock ControlBlockWithSmallRing
 
-#include "epochs/protocols/probe_pacing.hpp"
+#include "epochs/protocols/hand_off.hpp"
 
 namespace farside::epochs {
 

@@ -29,9 +29,9 @@
 #include "transport/base/atomics.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/threads.hpp"
-#include "transport/handler/operation_list.hpp"
+#include "transport/handler/message.hpp"
 #include "transport/node/message_queue.hpp"
-#include "transport/routes/mapped/node_targets.hpp"
+#include "transport/routes/mapped/mapped_route.hpp"
 #include "transport/routes/route.hpp"
 
 namespace farside {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "transport/fabric/endpoint.hpp"
-#include "transport/fabric/peer_addresses.hpp"
 #include "transport/handler/attached_regions.hpp"
+#include "transport/node/node_group.hpp"
 #include "transport/routes/fabric/fabric_targets.hpp"
 #include "transport/routes/mapped/mapped_route.hpp"
 

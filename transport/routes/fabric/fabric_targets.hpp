@@ -21,7 +21,7 @@
 #include "transport/base/timing.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/pending.hpp"
-#include "transport/handler/operation_list.hpp"
+#include "transport/handler/message.hpp"
 #include "transport/routes/route.hpp"
 
 namespace farside {

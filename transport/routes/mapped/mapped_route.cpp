@@ -5,8 +5,6 @@
 #include <bit>
 #include <optional>
 
-#include "transport/routes/mapped/node_targets.hpp"
-
 namespace farside {
 namespace {
 

@@ -3,14 +3,233 @@
 // Operations are complete when they return. The functions whose names end in "at" are the fast path.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
 
+#include "transport/base/atomics.hpp"
 #include "transport/base/state.hpp"
+#include "transport/base/statistics.hpp"
+#include "transport/handler/node_handler.hpp"
+#include "transport/node/accumulate_lock.hpp"
+#include "transport/node/identity.hpp"
 #include "transport/node/integer_method.hpp"
-#include "transport/routes/mapped/node_targets.hpp"
+#include "transport/node/segment.hpp"
 #include "transport/routes/route.hpp"
 
 namespace farside {
+
+// NodeTargets: the targets of a space on this node: this rank and its on-node peers. All other ranks are targets of the
+// fabric (fabric/fabric_route.hpp).
+//
+// Thread safety: any for find(). Cost of find(): a few instructions where the ranks of the node are consecutive, or
+// follow each other at a distance that is a power of two; else a binary search. Memory: 32 bytes per target, and 112
+// more for one whose data are private memory, or whose operations are counted; and up to 8.3 KiB for one for which puts
+// were queued.
+class FabricControl;
+
+// The state that only some on-node peers need.
+struct NodeTargetExtra {
+  std::byte* memory = nullptr;             // mapped data that operations do not use (of a shared space)
+  OperationCounts::Row* counts = nullptr;  // in a process with one thread
+  std::int32_t rank = -1;
+  std::int32_t pid = 0;                      // of the route cma: the process
+  std::uint64_t address = 0;                 // of its private data there; 0: the route is not cma
+  AccumulateLockWord* lock = nullptr;        // of the route cma: of these data
+  Mapping mapping;                           // of data in a file of ShareableMemory
+  std::unique_ptr<PeerNodeHandler> handler;  // of the route cma
+  std::unique_ptr<OperationList> queued;     // of the route cma: puts that CmaRoute has queued
+  bool queued_until_end = false;             // as Route::Until::kEnd, of all of them
+  RelaxedFlag posted;                        // some of this epoch were posted already
+};
+
+struct NodeTarget {
+  std::int32_t rank = -1;
+  std::uint32_t unit = 0;        // a number of the space's owner (Space::Request)
+  std::byte* data = nullptr;     // where operations are loads and stores of this process
+  std::byte* control = nullptr;  // the control block, where its words are mapped
+  std::uint64_t bytes = 0;       // of data
+};
+static_assert(sizeof(NodeTarget) == 32);
+
+// A compact reference to targets whose ranks are consecutive, for fast paths. Thread safety: any.
+class ConsecutiveTargets {
+ public:
+  // `targets` may be empty, and must not move.
+  explicit ConsecutiveTargets(std::span<const NodeTarget> targets)
+      : of_rank_0_(reinterpret_cast<std::uintptr_t>(targets.data())),
+        count_(static_cast<std::uint32_t>(targets.size())) {
+    if (targets.empty()) return;
+    first_ = static_cast<std::uint32_t>(targets.front().rank);
+    of_rank_0_ -= std::uint64_t{first_} * sizeof(NodeTarget);
+  }
+  bool contains(int rank) const { return static_cast<std::uint32_t>(rank) - first_ < count_; }
+  // Precondition: contains(rank).
+  const NodeTarget& operator[](int rank) const {
+    return *reinterpret_cast<const NodeTarget*>(of_rank_0_ + static_cast<std::uint32_t>(rank) * sizeof(NodeTarget));
+  }
+
+ private:
+  std::uintptr_t of_rank_0_;  // where the target of rank 0 would be
+  std::uint32_t first_ = 0;
+  std::uint32_t count_;
+};
+
+class NodeTargets {
+ public:
+  // Makes the targets of these ranks, in ascending order.
+  void assign(std::span<const int> ranks);
+
+  // Returns the target of the rank, or null if the rank is not on this node.
+  NodeTarget* find(int rank) { return const_cast<NodeTarget*>(std::as_const(*this).find(rank)); }
+  const NodeTarget* find(int rank) const { return regular_ > 0 ? find_regular(rank) : find_irregular(rank); }
+  // The same, but null also for all ranks of a node whose ranks do not follow each other at a distance that is a power
+  // of two. It calls no function, for the fast path.
+  const NodeTarget* find_regular(int rank) const {
+    const std::uint32_t at = (static_cast<std::uint32_t>(rank) - first_) >> shift_;
+    return at < regular_ && begin_[at].rank == rank ? begin_ + at : nullptr;
+  }
+  // All targets, or none if their ranks are not consecutive.
+  std::span<const NodeTarget> consecutive() const { return {begin_, shift_ == 0 ? regular_ : 0}; }
+  // Of a peer. (This rank has data.)
+  RouteKind route(const NodeTarget& target) const {
+    if (target.data != nullptr) return RouteKind::kMapped;
+    const NodeTargetExtra* const extra = this->extra(target);
+    return extra != nullptr && extra->address != 0 ? RouteKind::kCma : RouteKind::kFabric;
+  }
+  NodeTargetExtra* extra(const NodeTarget& target) const {
+    return extra_ == nullptr ? nullptr : extra_[index_of(target)].get();
+  }
+  NodeTargetExtra& make_extra(const NodeTarget& target);
+  std::span<NodeTarget> all() { return targets_; }
+  std::span<const NodeTarget> all() const { return targets_; }
+  std::size_t size() const { return targets_.size(); }
+
+ private:
+  const NodeTarget* find_irregular(int rank) const;
+  std::size_t index_of(const NodeTarget& target) const { return static_cast<std::size_t>(&target - targets_.data()); }
+
+  std::vector<NodeTarget> targets_;
+  std::unique_ptr<std::unique_ptr<NodeTargetExtra>[]> extra_;  // by target; null if no target needs it
+  // The ranks from first_ on at the distance 1 << shift_, if they are regular; else regular_ is 0.
+  NodeTarget* begin_ = nullptr;
+  std::uint32_t first_ = 0;
+  std::uint32_t shift_ = 0;
+  std::uint32_t regular_ = 0;
+};
+
+// ControlWords: the control blocks of this rank and its on-node peers, and the route to the words of others. It owns
+// the table of the node's ranks, so that the fast path finds a word in it without another load.
+//
+// A rank's control block:   | header: accumulate lock, wake event, integer words | control words ... | region words |
+//                           0                                                    576                     whole pages
+//
+// Thread safety: any, once the space is made.
+
+struct ControlHeader {
+  static constexpr std::size_t kBytes = 576;  // control words follow
+  std::uint64_t nonce;                        // of the segment, in the first control block (node/node_segment.hpp)
+  AccumulateLockWord accumulate_lock;
+  WakeEvent wake_event;
+  ProcessIdentity owner;
+  IntegerWords integers;
+
+  static ControlHeader& of(std::byte* control_block) { return *reinterpret_cast<ControlHeader*>(control_block); }
+};
+static_assert(sizeof(ControlHeader) <= ControlHeader::kBytes);
+
+class ControlWords {
+ public:
+  explicit ControlWords(int rank) : rank_(rank) {}
+  NodeTargets& node() { return node_; }
+  const NodeTargets& node() const { return node_; }
+  int rank() const { return rank_; }
+
+  // A control block that is mapped, and whose words CPU atomics change; or none.
+  class Mapped {
+   public:
+    explicit Mapped(std::byte* begin) : begin_(begin) {}
+    explicit operator bool() const { return begin_ != nullptr; }
+    // `offset`: in bytes from the start of the control block, at least ControlHeader::kBytes.
+    std::uint64_t& word(std::uint32_t offset) const { return *reinterpret_cast<std::uint64_t*>(begin_ + offset); }
+    // Wakes the owner if it sleeps; called after a change of the words.
+    void wake() const { ControlHeader::of(begin_).wake_event.wake_if_armed(); }
+
+   private:
+    std::byte* begin_;
+  };
+  Mapped mapped(int rank) const {
+    const NodeTarget* const here = node_.find(rank);
+    return Mapped(here != nullptr && !by_nic_ ? here->control : nullptr);
+  }
+  // The same for words that CPU atomics change in either domain.
+  Mapped on_node(int rank) const {
+    const NodeTarget* const here = node_.find(rank);
+    return Mapped(here != nullptr ? here->control : nullptr);
+  }
+  // The route to words that are not mapped; null if there are none.
+  FabricControl* route() const { return route_; }
+  // The same for the words of a rank; null if they are mapped.
+  FabricControl* route(int rank) const { return route_ == nullptr || mapped(rank) ? nullptr : route_; }
+  // The rank of this node that a target, whose control words are not mapped, selects: the same on all ranks of the
+  // node. -1 if there is no other rank, or if some control block of the node is not mapped.
+  int near_home(int target) const {
+    if (!node_mapped_ || mapped(target)) return -1;
+    return node_.all()[static_cast<std::size_t>(target) % node_.size()].rank;
+  }
+  // The same as mapped() for the fast path: null also where operations towards the rank are not complete when they
+  // return, and for some placements of ranks (NodeTargets::find_regular).
+  std::uint64_t* fast(int rank, std::uint32_t word) const {
+    const NodeTarget* const here = node_.find_regular(rank);
+    if (here == nullptr || here->control == nullptr || by_nic_) return nullptr;
+    if (!all_immediate_ && rank != rank_ && !info(node_.route(*here)).immediate) return nullptr;
+    return reinterpret_cast<std::uint64_t*>(here->control + word);
+  }
+  // Returns whether operations towards all ranks are complete when they return; then all words are mapped, too.
+  bool all_immediate() const { return all_immediate_; }
+  // Returns whether CPU atomics change control words, own ones included: the domain cpu.
+  bool changed_by_cpu() const { return !by_nic_; }
+  // Returns whether the control words of on-node peers are mapped, the same on all ranks. (A rank may still have to go
+  // over the fabric to some of them.)
+  bool mapped_in_nodes() const { return mapped_in_nodes_; }
+  // Returns this rank's own word. In the domain nic it is only for reading, and changes go through the route.
+  std::uint64_t* own(std::uint32_t word) const { return reinterpret_cast<std::uint64_t*>(own_ + word); }
+  WakeEvent& wake_event() const { return ControlHeader::of(own_).wake_event; }
+  // For reports of long waits, and to find dead ranks. Returns the process of a rank of this node whose control words
+  // are mapped; otherwise the identity is unknown.
+  ProcessIdentity process_of(int rank) const {
+    const NodeTarget* const here = node_.find(rank);
+    return here != nullptr && here->control != nullptr ? ControlHeader::of(here->control).owner : ProcessIdentity();
+  }
+
+  std::byte* own_block() const { return own_; }
+
+  // Called while the space is made: with this rank's control block, and when the ranks have agreed.
+  void begin(std::byte* own) { own_ = own; }
+  void finish(int ranks, bool by_nic, bool mapped_in_nodes, FabricControl* route) {
+    by_nic_ = by_nic;
+    mapped_in_nodes_ = mapped_in_nodes && !by_nic;
+    route_ = route;
+    node_mapped_ = node_.size() > 1 && std::ranges::all_of(node_.all(), &NodeTarget::control);
+    const auto immediate = [this](const NodeTarget& each) { return info(node_.route(each)).immediate; };
+    all_immediate_ = !by_nic && static_cast<int>(node_.size()) == ranks && std::ranges::all_of(node_.all(), immediate);
+  }
+
+ private:
+  NodeTargets node_;
+  std::byte* own_ = nullptr;
+  FabricControl* route_ = nullptr;
+  const int rank_;
+  bool by_nic_ = false;
+  bool all_immediate_ = false;
+  bool mapped_in_nodes_ = false;
+  bool node_mapped_ = false;  // this rank maps the control blocks of all ranks of its node, which are several
+};
 
 // memcpy for lengths that are unknown at compile time and are mostly the size of one element: one load and one store
 // instead of a call. Returns false, and copies nothing, if no single load and store copies this many bytes.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/base/job.hpp"
-
 #include <catch2/catch.hpp>
+
+#include "transport/base/trace.hpp"
 
 namespace farside::job_test {
 

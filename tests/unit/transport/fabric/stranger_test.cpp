@@ -32,7 +32,6 @@
 #include "transport/fabric/provider.hpp"
 #include "transport/fabric/sockets.hpp"
 #include "transport/handler/message.hpp"
-#include "transport/handler/operation_list.hpp"
 
 namespace farside::stranger_test {
 

@@ -13,8 +13,8 @@
 
 #include "tests/unit/transport/data/elements.hpp"
 #include "transport/base/log.hpp"
+#include "transport/handler/message.hpp"
 #include "transport/handler/message_handler.hpp"
-#include "transport/handler/operation_list.hpp"
 
 namespace farside::testing {
 

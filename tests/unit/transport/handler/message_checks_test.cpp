@@ -10,8 +10,8 @@
 #include <catch2/catch.hpp>
 
 #include "tests/unit/transport/handler/handler_fixture.hpp"
+#include "transport/handler/message.hpp"
 #include "transport/handler/message_handler.hpp"
-#include "transport/handler/operation_list.hpp"
 
 namespace farside::message_checks_test {
 

@@ -21,7 +21,7 @@
 #include "tests/unit/transport/data/elements.hpp"
 #include "tests/unit/transport/handler/handler_fixture.hpp"
 #include "transport/base/pause.hpp"
-#include "transport/handler/operation_list.hpp"
+#include "transport/handler/message.hpp"
 
 namespace farside::message_handler_test {
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The check of the memory that the processes of a node need together.
-#include "transport/node/memory_limits.hpp"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +7,8 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
+
+#include "transport/node/segment.hpp"
 
 namespace farside::memory_limits_test {
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Finding a rank among few: those of a node, and those that were reached.
-#include "transport/routes/mapped/node_targets.hpp"
-
 #include <algorithm>
 #include <cstddef>
 #include <map>
@@ -15,6 +13,7 @@
 
 #include "tests/support/seeds.hpp"
 #include "transport/base/growing_array.hpp"
+#include "transport/routes/mapped/mapped_route.hpp"
 
 namespace farside::node_targets_test {
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The addresses of a group's processes: one table per node, and the ranks of other groups as entries of it.
-#include "transport/fabric/peer_addresses.hpp"
-
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
@@ -16,6 +14,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/unit/transport/space/space_steps.hpp"
+#include "transport/node/node_group.hpp"
 
 namespace farside::peer_addresses_test {
 

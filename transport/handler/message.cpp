@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "transport/handler/operation_list.hpp"
+#include "transport/handler/message.hpp"
 
 #include <algorithm>
 #include <cstring>
