@@ -113,9 +113,8 @@ const Datatype* find_datatype(MPI_Datatype handle, Error* why) {
   return datatypes.find_derived(handle, why);
 }
 
-// The predefined types: one table of names and kinds. The runtime's answer for the size selects the BasicType, because
+// The predefined types: one table of kinds. The runtime's answer for the size selects the BasicType, because
 // sizes depend on the machine and on the configuration of the runtime's Fortran.
-
 namespace {
 
 using enum BasicType;
@@ -132,105 +131,59 @@ constexpr Candidates kSigned(kInt8, kInt64), kUnsigned(kUint8, kUint64), kFloati
     kLongAndInt(kLongInt, kInt32Int32),  // the second where long has 4 bytes
     kReals(kFloatFloat, kDoubleDouble);
 
-struct Entry {
-  MPI_Datatype handle;
-  const char* name;
+struct Kind {
   Candidates candidates;
+  std::vector<MPI_Datatype> handles;
   std::size_t copies = 1;
 };
 
-std::vector<Entry> entries() {
-#define FARSIDE_TYPE(name, kind) \
-  { name, #name, kind }
+std::vector<Kind> kinds() {
   return {
       // The standard defines no arithmetic on MPI_CHAR, but both runtimes have it, and programs rely on that.
-      FARSIDE_TYPE(MPI_CHAR, std::is_signed_v<char> ? kInt8 : kUint8),
-      FARSIDE_TYPE(MPI_WCHAR, kCharacters),
-      FARSIDE_TYPE(MPI_BYTE, kByte),
-      FARSIDE_TYPE(MPI_PACKED, kByte),
-      FARSIDE_TYPE(MPI_SIGNED_CHAR, kSigned),
-      FARSIDE_TYPE(MPI_SHORT, kSigned),
-      FARSIDE_TYPE(MPI_INT, kSigned),
-      FARSIDE_TYPE(MPI_LONG, kSigned),
-      FARSIDE_TYPE(MPI_LONG_LONG_INT, kSigned),
-      FARSIDE_TYPE(MPI_INT8_T, kSigned),
-      FARSIDE_TYPE(MPI_INT16_T, kSigned),
-      FARSIDE_TYPE(MPI_INT32_T, kSigned),
-      FARSIDE_TYPE(MPI_INT64_T, kSigned),
-      FARSIDE_TYPE(MPI_AINT, kSigned),
-      FARSIDE_TYPE(MPI_OFFSET, kSigned),
-      FARSIDE_TYPE(MPI_COUNT, kSigned),
-      FARSIDE_TYPE(MPI_UNSIGNED_CHAR, kUnsigned),
-      FARSIDE_TYPE(MPI_UNSIGNED_SHORT, kUnsigned),
-      FARSIDE_TYPE(MPI_UNSIGNED, kUnsigned),
-      FARSIDE_TYPE(MPI_UNSIGNED_LONG, kUnsigned),
-      FARSIDE_TYPE(MPI_UNSIGNED_LONG_LONG, kUnsigned),
-      FARSIDE_TYPE(MPI_UINT8_T, kUnsigned),
-      FARSIDE_TYPE(MPI_UINT16_T, kUnsigned),
-      FARSIDE_TYPE(MPI_UINT32_T, kUnsigned),
-      FARSIDE_TYPE(MPI_UINT64_T, kUnsigned),
-      FARSIDE_TYPE(MPI_FLOAT, kFloating),
-      FARSIDE_TYPE(MPI_DOUBLE, kFloating),
-      FARSIDE_TYPE(MPI_LONG_DOUBLE, kFloating),
-      FARSIDE_TYPE(MPI_C_BOOL, kLogical),
-      FARSIDE_TYPE(MPI_C_FLOAT_COMPLEX, kComplex),
-      FARSIDE_TYPE(MPI_C_DOUBLE_COMPLEX, kComplex),
-      FARSIDE_TYPE(MPI_C_LONG_DOUBLE_COMPLEX, kComplex),
-      FARSIDE_TYPE(MPI_FLOAT_INT, kFloatInt),
-      FARSIDE_TYPE(MPI_DOUBLE_INT, kDoubleInt),
-      FARSIDE_TYPE(MPI_LONG_INT, kLongAndInt),
-      FARSIDE_TYPE(MPI_2INT, kInt32Int32),
-      FARSIDE_TYPE(MPI_SHORT_INT, kShortInt),
-      FARSIDE_TYPE(MPI_LONG_DOUBLE_INT, kLongDoubleInt),
-      FARSIDE_TYPE(MPI_CHARACTER, kCharacters),
-      FARSIDE_TYPE(MPI_LOGICAL, kLogical),
-      FARSIDE_TYPE(MPI_INTEGER, kSigned),
-      FARSIDE_TYPE(MPI_REAL, kFloating),
-      FARSIDE_TYPE(MPI_DOUBLE_PRECISION, kFloating),
-      FARSIDE_TYPE(MPI_COMPLEX, kComplex),
-      FARSIDE_TYPE(MPI_DOUBLE_COMPLEX, kComplex),
-      FARSIDE_TYPE(MPI_2INTEGER, kInt32Int32),
-      FARSIDE_TYPE(MPI_2REAL, kReals),
-      FARSIDE_TYPE(MPI_2DOUBLE_PRECISION, kReals),
-      FARSIDE_TYPE(MPI_INTEGER1, kSigned),
-      FARSIDE_TYPE(MPI_INTEGER2, kSigned),
-      FARSIDE_TYPE(MPI_INTEGER4, kSigned),
-      FARSIDE_TYPE(MPI_INTEGER8, kSigned),
-      FARSIDE_TYPE(MPI_REAL4, kFloating),
-      FARSIDE_TYPE(MPI_REAL8, kFloating),
-      FARSIDE_TYPE(MPI_REAL16, kQuad),
-      FARSIDE_TYPE(MPI_COMPLEX8, kComplex),
-      FARSIDE_TYPE(MPI_COMPLEX16, kComplex),
-      FARSIDE_TYPE(MPI_COMPLEX32, kComplexQuad),
-      FARSIDE_TYPE(MPI_CXX_BOOL, kLogical),
-      FARSIDE_TYPE(MPI_CXX_FLOAT_COMPLEX, kComplex),
-      FARSIDE_TYPE(MPI_CXX_DOUBLE_COMPLEX, kComplex),
-      FARSIDE_TYPE(MPI_CXX_LONG_DOUBLE_COMPLEX, kComplex),
+      {std::is_signed_v<char> ? kInt8 : kUint8, {MPI_CHAR}},
+      {kCharacters, {MPI_WCHAR, MPI_CHARACTER}},
+      {kByte, {MPI_BYTE, MPI_PACKED}},
+      {kSigned,
+       {MPI_SIGNED_CHAR, MPI_SHORT, MPI_INT, MPI_LONG, MPI_LONG_LONG_INT, MPI_INT8_T, MPI_INT16_T, MPI_INT32_T,
+        MPI_INT64_T, MPI_AINT, MPI_OFFSET, MPI_COUNT, MPI_INTEGER, MPI_INTEGER1, MPI_INTEGER2, MPI_INTEGER4,
+        MPI_INTEGER8}},
+      {kUnsigned,
+       {MPI_UNSIGNED_CHAR, MPI_UNSIGNED_SHORT, MPI_UNSIGNED, MPI_UNSIGNED_LONG, MPI_UNSIGNED_LONG_LONG, MPI_UINT8_T,
+        MPI_UINT16_T, MPI_UINT32_T, MPI_UINT64_T}},
+      {kFloating, {MPI_FLOAT, MPI_DOUBLE, MPI_LONG_DOUBLE, MPI_REAL, MPI_DOUBLE_PRECISION, MPI_REAL4, MPI_REAL8}},
+      {kComplex,
+       {MPI_C_FLOAT_COMPLEX, MPI_C_DOUBLE_COMPLEX, MPI_C_LONG_DOUBLE_COMPLEX, MPI_COMPLEX, MPI_DOUBLE_COMPLEX,
+        MPI_COMPLEX8, MPI_COMPLEX16, MPI_CXX_FLOAT_COMPLEX, MPI_CXX_DOUBLE_COMPLEX, MPI_CXX_LONG_DOUBLE_COMPLEX}},
+      {kLogical, {MPI_C_BOOL, MPI_LOGICAL, MPI_CXX_BOOL}},
+      {kFloatInt, {MPI_FLOAT_INT}},
+      {kDoubleInt, {MPI_DOUBLE_INT}},
+      {kLongAndInt, {MPI_LONG_INT}},
+      {kInt32Int32, {MPI_2INT, MPI_2INTEGER}},
+      {kShortInt, {MPI_SHORT_INT}},
+      {kLongDoubleInt, {MPI_LONG_DOUBLE_INT}},
+      {kReals, {MPI_2REAL, MPI_2DOUBLE_PRECISION}},
+      {kQuad, {MPI_REAL16}},
+      {kComplexQuad, {MPI_COMPLEX32}},
 #ifdef MPI_LOGICAL1
-      FARSIDE_TYPE(MPI_LOGICAL1, kLogical),
-      FARSIDE_TYPE(MPI_LOGICAL2, kLogical),
-      FARSIDE_TYPE(MPI_LOGICAL4, kLogical),
-      FARSIDE_TYPE(MPI_LOGICAL8, kLogical),
+      {kLogical, {MPI_LOGICAL1, MPI_LOGICAL2, MPI_LOGICAL4, MPI_LOGICAL8}},
 #endif
 #ifdef MPI_2COMPLEX  // Open MPI's, for put and get only
-      {MPI_2COMPLEX, "MPI_2COMPLEX", kComplex, 2},
-      {MPI_2DOUBLE_COMPLEX, "MPI_2DOUBLE_COMPLEX", kComplex, 2},
+      {kComplex, {MPI_2COMPLEX, MPI_2DOUBLE_COMPLEX}, 2},
 #endif
   };
-#undef FARSIDE_TYPE
 }
 
-std::optional<Datatype> translate(const Entry& entry) {
+std::optional<Datatype> translate(MPI_Datatype handle, Candidates candidates, std::size_t copies) {
   MPI_Count size = 0, lower_bound = 0, extent = 0;
-  runtime().Type_size_x(entry.handle, &size);
-  runtime().Type_get_extent_x(entry.handle, &lower_bound, &extent);
-  const auto [first, last] = entry.candidates;
+  runtime().Type_size_x(handle, &size);
+  runtime().Type_get_extent_x(handle, &lower_bound, &extent);
+  const auto [first, last] = candidates;
   for (BasicType type = first; type <= last; type = static_cast<BasicType>(static_cast<int>(type) + 1)) {
     const BasicTypeTraits& known = traits(type);
-    if (size != static_cast<MPI_Count>(known.size * entry.copies)) continue;
-    if (extent != static_cast<MPI_Count>(known.extent * entry.copies)) continue;
-    return Datatype(Layout::repeated(Layout::basic(type), entry.copies, known.extent),
-                    entry.copies == 1 ? std::optional(type) : std::nullopt);
+    if (size != static_cast<MPI_Count>(known.size * copies)) continue;
+    if (extent != static_cast<MPI_Count>(known.extent * copies)) continue;
+    return Datatype(Layout::repeated(Layout::basic(type), copies, known.extent),
+                    copies == 1 ? std::optional(type) : std::nullopt);
   }
   return std::nullopt;
 }
@@ -239,41 +192,22 @@ std::optional<Datatype> translate(const Entry& entry) {
 
 std::vector<PredefinedType> make_predefined_types() {
   std::vector<PredefinedType> types;
-  for (const Entry& entry : entries()) {
-    if (entry.handle == MPI_DATATYPE_NULL) continue;
-    if (std::optional<Datatype> datatype = translate(entry)) {
-      types.push_back({entry.handle, entry.name, *std::move(datatype)});
+  for (const auto& [candidates, handles, copies] : kinds()) {
+    for (const MPI_Datatype handle : handles) {
+      if (handle == MPI_DATATYPE_NULL) continue;
+      if (std::optional<Datatype> datatype = translate(handle, candidates, copies))
+        types.push_back({handle, *std::move(datatype)});
     }
   }
   return types;
 }
 
-// A linear search over 14 handles costs no more than a hash. The most frequent operations come first.
-
+// A linear search over 14 handles costs no more than a hash.
 std::optional<ReduceOp> find_reduce_op_in_list(MPI_Op op) {
-  struct Entry {
-    MPI_Op handle;
-    ReduceOp op;
-  };
-  static const std::array<Entry, kReduceOps> kEntries = {{
-      {MPI_SUM, ReduceOp::kSum},
-      {MPI_REPLACE, ReduceOp::kReplace},
-      {MPI_NO_OP, ReduceOp::kNoOp},
-      {MPI_MAX, ReduceOp::kMax},
-      {MPI_MIN, ReduceOp::kMin},
-      {MPI_PROD, ReduceOp::kProd},
-      {MPI_LAND, ReduceOp::kLand},
-      {MPI_LOR, ReduceOp::kLor},
-      {MPI_LXOR, ReduceOp::kLxor},
-      {MPI_BAND, ReduceOp::kBand},
-      {MPI_BOR, ReduceOp::kBor},
-      {MPI_BXOR, ReduceOp::kBxor},
-      {MPI_MINLOC, ReduceOp::kMinloc},
-      {MPI_MAXLOC, ReduceOp::kMaxloc},
-  }};
-  for (const Entry& entry : kEntries) {
-    if (entry.handle == op) return entry.op;
-  }
+#define FARSIDE_FIND_OP(name, text, mpi) \
+  if (op == MPI_##mpi) return ReduceOp::k##name;
+  FARSIDE_REDUCE_OPS(FARSIDE_FIND_OP)
+#undef FARSIDE_FIND_OP
   return std::nullopt;
 }
 

@@ -41,7 +41,6 @@ struct Datatype {
 
 struct PredefinedType {
   MPI_Datatype handle;
-  const char* name;
   Datatype datatype;
 };
 // Returns all predefined types that exist in this runtime and have a counterpart. None is MPI_DATATYPE_NULL; several

@@ -50,15 +50,12 @@ struct Pair {
   I index;
 };
 
-// In the order of enum BasicType.
-using Elements =
-    std::tuple<std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t, std::uint16_t, std::uint32_t,
-               std::uint64_t, float, double, long double, Complex<float>, Complex<double>, Complex<long double>,
-               std::byte, Opaque<1>, Opaque<4>, Logical<std::uint8_t>, Logical<std::uint16_t>, Logical<std::uint32_t>,
-               Logical<std::uint64_t>, Pair<float, std::int32_t>, Pair<double, std::int32_t>,
-               Pair<std::int64_t, std::int32_t>, Pair<std::int32_t, std::int32_t>, Pair<std::int16_t, std::int32_t>,
-               Pair<long double, std::int32_t>, Pair<float, float>, Pair<double, double>, Quad, Complex<Quad>>;
-static_assert(std::tuple_size_v<Elements> == kBasicTypes);
+#define FARSIDE_ELEMENT(name, text, ...) __VA_ARGS__,
+#define FARSIDE_TEXT(name, text, ...) text,
+using Elements = std::tuple<FARSIDE_BASIC_TYPES(FARSIDE_ELEMENT) void>;  // by BasicType
+static_assert(std::tuple_size_v<Elements> == kBasicTypes + 1);
+constexpr const char* kNames[] = {FARSIDE_BASIC_TYPES(FARSIDE_TEXT)};
+constexpr const char* kOpNames[] = {FARSIDE_REDUCE_OPS(FARSIDE_TEXT)};
 
 // The groups of MPI 4.0 section 6.9.2, which determine the operations that are allowed for a type.
 enum class TypeClass : std::uint8_t { kInteger, kFloating, kComplex, kByte, kOpaque, kLogical, kPair };
@@ -138,38 +135,6 @@ inline void store(std::byte* to, const T& element) {
   }
 }
 
-constexpr const char* kNames[kBasicTypes] = {"int8",
-                                             "int16",
-                                             "int32",
-                                             "int64",
-                                             "uint8",
-                                             "uint16",
-                                             "uint32",
-                                             "uint64",
-                                             "float",
-                                             "double",
-                                             "long double",
-                                             "complex float",
-                                             "complex double",
-                                             "complex long double",
-                                             "byte",
-                                             "character",
-                                             "character4",
-                                             "logical1",
-                                             "logical2",
-                                             "logical4",
-                                             "logical8",
-                                             "float-int",
-                                             "double-int",
-                                             "long-int",
-                                             "int-int",
-                                             "short-int",
-                                             "long double-int",
-                                             "float-float",
-                                             "double-double",
-                                             "quad",
-                                             "complex quad"};
-
 template <class T>
 constexpr BasicTypeTraits traits_of(const char* name) {
   std::size_t first = sizeof(T);
@@ -191,9 +156,6 @@ template <std::size_t... kIndex>
 constexpr std::array<BasicTypeTraits, kBasicTypes> make_traits(std::index_sequence<kIndex...>) {
   return {traits_of<std::tuple_element_t<kIndex, Elements>>(kNames[kIndex])...};
 }
-
-constexpr std::array<const char*, kReduceOps> kOpNames = {
-    "sum", "prod", "min", "max", "land", "lor", "lxor", "band", "bor", "bxor", "minloc", "maxloc", "replace", "no_op"};
 
 // The integer that holds an element in the CPU's atomics.
 template <class T>

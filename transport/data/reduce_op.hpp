@@ -13,39 +13,35 @@ namespace farside {
 // The types of the elements that one-sided operations copy and combine. pmpi/ maps each predefined MPI datatype to one
 // BasicType, so that this layer needs no MPI. A pair type is a value followed by an int or by a value of the same type
 // (MPI_MINLOC, MPI_MAXLOC; MPI 4.0 section 6.9.4), with the layout of the C struct of both members.
-enum class BasicType : std::uint8_t {
-  kInt8,
-  kInt16,
-  kInt32,
-  kInt64,
-  kUint8,
-  kUint16,
-  kUint32,
-  kUint64,
-  kFloat,
-  kDouble,
-  kLongDouble,
-  kComplexFloat,
-  kComplexDouble,
-  kComplexLongDouble,
-  kByte,       // MPI_BYTE, MPI_PACKED: bitwise operations and MPI_REPLACE only
-  kCharacter,  // MPI_CHARACTER, MPI_WCHAR (4 bytes: kCharacter4): no arithmetic
-  kCharacter4,
-  kLogical1,
-  kLogical2,
-  kLogical4,
-  kLogical8,  // C bool and Fortran LOGICAL: logical operations
-  kFloatInt,
-  kDoubleInt,
-  kLongInt,
-  kInt32Int32,
-  kShortInt,
-  kLongDoubleInt,  // MPI_FLOAT_INT, ... (C)
-  kFloatFloat,
-  kDoubleDouble,  // MPI_2REAL, MPI_2DOUBLE_PRECISION (Fortran; MPI_2INTEGER is kInt32Int32)
-  kQuad,
-  kComplexQuad,  // MPI_REAL16, MPI_COMPLEX32: IEEE binary128, which on x86-64 is not long double
-};
+// clang-format off
+// Each as X(name, text for messages, type in combine.cpp).
+#define FARSIDE_BASIC_TYPES(X) \
+  X(Int8, "int8", std::int8_t) X(Int16, "int16", std::int16_t) \
+  X(Int32, "int32", std::int32_t) X(Int64, "int64", std::int64_t) \
+  X(Uint8, "uint8", std::uint8_t) X(Uint16, "uint16", std::uint16_t) \
+  X(Uint32, "uint32", std::uint32_t) X(Uint64, "uint64", std::uint64_t) \
+  X(Float, "float", float) X(Double, "double", double) X(LongDouble, "long double", long double) \
+  X(ComplexFloat, "complex float", Complex<float>) X(ComplexDouble, "complex double", Complex<double>) \
+  X(ComplexLongDouble, "complex long double", Complex<long double>) \
+  /* MPI_BYTE, MPI_PACKED: bitwise operations and MPI_REPLACE only */ \
+  X(Byte, "byte", std::byte) \
+  /* MPI_CHARACTER, MPI_WCHAR (4 bytes: kCharacter4): no arithmetic */ \
+  X(Character, "character", Opaque<1>) X(Character4, "character4", Opaque<4>) \
+  /* C bool and Fortran LOGICAL: logical operations */ \
+  X(Logical1, "logical1", Logical<std::uint8_t>) X(Logical2, "logical2", Logical<std::uint16_t>) \
+  X(Logical4, "logical4", Logical<std::uint32_t>) X(Logical8, "logical8", Logical<std::uint64_t>) \
+  /* MPI_FLOAT_INT, ... (C) */ \
+  X(FloatInt, "float-int", Pair<float, std::int32_t>) X(DoubleInt, "double-int", Pair<double, std::int32_t>) \
+  X(LongInt, "long-int", Pair<std::int64_t, std::int32_t>) X(Int32Int32, "int-int", Pair<std::int32_t, std::int32_t>) \
+  X(ShortInt, "short-int", Pair<std::int16_t, std::int32_t>) \
+  X(LongDoubleInt, "long double-int", Pair<long double, std::int32_t>) \
+  /* MPI_2REAL, MPI_2DOUBLE_PRECISION (Fortran; MPI_2INTEGER is kInt32Int32) */ \
+  X(FloatFloat, "float-float", Pair<float, float>) X(DoubleDouble, "double-double", Pair<double, double>) \
+  /* MPI_REAL16, MPI_COMPLEX32: IEEE binary128, which on x86-64 is not long double */ \
+  X(Quad, "quad", Quad) X(ComplexQuad, "complex quad", Complex<Quad>)
+// clang-format on
+#define FARSIDE_ENUMERATOR(name, ...) k##name,
+enum class BasicType : std::uint8_t { FARSIDE_BASIC_TYPES(FARSIDE_ENUMERATOR) };
 inline constexpr std::size_t kBasicTypes = 31;
 
 // Types of 1 and 2 bytes have no CPU atomics, because programs copy structures as such elements. Under the accumulate
@@ -92,22 +88,15 @@ inline std::size_t span_of(BasicType type, std::size_t count) {
 //   - kLocked: plain loops; the caller holds the accumulate lock of the region.
 //
 // Thread safety: any, under these rules. No function reports errors: the preconditions are the caller's.
-enum class ReduceOp : std::uint8_t {
-  kSum,
-  kProd,
-  kMin,
-  kMax,
-  kLand,
-  kLor,
-  kLxor,
-  kBand,
-  kBor,
-  kBxor,
-  kMinloc,
-  kMaxloc,
-  kReplace,
-  kNoOp,
-};
+// clang-format off
+// Each as X(name, text for messages, MPI's name); find_reduce_op() finds the first ones fastest.
+#define FARSIDE_REDUCE_OPS(X) \
+  X(Sum, "sum", SUM) X(Replace, "replace", REPLACE) X(NoOp, "no_op", NO_OP) X(Max, "max", MAX) X(Min, "min", MIN) \
+  X(Prod, "prod", PROD) X(Land, "land", LAND) X(Lor, "lor", LOR) X(Lxor, "lxor", LXOR) X(Band, "band", BAND) \
+  X(Bor, "bor", BOR) X(Bxor, "bxor", BXOR) X(Minloc, "minloc", MINLOC) X(Maxloc, "maxloc", MAXLOC)
+// clang-format on
+enum class ReduceOp : std::uint8_t { FARSIDE_REDUCE_OPS(FARSIDE_ENUMERATOR) };
+#undef FARSIDE_ENUMERATOR
 inline constexpr std::size_t kReduceOps = 14;
 
 const char* name(ReduceOp op);

@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <random>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -305,18 +304,16 @@ TEST_CASE("every predefined type has the size, extent and bytes that the runtime
   std::mt19937 random(1);
   const std::vector<PredefinedType> types = make_predefined_types();
   CHECK(types.size() > 60);
-  std::set<std::string> names;
   for (const PredefinedType& type : types) {
-    INFO(type.name);
-    names.insert(type.name);
+    INFO(&type - types.data());
     check_against_runtime(type.handle, 3, random);
     const Datatype* const found = find_datatype(type.handle);
     CHECK(found->basic == type.datatype.basic);
     if (found->basic) CHECK(found->layout->uniform_type() == found->basic);
   }
-  for (const char* name : {"MPI_INT", "MPI_AINT", "MPI_LONG_DOUBLE_INT", "MPI_2INTEGER", "MPI_2DOUBLE_PRECISION",
-                           "MPI_LOGICAL", "MPI_COMPLEX32", "MPI_C_BOOL", "MPI_PACKED", "MPI_COUNT", "MPI_CXX_BOOL"}) {
-    CHECK(names.count(name) == 1);
+  for (const MPI_Datatype type : {MPI_INT, MPI_AINT, MPI_LONG_DOUBLE_INT, MPI_2INTEGER, MPI_2DOUBLE_PRECISION,
+                                  MPI_LOGICAL, MPI_COMPLEX32, MPI_C_BOOL, MPI_PACKED, MPI_COUNT, MPI_CXX_BOOL}) {
+    CHECK(std::ranges::count(types, type, &PredefinedType::handle) >= 1);
   }
 }
 
