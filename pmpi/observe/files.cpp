@@ -120,7 +120,7 @@ nlohmann::json sizes_in_json(const StatisticsSums& sums, const Ticked& seconds) 
       if (sums.sizes[what][size].count == 0) continue;
       const std::uint64_t most = size == 0 ? 0 : std::uint64_t{1} << (size - 1);
       nlohmann::json& one = json[kCountedNames[what]][std::to_string(most)] = in_json(sums.sizes[what][size]);
-      if (const StatisticsSums::Sized& slow = sums.sized[what][size]; slow.count != 0) {
+      if (const Sum& slow = sums.slow_sizes[what][size]; slow.count != 0) {
         one["slow_count"] = slow.count;
         one["slow_seconds"] = seconds(slow.time);
       }
@@ -162,10 +162,8 @@ nlohmann::json routes_in_json(const StatisticsSums& sums) {
           Process::instance().statistics().counter(static_cast<RouteKind>(route), static_cast<Counted>(what));
       OperationCounts::Cell done{counter.count.load(std::memory_order_relaxed),
                                  counter.bytes.load(std::memory_order_relaxed)};
-      if (what < StatisticsSums::kKinds) {
-        done.count += sums.operations[route][what].count;
-        done.bytes += sums.operations[route][what].bytes;
-      }
+      if (what < StatisticsSums::kKinds)
+        done.add({sums.operations[route][what].count, sums.operations[route][what].bytes});
       if (done.count != 0) json[kRoutes[route].name][kCountedNames[what]] = in_json(done);
     }
   }

@@ -13,6 +13,16 @@ namespace {
 
 constexpr std::size_t kMostSummaries = 4096;
 
+void add_each(auto& to, const auto& more) {
+  if constexpr (requires { to.add(more); }) {
+    to.add(more);
+  } else if constexpr (requires { to.size(); }) {
+    for (std::size_t i = 0; i < to.size(); ++i) add_each(to[i], more[i]);
+  } else {
+    to += more;
+  }
+}
+
 }  // namespace
 
 std::string names_of_routes(const Space& space, const char* between) {
@@ -37,23 +47,13 @@ void StatisticsSums::add(const StatisticsSums& other) {
   flushes += other.flushes;
   flushes_all += other.flushes_all;
   slow_operations.add(other.slow_operations);
-  for (std::size_t i = 0; i < epochs.size(); ++i) epochs[i].add(other.epochs[i]);
-  for (std::size_t i = 0; i < waits.size(); ++i) waits[i].add(other.waits[i]);
-  for (std::size_t route = 0; route < operations.size(); ++route) {
-    for (std::size_t kind = 0; kind < kKinds; ++kind) operations[route][kind].add(other.operations[route][kind]);
-  }
-  for (std::size_t by = 0; by < slow.size(); ++by) {
-    for (std::size_t why = 0; why < slow[by].size(); ++why) slow[by][why] += other.slow[by][why];
-  }
+  add_each(epochs, other.epochs);
+  add_each(waits, other.waits);
+  add_each(operations, other.operations);
+  add_each(slow, other.slow);
+  add_each(sizes, other.sizes);
+  add_each(slow_sizes, other.slow_sizes);
   for (const auto& [rank, more] : other.targets) targets[rank].add(more);
-  for (std::size_t kind = 0; kind < kKinds; ++kind) {
-    for (std::size_t size = 0; size < OperationCounts::kSizes; ++size) {
-      sizes[kind][size].count += other.sizes[kind][size].count;
-      sizes[kind][size].bytes += other.sizes[kind][size].bytes;
-      sized[kind][size].count += other.sized[kind][size].count;
-      sized[kind][size].time += other.sized[kind][size].time;
-    }
-  }
   for (const std::string& name : other.names) {
     if (names.size() < kMostNames) names.insert(name);
   }
@@ -156,6 +156,14 @@ void WindowStatistics::record(const Open& epoch, Ticks closing, Ticks end) {
   }
 }
 
+void WindowStatistics::record(TraceRing& to, TraceRecord call, const Moment& begun) const {
+  call.window = traced_.record.window;
+  call.site = site_;
+  call.begin = begun.at;
+  call.end = ticks();
+  to.add(call);
+}
+
 void WindowStatistics::count(StatisticsSums& sums, int target, Counted what, std::uint64_t count,
                              std::uint64_t bytes) const {
   const StatisticsSums::Sum done{.count = count, .bytes = bytes};
@@ -199,42 +207,27 @@ void WindowStatistics::flushed(int target, const Moment& begun) {
   const std::scoped_lock held(mutex_);
   ++(target < 0 ? sums_.flushes_all : sums_.flushes);
   if (waited(WaitKind::kFlush, target, begun) == 0 || trace_ == nullptr) return;
-  trace_->epochs().add({.kind = TraceKind::kFlush,
-                        .window = traced_.record.window,
-                        .target = target,
-                        .site = site_,
-                        .begin = begun.at,
-                        .end = ticks()});
+  record(trace_->epochs(), {.kind = TraceKind::kFlush, .target = target}, begun);
 }
 
 void WindowStatistics::notified(const Moment& begun) {
   const std::scoped_lock held(mutex_);
   if (waited(WaitKind::kNotify, -1, begun) == 0 || trace_ == nullptr) return;
-  const std::uint32_t window = traced_.record.window;
-  trace_->epochs().add(
-      {.kind = TraceKind::kNotified, .window = window, .site = site_, .begin = begun.at, .end = ticks()});
+  record(trace_->epochs(), {.kind = TraceKind::kNotified}, begun);
 }
 
 void WindowStatistics::operated(int target, Counted what, std::uint64_t bytes, const Moment& begun) {
   const std::scoped_lock held(mutex_);
   waited(WaitKind::kOperation, -1, begun);
-  const Ticks end = ticks();
-  sums_.slow_operations.add({.count = 1, .time = end - begun.at});
-  target_sums(sums_, target).time += end - begun.at;
-  StatisticsSums::Sized& sized = sums_.sized[static_cast<std::size_t>(what)][OperationCounts::size_class(bytes)];
-  ++sized.count;
-  sized.time += end - begun.at;
+  const StatisticsSums::Sum done{.count = 1, .time = ticks() - begun.at};
+  sums_.slow_operations.add(done);
+  target_sums(sums_, target).time += done.time;
+  sums_.slow_sizes[static_cast<std::size_t>(what)][OperationCounts::size_class(bytes)].add(done);
   if (trace_ == nullptr) return;
-  trace_->operations().add({.kind = TraceKind::kOperation,
-                            .what = static_cast<std::uint8_t>(what),
-                            .route = static_cast<std::uint8_t>(space_.kind(target)),
-                            .window = traced_.record.window,
-                            .target = target,
-                            .site = site_,
-                            .begin = begun.at,
-                            .end = end,
-                            .count = 1,
-                            .bytes = bytes});
+  const auto kind = static_cast<std::uint8_t>(what), route = static_cast<std::uint8_t>(space_.kind(target));
+  record(trace_->operations(),
+         {.kind = TraceKind::kOperation, .what = kind, .route = route, .target = target, .count = 1, .bytes = bytes},
+         begun);
 }
 
 void WindowStatistics::named(const std::string& name) {

@@ -39,10 +39,6 @@ struct StatisticsSums {
     Ticks longest = 0;  // wait
     void add(const Sum& other);
   };
-  struct Sized {
-    std::uint64_t count = 0;  // operations that are not loads and stores
-    Ticks time = 0;
-  };
   static constexpr std::size_t kKinds = OperationCounts::kKinds;
 
   std::uint64_t windows = 0;
@@ -56,7 +52,7 @@ struct StatisticsSums {
   // By rank among all processes, -1: others. Waits are those of locks, unlocks and flushes of this target alone.
   std::map<int, Sum> targets;
   OperationCounts::Sizes sizes{};
-  std::array<std::array<Sized, OperationCounts::kSizes>, kKinds> sized{};
+  std::array<std::array<Sum, OperationCounts::kSizes>, kKinds> slow_sizes{};  // operations: neither loads nor stores
   std::set<std::string> names;  // that the program has given, at most kMostNames
   static constexpr std::size_t kMostNames = 8;
 
@@ -127,6 +123,8 @@ class WindowStatistics {
   // Adds a count of operations to the sums.
   void count(StatisticsSums& sums, int target, Counted what, std::uint64_t count, std::uint64_t bytes) const;
   void record(const Open& epoch, Ticks closing, Ticks end);
+  // Adds a record of a call that ends now, of which the caller gives what is its own.
+  void record(TraceRing& to, TraceRecord call, const Moment& begun) const;
   void drain(int only);
 
   Space& space_;

@@ -87,6 +87,10 @@ class OperationCounts {
   struct Cell {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
+    void add(const Cell& other) {
+      count += other.count;
+      bytes += other.bytes;
+    }
   };
   // The counts of all targets by kind and size. The class of a size is 0 for no bytes, else one more than the exponent
   // of the power of two that is not smaller: 1 for 1 byte, 4 for 5 to 8 bytes.
@@ -112,12 +116,8 @@ class OperationCounts {
   Row* row(int target) { return threaded_ ? nullptr : &find(target); }
   // The same as add(), without the mutex.
   void add_here(Row& row, Counted what, std::size_t bytes) {
-    Cell& cell = row.cells[static_cast<std::size_t>(what)];
-    ++cell.count;
-    cell.bytes += bytes;
-    Cell& size = sizes_[static_cast<std::size_t>(what)][size_class(bytes)];
-    ++size.count;
-    size.bytes += bytes;
+    row.cells[static_cast<std::size_t>(what)].add({1, bytes});
+    sizes_[static_cast<std::size_t>(what)][size_class(bytes)].add({1, bytes});
   }
   void add(int target, Counted what, std::size_t bytes) {
     const std::scoped_lock held(mutex_);
