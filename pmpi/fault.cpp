@@ -2,12 +2,10 @@
 #include "pmpi/fault.hpp"
 
 #include <array>
-#include <string>
 
 #include "pmpi/call_sites.hpp"
 #include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"
-#include "transport/base/log.hpp"
 
 namespace farside::pmpi {
 namespace {

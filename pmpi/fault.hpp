@@ -5,7 +5,6 @@
 #pragma once
 
 #include <limits>
-#include <memory>
 #include <string>
 #include <utility>
 

@@ -7,7 +7,6 @@
 
 #include "transport/base/log.hpp"
 #include "transport/base/trace.hpp"
-#include "transport/base/waiter.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/handler/node_handler.hpp"

@@ -16,12 +16,10 @@
 #include <optional>
 #include <vector>
 
-#include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/settings.hpp"
 #include "transport/base/state.hpp"
 #include "transport/base/statistics.hpp"
-#include "transport/base/threads.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/node/device_memory.hpp"
 #include "transport/node/process_memory.hpp"

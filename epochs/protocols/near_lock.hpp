@@ -23,7 +23,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/lock_words.hpp"

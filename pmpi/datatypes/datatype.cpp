@@ -3,16 +3,9 @@
 #include "pmpi/datatypes/datatype.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"

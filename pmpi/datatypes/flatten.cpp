@@ -2,15 +2,9 @@
 // Rebuilds a derived datatype from the arguments of its constructors. MPI 4.0 section 5.1.13 has the tables of
 // integers, addresses and counts of each combiner. Offsets come from the constructors. The lower bound and the extent
 // of every level come from the runtime, which pads structs and keeps sticky bounds in its own way.
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <map>
-#include <memory>
 #include <stdexcept>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/runtime/runtime.hpp"

@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include "pmpi/entries/entry.hpp"
-#include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/hints.hpp"
 #include "transport/process.hpp"
 

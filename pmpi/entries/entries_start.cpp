@@ -7,7 +7,6 @@
 
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/runtime/program_runtime.hpp"
-#include "pmpi/runtime/runtime.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/space/group.hpp"

@@ -11,7 +11,6 @@
 #include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/requests.hpp"
-#include "pmpi/window/window.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/threads.hpp"

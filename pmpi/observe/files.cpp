@@ -15,7 +15,6 @@
 #include <unistd.h>
 #include <vector>
 
-#include <mpi.h>
 #include <nlohmann/json.hpp>
 
 #include "pmpi/call_sites.hpp"

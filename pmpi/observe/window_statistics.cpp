@@ -2,7 +2,6 @@
 #include "pmpi/observe/window_statistics.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"

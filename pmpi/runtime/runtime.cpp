@@ -7,7 +7,6 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <sstream>
-#include <string_view>
 #include <type_traits>
 
 #include "pmpi/runtime/program_runtime.hpp"

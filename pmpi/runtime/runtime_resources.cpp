@@ -3,15 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <numeric>
 #include <string_view>
-#include <utility>
-
-#include <mpi.h>
 
 #include "pmpi/library/library.hpp"
-#include "pmpi/runtime/runtime.hpp"
 #include "transport/base/imported_call.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"

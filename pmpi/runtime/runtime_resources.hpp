@@ -16,14 +16,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include <mpi.h>
 
 #include "pmpi/runtime/runtime.hpp"
-#include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
 #include "transport/node/node_group.hpp"
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <utility>
 
 #include "epochs/protocols/exposure.hpp"
 #include "pmpi/check/strict.hpp"
 #include "pmpi/observe/window_statistics.hpp"
-#include "pmpi/window/notifications.hpp"
 #include "pmpi/window/window.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/process.hpp"

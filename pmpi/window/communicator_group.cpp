@@ -9,7 +9,6 @@
 #include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
-#include "transport/base/log.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {

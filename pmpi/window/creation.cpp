@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <iterator>
 #include <limits>
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,8 +18,6 @@
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/communicator_group.hpp"
-#include "pmpi/window/hints.hpp"
-#include "pmpi/window/wait_reports.hpp"
 #include "pmpi/window/window.hpp"
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"

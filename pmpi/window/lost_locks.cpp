@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
-#include <utility>
 
 #include <fmt/format.h>
 
-#include "epochs/protocols/control_block.hpp"
 #include "epochs/protocols/lock_calls.hpp"
 #include "epochs/protocols/lock_words.hpp"
 #include "epochs/protocols/near_lock.hpp"

@@ -9,7 +9,6 @@
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/window/window.hpp"
 #include "pmpi/window/window_state.hpp"
-#include "transport/base/threads.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {

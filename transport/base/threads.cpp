@@ -2,12 +2,9 @@
 #include "transport/base/threads.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
-#include <cstdint>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
-#include <thread>
 #include <unistd.h>
 
 namespace farside {

@@ -5,7 +5,6 @@
 
 #include "transport/base/log.hpp"
 #include "transport/base/result.hpp"
-#include "transport/base/timing.hpp"
 
 namespace farside {
 

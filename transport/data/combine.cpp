@@ -2,13 +2,8 @@
 // The C++ type of each BasicType, from which its traits are computed, and the kernels of combine() and
 // compare_and_swap(): instances of templates, in one table [op][type].
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <bit>
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <tuple>
 #include <type_traits>
 #include <utility>

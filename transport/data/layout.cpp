@@ -3,13 +3,8 @@
 // into parts that are not one run.
 #include "transport/data/layout.hpp"
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
 #include <cstring>
-#include <memory>
 #include <utility>
-#include <vector>
 
 #include "transport/base/integers.hpp"
 

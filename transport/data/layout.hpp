@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <type_traits>
 #include <vector>
 
 #include "transport/data/reduce_op.hpp"

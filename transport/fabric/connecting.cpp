@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/connecting.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <fcntl.h>
-#include <optional>
 #include <sys/resource.h>
 
 #include "transport/base/files.hpp"

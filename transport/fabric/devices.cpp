@@ -9,14 +9,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <ifaddrs.h>
 #include <memory>
 #include <netinet/in.h>
-#include <span>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -7,13 +7,11 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"

@@ -14,8 +14,6 @@
 #include "transport/base/log.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/fabric/message_ring.hpp"
-#include "transport/fabric/messages.hpp"
-#include "transport/fabric/provider.hpp"
 
 namespace farside {
 

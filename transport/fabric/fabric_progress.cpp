@@ -4,17 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 #include <sys/uio.h>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <rdma/fi_rma.h>
 
 #include "transport/base/log.hpp"
 #include "transport/base/threads.hpp"
-#include "transport/base/ticks.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/fabric/fabric.hpp"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <sys/mman.h>
-#include <utility>
 
 #include <rdma/fi_rma.h>
 

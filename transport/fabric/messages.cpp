@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/messages.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <utility>
 
 #include "transport/base/log.hpp"
-#include "transport/fabric/handles.hpp"
 
 namespace farside {
 

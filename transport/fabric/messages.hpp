@@ -23,7 +23,6 @@
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/statistics.hpp"
-#include "transport/fabric/handles.hpp"
 #include "transport/fabric/operation.hpp"
 #include "transport/handler/message_handler.hpp"
 

@@ -11,7 +11,6 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -20,7 +19,6 @@
 #include <rdma/fi_errno.h>
 
 #include "transport/base/address.hpp"
-#include "transport/base/result.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/pending.hpp"

@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/progress_thread.hpp"
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <optional>
 #include <poll.h>
 
 #include "transport/base/threads.hpp"
-#include "transport/base/timing.hpp"
 #include "transport/handler/memory_fault.hpp"
 
 namespace farside {

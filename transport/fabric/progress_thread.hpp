@@ -22,7 +22,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <sys/eventfd.h>

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/provider.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include <fmt/ranges.h>
 #include <rdma/fi_atomic.h>
-#include <rdma/fi_domain.h>
-#include <rdma/fi_endpoint.h>
 
 #include "transport/base/imported_call.hpp"
 #include "transport/base/log.hpp"

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/sockets.hpp"
 
-#include <cstddef>
 #include <linux/tcp.h>
-#include <netinet/in.h>
 #include <string>
-#include <sys/socket.h>
 #include <utility>
 
 #include "transport/base/files.hpp"

@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <netinet/in.h>
 #include <optional>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/handler/memory_fault.hpp"
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>

@@ -17,10 +17,8 @@
 //                under way on the connection and wants to close it.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>

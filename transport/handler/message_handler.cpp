@@ -2,7 +2,6 @@
 #include "transport/handler/message_handler.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstring>
 #include <optional>
@@ -15,7 +14,6 @@
 #include "transport/base/result.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/handler/attached_regions.hpp"
-#include "transport/handler/message.hpp"
 
 namespace farside {
 namespace {

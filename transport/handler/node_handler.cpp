@@ -3,19 +3,14 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
-#include <functional>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "transport/base/integers.hpp"
-#include "transport/base/pause.hpp"
 #include "transport/base/threads.hpp"
-#include "transport/base/timing.hpp"
 #include "transport/base/trace.hpp"
 #include "transport/node/process_memory.hpp"
 

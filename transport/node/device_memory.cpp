@@ -2,11 +2,9 @@
 #include "transport/node/device_memory.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <dlfcn.h>
 #include <link.h>
-#include <mutex>
 #include <new>
 #include <string_view>
 #include <sys/mman.h>

@@ -2,12 +2,7 @@
 #include "transport/node/message_queue.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <utility>
-
-#include "transport/base/timing.hpp"
-#include "transport/base/wake_event.hpp"
 
 namespace farside {
 namespace {

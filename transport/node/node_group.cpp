@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/node/node_group.hpp"
 
-#include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <new>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <utility>
 
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"

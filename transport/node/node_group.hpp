@@ -19,7 +19,6 @@
 // exchange: two atomics, and O(members) reads; a member that waits sleeps once. Memory per node: 256 bytes per member.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

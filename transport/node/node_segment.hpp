@@ -4,12 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "transport/base/result.hpp"
-#include "transport/base/waiter.hpp"
 #include "transport/node/node_group.hpp"
 #include "transport/node/segment.hpp"
 

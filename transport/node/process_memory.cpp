@@ -6,7 +6,6 @@
 #include <cstring>
 #include <memory>
 #include <sys/prctl.h>
-#include <sys/uio.h>
 #include <vector>
 
 #include <fmt/format.h>

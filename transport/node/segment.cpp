@@ -10,7 +10,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <sys/mman.h>
 #include <sys/resource.h>

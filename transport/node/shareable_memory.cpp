@@ -2,7 +2,6 @@
 #include "transport/node/shareable_memory.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <fcntl.h>
@@ -18,9 +17,7 @@
 
 #include <fmt/format.h>
 
-#include "transport/base/result.hpp"
 #include "transport/base/threads.hpp"
-#include "transport/node/segment.hpp"
 
 namespace farside {
 namespace {

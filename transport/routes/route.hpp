@@ -10,18 +10,13 @@
 // the errors of issuing; a flush returns later ones. Cost: node/on-node.md.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "transport/base/remote_memory.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/statistics.hpp"
 #include "transport/data/reduce_op.hpp"

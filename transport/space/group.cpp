@@ -5,12 +5,10 @@
 #include <bit>
 #include <limits>
 #include <numeric>
-#include <string>
 #include <unordered_map>
 
 #include <fmt/format.h>
 
-#include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
 #include "transport/process.hpp"
 

@@ -10,7 +10,6 @@
 #include <random>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include <fmt/format.h>
 

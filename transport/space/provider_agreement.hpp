@@ -2,7 +2,6 @@
 // The agreement of the ranks of a group on one libfabric provider, and the trial of an adapter before it.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,7 +9,6 @@
 
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
-#include "transport/base/timing.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/base/wake_event.hpp"
 #include "transport/fabric/endpoint.hpp"

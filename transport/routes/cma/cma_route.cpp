@@ -5,13 +5,11 @@
 #include <array>
 #include <sys/uio.h>
 #include <utility>
-#include <vector>
 
 #include "transport/base/pause.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/data/layout.hpp"
 #include "transport/data/reduce_op.hpp"
-#include "transport/node/message_queue.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/process.hpp"
 

@@ -2,7 +2,6 @@
 // The queue of small operations, their issue, and the waits of a release and a flush.
 #include "transport/routes/fabric/fabric_route.hpp"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 

@@ -4,7 +4,6 @@
 
 #include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "transport/fabric/endpoint.hpp"

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "transport/routes/fabric/fabric_route.hpp"
-#include "transport/routes/fabric/fabric_targets.hpp"
 
 namespace farside {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/routes/mapped/mapped_route.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <optional>
 
