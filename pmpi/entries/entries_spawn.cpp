@@ -10,7 +10,7 @@
 
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/entries/spawned_variables.hpp"
-#include "pmpi/runtime/node_ranks.hpp"
+#include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/window/hints.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/settings.hpp"

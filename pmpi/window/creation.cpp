@@ -14,7 +14,7 @@
 #include "pmpi/library/library.hpp"
 #include "pmpi/observe/observation.hpp"
 #include "pmpi/observe/window_statistics.hpp"
-#include "pmpi/runtime/node_ranks.hpp"
+#include "pmpi/runtime/program_runtime.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "pmpi/runtime/runtime_resources.hpp"
 #include "pmpi/window/communicator_group.hpp"
@@ -209,7 +209,7 @@ Status share_memory(MPI_Comm communicator, CommunicatorGroup& group) {
 // the runtime's function for the window and joins no collective of farside, so that the two would wait for each other,
 // or take each other's messages.
 //
-//   1. On the node, runtime/node_ranks.hpp finds such ranks for certain, without communication.
+//   1. On the node, runtime/program_runtime.hpp finds such ranks for certain, without communication.
 //   2. With Open MPI, farside makes a reduction of one int that is also the first step of Open MPI's own functions for
 //      windows. These duplicate the communicator, and the id of the duplicate is the maximum of ids above 0. A rank
 //      with farside contributes 0, so the result is 0 only if all ranks have farside
@@ -219,8 +219,8 @@ Status share_memory(MPI_Comm communicator, CommunicatorGroup& group) {
 //      nothing.
 //
 // Steps 1 and 2 and the handshake (transport/space/group.hpp) come first in every version of farside, so that
-// ranks with different versions can say so. Cost: one reduction of 4 bytes (Open MPI); node_ranks.hpp, and not again
-// unless a rank of the node lacks farside.
+// ranks with different versions can say so. Cost: one reduction of 4 bytes (Open MPI); step 1, and not again unless
+// a rank of the node lacks farside.
 
 constexpr const char* kRemedy = "load it on every rank (farside run; mpirun -x LD_PRELOAD)";
 

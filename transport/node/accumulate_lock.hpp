@@ -20,6 +20,7 @@
 #include <sched.h>
 #include <utility>
 
+#include "transport/base/pause.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/base/wake_event.hpp"
 

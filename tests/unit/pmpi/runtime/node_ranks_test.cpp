@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which ranks of a node run without farside, by files like those of /proc.
-#include "pmpi/runtime/node_ranks.hpp"
-
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -12,6 +10,8 @@
 
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
+
+#include "pmpi/runtime/program_runtime.hpp"
 
 using namespace farside::pmpi;
 
