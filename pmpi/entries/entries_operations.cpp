@@ -30,14 +30,14 @@ template <Counted kind, class Function, class... Args>
 [[gnu::noinline]] int operate(const char* name, Function Runtime::*original, Args... arguments) {
   Operation operation(kind, arguments...);
   return on_window(
-      operation.win, {name, operation.target.rank}, [&](Window& window) { return window.calls().operate(operation); },
-      original, arguments...);
+      operation.win, {name, operation.target.rank}, [&](Window& window) { return window.operate(operation); }, original,
+      arguments...);
 }
 
 // Both paths.
 template <Counted kind>
 Outcome carry_out(Window& window, Operation& operation) {
-  return attempt<kind>(window, operation) ? Outcome() : window.calls().operate(operation);
+  return attempt<kind>(window, operation) ? Outcome() : window.operate(operation);
 }
 
 // Those of a request-based operation (MPI 4.0 section 12.3.5), which `carry_out` carries out.

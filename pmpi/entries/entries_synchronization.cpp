@@ -21,7 +21,7 @@ bool on_node(MPI_Win win, Attempt&& attempt) {
 [[gnu::noinline]] int lock_among_threads(Window& window, int lock_type, int rank, int assert) {
   if (window.passive().lock_in_stripe(lock_type, rank, assert)) [[likely]]
     return MPI_SUCCESS;
-  return in_call(window, {"MPI_Win_lock", rank}, [&](Window& w) { return w.calls().lock(lock_type, rank, assert); });
+  return in_call(window, {"MPI_Win_lock", rank}, [&](Window& w) { return w.lock(lock_type, rank, assert); });
 }
 [[gnu::noinline]] int unlock_among_threads(Window& window, int rank) {
   farside::epochs::HeldLock held;
@@ -32,7 +32,7 @@ bool on_node(MPI_Win win, Attempt&& attempt) {
     return MPI_SUCCESS;
   }
   if (fast_path == FastPath::kContended) return unlock_contended(window, held, before);
-  return in_call(window, {"MPI_Win_unlock", rank}, [&](Window& w) { return w.calls().unlock(rank); });
+  return in_call(window, {"MPI_Win_unlock", rank}, [&](Window& w) { return w.unlock(rank); });
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ bool on_node(MPI_Win win, Attempt&& attempt) {
 using namespace farside::pmpi;
 
 FARSIDE_FAST_ENTRY(Win_fence, (int assert, MPI_Win win), (assert, win),
-                   on_calls("MPI_Win_fence", &Calls::fence, &Runtime::Win_fence, win, assert)) {
+                   on_calls("MPI_Win_fence", &Window::fence, &Runtime::Win_fence, win, assert)) {
   Window* window = library().windows.find_fast(win);
   if (window != nullptr && window->state().fast_notifications) [[likely]] {
     std::uint64_t word = 0;
@@ -54,22 +54,22 @@ FARSIDE_FAST_ENTRY(Win_fence, (int assert, MPI_Win win), (assert, win),
 }
 FARSIDE_TRIED_ENTRY(Win_post, (MPI_Group group, int assert, MPI_Win win), (group, assert, win),
                     on_node(win, [&](WindowState& w) { return ActiveTarget::try_post(w, group, assert); }),
-                    on_calls("MPI_Win_post", &Calls::post, &Runtime::Win_post, win, group, assert))
+                    on_calls("MPI_Win_post", &Window::post, &Runtime::Win_post, win, group, assert))
 FARSIDE_TRIED_ENTRY(Win_start, (MPI_Group group, int assert, MPI_Win win), (group, assert, win),
                     on_node(win, [&](WindowState& w) { return ActiveTarget::try_start(w, group, assert); }),
-                    on_calls("MPI_Win_start", &Calls::start, &Runtime::Win_start, win, group, assert))
+                    on_calls("MPI_Win_start", &Window::start, &Runtime::Win_start, win, group, assert))
 FARSIDE_TRIED_ENTRY(Win_complete, (MPI_Win win), (win),
                     on_node(win, [](WindowState& w) { return ActiveTarget::try_complete(w); }),
-                    on_calls("MPI_Win_complete", &Calls::complete, &Runtime::Win_complete, win))
+                    on_calls("MPI_Win_complete", &Window::complete, &Runtime::Win_complete, win))
 FARSIDE_TRIED_ENTRY(Win_wait, (MPI_Win win), (win),
                     on_node(win, [](WindowState& w) { return ActiveTarget::try_wait(w); }),
-                    on_calls("MPI_Win_wait", &Calls::wait, &Runtime::Win_wait, win))
+                    on_calls("MPI_Win_wait", &Window::wait, &Runtime::Win_wait, win))
 FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag), (win, flag)) {
   return on_window(
-      win, "MPI_Win_test", [&](Window& w) { return w.calls().test(flag); }, &Runtime::Win_test, win, flag);
+      win, "MPI_Win_test", [&](Window& w) { return w.test(flag); }, &Runtime::Win_test, win, flag);
 }
 FARSIDE_FAST_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win), (lock_type, rank, assert, win),
-                   on_calls({"MPI_Win_lock", rank}, &Calls::lock, &Runtime::Win_lock, win, lock_type, rank, assert)) {
+                   on_calls({"MPI_Win_lock", rank}, &Window::lock, &Runtime::Win_lock, win, lock_type, rank, assert)) {
   Window* window = library().windows.find_fast(win);
   if (window != nullptr && window->state().fast_locks) [[likely]] {
     if (window->threaded()) [[unlikely]]
@@ -80,7 +80,7 @@ FARSIDE_FAST_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win),
   return hand_on_Win_lock(lock_type, rank, assert, win);
 }
 FARSIDE_FAST_ENTRY(Win_unlock, (int rank, MPI_Win win), (rank, win),
-                   on_calls({"MPI_Win_unlock", rank}, &Calls::unlock, &Runtime::Win_unlock, win, rank)) {
+                   on_calls({"MPI_Win_unlock", rank}, &Window::unlock, &Runtime::Win_unlock, win, rank)) {
   Window* window = library().windows.find_fast(win);
   if (window != nullptr && window->state().fast_releases) [[likely]] {
     if (window->threaded()) [[unlikely]]
@@ -97,25 +97,25 @@ FARSIDE_FAST_ENTRY(Win_unlock, (int rank, MPI_Win win), (rank, win),
   return hand_on_Win_unlock(rank, win);
 }
 FARSIDE_ENTRY(Win_lock_all, (int assert, MPI_Win win), (assert, win)) {
-  return on_calls("MPI_Win_lock_all", &Calls::lock_all, &Runtime::Win_lock_all, win, assert);
+  return on_calls("MPI_Win_lock_all", &Window::lock_all, &Runtime::Win_lock_all, win, assert);
 }
 FARSIDE_ENTRY(Win_unlock_all, (MPI_Win win), (win)) {
-  return on_calls("MPI_Win_unlock_all", &Calls::unlock_all, &Runtime::Win_unlock_all, win);
+  return on_calls("MPI_Win_unlock_all", &Window::unlock_all, &Runtime::Win_unlock_all, win);
 }
 FARSIDE_TRIED_ENTRY(Win_flush, (int rank, MPI_Win win), (rank, win),
                     on_fast_path(win, [&](Window& w) { return w.passive().try_flush(rank); }),
-                    on_calls({"MPI_Win_flush", rank}, &Calls::flush, &Runtime::Win_flush, win, rank))
+                    on_calls({"MPI_Win_flush", rank}, &Window::flush, &Runtime::Win_flush, win, rank))
 FARSIDE_ENTRY(Win_flush_all, (MPI_Win win), (win)) {
-  return on_calls("MPI_Win_flush_all", &Calls::flush_all, &Runtime::Win_flush_all, win);
+  return on_calls("MPI_Win_flush_all", &Window::flush_all, &Runtime::Win_flush_all, win);
 }
 FARSIDE_TRIED_ENTRY(Win_flush_local, (int rank, MPI_Win win), (rank, win),
                     on_fast_path(win, [&](Window& w) { return w.passive().try_flush(rank); }),
-                    on_calls({"MPI_Win_flush_local", rank}, &Calls::flush_local, &Runtime::Win_flush_local, win, rank))
+                    on_calls({"MPI_Win_flush_local", rank}, &Window::flush_local, &Runtime::Win_flush_local, win, rank))
 FARSIDE_ENTRY(Win_flush_local_all, (MPI_Win win), (win)) {
-  return on_calls("MPI_Win_flush_local_all", &Calls::flush_local_all, &Runtime::Win_flush_local_all, win);
+  return on_calls("MPI_Win_flush_local_all", &Window::flush_local_all, &Runtime::Win_flush_local_all, win);
 }
 FARSIDE_ENTRY(Win_sync, (MPI_Win win), (win)) {
-  return on_calls("MPI_Win_sync", &PassiveTarget::sync, &Runtime::Win_sync, win);
+  return on_calls("MPI_Win_sync", &Window::sync, &Runtime::Win_sync, win);
 }
 
 #define FARSIDE_NOTIFY_ENTRY(name, parameters, ...)                                                         \
@@ -131,6 +131,5 @@ FARSIDE_NOTIFY_ENTRY(Win_test_notify, (MPI_Win win, int counter, MPI_Count thres
 FARSIDE_OWN_ENTRY(Win_wait_notify, (MPI_Win win, int counter, MPI_Count threshold)) {
   if (on_fast_path(win, [&](Window& w) { return w.notifications().try_wait(counter, threshold); })) [[likely]]
     return MPI_SUCCESS;
-  return on_farside_window(win, "MPIX_Win_wait_notify",
-                           [&](Window& w) { return w.calls().wait_notified(counter, threshold); });
+  return on_farside_window(win, "MPIX_Win_wait_notify", [&](Window& w) { return w.wait_notified(counter, threshold); });
 }

@@ -79,13 +79,12 @@ int on_farside_window(MPI_Win win, const CallSite& call, Body&& body) {
   return why_none != nullptr ? raise_without_window(call, why_none) : raise_on_runtime_window(win, call);
 }
 
-// The slow path of a call: calls the member function `carry_out` of a part of the window. The part is Calls if
-// statistics or FARSIDE_CHECK=strict concern the call.
-template <class Original, class Part, class... Args>
-[[gnu::noinline]] int on_calls(const CallSite& call, Outcome (Part::*carry_out)(Args...), Original Runtime::*original,
+// The slow path of a call: calls the member function `carry_out` of the window.
+template <class Original, class... Args>
+[[gnu::noinline]] int on_calls(const CallSite& call, Outcome (Window::*carry_out)(Args...), Original Runtime::*original,
                                MPI_Win win, Args... arguments) {
   return on_window(
-      win, call, [&](Window& w) { return (Part(w.state()).*carry_out)(arguments...); }, original, arguments..., win);
+      win, call, [&](Window& w) { return (w.*carry_out)(arguments...); }, original, arguments..., win);
 }
 
 // The same for a call without a window: `body` returns the return code. Without memory it has changed nothing.

@@ -139,10 +139,10 @@ class StagedBuffer {
 
 }  // namespace
 
-Outcome Calls::operate(Operation& operation) {
-  Operations operations(window_);
+Outcome Window::operate(Operation& operation) {
+  Operations operations(state_);
   const bool moves = operation.call == Counted::kPut || operation.call == Counted::kGet;
-  if (moves && window_.strict == nullptr && window_.statistics == nullptr && is_usable(operation.origin.address))
+  if (moves && state_.strict == nullptr && state_.statistics == nullptr && is_usable(operation.origin.address))
       [[likely]] {
     if (std::optional<Outcome> done = operations.transfer_plain(operation)) return std::move(*done);
   }
@@ -154,7 +154,7 @@ Outcome Calls::operate(Operation& operation) {
   return execute(operation);
 }
 
-std::optional<Outcome> Calls::stage(Operation& operation) {
+std::optional<Outcome> Window::stage(Operation& operation) {
   const bool get = operation.call == Counted::kGet;
   LocalBuffer compare{const_cast<void*>(operation.compare), 1, operation.target.type};
   struct Side {
@@ -180,164 +180,164 @@ std::optional<Outcome> Calls::stage(Operation& operation) {
   Outcome done = execute(operation);
   if (!done) {
     // Parts of the operation may be under way, and use its copies.
-    (void)window_.space->flush_all();
+    (void)state_.space->flush_all();
     return done;
   }
   const RemoteBuffer& target = operation.target;
-  Status complete = window_.space->route(target.rank).flush(target.rank);
+  Status complete = state_.space->route(target.rank).flush(target.rank);
   for (Side& side : sides) {
     if (side.copy == nullptr) continue;
     // The call that completes the request reports its error.
     const bool has_failed = target.own != nullptr && target.own->has_error();
     if (complete && !side.read && !has_failed) complete = side.copy->store();
-    if (window_.strict != nullptr) window_.strict->keep(std::move(side.copy));
+    if (state_.strict != nullptr) state_.strict->keep(std::move(side.copy));
   }
   return complete;
 }
 
-Outcome Calls::execute(const Operation& operation) {
+Outcome Window::execute(const Operation& operation) {
   const int rank = operation.target.rank;
   // Its checks and delays are not counted as time of the operation.
-  if (window_.strict != nullptr) [[unlikely]]
+  if (state_.strict != nullptr) [[unlikely]]
     return execute_strictly(operation);
   // Loads and stores are counted by the space.
-  if (window_.statistics == nullptr || window_.space->mapped_target(rank) != nullptr) [[likely]]
-    return Operations(window_).execute(operation);
+  if (state_.statistics == nullptr || state_.space->mapped_target(rank) != nullptr) [[likely]]
+    return Operations(state_).execute(operation);
   const Moment begun = WindowStatistics::begin();
-  Outcome outcome = Operations(window_).execute(operation);
+  Outcome outcome = Operations(state_).execute(operation);
   if (outcome)
-    (void)without_bad_alloc([&] { window_.statistics->operated(rank, operation.call, operation.bytes, begun); });
+    (void)without_bad_alloc([&] { state_.statistics->operated(rank, operation.call, operation.bytes, begun); });
   return outcome;
 }
 
-Outcome Calls::execute_strictly(const Operation& operation) {
+Outcome Window::execute_strictly(const Operation& operation) {
   Strict::Epoch epoch = Strict::Epoch::kFence;
   bool of_lock_all = false;
   {
-    const auto held = window_.guard();
-    const Access access = window_.epoch.access();
-    of_lock_all = access == Access::kLockedAll && !window_.lock_all_unchecked;
+    const auto held = state_.guard();
+    const Access access = state_.epoch.access();
+    of_lock_all = access == Access::kLockedAll && !state_.lock_all_unchecked;
     if (access == Access::kStarted) epoch = Strict::Epoch::kStarted;
     if (access == Access::kLocked || access == Access::kLockedAll) epoch = Strict::Epoch::kPassive;
   }
   if (of_lock_all) {
-    epochs::ReadExposure<ControlMemory> look(window_.control, operation.target.rank);
-    if (Status looked = run(window_.space->words().wake_event(), look); !looked) return looked;
+    epochs::ReadExposure<ControlMemory> look(state_.control, operation.target.rank);
+    if (Status looked = run(state_.space->words().wake_event(), look); !looked) return looked;
     if (look.exposed()) return kOperationWhilePosted;
   }
-  return window_.strict->watch(operation, epoch, [&] { return Operations(window_).execute(operation); });
+  return state_.strict->watch(operation, epoch, [&] { return Operations(state_).execute(operation); });
 }
 
-Outcome Calls::request_completed(std::uint64_t watched) {
-  return window_.strict == nullptr || watched == 0 ? Outcome() : window_.strict->request_completed(watched);
+Outcome Window::request_completed(std::uint64_t watched) {
+  return state_.strict == nullptr || watched == 0 ? Outcome() : state_.strict->request_completed(watched);
 }
 
-Outcome Calls::fence(int assert) {
+Outcome Window::fence(int assert) {
   bool passes = false;
   const auto count = [&](WindowStatistics& statistics, const Moment& begun) {
     statistics.fenced((assert& MPI_MODE_NOSUCCEED) != 0, begun);
   };
   const auto look = [&](Strict& strict) {
     passes =
-        (assert & ~ActiveTarget::kFenceAsserts) == 0 && !epoch_of(window_).fence(ActiveTarget::assert_of_fence(assert));
+        (assert & ~ActiveTarget::kFenceAsserts) == 0 && !epoch_of(state_).fence(ActiveTarget::assert_of_fence(assert));
     return passes ? strict.fence_reached() : Outcome();
   };
-  Outcome done = watched(window_, count, look, [&] { return active().fence(assert); });
-  if (passes) window_.strict->fence_passed();
+  Outcome done = watched(state_, count, look, [&] { return active().fence(assert); });
+  if (passes) state_.strict->fence_passed();
   return done;
 }
 
-Outcome Calls::post(MPI_Group group, int assert) {
+Outcome Window::post(MPI_Group group, int assert) {
   const auto count = opened(EpochKind::kPost, -1, WaitKind::kWait);
-  return counted(window_, count, [&] { return active().post(group, assert); });
+  return counted(state_, count, [&] { return active().post(group, assert); });
 }
 
-Outcome Calls::start(MPI_Group group, int assert) {
+Outcome Window::start(MPI_Group group, int assert) {
   const auto count = opened(EpochKind::kStart, -1, WaitKind::kStart);
-  return counted(window_, count, [&] { return active().start(group, assert); });
+  return counted(state_, count, [&] { return active().start(group, assert); });
 }
 
-Outcome Calls::complete() {
+Outcome Window::complete() {
   const auto look = [&](Strict& strict) {
-    EpochState before = epoch_of(window_);
+    EpochState before = epoch_of(state_);
     return before.started() && !before.complete() ? strict.start_completed() : Outcome();
   };
   const auto count = closed(EpochKind::kStart, -1, WaitKind::kComplete);
-  return watched(window_, count, look, [&] { return active().complete(); });
+  return watched(state_, count, look, [&] { return active().complete(); });
 }
 
-Outcome Calls::wait() {
+Outcome Window::wait() {
   const auto count = closed(EpochKind::kPost, -1, WaitKind::kWait);
-  return ending_exposure(window_, count, [&] { return active().wait(); });
+  return ending_exposure(state_, count, [&] { return active().wait(); });
 }
 
-Outcome Calls::test(int* flag) {
+Outcome Window::test(int* flag) {
   const auto count = [&](WindowStatistics& statistics, const Moment& begun) {
     if (*flag != 0) statistics.closed(EpochKind::kPost, -1, WaitKind::kWait, begun);
   };
-  return ending_exposure(window_, count, [&] { return active().test(flag); });
+  return ending_exposure(state_, count, [&] { return active().test(flag); });
 }
 
-Outcome Calls::lock(int lock_type, int rank, int assert) {
+Outcome Window::lock(int lock_type, int rank, int assert) {
   const auto call = [&] { return passive().lock(lock_type, rank, assert); };
   if (rank == MPI_PROC_NULL) return call();
-  return counted(window_, opened(kind_of(lock_type == MPI_LOCK_SHARED), rank, WaitKind::kLock), call);
+  return counted(state_, opened(kind_of(lock_type == MPI_LOCK_SHARED), rank, WaitKind::kLock), call);
 }
 
-Outcome Calls::unlock(int rank) {
+Outcome Window::unlock(int rank) {
   epochs::HeldLock released;
   const auto count = [&](WindowStatistics& statistics, const Moment& begun) {
     const EpochKind kind = kind_of(released.type == LockType::kShared);
     if (rank != MPI_PROC_NULL) statistics.closed(kind, rank, WaitKind::kUnlock, begun);
   };
   const auto look = [&](Strict& strict) {
-    EpochState after = epoch_of(window_);
-    if (!window_.has_rank(rank) || !after.locked(rank) || after.unlock(rank) || after.locked(rank)) return Outcome();
-    return strict.completed(rank, false, holds_alone(window_, rank));
+    EpochState after = epoch_of(state_);
+    if (!state_.has_rank(rank) || !after.locked(rank) || after.unlock(rank) || after.locked(rank)) return Outcome();
+    return strict.completed(rank, false, holds_alone(state_, rank));
   };
-  return watched(window_, count, look, [&] { return passive().unlock(rank, released); });
+  return watched(state_, count, look, [&] { return passive().unlock(rank, released); });
 }
 
-Outcome Calls::lock_all(int assert) {
+Outcome Window::lock_all(int assert) {
   const auto count = opened(EpochKind::kLockAll, -1, WaitKind::kLock);
-  return counted(window_, count, [&] { return passive().lock_all(assert); });
+  return counted(state_, count, [&] { return passive().lock_all(assert); });
 }
 
-Outcome Calls::unlock_all() {
+Outcome Window::unlock_all() {
   const auto look = [&](Strict& strict) {
-    EpochState after = epoch_of(window_);
+    EpochState after = epoch_of(state_);
     const bool locked = after.access() == Access::kLockedAll;
     return locked && !after.unlock_all() && after.access() != Access::kLockedAll ? strict.completed_all() : Outcome();
   };
   const auto count = closed(EpochKind::kLockAll, -1, WaitKind::kUnlock);
-  return watched(window_, count, look, [&] { return passive().unlock_all(); });
+  return watched(state_, count, look, [&] { return passive().unlock_all(); });
 }
 
-Outcome Calls::wait_notified(int counter, MPI_Count threshold) {
+Outcome Window::wait_notified(int counter, MPI_Count threshold) {
   const auto count = [](WindowStatistics& statistics, const Moment& begun) { statistics.notified(begun); };
-  return counted(window_, count, [&] { return Notifications(window_).wait(counter, threshold); });
+  return counted(state_, count, [&] { return Notifications(state_).wait(counter, threshold); });
 }
 
-Outcome Calls::flush_target(int rank, bool locally) {
+Outcome Window::flush_target(int rank, bool locally) {
   const auto look = [&](Strict& strict) {
-    EpochState before = epoch_of(window_);
-    if (!window_.has_rank(rank) || before.flush(rank)) return Outcome();
-    return strict.completed(rank, locally, holds_alone(window_, rank));
+    EpochState before = epoch_of(state_);
+    if (!state_.has_rank(rank) || before.flush(rank)) return Outcome();
+    return strict.completed(rank, locally, holds_alone(state_, rank));
   };
   const auto call = [&] { return passive().flush(rank); };
-  return rank == MPI_PROC_NULL ? call() : watched(window_, flushed(rank), look, call);
+  return rank == MPI_PROC_NULL ? call() : watched(state_, flushed(rank), look, call);
 }
 
-Outcome Calls::flush_targets(bool locally) {
+Outcome Window::flush_targets(bool locally) {
   const auto look = [&](Strict& strict) {
-    if (epoch_of(window_).flush_all()) return Outcome();
+    if (epoch_of(state_).flush_all()) return Outcome();
     if (!locally) return strict.completed_all();
     Outcome first;
-    for (int rank = 0; rank < window_.space->ranks(); ++rank)
+    for (int rank = 0; rank < state_.space->ranks(); ++rank)
       first = first_of(std::move(first), strict.completed(rank, true, false));
     return first;
   };
-  return watched(window_, flushed(-1), look, [&] { return passive().flush_all(); });
+  return watched(state_, flushed(-1), look, [&] { return passive().flush_all(); });
 }
 
 }  // namespace farside::pmpi

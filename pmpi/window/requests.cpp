@@ -216,7 +216,7 @@ int Requests::report(MPI_Request request) {
   // The mutex is not held here: these calls may wait, or run the user's error handler.
   Window* const window = operation->window;
   Outcome outcome = std::move(operation->result);
-  if (window != nullptr) outcome = first_of(std::move(outcome), window->calls().request_completed(operation->watched));
+  if (window != nullptr) outcome = first_of(std::move(outcome), window->request_completed(operation->watched));
   if (outcome) return MPI_SUCCESS;
   return window != nullptr ? window->raise({operation->call, operation->rank}, outcome.fault())
                            : outcome.fault().error_class;
@@ -232,7 +232,7 @@ void Requests::show(MPI_Request request) {
   const WindowHold hold(*operation->window);
   Window& window = *operation->window;
   found.held.unlock();
-  Outcome outcome = window.calls().request_completed(watched);
+  Outcome outcome = window.request_completed(watched);
   found.held.lock();
   change(*operation, [&] { operation->result = first_of(std::move(operation->result), std::move(outcome)); });
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The window behind a handle: one MPI_Win that farside carries. Its calls are in parts: operations.hpp,
-// passive_target.hpp and active_target.hpp. calls() carries them out with all checks; the try_ functions of the parts
-// are the fast path of the most frequent ones. The window itself has what concerns its handle, group, name, attributes,
-// hints and memory.
+// passive_target.hpp and active_target.hpp, whose try_ functions are the fast path of the most frequent ones. The window
+// itself has what concerns its handle, group, name, attributes, hints and memory, and wraps the calls outside the fast
+// path (calls.cpp).
 //
 // Thread safety: any thread, after expect_threads() or if the window was made with `threaded`. Errors: the MPI error
 // class in the Fault.
@@ -26,50 +26,6 @@
 
 namespace farside::pmpi {
 
-// The calls of a window outside the fast path, with what wraps them: copies of GPU memory, window statistics
-// (FARSIDE_STATS, FARSIDE_TRACE) and FARSIDE_CHECK=strict. The parts of the window, which carry out the calls, know
-// nothing of these.
-//
-// Thread safety: that of WindowState.
-class Calls {
- public:
-  explicit Calls(WindowState& window) : window_(window) {}
-
-  // An operation of which the constructor has set the arguments.
-  Outcome operate(Operation& operation);
-  // The program has completed a request. `watched`: the number of its operation in FARSIDE_CHECK=strict, or 0.
-  Outcome request_completed(std::uint64_t watched);
-
-  Outcome fence(int assert);
-  Outcome post(MPI_Group group, int assert);
-  Outcome start(MPI_Group group, int assert);
-  Outcome complete();
-  Outcome wait();
-  Outcome test(int* flag);
-  Outcome lock(int lock_type, int rank, int assert);
-  Outcome unlock(int rank);
-  Outcome lock_all(int assert);
-  Outcome unlock_all();
-  Outcome wait_notified(int counter, MPI_Count threshold);
-  // Local completion is completion at the target, but for FARSIDE_CHECK=strict, which distinguishes them.
-  Outcome flush(int rank) { return flush_target(rank, false); }
-  Outcome flush_local(int rank) { return flush_target(rank, true); }
-  Outcome flush_all() { return flush_targets(false); }
-  Outcome flush_local_all() { return flush_targets(true); }
-
- private:
-  ActiveTarget active() { return ActiveTarget(window_); }
-  PassiveTarget passive() { return PassiveTarget(window_); }
-  Outcome flush_target(int rank, bool locally);
-  Outcome flush_targets(bool locally);
-  // Executes an operation whose local buffers are in the memory of a GPU; nothing if none is.
-  std::optional<Outcome> stage(Operation& operation);
-  Outcome execute(const Operation& operation);
-  Outcome execute_strictly(const Operation& operation);
-
-  WindowState& window_;
-};
-
 class Window {
  public:
   struct Attributes {
@@ -89,13 +45,37 @@ class Window {
 
   MPI_Win handle() const { return handle_; }
   // Views, to be used at once.
-  Calls calls() { return Calls(state_); }
   Operations operations() { return Operations(state_); }
   PassiveTarget passive() { return PassiveTarget(state_); }
   ActiveTarget active() { return ActiveTarget(state_); }
   Notifications notifications() { return Notifications(state_); }
   WaitReports reports() { return WaitReports(state_); }
   WindowState& state() { return state_; }
+
+  // The calls outside the fast path, with what wraps them: copies of GPU memory, window statistics (FARSIDE_STATS,
+  // FARSIDE_TRACE) and FARSIDE_CHECK=strict. The parts, which carry out the calls, know nothing of these.
+  //
+  // An operation of which the constructor has set the arguments.
+  Outcome operate(Operation& operation);
+  // The program has completed a request. `watched`: the number of its operation in FARSIDE_CHECK=strict, or 0.
+  Outcome request_completed(std::uint64_t watched);
+  Outcome fence(int assert);
+  Outcome post(MPI_Group group, int assert);
+  Outcome start(MPI_Group group, int assert);
+  Outcome complete();
+  Outcome wait();
+  Outcome test(int* flag);
+  Outcome lock(int lock_type, int rank, int assert);
+  Outcome unlock(int rank);
+  Outcome lock_all(int assert);
+  Outcome unlock_all();
+  Outcome wait_notified(int counter, MPI_Count threshold);
+  Outcome sync() { return passive().sync(); }
+  // Local completion is completion at the target, but for FARSIDE_CHECK=strict, which distinguishes them.
+  Outcome flush(int rank) { return flush_target(rank, false); }
+  Outcome flush_local(int rank) { return flush_target(rank, true); }
+  Outcome flush_all() { return flush_targets(false); }
+  Outcome flush_local_all() { return flush_targets(true); }
 
   bool threaded() const { return state_.threaded(); }
 
@@ -154,6 +134,12 @@ class Window {
   // Finds the memory that MPI_Win_shared_query means by `rank`, which may be MPI_PROC_NULL.
   Outcome find_mapped(int rank, Space::MappedData& found) const;
   Outcome end_epochs();
+  Outcome flush_target(int rank, bool locally);
+  Outcome flush_targets(bool locally);
+  // Executes an operation whose local buffers are in the memory of a GPU; nothing if none is.
+  std::optional<Outcome> stage(Operation& operation);
+  Outcome execute(const Operation& operation);
+  Outcome execute_strictly(const Operation& operation);
 
   WindowState state_;  // first: the fast path reads it
   MPI_Win handle_;

@@ -331,7 +331,7 @@ struct WindowState {
   epochs::EpochState::Report report_broken;  // FARSIDE_CHECK=warn, else empty
   std::unique_ptr<std::string> name;         // that the program has given, or null; guarded by guard()
 
-  // Of Calls; null without them.
+  // Of calls.cpp; null without them.
   std::unique_ptr<Strict> strict;
   std::unique_ptr<WindowStatistics> statistics;
 };
