@@ -7,43 +7,32 @@
 
 namespace farside {
 
-// A value that any thread may read and change; one at a time by ++ and --, as a mutex or an owner sees to. It orders no
-// other accesses, and costs as much as a plain value.
-template <class T>
-class Relaxed {
+// An atomic that is used as a plain value, and costs as much.
+template <class T, std::memory_order kStore, std::memory_order kLoad>
+class PlainAtomic {
  public:
-  Relaxed(T value = T()) : value_(value) {}  // NOLINT(google-explicit-constructor)
-  Relaxed& operator=(T value) {
-    value_.store(value, std::memory_order_relaxed);
+  constexpr PlainAtomic(T value = T()) : value_(value) {}  // NOLINT(google-explicit-constructor)
+  PlainAtomic(const PlainAtomic& other) : value_(other) {}
+  PlainAtomic& operator=(const PlainAtomic& other) { return *this = static_cast<T>(other); }
+  PlainAtomic& operator=(T value) {
+    value_.store(value, kStore);
     return *this;
   }
-  operator T() const { return value_.load(std::memory_order_relaxed); }  // NOLINT(google-explicit-constructor)
-  Relaxed& operator++() { return *this = static_cast<T>(*this) + 1; }
-  Relaxed& operator--() { return *this = static_cast<T>(*this) - 1; }
+  operator T() const { return value_.load(kLoad); }  // NOLINT(google-explicit-constructor)
+  PlainAtomic& operator++() { return *this = static_cast<T>(*this) + 1; }
+  PlainAtomic& operator--() { return *this = static_cast<T>(*this) - 1; }
 
  private:
   std::atomic<T> value_;
 };
-using RelaxedFlag = Relaxed<bool>;
-using RelaxedCount = Relaxed<std::uint32_t>;
-
+// A value that any thread may read and change; one at a time by ++ and --, as a mutex or an owner sees to. It orders no
+// other accesses.
+using RelaxedFlag = PlainAtomic<bool, std::memory_order_relaxed, std::memory_order_relaxed>;
+using RelaxedCount = PlainAtomic<std::uint32_t, std::memory_order_relaxed, std::memory_order_relaxed>;
 // A value that one thread at a time changes, and that any thread may read meanwhile. A read that returns a value sees
 // all that the writer had written before that value (release and acquire, which on x86-64 are plain stores and loads).
 template <class T>
-class Published {
- public:
-  constexpr Published(T value = T()) : value_(value) {}  // NOLINT(google-explicit-constructor)
-  Published(const Published& other) : value_(other) {}
-  Published& operator=(const Published& other) { return *this = static_cast<T>(other); }
-  Published& operator=(T value) {
-    value_.store(value, std::memory_order_release);
-    return *this;
-  }
-  operator T() const { return value_.load(std::memory_order_acquire); }  // NOLINT(google-explicit-constructor)
-
- private:
-  std::atomic<T> value_;
-};
+using Published = PlainAtomic<T, std::memory_order_release, std::memory_order_acquire>;
 
 // The plain stores of a thread to memory of the peers of its process. A core may execute later loads before such stores
 // leave its store buffer. After a flush of a put, a load must not precede the put, so the flush drains the stores.

@@ -69,6 +69,9 @@ class [[nodiscard]] Status {
   bool ok() const { return error_ == nullptr; }
   explicit operator bool() const { return ok(); }
   const Error& error() const { return *error_; }
+  // Gives the error away, and takes it back; null: success.
+  Error* release() { return error_.release(); }
+  explicit Status(Error* released) { error_.reset(released); }
   // Takes a later status, unless there is an error already: the first one stays.
   void keep(Status later) {
     if (ok()) *this = std::move(later);

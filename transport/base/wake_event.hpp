@@ -31,10 +31,18 @@ class WakeEvent {
 
   // Returns the number of armed threads.
   std::uint32_t sleepers() const { return sleepers_.load(std::memory_order_relaxed); }
+  bool armed() const { return sleepers_.load(std::memory_order_seq_cst) != 0; }
+  // For a thread that has polled the endpoint: either it sees that a sleeper is armed, or the sleeper's last check sees
+  // the change. The fence covers changes that are not sequentially consistent: completions of operations, and memory
+  // that the provider writes for peers. It takes about 10 ns, where an arrival takes microseconds.
+  bool armed_behind_changes() const {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return armed();
+  }
   // To be called after a change of the condition. Precondition: the change was a sequentially consistent
   // read-modify-write or store.
   void wake_if_armed() {
-    if (sleepers_.load(std::memory_order_seq_cst) != 0) [[unlikely]]
+    if (armed()) [[unlikely]]
       wake();
   }
   void wake() {
@@ -47,25 +55,5 @@ class WakeEvent {
   std::atomic<std::uint32_t> sleepers_{0};
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
-
-// Listening: the number of threads that sleep until something completes or arrives at the endpoint. Threads that poll
-// the endpoint read it without a lock.
-class Listening {
- public:
-  // Called before the sleeper's last check of its condition.
-  void begin() { count_.fetch_add(1, std::memory_order_seq_cst); }
-  void end() { count_.fetch_sub(1, std::memory_order_relaxed); }
-  bool any() const { return count_.load(std::memory_order_seq_cst) != 0; }
-  // For a thread that has polled the endpoint: either it sees the listener, or the listener's last check sees the
-  // change. The fence covers changes that are not sequentially consistent: completions of operations, and memory that
-  // the provider writes for peers. It takes about 10 ns, where an arrival takes microseconds.
-  bool any_behind_changes() const {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    return any();
-  }
-
- private:
-  std::atomic<std::uint32_t> count_{0};
-};
 
 }  // namespace farside

@@ -19,7 +19,7 @@ class Pending {
   Pending() = default;
   // Operations that count here count in `parent` as well, but their errors do not go there.
   explicit Pending(Pending* parent) : parent_(parent), rank_(parent->rank_) {}
-  ~Pending() { drop(error_.load(std::memory_order_relaxed)); }
+  ~Pending() { (void)take_error(); }
 
   // Sets the target of the operations that follow, for error messages.
   void towards(int rank) { rank_ = rank; }
@@ -45,10 +45,9 @@ class Pending {
     if (other != nullptr) other->completed();
   }
   void failed(Error error) {
-    Error* mine = new (std::nothrow) Error(named(std::move(error)));
-    if (mine == nullptr) mine = &error_without_memory;
+    Error* const mine = Status(named(std::move(error))).release();
     Error* none = nullptr;
-    if (!error_.compare_exchange_strong(none, mine, std::memory_order_acq_rel)) drop(mine);
+    if (!error_.compare_exchange_strong(none, mine, std::memory_order_acq_rel)) (void)Status(mine);
   }
   std::uint32_t count() const { return outstanding_.load(std::memory_order_relaxed); }
   bool done() const { return outstanding_.load(std::memory_order_acquire) == 0; }
@@ -57,18 +56,10 @@ class Pending {
   Status take_error() {
     if (error_.load(std::memory_order_relaxed) == nullptr) [[likely]]
       return {};
-    Error* const error = error_.exchange(nullptr, std::memory_order_acq_rel);
-    if (error == nullptr) return {};
-    Status taken(error != &error_without_memory ? std::move(*error) : Error::out_of_memory());
-    drop(error);
-    return taken;
+    return Status(error_.exchange(nullptr, std::memory_order_acq_rel));
   }
 
  private:
-  static void drop(Error* error) {
-    if (error != &error_without_memory) delete error;
-  }
-
   Pending* const parent_ = nullptr;
   Pending* other_ = nullptr;
   int rank_ = Error::kNoRank;

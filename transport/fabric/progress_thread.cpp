@@ -24,7 +24,7 @@ void ProgressThread::stop() {
 void ProgressThread::listen(WakeEvent& wake_event) {
   const std::scoped_lock held(listeners_mutex_);
   listeners_.push_back(&wake_event);
-  listening_.begin();
+  (void)listening_.arm();
   back_off_event_.wake_if_armed();
 }
 
@@ -33,18 +33,18 @@ void ProgressThread::stop_listening(WakeEvent& wake_event) {
   const auto found = std::find(listeners_.begin(), listeners_.end(), &wake_event);
   if (found == listeners_.end()) return;  // it began to sleep before the endpoint was opened
   listeners_.erase(found);
-  listening_.end();
+  listening_.disarm();
 }
 
 void ProgressThread::wake_listeners() {
-  if (!listening_.any_behind_changes()) return;
+  if (!listening_.armed_behind_changes()) return;
   const std::scoped_lock held(listeners_mutex_);
   for (WakeEvent* wake_event : listeners_) wake_event->wake();
 }
 
 void ProgressThread::rest(std::chrono::microseconds time) {
   const std::uint32_t seen = back_off_event_.arm();
-  if (!listening_.any() && !stop_.load(std::memory_order_acquire)) back_off_event_.sleep(seen, time);
+  if (!listening_.armed() && !stop_.load(std::memory_order_acquire)) back_off_event_.sleep(seen, time);
   back_off_event_.disarm();
 }
 
@@ -54,7 +54,7 @@ bool ProgressThread::back_off_for(AdaptivePolling& polling, Work& work) {
   // A poll that moves a large transfer may have begun before the last call of this.
   const bool polled = polled_ || work.endpoint_is_busy();
   polled_ = false;
-  bool needed = listening_.any();
+  bool needed = listening_.armed();
   if (!needed && polled && polling.probe_is_due(now)) {
     needed = !taken_;
     taken_ = false;

@@ -155,7 +155,7 @@ class ProgressThread {
   RelaxedFlag taken_;           // application threads have taken arrivals
   std::atomic<bool> runtime_serves_{false};  // the thread leaves arrivals to threads in the runtime
   WakeEvent back_off_event_;                 // of the thread in its back-off
-  Listening listening_;                      // size of listeners_, read without its mutex
+  WakeEvent listening_;                      // armed for each of listeners_, read without its mutex
   std::mutex listeners_mutex_;
   std::vector<WakeEvent*> listeners_;  // of application threads that sleep
   std::atomic<bool> stop_{false};

@@ -281,11 +281,10 @@ TEST_CASE("a thread that has polled the endpoint sees a listener, or the listene
   Word word = 0;
   real::Pending pending;
   pending.issued();
-  real::Listening listening;
-  real::WakeEvent wake_event;
+  real::WakeEvent listening, wake_event;
   const auto sleeper = [&](auto&& moved) {
     return [&listening, &wake_event, moved] {
-      listening.begin();
+      listening.arm();
       wake_event.arm();
       return Word{moved() ? 0U : 1U};
     };
@@ -293,7 +292,7 @@ TEST_CASE("a thread that has polled the endpoint sees a listener, or the listene
   const auto mover = [&](auto&& move) {
     return [&listening, move] {
       move();
-      return Word{listening.any_behind_changes() ? 1U : 0U};
+      return Word{listening.armed_behind_changes() ? 1U : 0U};
     };
   };
   const std::set<Results> right{{0, 0}, {0, 1}, {1, 1}};
