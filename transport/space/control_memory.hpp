@@ -64,7 +64,7 @@ class ControlMemory {
     const FabricControl* notified_ = nullptr;  // the last use was a notification to this rank by this route
     int notified_rank_ = 0;
     std::uint32_t lost_before_ = 0;  // PeerLosses::lost_notifications
-    std::uint64_t value_ = 0, operand_ = 0, compare_ = 0;
+    std::uint64_t value_ = 0;
     Clock::time_point not_before_{};
   };
 
@@ -112,8 +112,7 @@ class ControlMemory {
       operation.value_ = ControlWord::fetch_add(block.word(word), value);
       block.wake();
     } else {
-      operation.operand_ = value;
-      issue(operation, ControlCall::kFetchAdd, rank, word, access);
+      issue(operation, {ControlCall::kFetchAdd, {}, word, value, 0}, rank, access);
     }
   }
   // Adds, and wakes the owner if it sleeps. Precondition: the word is mapped.
@@ -138,9 +137,7 @@ class ControlMemory {
       operation.value_ = ControlWord::compare_and_swap(block.word(word), expected, desired);
       block.wake();
     } else {
-      operation.compare_ = expected;
-      operation.operand_ = desired;
-      issue(operation, ControlCall::kCompareAndSwap, rank, word);
+      issue(operation, {ControlCall::kCompareAndSwap, {}, word, desired, expected}, rank);
     }
   }
   void read(Operation& operation, int rank, std::uint32_t word) {
@@ -153,8 +150,7 @@ class ControlMemory {
         word += sizeof value;
       }
     } else {
-      operation.operand_ = values.size();
-      issue(operation, ControlCall::kRead, rank, word, DataAccess::kGoesOn, values.data());
+      issue(operation, {ControlCall::kRead, {}, word, values.size(), 0}, rank, DataAccess::kGoesOn, values.data());
     }
   }
   // Operations that no caller awaits. They take effect in the order of their issue: the messages of a connection do,
@@ -191,12 +187,12 @@ class ControlMemory {
   void notify_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value, DataAccess access) {
     if (mapped(rank)) [[likely]]
       return fetch_add(operation, rank, word, value);
-    notify(operation, ControlCall::kFetchAdd, rank, word, value, access);
+    issue(operation, {ControlCall::kFetchAdd, {}, word, value, 0}, rank, access, nullptr, true);
   }
   void notify_write(Operation& operation, int rank, std::uint32_t word, std::uint64_t value, DataAccess access) {
     if (mapped(rank)) [[likely]]
       return notify_by_write(rank, word, value);
-    notify(operation, ControlCall::kWrite, rank, word, value, access);
+    issue(operation, {ControlCall::kWrite, {}, word, value, 0}, rank, access, nullptr, true);
   }
   // The route to words that are not mapped; null if there are none.
   FabricControl* route() const { return words_.route(); }
@@ -268,40 +264,25 @@ class ControlMemory {
     Posts& all = posts();
     std::list<Operation> one;
     patiently([&] { one.emplace_back(); });
-    one.front().operand_ = value;
-    issue(one.front(), call, rank, word);
+    issue(one.front(), {call, {}, word, value, 0}, rank);
     const std::scoped_lock held(all.mutex);
     all.take_done();
     all.under_way.splice(all.under_way.end(), one);
   }
-  // Without memory nothing has been issued. The step is repeated: a protocol whose later step fails may keep a lock.
-  template <class Step>
-  void begin(Operation& operation, int rank, Step&& step) {
-    operation.pending_.towards(rank);
-    Status status = usable();
-    if (status) status = without_bad_alloc([&] { return patiently(step); });
-    if (!status) operation.pending_.failed(status.error());
-  }
-  // `fetched`: null for the operation's own value.
-  void issue(Operation& operation, ControlCall call, int rank, std::uint32_t word,
-             DataAccess access = DataAccess::kGoesOn, std::uint64_t* fetched = nullptr) {
-    operation.notified_ = nullptr;
-    if (fetched == nullptr) fetched = &operation.value_;
-    begin(operation, rank, [&] {
-      return words_.route()->control(call, access, rank, word, operation.pending_, &operation.operand_,
-                                     &operation.compare_, fetched);
-    });
-  }
-  void notify(Operation& operation, ControlCall call, int rank, std::uint32_t word, std::uint64_t value,
-              DataAccess access) {
-    operation.operand_ = value;
-    operation.notified_ = words_.route();
+  // `fetched`: null for the operation's own value. `notifies`: as a notification.
+  void issue(Operation& operation, const ControlStep& step, int rank, DataAccess access = DataAccess::kGoesOn,
+             std::uint64_t* fetched = nullptr, bool notifies = false) {
+    FabricControl& by = *words_.route();
+    operation.notified_ = notifies ? &by : nullptr;
     operation.notified_rank_ = rank;
-    operation.lost_before_ = losses(*words_.route(), rank);
-    begin(operation, rank, [&] {
-      return words_.route()->notify(call, access, rank, word, operation.pending_, &operation.operand_,
-                                    &operation.value_);
-    });
+    if (notifies) operation.lost_before_ = losses(by, rank);
+    operation.pending_.towards(rank);
+    if (fetched == nullptr) fetched = &operation.value_;
+    const auto try_it = [&] { return by.control(step, access, rank, operation.pending_, fetched, !notifies); };
+    Status status = usable();
+    // Without memory nothing has been issued. It is repeated: a protocol whose later step fails may keep a lock.
+    if (status) status = without_bad_alloc([&] { return patiently(try_it); });
+    if (!status) operation.pending_.failed(status.error());
   }
 
   std::uint64_t fetch_add_waiting(std::uint32_t word, std::uint64_t value) {

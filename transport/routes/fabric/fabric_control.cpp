@@ -47,23 +47,15 @@ Status FabricControl::send(int rank, DataAccess access, const ControlStep& step,
   return status;
 }
 
-Status FabricControl::control(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
-                              const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched) {
-  Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, sizeof *operand);
-  if (!space_.agreed.rules.by_nic)
-    return send(rank, access, {call, {}, word, *operand, *compare}, pending, fetched, true);
+Status FabricControl::control(const ControlStep& step, DataAccess access, int rank, Pending& pending,
+                              std::uint64_t* fetched, bool awaited) {
+  Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, sizeof step.operand);
+  if (!space_.agreed.rules.by_nic) return send(rank, access, step, pending, fetched, awaited);
   const Result<FabricTarget*> to = space_.described_entry(rank);
   if (!to) return to.error();
   const FabricTarget& target = *to.value();
-  return space_.endpoint.control(pending, {target.peer, space_.control_key(target), word}, call, operand, compare,
-                                 fetched);
-}
-
-Status FabricControl::notify(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
-                             const std::uint64_t* operand, std::uint64_t* fetched) {
-  if (space_.agreed.rules.by_nic) return control(call, access, rank, word, pending, operand, operand, fetched);
-  Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, sizeof *operand);
-  return send(rank, access, {call, {}, word, *operand, 0}, pending, fetched, false);
+  return space_.endpoint.control(pending, {target.peer, space_.control_key(target), step.word}, step.call,
+                                 &step.operand, &step.compare, fetched);
 }
 
 void FabricControl::post_received(int rank) {
@@ -128,15 +120,15 @@ Status FabricControl::execute(int rank, const ControlStep& acquire_step, const C
   const FabricTargets::Use use(space_.targets, *space_.targets.find(rank));
   (void)use->order.end_deferral();
   Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, 2 * sizeof acquire_step.operand, 2);
-  Pending pending;
-  pending.towards(rank);
-  std::unique_ptr<OperationList> taken = space_.take_queued(*use, true);
-  Status status = without_bad_alloc([&] {
-    return space_.endpoint.request(pending, space_.handler_of(*use->target),
-                                   HandlerRequest::between(acquire_step, release_step, result), std::move(taken));
+  return space_.wait_for(rank, [&](Pending& pending) {
+    std::unique_ptr<OperationList> taken = space_.take_queued(*use, true);
+    Status status = without_bad_alloc([&] {
+      return space_.endpoint.request(pending, space_.handler_of(*use->target),
+                                     HandlerRequest::between(acquire_step, release_step, result), std::move(taken));
+    });
+    space_.queued_sent(*use);
+    return status;
   });
-  space_.queued_sent(*use);
-  return status ? space_.wait_for(pending) : std::move(status);
 }
 
 void FabricControl::queue_again(int rank, std::unique_ptr<OperationList> list) {
@@ -209,10 +201,9 @@ Status FabricControl::increment_by_adapter(BusyTarget& to, std::uint32_t word) {
 // where another origin has changed it meanwhile.
 Status FabricControl::combine_element(BusyTarget& to, const DataOperation& operation, std::size_t index) {
   const auto step = [&](ControlCall call, std::uint64_t operand, std::uint64_t compare, std::uint64_t* fetched) {
-    Pending own;
-    own.towards(to.rank);
-    Status issued = control_element(to, own, call, operation.offset + index * kWord, operand, compare, fetched);
-    return issued ? space_.wait_for(own) : std::move(issued);
+    return space_.wait_for(to.rank, [&](Pending& own) {
+      return control_element(to, own, call, operation.offset + index * kWord, operand, compare, fetched);
+    });
   };
   std::uint64_t before = 0;
   Status status = step(ControlCall::kRead, 1, 0, &before);
@@ -233,11 +224,7 @@ void FabricControl::atomic_at(int rank, const DataOperation& operation) {
   Status done = [&]() -> Status {
     const Result<FabricTargets::Use> used = space_.begin_use(rank);
     if (!used) return used.error();
-    Pending pending;
-    pending.towards(rank);
-    Status issued = by_adapter(*used.value(), pending, operation);
-    Status waited = space_.wait_for(pending);
-    return issued ? std::move(waited) : std::move(issued);
+    return space_.wait_for(rank, [&](Pending& pending) { return by_adapter(*used.value(), pending, operation); });
   }();
   if (!done) log(LogLevel::kError, "an atomic on rank {} by the adapter: {}", rank, done.error().text);
 }

@@ -88,6 +88,15 @@ struct FabricSpace : FabricSetup {
   }
   // Asks the target's handler, and waits for the answer.
   Status ask(const FabricTarget& to, const HandlerRequest& request);
+  // Issues an operation on a rank by issue(Pending&), waits for it, and returns its error.
+  template <class Issue>
+  Status wait_for(int to, Issue&& issue) {
+    Pending pending;
+    pending.towards(to);
+    Status issued = issue(pending);
+    Status waited = wait_for(pending);
+    return issued ? std::move(waited) : std::move(issued);
+  }
   // Waits for a Pending, and returns its error; await() leaves the error there, and waits for an Outstanding, too.
   Status wait_for(Pending& pending) {
     await(pending);
@@ -115,14 +124,12 @@ class FabricControl final : public AdapterAtomics {
   explicit FabricControl(FabricSpace& space) : space_(space), first_interruptions_(space.endpoint.interruptions()) {}
 
   // Issues a step. A step that ends the access to the rank's data carries the queued operations for the rank (in the
-  // domain cpu). The operands are copied; `fetched` stays in use until `pending` is done.
-  Status control(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
-                 const std::uint64_t* operand, const std::uint64_t* compare, std::uint64_t* fetched);
-  // The same as a notification, which is a fetch-add or a write: `pending` is done when it is sent. The operations that
-  // it carries are complete at the rank before the word changes. RDMA that is issued later waits until the rank has
-  // confirmed these operations, in one round trip, unless post_received() was called before.
-  Status notify(ControlCall call, DataAccess access, int rank, std::uint32_t word, Pending& pending,
-                const std::uint64_t* operand, std::uint64_t* fetched);
+  // domain cpu). `fetched` stays in use until `pending` is done. Not `awaited`: as a notification, which is a fetch-add
+  // or a write, and `pending` is done when it is sent. The operations that a notification carries are complete at the
+  // rank before the word changes. RDMA that is issued later waits until the rank has confirmed these operations, in one
+  // round trip, unless post_received() was called before.
+  Status control(const ControlStep& step, DataAccess access, int rank, Pending& pending, std::uint64_t* fetched,
+                 bool awaited = true);
   // To be called when a post of the rank has arrived. The rank posts only after it has executed all earlier
   // notifications.
   void post_received(int rank);
@@ -179,7 +186,6 @@ class FabricControl final : public AdapterAtomics {
   Status increment_by_adapter(BusyTarget& to, std::uint32_t word);
 
  private:
-  // `awaited`: it has a reply.
   Status send(int rank, DataAccess access, const ControlStep& step, Pending& pending, std::uint64_t* fetched,
               bool awaited);
   Status combine_element(BusyTarget& to, const DataOperation& operation, std::size_t index);

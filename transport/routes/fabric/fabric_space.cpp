@@ -60,10 +60,8 @@ FabricTarget& FabricSpace::entry_of(int to) {
 }
 
 Status FabricSpace::ask(const FabricTarget& to, const HandlerRequest& request) {
-  Pending pending;
-  pending.towards(static_cast<int>(to.rank));
-  Status asked = endpoint.request(pending, handler_of(to), request, nullptr);
-  return asked ? wait_for(pending) : std::move(asked);
+  return wait_for(static_cast<int>(to.rank),
+                  [&](Pending& pending) { return endpoint.request(pending, handler_of(to), request, nullptr); });
 }
 
 Result<FabricTarget*> FabricSpace::described_entry(int to) {

@@ -58,12 +58,11 @@ TEST_CASE("only a step that ends the access carries queued operations, and only 
   on.agree();
   on.route->expect_release(7);
   CHECK(on.put(7).ok());
-  const std::uint64_t operand = 0;
   std::uint64_t fetched = 0;
   for (const ControlCall call :
        {ControlCall::kFetchAdd, ControlCall::kRead, ControlCall::kWrite, ControlCall::kCompareAndSwap}) {
     Pending pending;
-    CHECK(on.route->control().control(call, DataAccess::kGoesOn, 7, 64, pending, &operand, &operand, &fetched).ok());
+    CHECK(on.route->control().control({call, {}, 64, 0, 0}, DataAccess::kGoesOn, 7, pending, &fetched).ok());
     CHECK(on.calls() == "message 7 of 0 and 1");
   }
   for (const ControlCall call : {ControlCall::kFetchAdd, ControlCall::kWrite}) {
@@ -91,11 +90,10 @@ TEST_CASE("operations that a release carries are in flight for a flush by anothe
   RouteFixture on;
   on.agree();
   on.endpoint.held = true;
-  const std::uint64_t operand = 1;
+  const ControlStep step{ControlCall::kFetchAdd, {}, 64, 1, 1};
   std::uint64_t fetched = 0;
   const auto release = [&](Pending& pending) {
-    return on.route->control().control(ControlCall::kFetchAdd, DataAccess::kEnds, 7, 64, pending, &operand, &operand,
-                                       &fetched);
+    return on.route->control().control(step, DataAccess::kEnds, 7, pending, &fetched);
   };
   const auto in_flight = [&] {
     const BusyTarget* const busy = on.route->targets().find(7)->busy;
@@ -120,9 +118,7 @@ TEST_CASE("operations that a release carries are in flight for a flush by anothe
   on.endpoint.fail_next(CallKind::kMessage, true);
   CHECK_FALSE(release(pending).ok());
   CHECK(in_flight() == 0);
-  CHECK(on.route->control()
-            .control(ControlCall::kFetchAdd, DataAccess::kGoesOn, 7, 64, pending, &operand, &operand, &fetched)
-            .ok());
+  CHECK(on.route->control().control(step, DataAccess::kGoesOn, 7, pending, &fetched).ok());
   CHECK(in_flight() == 0);
   on.endpoint.complete();
   CHECK(pending.done());

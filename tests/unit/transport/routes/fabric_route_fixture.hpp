@@ -92,18 +92,16 @@ struct RouteFixture {
   Status release(int rank) { return fetch_add(rank, DataAccess::kEnds); }
   Status fetch_add(int rank, DataAccess access = DataAccess::kGoesOn) {
     Pending pending;
-    const std::uint64_t one = 1;
     std::uint64_t fetched = 0;
-    Status status = route->control().control(ControlCall::kFetchAdd, access, rank, 64, pending, &one, &one, &fetched);
+    Status status = route->control().control({ControlCall::kFetchAdd, {}, 64, 1, 1}, access, rank, pending, &fetched);
     endpoint.complete();
     return status ? pending.take_error() : std::move(status);
   }
   // The same with a notification, or a write. The notification need not be complete at the return.
   Status notify(int rank, ControlCall call = ControlCall::kFetchAdd, DataAccess access = DataAccess::kEnds) {
     Pending pending;
-    const std::uint64_t one = 1;
     std::uint64_t fetched = 0;
-    Status status = route->control().notify(call, access, rank, 64, pending, &one, &fetched);
+    Status status = route->control().control({call, {}, 64, 1, 0}, access, rank, pending, &fetched, false);
     endpoint.complete();
     return status ? pending.take_error() : std::move(status);
   }
