@@ -106,7 +106,6 @@ void wait_for_other_ranks(const FilesOnSignal& all) {
 }
 
 void serve(const FilesOnSignal& all, const Watched& watched) {
-  log(LogLevel::kInfo, "signal {}: writes the files of FARSIDE_STATS and FARSIDE_TRACE", watched.signal);
   write_statistics();
   write_trace();
   if (handler_of(watched.before) != nullptr) {

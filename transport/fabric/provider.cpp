@@ -226,9 +226,7 @@ Providers ProviderChoice::usable() {
   Candidates& all = look();
   if (std::exchange(opened_, true)) return usable_;
   for (Candidate& each : all.found) {
-    const Status opened = open(each);
-    if (opened) break;
-    if (usable_ != 0) log(LogLevel::kInfo, "libfabric {}; the next is tried", opened.error().text);
+    if (open(each)) break;
   }
   return usable_;
 }

@@ -47,7 +47,6 @@ class Cuda final : public DeviceDriver {
            find(library, synchronize_, "cuStreamSynchronize") && find(library, push_, "cuCtxPushCurrent_v2") &&
            find(library, pop_, "cuCtxPopCurrent_v2");
   }
-  const char* name() const override { return "CUDA"; }
 
   bool holds(const void* address) override {
     unsigned type = 0, managed = 0;
@@ -67,8 +66,7 @@ class Cuda final : public DeviceDriver {
   void lock_pages(void* host, std::size_t bytes, const void* device) override {
     if (register_ == nullptr) return;
     const ContextOf context(*this, device);
-    if (const int code = register_(host, bytes, kPortable); code != 0)
-      log(LogLevel::kInfo, "copies of a GPU's memory are slower: cuMemHostRegister failed ({})", code);
+    (void)register_(host, bytes, kPortable);  // without it copies are slower
   }
 
  private:
@@ -126,7 +124,6 @@ class Hip final : public DeviceDriver {
     device_ = version / 10'000'000 >= 6 ? 2 : 1;
     return true;
   }
-  const char* name() const override { return "HIP"; }
 
   bool holds(const void* address) override {
     unsigned type = 0, managed = 0;
@@ -146,10 +143,7 @@ class Hip final : public DeviceDriver {
 
   void lock_pages(void* host, std::size_t bytes, const void* /*device*/) override {
     const bool clean = peek_error_() == 0;
-    const int code = register_ != nullptr ? register_(host, bytes, kPortable) : 0;
-    if (code == 0) return;
-    log(LogLevel::kInfo, "copies of a GPU's memory are slower: hipHostRegister failed ({})", code);
-    if (clean) (void)take_error_();
+    if (register_ != nullptr && register_(host, bytes, kPortable) != 0 && clean) (void)take_error_();
   }
 
  private:
@@ -175,7 +169,6 @@ class LevelZero final : public DeviceDriver {
            find(library, make_list_, "zeCommandListCreateImmediate") &&
            find(library, append_copy_, "zeCommandListAppendMemoryCopy");
   }
-  const char* name() const override { return "Level Zero"; }
 
   bool holds(const void* address) override {
     // The loader may be there without a device, as a part of other libraries.
@@ -317,7 +310,6 @@ void DeviceMemory::look_for_drivers() {
       log(LogLevel::kWarn, "{} lacks functions that tell memory of GPUs; do not give it to one-sided calls", path);
       continue;
     }
-    log(LogLevel::kInfo, "operations look for memory of GPUs, by {}", driver->name());
     const auto place = std::ranges::find(drivers_, nullptr, [](const auto& each) { return each.load(); });
     if (place == drivers_.end()) continue;
     place->store(driver.release());

@@ -30,7 +30,6 @@ namespace farside {
 class DeviceDriver {
  public:
   virtual ~DeviceDriver() = default;
-  virtual const char* name() const = 0;
   virtual bool holds(const void* address) = 0;
   // Copies between host and device; `device` is the one of both addresses that it holds. Complete on return.
   virtual Status copy(void* to, const void* from, std::size_t bytes, const void* device) = 0;

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "transport/base/integers.hpp"
-#include "transport/base/log.hpp"
 #include "transport/base/threads.hpp"
 #include "transport/base/wake_event.hpp"
 
@@ -155,8 +154,6 @@ PeerAddresses PeerAddresses::share(NodeGroup& node, std::span<const FabricAddres
       std::memcpy(made.mapping.base(), &place.nonce, sizeof place.nonce);
       std::memcpy(made.mapping.base() + kHeader, all.data(), all.size_bytes());
       table->mapping = std::move(made.mapping);
-    } else {
-      log(LogLevel::kInfo, "each process keeps the addresses of its peers: {}", segment.error().text);
     }
   }
   if (node.members() > 1) place = node.exchange(place, progress).front();

@@ -2,8 +2,6 @@
 #include "transport/node/node_segment.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <numeric>
 #include <span>
@@ -61,8 +59,7 @@ void HugePages::warn_if_refused() {
 }
 
 void HugePages::advise(std::byte* base, std::size_t bytes) {
-  if (madvise(base, bytes, MADV_HUGEPAGE) != 0)
-    log(LogLevel::kInfo, "madvise of {} bytes for huge pages: {}", bytes, std::strerror(errno));
+  (void)madvise(base, bytes, MADV_HUGEPAGE);  // refused: small pages
 }
 
 namespace {
