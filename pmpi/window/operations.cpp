@@ -355,7 +355,8 @@ Outcome Operations::move(const Operation& operation) {
   };
   const auto remote = [&](Fragments& fragments, std::uint64_t offset, std::ptrdiff_t at, std::size_t bytes,
                           const Blocks& blocks) {
-    return put ? fragments.put(offset, here + at, bytes, blocks) : fragments.get(offset, here + at, bytes, blocks);
+    return fragments.add(
+        put ? DataOperation::put(offset, here + at, bytes) : DataOperation::get(offset, here + at, bytes), blocks);
   };
   const auto count = static_cast<std::size_t>(origin.count);
   if (auto moved = by_ranges(operation, origin_type.layout->ranges(count), target.own, in_place, remote)) {
@@ -434,8 +435,9 @@ Outcome Operations::combine_layouts(const Operation& operation, const std::byte*
   };
   const auto remote = [&](Fragments& fragments, std::uint64_t offset, std::ptrdiff_t at, std::size_t bytes,
                           const Blocks& blocks) {
-    return fragments.accumulate(offset, operation.reduce, type, sent(at), back(at), bytes / traits(type).size, among,
-                                blocks);
+    return fragments.add(
+        DataOperation::accumulate(offset, operation.reduce, type, sent(at), back(at), bytes / traits(type).size, among),
+        blocks);
   };
   // The caller flushes after a fetch, so the request needs no counters of its own.
   Outstanding* const own = fetched == nullptr ? target.own : nullptr;

@@ -17,6 +17,7 @@
 //                under way on the connection and wants to close it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,6 +26,7 @@
 
 #include "transport/base/remote_memory.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/statistics.hpp"
 #include "transport/data/reduce_op.hpp"
 
 namespace farside {
@@ -126,9 +128,9 @@ struct DataOperation {
     return {.kind = OperationKind::kGet, .op = ReduceOp::kNoOp, .offset = offset, .count = bytes, .fetched = fetched};
   }
   static DataOperation accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
-                                  std::size_t count) {
+                                  std::size_t count, Access access = Access::kShared) {
     if (op == ReduceOp::kNoOp) origin = nullptr;
-    return {OperationKind::kAccumulate, op, type, Access::kShared, offset, count, origin, fetched};
+    return {OperationKind::kAccumulate, op, type, access, offset, count, origin, fetched};
   }
   static DataOperation compare_and_swap(std::uint64_t offset, BasicType type, const void* origin, const void* compare,
                                         void* fetched) {
@@ -138,6 +140,13 @@ struct DataOperation {
 
   bool atomic() const { return kind == OperationKind::kAccumulate || kind == OperationKind::kCompareAndSwap; }
   std::size_t bytes() const { return count * traits(type).extent; }
+  // Whether it neither changes nor fetches anything.
+  bool is_nothing() const { return op == ReduceOp::kNoOp && fetched == nullptr; }
+  Counted counted() const {
+    constexpr std::array kCounted = {Counted::kPut, Counted::kGet, Counted::kAccumulate, Counted::kCompareAndSwap};
+    const bool fetches = kind == OperationKind::kAccumulate && fetched != nullptr;
+    return fetches ? Counted::kFetch : kCounted[static_cast<std::size_t>(kind)];
+  }
 };
 
 // Operands of at most this many bytes are copied before the call returns. MPI does not require a copy, but the runtimes

@@ -7,21 +7,6 @@
 
 namespace farside {
 
-Status Route::accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
-                         std::size_t elements, Access access, Outstanding* own) {
-  count(rank, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, elements * traits(type).extent);
-  if (op == ReduceOp::kNoOp && fetched == nullptr) return {};
-  DataOperation operation = DataOperation::accumulate(offset, op, type, origin, fetched, elements);
-  operation.access = access;
-  return operate(rank, operation, own);
-}
-
-Status Route::compare_and_swap(int rank, std::uint64_t offset, BasicType type, const void* origin, const void* compare,
-                               void* fetched) {
-  count(rank, Counted::kCompareAndSwap, traits(type).extent);
-  return operate(rank, DataOperation::compare_and_swap(offset, type, origin, compare, fetched), nullptr);
-}
-
 void Route::take_rules(const AccumulateRules& rules) {
   rules_ = rules;
   counting_ = Process::instance().statistics().enabled();
@@ -33,25 +18,18 @@ void Route::count_slow(int rank, Counted what, std::size_t bytes) const {
   counts_->add(rank, what, bytes);
 }
 
-Status Fragments::accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
-                             std::size_t count, Access access, const Blocks& blocks) {
-  if (op == ReduceOp::kNoOp && fetched == nullptr) return {};
-  DataOperation operation = DataOperation::accumulate(offset, op, type, origin, fetched, count);
-  operation.access = access;
-  return add(fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, operation, blocks);
-}
-
-Status Fragments::add(Counted what, const DataOperation& operation, const Blocks& blocks) {
+Status Fragments::add(const DataOperation& operation, const Blocks& blocks) {
+  if (operation.is_nothing()) return {};
   if (std::optional<Status> moved = route_.move_blocks(rank_, operation, blocks, expected_)) return std::move(*moved);
   const bool in_lists = expected_ >= route_.fewest_in_list(rank_, operation.atomic());
-  if (in_lists) route_.count(rank_, what, operation.bytes() * blocks.count);
+  if (in_lists) route_.count(rank_, operation.counted(), operation.bytes() * blocks.count);
   const bool by_nic = operation.atomic() && route_.rules().integers_by_nic;
   if (in_lists && operation.bytes() <= kMostCoalesced && !by_nic) return add_to_list(operation, blocks);
   for (std::size_t block = 0; block < blocks.count; ++block) {
     const DataOperation one = blocks.on(operation, block);
     Result<bool> alone = !in_lists || one.bytes() > kMostCoalesced;
     if (!in_lists) {
-      route_.count(rank_, what, one.bytes());
+      route_.count(rank_, operation.counted(), one.bytes());
     } else {
       if (!alone.value()) alone = route_.goes_alone(rank_, one);
       if (!alone) return alone.error();

@@ -104,18 +104,20 @@ class Route {
   // to a rank, or room at the provider. Local buffers stay in use until flush, except operands of at most kCopiedAtCall
   // bytes. `own` (see own_outstanding) counts the operation as well, and receives its errors.
   Status put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own = nullptr) {
-    count(rank, Counted::kPut, bytes);
-    return operate(rank, DataOperation::put(offset, origin, bytes), own);
+    return carry_out(rank, DataOperation::put(offset, origin, bytes), own);
   }
   Status get(int rank, std::uint64_t offset, void* origin, std::size_t bytes, Outstanding* own = nullptr) {
-    count(rank, Counted::kGet, bytes);
-    return operate(rank, DataOperation::get(offset, origin, bytes), own);
+    return carry_out(rank, DataOperation::get(offset, origin, bytes), own);
   }
   // Atomic per element. `fetched` may be null.
   Status accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
-                    std::size_t elements, Access access = Access::kShared, Outstanding* own = nullptr);
+                    std::size_t elements, Access access = Access::kShared, Outstanding* own = nullptr) {
+    return carry_out(rank, DataOperation::accumulate(offset, op, type, origin, fetched, elements, access), own);
+  }
   Status compare_and_swap(int rank, std::uint64_t offset, BasicType type, const void* origin, const void* compare,
-                          void* fetched);
+                          void* fetched) {
+    return carry_out(rank, DataOperation::compare_and_swap(offset, type, origin, compare, fetched), nullptr);
+  }
   // The same for an operation that was counted.
   virtual Status operate(int rank, const DataOperation& operation, Outstanding* own) = 0;
   // As put(); but a small one may be queued until a flush or order_before_release(). kEnd: until the end of the epoch,
@@ -173,6 +175,10 @@ class Route {
 
  protected:
   ~Route() = default;
+  Status carry_out(int rank, const DataOperation& operation, Outstanding* own) {
+    count(rank, operation.counted(), operation.bytes());
+    return operation.is_nothing() ? Status() : operate(rank, operation, own);
+  }
   void take_rules(const AccumulateRules& rules);
   void count_slow(int rank, Counted what, std::size_t bytes) const;
 
@@ -194,21 +200,13 @@ class Fragments {
   Fragments(Route& route, int rank, Outstanding* own, std::size_t expected)
       : route_(route), rank_(rank), own_(own), expected_(expected) {}
 
-  // As the route's operations, on each of `blocks`. Blocks that are put or combined must not overlap, as MPI requires
-  // of the entries of a target's datatype.
-  Status put(std::uint64_t offset, const void* origin, std::size_t bytes, const Blocks& blocks = {}) {
-    return add(Counted::kPut, DataOperation::put(offset, origin, bytes), blocks);
-  }
-  Status get(std::uint64_t offset, void* origin, std::size_t bytes, const Blocks& blocks = {}) {
-    return add(Counted::kGet, DataOperation::get(offset, origin, bytes), blocks);
-  }
-  Status accumulate(std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
-                    std::size_t count, Access access, const Blocks& blocks = {});
+  // As the route's operation, on each of `blocks`. Blocks that are put or combined must not overlap, as MPI requires of
+  // the entries of a target's datatype.
+  Status add(const DataOperation& operation, const Blocks& blocks = {});
   // Ends the operation, also after an error: issues the last list or leaves it queued.
   Status end();
 
  private:
-  Status add(Counted what, const DataOperation& operation, const Blocks& blocks);
   Status add_to_list(DataOperation operation, Blocks blocks);
   Status list_is_full();
   Status send_full(bool last);

@@ -39,8 +39,9 @@ TEST_CASE("pieces arrive, come back and add up on every route, each in its place
       {
         Fragments put(space->route(to), to, nullptr, kFragments);
         for (std::size_t i = 0; i < kFragments; ++i) {
-          space.good(put.put(place(i), &words[i], 8), "put");
-          if (i == kFragments / 2) space.good(put.put(kLargeAt + kLarge * me, large.data(), kLarge), "a large put");
+          space.good(put.add(DataOperation::put(place(i), &words[i], 8)), "put");
+          if (i == kFragments / 2)
+            space.good(put.add(DataOperation::put(kLargeAt + kLarge * me, large.data(), kLarge)), "a large put");
         }
         space.good(put.end(), "end");
       }
@@ -48,9 +49,9 @@ TEST_CASE("pieces arrive, come back and add up on every route, each in its place
       {
         Fragments add(space->route(to), to, nullptr, kFragments);
         for (std::size_t i = 0; i < kFragments; ++i) {
-          space.good(
-              add.accumulate(place(i), ReduceOp::kSum, BasicType::kUint64, &words[i], &before[i], 1, Access::kShared),
-              "add");
+          space.good(add.add(DataOperation::accumulate(place(i), ReduceOp::kSum, BasicType::kUint64, &words[i],
+                                                       &before[i], 1)),
+                     "add");
         }
         space.good(add.end(), "end");
       }
@@ -58,7 +59,8 @@ TEST_CASE("pieces arrive, come back and add up on every route, each in its place
       const std::unique_ptr<Outstanding> own = std::move(space->route(to).own_outstanding(to).value());
       {
         Fragments get(space->route(to), to, own.get(), kFragments);
-        for (std::size_t i = 0; i < kFragments; ++i) space.good(get.get(place(i), &back[i], 8), "get");
+        for (std::size_t i = 0; i < kFragments; ++i)
+          space.good(get.add(DataOperation::get(place(i), &back[i], 8)), "get");
         space.good(get.end(), "end");
       }
       if (own != nullptr) {
@@ -123,11 +125,11 @@ void check_blocks(Variant variant, bool polls, std::size_t others) {
       const Blocks blocks{shape.count, shape.stride, shape.origin_stride};
       if (ranks.rank() == 0) {
         Fragments put(space->route(1), 1, nullptr, shape.count + others);
-        space.good(put.put(first, origin.data() + origin_first, shape.bytes, blocks), "put");
+        space.good(put.add(DataOperation::put(first, origin.data() + origin_first, shape.bytes), blocks), "put");
         space.good(put.end(), "end");
         space.good(space->route(1).flush(1), "flush");
         Fragments get(space->route(1), 1, nullptr, shape.count + others);
-        space.good(get.get(first, back.data() + origin_first, shape.bytes, blocks), "get");
+        space.good(get.add(DataOperation::get(first, back.data() + origin_first, shape.bytes), blocks), "get");
         space.good(get.end(), "end");
         space.good(space->route(1).flush(1), "flush");
         bool same = true;
@@ -180,9 +182,10 @@ TEST_CASE("blocks that follow others at another distance keep theirs") {
       const auto place = [](std::size_t i) { return i < kEach ? 16 * i : 16 * kEach + 24 * (i - kEach); };
       if (ranks.rank() == 0) {
         Fragments put(space->route(1), 1, nullptr, words.size());
-        space.good(put.put(place(0), words.data(), 8, {kEach, 16, 8}), "put");
-        space.good(put.put(place(kEach), &words[kEach], 8, {kEach, 24, 8}), "put");
-        for (std::size_t i = 2 * kEach; i < words.size(); ++i) space.good(put.put(place(i), &words[i], 8), "put");
+        space.good(put.add(DataOperation::put(place(0), words.data(), 8), {kEach, 16, 8}), "put");
+        space.good(put.add(DataOperation::put(place(kEach), &words[kEach], 8), {kEach, 24, 8}), "put");
+        for (std::size_t i = 2 * kEach; i < words.size(); ++i)
+          space.good(put.add(DataOperation::put(place(i), &words[i], 8)), "put");
         space.good(put.end(), "end");
         space.good(space->route(1).flush(1), "flush");
       }
@@ -205,7 +208,7 @@ TEST_CASE("on-node peers with more messages than there are slots all get their t
     for (std::size_t round = 1; me != 0 && round <= kRounds; ++round) {
       std::iota(words.begin(), words.end(), round * 1'000'000 * me);
       Fragments put(space->route(0), 0, nullptr, kBlocks);
-      space.good(put.put(8 * me, words.data(), 8, {kBlocks, 64, 8}), "put");
+      space.good(put.add(DataOperation::put(8 * me, words.data(), 8), {kBlocks, 64, 8}), "put");
       space.good(put.end(), "end");
     }
     ranks.barrier();
@@ -232,7 +235,7 @@ TEST_CASE("blocks between which nothing is mapped are got all the same") {
     if (ranks.rank() == 0) {
       std::vector<std::byte> back(16);
       Fragments get(space->route(1), 1, nullptr, 2);
-      space.good(get.get(holes[1] - 8, back.data(), 8, {2, kPage + 8, 8}), "get");
+      space.good(get.add(DataOperation::get(holes[1] - 8, back.data(), 8), {2, kPage + 8, 8}), "get");
       space.good(get.end(), "end");
       ranks.check(back == std::vector<std::byte>(16, std::byte{3}), "both are here");
     }
@@ -254,7 +257,8 @@ TEST_CASE("pieces for oneself are there at once, whatever the others are reached
       std::iota(words.begin(), words.end(), 1);
       space->route(ranks.rank()).expect_release(ranks.rank());
       Fragments put(space->route(ranks.rank()), ranks.rank(), nullptr, words.size());
-      for (std::size_t i = 0; i < words.size(); ++i) space.good(put.put(16 * i, &words[i], 8), "put");
+      for (std::size_t i = 0; i < words.size(); ++i)
+        space.good(put.add(DataOperation::put(16 * i, &words[i], 8)), "put");
       space.good(put.end(), "end");
       ranks.check(read_data<std::uint64_t>(space, 16 * 63) == 64, "the last is here");
       ranks.barrier();
@@ -277,7 +281,7 @@ TEST_CASE("pieces of one origin's accumulates take effect in order, alone and am
         const auto replace = [&](auto& by) {
           const std::uint64_t* value = &values[next++];
           if constexpr (std::is_same_v<std::remove_reference_t<decltype(by)>, Fragments>) {
-            space.good(by.accumulate(64, ReduceOp::kReplace, BasicType::kUint64, value, nullptr, 1, Access::kShared),
+            space.good(by.add(DataOperation::accumulate(64, ReduceOp::kReplace, BasicType::kUint64, value, nullptr, 1)),
                        "replace");
           } else {
             space.good(by.accumulate(1, 64, ReduceOp::kReplace, BasicType::kUint64, value, nullptr, 1), "replace");
@@ -315,7 +319,7 @@ TEST_CASE("an on-node peer that died while pieces were on their way to it is an 
     kill(pids[1], SIGKILL);
     std::vector<std::uint64_t> words(64, 1);
     Fragments put(space->route(1), 1, nullptr, words.size());
-    for (std::size_t i = 0; i < words.size(); ++i) space.good(put.put(16 * i, &words[i], 8), "put");
+    for (std::size_t i = 0; i < words.size(); ++i) space.good(put.add(DataOperation::put(16 * i, &words[i], 8)), "put");
     const Status status = put.end();
     ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "an error of the peer");
     _exit(ranks.failures() == 0 ? 0 : 1);
