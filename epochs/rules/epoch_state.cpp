@@ -40,12 +40,9 @@ bool is_valid(std::span<const int> group, unsigned ranks) {
   return std::ranges::all_of(group, [&](int rank) { return static_cast<unsigned>(rank) < ranks; });
 }
 
-// Returns false if there is no memory for the change.
-bool try_to(auto&& change) { return without_bad_alloc(change).ok(); }
-
 // The same for the last group, or another one.
 bool copy(std::span<const int> group, std::vector<int>& last) {
-  return group.data() == last.data() || try_to([&] { last.assign(group.begin(), group.end()); });
+  return group.data() == last.data() || without_bad_alloc([&] { last.assign(group.begin(), group.end()); }).ok();
 }
 
 std::string counted(std::size_t n, const char* what = "target") {
@@ -295,7 +292,7 @@ Violation EpochState::lock(int target, LockType type) {
 // A lock, or a lock_all, of what is locked already.
 Violation EpochState::lock_again(Call call, const Violation& rule, int target, bool ends) {
   if (const Violation refused = violation_or_report(call, rule, target, ends)) return refused;
-  if (!try_to([&] { again_.push_back(target); })) return rules::kNoMemory;
+  if (!without_bad_alloc([&] { again_.push_back(target); })) return rules::kNoMemory;
   ++locks_held_;
   return {};
 }
@@ -319,7 +316,7 @@ Violation EpochState::begin_lock(int target, LockType type, LockType held) {
   // When opened() is called for an awaited target, another target may have become the single one.
   const bool alone = !open_.has_single() && awaited_.empty();
   if (!alone && !open_.members().reserve(ranks_)) return rules::kNoMemory;
-  if (!try_to([&] { awaited_.push_back(target); })) return rules::kNoMemory;
+  if (!without_bad_alloc([&] { awaited_.push_back(target); })) return rules::kNoMemory;
   change_state(Call::kLock, target);
   ++locks_held_;
   return {};

@@ -98,13 +98,6 @@ bool is_of_library(const struct sigaction& action) {
          dladdr(reinterpret_cast<void*>(getauxval(AT_ENTRY)), &program) != 0 && handler.dli_fbase != program.dli_fbase;
 }
 
-// Gives the other ranks time to write their files, unless MPI_Finalize waits for this thread.
-void wait_for_other_ranks(const FilesOnSignal& all) {
-  constexpr std::chrono::milliseconds kStep{20};
-  for (std::chrono::milliseconds waited{0}; waited < kForOthers && !all.ends.load(); waited += kStep)
-    std::this_thread::sleep_for(kStep);
-}
-
 void serve(const FilesOnSignal& all, const Watched& watched) {
   write_statistics();
   write_trace();
@@ -118,7 +111,10 @@ void serve(const FilesOnSignal& all, const Watched& watched) {
     }
     return;
   }
-  if (this_job().ranks > 1) wait_for_other_ranks(all);
+  // Gives the other ranks time to write their files, unless MPI_Finalize waits for this thread.
+  constexpr std::chrono::milliseconds kStep{20};
+  for (auto left = this_job().ranks > 1 ? kForOthers : kStep * 0; left.count() > 0 && !all.ends.load(); left -= kStep)
+    std::this_thread::sleep_for(kStep);
   // A handler that the program has installed meanwhile has called this one, or comes next time.
   if (!is_ours(watched)) return;
   sigset_t this_one;

@@ -66,20 +66,6 @@ bool redirect_mpich() {
   return engine_call().redirect(reinterpret_cast<void*>(move_and_serve));
 }
 
-void serve_from_engine() {
-  if (is_open_mpi() ? change_open_mpi("opal_progress_register") : redirect_mpich()) return;
-  log(LogLevel::kInfo, "the runtime has no {}: threads that wait in MPI do not serve windows, the progress thread does",
-      is_open_mpi() ? "opal_progress_register" : kMoveWorker);
-}
-
-void leave_engine() {
-  if (is_open_mpi()) {
-    change_open_mpi("opal_progress_unregister");
-  } else {
-    engine_call().restore();
-  }
-}
-
 // Makes a generalized request that never completes, and installs both hooks. A missing hook is only logged.
 Status connect_progress() {
   const auto query = [](void*, MPI_Status*) { return static_cast<int>(MPI_SUCCESS); };
@@ -90,14 +76,16 @@ Status connect_progress() {
     return Error{ErrorKind::kOther, "the runtime made no request to progress by"};
   }
   Process::instance().set_runtime_progress(move_runtime);
-  serve_from_engine();
+  if (is_open_mpi() ? change_open_mpi("opal_progress_register") : redirect_mpich()) return {};
+  log(LogLevel::kInfo, "the runtime has no {}: threads that wait in MPI do not serve windows, the progress thread does",
+      is_open_mpi() ? "opal_progress_register" : kMoveWorker);
   return {};
 }
 
 // Removes both hooks, before the runtime finalizes.
 void disconnect_progress() {
   if (library().progressed_by == MPI_Request{}) return;
-  leave_engine();
+  is_open_mpi() ? void(change_open_mpi("opal_progress_unregister")) : engine_call().restore();
   Process::instance().set_runtime_progress(nullptr);
   MPI_Request request = std::exchange(library().progressed_by, {});
   // MPI_Wait would not return for a request that is not complete.

@@ -83,12 +83,6 @@ std::byte* at(const void* base, std::ptrdiff_t offset) {
   return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base) + static_cast<std::uintptr_t>(offset));
 }
 
-// Whether the CPU must not touch the first byte of the buffer.
-bool is_on_device(const LocalBuffer& buffer, const Datatype& type) {
-  return Process::instance().device_memory().holds(
-      at(buffer.address, type.contiguous ? 0 : type.layout->true_lower_bound()));
-}
-
 // Such a buffer, and its copy in the memory of the host.
 class StagedBuffer {
  public:
@@ -169,7 +163,9 @@ std::optional<Outcome> Window::stage(Operation& operation) {
        {&operation.result, operation.fetches() ? operation.result_type : nullptr, false}}};
   bool any = false;
   for (Side& side : sides) {
-    if (side.type == nullptr || !is_on_device(*side.buffer, *side.type)) continue;
+    if (side.type == nullptr) continue;
+    const std::ptrdiff_t first = side.type->contiguous ? 0 : side.type->layout->true_lower_bound();
+    if (!Process::instance().device_memory().holds(at(side.buffer->address, first))) continue;
     any = true;
     side.copy = std::make_shared<StagedBuffer>(*side.buffer, *side.type);
     if (Status made = side.copy->make(side.read); !made) return made;

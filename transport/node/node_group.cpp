@@ -110,23 +110,14 @@ void NodeGroup::publish_member(int rank, Progress& progress) {
 
 // Arrivals and releases are sequentially consistent: this publishes the slot or the result, and wake events require it.
 // The last to arrive wakes the leader.
-void NodeGroup::arrive() {
-  if (board().arrivals[exchanges_ % 2].fetch_add(1, std::memory_order_seq_cst) + 1 == all_arrived())
-    board().leader_wake_event.wake_if_armed();
-}
-
-void NodeGroup::await_arrivals(Progress& progress) {
-  arrive();
-  const std::atomic<std::uint64_t>& arrivals = board().arrivals[exchanges_ % 2];
-  Waiter waiter(progress, board().leader_wake_event);
-  while (arrivals.load(std::memory_order_acquire) < all_arrived()) waiter.pause();
-}
-
-void NodeGroup::await_release(Progress& progress) {
-  arrive();
-  const std::atomic<std::uint64_t>& released = board().released[exchanges_ % 2];
-  Waiter waiter(progress, board().wake_event);
-  while (released.load(std::memory_order_acquire) <= exchanges_) waiter.pause();
+void NodeGroup::await_others(Progress& progress) {
+  Board& on = board();
+  std::atomic<std::uint64_t>& arrivals = on.arrivals[exchanges_ % 2];
+  if (arrivals.fetch_add(1, std::memory_order_seq_cst) + 1 == all_arrived()) on.leader_wake_event.wake_if_armed();
+  const std::atomic<std::uint64_t>& awaited = leads() ? arrivals : on.released[exchanges_ % 2];
+  const std::uint64_t enough = leads() ? all_arrived() : exchanges_ + 1;
+  Waiter waiter(progress, leads() ? on.leader_wake_event : on.wake_event);
+  while (awaited.load(std::memory_order_acquire) < enough) waiter.pause();
 }
 
 void NodeGroup::release() {

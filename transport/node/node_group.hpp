@@ -87,7 +87,7 @@ class NodeGroup {
     static_assert(sizeof(Result) <= kSlotBytes && std::is_trivially_copyable_v<Result>);
     LeaderExchange<T, Result> exchanged{std::vector<T>(static_cast<std::size_t>(members_)), Result{}};
     std::memcpy(slot(index_), &own, sizeof own);
-    leads() ? await_arrivals(progress) : await_release(progress);
+    await_others(progress);
     for (int i = 0; i < members_; ++i) std::memcpy(&exchanged.values[static_cast<std::size_t>(i)], slot(i), sizeof(T));
     if (leads()) {
       exchanged.result = lead(std::as_const(exchanged.values));
@@ -109,9 +109,7 @@ class NodeGroup {
   std::byte* slot(int index) const;
   std::byte* result() const;
   std::uint64_t all_arrived() const { return (exchanges_ / 2 + 1) * static_cast<std::uint64_t>(members_); }
-  void arrive();
-  void await_arrivals(Progress& progress);
-  void await_release(Progress& progress);
+  void await_others(Progress& progress);
   void release();
 
   int index_;

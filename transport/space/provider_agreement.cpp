@@ -24,13 +24,6 @@ namespace {
 
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 
-std::vector<std::byte> random_bytes(std::size_t count) {
-  std::mt19937_64 random(random_bits());
-  std::vector<std::byte> bytes(count);
-  std::ranges::generate(bytes, [&] { return static_cast<std::byte>(random()); });
-  return bytes;
-}
-
 Error wrong(const char* what) { return {ErrorKind::kPeer, fmt::format("{} gave a wrong result", what)}; }
 
 }  // namespace
@@ -76,10 +69,11 @@ Status ProviderTrial::run(int other, const FabricAddress& address, Progress& wai
   status = complete(std::move(status));
   const auto differs = [&](const RemoteKey& key) { return key.base != keys[0].base || key.key != keys[0].key; };
   if (status && std::ranges::any_of(keys, differs)) status = wrong("a message");
+  std::mt19937_64 random(random_bits());
   for (const std::size_t bytes : {kWordBytes, kBytes}) {
     const Endpoint::Place memory{peer, keys[0], kWordBytes};
-    const std::vector<std::byte> out = random_bytes(bytes);
-    std::vector<std::byte> in(bytes);
+    std::vector<std::byte> out(bytes), in(bytes);
+    std::ranges::generate(out, [&] { return static_cast<std::byte>(random()); });
     if (status) status = complete(endpoint_.write(pending, memory, out.data(), bytes));
     if (status) status = complete(endpoint_.read(pending, memory, in.data(), bytes));
     if (status && in != out) status = wrong("a read of data that were written before");
