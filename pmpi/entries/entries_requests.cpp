@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "pmpi/entries/entry.hpp"
-#include "pmpi/entries/status_query.hpp"
 #include "pmpi/window/requests.hpp"
 #include "transport/process.hpp"
 

@@ -2,8 +2,6 @@
 // The queries of several requests (MPI 4.1 section 3.7.6) for requests of farside whose operations end while the
 // program queries. Where the runtime has no such call, one made of MPI_Request_get_status takes its place. One rank,
 // with FARSIDE_CHECK=strict.
-#include "pmpi/entries/status_query.hpp"
-
 #include <array>
 #include <cstdlib>
 #include <memory>
@@ -14,6 +12,7 @@
 
 #include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"
+#include "pmpi/window/requests.hpp"
 #include "pmpi/window/window.hpp"
 #include "tests/support/catch_session.hpp"
 #include "transport/fabric/pending.hpp"
