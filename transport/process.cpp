@@ -54,9 +54,7 @@ void Process::use_fabric(OpenEndpoint& tried) {
 template <class Call>
 void Process::for_each_endpoint(Call&& call) const {
   for (const auto& each : opened_) {
-    OpenEndpoint* const fabric = each.load(std::memory_order_acquire);
-    if (fabric == nullptr) continue;
-    call(*fabric);
+    if (OpenEndpoint* const fabric = each.load(std::memory_order_acquire)) call(*fabric);
   }
 }
 
@@ -71,16 +69,11 @@ std::vector<UsedEndpoint> Process::endpoints_in_use() const {
 
 Result<NodeHandler*> Process::node_handler() {
   const std::scoped_lock held(mutex_);
-  if (node_handler_) return node_handler_.get();
-  if (node_handler_error_) return *node_handler_error_;
-  Result<std::unique_ptr<NodeHandler>> opened = NodeHandler::open(statistics_);
-  if (!opened) {
-    node_handler_error_ = opened.error();
-    return opened.error();
-  }
-  node_handler_ = std::move(opened.value());
-  opened_node_handler_.store(node_handler_.get(), std::memory_order_release);
-  return node_handler_.get();
+  if (!node_handler_) node_handler_ = NodeHandler::open(statistics_);
+  if (!*node_handler_) return node_handler_->error();
+  NodeHandler* const opened = node_handler_->value().get();
+  opened_node_handler_.store(opened, std::memory_order_release);
+  return opened;
 }
 
 void Process::shut_down() {
@@ -90,7 +83,7 @@ void Process::shut_down() {
   // A thread in poll_from_runtime() may still use what was open. A later one finds nothing open.
   while (in_poll_from_runtime_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
   choice_.reset();
-  node_handler_.reset();
+  if (node_handler_ && *node_handler_) node_handler_.reset();
   in_poll_from_runtime_.clear(std::memory_order_release);
 }
 

@@ -96,13 +96,11 @@ class Process final : public Progress {
   DeviceMemory device_memory_;
   DeviceStaging device_staging_{device_memory_};
   WakeEvent own_wake_event_;
-  std::unique_ptr<ProviderChoice> choice_;  // owns the endpoints
-  std::array<std::atomic<OpenEndpoint*>, 2>
-      opened_{};  // in use, by the bits of their providers (preferred_providers())
-  std::unique_ptr<NodeHandler> node_handler_;
+  std::unique_ptr<ProviderChoice> choice_;              // owns the endpoints
+  std::array<std::atomic<OpenEndpoint*>, 2> opened_{};  // in use, by their providers' bits (preferred_providers())
+  std::optional<Result<std::unique_ptr<NodeHandler>>> node_handler_;
   std::atomic<NodeHandler*> opened_node_handler_{nullptr};
   std::atomic_flag in_poll_from_runtime_;  // set while a thread uses the endpoints and the node handler there
-  std::optional<Error> node_handler_error_;
   std::atomic<void (*)()> runtime_progress_{nullptr};
 };
 
