@@ -34,7 +34,7 @@ namespace {
 using Members = std::vector<int>;
 constexpr Providers kAdapter = 1, kTcp = 2;
 
-// The state that a process keeps of all groups, as in pmpi/window/communicator_group.cpp.
+// The state that a process keeps of all groups, as in pmpi/window/creation.cpp.
 struct Kept {
   struct Directory {
     Members members;
