@@ -115,10 +115,6 @@ bool Process::transfers() const {
   return any;
 }
 
-void Process::poll_runtime() {
-  if (void (*hook)() = runtime_progress_.load(std::memory_order_acquire)) hook();
-}
-
 void Process::listen(WakeEvent& wake_event) {
   for_each_endpoint([&](OpenEndpoint& each) { each.listen(wake_event); });
 }

@@ -81,11 +81,6 @@ const Violation* EpochState::broken_rule(Call call, int target, FenceAssert asse
   return rule != nullptr ? rule : broken(cell(call, exposure_.state), false, assert);
 }
 
-Violation EpochState::check(Call call, int target, FenceAssert assert) const {
-  const Violation* const rule = broken_rule(call, target, assert);
-  return rule == nullptr ? Violation() : violation_or_report(call, *rule, target);
-}
-
 Violation EpochState::apply(Call call, int target, FenceAssert assert) {
   if (const Violation refused = check(call, target, assert)) [[unlikely]]
     return refused;
@@ -186,22 +181,6 @@ void EpochState::asserted_no_put(int target) {
   restricting_ = true;
 }
 
-void EpochState::forget_assertions() {
-  if (!restricting_) return;
-  no_put_.clear();
-  restricting_ = false;
-}
-
-Violation EpochState::fence(FenceAssert assert) {
-  const Violation refused = apply(Call::kFence, kNoTarget, assert);
-  if (!refused && access_ <= Access::kFenceActive) forget_assertions();
-  return refused;
-}
-
-Violation EpochState::wait(Call call) {
-  return exposure_.state < Exposure::kPosting && exposure_.empty_post ? Violation() : apply(call);
-}
-
 Violation EpochState::post(std::span<const int> group) {
   if (!is_valid(group, ranks_)) return rules::kBadGroup;
   if (group.empty()) {
@@ -214,12 +193,6 @@ Violation EpochState::post(std::span<const int> group) {
   return {};
 }
 
-Violation EpochState::begin_post(std::span<const int> group) {
-  const Violation refused = post(group);
-  if (!refused && !group.empty()) exposure_.state = Exposure::kPosting;
-  return refused;
-}
-
 Violation EpochState::begin_wait() {
   const Violation refused = wait();
   if (refused) return refused;
@@ -229,12 +202,6 @@ Violation EpochState::begin_wait() {
     exposure_.empty_post = false;
   }
   return {};
-}
-
-Violation EpochState::start(std::span<const int> group) {
-  const Violation refused = begin_start(group);
-  if (!refused && !group.empty()) opened(Call::kStart);
-  return refused;
 }
 
 Violation EpochState::begin_start(std::span<const int> group) {
@@ -259,11 +226,6 @@ Violation EpochState::begin_start(std::span<const int> group) {
   return {};
 }
 
-void EpochState::add_started() {
-  if (started_group_.size() == 1) return;  // opened() opens it
-  for (const int rank : started_group_) open_.members().add(rank);
-}
-
 Violation EpochState::complete() {
   if (access_ > Access::kStarted && started()) {
     before_ = Access::kNone;
@@ -274,18 +236,6 @@ Violation EpochState::complete() {
   if (ends) clear_started();
   const Violation refused = apply(Call::kComplete);
   if (ends) forget_assertions();
-  return refused;
-}
-
-void EpochState::clear_started() {
-  if (open_.has_single()) return open_.close_single();
-  if (open_.members().empty()) return;
-  for (const int rank : started_group_) open_.members().remove(rank);
-}
-
-Violation EpochState::lock(int target, LockType type) {
-  const Violation refused = begin_lock(target, type);
-  if (!refused && awaits(target)) opened(Call::kLock, target);
   return refused;
 }
 
@@ -365,22 +315,6 @@ void EpochState::refused(Call call, int target) {
   }
 }
 
-Violation EpochState::unlock(int target) {
-  return !again_.empty() && ends_counted(target) ? Violation() : apply(Call::kUnlock, target);
-}
-
-// Removes a target from the locked ones.
-void EpochState::drop(int target) {
-  if (open_.is_single(target)) return open_.close_single();
-  open_.members().remove(target);
-}
-
-Violation EpochState::lock_all() {
-  const Violation refused = begin_lock_all();
-  if (!refused && access_ == Access::kLockingAll) opened(Call::kLockAll);
-  return refused;
-}
-
 Violation EpochState::begin_lock_all() {
   if (const Violation* const rule = broken_rule(Call::kLockAll, kNoTarget, {}); rule != nullptr) {
     if (rule == &rules::kLockAllTwice) return lock_again(Call::kLockAll, *rule, kNoTarget, false);
@@ -389,10 +323,6 @@ Violation EpochState::begin_lock_all() {
   }
   change_state(Call::kLockAll, kNoTarget, {}, Access::kLockingAll);
   return {};
-}
-
-Violation EpochState::unlock_all() {
-  return !again_.empty() && ends_counted(kNoTarget) ? Violation() : apply(Call::kUnlockAll);
 }
 
 std::string EpochState::describe_access() const {

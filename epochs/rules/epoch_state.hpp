@@ -197,13 +197,25 @@ class EpochState {
   // Always allowed. The standard demands a passive epoch, but the call is harmless and common outside of one.
   Violation sync() { return apply(Call::kSync); }
 
-  Violation fence(FenceAssert assert);
+  Violation fence(FenceAssert assert) {
+    const Violation refused = apply(Call::kFence, kNoTarget, assert);
+    if (!refused && access_ <= Access::kFenceActive) forget_assertions();
+    return refused;
+  }
 
   // Groups are ranks of the window, each at most once. They may contain this process. They are copied. With an empty
   // group the call "is a noop" (MPI 4.0 section 12.5.2): it opens nothing, and its complete or wait closes nothing.
   Violation post(std::span<const int> group);
-  Violation begin_post(std::span<const int> group);
-  Violation start(std::span<const int> group);
+  Violation begin_post(std::span<const int> group) {
+    const Violation refused = post(group);
+    if (!refused && !group.empty()) exposure_.state = Exposure::kPosting;
+    return refused;
+  }
+  Violation start(std::span<const int> group) {
+    const Violation refused = begin_start(group);
+    if (!refused && !group.empty()) opened(Call::kStart);
+    return refused;
+  }
   Violation begin_start(std::span<const int> group);
   Violation complete();
   // Whether the next complete() ends an epoch. If not, it has nobody to notify.
@@ -211,7 +223,9 @@ class EpochState {
     return access_ == Access::kStarted || (access_ > Access::kStarted && before_ == Access::kStarted);
   }
   // Whether this process may wait for the end of its exposure epoch, which stays open until exposure_ended().
-  Violation wait(Call call = Call::kWait);
+  Violation wait(Call call = Call::kWait) {
+    return exposure_.state < Exposure::kPosting && exposure_.empty_post ? Violation() : apply(call);
+  }
   Violation test() { return wait(Call::kTest); }
   // Claims the end of this exposure for the calling thread: until exposure_ended() all other claims are refused. The
   // exposure is not kWaiting afterwards if there is none to end.
@@ -219,14 +233,20 @@ class EpochState {
   // After a wait, or a test that returned true. Precondition: the exposure is kPosted or kWaiting.
   void exposure_ended(Call by = Call::kWait) { exposure_.close(by); }
 
-  Violation lock(int target, LockType type);
+  Violation lock(int target, LockType type) {
+    const Violation refused = begin_lock(target, type);
+    if (!refused && awaits(target)) opened(Call::kLock, target);
+    return refused;
+  }
   // Several targets may be awaited at once. `held`: the type of the lock of the target, if this process has locked it.
   Violation begin_lock(int target, LockType type, LockType held = LockType::kShared);
   // Whether the target's lock is to be acquired, and opened() or refused() to be called. Not after a lock that is only
   // counted.
   bool awaits(int target) const;
   // Afterwards locked() says whether the target is still locked: the unlock was one of several.
-  Violation unlock(int target);
+  Violation unlock(int target) {
+    return !again_.empty() && ends_counted(target) ? Violation() : apply(Call::kUnlock, target);
+  }
   // For locks that the lock stripes hold and this object does not contain, while it has no open access epoch
   // (protocols/lock_table.hpp). reserve_locks() allocates all memory that lock() needs, or returns false.
   bool reserve_locks() { return open_.members().reserve(ranks_); }
@@ -234,9 +254,13 @@ class EpochState {
   void locked_meanwhile() { closed_by_ = call_name(Call::kUnlock); }
 
   // access() is kLockingAll after begin_lock_all() unless the lock_all is only counted.
-  Violation lock_all();
+  Violation lock_all() {
+    const Violation refused = begin_lock_all();
+    if (!refused && access_ == Access::kLockingAll) opened(Call::kLockAll);
+    return refused;
+  }
   Violation begin_lock_all();
-  Violation unlock_all();
+  Violation unlock_all() { return !again_.empty() && ends_counted(kNoTarget) ? Violation() : apply(Call::kUnlockAll); }
 
   Violation free() { return apply(Call::kFree); }
 
@@ -307,21 +331,39 @@ class EpochState {
   Violation violation_or_report(Call call, const Violation& rule, int target, bool ends = false) const;
   Violation lock_again(Call call, const Violation& rule, int target, bool ends);
   bool ends_counted(int target);
-  void forget_assertions();
+  void forget_assertions() {
+    if (!restricting_) return;
+    no_put_.clear();
+    restricting_ = false;
+  }
   // Returns the rule that the call breaks in the present state, or null.
   const Violation* broken_rule(Call call, int target, FenceAssert assert) const;
   // Changes both sides by a call that breaks no rule. `awaited`: the new state of access instead of the table's, while
   // the call waits.
   void change_state(Call call, int target = kNoTarget, FenceAssert assert = {}, Access awaited = Access::kNone);
   // Returns the violation of the call, or none where it is carried out. apply() changes the state as well.
-  Violation check(Call call, int target = kNoTarget, FenceAssert assert = {}) const;
+  Violation check(Call call, int target = kNoTarget, FenceAssert assert = {}) const {
+    const Violation* const rule = broken_rule(call, target, assert);
+    return rule == nullptr ? Violation() : violation_or_report(call, *rule, target);
+  }
   Violation apply(Call call, int target = kNoTarget, FenceAssert assert = {});
   void enter(Access next);
   // Returns to the epoch below the present one, if there is one. `refused`: as if the present one had not been opened.
   void resume(bool refused);
-  void add_started();
-  void clear_started();
-  void drop(int target);
+  void add_started() {
+    if (started_group_.size() == 1) return;  // opened() opens it
+    for (const int rank : started_group_) open_.members().add(rank);
+  }
+  void clear_started() {
+    if (open_.has_single()) return open_.close_single();
+    if (open_.members().empty()) return;
+    for (const int rank : started_group_) open_.members().remove(rank);
+  }
+  // Removes a target from the locked ones.
+  void drop(int target) {
+    if (open_.is_single(target)) return open_.close_single();
+    open_.members().remove(target);
+  }
 
   // In kFenceActive and kLockedAll all ranks are open. In kStarted and kLocked the group or the locked targets are: one
   // of them as the single target, the others as the set. In an epoch of a fence or start in which a target has asserted

@@ -229,12 +229,6 @@ void WindowStatistics::operated(int target, Counted what, std::uint64_t bytes, c
          begun);
 }
 
-void WindowStatistics::named(const std::string& name) {
-  const std::scoped_lock held(mutex_);
-  if (!name.empty() && sums_.names.size() < StatisticsSums::kMostNames) sums_.names.insert(name);
-  traced_.name = name;
-}
-
 StatisticsSums WindowStatistics::sums() const {
   const std::scoped_lock held(mutex_);
   StatisticsSums sums = sums_;
@@ -244,12 +238,6 @@ StatisticsSums WindowStatistics::sums() const {
   sums.slow = counts_.slow();
   sums.sizes = counts_.sizes();
   return sums;
-}
-
-std::uint32_t AllWindowStatistics::enter(WindowStatistics& window_statistics) {
-  const std::scoped_lock held(mutex_);
-  live_.push_back(&window_statistics);
-  return next_number_++;
 }
 
 void AllWindowStatistics::leave(WindowStatistics& window_statistics) {

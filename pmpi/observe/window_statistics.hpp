@@ -89,7 +89,11 @@ class WindowStatistics {
   void operated(int target, Counted what, std::uint64_t bytes, const Moment& begun);
 
   // The program has given the window a name.
-  void named(const std::string& name);
+  void named(const std::string& name) {
+    const std::scoped_lock held(mutex_);
+    if (!name.empty() && sums_.names.size() < StatisticsSums::kMostNames) sums_.names.insert(name);
+    traced_.name = name;
+  }
 
   // Returns the sums so far. If another thread counts an operation at the same time, they may contain only a part of
   // it.
@@ -144,7 +148,11 @@ class WindowStatistics {
 class AllWindowStatistics {
  public:
   // Returns the number of the window in the trace.
-  std::uint32_t enter(WindowStatistics& window_statistics);
+  std::uint32_t enter(WindowStatistics& window_statistics) {
+    const std::scoped_lock held(mutex_);
+    live_.push_back(&window_statistics);
+    return next_number_++;
+  }
   void leave(WindowStatistics& window_statistics);
   // Returns the sums by kind of window, such as "create cma". There are few kinds. It takes the mutex of each
   // window in turn.

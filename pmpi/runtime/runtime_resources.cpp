@@ -131,11 +131,6 @@ TemporaryGroup::~TemporaryGroup() {
   if (handle != MPI_GROUP_NULL) (void)runtime().Group_free(&handle);
 }
 
-bool RuntimeResources::in_world() const {
-  int begun = 0;
-  return runtime().Initialized(&begun) == MPI_SUCCESS && begun != 0 && !world_over_.load(std::memory_order_relaxed);
-}
-
 int RuntimeResources::make_communicator() {
 #if FARSIDE_HAS_SESSIONS
   source_ = in_world() ? MPI_SESSION_NULL : some_session();
@@ -195,11 +190,6 @@ Status RuntimeResources::start() {
   return settings;
 }
 
-std::vector<KnownDirectory> RuntimeResources::directories() const {
-  const std::scoped_lock held(mutex_);
-  return {directories_.rbegin(), directories_.rend()};
-}
-
 void RuntimeResources::add_directory(KnownDirectory known) {
   KnownDirectory dropped;  // freed without the mutex
   const std::scoped_lock held(mutex_);
@@ -219,18 +209,6 @@ TemporaryGroup RuntimeResources::all_processes() const {
   all.handle = group_from(some_session(), "mpi://WORLD");
 #endif
   return all;
-}
-
-int RuntimeResources::process_rank() const {
-  int rank = -1;
-  const TemporaryGroup all = all_processes();
-  return all && runtime().Group_rank(all.handle, &rank) == MPI_SUCCESS ? rank : -1;
-}
-
-int RuntimeResources::process_count() const {
-  int count = 0;
-  const TemporaryGroup all = all_processes();
-  return all && runtime().Group_size(all.handle, &count) == MPI_SUCCESS ? count : 0;
 }
 
 std::vector<int> RuntimeResources::process_ranks_of(MPI_Group group, int count) const {
@@ -258,32 +236,7 @@ bool RuntimeResources::is_threaded() const {
   return runtime().Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
 }
 
-template <class Make>
-int RuntimeResources::key(std::atomic<int>& kept, Make&& make) {
-  if (const int known = kept.load(std::memory_order_relaxed); known != MPI_KEYVAL_INVALID) return known;
-  const std::scoped_lock held(mutex_);
-  int made = kept.load(std::memory_order_relaxed);
-  if (made == MPI_KEYVAL_INVALID && make(&made) == MPI_SUCCESS) kept.store(made, std::memory_order_relaxed);
-  return kept.load(std::memory_order_relaxed);
-}
-
-int RuntimeResources::datatype_key(MPI_Type_delete_attr_function* delete_attribute, void* extra) {
-  return key(datatype_key_, [&](int* made) {
-    return runtime().Type_create_keyval(MPI_TYPE_NULL_COPY_FN, delete_attribute, made, extra);
-  });
-}
-
-int RuntimeResources::communicator_key(MPI_Comm_delete_attr_function* delete_attribute) {
-  return key(communicator_key_, [&](int* made) {
-    return runtime().Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_attribute, made, nullptr);
-  });
-}
-
 #if FARSIDE_HAS_SESSIONS
-MPI_Session RuntimeResources::some_session() const {
-  const std::scoped_lock held(session_mutex_);
-  return sessions_.empty() ? MPI_SESSION_NULL : sessions_.back();
-}
 
 void RuntimeResources::world_ends() {
   world_over_.store(true, std::memory_order_relaxed);

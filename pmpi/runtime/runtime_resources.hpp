@@ -58,11 +58,22 @@ class RuntimeResources {
   // Whether MPI_Comm_spawn started this process. Its rank is then also the rank of a process that was not spawned.
   bool was_spawned() const { return spawned_; }
   // Whether the world model has begun and not ended.
-  bool in_world() const;
+  bool in_world() const {
+    int begun = 0;
+    return runtime().Initialized(&begun) == MPI_SUCCESS && begun != 0 && !world_over_.load(std::memory_order_relaxed);
+  }
   // The rank in MPI_COMM_WORLD or, in a program with sessions only, in mpi://WORLD; -1 if unknown.
-  int process_rank() const;
+  int process_rank() const {
+    int rank = -1;
+    const TemporaryGroup all = all_processes();
+    return all && runtime().Group_rank(all.handle, &rank) == MPI_SUCCESS ? rank : -1;
+  }
   // The number of processes there; 0 if unknown.
-  int process_count() const;
+  int process_count() const {
+    int count = 0;
+    const TemporaryGroup all = all_processes();
+    return all && runtime().Group_size(all.handle, &count) == MPI_SUCCESS ? count : 0;
+  }
   // The ranks of the `count` members of a group among all processes; -1 for those that are none of them
   // (MPI_Comm_spawn), or unknown.
   std::vector<int> process_ranks_of(MPI_Group group, int count) const;
@@ -74,11 +85,22 @@ class RuntimeResources {
   // The key of the attribute under which farside caches a translation of a datatype, or what it knows of the processes
   // of a communicator. Made at the first call, with the function that deletes an attribute; MPI_KEYVAL_INVALID if the
   // runtime makes none.
-  int datatype_key(MPI_Type_delete_attr_function* delete_attribute, void* extra);
-  int communicator_key(MPI_Comm_delete_attr_function* delete_attribute);
+  int datatype_key(MPI_Type_delete_attr_function* delete_attribute, void* extra) {
+    return key(datatype_key_, [&](int* made) {
+      return runtime().Type_create_keyval(MPI_TYPE_NULL_COPY_FN, delete_attribute, made, extra);
+    });
+  }
+  int communicator_key(MPI_Comm_delete_attr_function* delete_attribute) {
+    return key(communicator_key_, [&](int* made) {
+      return runtime().Comm_create_keyval(MPI_COMM_NULL_COPY_FN, delete_attribute, made, nullptr);
+    });
+  }
 
   // The directories of this process, the newest first, until the resources are released.
-  std::vector<KnownDirectory> directories() const;
+  std::vector<KnownDirectory> directories() const {
+    const std::scoped_lock held(mutex_);
+    return {directories_.rbegin(), directories_.rend()};
+  }
   // Keeps the directory; drops the smallest one if there are kMostDirectories. A group whose directory was dropped
   // gathers the addresses again.
   static constexpr std::size_t kMostDirectories = 16;
@@ -100,7 +122,13 @@ class RuntimeResources {
  private:
   TemporaryGroup all_processes() const;  // none if unknown
   template <class Make>
-  int key(std::atomic<int>& kept, Make&& make);
+  int key(std::atomic<int>& kept, Make&& make) {
+    if (const int known = kept.load(std::memory_order_relaxed); known != MPI_KEYVAL_INVALID) return known;
+    const std::scoped_lock held(mutex_);
+    int made = kept.load(std::memory_order_relaxed);
+    if (made == MPI_KEYVAL_INVALID && make(&made) == MPI_SUCCESS) kept.store(made, std::memory_order_relaxed);
+    return kept.load(std::memory_order_relaxed);
+  }
   int make_communicator();
   // Both with mutex_ held. `others`: another session or the world model continues, from which release() takes the
   // resources again.
@@ -119,7 +147,10 @@ class RuntimeResources {
   std::atomic<bool> world_over_{false};
   std::atomic<bool> has_checked_names_{false};  // of the environment (warn_of_unknown_settings)
 #if FARSIDE_HAS_SESSIONS
-  MPI_Session some_session() const;
+  MPI_Session some_session() const {
+    const std::scoped_lock held(session_mutex_);
+    return sessions_.empty() ? MPI_SESSION_NULL : sessions_.back();
+  }
   MPI_Session source_ = MPI_SESSION_NULL;        // of the communicator; null: the world model. Guarded by mutex_
   mutable std::mutex session_mutex_;             // guards sessions_ and ending_
   std::vector<MPI_Session> sessions_;            // begun and not ended

@@ -80,12 +80,6 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
   return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the runtime did not complete the request"});
 }
 
-// The highest bits of the product spread numbers and addresses evenly.
-Requests::Part& Requests::part_of(MPI_Request request) {
-  static_assert(kParts == 64);
-  return parts_[key_of_handle(request) * 0x9E3779B97F4A7C15ULL >> 58];
-}
-
 // Relaxed: a thread that has the handle of a request sees that it was counted.
 Requests::Found Requests::find(MPI_Request request) {
   if (request == MPI_REQUEST_NULL) return {};
@@ -117,19 +111,11 @@ std::vector<MPI_Request> Requests::end_finished(Part& part) {
   return finished;
 }
 
-std::vector<std::unique_ptr<Requests::Operation>>& Requests::freed_here() {
-  return PerThread<std::vector<std::unique_ptr<Operation>>>::here();
-}
-
 bool Requests::any_to_report(std::size_t requests) const {
   if (to_report_.load(std::memory_order_relaxed) == 0) return false;
   freed_here().clear();
   freed_here().reserve(requests);
   return true;
-}
-
-void Requests::drop_unreported() {
-  if (this_thread.windows_held > 0) freed_here().clear();
 }
 
 template <class Change>

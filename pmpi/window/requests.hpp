@@ -80,7 +80,9 @@ class Requests {
   // thread, or MPI_SUCCESS. Calls the window's error handler. For FARSIDE_CHECK=strict the operation is complete now.
   int report(MPI_Request request);
   // Called at the end of such a call: drops the errors of this thread that it has not reported.
-  static void drop_unreported();
+  static void drop_unreported() {
+    if (this_thread.windows_held > 0) freed_here().clear();
+  }
   // MPI_Request_get_status has reported the request complete, and the user keeps the request.
   void show(MPI_Request request);
   // Completes the request although its operation may be under way; a flush will report the operation's error.
@@ -118,7 +120,11 @@ class Requests {
     Operation* operation = nullptr;
   };
   Found find(MPI_Request request);
-  Part& part_of(MPI_Request request);
+  // The highest bits of the product spread numbers and addresses evenly.
+  Part& part_of(MPI_Request request) {
+    static_assert(kParts == 64);
+    return parts_[key_of_handle(request) * 0x9E3779B97F4A7C15ULL >> 58];
+  }
   // The following functions require that the caller holds the mutex of the part.
   static void drop(Part& part, const Operation& operation);
   // Ends the operations of the part that are over, and returns their requests, which the caller completes.
@@ -134,7 +140,9 @@ class Requests {
   // same handle as soon as that call has returned, so the operation moves to a list of the calling thread.
   void freed(Operation& operation);
   // The operations whose requests were freed in this thread and which are not reported yet.
-  static std::vector<std::unique_ptr<Operation>>& freed_here();
+  static std::vector<std::unique_ptr<Operation>>& freed_here() {
+    return PerThread<std::vector<std::unique_ptr<Operation>>>::here();
+  }
 
   std::array<Part, kParts> parts_;
   std::atomic<std::size_t> to_report_{0};  // changed for errors and with FARSIDE_CHECK=strict only

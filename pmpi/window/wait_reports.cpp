@@ -53,15 +53,6 @@ std::string WaitReports::report_wait(const char* call, std::chrono::seconds wait
                      library().sites->called_from());
 }
 
-std::string WaitReports::on_window() const {
-  const auto held = window_.guard();
-  return fmt::format(" (window '{}')", window_.describe_name());
-}
-
-std::string WaitReports::awaited(const std::string& what, std::span<const int> ranks) {
-  return what + on_window() + describe_failure(ranks);
-}
-
 std::vector<std::optional<std::uint64_t>> WaitReports::read_words(std::span<const WordOf> words) {
   using Operation = ControlMemory::Operation;
   std::vector<std::optional<std::uint64_t>> values(words.size());
@@ -135,10 +126,6 @@ std::string WaitReports::awaited_by_operations(int target) {
   if (ranks.empty() && window_.has_rank(target)) ranks.push_back(target);
   if (ranks.empty()) return awaited("for its operations");
   return awaited(fmt::format("for {} to acknowledge operations", names(ranks)), ranks);
-}
-
-std::string WaitReports::awaited_by_request(const char* call, int target) {
-  return awaited(fmt::format("for rank {} to acknowledge its {}", target, call), {&target, 1});
 }
 
 std::vector<int> WaitReports::exclusive_holders(int target) {
@@ -238,15 +225,6 @@ std::string WaitReports::awaited_in_barrier(int peer, std::uint64_t word) {
   }
   return awaited(fmt::format("for {}, which {} not reached it", names(missing), missing.size() == 1 ? "has" : "have"),
                  missing);
-}
-
-std::string WaitReports::awaited_posts(std::span<const int> missing) {
-  if (missing.empty()) return awaited("for posts");
-  return awaited(fmt::format("for the MPI_Win_post of {}", names(missing)), missing);
-}
-
-std::string WaitReports::awaited_notifications(int counter, std::int64_t now, std::int64_t threshold) {
-  return awaited(fmt::format("for notification counter {}, which is {}, to reach {}", counter, now, threshold));
 }
 
 std::string WaitReports::awaited_completes() {

@@ -32,15 +32,22 @@ class WaitReports {
   // Operations that are not acknowledged. `target`: that of the call, where it has one.
   std::string awaited_by_operations(int target);
   // An operation with a request.
-  std::string awaited_by_request(const char* call, int target);
+  std::string awaited_by_request(const char* call, int target) {
+    return awaited(fmt::format("for rank {} to acknowledge its {}", target, call), {&target, 1});
+  }
   std::string awaited_lock(int target, epochs::LockType type);
   // `next`: the rank whose lock is acquired now, in a window without a global lock.
   std::string awaited_lock_all(int next);
   // `peer`, `word`: as Barrier::awaits() and BarrierWord.
   std::string awaited_in_barrier(int peer, std::uint64_t word);
-  std::string awaited_posts(std::span<const int> missing);
+  std::string awaited_posts(std::span<const int> missing) {
+    if (missing.empty()) return awaited("for posts");
+    return awaited(fmt::format("for the MPI_Win_post of {}", names(missing)), missing);
+  }
   std::string awaited_completes();
-  std::string awaited_notifications(int counter, std::int64_t now, std::int64_t threshold);
+  std::string awaited_notifications(int counter, std::int64_t now, std::int64_t threshold) {
+    return awaited(fmt::format("for notification counter {}, which is {}, to reach {}", counter, now, threshold));
+  }
 
   // Control words of ranks; those that cannot be read within a short time have no value.
   struct WordOf {
@@ -53,8 +60,13 @@ class WaitReports {
 
  private:
   // `what` is awaited, of `ranks`. The sentence says of ranks that do not respond what is known of them.
-  std::string awaited(const std::string& what, std::span<const int> ranks = {});
-  std::string on_window() const;
+  std::string awaited(const std::string& what, std::span<const int> ranks = {}) {
+    return what + on_window() + describe_failure(ranks);
+  }
+  std::string on_window() const {
+    const auto held = window_.guard();
+    return fmt::format(" (window '{}')", window_.describe_name());
+  }
   std::string describe_failure(int rank);
   std::string describe_failure(std::span<const int> ranks);
   // What keeps a lock waiting, with its first word.

@@ -97,14 +97,6 @@ void WindowState::close_stripes() {
   if (taken) epoch.locked_meanwhile();
 }
 
-std::string WindowState::describe_name() const { return name != nullptr ? *name : "(unnamed)"; }
-
-std::string WindowState::describe_epochs() const {
-  const epochs::ExposureSide& exposure = epoch.exposure();
-  return "here " + epoch.describe_access() +
-         (exposure.state >= epochs::Exposure::kPosting ? "; " + exposure.describe() : "");
-}
-
 // FARSIDE_CHECK=warn: reports broken rules whose calls are carried out all the same, once per place in the program, at
 // most kMost times per process. Thread safety: any. Cost: a walk up the stack for each call that breaks a rule, some
 // microseconds, until kMost reports were made; 200 bytes per report.
@@ -250,11 +242,6 @@ int Window::raise_after_free(const CallSite& call, const Fault& fault, MPI_Errha
   const int code = raise(call, fault);
   if (stand_in != MPI_WIN_NULL) (void)runtime().Win_free(&stand_in);  // a failure only loses memory
   return code;
-}
-
-Outcome Window::check_free() {
-  const auto held = state_.guard();
-  return state_.epoch.free();
 }
 
 // Ends the epochs that FARSIDE_CHECK=warn lets MPI_Win_free find open, because other ranks may wait for that.

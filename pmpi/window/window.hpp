@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The window behind a handle: one MPI_Win that farside carries. Its calls are in parts: operations.hpp,
-// passive_target.hpp and active_target.hpp, whose try_ functions are the fast path of the most frequent ones. The window
-// itself has what concerns its handle, group, name, attributes, hints and memory, and wraps the calls outside the fast
-// path (calls.cpp).
+// passive_target.hpp and active_target.hpp, whose try_ functions are the fast path of the most frequent ones. The
+// window itself has what concerns its handle, group, name, attributes, hints and memory, and wraps the calls outside
+// the fast path (calls.cpp).
 //
 // Thread safety: any thread, after expect_threads() or if the window was made with `threaded`. Errors: the MPI error
 // class in the Fault.
@@ -87,7 +87,10 @@ class Window {
 
   // Whether the window may be freed now. end() is collective: after it all operations of all ranks are complete or have
   // failed, and the caller frees the handle and destroys the window.
-  Outcome check_free();
+  Outcome check_free() {
+    const auto held = state_.guard();
+    return state_.epoch.free();
+  }
   Outcome end();
 
   // Dynamic memory (MPI 4.0 section 12.2.4).

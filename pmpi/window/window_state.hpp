@@ -266,8 +266,12 @@ struct WindowState {
   Outcome check_assert(int assert, int allowed_bits, const char* allowed);
   // FARSIDE_CHECK=warn: reports a broken rule whose call is carried out. To be called under guard().
   void warn(const Fault& fault) const;
-  std::string describe_name() const;    // likewise
-  std::string describe_epochs() const;  // likewise: "here all targets are locked (MPI_Win_lock_all)"
+  std::string describe_name() const { return name != nullptr ? *name : "(unnamed)"; }  // likewise
+  std::string describe_epochs() const {  // likewise: "here all targets are locked (MPI_Win_lock_all)"
+    const epochs::ExposureSide& exposure = epoch.exposure();
+    return "here " + epoch.describe_access() +
+           (exposure.state >= epochs::Exposure::kPosting ? "; " + exposure.describe() : "");
+  }
 
   // Release, or complete, kept puts on the fast path. False: the slow path will return the error.
   bool release_puts() {

@@ -32,12 +32,6 @@ void Waiter::arm() {
   armed_ = true;
 }
 
-void Waiter::disarm() {
-  wake_event_.disarm();
-  progress_.stop_listening(wake_event_);
-  armed_ = false;
-}
-
 void Waiter::look_at_clock() {
   if (LongWait::limit().count() == 0) return;
   const LongWait::Clock::time_point now = LongWait::Clock::now();

@@ -116,7 +116,11 @@ class Waiter {
  private:
   void pause_longer();
   void arm();
-  void disarm();
+  void disarm() {
+    wake_event_.disarm();
+    progress_.stop_listening(wake_event_);
+    armed_ = false;
+  }
   void note_end() const;
   void look_at_clock();
 

@@ -132,10 +132,6 @@ std::shared_ptr<const Layout> Layout::resized(std::shared_ptr<const Layout> chil
   return layout;
 }
 
-std::optional<Ranges> Layout::ranges(std::size_t copies) const {
-  return ranges_ && copies > 0 ? repeat(*ranges_, copies, extent_) : std::nullopt;
-}
-
 std::optional<Ranges> Layout::repeat(Ranges ranges, std::size_t copies, std::ptrdiff_t stride) {
   if (copies == 1) return ranges;
   if (ranges.outer != 1) return {};
@@ -199,11 +195,6 @@ void RunCursor::push(const Frame& frame) {
   else
     deep_.push_back(frame);
   ++depth_;
-}
-
-void RunCursor::pop() {
-  if (depth_ > kInlineFrames) deep_.pop_back();
-  --depth_;
 }
 
 // Returns whether `count` copies of `layout`, one extent apart, are one run, and stores that run.

@@ -67,7 +67,9 @@ class Layout {
   std::size_t elements() const { return elements_; }  // number of BasicType elements in one element
   // Returns the data of `copies` elements in type-map order, if they have this shape. Dense data, vectors, resized
   // types and subarrays of two or three dimensions have it.
-  std::optional<Ranges> ranges(std::size_t copies) const;
+  std::optional<Ranges> ranges(std::size_t copies) const {
+    return ranges_ && copies > 0 ? repeat(*ranges_, copies, extent_) : std::nullopt;
+  }
   // Returns whether the bytes of any number of elements are one range that begins at 0, in type-map order. The types
   // may differ (a struct without holes). False for layouts without data.
   bool contiguous() const { return dense_ && true_lower_bound_ == 0 && extent_ == static_cast<std::ptrdiff_t>(size_); }
@@ -123,7 +125,10 @@ class RunCursor {
   bool step(Layout::Run& run);
   Frame& top() { return depth_ <= kInlineFrames ? inline_[depth_ - 1] : deep_[depth_ - 1 - kInlineFrames]; }
   void push(const Frame& frame);
-  void pop();
+  void pop() {
+    if (depth_ > kInlineFrames) deep_.pop_back();
+    --depth_;
+  }
 
   const Layout* root_;
   std::size_t remaining_;

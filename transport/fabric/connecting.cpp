@@ -41,16 +41,6 @@ ConnectionRoom::ConnectionRoom(std::optional<std::size_t> queue_pairs) : queue_p
   allowed_ = connections_within(limit.rlim_cur, open_);
 }
 
-std::size_t ConnectionRoom::most_connections(std::size_t processes) const {
-  if (queue_pairs_ == 0) return 0;
-  return std::max<std::size_t>(
-      queue_pairs_ ? share_of_node(*queue_pairs_, processes) : connections_within(hard_limit_, open_), 1);
-}
-
-const char* ConnectionRoom::what_limits() const {
-  return queue_pairs_ ? "the adapter's queue pairs" : "descriptors (ulimit -Hn)";
-}
-
 // Returns false if the soft limit cannot be raised any more.
 bool ConnectionRoom::raise_limit() {
   rlimit limit{};

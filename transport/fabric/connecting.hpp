@@ -71,9 +71,13 @@ class ConnectionRoom {
 
   // Returns how many connections this process may have, at least 1, if this number of processes of its node, this one
   // included, share the queue pairs; 0: any number.
-  std::size_t most_connections(std::size_t processes) const;
+  std::size_t most_connections(std::size_t processes) const {
+    if (queue_pairs_ == 0) return 0;
+    return std::max<std::size_t>(
+        queue_pairs_ ? share_of_node(*queue_pairs_, processes) : connections_within(hard_limit_, open_), 1);
+  }
   // What that number depends on, in words.
-  const char* what_limits() const;
+  const char* what_limits() const { return queue_pairs_ ? "the adapter's queue pairs" : "descriptors (ulimit -Hn)"; }
   // Makes room for so many connections, as far as that is possible.
   void allow(std::size_t connections) {
     if (connections > allowed_) [[unlikely]]

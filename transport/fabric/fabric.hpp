@@ -140,19 +140,29 @@ class Fabric final : public OpenEndpoint, private PeerHealth::Network, private P
   void complete(const fi_cq_msg_entry& entry);
   void complete_with_error();
   void receive(std::span<const std::byte> message);
-  bool take_from_rings();
+  bool take_from_rings() {
+    return connections_.take_messages([this](std::span<const std::byte> message) { receive(message); });
+  }
   ssize_t send(Reply& reply);
 
   // Progress.
   bool poll_with(std::unique_lock<std::mutex> held);
   void check() override;
-  void read_connection_events() override;
+  void read_connection_events() override {
+    if (const std::unique_lock held(mutex_, std::try_to_lock); held) connections_.progress();
+  }
   Sleep progress(bool connection_woke) override;
   bool endpoint_is_busy() override { return !std::unique_lock(mutex_, std::try_to_lock); }
   bool may_sleep() override;
-  std::optional<ssize_t> send_probe(PeerState& peer) override;
+  std::optional<ssize_t> send_probe(PeerState& peer) override {
+    if (!replies_.room()) return {};
+    return replies_.send(Replies::take(peer.number, MessageKind::kProbe));
+  }
   std::optional<TcpState> tcp_state(PeerState& peer) override { return connections_.tcp_state(peer); }
-  void abandon(PeerState& peer, const std::string& why) override;
+  void abandon(PeerState& peer, const std::string& why) override {
+    connections_.stop(peer);  // first: the provider must not read what fail_all() gives free
+    peers_.fail_all(peer, out_of_reach(peer, why));
+  }
 
   Progress& waiting_;  // of threads that wait to issue
   Statistics& statistics_;

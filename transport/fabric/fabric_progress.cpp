@@ -172,10 +172,6 @@ void Fabric::receive(std::span<const std::byte> message) {
   replies_.execute(sender->number, message);
 }
 
-bool Fabric::take_from_rings() {
-  return connections_.take_messages([this](std::span<const std::byte> message) { receive(message); });
-}
-
 ssize_t Fabric::send(Reply& reply) {
   const iovec parts[] = {{&reply.header, sizeof reply.header}, {reply.fetched.data(), reply.fetched.size()}};
   PeerState& peer = peers_.of(reply.peer);
@@ -249,10 +245,6 @@ void Fabric::check() {
   health_.check_hosts(now);
 }
 
-void Fabric::read_connection_events() {
-  if (const std::unique_lock held(mutex_, std::try_to_lock); held) connections_.progress();
-}
-
 ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {
   const std::scoped_lock held(mutex_);
   // Readable without an event: the provider's listener may have failed to accept a connection, and does not say so.
@@ -277,16 +269,6 @@ bool Fabric::may_sleep() {
   const std::scoped_lock held(mutex_);
   if (fi_trywait(domain_.fabric(), waited, waited[1] != nullptr ? 2 : 1) != FI_SUCCESS) return false;
   return !connections_.any_message();
-}
-
-std::optional<ssize_t> Fabric::send_probe(PeerState& peer) {
-  if (!replies_.room()) return {};
-  return replies_.send(Replies::take(peer.number, MessageKind::kProbe));
-}
-
-void Fabric::abandon(PeerState& peer, const std::string& why) {
-  connections_.stop(peer);  // first: the provider must not read what fail_all() gives free
-  peers_.fail_all(peer, out_of_reach(peer, why));
 }
 
 }  // namespace farside

@@ -26,12 +26,6 @@ ssize_t send_message(LocalMemory& memory, fid_ep* endpoint, std::span<const iove
   return fi_sendmsg(endpoint, &message, FI_COMPLETION);
 }
 
-Status Receives::begin(fid_ep* queue, std::size_t most) {
-  queue_ = queue;
-  limits_.most_receives = std::min(limits_.most_receives, most);
-  return add(limits_.receives(0));
-}
-
 void Receives::follow(std::size_t connections) {
   const std::size_t wanted = limits_.receives(connections);
   if (wanted <= buffers_.size()) return;
@@ -59,12 +53,6 @@ Status Receives::add(std::size_t count) {
   return {};
 }
 
-ssize_t Receives::post(Receive& buffer) const {
-  void* const descriptor = buffer.registered != nullptr ? fi_mr_desc(buffer.registered.get()) : nullptr;
-  return fi_recv(queue_, buffer.bytes.data(), buffer.bytes.size(), descriptor, FI_ADDR_UNSPEC,
-                 &buffer.provider_context);
-}
-
 void Receives::post_again(Receive& buffer) {
   const ssize_t code = post(buffer);
   if (code == -FI_EAGAIN) {
@@ -72,16 +60,6 @@ void Receives::post_again(Receive& buffer) {
   } else if (code != 0) {
     log(LogLevel::kError, "{}", fabric_error(ErrorKind::kOther, "fi_recv", code).text);
   }
-}
-
-void Receives::post_refused() {
-  for (Receive* buffer : std::exchange(refused_, {})) post_again(*buffer);
-}
-
-void Replies::execute(Peer sender, std::span<const std::byte> message) {
-  const bool behind = std::ranges::find(deferred_, sender, &Deferred::sender) != deferred_.end();
-  if (behind || !execute_now(sender, message))
-    patiently([&] { deferred_.push_back({sender, std::vector(message.begin(), message.end())}); });
 }
 
 // Returns false if the request must be executed later. It waits for an accumulate lock only while no other one has to.

@@ -80,18 +80,28 @@ class Receives {
   Receives(const QueueLimits& limits, const LocalMemory& memory) : limits_(limits), memory_(memory) {}
 
   // Posts the first buffers in `queue`, which holds `most`.
-  Status begin(fid_ep* queue, std::size_t most);
+  Status begin(fid_ep* queue, std::size_t most) {
+    queue_ = queue;
+    limits_.most_receives = std::min(limits_.most_receives, most);
+    return add(limits_.receives(0));
+  }
   // Adds buffers for so many connections. Without memory for them, peers repeat messages.
   void follow(std::size_t connections);
   // Posts a buffer whose message was handled. If the provider refuses it for now, post_refused() does so later.
   void post_again(Receive& buffer);
   bool any_refused() const { return !refused_.empty(); }
-  void post_refused();
+  void post_refused() {
+    for (Receive* buffer : std::exchange(refused_, {})) post_again(*buffer);
+  }
   std::size_t count() const { return buffers_.size(); }
 
  private:
   Status add(std::size_t count);
-  ssize_t post(Receive& buffer) const;  // returns the code of fi_recv
+  ssize_t post(Receive& buffer) const {  // returns the code of fi_recv
+    void* const descriptor = buffer.registered != nullptr ? fi_mr_desc(buffer.registered.get()) : nullptr;
+    return fi_recv(queue_, buffer.bytes.data(), buffer.bytes.size(), descriptor, FI_ADDR_UNSPEC,
+                   &buffer.provider_context);
+  }
 
   QueueLimits limits_;
   const LocalMemory& memory_;
@@ -119,7 +129,11 @@ class Replies {
   MessageHandler& handler() { return handler_; }
   // Executes a request, and answers it; later, if it must wait for an accumulate lock, or an earlier one of its sender
   // does.
-  void execute(Peer sender, std::span<const std::byte> message);
+  void execute(Peer sender, std::span<const std::byte> message) {
+    const bool behind = std::ranges::find(deferred_, sender, &Deferred::sender) != deferred_.end();
+    if (behind || !execute_now(sender, message))
+      patiently([&] { deferred_.push_back({sender, std::vector(message.begin(), message.end())}); });
+  }
   // Executes the requests that were deferred, in their order per peer.
   void execute_deferred();
   bool any_deferred() const { return !deferred_.empty(); }

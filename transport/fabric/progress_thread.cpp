@@ -3,15 +3,9 @@
 
 #include <poll.h>
 
-#include "transport/base/threads.hpp"
 #include "transport/handler/memory_fault.hpp"
 
 namespace farside {
-
-Status ProgressThread::start(Work& work, int queue_fd) {
-  if (!wake_fd_.valid()) return Error{ErrorKind::kOther, "no descriptor for an eventfd"};
-  return start_own_thread(thread_, "farside", [this, &work, queue_fd] { run(work, queue_fd); });
-}
 
 void ProgressThread::stop() {
   if (!thread_.joinable()) return;
@@ -34,18 +28,6 @@ void ProgressThread::stop_listening(WakeEvent& wake_event) {
   if (found == listeners_.end()) return;  // it began to sleep before the endpoint was opened
   listeners_.erase(found);
   listening_.disarm();
-}
-
-void ProgressThread::wake_listeners() {
-  if (!listening_.armed_behind_changes()) return;
-  const std::scoped_lock held(listeners_mutex_);
-  for (WakeEvent* wake_event : listeners_) wake_event->wake();
-}
-
-void ProgressThread::rest(std::chrono::microseconds time) {
-  const std::uint32_t seen = back_off_event_.arm();
-  if (!listening_.armed() && !stop_.load(std::memory_order_acquire)) back_off_event_.sleep(seen, time);
-  back_off_event_.disarm();
 }
 
 // Leaves the thread's work to application threads for a while, if they poll. Returns whether it has.

@@ -32,6 +32,7 @@
 #include "transport/base/atomics.hpp"
 #include "transport/base/files.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/threads.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/base/wake_event.hpp"
 
@@ -116,7 +117,10 @@ class ProgressThread {
 
   // `queue_fd` wakes the thread when something arrives. `work` must outlive the thread. Errors: kOther if there is no
   // descriptor or no thread.
-  Status start(Work& work, int queue_fd);
+  Status start(Work& work, int queue_fd) {
+    if (!wake_fd_.valid()) return Error{ErrorKind::kOther, "no descriptor for an eventfd"};
+    return start_own_thread(thread_, "farside", [this, &work, queue_fd] { run(work, queue_fd); });
+  }
   bool running() const { return thread_.joinable(); }
   void stop();
   // Ends the present sleep of the thread, but not its back-off.
@@ -140,10 +144,18 @@ class ProgressThread {
   void listen(WakeEvent& wake_event);
   void stop_listening(WakeEvent& wake_event);
   // Signals them. To be called by a thread that has taken arrivals, without Fabric's mutex.
-  void wake_listeners();
+  void wake_listeners() {
+    if (!listening_.armed_behind_changes()) return;
+    const std::scoped_lock held(listeners_mutex_);
+    for (WakeEvent* wake_event : listeners_) wake_event->wake();
+  }
 
  private:
-  void rest(std::chrono::microseconds time);
+  void rest(std::chrono::microseconds time) {
+    const std::uint32_t seen = back_off_event_.arm();
+    if (!listening_.armed() && !stop_.load(std::memory_order_acquire)) back_off_event_.sleep(seen, time);
+    back_off_event_.disarm();
+  }
   bool back_off_for(AdaptivePolling& polling, Work& work);
   void run(Work& work, int queue_fd);
   void work_until_stopped(Work& work, int queue_fd);

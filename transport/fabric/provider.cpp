@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/provider.hpp"
 
-#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -206,22 +205,6 @@ Result<InfoHandle> choose_provider(const std::string& asked, const std::string& 
 
 // ---- the choice of this process ----
 
-Status ProviderChoice::find() {
-  const std::scoped_lock held(mutex_);
-  const std::optional<Error>& none = look().none;
-  return none ? Status(*none) : Status();
-}
-
-Candidates& ProviderChoice::look() {
-  if (!all_) take(candidates(settings_.provider, settings_.device));
-  return *all_;
-}
-
-void ProviderChoice::take(Candidates candidates) {
-  all_ = std::move(candidates);
-  for (const Candidate& each : all_->found) usable_ |= each.provider();
-}
-
 Providers ProviderChoice::usable() {
   Candidates& all = look();
   if (std::exchange(opened_, true)) return usable_;
@@ -229,28 +212,6 @@ Providers ProviderChoice::usable() {
     if (open(each)) break;
   }
   return usable_;
-}
-
-ProviderChoice::Offer ProviderChoice::offer() {
-  const std::scoped_lock held(mutex_);
-  const Providers now = usable();
-  return {now, now | all_->wanted, all_->unknown_device};
-}
-
-std::string ProviderChoice::why_not(Providers one) const {
-  const std::scoped_lock held(mutex_);
-  const auto index = static_cast<std::size_t>(std::countr_zero(one));
-  return all_ && index < all_->reasons.size() ? all_->reasons[index] : std::string();
-}
-
-Candidate& ProviderChoice::of(const OpenEndpoint& tried) {
-  return *std::ranges::find_if(all_->found, [&](const Candidate& each) { return each.fabric.get() == &tried; });
-}
-
-void ProviderChoice::no_longer_usable(const Candidate& one, Error why) {
-  usable_ &= ~one.provider();
-  if (one.preference < all_->reasons.size()) all_->reasons[one.preference] = why.text;
-  if (usable_ == 0) all_->none = std::move(why);
 }
 
 // A provider that cannot be opened is not usable from now on.
@@ -329,11 +290,6 @@ Result<FabricDomain> FabricDomain::open(InfoHandle info, std::size_t completions
   return opened;
 }
 
-bool FabricDomain::by_sockets() const {
-  const std::string_view name = provider();
-  return name.starts_with("tcp") || name.starts_with("net");
-}
-
 bool FabricDomain::advertises_atomics() const {
   if (info_->ep_attr->type != FI_EP_MSG || (info_->caps & FI_ATOMIC) == 0) return false;
   const auto has = [&](fi_op op, std::uint64_t flags) {
@@ -361,12 +317,6 @@ Result<Registration> FabricDomain::register_memory(void* base, std::size_t bytes
   registration.key.base = (attributes.mr_mode & FI_MR_VIRT_ADDR) != 0 ? reinterpret_cast<std::uint64_t>(base) : 0;
   registration.key.key = fi_mr_key(region);
   return registration;
-}
-
-bool FabricDomain::keys_are_chosen() const {
-  const fi_domain_attr& attributes = *info_->domain_attr;
-  return (attributes.mr_mode & (FI_MR_PROV_KEY | FI_MR_VIRT_ADDR)) == 0 &&
-         attributes.mr_key_size >= sizeof(std::uint64_t);
 }
 
 }  // namespace farside

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -104,7 +105,11 @@ class ProviderChoice {
 
   // Looks for the candidates at the first call, and opens nothing. Errors: those of choose_provider(), or why there is
   // no usable one any more. Cost of the first call: libfabric starts, and lists its devices.
-  Status find();
+  Status find() {
+    const std::scoped_lock held(mutex_);
+    const std::optional<Error>& none = look().none;
+    return none ? Status(*none) : Status();
+  }
   // What this process offers to a group: bit i is preferred_providers()[i]; with FARSIDE_PROVIDER the first bit is the
   // provider that it names. The first call opens the best one, to be sure of it. If none is usable, try_best() returns
   // the reason.
@@ -113,10 +118,18 @@ class ProviderChoice {
     Providers wanted = 0;                 // the usable ones, and those whose adapters are there and cannot be used
     std::optional<Error> unknown_device;  // FARSIDE_DEVICE names nothing on this machine
   };
-  Offer offer();
+  Offer offer() {
+    const std::scoped_lock held(mutex_);
+    const Providers now = usable();
+    return {now, now | all_->wanted, all_->unknown_device};
+  }
   // Why the process cannot use a preferred provider, the best one of several, or no longer; empty if that is not known.
   // Precondition: it is not among the usable ones.
-  std::string why_not(Providers one) const;
+  std::string why_not(Providers one) const {
+    const std::scoped_lock held(mutex_);
+    const auto index = static_cast<std::size_t>(std::countr_zero(one));
+    return all_ && index < all_->reasons.size() ? all_->reasons[index] : std::string();
+  }
 
   // Begins a trial: returns the endpoint of the best provider in `among` that is usable or in use, and opens it if it
   // is not open yet. The processes of a space agree on one provider, and each passes that one only, since another
@@ -132,11 +145,23 @@ class ProviderChoice {
   void leave(const OpenEndpoint& tried, const std::string& why = {});
 
  private:
-  void take(Candidates candidates);
-  Candidates& look();
+  void take(Candidates candidates) {
+    all_ = std::move(candidates);
+    for (const Candidate& each : all_->found) usable_ |= each.provider();
+  }
+  Candidates& look() {
+    if (!all_) take(candidates(settings_.provider, settings_.device));
+    return *all_;
+  }
   Providers usable();
-  Candidate& of(const OpenEndpoint& tried);
-  void no_longer_usable(const Candidate& one, Error why);
+  Candidate& of(const OpenEndpoint& tried) {
+    return *std::ranges::find_if(all_->found, [&](const Candidate& each) { return each.fabric.get() == &tried; });
+  }
+  void no_longer_usable(const Candidate& one, Error why) {
+    usable_ &= ~one.provider();
+    if (one.preference < all_->reasons.size()) all_->reasons[one.preference] = why.text;
+    if (usable_ == 0) all_->none = std::move(why);
+  }
   Status open(Candidate& one);
 
   const Settings& settings_;
@@ -172,7 +197,10 @@ class FabricDomain {
   // As is_adapter(info()).
   bool by_adapter() const { return by_adapter_; }
   // Returns whether connections are sockets of TCP, whose state the kernel tells (sockets.hpp).
-  bool by_sockets() const;
+  bool by_sockets() const {
+    const std::string_view name = provider();
+    return name.starts_with("tcp") || name.starts_with("net");
+  }
   // Returns whether local buffers must be registered (FI_MR_LOCAL).
   bool registers_local() const { return (info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0; }
   // The most bytes of one write or read of a transfer of so many bytes. Over TCP 4 MiB are 1.1 times as fast in parts
@@ -189,7 +217,11 @@ class FabricDomain {
 
   // As the members of Endpoint.
   Result<Registration> register_memory(void* base, std::size_t bytes, std::uint64_t wanted) const;
-  bool keys_are_chosen() const;
+  bool keys_are_chosen() const {
+    const fi_domain_attr& attributes = *info_->domain_attr;
+    return (attributes.mr_mode & (FI_MR_PROV_KEY | FI_MR_VIRT_ADDR)) == 0 &&
+           attributes.mr_key_size >= sizeof(std::uint64_t);
+  }
 
  private:
   FabricDomain() = default;

@@ -46,16 +46,6 @@ NodeHandler::~NodeHandler() {
   thread_.join();
 }
 
-bool NodeHandler::publish(std::uint64_t id, const MessageHandler::ServedSpace& space) {
-  const std::scoped_lock held(mutex_);
-  return handler_.publish(id, space);
-}
-
-void NodeHandler::withdraw(std::uint64_t space) {
-  const std::scoped_lock held(mutex_);
-  handler_.withdraw(space);
-}
-
 std::optional<std::size_t> NodeHandler::answer(std::span<const std::byte> message, std::span<std::byte> room) {
   const TraceServed served(RouteKind::kCma, message.size());
   MessageHandler::Answer answer = handler_.execute(message, std::move(fetched_), timeout_);
@@ -93,13 +83,6 @@ bool NodeHandler::answer_all(bool polls) {
       [this](std::span<const std::byte> message, std::span<std::byte> room) { return answer(message, room); }, polls);
   if (!deferred_) timeout_ = Timing::kHandlerLock;
   return any;
-}
-
-// Waits for a thread that holds mutex_, which may have passed a slot with a message already, perhaps without a second
-// wake.
-bool NodeHandler::look() {
-  const std::scoped_lock held(mutex_);
-  return answer_all(false);
 }
 
 // The thread probes before it sleeps: often another message follows soon. It does not yield. Where the process is bound

@@ -43,8 +43,14 @@ class NodeHandler {
   // The location of the message queue, for on-node peers.
   SegmentPlace place() const { return {getpid(), segment_.fd.get(), message_queue_.nonce()}; }
   // As MessageHandler::publish.
-  bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space);
-  void withdraw(std::uint64_t space);
+  bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) {
+    const std::scoped_lock held(mutex_);
+    return handler_.publish(id, space);
+  }
+  void withdraw(std::uint64_t space) {
+    const std::scoped_lock held(mutex_);
+    handler_.withdraw(space);
+  }
 
   // For application threads that wait. Executes the messages in the queue, and returns whether there were any.
   bool poll();
@@ -57,7 +63,12 @@ class NodeHandler {
  private:
   NodeHandler(Segment segment, Statistics& statistics);
   void run();
-  bool look();
+  // Waits for a thread that holds mutex_, which may have passed a slot with a message already, perhaps without a second
+  // wake.
+  bool look() {
+    const std::scoped_lock held(mutex_);
+    return answer_all(false);
+  }
   bool answer_all(bool polls);
   std::optional<std::size_t> answer(std::span<const std::byte> message, std::span<std::byte> room);
 

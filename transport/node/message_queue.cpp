@@ -56,12 +56,6 @@ MessageQueue::Message MessageQueue::fill(Slot& slot, std::span<const std::span<c
   return &slot;
 }
 
-void MessageQueue::release(Slot& slot) {
-  // Sequentially consistent, as the wake event requires.
-  slot.holder.exchange(kNone, std::memory_order_seq_cst);
-  freed_.wake_if_armed();
-}
-
 bool MessageQueue::become_holder(Slot& slot, std::uint64_t before, ProcessIdentity sender) {
   // Acquire: follows the last accesses of a holder that has released the slot.
   if (!slot.holder.compare_exchange_strong(before, holder(sender), std::memory_order_acquire)) return false;

@@ -161,7 +161,11 @@ class MessageQueue {
   Slot* take_over(ProcessIdentity sender);
   // Makes the sender the holder if the holder is `before` and the slot is not sent. Returns whether it has.
   bool become_holder(Slot& slot, std::uint64_t before, ProcessIdentity sender);
-  void release(Slot& slot);
+  void release(Slot& slot) {
+    // Sequentially consistent, as the wake event requires.
+    slot.holder.exchange(kNone, std::memory_order_seq_cst);
+    freed_.wake_if_armed();
+  }
   Message fill(Slot& slot, std::span<const std::span<const std::byte>> parts, std::uint32_t posted = 0);
 
   std::uint64_t nonce_;

@@ -92,10 +92,6 @@ std::byte* NodeGroup::slot(int index) const {
 
 std::byte* NodeGroup::result() const { return board().results[exchanges_ % 2]; }
 
-NodeMember NodeGroup::member(int index) const { return *member_at(index); }
-
-void NodeGroup::set_handler(const SegmentPlace& handler) { member_at(index_)->handler = handler; }
-
 void NodeGroup::publish_member(int rank, Progress& progress) {
   *member_at(index_) = {rank,
                         getpid(),

@@ -64,9 +64,9 @@ class NodeGroup {
   int members() const { return members_; }
   int index() const { return index_; }
   bool leads() const { return index_ == 0; }
-  NodeMember member(int index) const;
+  NodeMember member(int index) const { return *member_at(index); }
   // Tells the members where this process's message queue is, from the next exchange on.
-  void set_handler(const SegmentPlace& handler);
+  void set_handler(const SegmentPlace& handler) { member_at(index_)->handler = handler; }
 
   template <class T, class Result>
   struct LeaderExchange {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/routes/route.hpp"
 
-#include <utility>
-
 #include "transport/process.hpp"
 
 namespace farside {
@@ -50,24 +48,6 @@ Status Fragments::add_to_list(DataOperation operation, Blocks blocks) {
     blocks.count -= added;
     if (Status status = list_is_full(); !status) return status;
   }
-}
-
-Status Fragments::list_is_full() {
-  if (list_ == nullptr) return {};
-  patiently([&] { full_.push_back(std::move(list_)); });
-  return full_.size() < route_.lists_together() ? Status() : send_full(false);
-}
-
-// No order between fragments is needed, since they do not overlap.
-Status Fragments::send_full(bool last) {
-  if (full_.empty()) return {};
-  std::vector<std::unique_ptr<OperationList>> lists = std::exchange(full_, {});
-  return route_.send_lists(rank_, lists, own_, last);
-}
-
-Status Fragments::end() {
-  if (list_ != nullptr) patiently([&] { full_.push_back(std::move(list_)); });
-  return send_full(true);
 }
 
 }  // namespace farside

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "transport/base/result.hpp"
@@ -204,12 +205,24 @@ class Fragments {
   // the entries of a target's datatype.
   Status add(const DataOperation& operation, const Blocks& blocks = {});
   // Ends the operation, also after an error: issues the last list or leaves it queued.
-  Status end();
+  Status end() {
+    if (list_ != nullptr) patiently([&] { full_.push_back(std::move(list_)); });
+    return send_full(true);
+  }
 
  private:
   Status add_to_list(DataOperation operation, Blocks blocks);
-  Status list_is_full();
-  Status send_full(bool last);
+  Status list_is_full() {
+    if (list_ == nullptr) return {};
+    patiently([&] { full_.push_back(std::move(list_)); });
+    return full_.size() < route_.lists_together() ? Status() : send_full(false);
+  }
+  // No order between fragments is needed, since they do not overlap.
+  Status send_full(bool last) {
+    if (full_.empty()) return {};
+    std::vector<std::unique_ptr<OperationList>> lists = std::exchange(full_, {});
+    return route_.send_lists(rank_, lists, own_, last);
+  }
 
   Route& route_;
   const int rank_;

@@ -196,8 +196,4 @@ Status Group::gather_addresses(const Endpoint* endpoint, Progress& progress) {
   return {};
 }
 
-void Group::keep_addresses(bool best) {
-  if (std::exchange(unkept_, false)) keep(addresses_, best);
-}
-
 }  // namespace farside

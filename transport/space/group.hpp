@@ -125,7 +125,9 @@ class Group {
   Status gather_addresses(const Endpoint* endpoint, Progress& progress);
   // The group uses the endpoint whose addresses were gathered, and so do groups of the same ranks and, if no rank could
   // do better in another group (`best`), of some of its ranks.
-  void keep_addresses(bool best);
+  void keep_addresses(bool best) {
+    if (std::exchange(unkept_, false)) keep(addresses_, best);
+  }
   // It does not.
   void forget_addresses() {
     addresses_ = {};

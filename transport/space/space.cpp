@@ -58,11 +58,6 @@ Status Space::flush_all() {
   return queued ? std::move(status) : std::move(queued);
 }
 
-int Space::only_peer() {
-  const int peer = 1 - rank_;
-  return ranks_ == 2 && !shared_ && words_.changed_by_cpu() && !route(peer).immediate() ? peer : -1;
-}
-
 FabricControl* Space::deferred_locks(int target) {
   return shared_ || words_.mapped(target) || route(target).immediate() ? nullptr : fabric_->locks();
 }

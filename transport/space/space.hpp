@@ -143,7 +143,10 @@ class Space {
   }
   // In a space of two ranks, returns the other rank if all accesses to its data by this rank go over the fabric, and
   // messages to its handler carry control steps. Otherwise returns -1.
-  int only_peer();
+  int only_peer() {
+    const int peer = 1 - rank_;
+    return ranks_ == 2 && !shared_ && words_.changed_by_cpu() && !route(peer).immediate() ? peer : -1;
+  }
   // The way to defer a lock of the target; null if there is none. Not where this process maps the target's data: the
   // lock may protect loads and stores (MPI 4.1 section 12.5.3).
   FabricControl* deferred_locks(int target);

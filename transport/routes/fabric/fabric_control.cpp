@@ -72,12 +72,6 @@ void FabricControl::post_received(int rank) {
   }
 }
 
-std::uint32_t FabricControl::interruptions_at_post(int rank) const {
-  if (interruptions_at_post_ == nullptr) return first_interruptions_;
-  const auto found = interruptions_at_post_->find(rank);
-  return found != interruptions_at_post_->end() ? found->second : first_interruptions_;
-}
-
 bool FabricControl::may_read(int rank) {
   const FabricTarget* const target = space_.targets.find(rank);
   if (target == nullptr || (space_.agreed.rules.by_nic && target->description == 0)) return false;
@@ -129,12 +123,6 @@ Status FabricControl::execute(int rank, const ControlStep& acquire_step, const C
     space_.queued_sent(*use);
     return status;
   });
-}
-
-void FabricControl::queue_again(int rank, std::unique_ptr<OperationList> list) {
-  const FabricTargets::Use use(space_.targets, *space_.targets.find(rank));
-  const auto held = space_.targets.hold(*use->target);
-  use->order.queue_again(std::move(list));
 }
 
 // ---- atomics of the adapter ----

@@ -50,13 +50,24 @@ struct FabricSpace : FabricSetup {
     if (published) endpoint.withdraw(space);
   }
   Status register_memory(const MessageHandler::ServedSpace& served, std::uint64_t data_bytes, std::uint32_t unit);
-  void agree(Agreed with_all);
+  void agree(Agreed with_all) {
+    agreed = std::move(with_all);
+    all_alike = agreed.same_bytes && agreed.same_units && keys_are_chosen;
+  }
 
-  // The rank's entry, which is added if there is none.
-  FabricTarget& entry_of(int rank);
+  // The rank's entry, which is added at its first use. Its description follows when its data are used.
+  FabricTarget& entry_of(int to) {
+    if (FabricTarget* known = targets.find(to)) [[likely]]
+      return *known;
+    return targets.add(to, endpoint.insert(agreed.addresses.of(to)), all_alike ? &own : nullptr);
+  }
   // Waits for a round trip at the first call for a rank, if ranks differ (fabric_targets.hpp).
   Result<FabricTarget*> described_entry(int rank);
-  Result<FabricTargets::Use> begin_use(int rank);
+  Result<FabricTargets::Use> begin_use(int to) {
+    const Result<FabricTarget*> target = described_entry(to);
+    if (!target) return target.error();
+    return FabricTargets::Use(targets, *target.value());
+  }
   Result<Route::Extent> extent(int rank);
   Result<Keyed> keyed(const BusyTarget& to, std::uint64_t offset, std::size_t bytes);
   HandlerPlace handler_of(const FabricTarget& to) const { return {to.peer, space, static_cast<std::uint32_t>(rank)}; }
@@ -139,7 +150,11 @@ class FabricControl final : public AdapterAtomics {
   // send one; and at the last post_received(), or else when the space was made.
   std::uint32_t interruptions() const { return space_.endpoint.interruptions(); }
   std::uint32_t first_interruptions() const { return first_interruptions_; }
-  std::uint32_t interruptions_at_post(int rank) const;
+  std::uint32_t interruptions_at_post(int rank) const {
+    if (interruptions_at_post_ == nullptr) return first_interruptions_;
+    const auto found = interruptions_at_post_->find(rank);
+    return found != interruptions_at_post_->end() ? found->second : first_interruptions_;
+  }
   const PeerLosses& losses(int rank) const { return space_.endpoint.losses(space_.entry_of(rank).peer); }
 
   // For reports. Whether operations have reached the rank; another one may have to be connected first.
@@ -172,7 +187,11 @@ class FabricControl final : public AdapterAtomics {
   // operations.
   Status execute(int rank, const ControlStep& acquire_step, const ControlStep& release_step, LockedResult& result);
   // Queues the operations of such a result again. The caller now holds the lock, and they travel with its release.
-  void queue_again(int rank, std::unique_ptr<OperationList> list);
+  void queue_again(int rank, std::unique_ptr<OperationList> list) {
+    const FabricTargets::Use use(space_.targets, *space_.targets.find(rank));
+    const auto held = space_.targets.hold(*use->target);
+    use->order.queue_again(std::move(list));
+  }
 
   // Waits until the target has executed the operations that notifications have carried.
   Status confirm(BusyTarget& to);

@@ -47,18 +47,6 @@ Status FabricSpace::register_memory(const MessageHandler::ServedSpace& served, s
   return published ? Status() : Error{ErrorKind::kOther, "another window of this process has the same id"};
 }
 
-void FabricSpace::agree(Agreed with_all) {
-  agreed = std::move(with_all);
-  all_alike = agreed.same_bytes && agreed.same_units && keys_are_chosen;
-}
-
-// A rank is added at its first use. Its description follows when its data are used.
-FabricTarget& FabricSpace::entry_of(int to) {
-  if (FabricTarget* known = targets.find(to)) [[likely]]
-    return *known;
-  return targets.add(to, endpoint.insert(agreed.addresses.of(to)), all_alike ? &own : nullptr);
-}
-
 Status FabricSpace::ask(const FabricTarget& to, const HandlerRequest& request) {
   return wait_for(static_cast<int>(to.rank),
                   [&](Pending& pending) { return endpoint.request(pending, handler_of(to), request, nullptr); });
@@ -81,12 +69,6 @@ Result<Route::Extent> FabricSpace::extent(int to) {
   if (!target) return target.error();
   const TargetDescription& description = targets.description(*target.value());
   return Route::Extent{description.bytes, description.unit};
-}
-
-Result<FabricTargets::Use> FabricSpace::begin_use(int to) {
-  const Result<FabricTarget*> target = described_entry(to);
-  if (!target) return target.error();
-  return FabricTargets::Use(targets, *target.value());
 }
 
 Result<FabricSpace::Keyed> FabricSpace::keyed(const BusyTarget& to, std::uint64_t offset, std::size_t bytes) {
@@ -127,11 +109,6 @@ void FabricTargets::describe(FabricTarget& target, const TargetDescription& desc
   const auto number = static_cast<std::uint32_t>(descriptions_.size());
   descriptions_.add() = description;
   target.description = kFirstOwn + number;
-}
-
-const TargetDescription& FabricTargets::description(const FabricTarget& target) const {
-  const std::uint32_t number = target.description;
-  return number == kCommon ? *common_ : descriptions_[number - kFirstOwn];
 }
 
 // Gives the target a BusyTarget. With the target's mutex held.

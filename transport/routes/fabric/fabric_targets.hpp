@@ -268,7 +268,10 @@ class FabricTargets {
   // Keeps a description of its own for the target, unless it has one.
   void describe(FabricTarget& target, const TargetDescription& description);
   // Precondition: the target's description is known.
-  const TargetDescription& description(const FabricTarget& target) const;
+  const TargetDescription& description(const FabricTarget& target) const {
+    const std::uint32_t number = target.description;
+    return number == kCommon ? *common_ : descriptions_[number - kFirstOwn];
+  }
 
   // The use of a busy target during a call. The target stays busy while it is used.
   class Use {
