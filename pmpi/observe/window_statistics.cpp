@@ -209,12 +209,6 @@ void WindowStatistics::flushed(int target, const Moment& begun) {
   record(trace_->epochs(), {.kind = TraceKind::kFlush, .target = target}, begun);
 }
 
-void WindowStatistics::notified(const Moment& begun) {
-  const std::scoped_lock held(mutex_);
-  if (waited(WaitKind::kNotify, -1, begun) == 0 || trace_ == nullptr) return;
-  record(trace_->epochs(), {.kind = TraceKind::kNotified}, begun);
-}
-
 void WindowStatistics::operated(int target, Counted what, std::uint64_t bytes, const Moment& begun) {
   const std::scoped_lock held(mutex_);
   waited(WaitKind::kOperation, -1, begun);

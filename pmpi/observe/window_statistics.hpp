@@ -84,7 +84,11 @@ class WindowStatistics {
   // A negative `target` stands for all targets.
   void flushed(int target, const Moment& begun);
   // A notification was awaited.
-  void notified(const Moment& begun);
+  void notified(const Moment& begun) {
+    const std::scoped_lock held(mutex_);
+    if (waited(WaitKind::kNotify, -1, begun) == 0 || trace_ == nullptr) return;
+    record(trace_->epochs(), {.kind = TraceKind::kNotified}, begun);
+  }
   // Records an operation that is not a load or store.
   void operated(int target, Counted what, std::uint64_t bytes, const Moment& begun);
 

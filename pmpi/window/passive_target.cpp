@@ -234,12 +234,6 @@ FastPath PassiveTarget::acquire_while_free(LockType type, int rank, Attempt&& at
   return FastPath::kContended;
 }
 
-void PassiveTarget::use_stripes() {
-  if (!window_.fast_path || !window_.space->words().mapped_in_nodes() || window_.lock_stripes != nullptr) return;
-  window_.locks.locks().reserve(WindowLockStripes::kStripes);
-  window_.lock_stripes = std::make_unique<WindowLockStripes>();
-}
-
 bool PassiveTarget::open_stripes(int rank) {
   if (window_.lock_stripes->is_open() || lock_word(rank) == nullptr) return false;
   const WindowLocks::Guard held = window_.locks.guard();

@@ -47,7 +47,11 @@ class PassiveTarget {
   }
   // Makes the lock stripes of a window for several threads. Does nothing with FARSIDE_CHECK=strict, which must see each
   // lock, or if the control words of the node's ranks are not mapped.
-  void use_stripes();
+  void use_stripes() {
+    if (!window_.fast_path || !window_.space->words().mapped_in_nodes() || window_.lock_stripes != nullptr) return;
+    window_.locks.locks().reserve(WindowLockStripes::kStripes);
+    window_.lock_stripes = std::make_unique<WindowLockStripes>();
+  }
 
  private:
   // The lock word of a target that is mapped and whose operations are complete when they return; else null.

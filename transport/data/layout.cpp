@@ -209,12 +209,6 @@ bool RunCursor::whole(const Layout& layout, std::ptrdiff_t offset, std::size_t c
   return true;
 }
 
-bool RunCursor::enter(const Layout& layout, std::ptrdiff_t offset, Layout::Run& run) {
-  if (whole(layout, offset, 1, run)) return true;
-  push({&layout, offset, 0, 0});
-  return false;
-}
-
 // Advances the innermost frame by one repetition or child. Returns true if this gave a run.
 bool RunCursor::step(Layout::Run& run) {
   Frame& frame = top();

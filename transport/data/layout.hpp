@@ -121,7 +121,11 @@ class RunCursor {
     std::size_t repeat;  // kPlaced: completed repetitions of the current child
   };
   bool whole(const Layout& layout, std::ptrdiff_t offset, std::size_t count, Layout::Run& run) const;
-  bool enter(const Layout& layout, std::ptrdiff_t offset, Layout::Run& run);
+  bool enter(const Layout& layout, std::ptrdiff_t offset, Layout::Run& run) {
+    if (whole(layout, offset, 1, run)) return true;
+    push({&layout, offset, 0, 0});
+    return false;
+  }
   bool step(Layout::Run& run);
   Frame& top() { return depth_ <= kInlineFrames ? inline_[depth_ - 1] : deep_[depth_ - 1 - kInlineFrames]; }
   void push(const Frame& frame);

@@ -7,29 +7,6 @@
 
 namespace farside {
 
-void ProgressThread::stop() {
-  if (!thread_.joinable()) return;
-  stop_.store(true, std::memory_order_release);
-  back_off_event_.wake();
-  wake();
-  thread_.join();
-}
-
-void ProgressThread::listen(WakeEvent& wake_event) {
-  const std::scoped_lock held(listeners_mutex_);
-  listeners_.push_back(&wake_event);
-  (void)listening_.arm();
-  back_off_event_.wake_if_armed();
-}
-
-void ProgressThread::stop_listening(WakeEvent& wake_event) {
-  const std::scoped_lock held(listeners_mutex_);
-  const auto found = std::find(listeners_.begin(), listeners_.end(), &wake_event);
-  if (found == listeners_.end()) return;  // it began to sleep before the endpoint was opened
-  listeners_.erase(found);
-  listening_.disarm();
-}
-
 // Leaves the thread's work to application threads for a while, if they poll. Returns whether it has.
 bool ProgressThread::back_off_for(AdaptivePolling& polling, Work& work) {
   const AdaptivePolling::Clock::time_point now = AdaptivePolling::Clock::now();

@@ -122,7 +122,13 @@ class ProgressThread {
     return start_own_thread(thread_, "farside", [this, &work, queue_fd] { run(work, queue_fd); });
   }
   bool running() const { return thread_.joinable(); }
-  void stop();
+  void stop() {
+    if (!thread_.joinable()) return;
+    stop_.store(true, std::memory_order_release);
+    back_off_event_.wake();
+    wake();
+    thread_.join();
+  }
   // Ends the present sleep of the thread, but not its back-off.
   void wake() { eventfd_write(wake_fd_.get(), 1); }
 
@@ -141,8 +147,19 @@ class ProgressThread {
   }
 
   // Between these calls `wake_event` is signalled when something arrives.
-  void listen(WakeEvent& wake_event);
-  void stop_listening(WakeEvent& wake_event);
+  void listen(WakeEvent& wake_event) {
+    const std::scoped_lock held(listeners_mutex_);
+    listeners_.push_back(&wake_event);
+    (void)listening_.arm();
+    back_off_event_.wake_if_armed();
+  }
+  void stop_listening(WakeEvent& wake_event) {
+    const std::scoped_lock held(listeners_mutex_);
+    const auto found = std::find(listeners_.begin(), listeners_.end(), &wake_event);
+    if (found == listeners_.end()) return;  // it began to sleep before the endpoint was opened
+    listeners_.erase(found);
+    listening_.disarm();
+  }
   // Signals them. To be called by a thread that has taken arrivals, without Fabric's mutex.
   void wake_listeners() {
     if (!listening_.armed_behind_changes()) return;

@@ -341,10 +341,6 @@ Status DeviceMemory::copy(void* to, const void* from, std::size_t bytes) {
   return Error{ErrorKind::kOther, "the memory of a GPU was freed during the call"};
 }
 
-void DeviceMemory::lock_pages(void* host, std::size_t bytes, const void* device) {
-  if (DeviceDriver* const driver = driver_of(device)) driver->lock_pages(host, bytes, device);
-}
-
 namespace {
 
 constexpr std::size_t kSmallest = 4096;

@@ -55,7 +55,9 @@ class DeviceMemory {
   // of the library, as kOther.
   Status copy(void* to, const void* from, std::size_t bytes);
   // For copies between these pages of the host and the memory at `device`, which is a GPU's; see DeviceDriver.
-  void lock_pages(void* host, std::size_t bytes, const void* device);
+  void lock_pages(void* host, std::size_t bytes, const void* device) {
+    if (DeviceDriver* const driver = driver_of(device)) driver->lock_pages(host, bytes, device);
+  }
 
  private:
   static constexpr std::uintptr_t kPageBytes = 4096;

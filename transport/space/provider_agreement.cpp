@@ -152,8 +152,51 @@ struct Attempt {
       process.provider_choice().leave(*fabric, own_fault && has_substitute ? status.error().text : "");
   }
   // Collective: steps 2 to 5. Success on all ranks, or on none. `best`: Common's.
-  Result<bool> carry_out(bool best, const std::string& passed_over);
-  Status try_partner(ProviderTrial& begun);
+  Result<bool> carry_out(bool best, const std::string& passed_over) {
+    const int rank = group.rank();
+    const bool alone = group.ranks() == 1;
+    const Result<OpenEndpoint*> tried = process.provider_choice().try_best(provider);
+    status = tried.status();
+    if (tried) {
+      fabric = tried.value();
+      fabric->share_node(static_cast<std::size_t>(group.node().members()));
+      status = plan.open(*fabric);
+    }
+    std::optional<ProviderTrial> begun;
+    if (status && !known && !alone && is_adapter(only_one ? fabric->provider() : name_of(provider)))
+      status = begun.emplace(*fabric, rank, group.ranks(), mixed(~plan.id)).begin();
+    own_fault = !status && !known;
+    if (!known) {
+      Status gathered = group.gather_addresses(status ? fabric : nullptr, process);
+      if (status) status = std::move(gathered);
+      if (status && group.addresses().known() && begun) status = try_partner(*begun);
+    }
+    const bool lacks_atomics = !status || !fabric->nic_atomics();
+    const Result<Group::Combined> all = group.agree(status, lacks_atomics ? kRankHasNoNicAtomics : 0);
+    if (!all) return all.error();
+    taken = true;
+    process.use_fabric(*fabric);
+    group.keep_addresses(best);
+    if (!passed_over.empty() && rank == 0 && is_new(passed_over))
+      log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), passed_over);
+    return (all.value().flags & kRankHasNoNicAtomics) == 0;
+  }
+  Status try_partner(ProviderTrial& begun) {
+    const int other = group.trial_partner();
+    Status done = plan.trial ? plan.trial(other) : Status();
+    if (!plan.trial) {
+      // Only this peer must answer in the time of a trial. The endpoint may have others, which may be slow.
+      const FabricAddress& address = group.addresses().of(other);
+      const Peer peer = fabric->insert(address);
+      fabric->set_on_trial(peer, true);
+      done = begun.run(other, address, *fabric);
+      fabric->set_on_trial(peer, false);
+    }
+    if (done) return done;
+    own_fault = true;
+    return Error{ErrorKind::kPeer,
+                 fmt::format("a trial of device {} with rank {}: {}", fabric->device(), other, done.error().text)};
+  }
 
   const ProviderAgreement& plan;
   Group& group;
@@ -167,53 +210,6 @@ struct Attempt {
   bool own_fault = false;  // `status` is of this rank's part
   bool taken = false;
 };
-
-Status Attempt::try_partner(ProviderTrial& begun) {
-  const int other = group.trial_partner();
-  Status done = plan.trial ? plan.trial(other) : Status();
-  if (!plan.trial) {
-    // Only this peer must answer in the time of a trial. The endpoint may have others, which may be slow.
-    const FabricAddress& address = group.addresses().of(other);
-    const Peer peer = fabric->insert(address);
-    fabric->set_on_trial(peer, true);
-    done = begun.run(other, address, *fabric);
-    fabric->set_on_trial(peer, false);
-  }
-  if (done) return done;
-  own_fault = true;
-  return Error{ErrorKind::kPeer,
-               fmt::format("a trial of device {} with rank {}: {}", fabric->device(), other, done.error().text)};
-}
-
-Result<bool> Attempt::carry_out(bool best, const std::string& passed_over) {
-  const int rank = group.rank();
-  const bool alone = group.ranks() == 1;
-  const Result<OpenEndpoint*> tried = process.provider_choice().try_best(provider);
-  status = tried.status();
-  if (tried) {
-    fabric = tried.value();
-    fabric->share_node(static_cast<std::size_t>(group.node().members()));
-    status = plan.open(*fabric);
-  }
-  std::optional<ProviderTrial> begun;
-  if (status && !known && !alone && is_adapter(only_one ? fabric->provider() : name_of(provider)))
-    status = begun.emplace(*fabric, rank, group.ranks(), mixed(~plan.id)).begin();
-  own_fault = !status && !known;
-  if (!known) {
-    Status gathered = group.gather_addresses(status ? fabric : nullptr, process);
-    if (status) status = std::move(gathered);
-    if (status && group.addresses().known() && begun) status = try_partner(*begun);
-  }
-  const bool lacks_atomics = !status || !fabric->nic_atomics();
-  const Result<Group::Combined> all = group.agree(status, lacks_atomics ? kRankHasNoNicAtomics : 0);
-  if (!all) return all.error();
-  taken = true;
-  process.use_fabric(*fabric);
-  group.keep_addresses(best);
-  if (!passed_over.empty() && rank == 0 && is_new(passed_over))
-    log(LogLevel::kWarn, "the ranks use libfabric {}, {}", fabric->provider(), passed_over);
-  return (all.value().flags & kRankHasNoNicAtomics) == 0;
-}
 
 }  // namespace
 

@@ -299,13 +299,6 @@ Status CmaRoute::send_queued(Send send, NodeTargetExtra* only) {
   }
 }
 
-void CmaRoute::report_later(Status error) {
-  const auto held = lock();
-  if (!failed_) return;
-  failed_ = std::move(error);
-  queued_.fetch_add(1, std::memory_order_relaxed);
-}
-
 Status CmaRoute::compare_and_swap(const NodeTargetExtra& memory, const DataOperation& operation) {
   rules_.count_slow(counts_, operation.type, nullptr, false);
   std::array<std::byte, 64> copy;

@@ -77,7 +77,12 @@ class CmaRoute final : public Route {
   Status release() { return any() ? send_queued(&CmaRoute::release_one) : Status(); }
   Status complete(int rank);
   // Leaves an error to the next call of release() or a flush.
-  void report_later(Status error);
+  void report_later(Status error) {
+    const auto held = lock();
+    if (!failed_) return;
+    failed_ = std::move(error);
+    queued_.fetch_add(1, std::memory_order_relaxed);
+  }
 
  private:
   NodeTargetExtra& entry(int rank) const { return *node_.extra(*node_.find(rank)); }

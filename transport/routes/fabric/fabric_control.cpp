@@ -81,14 +81,6 @@ bool FabricControl::may_read(int rank) {
   return !busy;
 }
 
-std::vector<int> FabricControl::unacknowledged() {
-  std::vector<int> ranks;
-  space_.targets.for_each_busy([&](FabricTargets::Use& use) {
-    if (!use->done()) ranks.push_back(use->rank);
-  });
-  return ranks;
-}
-
 // The reply to a message implies that the earlier messages were executed.
 Status FabricControl::confirm(BusyTarget& to) {
   constexpr std::uint32_t kAnyWord = 0;
@@ -98,14 +90,6 @@ Status FabricControl::confirm(BusyTarget& to) {
   if (Status asked = space_.ask(*to.target, HandlerRequest::with(read, &fetched)); !asked) return asked;
   const auto held = space_.targets.hold(*to.target);
   to.target->unconfirmed.executed(latest);
-  return {};
-}
-
-Status FabricControl::defer(int rank, TargetOrder::Acquire acquire) {
-  const Result<FabricTargets::Use> used = space_.begin_use(rank);
-  if (!used) return used.error();
-  const auto held = space_.targets.hold(*used.value()->target);
-  used.value()->order.defer(std::move(acquire));
   return {};
 }
 

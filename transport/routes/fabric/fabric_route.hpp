@@ -166,12 +166,24 @@ class FabricControl final : public AdapterAtomics {
   // Requests a connection to the rank, and does not wait for it.
   Reach reach(int rank) { return space_.endpoint.reach(space_.entry_of(rank).peer); }
   // The ranks that have not acknowledged all operations, in no order.
-  std::vector<int> unacknowledged();
+  std::vector<int> unacknowledged() {
+    std::vector<int> ranks;
+    space_.targets.for_each_busy([&](FabricTargets::Use& use) {
+      if (!use->done()) ranks.push_back(use->rank);
+    });
+    return ranks;
+  }
 
   // A deferred lock travels with the operations of its epoch, in a process with one thread. The operations are queued
   // behind the lock; before the first one that cannot wait, `acquire` takes the lock. The deferral ends by `acquire`,
   // or by take() or execute().
-  Status defer(int rank, TargetOrder::Acquire acquire);
+  Status defer(int rank, TargetOrder::Acquire acquire) {
+    const Result<FabricTargets::Use> used = space_.begin_use(rank);
+    if (!used) return used.error();
+    const auto held = space_.targets.hold(*used.value()->target);
+    used.value()->order.defer(std::move(acquire));
+    return {};
+  }
   // Ends the deferral: `acquire` takes the lock by itself, while the queued operations stay queued. If it fails, they
   // are dropped.
   template <class Take>
