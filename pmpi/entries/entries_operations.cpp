@@ -88,9 +88,10 @@ template <Counted kind, class... Args>
   operation.notifies = true;
   const int rank = operation.target.rank;
   const auto notified = [&](Window& window, Operation& checked) {
-    Outcome done = window.notifications().begin(rank, counter);
+    std::uint32_t last_interruption = 0;
+    Outcome done = window.notifications().begin(rank, counter, last_interruption);
     if (done) done = carry_out<kind>(window, checked);
-    return done ? window.notifications().notify(rank, counter) : std::move(done);
+    return done ? window.notifications().notify(rank, counter, last_interruption) : std::move(done);
   };
   return on_farside_window(operation.win, {name, rank}, [&](Window& window) {
     return request == nullptr ? notified(window, operation) : with_request(name, window, operation, request, notified);

@@ -46,20 +46,21 @@ Result<std::uint32_t> Notifications::attached(int rank) {
   return counters->attached[rank] = static_cast<std::uint32_t>(read.value());
 }
 
-Outcome Notifications::begin(int rank, int counter) {
+Outcome Notifications::begin(int rank, int counter, std::uint32_t& last_interruption) {
   if (!window_.has_rank(rank)) return {};  // MPI_PROC_NULL, or the operation will be refused
   const Result<std::uint32_t> there = attached(rank);
   if (!there) return there.status();
   Outcome valid = check_counter(counter, there.value(), rank);
-  if (valid && !window_.space->route(rank).immediate()) window_.space->fabric_route()->expect_notification(rank);
+  if (valid && !window_.space->route(rank).immediate())
+    last_interruption = window_.space->fabric_route()->expect_notification(rank);
   return valid;
 }
 
-Outcome Notifications::notify(int rank, int counter) {
+Outcome Notifications::notify(int rank, int counter, std::uint32_t last_interruption) {
   if (rank == MPI_PROC_NULL) return {};
   Route& route = window_.space->route(rank);
   route.count(rank, Counted::kNotified, 0);
-  if (!route.immediate()) return window_.space->fabric_route()->notify(rank, word(counter));
+  if (!route.immediate()) return window_.space->fabric_route()->notify(rank, word(counter), last_interruption);
   const bool by_cpu = window_.control.mapped(rank);
   if (Status ordered = by_cpu ? route.order_before_release(rank) : route.flush(rank); !ordered) return ordered;
   if (by_cpu) {
@@ -137,17 +138,24 @@ Outcome Notifications::test(int counter, MPI_Count threshold, int* flag) {
 Outcome Notifications::wait(int counter, MPI_Count threshold) {
   if (Outcome o = check(counter); !o) return o;
   WindowState::progress_runtime();
-  const std::uint32_t before = window_.notification_counters->interruptions;
   LossTimeout timeout;
   bool over = false;
   const WaitReason reason(
       window_, [&](WaitReports& reports) { return reports.awaited_notifications(counter, now(counter), threshold); });
   wait_until(window_.space->words().wake_event(), [&] {
     over = now(counter) >= threshold;
-    return over || timeout.is_expired(window_.control.interruptions() != before ? window_.space->rank() : -1);
+    return over || timeout.is_expired(interrupted());
   });
-  if (over) return {};
-  return Status(Error{ErrorKind::kPeer, "a connection of this process was lost, and a notification perhaps with it"});
+  return over ? Status() : Status(timeout.error());
+}
+
+int Notifications::interrupted() const {
+  const std::uint32_t before = window_.notification_counters->interruptions;
+  if (window_.control.interruptions() == before) return -1;
+  for (int rank = 0; rank < window_.space->ranks(); ++rank) {
+    if (window_.control.interrupted_since(rank, before)) return rank;
+  }
+  return -1;
 }
 
 }  // namespace farside::pmpi

@@ -41,9 +41,9 @@ class Notifications {
   explicit Notifications(WindowState& window) : window_(window) {}
 
   // Precedes a notified operation: fails unless the target has the counter.
-  Outcome begin(int rank, int counter);
+  Outcome begin(int rank, int counter, std::uint32_t& last_interruption);
   // Follows it.
-  Outcome notify(int rank, int counter);
+  Outcome notify(int rank, int counter, std::uint32_t last_interruption);
   // The same where the operation has loaded or stored: begin() is a condition. False: begin() decides.
   bool has_mapped(int rank, int counter) const {
     const ControlWords::Mapped block = window_.space->words().mapped(rank);
@@ -63,8 +63,8 @@ class Notifications {
   Outcome value(int counter, MPI_Count* value);
   Outcome reset(int counter, MPI_Count* value);
   Outcome test(int counter, MPI_Count threshold, int* flag);
-  // Waits for the threshold; at most for FARSIDE_PEER_TIMEOUT, if connections of this process were lost since
-  // set_count(), and the notification perhaps with them.
+  // Waits for the threshold; at most for FARSIDE_PEER_TIMEOUT, if the connection to a rank of the window was lost since
+  // set_count(), and a notification perhaps with it.
   Outcome wait(int counter, MPI_Count threshold);
   // Spins for about 8 us. False: wait() decides.
   bool try_wait(int counter, MPI_Count threshold) const;
@@ -81,6 +81,8 @@ class Notifications {
            static_cast<std::uint32_t>(counter) < window_.control.own(attached_word());
   }
   Outcome check(int counter) const;
+  // A rank whose notification may be lost, or -1. Costs one load if there was no interruption.
+  int interrupted() const;
   // How many counters the rank has attached.
   Result<std::uint32_t> attached(int rank);
 

@@ -102,7 +102,8 @@ class Endpoint {
   struct Place {
     Peer peer;
     RemoteKey key;
-    std::uint64_t offset;  // bytes from the base that was exposed
+    std::uint64_t offset;                              // bytes from the base that was exposed
+    std::optional<std::uint32_t> last_interruption{};  // of control(), as in HandlerRequest
   };
 
   // The following calls return when the provider has taken the operation; their Status has the errors of issuing.
@@ -150,8 +151,7 @@ struct UsedEndpoint {
 };
 
 // An endpoint of this process with its device, and its progress: a poll does nothing while another thread polls.
-// Process owns the open ones. open_endpoint() (provider.hpp) has one line per kind of libfabric's endpoints (FI_EP_MSG:
-// Fabric).
+// Process owns the open ones.
 class OpenEndpoint : public Endpoint, public Progress {
  public:
   virtual const char* provider() const = 0;

@@ -368,6 +368,8 @@ Status Fabric::control(Pending& pending, const Place& place, ControlCall call, c
   const bool adds = call == ControlCall::kFetchAdd;
   const char* const name = adds ? "fi_fetch_atomic" : "fi_compare_atomic";
   return issue(pending, place.peer, name, [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
+    if (place.last_interruption && *place.last_interruption != operation.peer.losses.last_interruption)
+      return -FI_ECONNRESET;
     if (operation.slot == nullptr) {
       if (const int code = peers_.memory().take(true, operation.slot); code != 0) return code;
     }

@@ -159,12 +159,13 @@ Status FabricControl::by_adapter(BusyTarget& to, Pending& among, const DataOpera
   return status;
 }
 
-Status FabricControl::increment_by_adapter(BusyTarget& to, std::uint32_t word) {
+Status FabricControl::increment_by_adapter(BusyTarget& to, std::uint32_t word, std::uint32_t last_interruption) {
   constexpr std::uint64_t kOne = 1;
   for (Waiter waiter(space_.waiting, space_.wake_event); to.atomics.count() >= kCallsTogether;) waiter.pause();
   Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, sizeof kOne);
   return without_bad_alloc([&] {
-    return space_.endpoint.control(to.atomics, {to.target->peer, space_.control_key(*to.target), word},
+    return space_.endpoint.control(to.atomics,
+                                   {to.target->peer, space_.control_key(*to.target), word, last_interruption},
                                    ControlCall::kFetchAdd, &kOne, &kOne, &to.unused);
   });
 }

@@ -228,7 +228,7 @@ void FabricRoute::expect(int rank, bool notification) {
 }
 
 // A flush waits for the reply to the message; this call does not.
-Status FabricRoute::notify(int rank, std::uint32_t word) {
+Status FabricRoute::notify(int rank, std::uint32_t word, std::uint32_t last_interruption) {
   const Result<FabricTargets::Use> used = space_.begin_use(rank);
   if (!used) return used.error();
   BusyTarget& to = *used.value();
@@ -237,17 +237,20 @@ Status FabricRoute::notify(int rank, std::uint32_t word) {
     // As before a release.
     Status behind = issue_queued(to);
     behind.keep(space_.wait_for(to.messages));
-    return behind ? control_.increment_by_adapter(to, word) : std::move(behind);
+    if (behind) behind = to.take_error();
+    return behind ? control_.increment_by_adapter(to, word, last_interruption) : std::move(behind);
   }
-  if (Status read = space_.wait_for(to.reads); !read) return read;
+  Status before = space_.wait_for(to.reads);
+  if (before) before = to.take_error();
+  if (!before) return before;
   for (Waiter waiter(space_.waiting, space_.wake_event); to.messages.count() >= kMostLists;) waiter.pause();
   Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, sizeof to.unused);
   std::unique_ptr<OperationList> taken = space_.take_queued(to, true);
   const std::uint16_t notified = to.target->unconfirmed.last();
   Status issued = without_bad_alloc([&] {
-    const ControlStep add{ControlCall::kFetchAdd, {}, word, 1, 0};
-    return space_.endpoint.request(to.messages, space_.handler_of(*to.target), HandlerRequest::with(add, &to.unused),
-                                   std::move(taken));
+    HandlerRequest add = HandlerRequest::with({ControlCall::kFetchAdd, {}, word, 1, 0}, &to.unused);
+    add.last_interruption = last_interruption;
+    return space_.endpoint.request(to.messages, space_.handler_of(*to.target), add, std::move(taken));
   });
   {
     const auto held = space_.targets.hold(*to.target);

@@ -214,7 +214,7 @@ class FabricControl final : public AdapterAtomics {
   Status by_adapter(BusyTarget& to, Pending& among, const DataOperation& operation);
   void atomic_at(int rank, const DataOperation& operation) override;
   // The same on a control word: adds 1.
-  Status increment_by_adapter(BusyTarget& to, std::uint32_t word);
+  Status increment_by_adapter(BusyTarget& to, std::uint32_t word, std::uint32_t last_interruption);
 
  private:
   Status send(int rank, DataAccess access, const ControlStep& step, Pending& pending, std::uint64_t* fetched,
@@ -278,11 +278,13 @@ class FabricRoute final : public Route {
   Status order_before_release(int rank) override;
   // Notified access: adds 1 to a control word behind the operations on the rank's data, for which it may wait: gets by
   // RDMA, or in the domain nic messages. A flush of the rank completes it, and returns its error. A small operation
-  // behind expect_notification() travels in one message with it.
-  void expect_notification(int rank) {
+  // behind expect_notification() travels in one message with it. `last_interruption`: what that returned. If there was
+  // one since, or an operation has failed, nothing is added.
+  std::uint32_t expect_notification(int rank) {
     if (!rules_.by_nic) expect(rank, true);
+    return space_.endpoint.losses(space_.entry_of(rank).peer).last_interruption;
   }
-  Status notify(int rank, std::uint32_t word);
+  Status notify(int rank, std::uint32_t word, std::uint32_t last_interruption);
   void expect_threads() override { space_.targets.expect_threads(); }
 
  private:

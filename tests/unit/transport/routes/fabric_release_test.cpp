@@ -156,7 +156,7 @@ TEST_CASE("a notified operation leaves in one message with its notification, whi
   const auto notified = [&](auto&& operate) {
     on.route->expect_notification(7);
     CHECK(operate().ok());
-    CHECK(on.route->notify(7, 64).ok());
+    CHECK(on.route->notify(7, 64, 0).ok());
     return on.calls();
   };
   CHECK(notified([&] { return on.put(7, kMostBeforeRelease); }) == "message 7 of 1 and 1");
@@ -189,9 +189,18 @@ TEST_CASE("a notified operation leaves in one message with its notification, whi
   CHECK(on.route->flush(7).error().kind == ErrorKind::kPeer);
   on.endpoint.fail_next(CallKind::kRead, false);
   CHECK(on.get(7, 5000).ok());
-  CHECK_FALSE(on.route->notify(7, 64).ok());
+  CHECK_FALSE(on.route->notify(7, 64, 0).ok());
   CHECK(on.calls() == "read 7");
   CHECK(on.route->flush(7).ok());
+  // It does not follow a failed write, nor on another connection.
+  on.endpoint.held = false;
+  on.endpoint.fail_next(CallKind::kWrite, false);
+  CHECK(on.put(7, 5000).ok());
+  CHECK_FALSE(on.route->notify(7, 64, 0).ok());
+  CHECK(on.calls() == "write 7");
+  CHECK(on.route->flush(7).ok());
+  on.endpoint.lost[7].last_interruption = 3;
+  CHECK(on.route->expect_notification(7) == 3);
 }
 
 TEST_CASE("a notified operation acquires the deferred lock first, and many of them wait for room") {
@@ -202,12 +211,12 @@ TEST_CASE("a notified operation acquires the deferred lock first, and many of th
   on.route->expect_notification(7);
   CHECK(on.put(7).ok());
   CHECK(acquired == 0);
-  CHECK(on.route->notify(7, 64).ok());
+  CHECK(on.route->notify(7, 64, 0).ok());
   CHECK(acquired == 1);
   CHECK(on.calls() == "message 7 of 1 and 1");
   on.endpoint.held = true;
   for (std::uint32_t i = 0; i < 3 * kMostLists; ++i) {
-    CHECK(on.route->notify(7, 64).ok());
+    CHECK(on.route->notify(7, 64, 0).ok());
     CHECK(on.endpoint.in_flight() <= kMostLists);
   }
   CHECK(on.route->flush(7).ok());
@@ -222,13 +231,13 @@ TEST_CASE("an adapter increments a counter behind the write, and behind messages
   on.endpoint.held = true;
   on.route->expect_notification(7);
   CHECK(on.put(7).ok());
-  CHECK(on.route->notify(7, 72).ok());
+  CHECK(on.route->notify(7, 72, 0).ok());
   const std::vector<Call> calls = on.endpoint.take_calls();
   CHECK(in_words(calls) == "description 7, write 7, control 7");
   CHECK((calls[2].key == 7007 && calls[2].offset == 72));
   CHECK(on.endpoint.in_flight() == 2);
   CHECK(on.add(7).ok());
-  CHECK(on.route->notify(7, 72).ok());
+  CHECK(on.route->notify(7, 72, 0).ok());
   CHECK(on.calls() == "message 7 of 1, control 7");
   CHECK(on.endpoint.in_flight() == 1);
   CHECK(on.route->flush(7).ok());
