@@ -13,14 +13,14 @@
 
 namespace farside::pmpi {
 
-WindowHold::WindowHold(Window& window) : window_(window) {
-  window_.hold();
+WindowHold::WindowHold(const Window& window) : holds_(window.holds()) {
+  ++*holds_;
   ++this_thread.windows_held;
 }
 
 WindowHold::~WindowHold() {
   --this_thread.windows_held;
-  window_.let_go();
+  --*holds_;
 }
 
 Outcome Requests::start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own,

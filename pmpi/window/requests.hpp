@@ -44,13 +44,13 @@ class Window;
 // A window that this thread holds, and that may be freed in an error handler that a report calls.
 class WindowHold {
  public:
-  explicit WindowHold(Window& window);
+  explicit WindowHold(const Window& window);
   WindowHold(const WindowHold&) = delete;
   WindowHold& operator=(const WindowHold&) = delete;
   ~WindowHold();
 
  private:
-  Window& window_;
+  const std::shared_ptr<std::atomic<std::uint32_t>> holds_;
 };
 
 class Requests {

@@ -81,9 +81,9 @@ class Window {
 
   // Another thread may report a request that it has completed while this one frees the window: MPI_Win_free waits until
   // none holds the window.
-  void hold() { holds_.fetch_add(1, std::memory_order_relaxed); }
-  void let_go() { holds_.fetch_sub(1, std::memory_order_release); }
-  bool is_held() const { return holds_.load(std::memory_order_acquire) != 0; }
+  // How many threads hold it. They may let go of it after its end.
+  std::shared_ptr<std::atomic<std::uint32_t>> holds() const { return holds_; }
+  bool is_held() const { return *holds_ != 0; }
 
   // Whether the window may be freed now. end() is collective: after it all operations of all ranks are complete or have
   // failed, and the caller frees the handle and destroys the window.
@@ -148,7 +148,7 @@ class Window {
   MPI_Win handle_;
   Attributes attributes_;
   Hints hints_;
-  std::atomic<std::uint32_t> holds_{0};
+  const std::shared_ptr<std::atomic<std::uint32_t>> holds_ = std::make_shared<std::atomic<std::uint32_t>>(0);
 };
 
 // Creation of windows: gather what this rank brings, agree with the others, build, commit. A window is farside's on all
