@@ -226,10 +226,10 @@ void Connections::connect_waiting() {
 }
 
 ssize_t Connections::connect(PeerState& peer) {
-  const SocketAddress& address = peer.address.socket;
+  const SocketAddress address = peer.address.socket;  // which other threads may set again
   if (threads_ > 0) {
     Opened& begun = opened_.emplace_back(peer);
-    const Status started = start_own_thread(begun.thread, "farside-opener", [this, &begun, &address] {
+    const Status started = start_own_thread(begun.thread, "farside-opener", [this, &begun, address] {
       begun.code = open_towards(address, nullptr, begun.endpoint);
       if (begun.code != 0) begun.endpoint.reset();
       begun.done.store(true, std::memory_order_release);
@@ -477,9 +477,7 @@ void Connections::take_event(std::uint32_t event, const fi_eq_cm_entry& entry, s
   if (event == FI_SHUTDOWN) ended(*found->second, "it has closed the connection");
 }
 
-void Connections::take_error() {
-  fi_eq_err_entry entry{};
-  if (fi_eq_readerr(events_.get(), &entry, 0) < 0) return;
+void Connections::take_error(const fi_eq_err_entry& entry) {
   const auto found = connections_.find(entry.fid);
   if (found == connections_.end()) return;
   Connection& connection = *found->second;
@@ -494,8 +492,8 @@ bool Connections::progress() {
   while (true) {
     std::uint32_t event = 0;
     const ssize_t bytes = fi_eq_read(events_.get(), &event, buffer.data(), buffer.size(), 0);
-    if (bytes == -FI_EAVAIL) {
-      take_error();
+    if (fi_eq_err_entry error{}; bytes == -FI_EAVAIL && fi_eq_readerr(events_.get(), &error, 0) >= 0) {
+      take_error(error);
     } else if (bytes >= static_cast<ssize_t>(sizeof(fi_eq_cm_entry))) {
       take_event(event, *reinterpret_cast<const fi_eq_cm_entry*>(buffer.data()), static_cast<std::size_t>(bytes));
     } else {

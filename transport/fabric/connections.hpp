@@ -225,7 +225,7 @@ class Connections {
   void established(Connection& connection, const std::optional<Hello>& hello);
   void ended(Connection& connection, const std::string& why);
   void take_event(std::uint32_t event, const fi_eq_cm_entry& entry, std::size_t bytes);
-  void take_error();
+  void take_error(const fi_eq_err_entry& entry);
   void shut_down(Connection& connection);
 
   // This process's requests. Their errors stay in the PeerState, for the next operation.

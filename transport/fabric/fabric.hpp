@@ -138,7 +138,7 @@ class Fabric final : public OpenEndpoint, private PeerHealth::Network, private P
   bool advance();
   bool take_completions();
   void complete(const fi_cq_msg_entry& entry);
-  void complete_with_error();
+  void complete_with_error(const fi_cq_err_entry& entry);
   void receive(std::span<const std::byte> message);
   bool take_from_rings() {
     return connections_.take_messages([this](std::span<const std::byte> message) { receive(message); });

@@ -74,8 +74,8 @@ bool Fabric::take_completions() {
       const MemoryFault::Reported reported;
       return fi_cq_read(domain_.queue(), entries.data(), entries.size());
     }();
-    if (count == -FI_EAVAIL) {
-      complete_with_error();
+    if (fi_cq_err_entry error{}; count == -FI_EAVAIL && fi_cq_readerr(domain_.queue(), &error, 0) == 1) {
+      complete_with_error(error);
       any = true;
       continue;
     }
@@ -106,13 +106,10 @@ void Fabric::complete(const fi_cq_msg_entry& entry) {
   }
 }
 
-void Fabric::complete_with_error() {
-  fi_cq_err_entry entry{};
-  fid_cq* const queue = domain_.queue();
-  if (fi_cq_readerr(queue, &entry, 0) != 1) return;
+void Fabric::complete_with_error(const fi_cq_err_entry& entry) {
   auto* context = reinterpret_cast<Context*>(entry.op_context);
   const std::string text = fmt::format("{}: {}", fi_strerror(entry.err),
-                                       fi_cq_strerror(queue, entry.prov_errno, entry.err_data, nullptr, 0));
+                                       fi_cq_strerror(domain_.queue(), entry.prov_errno, entry.err_data, nullptr, 0));
   if (context == nullptr) {
     // Errors without a context have two causes. The tcp provider of libfabric 1.17 reports the receive in flight at a
     // shutdown a second time, without its context. A write into a ring has no context, and fails if the connection

@@ -36,6 +36,7 @@ void Receives::follow(std::size_t connections) {
 }
 
 Status Receives::add(std::size_t count) {
+  buffers_.reserve(buffers_.size() + count);  // the provider has each one before it is kept
   for (std::size_t i = 0; i < count; ++i) {
     auto buffer = std::make_unique<Receive>();
     if (memory_.needed()) {

@@ -116,11 +116,13 @@ class LocalMemory {
       refused_ = !slots_.empty();
       return false;
     }
+    // Without memory for all slots, there are fewer.
+    free_.reserve(slots_.size() + kSlotsAtATime);
+    Slab& kept = slabs_.emplace_back(std::move(slab));
     for (std::size_t i = 0; i < kSlotsAtATime; ++i) {
       free_.push_back(
-          &slots_.emplace_back(Slot{slab.bytes.data() + i * kSlotBytes, fi_mr_desc(slab.region.get()), false}));
+          &slots_.emplace_back(Slot{kept.bytes.data() + i * kSlotBytes, fi_mr_desc(kept.region.get()), false}));
     }
-    slabs_.push_back(std::move(slab));
     return true;
   }
 
