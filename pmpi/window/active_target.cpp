@@ -259,7 +259,11 @@ Outcome ActiveTarget::start(MPI_Group group, int assert) {
     window_.last_started.set(group);
   }
   if (window_.locks.has_deferred()) {  // FARSIDE_CHECK=warn: a start beside locks
-    if (Outcome o = PassiveTarget(window_).acquire_deferred_lock(); !o) return o;
+    if (Outcome o = PassiveTarget(window_).acquire_deferred_lock(); !o) {
+      const auto held = window_.guard();
+      window_.epoch.refused(epochs::Call::kStart);
+      return o;
+    }
   }
   for (const int target : targets) window_.space->route(target).expect_release(target);
   if ((assert& MPI_MODE_NOCHECK) == 0) {

@@ -54,8 +54,8 @@ Status PassiveTarget::run_to_end(auto& protocol, int peer) {
     if (over) return first;
     if constexpr (kMayWait) {
       const bool expired = until && Clock::now() >= *until;
-      if (expired) until.reset();
       look.next = Clock::now() + pause;
+      if (expired) until = look.next;
       const std::optional<epochs::AwaitedLock> lock = protocol.awaited();
       if (!lock) continue;
       // Without memory for it, the next look may find the same. The protocol must not be left halfway.
@@ -71,6 +71,7 @@ Status PassiveTarget::run_to_end(auto& protocol, int peer) {
       } else {
         continue;
       }
+      until.reset();
       protocol.stop_waiting();
     }
   }
@@ -293,7 +294,10 @@ Outcome PassiveTarget::unlock_slow(int rank, HeldLock& lock) {
   {
     const auto held = window_.guard();
     const bool locked = window_.epoch.locked(rank);
-    if (std::exchange(window_.failed_deferral, MPI_PROC_NULL) == rank && !locked) return {};
+    if (window_.failed_deferral == rank) {
+      window_.failed_deferral = MPI_PROC_NULL;
+      if (!locked) return {};
+    }
     if (const epochs::Violation v = window_.epoch.unlock(rank)) return v;
     releases = locked && !window_.epoch.locked(rank);
     deferred = window_.locks.has_deferred() && window_.locks.deferred().target == rank;
