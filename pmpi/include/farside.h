@@ -17,8 +17,8 @@ extern "C" {
 /* Collective, outside of access epochs: gives the calling rank `number` counters in the window, from 0 on. All of them
    are then 0. MPI_INFO_NULL is a good `info`. */
 int MPIX_Win_set_num_notify(MPI_Win win, MPI_Info info, int number);
-/* Local, as are all below: how many counters the target has; what a counter of the calling rank has, and sets it to 0.
-   Where a counter shows that an operation is done, its data may be loaded. */
+/* How many counters the target has, which over a network is asked once; what a counter of the calling rank has, and
+   sets it to 0. Where a counter shows that an operation is done, its data may be loaded. */
 int MPIX_Win_get_num_notify(MPI_Win win, int target, int* number);
 int MPIX_Win_get_notify_value(MPI_Win win, int notify, MPI_Count* value);
 int MPIX_Win_reset_notify_value(MPI_Win win, int notify, MPI_Count* value);
@@ -136,7 +136,10 @@ static inline int farside_set_num(MPI_Win win, int number) {
   MPI_Group_free(&group);
   MPI_Group_free(&world);
   free(ranks);
-  if (code) return farside_error(win, code);
+  if (code) {
+    free(own);
+    return farside_error(win, code);
+  }
   MPI_Comm_rank(own->comm, &own->rank);
   MPI_Allgather(&number, 1, MPI_INT, own->numbers, 1, MPI_INT, own->comm);
   /* More than it needs: in MPICH 4.0 small windows share memory. */
@@ -246,7 +249,7 @@ FARSIDE_CALL(Win_wait_notify, (MPI_Win win, int notify, MPI_Count threshold), (w
              code = farside_wait(win, notify, threshold))
 FARSIDE_CALL(Win_test_notify, (MPI_Win win, int notify, MPI_Count threshold, int* flag), (win, notify, threshold, flag),
              MPI_Count value = 0;
-             code = farside_own(win, notify, MPI_NO_OP, &value); *flag = value >= threshold)
+             code = farside_own(win, notify, MPI_NO_OP, &value); *flag = !code && value >= threshold)
 static inline int farside_Win_set_num_notify(MPI_Win win, MPI_Info info, int number) {
   static void* known = &farside_fall_backs;
   void* call = farside_find(&known, "MPIX_Win_set_num_notify", win);
@@ -276,7 +279,19 @@ static inline int farside_Win_set_num_notify(MPI_Win win, MPI_Info info, int num
 #define MPIX_Rget_notify_c farside_Rget_notify_c
 #define MPIX_Raccumulate_notify_c farside_Raccumulate_notify_c
 #define MPIX_Rget_accumulate_notify_c farside_Rget_accumulate_notify_c
+#undef FARSIDE_CALL
+#undef FARSIDE_OPERATION
+#undef FARSIDE_OPERATIONS
+#undef FARSIDE_THERE
+#undef FARSIDE_ONE_BUFFER
+#undef FARSIDE_TWO_BUFFERS
 #endif /* FARSIDE_NOTIFY_LINKED */
+#undef FARSIDE_TARGET
+#undef FARSIDE_PUT
+#undef FARSIDE_GET
+#undef FARSIDE_ACCUMULATE
+#undef FARSIDE_FETCH
+#undef FARSIDE_DECLARE
 
 #ifdef __cplusplus
 }
