@@ -52,7 +52,7 @@ class [[nodiscard]] Outcome {
 inline Outcome first_of(Outcome one, Outcome other) { return one ? std::move(other) : std::move(one); }
 
 // Ends the text of a fault whose call FARSIDE_CHECK=warn carries out.
-inline constexpr const char* kCarriedWithWarn = "; FARSIDE_CHECK=warn carries the call out all the same";
+inline constexpr const char* kCarriedWithWarn = "; with FARSIDE_CHECK=warn the call is executed anyway";
 
 Fault fault_of(const Error& error);
 Fault fault_of(const epochs::Violation& violation);

@@ -327,7 +327,7 @@ class EpochState {
                                            : false;
   }
   Violation operate(int target, bool updates);
-  // Returns the violation, or none where the call is carried out all the same. `ends`: it is not.
+  // Returns the violation, or none where the call is executed anyway. `ends`: it is not.
   Violation violation_or_report(Call call, const Violation& rule, int target, bool ends = false) const;
   Violation lock_again(Call call, const Violation& rule, int target, bool ends);
   bool ends_counted(int target);

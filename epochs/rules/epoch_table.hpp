@@ -109,7 +109,7 @@ namespace rules {
 using namespace sections;
 
 constexpr const char* kNeedsEpoch = "that call needs its epoch";
-constexpr const char* kWaitsForItself = "an exclusive lock where a shared one is held would wait for itself";
+constexpr const char* kWaitsForItself = "an exclusive lock where a shared one is held would deadlock with itself";
 constexpr const char* kNoProcess = "there is no such process";
 
 constexpr Violation rule(ErrorClass error, const char* what, const char* advice, const char* section,
@@ -179,8 +179,9 @@ inline constexpr auto kFreeInStart =
     sync("free while an epoch of MPI_Win_start is open", "call MPI_Win_complete first", kFree);
 inline constexpr auto kFreeInLock = sync("free while this process holds locks", "unlock first", kFree);
 inline constexpr auto kFreeInPost = sync("free while the own window is posted", "call MPI_Win_wait first", kFree);
-inline constexpr auto kBadTarget = rule(ErrorClass::kRank, "the target is not a rank of the window",
-                                        "use 0 to the size of the window's group less 1", kArguments, kNoProcess);
+inline constexpr auto kBadTarget =
+    rule(ErrorClass::kRank, "the target is not a rank of the window",
+         "use a rank from 0 to the size of the window's group less 1", kArguments, kNoProcess);
 inline constexpr auto kBadGroup = rule(ErrorClass::kGroup, "a member of the group is not a process of the window",
                                        "make the group from the window's own group", kActive, kNoProcess);
 inline constexpr auto kNoPut =

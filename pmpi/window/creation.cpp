@@ -241,7 +241,7 @@ Status check_memory(const CreationRequest& request) {
   }
   if (request.flavor == MPI_WIN_FLAVOR_CREATE && request.size > 0 &&
       Process::instance().device_memory().holds(request.base)) {
-    return Error{ErrorKind::kNoRoute, "its memory is of a GPU, which farside does not reach"};
+    return Error{ErrorKind::kNoRoute, "its memory is GPU memory, which farside cannot access"};
   }
   return {};
 }

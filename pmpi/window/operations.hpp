@@ -137,7 +137,7 @@ inline Operations::FastPlace Operations::fast_place(int rank, MPI_Aint displacem
 }
 
 // An exclusive lock excludes all other processes, unless it was locked with MPI_MODE_NOCHECK. It does not exclude other
-// threads of this process, nor operations without a lock that are carried out all the same.
+// threads of this process, nor operations without a lock that are executed anyway.
 inline Access Operations::access(int rank) const {
   const auto& locks = window_.locks.locks();
   const bool alone = window_.trusts_locks && !locks.empty() && locks.back().target == rank &&

@@ -97,7 +97,7 @@ void WindowState::close_stripes() {
   if (taken) epoch.locked_meanwhile();
 }
 
-// FARSIDE_CHECK=warn: reports broken rules whose calls are carried out all the same, once per place in the program, at
+// FARSIDE_CHECK=warn: reports broken rules whose calls are executed anyway, once per place in the program, at
 // most kMost times per process. Thread safety: any. Cost: a walk up the stack for each call that breaks a rule, some
 // microseconds, until kMost reports were made; 200 bytes per report.
 class BrokenRules {
@@ -111,8 +111,8 @@ class BrokenRules {
     const std::uint16_t site = library().sites->find_here();
     if (!reported_.emplace(site, text).second) return;
     const std::string target = call->target() >= 0 ? fmt::format(", target {}", call->target()) : "";
-    log(LogLevel::kWarn, "{} on window '{}'{}: {}; carried out all the same; called from {}", call->call(), window,
-        target, text, library().sites->text(site));
+    log(LogLevel::kWarn, "{} on window '{}'{}: {}; executed anyway; called from {}", call->call(), window, target, text,
+        library().sites->text(site));
     if (reported_.size() == kMost)
       log(LogLevel::kWarn, "this is the {}th broken rule; further ones are not reported", kMost);
   }
@@ -270,10 +270,9 @@ Outcome Window::attach(const void* base, MPI_Aint size) {
   if (state_.space->regions() == nullptr) return not_dynamic();
   if (size < 0) return Fault{MPI_ERR_SIZE, fmt::format("size is {}; it may not be negative", size)};
   if (size > 0 && Process::instance().device_memory().holds(base)) {
-    return Fault{
-        MPI_ERR_RMA_ATTACH,
-        "the memory is of a GPU, which farside does not reach; a window that MPI_Win_create makes on it is the "
-        "runtime's"};
+    return Fault{MPI_ERR_RMA_ATTACH,
+                 "it is GPU memory, which farside cannot access; a window that MPI_Win_create makes on it is the "
+                 "runtime's"};
   }
   return state_.space->regions()->attach(base, static_cast<std::uint64_t>(size));
 }

@@ -168,7 +168,7 @@ void windows(const OnDevice& memory) {
   CHECK_MPI(MPI_Win_free(&window));
   const std::string text = captured.end();
   const std::string expected = "this window stays with the MPI runtime: ";
-  if (text.find(expected) == std::string::npos || text.find("its memory is of a GPU") == std::string::npos)
+  if (text.find(expected) == std::string::npos || text.find("its memory is GPU memory") == std::string::npos)
     check::fail(__FILE__, __LINE__, "not said: " + text);
 
   check::section("memory of a GPU is not attached");
@@ -176,7 +176,7 @@ void windows(const OnDevice& memory) {
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
   check::Stderr refused;
   CHECK_EQ(check::class_of(MPI_Win_attach(window, memory, 64)), MPI_ERR_RMA_ATTACH);
-  CHECK(refused.end().find("the memory is of a GPU, which farside does not reach; ") != std::string::npos);
+  CHECK(refused.end().find("it is GPU memory, which farside cannot access; ") != std::string::npos);
   CHECK_MPI(MPI_Win_attach(window, host.data(), sizeof host));
   CHECK_MPI(MPI_Win_detach(window, host.data()));
   CHECK_MPI(MPI_Win_free(&window));

@@ -21,8 +21,9 @@ const Case kCasesOfLocks[] = {
      "unlock_all of locks taken by MPI_Win_lock; call MPI_Win_unlock for each target",
      [](Scene& s) { MISTAKE(MPI_Win_unlock_all(s.window)); }},
     {"MPI_Win_fence, while a target is locked", kLocked, MPI_ERR_RMA_SYNC, 0,
-     "fence while this process holds locks; unlock first (MPI 4.0 section 12.5 (3.1: 11.5)); FARSIDE_CHECK=warn "
-     "carries the call out all the same; here ",
+     "fence while this process holds locks; unlock first (MPI 4.0 section 12.5 (3.1: 11.5)); with FARSIDE_CHECK=warn "
+     "the "
+     "call is executed anyway; here ",
      [](Scene& s) { MISTAKE(MPI_Win_fence(0, s.window)); }},
     {"MPI_Win_start, while a target is locked", kLocked, MPI_ERR_RMA_SYNC, 0,
      "start while this process holds locks; unlock first",

@@ -428,7 +428,7 @@ TEST_CASE("the calls that opened and closed an epoch are known", "[epochs]") {
   CHECK(state.exposure().describe() == "the window is not exposed (the last exposure was closed by MPI_Win_wait)");
 }
 
-TEST_CASE("a broken rule is reported where the call is carried out all the same", "[epochs]") {
+TEST_CASE("a broken rule is reported where the call is executed anyway", "[epochs]") {
   std::vector<std::string> reports;
   EpochState state = make("locked", "none");
   const EpochState::Report report = [&reports](const Violation& broken, int target) {
