@@ -22,6 +22,7 @@
 #include "transport/base/settings.hpp"
 #include "transport/fabric/devices.hpp"
 #include "transport/fabric/provider.hpp"
+#include "transport/node/page_watch.hpp"
 
 namespace farside::tools {
 namespace {
@@ -198,6 +199,7 @@ Json gather_info(const std::string& library_folder) {
   info["farside"] = FARSIDE_VERSION;
   info["machine"] = {
       {"host", system.nodename}, {"kernel", system.release}, {"threads", std::thread::hardware_concurrency()}};
+  info["machine"]["sees_no_early_loads"] = PageWatch::why_not();
   info["runtimes"] = runtimes(library_folder);
   Json table = settings_now(settings);
   info["libfabric"] = libfabric(settings);
@@ -328,6 +330,9 @@ std::string info_text(const Json& info) {
   routes(text, info["routes"]);
   providers(text, info["libfabric"]);
   limits(text, info["limits"]);
+  const std::string sees_no_loads = word(machine["sees_no_early_loads"]);
+  text.line("\nFARSIDE_CHECK=strict\n  early loads of result buffers are {}seen", sees_no_loads.empty() ? "" : "not ");
+  text.more(machine["sees_no_early_loads"], "! ");
   settings(text, info["settings"], info["unknown_settings"]);
   return text.all();
 }
