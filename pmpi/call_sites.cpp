@@ -132,6 +132,11 @@ std::uint16_t CallSites::find_here() {
   return 0;
 }
 
+std::uint16_t CallSites::find(std::uint64_t instruction) {
+  const std::scoped_lock held(mutex_);
+  return number_of(reinterpret_cast<void*>(static_cast<std::uintptr_t>(instruction + 1)));  // as if it were a call
+}
+
 std::uint16_t CallSites::count_here(WaitKind kind, Ticks waited) {
   const std::uint16_t number = find_here();
   if (number == 0) return 0;

@@ -51,6 +51,8 @@ class CallSites {
   // Returns the number of the site of the call that is being carried out now, as here(), whatever the setting. Some
   // microseconds.
   std::uint16_t find_here();
+  // The same for an instruction; 0 also for one of farside or the runtime.
+  std::uint16_t find(std::uint64_t instruction);
   // The site with this number; "an unknown place" for 0.
   std::string text(std::uint16_t number) const;
   // The site of the call that is being carried out now, to end a report: "; called from main (halo.c:42)". Reading

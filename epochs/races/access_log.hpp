@@ -33,6 +33,7 @@ class AccessLog {
     bool answered = false;   // an atomic operation that fetches: once its result is here, it is complete at the target
     bool requested = false;  // has a request, which may complete it alone
     bool notifies = false;   // its target learns alone of it that it is complete
+    std::uint16_t site = 0;  // the place of the call in the program
   };
   // The earlier operation of a conflict: its number since the log was made, and the bytes where the two meet.
   struct Conflict {
@@ -41,6 +42,7 @@ class AccessLog {
     std::uint64_t number;
     ByteRange range;
     bool requested;
+    std::uint16_t site;
   };
 
   // Begins the next operation.
@@ -51,6 +53,8 @@ class AccessLog {
   // The first conflict of the current operation at the target, or in the origin's memory. Changes nothing.
   std::optional<Conflict> at_target(ByteRange range) const;
   std::optional<Conflict> in_memory(ByteRange range, LocalUse use) const;
+  // A target of operations that are not complete: this one, if it has any; nothing if there are none.
+  std::optional<int> under_way(int target) const;
   // Records the access, after both of the above found no conflict.
   void add_at_target(ByteRange range);
   void add_in_memory(ByteRange range, LocalUse use);
@@ -111,7 +115,8 @@ std::optional<AccessLog::Conflict> AccessLog::find(ByteRange range, AccessKind k
       const auto& [first, entry] = *it;
       if (may_conflict(entry.kind, kind)) continue;
       const ByteRange common{std::max(first, range.first), std::min(entry.last, range.last)};
-      return Conflict{entry.operation.name, place.target, entry.number, common, entry.operation.requested};
+      return Conflict{entry.operation.name,      place.target,        entry.number, common,
+                      entry.operation.requested, entry.operation.site};
     }
   }
   return std::nullopt;
@@ -124,6 +129,14 @@ inline std::optional<AccessLog::Conflict> AccessLog::at_target(ByteRange range) 
 
 inline std::optional<AccessLog::Conflict> AccessLog::in_memory(ByteRange range, LocalUse use) const {
   return find(range, kind_of(use), [](const Place& place) { return place.where == Where::kMemory; });
+}
+
+inline std::optional<int> AccessLog::under_way(int target) const {
+  std::optional<int> found;
+  for (const auto& [place, ranges] : places_) {
+    if (!ranges.empty() && found != target) found = place.target;
+  }
+  return found;
 }
 
 // Adds the bytes that no entry covers yet. For all other bytes the earlier entry represents both accesses.

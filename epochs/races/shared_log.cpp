@@ -146,26 +146,52 @@ Result<std::optional<SharedLog::Found>> SharedLog::add(int where, const Access& 
     mine.entries.push_back({access, {}, tag});
   }
   if (Status written = publish(where, mine, from); !written) return written.error();
+  Result<std::optional<Found>> found = conflict(where, all, false);
+  if (!found || !found.value()) return found;
+  if (Status gone = retract(where); !gone) return gone.error();
+  return found;
+}
 
+Result<std::optional<SharedLog::Found>> SharedLog::conflict(int where, std::span<const Entry> accesses, bool with_own) {
   Result<Snapshot> snapshot = look(where);
   if (!snapshot) return snapshot.error();
   for (int origin = 0; origin < ranks_; ++origin) {
-    if (origin == rank_) continue;
+    if (origin == rank_ && !with_own) continue;
     Result<std::vector<Entry>> theirs =
         entries_of(where, origin, snapshot.value().headers[static_cast<std::size_t>(origin)]);
     if (!theirs) return theirs.error();
     for (const Entry& other : theirs.value()) {
       if (other.state == kDone || !counts(other, fences_, snapshot.value().exposures)) continue;
-      for (const Entry& own : all) {
-        if (may_conflict(kind(own), kind(other))) continue;
-        const auto range = overlap(own.run, other.run);
-        if (!range) continue;
-        if (Status gone = retract(where); !gone) return gone.error();
-        return std::optional(Found{other, origin, *range});
+      for (const Entry& own : accesses) {
+        const bool ops_differ = own.use == Use::kAccumulate && other.use == Use::kAccumulate &&
+                                own.reduce_op != other.reduce_op && own.reduce_op != 0 && other.reduce_op != 0;
+        const bool kinds_meet = may_conflict(kind(own), kind(other));
+        if (kinds_meet && !ops_differ) continue;
+        if (const auto range = overlap(own.run, other.run))
+          return std::optional(Found{other, origin, *range, kinds_meet});
       }
     }
   }
   return std::optional<Found>();
+}
+
+Result<std::optional<SharedLog::Found>> SharedLog::look_from_outside(int where, const Access& access,
+                                                                     std::span<const StridedRun> runs) {
+  std::vector<Entry> all;
+  for (const StridedRun& run : runs) {
+    Entry& entry = all.emplace_back(Entry{access, run});
+    entry.basic_type = -1;  // no entry's
+    entry.reduce_op = 0;
+  }
+  return conflict(where, all, true);
+}
+
+Result<SharedLog::Memory> SharedLog::memory_of(int where) {
+  Memory& memory = memories_[where];
+  if (memory.bytes == 0) {
+    if (Status read = memory_.read(where, kMemoryAt, &memory, sizeof memory); !read) return read.error();
+  }
+  return memory;
 }
 
 Status SharedLog::retract(int where) {

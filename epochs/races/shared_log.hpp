@@ -16,7 +16,7 @@
 // Lock-free, with one writer per word: only rank r writes the block of rank r in each log. Readers verify check sums,
 // and read a torn block again.
 //
-//   log:     | exposures ended 8, to 64 | header of rank 0, 1, ... | entries of rank 0 | entries of rank 1 | ...
+//   log:     | exposures ended 8, memory 16, to 64 | header of rank 0, 1, ... | entries of rank 0, 1, ... |
 //   block:   a header, and `capacity` entries of which the first `used` count
 //
 // For debugging, and slow. Not thread-safe; errors are those of LogMemory. Cost of add(): up to three writes and
@@ -59,7 +59,8 @@ class SharedLog {
     Epoch epoch = Epoch::kPassive;
     bool local = false;               // the bytes are a buffer of the operation that lies in the origin's own window
     std::int32_t basic_type = 0;      // of atomic uses
-    std::uint32_t element_bytes = 0;  // extent of the elements: atomic uses must begin at the same bytes of an element
+    std::uint16_t element_bytes = 0;  // extent of the elements: atomic uses must begin at the same bytes of an element
+    std::uint16_t reduce_op = 0;      // of atomic updates: those of two origins conflict if theirs differ; 0: with none
     std::int32_t target = 0;          // of the operation; completing the operations to this target completes the access
     std::uint64_t number = 0;         // of the operation, at its origin
   };
@@ -68,6 +69,12 @@ class SharedLog {
   struct Found : Access {
     int origin = -1;
     ByteRange range{};
+    bool only_ops_differ = false;
+  };
+  // The memory of a rank's window, as its process addresses it.
+  struct Memory {
+    std::uint64_t base = 0;
+    std::uint64_t bytes = 0;
   };
 
   // Bytes of the log of one rank. A new log must be zero.
@@ -80,6 +87,12 @@ class SharedLog {
   // Enters the access to `runs` of the window of `where`, and looks for a conflict with other ranks. With a conflict
   // the entry is taken out again.
   Result<std::optional<Found>> add(int where, const Access& access, std::span<const StridedRun> runs);
+  // Looks for a conflict, also of this rank, with an access to `runs` by way of another window, in which even atomic
+  // updates conflict (MPI 4.0 section 12.7).
+  Result<std::optional<Found>> look_from_outside(int where, const Access& access, std::span<const StridedRun> runs);
+  // Tells the other ranks of this rank's memory; returns that of a rank, without bytes if it has not told yet.
+  Status describe(const Memory& memory) { return memory_.write(rank_, kMemoryAt, &memory, sizeof memory); }
+  Result<Memory> memory_of(int where);
   // Takes out the entries of the last add() to `where`.
   Status retract(int where);
   // Records what the last add() to `where` left there: for each run the hash of its bytes in the order of blocks, 0
@@ -128,6 +141,7 @@ class SharedLog {
  private:
   // Reads of a block that changes meanwhile, at most.
   static constexpr int kProbes = 8;
+  static constexpr std::uint64_t kMemoryAt = 8;
   enum State : std::uint64_t { kIssued, kExecuted, kDone };  // kDone: an update that changed() still needs
   struct Header {
     std::uint64_t generation = 0;  // of the entries that count; 0: nothing was ever written
@@ -174,6 +188,8 @@ class SharedLog {
   static bool counts(const Entry& entry, std::uint64_t fences, std::uint64_t exposures);
 
   Result<Snapshot> look(int where);
+  // The first conflict of these accesses with others in the log; of this rank's own only `with_own`.
+  Result<std::optional<Found>> conflict(int where, std::span<const Entry> accesses, bool with_own);
   Result<std::vector<Entry>> entries_of(int where, int origin, Header header);
   Status publish(int where, Mine& mine, std::size_t from);
   // Takes out the entries for which `gone` is true. If there were any, a new generation begins.
@@ -201,6 +217,7 @@ class SharedLog {
   std::uint64_t fences_ = 0;
   std::uint64_t exposures_ = 0;
   std::map<int, Mine> mine_;
+  std::map<int, Memory> memories_;
 };
 
 }  // namespace farside::epochs

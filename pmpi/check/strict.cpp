@@ -3,13 +3,18 @@
 
 #include <algorithm>
 #include <array>
+#include <dlfcn.h>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "pmpi/call_sites.hpp"
+#include "pmpi/library/library.hpp"
+#include "pmpi/runtime/runtime.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/process.hpp"
@@ -35,22 +40,27 @@ const char* how_to_complete(SharedLog::Epoch epoch) {
   return "";
 }
 
+std::string called_from(std::uint16_t site) { return "called from " + library().sites->text(site); }
+
 Outcome conflict_at_target(const AccessLog::Conflict& with, SharedLog::Epoch epoch) {
   return Fault{
       MPI_ERR_RMA_CONFLICT,
       fmt::format("bytes {} to {} of rank {}'s window are in use by {} (operation {} of this rank on this "
-                  "window), which is not complete; {}, or let both accumulate with one type (MPI 4.0 section "
+                  "window, {}), which is not complete; {}, or let both accumulate with one type (MPI 4.0 section "
                   "12.7)",
-                  with.range.first, with.range.last, with.target, with.name, with.number, how_to_complete(epoch))};
+                  with.range.first, with.range.last, with.target, with.name, with.number, called_from(with.site),
+                  how_to_complete(epoch))};
 }
 
-Outcome conflict_in_memory(const AccessLog::Conflict& with, SharedLog::Epoch epoch) {
-  return Fault{MPI_ERR_RMA_CONFLICT,
-               fmt::format("{} bytes of the local buffer, at {:#x}, are in use by {} towards rank {} (operation {} of "
-                           "this rank on this window), which is not complete; {}{}, or use another buffer (MPI 4.0 "
-                           "section 12.7)",
-                           with.range.last - with.range.first, with.range.first, with.name, with.target, with.number,
-                           with.requested ? "complete its request or " : "", how_to_complete(epoch))};
+// `window`: the other operation's.
+Outcome conflict_in_memory(const AccessLog::Conflict& with, SharedLog::Epoch epoch, const char* window) {
+  return Fault{
+      MPI_ERR_RMA_CONFLICT,
+      fmt::format("{} bytes of the local buffer, at {:#x}, are in use by {} towards rank {} (operation {} of "
+                  "this rank on {} window, {}), which is not complete; {}{}, or use another buffer (MPI 4.0 "
+                  "section 12.7)",
+                  with.range.last - with.range.first, with.range.first, with.name, with.target, with.number, window,
+                  called_from(with.site), with.requested ? "complete its request or " : "", how_to_complete(epoch))};
 }
 
 const char* how_to_order(SharedLog::Epoch epoch) {
@@ -63,15 +73,22 @@ const char* how_to_order(SharedLog::Epoch epoch) {
   return "";
 }
 
-Outcome conflict_of_ranks(const SharedLog::Found& with, int where, bool own_buffer) {
+constexpr const char* kOneType = "let both accumulate with one type";
+constexpr const char* kOneOp = "let both use one MPI_Op (or MPI_NO_OP), as the info key accumulate_ops says";
+constexpr const char* kOneWindow = "access this memory through one window";
+constexpr const char* kThis = "this window";
+constexpr const char* kOther = "another window to this memory, which numbers bytes and ranks so";
+
+// `window`: the other operation's. `instead`: the remedy that does not order the two.
+Outcome conflict_of_ranks(const SharedLog::Found& with, int where, bool own_buffer, const char* window,
+                          const char* instead) {
   return Fault{
       MPI_ERR_RMA_CONFLICT,
-      fmt::format("bytes {} to {} of rank {}'s window{} are in use by {}{} of rank {} (its operation {} on this "
-                  "window), which is not complete; {}, or let both accumulate with one type (MPI 4.0 section "
-                  "12.7)",
+      fmt::format("bytes {} to {} of rank {}'s window{} are in use by {}{} of rank {} (its operation {} on {}), "
+                  "which is not complete; {}, or {} (MPI 4.0 section 12.7)",
                   with.range.first, with.range.last, where, own_buffer ? ", in which the local buffer lies," : "",
                   with.local ? "the local buffer of " : "", SharedLog::name(with.call), with.origin, with.number,
-                  how_to_order(with.epoch))};
+                  window, how_to_order(with.epoch), instead)};
 }
 
 // Returns a hash of the blocks of `runs`, read by read(place, to, bytes) -> bool; 0 if a read fails. Of more than
@@ -141,8 +158,25 @@ const char* name_of(const Operation& operation) {
   }
 }
 
+// SharedLog::Access::reduce_op: of what has an MPI_Op but MPI_NO_OP.
+std::uint16_t reduce_op_of(const Operation& operation) {
+  const bool has_op = operation.call == Counted::kAccumulate || operation.call == Counted::kFetch;
+  return has_op && operation.reads_origin ? static_cast<std::uint16_t>(1 + static_cast<int>(operation.reduce)) : 0;
+}
+
 // Whether the call returns data, which proves that the operation has taken effect at the target.
 bool is_answered(const Operation& operation) { return operation.call == Counted::kGet || operation.fetches(); }
+
+// Returns the runs that lie in the memory, as offsets there.
+std::vector<StridedRun> offsets_in(const SharedLog::Memory& memory, const std::vector<StridedRun>& addresses) {
+  std::vector<StridedRun> inside;
+  for (const StridedRun& run : addresses) {
+    if (run.first < memory.base || run.block(run.count - 1).last > memory.base + memory.bytes) continue;
+    inside.push_back(run);
+    inside.back().first -= memory.base;
+  }
+  return inside;
+}
 
 template <class Each>
 void each_block(const RunBuilder& places, Each&& each) {
@@ -153,14 +187,83 @@ void each_block(const RunBuilder& places, Each&& each) {
 
 }  // namespace
 
-Strict::Strict(Space& space, std::unique_ptr<Space> logs)
+Strict::Strict(Space& space, std::unique_ptr<Space> logs, MPI_Group group)
     : space_(space),
       log_space_(std::move(logs)),
-      shared_(log_space_, space.rank(), space.ranks(), SharedLog::capacity_for(space.ranks())) {}
+      group_(group),
+      shared_(log_space_, space.rank(), space.ranks(), SharedLog::capacity_for(space.ranks())) {
+  const OneThread one_thread(*this);
+  (void)shared_.describe(own_memory());  // without it, conflicts with other windows are missed
+  library().strict_windows->all.push_back(this);
+}
 
-Strict::OneThread::OneThread(Strict& strict) : strict_(strict) {
+Strict::~Strict() {
+  const OneThread one_thread(*this);
+  std::erase(library().strict_windows->all, this);
+  for (const auto& [site, flushes] : flushes_) {
+    if (flushes.completed_any || flushes.other < 0 || !Log::is_new("idle flush at " + std::to_string(site))) continue;
+    log(LogLevel::kWarn,
+        "flushes of rank {} have completed nothing: no operation towards it was under way, but one towards rank {} "
+        "was, which such a flush does not complete (MPI 4.0 section 12.5.4); {}",
+        flushes.target, flushes.other, called_from(site));
+  }
+}
+
+Strict::OneThread::OneThread(Strict& strict) : windows_(*library().strict_windows) {
   Waiter waiter(Process::instance(), strict.space_.words().wake_event());
-  while (strict.busy_.exchange(true, std::memory_order_acquire)) waiter.pause();
+  while (windows_.busy.exchange(true, std::memory_order_acquire)) waiter.pause();
+  windows_.watch.disarm();
+  const std::span<const PageWatch::Hit> hits = windows_.watch.take();
+  (void)without_bad_alloc([&] {
+    for (const PageWatch::Hit& hit : hits) {
+      for (Strict* each : windows_.all) each->accessed(hit);
+    }
+    return Status();
+  });
+}
+
+void Strict::call_ends() {
+  const OneThread one_thread(*this);
+  StrictWindows& windows = *library().strict_windows;
+  std::array<PageWatch::Range, PageWatch::kRanges> results{};  // the last first
+  std::size_t used = 0;
+  for (const Strict* each : windows.all) {
+    for (auto buffer = each->buffers_.rbegin(); buffer != each->buffers_.rend(); ++buffer) {
+      if (!buffer->written) continue;
+      for (const StridedRun& run : buffer->runs) {
+        if (used < results.size()) results[used++] = {run.first, run.first + run.bytes};
+      }
+    }
+  }
+  windows.watch.arm(std::span(results).first(used));
+}
+
+void Strict::accessed(const PageWatch::Hit& hit) {
+  // A string function of the C library loads whole vectors, so also bytes beside those of its argument.
+  Dl_info info{};
+  const bool known = dladdr(reinterpret_cast<void*>(static_cast<std::uintptr_t>(hit.instruction)), &info) != 0;
+  if (known && hit.address % 16 == 0 && std::string_view(info.dli_fname).find("/libc.so") != std::string_view::npos)
+    return;
+  for (Buffer& buffer : buffers_) {
+    const bool within = std::ranges::any_of(buffer.runs, [&](const StridedRun& run) {
+      return run.first <= hit.address && hit.address < run.first + run.bytes;
+    });
+    if (!within || !buffer.written || buffer.used_at != 0) continue;
+    buffer.used_at = library().sites->find(hit.instruction);
+    buffer.stored = hit.store;
+  }
+}
+
+SharedLog::Memory Strict::own_memory() const {
+  // In a dynamic window any address may belong to the window. No operation targets memory that is not attached.
+  return {static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(space_.data())),
+          space_.regions() != nullptr ? Regions::kBytes : space_.extent(space_.rank()).value().bytes};
+}
+
+int Strict::rank_in(const Strict& other, int rank) const {
+  int there = -1;
+  const int code = runtime().Group_translate_ranks(group_, 1, &rank, other.group_, &there);
+  return code == MPI_SUCCESS && there != MPI_UNDEFINED ? there : -1;
 }
 
 Outcome Strict::begin(const Operation& operation, Epoch epoch, Places& places) {
@@ -171,8 +274,9 @@ Outcome Strict::begin(const Operation& operation, Epoch epoch, Places& places) {
     add_places(operation.origin, *operation.origin_type, operation, places.read, fetches ? nullptr : &places.target);
   }
   std::uint64_t* const request = operation.target.watched;
+  site_ = library().sites->find_here();
   log_.begin({name_of(operation), operation.target.rank, use_of(operation), static_cast<int>(operation.element),
-              is_answered(operation), request != nullptr, operation.notifies});
+              is_answered(operation), request != nullptr, operation.notifies, site_});
   ++number_;
   if (request != nullptr) *request = number_;
   if (Outcome o = look(epoch, places); !o) return o;
@@ -189,27 +293,16 @@ Outcome Strict::look(Epoch epoch, const Places& places) const {
     if (!found) found = log_.at_target(range);
   });
   if (found) return conflict_at_target(*found, epoch);
-  each_block(places.read, [&](ByteRange range) {
-    if (!found) found = log_.in_memory(range, LocalUse::kRead);
-  });
-  each_block(places.written, [&](ByteRange range) {
-    if (!found) found = log_.in_memory(range, LocalUse::kWritten);
-  });
-  return found ? conflict_in_memory(*found, epoch) : Outcome();
-}
-
-std::vector<StridedRun> Strict::in_own_window(const std::vector<StridedRun>& addresses) const {
-  // In a dynamic window any address may belong to the window. No operation targets memory that is not attached.
-  const auto begin = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(space_.data()));
-  const std::uint64_t bytes =
-      space_.regions() != nullptr ? Regions::kBytes : space_.extent(space_.rank()).value().bytes;
-  std::vector<StridedRun> own;
-  for (const StridedRun& run : addresses) {
-    if (run.first < begin || run.block(run.count - 1).last > begin + bytes) continue;
-    own.push_back(run);
-    own.back().first -= begin;
+  for (const Strict* each : library().strict_windows->all) {
+    each_block(places.read, [&](ByteRange range) {
+      if (!found) found = each->log_.in_memory(range, LocalUse::kRead);
+    });
+    each_block(places.written, [&](ByteRange range) {
+      if (!found) found = each->log_.in_memory(range, LocalUse::kWritten);
+    });
+    if (found) return conflict_in_memory(*found, epoch, each == this ? "this" : "another");
   }
-  return own;
+  return {};
 }
 
 Outcome Strict::check_other_ranks(const Operation& operation, Epoch epoch, const Places& places) {
@@ -218,28 +311,74 @@ Outcome Strict::check_other_ranks(const Operation& operation, Epoch epoch, const
                            .use = use_of(operation),
                            .epoch = epoch,
                            .basic_type = static_cast<int>(operation.element),
-                           .element_bytes = static_cast<std::uint32_t>(traits(operation.element).extent),
+                           .element_bytes = static_cast<std::uint16_t>(traits(operation.element).extent),
+                           .reduce_op = reduce_op_of(operation),
                            .target = target,
                            .number = number_};
   Result<std::optional<SharedLog::Found>> conflict = shared_.add(target, access, places.target.runs());
   if (!conflict) return conflict.status();
-  if (conflict.value()) return conflict_of_ranks(*conflict.value(), target, false);
+  if (conflict.value()) {
+    const bool only_ops_differ = conflict.value()->only_ops_differ;
+    return conflict_of_ranks(*conflict.value(), target, false, kThis, only_ops_differ ? kOneOp : kOneType);
+  }
   // Other ranks may access the local buffers as targets, if these lie in this rank's window.
   const int self = space_.rank();
-  if (target == self) return {};
   access.local = true;
   access.use = epochs::Use::kPut;
-  std::vector<StridedRun> own = in_own_window(places.written.runs());
-  if (own.empty()) {
+  std::vector<StridedRun> own;
+  if (target != self) own = offsets_in(own_memory(), places.written.runs());
+  if (target != self && own.empty()) {
     access.use = epochs::Use::kGet;
-    own = in_own_window(places.read.runs());
+    own = offsets_in(own_memory(), places.read.runs());
   }
-  if (own.empty()) return {};
-  conflict = shared_.add(self, access, own);
-  if (!conflict) return conflict.status();
-  if (!conflict.value()) return {};
-  if (Status gone = shared_.retract(target); !gone) return gone;
-  return conflict_of_ranks(*conflict.value(), self, true);
+  Outcome found;
+  if (!own.empty()) {
+    conflict = shared_.add(self, access, own);
+    if (!conflict) return conflict.status();
+    if (conflict.value()) {
+      found = conflict_of_ranks(*conflict.value(), self, true, kThis, kOneType);
+      own.clear();
+    }
+  }
+  if (found) found = check_other_windows(operation, places);
+  if (found) return {};
+  Status gone = shared_.retract(target);
+  if (gone && !own.empty()) gone = shared_.retract(self);
+  return gone ? std::move(found) : Outcome(gone);
+}
+
+Outcome Strict::check_other_windows(const Operation& operation, const Places& places) {
+  const int target = operation.target.rank, self = space_.rank();
+  if (library().strict_windows->all.size() == 1) return {};
+  Result<SharedLog::Memory> memory = shared_.memory_of(target);
+  if (!memory) return memory.status();
+  std::vector<StridedRun> addresses = places.target.runs();
+  for (StridedRun& run : addresses) run.first += memory.value().base;
+  for (Strict* other : library().strict_windows->all) {
+    if (other == this) continue;
+    Outcome found = memory.value().bytes == 0
+                        ? Outcome()
+                        : check_other_window(*other, target, {.use = use_of(operation)}, addresses);
+    if (found) found = check_other_window(*other, self, {.use = epochs::Use::kGet, .local = true}, places.read.runs());
+    if (found)
+      found = check_other_window(*other, self, {.use = epochs::Use::kPut, .local = true}, places.written.runs());
+    if (!found) return found;
+  }
+  return {};
+}
+
+Outcome Strict::check_other_window(Strict& other, int rank, const SharedLog::Access& access,
+                                   std::vector<StridedRun> addresses) {
+  const int there = addresses.empty() ? -1 : rank_in(other, rank);
+  if (there < 0) return {};
+  const Result<SharedLog::Memory> memory = other.shared_.memory_of(there);
+  if (!memory) return memory.status();
+  addresses = offsets_in(memory.value(), addresses);
+  if (addresses.empty()) return {};
+  Result<std::optional<SharedLog::Found>> found = other.shared_.look_from_outside(there, access, addresses);
+  if (!found) return found.status();
+  if (!found.value()) return {};
+  return conflict_of_ranks(*found.value(), there, access.local, kOther, kOneWindow);
 }
 
 Outcome Strict::carried_out(const Operation& operation, Epoch epoch, const Places& places) {
@@ -248,7 +387,7 @@ Outcome Strict::carried_out(const Operation& operation, Epoch epoch, const Place
   for (const auto& [runs, written] : {std::pair{&places.read, false}, {&places.written, true}}) {
     if (runs->runs().empty()) continue;
     if (const std::uint64_t hash = hash_of_memory(runs->runs()); hash != 0)
-      buffers_.push_back({name_of(operation), target, number_, written, runs->runs(), hash});
+      buffers_.push_back({name_of(operation), target, number_, site_, written, runs->runs(), hash});
   }
   // It is complete before the notification is sent. Whoever learns of that may access the same bytes.
   if (operation.notifies) {
@@ -271,16 +410,19 @@ template <class Which>
 Outcome Strict::check_buffers(Which&& which, const char* until) {
   const auto changed = std::ranges::find_if(buffers_, [&](const Buffer& buffer) {
     if (!which(buffer)) return false;
+    if (buffer.used_at != 0) return true;
     const std::uint64_t now = hash_of_memory(buffer.runs);
     return now != 0 && now != buffer.hash;
   });
   Outcome found;
   if (changed != buffers_.end()) {
-    found = Fault{
-        MPI_ERR_RMA_CONFLICT,
-        fmt::format("the {} buffer of {} towards rank {} (operation {} of this rank on this window) has been "
-                    "changed since that call, before {}; leave it alone until then (MPI 4.0 section 12.3)",
-                    changed->written ? "result" : "origin", changed->call, changed->target, changed->number, until)};
+    found =
+        Fault{MPI_ERR_RMA_CONFLICT,
+              fmt::format("the {} buffer of {} towards rank {} (operation {} of this rank on this window, {}) has been "
+                          "{}{} since that call, before {}; leave it alone until then (MPI 4.0 section 12.3)",
+                          changed->written ? "result" : "origin", changed->call, changed->target, changed->number,
+                          called_from(changed->site), changed->used_at == 0 || changed->stored ? "changed" : "loaded",
+                          changed->used_at != 0 ? " in " + library().sites->text(changed->used_at) : "", until)};
   }
   std::erase_if(buffers_, which);
   return found;
@@ -288,6 +430,19 @@ Outcome Strict::check_buffers(Which&& which, const char* until) {
 
 Outcome Strict::check_all_buffers() {
   return check_buffers([](const Buffer&) { return true; });
+}
+
+void Strict::flushes(int target) {
+  const OneThread one_thread(*this);
+  const std::optional<int> under_way = log_.under_way(target);
+  if (!under_way) return;
+  Flushes& here = flushes_[library().sites->find_here()];
+  if (*under_way == target) {
+    here.completed_any = true;
+  } else {
+    here.target = target;
+    here.other = *under_way;
+  }
 }
 
 template <class UnderWay, class End>

@@ -4,16 +4,21 @@
 // datatypes, completes each operation at once, and delays ranks so that conflicting accesses overlap.
 //
 // Hashes of the local buffers of operations under way show whether the program has stored to them too early (MPI 4.0
-// section 12.3); loads, and stores of the same value, are not found. Each operation hashes its buffers twice, up to
-// 1 MiB or 256 blocks.
+// section 12.3), but for stores of the same value. Each operation hashes its buffers twice, up to 1 MiB or 256 blocks.
+// Early loads of result buffers are seen where PageWatch may be used.
 //
-// Thread safety: any thread may call any function; one thread of the process at a time is inside. Errors: a conflict is
-// MPI_ERR_RMA_CONFLICT; failures of the log's operations are those of Space. Memory: SharedLog::bytes() per rank.
+// Accesses through different windows to the same memory conflict, too. The later of the two calls looks at the other
+// windows of its process, unless their memory at the target lies elsewhere; so the origin must belong to both windows.
+//
+// Thread safety: any thread may call any function; one thread of the process at a time is inside any window. Errors: a
+// conflict is MPI_ERR_RMA_CONFLICT; failures of the log's operations are those of Space. Memory: SharedLog::bytes() per
+// rank.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -22,6 +27,7 @@
 #include "epochs/races/shared_log.hpp"
 #include "pmpi/datatypes/operation.hpp"
 #include "pmpi/fault.hpp"
+#include "transport/node/page_watch.hpp"
 #include "transport/space/space.hpp"
 
 namespace farside::pmpi {
@@ -45,12 +51,31 @@ class LogSpace final : public epochs::LogMemory {
   std::unique_ptr<Space> space_;
 };
 
+class Strict;
+
+// The windows of this process. `busy`: a thread is inside one of them.
+struct StrictWindows {
+  std::atomic<bool> busy{false};
+  std::vector<Strict*> all;
+  PageWatch watch;
+};
+
 class Strict {
  public:
   using Epoch = epochs::SharedLog::Epoch;
 
-  // `space`: the window's. `logs`: the space of the logs, SharedLog::bytes() per rank.
-  Strict(Space& space, std::unique_ptr<Space> logs);
+  // `space` and `group`: the window's. `logs`: the space of the logs, SharedLog::bytes() per rank.
+  Strict(Space& space, std::unique_ptr<Space> logs, MPI_Group group);
+  // Warns of flushes() that have never completed anything.
+  ~Strict();
+  Strict(const Strict&) = delete;
+  Strict& operator=(const Strict&) = delete;
+
+  // Watches the result buffers of all windows until a thread is inside again. The frames of farside share pages with
+  // local variables of the program, so these are the first and the last step of a call: each access in between would
+  // be slow.
+  void call_begins() { const OneThread one_thread(*this); }
+  void call_ends();
 
   // Issues a checked operation in an epoch by issue_it() and completes it. If the operation conflicts with another,
   // returns a fault and issues nothing.
@@ -67,6 +92,8 @@ class Strict {
   // changed too early; the caller carries out its call nevertheless. `locally`: at the origin. `alone`: no other rank
   // may access the target now.
   Outcome completed(int target, bool locally, bool alone);
+  // A call that flushes one target begins.
+  void flushes(int target);
   Outcome completed_all();
   // The request of the operation with this number is complete. Does nothing if the operation was completed before.
   Outcome request_completed(std::uint64_t number);
@@ -92,13 +119,22 @@ class Strict {
     const char* call;
     int target;
     std::uint64_t number;
+    std::uint16_t site;
     bool written;                          // the operation writes the buffer
     std::vector<epochs::StridedRun> runs;  // addresses
     std::uint64_t hash;
+    std::uint16_t used_at = 0;  // the place in the program of an early access
+    bool stored = false;        // it was a store
   };
   // The bytes that an operation accesses: offsets in the target's window, addresses in the local buffers.
   struct Places {
     epochs::RunBuilder target, read, written;
+  };
+  // The flushes of one place in the program.
+  struct Flushes {
+    bool completed_any = false;
+    int target = 0;  // of one for which no operation was under way
+    int other = -1;  // the target of operations that were
   };
   // Admits one thread of the process at a time. It is no mutex, because the thread inside waits for other ranks, and
   // the threads outside must keep the runtime moving.
@@ -107,19 +143,26 @@ class Strict {
     explicit OneThread(Strict& strict);
     OneThread(const OneThread&) = delete;
     OneThread& operator=(const OneThread&) = delete;
-    ~OneThread() { strict_.busy_.store(false, std::memory_order_release); }
+    ~OneThread() { windows_.busy.store(false, std::memory_order_release); }
 
    private:
-    Strict& strict_;
+    StrictWindows& windows_;
   };
 
   Outcome begin(const Operation& operation, Epoch epoch, Places& places);
   Outcome carried_out(const Operation& operation, Epoch epoch, const Places& places);
   Outcome look(Epoch epoch, const Places& places) const;
   Outcome check_other_ranks(const Operation& operation, Epoch epoch, const Places& places);
-  // Returns the parts of a local buffer that lie in this rank's own window, as offsets.
-  std::vector<epochs::StridedRun> in_own_window(const std::vector<epochs::StridedRun>& addresses) const;
+  Outcome check_other_windows(const Operation& operation, const Places& places);
+  // The same for memory of one rank, at these addresses there, and one other window.
+  Outcome check_other_window(Strict& other, int rank, const epochs::SharedLog::Access& access,
+                             std::vector<epochs::StridedRun> addresses);
+  // The number of this window's rank in another window; negative: none.
+  int rank_in(const Strict& other, int rank) const;
+  epochs::SharedLog::Memory own_memory() const;
   Outcome changes_of_own_window(Epoch epoch, const char* until);
+  // The program has accessed a watched result buffer, of this window or another one.
+  void accessed(const PageWatch::Hit& hit);
   // The operations of the buffers for which `which` holds are complete: reports the first one that has changed, and
   // forgets them all.
   template <class Which>
@@ -137,11 +180,13 @@ class Strict {
 
   Space& space_;
   LogSpace log_space_;
-  std::atomic<bool> busy_{false};
+  MPI_Group group_;
   std::uint64_t number_ = 0;  // the number of the last operation
+  std::uint16_t site_ = 0;    // its place in the program
   epochs::AccessLog log_;
   epochs::SharedLog shared_;
   std::vector<Buffer> buffers_;
+  std::map<std::uint16_t, Flushes> flushes_;  // by site
   std::vector<std::shared_ptr<const void>> kept_;
   Clock::time_point made_ = Clock::now();
   Clock::duration delayed_{};

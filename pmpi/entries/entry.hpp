@@ -9,6 +9,7 @@
 
 #include <mpi.h>
 
+#include "pmpi/check/strict.hpp"
 #include "pmpi/fault.hpp"
 #include "pmpi/library/library.hpp"
 #include "pmpi/runtime/runtime.hpp"
@@ -50,12 +51,17 @@ namespace farside::pmpi {
 // Carries out the call, and returns its return code, after the error handler if it failed.
 template <class Body>
 int in_call(Window& window, const CallSite& call, Body&& body) {
+  if (window.state().strict != nullptr) [[unlikely]]
+    window.state().strict->call_begins();
   const Outcome outcome = without_bad_alloc([&]() -> Outcome {
     const CallReason reason(window.state(), call);
     return body(window);
   });
-  if (outcome) [[likely]]
+  if (outcome) [[likely]] {
+    if (window.state().strict != nullptr) [[unlikely]]
+      window.state().strict->call_ends();
     return MPI_SUCCESS;
+  }
   return window.raise(call, outcome.fault());
 }
 

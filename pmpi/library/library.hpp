@@ -39,6 +39,7 @@ class Datatypes;
 class FilesOnSignal;
 class Requests;
 class RuntimeResources;
+class StrictWindows;
 class Window;
 struct WindowState;
 
@@ -105,6 +106,7 @@ struct Library {
   MadeOnce<AllWindowStatistics> statistics;
   MadeOnce<FilesOnSignal> files_on_signal;
   MadeOnce<BrokenRules> broken_rules;
+  MadeOnce<StrictWindows> strict_windows;
   MadeOnce<Requests> requests;
 };
 static_assert(std::is_trivially_destructible_v<Library>);

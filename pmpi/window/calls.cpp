@@ -318,6 +318,7 @@ Outcome Window::flush_target(int rank, bool locally) {
   const auto look = [&](Strict& strict) {
     EpochState before = epoch_of(state_);
     if (!state_.has_rank(rank) || before.flush(rank)) return Outcome();
+    strict.flushes(rank);
     return strict.completed(rank, locally, holds_alone(state_, rank));
   };
   const auto call = [&] { return passive().flush(rank); };

@@ -86,6 +86,7 @@ WindowState::WindowState(MPI_Group of, std::unique_ptr<Space> memory,
 WindowState::~WindowState() {
   if (library().deferring == this) library().deferring = nullptr;
   statistics.reset();  // asks the group once more
+  strict.reset();      // likewise
   runtime().Group_free(&group);
 }
 
@@ -166,7 +167,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       hints_(std::move(hints)) {
   state_.statistics = WindowStatistics::open(*state_.space, group, flavor_of(attributes.flavor), id, threaded);
   if (state_.statistics != nullptr) state_.fast_locks = state_.fast_releases = state_.fast_notifications = false;
-  if (check == Check::kStrict) state_.strict = std::make_unique<Strict>(*state_.space, std::move(logs));
+  if (check == Check::kStrict) state_.strict = std::make_unique<Strict>(*state_.space, std::move(logs), group);
   if (threaded) passive().use_stripes();
 }
 

@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // With FARSIDE_CHECK=strict: conflicting accesses, of one origin or of several, are refused, and the report names both
-// calls. Allowed accesses pass. Early stores to buffers and window memory are reported. Without strict checking
-// (argument lenient) all of this passes, because the program does not check the results.
+// calls. Allowed accesses pass. Early stores to buffers and window memory are reported, and early loads of result
+// buffers where the kernel permits that. Without strict checking (argument lenient) all of this passes, because the
+// program does not check the results.
+#include <fcntl.h>
 #include <functional>
+#include <linux/userfaultfd.h>
+#include <memory>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.hpp"
 #include "stderr.hpp"
@@ -21,7 +29,7 @@ void conflict(const std::function<int()>& call, const char* with, const char* wh
   const std::string text = captured.end();
   const int wanted = strict ? MPI_ERR_RMA_CONFLICT : MPI_SUCCESS;
   if (check::class_of(code) != wanted)
-    check::fail(__FILE__, __LINE__, "class " + check::class_name(code) + ": " + text);
+    check::fail(__FILE__, __LINE__, std::string(with) + what + ": class " + check::class_name(code) + ": " + text);
   for (const char* part : {with, what, third, "MPI 4.0 section 12."}) {
     if (strict && text.find(part) == std::string::npos)
       check::fail(__FILE__, __LINE__, std::string("'") + part + "' is not said: " + text);
@@ -156,7 +164,7 @@ void before_a_request_is_complete(const check::Window& window) {
            "has been changed since that call, before its request was complete", kByItself);
   CHECK(request == MPI_REQUEST_NULL);
   rget(in, 8);
-  to_in[0] = to_in[0] + 12345;
+  to_in[0] = 12345;
   conflict([&] { return MPI_Test(&request, &done, MPI_STATUS_IGNORE); }, "the result buffer of MPI_Rget towards rank ",
            "has been changed", kByItself);
   CHECK(done != 0 && request == MPI_REQUEST_NULL);
@@ -475,6 +483,173 @@ void stores(const check::Window& window) {
   barrier();
 }
 
+// Two windows with common memory: the second begins at the 16th integer of the first.
+void through_two_windows(const check::Window& window) {
+  constexpr const char* kOther = "on another window";
+  int out[4] = {};
+  int in[4] = {};
+  MPI_Win other = MPI_WIN_NULL;
+  CHECK_MPI(
+      MPI_Win_create(window.as<int>() + 16, 16 * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &other));
+  CHECK_MPI(MPI_Win_set_errhandler(other, MPI_ERRORS_RETURN));
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  CHECK_MPI(MPI_Win_lock_all(0, other));
+  if (rank == 0) {
+    // One origin.
+    CHECK_MPI(MPI_Put(out, 4, MPI_INT, last, 16, 4, MPI_INT, window));
+    CHECK_MPI(MPI_Put(out, 4, MPI_INT, last, 4, 4, MPI_INT, other));
+    CONFLICT("MPI_Put of rank 0 (its operation ", kOther, MPI_Get(in, 1, MPI_INT, last, 3, 1, MPI_INT, other));
+    CONFLICT("MPI_Put of rank 0 (its operation ", kOther, MPI_Put(out, 1, MPI_INT, last, 20, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Win_flush(last, window));
+    CHECK_MPI(MPI_Get(in, 4, MPI_INT, last, 0, 4, MPI_INT, other));
+    CHECK_MPI(MPI_Get(in, 0, MPI_INT, last, 16, 0, MPI_INT, window));
+    // Its local buffer.
+    CONFLICT("MPI_Get towards rank ", kOther, MPI_Put(in, 1, MPI_INT, last, 40, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Win_flush(last, other));
+    CHECK_MPI(MPI_Put(in, 1, MPI_INT, last, 40, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Win_flush(last, window));
+    // Two origins. Accumulates are atomic only by way of one window.
+    CHECK_MPI(MPI_Get(in, 1, MPI_INT, last, 16, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Accumulate(out, 1, MPI_INT, last, 17, 1, MPI_INT, MPI_SUM, window));
+  }
+  barrier();
+  if (rank == last) {
+    CHECK_MPI(MPI_Get(in, 1, MPI_INT, last, 0, 1, MPI_INT, other));
+    CHECK_MPI(MPI_Win_flush(last, other));
+    CONFLICT("MPI_Get of rank 0 (its operation ", kOther, MPI_Put(out, 1, MPI_INT, last, 0, 1, MPI_INT, other));
+    CONFLICT("MPI_Accumulate of rank 0 (its operation ", "access this memory through one window",
+             MPI_Accumulate(out, 1, MPI_INT, last, 1, 1, MPI_INT, MPI_SUM, other));
+    // A local buffer in the memory of the other window.
+    CONFLICT("in which the local buffer lies", kOther,
+             MPI_Put(window.as<int>() + 17, 1, MPI_INT, 0, 8, 1, MPI_INT, other));
+  }
+  barrier();
+  if (rank == 0) CHECK_MPI(MPI_Win_flush(last, window));
+  barrier();
+  if (rank == last) CHECK_MPI(MPI_Accumulate(out, 2, MPI_INT, last, 0, 2, MPI_INT, MPI_SUM, other));
+  CHECK_MPI(MPI_Win_unlock_all(other));
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_MPI(MPI_Win_free(&other));
+  barrier();
+}
+
+// accumulate_ops is same_op_no_op, unless the program says otherwise.
+void by_different_ops(const check::Window& window) {
+  int one = 1, two = 2, result = 0;
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  if (rank == 0) CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_SUM, window));
+  barrier();
+  if (rank == last) {
+    CONFLICT("MPI_Accumulate of rank 0 (its operation ", "let both use one MPI_Op",
+             MPI_Accumulate(&one, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_REPLACE, window));
+    CONFLICT("MPI_Accumulate of rank 0 (its operation ", "accumulate_ops",
+             MPI_Fetch_and_op(&one, &result, MPI_INT, 0, 0, MPI_BXOR, window));
+    CHECK_MPI(MPI_Fetch_and_op(&one, &result, MPI_INT, 0, 0, MPI_SUM, window));
+    CHECK_MPI(MPI_Win_flush(0, window));
+    CHECK_MPI(MPI_Fetch_and_op(nullptr, &result, MPI_INT, 0, 0, MPI_NO_OP, window));
+    CHECK_MPI(MPI_Win_flush(0, window));
+    CHECK_MPI(MPI_Compare_and_swap(&one, &two, &result, MPI_INT, 0, 0, window));
+    CHECK_MPI(MPI_Win_flush(0, window));
+    CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT, 0, 1, 1, MPI_INT, MPI_REPLACE, window));
+  }
+  barrier();
+  if (rank == 0) CHECK_MPI(MPI_Win_flush(0, window));
+  barrier();
+  if (rank == last) CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_REPLACE, window));
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  barrier();
+}
+
+// Whether the kernel lets this process see its own accesses: userfaultfd(2) with UFFDIO_MOVE.
+bool sees_loads() {
+  const int faults = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC));
+  uffdio_api api{UFFD_API, std::uint64_t{1} << 16, 0};
+  const bool sees = faults >= 0 && ioctl(faults, UFFDIO_API, &api) == 0;
+  close(faults);
+  return sees;
+}
+
+void loads(const check::Window& window) {
+  if (strict && !sees_loads()) return;
+  constexpr const char* kLoaded = " has been loaded in ";
+  int before = 11;
+  int in[4] = {};
+  int after = 12;
+  volatile int* const from = in;
+  volatile int *const beside = &before, *const behind = &after;
+  int sum = 0;
+  const auto heap = std::make_unique<int[]>(4096);
+  volatile int* const on_heap = heap.get() + 2040;
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  CHECK_MPI(MPI_Get(in, 4, MPI_INT, next, 0, 4, MPI_INT, window));
+  sum += *beside + from[2];
+  STORED("the result buffer of MPI_Get towards rank ", kLoaded, MPI_Win_flush(next, window));
+  CHECK_MPI(MPI_Get(heap.get() + 2040, 20, MPI_INT, next, 0, 20, MPI_INT, window));
+  sum += on_heap[-1] + on_heap[20] + on_heap[19];
+  STORED("the result buffer of MPI_Get towards rank ", kLoaded, MPI_Win_flush_all(window));
+  CHECK_MPI(MPI_Fetch_and_op(&before, in + 1, MPI_INT, next, 0, MPI_SUM, window));
+  sum += from[1];
+  STORED("the result buffer of MPI_Get_accumulate or MPI_Fetch_and_op towards rank ", kLoaded,
+         MPI_Win_flush_local(next, window));
+  MPI_Request request = MPI_REQUEST_NULL;
+  CHECK_MPI(MPI_Win_flush(next, window));
+  CHECK_MPI(MPI_Rget(in, 2, MPI_INT, next, 0, 2, MPI_INT, window, &request));
+  sum += from[0];
+  conflict([&] { return MPI_Wait(&request, MPI_STATUS_IGNORE); }, "the result buffer of MPI_Rget towards rank ",
+           kLoaded, " on window ");
+  // Allowed: what lies beside the buffer, by the program, the kernel and a child; and the buffer once it is complete.
+  CHECK_MPI(MPI_Get(in, 4, MPI_INT, next, 0, 4, MPI_INT, window));
+  *behind = *behind + *beside;
+  int ends[2] = {}, read_back = 0;
+  CHECK_EQ(pipe(ends), 0);
+  CHECK_EQ(write(ends[1], &before, sizeof before), static_cast<ssize_t>(sizeof before));
+  CHECK_EQ(read(ends[0], &read_back, sizeof read_back), static_cast<ssize_t>(sizeof read_back));
+  CHECK_EQ(read_back, before);
+  int status = -1;
+  if (const pid_t child = fork(); child == 0) {
+    _exit(*behind == 23 ? 0 : 1);
+  } else {
+    CHECK_EQ(waitpid(child, &status, 0), child);
+  }
+  CHECK_EQ(status, 0);
+  close(ends[0]);
+  close(ends[1]);
+  CHECK_MPI(MPI_Win_flush_local(next, window));
+  sum += from[3];
+  CHECK_MPI(MPI_Rget(in, 2, MPI_INT, next, 0, 2, MPI_INT, window, &request));
+  CHECK_MPI(MPI_Wait(&request, MPI_STATUS_IGNORE));
+  sum += from[0];
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_MPI(MPI_Win_fence(0, window));
+  CHECK_MPI(MPI_Get(in, 4, MPI_INT, next, 0, 4, MPI_INT, window));
+  barrier();
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+  sum += from[3];
+  CHECK(sum != 1);
+  barrier();
+}
+
+// A flush that never completes anything, while another rank's operations stay under way.
+void idle_flushes(const check::Window&) {
+  for (const bool idle : {true, false}) {
+    int value = 0;
+    auto window = std::make_unique<check::Window>(check::Memory::kAllocate, 64, 4);
+    CHECK_MPI(MPI_Win_lock_all(0, *window));
+    CHECK_MPI(MPI_Put(&value, 1, MPI_INT, next, rank, 1, MPI_INT, *window));
+    for (int target = 0; target <= last; ++target) {
+      if (target == next && idle) continue;
+      CHECK_MPI(MPI_Win_flush(target, *window));
+    }
+    CHECK_MPI(MPI_Win_unlock_all(*window));
+    check::Stderr captured;
+    window.reset();
+    const std::string text = captured.end();
+    const bool hinted = text.find("have completed nothing") != std::string::npos;
+    if (hinted != (strict && idle)) check::fail(__FILE__, __LINE__, "said: " + text);
+    barrier();
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -487,6 +662,7 @@ int main(int argc, char** argv) {
   CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
   const check::Section<const check::Window&> sections[] = {
       {"at the target", at_the_target},
+      {"loads", loads},
       {"between the bytes", between_the_bytes},
       {"in local memory", in_local_memory},
       {"before a request is complete", before_a_request_is_complete},
@@ -496,6 +672,9 @@ int main(int argc, char** argv) {
       {"a lock_all on an exposed target", lock_all_on_an_exposed_target},
       {"buffers in the window", buffers_in_the_window},
       {"stores", stores},
+      {"through two windows", through_two_windows},
+      {"by different MPI_Ops", by_different_ops},
+      {"flushes of idle targets", idle_flushes},
   };
   check::run(sections, window);
   check::section("MPI_Win_free");

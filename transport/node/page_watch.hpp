@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sees the program's loads and stores of watched bytes of its private memory, without recompilation or debug registers:
 // the pages are moved away (userfaultfd(2), UFFDIO_MOVE, since Linux 6.8), so the next access faults, also one by the
-// kernel for a system call, which is not reported. A thread brings the page back. If other bytes were meant, the faulting
-// instruction alone is executed (x86-64: trap flag), and the page is moved away again.
+// kernel for a system call, which is not reported. A thread brings the page back. If other bytes were meant, only the
+// faulting instruction is executed (x86-64: trap flag), and the page is moved away again.
 //
 //   SIGTRAP    is farside's from the first object on; if the program has a handler, no page is moved away again
 //   fork(2)    brings all pages back before

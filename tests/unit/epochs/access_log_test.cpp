@@ -57,6 +57,20 @@ TEST_CASE("readers may meet, and what is atomic on one type; nothing else") {
   }
 }
 
+TEST_CASE("a target of operations under way is found, preferably the one that is asked for") {
+  AccessLog log;
+  CHECK_FALSE(log.under_way(0));
+  CHECK(access(log, "put", 1, Use::kPut, {8, 16}).empty());
+  CHECK(log.under_way(0) == 1);
+  CHECK(local(log, "get", 0, LocalUse::kWritten, {8, 16}).empty());
+  CHECK(log.under_way(0) == 0);
+  CHECK(log.under_way(1) == 1);
+  log.completed(1);
+  CHECK(log.under_way(1) == 0);
+  log.locally_completed(0);
+  CHECK_FALSE(log.under_way(1));
+}
+
 TEST_CASE("an atomic read meets a get and an accumulate, which may not meet each other") {
   AccessLog log;
   CHECK(access(log, "get", 0, Use::kGet, {0, 4}).empty());

@@ -65,15 +65,17 @@ struct Ranks {
     return with_call(by, call, use, epoch, run, type, local);
   }
   int with_call(int by, Call call, Use use, Epoch epoch, StridedRun run, int type = kInt, bool local = false) {
-    const std::uint32_t element = type == kDouble ? 8 : 4;
+    const std::uint16_t element = type == kDouble ? 8 : 4;
     auto conflict = (*this)[by].add(
-        1, {call, use, epoch, local, type, element, local ? 2 : 1, ++number.at(static_cast<std::size_t>(by))},
+        1,
+        {call, use, epoch, local, type, element, reduce_op, local ? 2 : 1, ++number.at(static_cast<std::size_t>(by))},
         std::span(&run, 1));
     REQUIRE(conflict);
     last = conflict.value().value_or(SharedLog::Found{});
     return conflict.value() ? conflict.value()->origin : -1;
   }
   SharedLog::Found last{};
+  std::uint16_t reduce_op = 0;
 };
 
 constexpr StridedRun kFirstFour{0, 4, 0, 1};
@@ -114,6 +116,54 @@ TEST_CASE("an origin does not meet itself in the log, and what is atomic may mee
   CHECK(r.access(2, Use::kAccumulate, Epoch::kPassive, {8, 8, 0, 1}, kDouble) == 0);
   CHECK(r.access(2, Use::kAccumulate, Epoch::kPassive, {10, 4, 0, 1}) == 0);
   CHECK(r.access(2, Use::kGet, Epoch::kPassive, {8, 4, 0, 1}) == 0);
+}
+
+TEST_CASE("atomic updates of two origins by different operations conflict, and atomic reads with none") {
+  Ranks r;
+  r.reduce_op = 1;
+  CHECK(r.access(0, Use::kAccumulate, Epoch::kPassive, kFirstFour) == -1);
+  r.reduce_op = 2;
+  CHECK(r.access(0, Use::kAccumulate, Epoch::kPassive, kFirstFour) == -1);  // in their order
+  CHECK(r.access(2, Use::kAccumulate, Epoch::kPassive, kFirstFour) == 0);
+  CHECK(r.last.only_ops_differ);
+  CHECK(r.access(2, Use::kFetch, Epoch::kPassive, kFirstFour) == -1);
+  CHECK(r.access(2, Use::kAccumulate, Epoch::kPassive, {4, 4, 0, 1}) == -1);
+  CHECK(r.access(2, Use::kPut, Epoch::kPassive, kFirstFour) == 0);
+  CHECK_FALSE(r.last.only_ops_differ);
+  r.reduce_op = 0;  // a compare-and-swap
+  CHECK(r.access(2, Use::kAccumulate, Epoch::kPassive, kFirstFour) == -1);
+}
+
+TEST_CASE("an access by way of another window meets all but reads, also those of its own origin") {
+  Ranks r;
+  const auto look = [&](int by, Use use, StridedRun run) {
+    auto found = r[by].look_from_outside(1, {.use = use}, std::span(&run, 1));
+    REQUIRE(found);
+    return found.value() ? found.value()->origin : -1;
+  };
+  CHECK(r.access(0, Use::kGet, Epoch::kFence, kFirstFour) == -1);
+  CHECK(r.access(0, Use::kAccumulate, Epoch::kFence, {4, 4, 0, 1}) == -1);
+  for (const int by : {0, 2}) {
+    CHECK(look(by, Use::kGet, kFirstFour) == -1);
+    CHECK(look(by, Use::kFetch, kFirstFour) == -1);
+    CHECK(look(by, Use::kPut, kFirstFour) == 0);
+    CHECK(look(by, Use::kAccumulate, {4, 4, 0, 1}) == 0);
+    CHECK(look(by, Use::kGet, {7, 4, 0, 1}) == 0);
+    CHECK(look(by, Use::kPut, {8, 4, 0, 1}) == -1);
+  }
+  // It is not entered, and the epoch of its window does not count.
+  CHECK(r.access(2, Use::kGet, Epoch::kFence, kFirstFour) == -1);
+  for (auto& log : r.log) log.fence_passed();
+  CHECK(look(2, Use::kPut, {0, 8, 0, 1}) == -1);
+}
+
+TEST_CASE("a rank tells where its memory lies") {
+  Ranks r;
+  CHECK(r[0].memory_of(1).value().bytes == 0);
+  CHECK(r[1].describe({4096, 64}));
+  CHECK(r[0].memory_of(1).value().base == 4096);
+  CHECK(r[2].memory_of(1).value().bytes == 64);
+  CHECK(r[0].memory_of(2).value().bytes == 0);
 }
 
 TEST_CASE("a flush or unlock takes accesses out, a local flush those that read") {
@@ -291,7 +341,7 @@ TEST_CASE("what others have updated is no store of the target") {
       CHECK(r.access(0, Use::kAccumulate, Epoch::kFence, kFirstFour) == -1);
       CHECK(r[0].executed(1, image));
       const std::vector<StridedRun> many(kCapacity + 1, kFirstFour);
-      const auto conflict = r[2].add(1, {Call::kAccumulate, Use::kAccumulate, epoch, false, kInt, 4, 1, 7}, many);
+      const auto conflict = r[2].add(1, {Call::kAccumulate, Use::kAccumulate, epoch, false, kInt, 4, 0, 1, 7}, many);
       REQUIRE(conflict);
       CHECK_FALSE(conflict.value());
       CHECK_FALSE(changed(r, Epoch::kFence));
@@ -343,7 +393,7 @@ TEST_CASE("a block that changes while it is read is read again") {
   SharedLog first(memory, 0, kRanks, kCapacity);
   SharedLog second(memory, 2, kRanks, kCapacity);
   memory.hold = true;
-  const SharedLog::Access put{Call::kPut, Use::kPut, Epoch::kFence, false, 0, 1, 1, 1};
+  const SharedLog::Access put{Call::kPut, Use::kPut, Epoch::kFence, false, 0, 1, 0, 1, 1};
   REQUIRE(first.add(1, put, std::span(&kFirstFour, 1)));
   memory.hold = false;
   memory.halves = 2;  // whole at the second read
@@ -372,7 +422,7 @@ TEST_CASE("what is over, and not yet written over by what came after it, is not 
   Between memory;
   SharedLog first(memory, 0, kRanks, kCapacity);
   SharedLog second(memory, 2, kRanks, kCapacity);
-  const SharedLog::Access put{Call::kPut, Use::kPut, Epoch::kPassive, false, 0, 1, 1, 1};
+  const SharedLog::Access put{Call::kPut, Use::kPut, Epoch::kPassive, false, 0, 1, 0, 1, 1};
   const StridedRun elsewhere{100, 4, 0, 1};
   REQUIRE(first.add(1, put, std::span(&elsewhere, 1)));
   REQUIRE(first.add(1, put, std::span(&kFirstFour, 1)));
@@ -416,7 +466,7 @@ TEST_CASE("of two origins that come at once, at least one sees the other") {
   std::array<std::vector<char>, 2> saw{std::vector<char>(kRounds), std::vector<char>(kRounds)};
   const auto origin = [&](int rank) {
     SharedLog log(memory, rank, 2, kCapacity);
-    const SharedLog::Access put{Call::kPut, Use::kPut, Epoch::kPassive, false, 0, 1, 1, 1};
+    const SharedLog::Access put{Call::kPut, Use::kPut, Epoch::kPassive, false, 0, 1, 0, 1, 1};
     const auto meet_other = [&](int count) {
       arrived.fetch_add(1);
       while (arrived.load() < 2 * count) std::this_thread::yield();
