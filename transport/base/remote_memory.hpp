@@ -90,7 +90,7 @@ struct ControlWord {
   }
   // Precedes a change. A processor with strong order begins to move the line of the word to this core only when the
   // data behind which the word is changed have moved; now both move at once.
-  static void prefetch(const std::uint64_t& word) {
+  static void prefetch([[maybe_unused]] const std::uint64_t& word) {
 #if defined(__x86_64__)
     asm volatile("prefetchw %0" : : "m"(word));
 #endif

@@ -36,7 +36,7 @@ std::uint64_t node_identity() {
 namespace {
 
 // The contents of /proc/PID/stat (proc(5)).
-struct ProcessState {
+struct ProcStat {
   std::uint64_t pid = 0;
   char state = '?';
   std::uint64_t threads = 0;
@@ -44,7 +44,7 @@ struct ProcessState {
 };
 
 // Returns nothing if the file does not exist or cannot be read; errno says which.
-std::optional<ProcessState> read_state(const std::string& path) {
+std::optional<ProcStat> read_state(const std::string& path) {
   errno = 0;
   std::ifstream file(path);
   std::string text;
@@ -52,7 +52,7 @@ std::optional<ProcessState> read_state(const std::string& path) {
   // The name of the program, in parentheses, may contain any characters.
   const std::size_t behind = text.rfind(')');
   if (behind == std::string::npos) return std::nullopt;
-  ProcessState found;
+  ProcStat found;
   std::istringstream rest(text.substr(behind + 1));
   rest >> found.state;
   std::string skipped;
