@@ -349,7 +349,7 @@ TEST_CASE("a report shows the environment and the examination, and hosts by numb
   all["ranks"][1]["farside"] = "";
   all["ranks"][1]["library"] = "";
   const Json info{{"farside", "0.1.0"},
-                  {"machine", {{"host", "login7"}, {"kernel", "6.1"}, {"threads", 2}}},
+                  {"machine", {{"host", "login7"}, {"kernel", "6.1"}, {"threads", 2}, {"sees_no_early_loads", ""}}},
                   {"runtimes", Json::array()},
                   {"routes", Json::array()},
                   {"libfabric",
