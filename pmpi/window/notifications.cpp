@@ -89,9 +89,9 @@ Outcome Notifications::set_count(int count) {
   auto& counters = window_.notification_counters;
   if (own && counters == nullptr)
     own = without_bad_alloc([&] { return counters = std::make_unique<NotificationCounters>(), Status(); });
-  // Behind the first barrier no rank notifies by the old numbers, behind the second all have the new ones.
+  // Behind the first barrier none uses the old numbers, behind the second all have the new ones. Failures skip neither.
   ActiveTarget active(window_);
-  if (Outcome o = active.barrier(0); !o) return o;
+  own = first_of(active.barrier(0), std::move(own));
   if (own) {
     for (std::size_t i = 0; i < counters->own.size(); ++i)
       counters->own[i].reset(window_.control, word(static_cast<int>(i)));
