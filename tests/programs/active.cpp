@@ -25,15 +25,20 @@ void nap() {
 }
 
 void fence_asserts(check::Memory memory) {
-  check::Window window(memory, 2 * sizeof(int), sizeof(int));
+  constexpr int kMany = 4096;
+  check::Window window(memory, kMany * sizeof(int), sizeof(int));
+  std::vector<int> all(kMany);
   for (int round = 0; round < 50; ++round) {
     CHECK_MPI(MPI_Win_fence(MPI_MODE_NOPRECEDE, window));
     const int value = round * 10 + rank;
     put(window, value, next(), 0);
     CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSTORE, window));
+    // A large get, which takes another way, finds what was put.
+    CHECK_MPI(MPI_Get(all.data(), kMany, MPI_INT, next(), 0, kMany, MPI_INT, window));
     CHECK_EQ(window.as<int>()[0], round * 10 + previous());
     // This epoch only reads the window.
     CHECK_MPI(MPI_Win_fence(MPI_MODE_NOPUT | MPI_MODE_NOSTORE, window));
+    CHECK_EQ(all[0], value);
     int seen = -1;
     CHECK_MPI(MPI_Get(&seen, 1, MPI_INT, next(), 0, 1, MPI_INT, window));
     CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOSUCCEED, window));

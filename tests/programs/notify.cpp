@@ -440,6 +440,7 @@ void by_threads(check::Memory memory) {
       tell(window, before, kThreads + thread);
       await(window, kThreads + thread, round);
       tell(window, next, kCommon);
+      CHECK(value(window, kCommon) >= 0);
       MPI_Count taken = 0;
       CHECK_MPI(MPIX_Win_reset_notify_value(window, kCommon, &taken));
       CHECK(taken >= 0);

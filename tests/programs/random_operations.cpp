@@ -201,6 +201,16 @@ class Case {
     items();
     CHECK_MPI(MPI_Win_fence(phase_.assert_after, window_));
     check_window();
+    check_that_none_is_late();
+  }
+  // The owner may change its window as soon as the exposure has ended: no get sees that, and no put replaces it.
+  void check_that_none_is_late() {
+    const std::vector<unsigned char> before(base_, base_ + of(rank_).size);
+    const auto other = [](unsigned char byte) { return static_cast<unsigned char>(~byte); };
+    std::transform(before.begin(), before.end(), base_, other);
+    CHECK_MPI(MPI_Barrier(comm_));
+    for (std::size_t i = 0; i < before.size(); ++i) CHECK_EQ(+base_[i], +other(before[i]));
+    std::copy(before.begin(), before.end(), base_);
   }
 
   void active() {
@@ -220,6 +230,7 @@ class Case {
       CHECK_MPI(MPI_Win_wait(window_));
     }
     check_window();
+    check_that_none_is_late();
   }
   template <class Use>
   void with_group(const std::vector<int>& ranks, Use use) {

@@ -375,15 +375,18 @@ void before_a_later_one(check::Memory memory) {
 
 // The program never completes the requests of a window that is freed.
 void left_behind(check::Memory memory) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  int seen = -1;
+  MPI_Request request = MPI_REQUEST_NULL, freed = MPI_REQUEST_NULL;
+  int seen = -1, other = -1;
   {
     check::Window window(memory, sizeof(int), sizeof(int));
     *window.as<int>() = 40 + rank;
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
     CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, next(), 0, window));
     CHECK_MPI(MPI_Rget(&seen, 1, MPI_INT, next(), 0, 1, MPI_INT, window, &request));
+    CHECK_MPI(MPI_Rget(&other, 1, MPI_INT, next(), 0, 1, MPI_INT, window, &freed));
+    CHECK_MPI(MPI_Request_free(&freed));
     CHECK_MPI(MPI_Win_unlock(next(), window));
+    CHECK_EQ(other, 40 + next());
     CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   }
   CHECK_EQ(seen, 40 + next());

@@ -67,7 +67,7 @@ inline void windows_of_their_own(check::Memory memory) {
 }
 
 struct Place {
-  std::int32_t count;
+  std::int32_t counts[7];  // every other one
   std::int64_t swapped;
   long double sum;
   double many[16];
@@ -78,17 +78,20 @@ inline void one_window(check::Memory memory) {
   constexpr int kRounds = 100;
   check::Window window(memory, sizeof(Place), 1);
   const auto at = [](std::size_t offset) { return static_cast<MPI_Aint>(offset); };
-  const auto add_int = [&](int target) {
-    const std::int32_t one = 1;
+  MPI_Datatype counts;
+  CHECK_MPI(MPI_Type_vector(4, 1, 2, MPI_INT32_T, &counts));
+  CHECK_MPI(MPI_Type_commit(&counts));
+  const auto add_ints = [&](int target) {
+    const std::array<std::int32_t, 4> ones = {1, 1, 1, 1};
     CHECK_MPI(
-        MPI_Accumulate(&one, 1, MPI_INT32_T, target, at(offsetof(Place, count)), 1, MPI_INT32_T, MPI_SUM, window));
+        MPI_Accumulate(ones.data(), 4, MPI_INT32_T, target, at(offsetof(Place, counts)), 1, counts, MPI_SUM, window));
     CHECK_MPI(MPI_Win_flush(target, window));
   };
   const auto add_long_double = [&](int target) {
     const long double half = 0.5L;
     CHECK_MPI(MPI_Accumulate(&half, 1, MPI_LONG_DOUBLE, target, at(offsetof(Place, sum)), 1, MPI_LONG_DOUBLE, MPI_SUM,
                              window));
-    CHECK_MPI(MPI_Win_flush_local(target, window));
+    CHECK_MPI(MPI_Win_flush_local_all(window));
   };
   const auto raise_by_swaps = [&](int target) {
     for (std::int64_t expected = 0, seen = -1;; expected = seen) {
@@ -111,7 +114,7 @@ inline void one_window(check::Memory memory) {
     CHECK(seen[0] >= before);
     before = seen[0] + 1;
   };
-  const std::array<std::function<void(int)>, kThreads> kinds = {add_int, add_long_double, raise_by_swaps,
+  const std::array<std::function<void(int)>, kThreads> kinds = {add_ints, add_long_double, raise_by_swaps,
                                                                 fetch_and_add};
   CHECK_MPI(MPI_Win_lock_all(0, window));
   in_threads([&](int t) {
@@ -123,7 +126,8 @@ inline void one_window(check::Memory memory) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   CHECK_MPI(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));
   const auto* mine = window.as<Place>();
-  CHECK_EQ(mine->count, kRounds * size);
+  for (int i = 0; i < 7; ++i) CHECK_EQ(mine->counts[i], i % 2 == 0 ? kRounds * size : 0);
+  CHECK_MPI(MPI_Type_free(&counts));
   CHECK_EQ(mine->swapped, std::int64_t{kRounds} * size);
   CHECK_EQ(mine->sum, 0.5L * kRounds * size);
   for (double each : mine->many) CHECK_EQ(each, 1.0 * kRounds * size);
