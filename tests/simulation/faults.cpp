@@ -190,7 +190,7 @@ bool explains(int rank, std::string_view line) {
   const auto has = [line](std::string_view text) { return line.find(text) != line.npos; };
   if (state.shortage && (has("Cannot allocate memory") || has("Too many open files") || has("could not make")))
     return true;
-  if (has("could not notify")) return !state.met.empty();
+  if (has("could not notify") || has("have left their places in queues")) return !state.met.empty();
   const bool tells = has("operations of rank");
   for (const std::string_view word : {"target ", "rank "}) {
     for (auto at = line.find(word); at != line.npos; at = line.find(word, at + 1)) {
@@ -284,8 +284,9 @@ bool simulation_has_met_a_fault(int rank) {
 void simulation_meet() {
   const int own = ++faults::meetings[current()->rank];
   const auto here = [own](const Rank* each) { return faults::meetings[each->index] >= own; };
-  while (!std::ranges::all_of(faults::living(), here)) simulation_sleep();
+  do simulation_sleep();
+  while (!std::ranges::all_of(faults::living(), here));
 }
-void simulation_sleep() { scheduler->sleep(kSecond / 10); }
+void simulation_sleep() { scheduler->sleep(kSecond / 10 - scheduler->now() % (kSecond / 10)); }
 void simulation_end_faults() { faults::state.plan.most = faults::state.count; }
 }

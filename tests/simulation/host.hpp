@@ -7,6 +7,7 @@
 #include <functional>
 #include <pthread.h>
 #include <string>
+#include <sys/mman.h>
 #include <sys/types.h>
 #include <vector>
 
@@ -58,6 +59,7 @@ void* find(const char* name);
     static auto* const call = reinterpret_cast<decltype(&::name)>(find(#name)); \
     return call(arguments...);                                                  \
   }
+FARSIDE_HOST_CALL(mmap);
 FARSIDE_HOST_CALL(pthread_create);
 FARSIDE_HOST_CALL(sched_yield);
 

@@ -83,34 +83,48 @@ std::string text_of(const Command& command) {
   return text;
 }
 
-// One of the programs, on any number of ranks and nodes, with any settings that matter, and half of the time with some
-// kinds of faults.
+// One of the programs, half of the time the last one, on any number of ranks and nodes, with any settings that matter,
+// and some kinds of faults.
 Command draw_job(const Command& command) {
   Random random(command.seed);
   Command job = command;
   job.any = 0;
   job.ranks = 2 + static_cast<int>(random.below(static_cast<std::uint64_t>(command.any) - 1));
   job.nodes = 1 + static_cast<int>(random.below(static_cast<std::uint64_t>(std::min(job.ranks, 4))));
-  std::istringstream words(command.program[random.below(command.program.size())]);
+  const std::size_t programs = command.program.size();
+  std::istringstream words(command.program[random.one_in(2) ? programs - 1 : random.below(programs)]);
   job.program = {std::istream_iterator<std::string>(words), {}};
-  if (random.one_in(2)) job.program.emplace_back("create");
-  constexpr const char* kConnections[] = {"0", "1", "2"};
-  if (random.one_in(3)) job.settings.push_back(std::string("FARSIDE_CONNECTIONS=") + kConnections[random.below(3)]);
-  if (random.one_in(4)) job.settings.emplace_back("FARSIDE_ROUTES=fabric");
+  if (job.program.back() == "one") job.ranks = std::min(job.ranks, 3), job.nodes = std::min(job.nodes, job.ranks);
+  const bool by_fabric = random.one_in(job.nodes == 1 ? 2 : 4);
+  if (by_fabric) job.settings.emplace_back("FARSIDE_ROUTES=fabric");
+  // On one node only windows on the program's own memory have a handler.
+  if ((job.nodes == 1 && !by_fabric) || random.one_in(2)) job.program.emplace_back("create");
+  if (random.one_in(2)) job.settings.push_back("FARSIDE_CONNECTIONS=" + std::to_string(1 + random.below(2)));
   constexpr const char* kKinds[] = {"stop", "death", "host", "break", "error", "refusal", "silence", "shortage"};
   constexpr int kMeans[] = {1'000, 20'000, 300'000};
-  if (random.one_in(2)) return job;
+  const bool survives = job.program.front().find("survivors") != std::string::npos;
+  // Where connections are closed, a fence may wait for ever.
+  const auto make_active = [&job] {
+    job.program.emplace_back("active");
+    std::erase_if(job.settings, [](const std::string& each) { return each.starts_with("FARSIDE_CONNECTIONS"); });
+  };
+  if (random.one_in(survives ? 2 : 4) == survives) {  // other programs end at the first error
+    if (random.one_in(2)) job.faults.means["stop"] = kMeans[random.below(3)];
+    if (survives) job.program.insert(job.program.end(), {"rounds", "100"});
+    if (survives && random.one_in(2)) make_active();
+    return job;
+  }
   for (const char* const kind : kKinds)
     if (random.one_in(3)) job.faults.means[kind] = kMeans[random.below(3)];
   const auto leave_out = [&job](auto... kinds) { (job.faults.means.erase(kinds), ...); };
   // After a connection has broken, locks may wait for ever (epochs/lock.md): only survivors.cpp does without. Nor can
   // active target synchronization go on after a death.
-  if (job.program.front().find("survivors") == std::string::npos) {
+  if (!survives) {
     leave_out("break", "silence", "shortage");
   } else if (random.one_in(2)) {
-    job.program.emplace_back("active");
-    leave_out("death", "host", "refusal",
-              "shortage");  // after which a target may wait for a rank that it never reaches
+    make_active();
+    // After these a target may wait for a rank that it never reaches.
+    leave_out("death", "host", "refusal", "silence", "shortage");
   } else if (std::ranges::any_of(job.faults.means, [](const auto& each) {
                return each.first == "break" || each.first == "silence" || each.first == "shortage";
              })) {
@@ -208,9 +222,10 @@ Totals* totals = nullptr;
                  " packets");
 }
 
-// Without random addresses, and with room for the thread-local storage of many copies of a library.
+// Without random addresses, with room for the thread-local storage of many copies of a library, and with memory that is
+// overwritten when it is allocated and freed.
 void prepare(char** words) {
-  constexpr const char* kTunables = "glibc.rtld.optional_static_tls=65536";
+  constexpr const char* kTunables = "glibc.rtld.optional_static_tls=65536:glibc.malloc.perturb=165";
   const char* const set = std::getenv("GLIBC_TUNABLES");
   if (set != nullptr && std::strcmp(set, kTunables) == 0) return;
   personality(ADDR_NO_RANDOMIZE);  // where it is refused, traces of two runs may differ

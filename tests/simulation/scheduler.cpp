@@ -138,7 +138,7 @@ Thread& Scheduler::start(int rank, std::string name, std::function<void()> run) 
   made.run = std::move(run);
   made.priority = static_cast<int>(random_.below(1000));
   made.storage = borrow_storage();
-  made.stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  made.stack = host::mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (made.stack == MAP_FAILED) host::fail("no memory for a stack");
   mprotect(made.stack, 4096, PROT_NONE);
   // Six registers, and the address to which simulation_switch() returns. There the stack is as behind a call.

@@ -16,12 +16,15 @@
 #include <deque>
 
 #include "../programs/check.hpp"
+#include "../programs/notified_calls.hpp"
 
 namespace {
 
 using Word = std::int64_t;
 
-constexpr int kBlock = 1500;                      // words: more than travel in one message
+constexpr int kAll = -1;  // in the place of a lock type: lock_all
+constexpr int kRow = 8;
+constexpr int kBlock = 188 * kRow;                // words: more than travel in one message, even without one in kRow
 constexpr int kRows[] = {1, 3, 40, 600, kBlock};  // words of an operation on a block
 
 // On the board, for each origin and target. What is written is the number of the attempt, or of the sum.
@@ -45,7 +48,8 @@ class Survivor {
         size_(check::size()),
         random_(static_cast<unsigned>(program.number("seed", 1)) * 64U + static_cast<unsigned>(rank_)),
         assert_(program.has("unlocked") ? MPI_MODE_NOCHECK : 0),
-        words_(static_cast<std::size_t>(place_of_block(size_ + 1))) {
+        words_(static_cast<std::size_t>(place_of_block(size_ + 1))),
+        counted_(static_cast<std::size_t>(size_)) {
     const auto bytes = static_cast<MPI_Aint>(words_.size() * sizeof(Word));
     memory_ = words_.data();
     if (program.has("create"))
@@ -54,18 +58,20 @@ class Survivor {
       MPI_Win_allocate(bytes, sizeof(Word), MPI_INFO_NULL, MPI_COMM_WORLD, &memory_, &window_);
     std::fill(memory_, memory_ + words_.size(), Word{0});
     MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN);
+    if (!program.has("active")) MPIX_Win_set_num_notify(window_, MPI_INFO_NULL, 1);
     MPI_Barrier(MPI_COMM_WORLD);
   }
 
   void run(int rounds) {
     for (int round = 0; round < rounds; ++round) {
       const int target = draw(size_);
+      if (round % 8 == 7) simulation_sleep();  // connections are closed meanwhile
       switch (draw(7)) {
         case 0: put_and_get(target); break;
         case 1: add_and_get(target); break;
         case 2: count(target); break;
         case 3:
-        case 4: all_or_nothing(target); break;
+        case 4: all_or_nothing(draw(2)); break;
         case 5: write_block(target); break;
         default: put_to_all(); break;
       }
@@ -137,12 +143,15 @@ class Survivor {
     EXPECT(confirmed <= value && value <= attempted, "%s, %d to %d: %lld, confirmed %lld, attempted %lld\n", what,
            origin, target, (long long)value, (long long)confirmed, (long long)attempted);
   }
+  int any_lock() { return draw(2) == 0 ? MPI_LOCK_SHARED : MPI_LOCK_EXCLUSIVE; }
   // Whether the lock and all that is done under it has succeeded.
   template <class Act>
   bool locked(int type, int target, Act&& act) {
-    if (MPI_Win_lock(type, target, assert_, window_) != MPI_SUCCESS) return false;
+    const bool all = type == kAll;
+    if ((all ? MPI_Win_lock_all(assert_, window_) : MPI_Win_lock(type, target, assert_, window_)) != MPI_SUCCESS)
+      return false;
     const bool done = act();
-    const int unlocked = MPI_Win_unlock(target, window_);
+    const int unlocked = all ? MPI_Win_unlock_all(window_) : MPI_Win_unlock(target, window_);
     EXPECT(unlocked != MPI_ERR_RMA_SYNC, "the lock of %d has been dropped without its unlock\n", target);
     return unlocked == MPI_SUCCESS && done;
   }
@@ -169,7 +178,7 @@ class Survivor {
     const Word value = ++own.puts;
     const bool early = draw(2) == 0;
     const bool done =
-        locked(MPI_LOCK_SHARED, target, [&] { return put(&value, 1, target, rank_) && (!early || flushed(target)); });
+        locked(any_lock(), target, [&] { return put(&value, 1, target, rank_) && (!early || flushed(target)); });
     if (done) own.confirmed_puts = value;
     read_own(target);
   }
@@ -177,7 +186,7 @@ class Survivor {
     Record& own = record(rank_, target);
     const Word one = 1;
     ++own.sums;
-    const bool done = locked(MPI_LOCK_SHARED, target, [&] {
+    const bool done = locked(any_lock(), target, [&] {
       return MPI_Accumulate(&one, 1, MPI_INT64_T, target, size_ + rank_, 1, MPI_INT64_T, MPI_SUM, window_) ==
              MPI_SUCCESS;
     });
@@ -188,35 +197,75 @@ class Survivor {
   void count(int target) {
     const Word one = 1;
     Word before = -1, after = -1;
-    const bool done = locked(MPI_LOCK_SHARED, target, [&] {
+    Word& last = counted_[static_cast<std::size_t>(target)];
+    const int at = 2 * size_;
+    const bool excludes = assert_ == 0 && draw(2) == 0;
+    const bool done = locked(excludes ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, target, [&] {
+      if (excludes) {
+        if (!get(&before, 1, target, at) || !flushed(target)) return false;
+        return after = before + 1, put(&after, 1, target, at);
+      }
       const auto fetch = [&](Word* result) {
-        return MPI_Fetch_and_op(&one, result, MPI_INT64_T, target, 2 * size_, MPI_SUM, window_) == MPI_SUCCESS &&
+        return MPI_Fetch_and_op(&one, result, MPI_INT64_T, target, at, MPI_SUM, window_) == MPI_SUCCESS &&
                flushed(target);
       };
       return fetch(&before) && fetch(&after);
     });
-    EXPECT(!done || (before >= 0 && before < after), "target %d: %lld, %lld\n", target, (long long)before,
-           (long long)after);
+    if (!done) return;
+    EXPECT(before < after && (before >= last || simulation_has_met_a_fault(target)), "target %d: %lld, %lld, %lld\n",
+           target, (long long)last, (long long)before, (long long)after);
+    last = after;
   }
   // Only a holder that has met a fault leaves words of the block that differ, and puts after a fault may be lost.
   // Before the unlock no operation is complete.
   void all_or_nothing(int target) {
     if (assert_ != 0) return;
     const int at = place_of_block(size_);
-    std::vector<Word> values(kBlock, -1);
-    (void)locked(MPI_LOCK_EXCLUSIVE, target, [&] {
-      if (!get(values.data(), kBlock, target, at) || !flushed(target)) return false;
+    std::vector<Word> values(kBlock, -1), again(kBlock, -1);
+    const auto read = [&](std::vector<Word>& into) { return get(into.data(), kBlock, target, at); };
+    const auto check_equal = [&] {
       const bool equal = std::all_of(values.begin(), values.end(), [&](Word each) { return each == values[0]; });
       EXPECT(equal || simulation_has_met_a_fault(target), "target %d: %lld, %lld\n", target, (long long)values[0],
              (long long)values[kBlock - 1]);
-      std::fill(values.begin(), values.end(), values[0] + 1);
+    };
+    const int way = draw(7);
+    if (way > 4) {
+      const auto read_twice = [&] { return read(values) && flushed(target) && read(again); };
+      if (!locked(MPI_LOCK_SHARED, target, read_twice)) return;
+      check_equal();
+      EXPECT(again == values || simulation_has_met_a_fault(target), "target %d: %lld, then %lld\n", target,
+             (long long)values[0], (long long)again[0]);
+      return;
+    }
+    (void)locked(MPI_LOCK_EXCLUSIVE, target, [&] {
+      if (way > 2) {
+        if (!read(values) || !flushed(target)) return false;
+        check_equal();
+      }
+      std::fill(values.begin(), values.end(), Word{size_} * ++blocks_ + rank_);
+      if (way % 2 == 0) return put_words(target, at, kRow - 1, 0, values) && put_words(target, at, 1, kRow - 1, values);
       bool done = true;
+      int counters = 0;  // a fault may have been early
+      MPIX_Win_get_num_notify(window_, target, &counters);
       for (int row = 0, from = 0; from < kBlock && done; from += row) {
         row = std::min(kBlock - from, kRows[draw(5)]);
-        done = put(&values[static_cast<std::size_t>(from)], row, target, at + from);
+        const Word* const words = &values[static_cast<std::size_t>(from)];
+        done = draw(2) >= counters ? put(words, row, target, at + from)
+                                   : MPIX_Put_notify(words, row, MPI_INT64_T, target, at + from, row, MPI_INT64_T, 0,
+                                                     window_) == MPI_SUCCESS;
       }
       return done;
     });
+  }
+  // So many words of each row, from the one with that number on.
+  bool put_words(int target, int at, int count, int first, const std::vector<Word>& values) {
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    MPI_Type_vector(kBlock / kRow, count, kRow, MPI_INT64_T, &type);
+    MPI_Type_commit(&type);
+    const bool done =
+        MPI_Put(values.data(), count * kBlock / kRow, MPI_INT64_T, target, at + first, 1, type, window_) == MPI_SUCCESS;
+    MPI_Type_free(&type);
+    return done;
   }
   // Accumulates take effect in their order, whatever their sizes.
   void write_block(int target) {
@@ -224,14 +273,19 @@ class Survivor {
     std::vector<Word> wanted(kBlock), seen(kBlock, -1);
     std::vector<std::vector<Word>> rows;
     const Word first = own.blocks + 1;
-    const bool done = locked(MPI_LOCK_SHARED, target, [&] {
+    const bool done = locked(draw(2) == 0 ? MPI_LOCK_SHARED : kAll, target, [&] {
       for (int i = 2 + draw(6); i > 0; --i) {
         const auto words = static_cast<std::size_t>(rows.empty() ? kBlock : kRows[draw(5)]);
         rows.emplace_back(words, ++own.blocks);
         std::fill_n(wanted.begin(), words, own.blocks);
         const int count = static_cast<int>(words);
-        if (MPI_Accumulate(rows.back().data(), count, MPI_INT64_T, target, place_of_block(rank_), count, MPI_INT64_T,
-                           MPI_REPLACE, window_) != MPI_SUCCESS)
+        const auto replace = [&](auto call, auto... request) {
+          return call(rows.back().data(), count, MPI_INT64_T, target, place_of_block(rank_), count, MPI_INT64_T,
+                      MPI_REPLACE, window_, request...) == MPI_SUCCESS;
+        };
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (!(draw(3) == 0 ? replace(MPI_Raccumulate, &request) : replace(MPI_Accumulate)) ||
+            MPI_Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS)
           return false;
       }
       return flushed(target) && get(seen.data(), kBlock, target, place_of_block(rank_)) && flushed(target);
@@ -298,6 +352,8 @@ class Survivor {
   std::vector<Word> words_;
   // This rank's: puts of each rank, sums of each rank, a counter, a block of each rank, and one of all.
   Word* memory_ = nullptr;
+  Word blocks_ = 0;                      // of all, that this rank has written
+  std::vector<Word> counted_;            // the counters of all ranks, as last seen
   std::deque<std::vector<Word>> epoch_;  // what was put in it
   MPI_Win window_ = MPI_WIN_NULL;
 };

@@ -333,7 +333,7 @@ int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** made, void* contex
   endpoint->fid.cm = &connections;
   endpoint->fid.msg = &messages;
   endpoint->fid.rma = &accesses;
-  endpoint->id = ++network().numbers;
+  endpoint->id = ++network().connections;
   endpoint->domain = &object<Domain>(domain);
   endpoint->rank = this_rank().index;
   if (info->handle != nullptr) {

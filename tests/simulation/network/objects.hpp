@@ -144,15 +144,16 @@ struct Silence {
 };
 
 struct Network {
-  std::uint64_t numbers = 0;
+  std::uint64_t numbers = 0;  // of operations
+  std::uint64_t connections = 0;
   std::map<int, Silence> silences;  // by node
   std::map<int, Time> refusals;     // by node: until when it refuses connections
   std::map<std::uint64_t, Endpoint*> endpoints;
   std::map<std::uint16_t, Listener*> listeners;  // by port
-  // By the seed: the latency, and how often a queue is full.
+  // By the seed: the latency, and how often a queue is full, or a socket.
   Offer offer = Offer::kRings;
   Time latency = 0;
-  std::uint64_t full = 0;
+  std::uint64_t full = 0, full_sockets = 0;
   std::uint64_t packets = 0;  // sent so far
 };
 Network& network();

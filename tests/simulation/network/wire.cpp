@@ -63,7 +63,7 @@ void send(std::uint64_t id, std::uint64_t number) {
 Time next_sending(Endpoint& endpoint) {
   Random& random = scheduler->random();
   Time wait = 100 + static_cast<Time>(random.below(2 * kMicrosecond));
-  if (random.one_in(32)) wait += static_cast<Time>(random.below(200 * kMicrosecond));  // the socket is full
+  if (random.one_in(network().full_sockets)) wait += static_cast<Time>(random.below(200 * kMicrosecond));
   return endpoint.last_sent = std::max(endpoint.last_sent + 1, scheduler->now() + wait);
 }
 
@@ -144,11 +144,12 @@ void Signal::clear() {
 Network& network() {
   static Network all = [] {
     constexpr Time kLatencies[] = {1 * kMicrosecond, 20 * kMicrosecond, 300 * kMicrosecond};
-    constexpr std::uint64_t kFull[] = {16, 256, UINT64_MAX};
+    constexpr std::uint64_t kFull[] = {16, 256, UINT64_MAX}, kFullSockets[] = {4, 32};
     Network made;
     made.offer = static_cast<Offer>(scheduler->random().below(2));
     made.latency = kLatencies[scheduler->random().below(3)];
     made.full = kFull[scheduler->random().below(3)];
+    made.full_sockets = kFullSockets[scheduler->random().below(2)];
     return made;
   }();
   return all;
