@@ -84,7 +84,9 @@ class OpenTargets {
  public:
   explicit OpenTargets(int ranks) : ranks_(static_cast<unsigned>(ranks)) {}
 
-  bool operation(int target) const { return is_single(target) || number(target) < below_ || listed(target, kOpen); }
+  [[gnu::always_inline]] bool operation(int target) const {
+    return is_single(target) || number(target) < below_ || listed(target, kOpen);
+  }
   bool flush(int target) const {
     return single_ == single_of(target, true) || number(target) < flush_below_ || listed(target, kOpen | kPassive);
   }

@@ -45,7 +45,7 @@ class DeviceMemory {
   // Whether a library was found.
   static bool possible() { return possible_.load(std::memory_order_relaxed); }
   // Whether holds() has found the page of the address not to be a GPU's. Calls nothing.
-  static bool is_known_host(const void* address) {
+  [[gnu::always_inline]] static bool is_known_host(const void* address) {
     const std::uintptr_t page = page_of(address);
     return host_pages_[page % host_pages_.size()].load(std::memory_order_relaxed) == page;
   }
