@@ -219,14 +219,23 @@ PageWatch::PageWatch() {
   const int faults = open_faults(&why);
   constexpr std::size_t kOwn = (sizeof(State) + kPage - 1) / kPage * kPage;
   void* const memory = faults >= 0 ? map(kOwn + kPages * kPage) : nullptr;
-  if (memory == nullptr) return;
+  const auto give_up = [&] {
+    if (faults >= 0) close(faults);
+    if (memory != nullptr) munmap(memory, kOwn + kPages * kPage);
+  };
+  if (memory == nullptr) {
+    give_up();
+    return;
+  }
   auto* const state = new (memory) State;
   state->faults = faults;
   for (std::size_t i = 0; i < kPages; ++i) {
     state->slots[i].hidden = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(memory)) + kOwn + i * kPage;
-    if (!state->registered(state->slots[i].hidden)) return;
+    if (!state->registered(state->slots[i].hidden)) {
+      give_up();
+      return;
+    }
   }
-  State::of_process = state;
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -234,7 +243,12 @@ PageWatch::PageWatch() {
   const auto run = [](void* of) -> void* { return static_cast<State*>(of)->run(), nullptr; };
   const int failed = pthread_create(&thread, nullptr, run, state);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failed != 0 || pthread_atfork([] { State::of_process->disarm(); }, nullptr, nullptr) != 0) return;
+  if (failed != 0) {
+    give_up();
+    return;
+  }
+  State::of_process = state;
+  if (pthread_atfork([] { State::of_process->disarm(); }, nullptr, nullptr) != 0) return;
   pthread_detach(thread);
   state_ = state;
   struct sigaction action {};
