@@ -321,7 +321,7 @@ Outcome Window::flush_target(int rank, bool locally) {
     strict.flushes(rank);
     return strict.completed(rank, locally, holds_alone(state_, rank));
   };
-  const auto call = [&] { return passive().flush(rank); };
+  const auto call = [&] { return passive().flush(rank, locally); };
   return rank == MPI_PROC_NULL ? call() : watched(state_, flushed(rank), look, call);
 }
 
@@ -334,7 +334,7 @@ Outcome Window::flush_targets(bool locally) {
       first = first_of(std::move(first), strict.completed(rank, true, false));
     return first;
   };
-  return watched(state_, flushed(-1), look, [&] { return passive().flush_all(); });
+  return watched(state_, flushed(-1), look, [&] { return passive().flush_all(locally); });
 }
 
 }  // namespace farside::pmpi

@@ -372,7 +372,7 @@ Outcome PassiveTarget::unlock_all() {
   return first_of(completed, released);
 }
 
-Outcome PassiveTarget::flush(int rank) {
+Outcome PassiveTarget::flush(int rank, bool locally) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = window_.check_rank(rank); !o) return o;
   if (!window_.holds_in_stripe(rank)) {
@@ -380,13 +380,13 @@ Outcome PassiveTarget::flush(int rank) {
     if (const epochs::Violation v = window_.epoch.flush(rank)) return v;
   }
   WindowState::progress_runtime();
-  return window_.space->route(rank).flush(rank);
+  return window_.space->route(rank).flush(rank, locally);
 }
 
-Outcome PassiveTarget::flush_all() {
+Outcome PassiveTarget::flush_all(bool locally) {
   if (Outcome o = window_.allow([&](epochs::EpochState& epoch) { return epoch.flush_all(); }); !o) return o;
   WindowState::progress_runtime();
-  return window_.space->flush_all();
+  return window_.space->flush_all(locally);
 }
 
 Outcome PassiveTarget::sync() {

@@ -36,8 +36,8 @@ class PassiveTarget {
   Outcome unlock(int rank, epochs::HeldLock& lock);
   Outcome lock_all(int assert);
   Outcome unlock_all();
-  Outcome flush(int rank);
-  Outcome flush_all();
+  Outcome flush(int rank, bool locally);
+  Outcome flush_all(bool locally);
   Outcome sync();
 
   // Acquires the deferred lock of this window, or of any.

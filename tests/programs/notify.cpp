@@ -6,6 +6,7 @@
 //   notify [create] [short]          short: without large puts, and without mistakes, whose output it captures
 //   notify threads [create]          four threads in each rank
 //   notify unsupported               a window of the runtime refuses the calls
+#include <array>
 #include <atomic>
 #include <numeric>
 #include <sched.h>
@@ -19,6 +20,7 @@ namespace {
 
 int rank, size, next, before;
 std::size_t most = std::size_t{4} << 20;
+constexpr std::array kSizes = {1, 8, 2048, 4097};
 constexpr int kData = 0, kRead = 1;  // counters: data of the rank before; the next one has read mine
 
 void barrier() { CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD)); }
@@ -221,6 +223,32 @@ void accumulates(check::Memory memory) {
       CHECK_EQ(window.as<std::int64_t>()[0], (round + 1) * size);
       CHECK_EQ(window.as<std::int64_t>()[kSums - 1], (round - round / 3) * size);
     }
+    barrier();
+  }
+  CHECK_MPI(MPI_Win_unlock_all(window));
+}
+
+// A flush completes the operation at the target, and its notification: the next rank, which hears of it by a message,
+// finds both. Its own calls poll nothing in between.
+void flushed(check::Memory memory) {
+  const int steps = most < (std::size_t{4} << 20) ? 30 : 300;
+  const check::Window window(memory, kSizes.back(), 1);
+  attach(window, 1);
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  std::vector<unsigned char> data(kSizes.back());
+  for (int step = 1; step <= steps; ++step) {
+    const int bytes = kSizes[static_cast<std::size_t>(step) % kSizes.size()];
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = check::pattern(i, rank, step);
+    for (int i = 0; i < 2; ++i)
+      CHECK_MPI(MPIX_Put_notify(data.data(), bytes, MPI_BYTE, next, 0, bytes, MPI_BYTE, 0, window));
+    CHECK_MPI(step % 2 == 0 ? MPI_Win_flush(next, window) : MPI_Win_flush_all(window));
+    CHECK_MPI(MPI_Sendrecv(nullptr, 0, MPI_BYTE, next, 0, nullptr, 0, MPI_BYTE, before, 0, MPI_COMM_WORLD,
+                           MPI_STATUS_IGNORE));
+    const volatile unsigned char* const here = window.as<unsigned char>();
+    const auto last = static_cast<std::size_t>(bytes) - 1;
+    CHECK_EQ(here[0], check::pattern(0, before, step));
+    CHECK_EQ(here[last], check::pattern(last, before, step));
+    CHECK_EQ(value(window, 0), 2 * step);
     barrier();
   }
   CHECK_MPI(MPI_Win_unlock_all(window));
@@ -464,6 +492,7 @@ constexpr check::Section<check::Memory> kSections[] = {
     {"gets", gets},
     {"datatypes with gaps", datatypes},
     {"accumulates", accumulates},
+    {"flushes", flushed},
     {"bursts", bursts},
     {"each kind of epoch", epochs},
     {"dynamic and shared windows", flavors},

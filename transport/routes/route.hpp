@@ -162,9 +162,10 @@ class Route {
   virtual Result<std::unique_ptr<Outstanding>> own_outstanding(int /*rank*/) { return std::unique_ptr<Outstanding>(); }
   // Abandons the operations of `own`, which may be null: a flush of the rank returns their errors.
   virtual void abandon(int /*rank*/, std::unique_ptr<Outstanding> /*own*/) {}
-  // Wait until all operations are complete at the rank, or at all ranks; return the first error among them.
-  virtual Status flush(int rank) = 0;
-  virtual Status flush_all() = 0;
+  // Wait until all operations are complete at the rank, or at all ranks; return the first error among them. `locally`:
+  // until their local buffers are free.
+  virtual Status flush(int rank, bool locally = false) = 0;
+  virtual Status flush_all(bool locally = false) = 0;
   // Announces the fetch-add that ends an epoch (a lock's release, complete's notification): small operations are queued
   // until it is issued, and travel in one message with it. A flush of the rank withdraws the announcement.
   virtual void expect_release(int /*rank*/) {}

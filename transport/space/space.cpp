@@ -51,9 +51,9 @@ bool Space::uses(RouteKind kind) const {
 
 Route& Space::other_route() { return *fabric_; }
 
-Status Space::flush_all() {
+Status Space::flush_all(bool locally) {
   Status queued = cma_.flush_all();
-  Status status = fabric_ != nullptr ? fabric_->flush_all() : Status();
+  Status status = fabric_ != nullptr ? fabric_->flush_all(locally) : Status();
   (void)mapped_.flush_all();
   return queued ? std::move(status) : std::move(queued);
 }

@@ -127,8 +127,8 @@ class Space {
   // Returns the lowest rank of all, on any node, whose Request::data_bytes is above 0; -1 if there is none.
   int lowest_rank_with_data() const { return lowest_with_data_; }
 
-  // Waits until all operations are complete at all ranks; returns the first error among them.
-  Status flush_all();
+  // As in Route.
+  Status flush_all(bool locally = false);
   // Whether operations towards the target are complete when they return, for the fast path: false also for some
   // placements of ranks (NodeTargets::find_regular).
   bool fast_immediate(int target) const { return words_.all_immediate() || fast_target(target) != nullptr; }

@@ -60,8 +60,8 @@ class CmaRoute final : public Route {
   Status ask_for_regions(int rank, std::uint64_t address, std::span<std::byte> regions) override;
   Status send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* own, bool last) override;
   // Complete the queued puts by one system call or message for each target.
-  Status flush(int rank) override { return complete(rank); }
-  Status flush_all() override { return any() ? send_queued(&CmaRoute::write) : Status(); }
+  Status flush(int rank, bool /*locally*/) override { return complete(rank); }
+  Status flush_all(bool /*locally*/ = false) override { return any() ? send_queued(&CmaRoute::write) : Status(); }
   Status order_before_release(int rank) override { return complete(rank); }
   // Completes the queued puts, because threads that flush must not share lists.
   void expect_threads() override {

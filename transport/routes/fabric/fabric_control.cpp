@@ -81,13 +81,10 @@ bool FabricControl::may_read(int rank) {
   return !busy;
 }
 
-// The reply to a message implies that the earlier messages were executed.
 Status FabricControl::confirm(BusyTarget& to) {
-  constexpr std::uint32_t kAnyWord = 0;
   std::uint64_t fetched = 0;
   const std::uint16_t latest = to.target->unconfirmed.last();
-  const ControlStep read{ControlCall::kRead, {}, kAnyWord, 1, 0};
-  if (Status asked = space_.ask(*to.target, HandlerRequest::with(read, &fetched)); !asked) return asked;
+  if (Status asked = space_.ask(*to.target, FabricSpace::question_behind(fetched)); !asked) return asked;
   const auto held = space_.targets.hold(*to.target);
   to.target->unconfirmed.executed(latest);
   return {};

@@ -14,7 +14,7 @@ FabricRoute::~FabricRoute() {
   // completes, or its peer is abandoned. Queued operations belong to an epoch that never ended, and are dropped.
   space_.targets.for_each_busy([this](FabricTargets::Use& use) {
     space_.drop_queued(*use);
-    (void)complete(*use);
+    (void)complete(*use, true);
   });
 }
 
@@ -178,33 +178,51 @@ void FabricRoute::abandon(int rank, std::unique_ptr<Outstanding> own) {
   use->abandoned.push_back(std::move(own));
 }
 
-Status FabricRoute::flush(int rank) {
+Status FabricRoute::flush(int rank, bool locally) {
   FabricTarget* const target = space_.targets.find(rank);
   if (target == nullptr) return {};
   const FabricTargets::Use use(space_.targets, *target, true);
-  return use ? complete(*use) : Status();
+  return use ? complete(*use, locally) : Status();
 }
 
-Status FabricRoute::flush_all() {
+Status FabricRoute::flush_all(bool locally) {
   if (!space_.targets.any_busy()) [[likely]]
     return {};
   Status first;
   // Issues towards all targets before it waits for any.
-  space_.targets.for_each_busy([&](FabricTargets::Use& use) { first.keep(begin_flush(*use)); });
-  space_.targets.for_each_busy([&](FabricTargets::Use& use) { first.keep(complete(*use)); });
+  space_.targets.for_each_busy([&](FabricTargets::Use& use) { first.keep(begin_flush(*use, locally)); });
+  space_.targets.for_each_busy([&](FabricTargets::Use& use) { first.keep(complete(*use, locally)); });
   return first;
 }
 
-Status FabricRoute::begin_flush(BusyTarget& to) {
+Status FabricRoute::begin_flush(BusyTarget& to, bool locally) {
   {
     const auto held = space_.targets.hold(*to.target);
     to.order.flush_begins();
   }
-  return issue_queued(to);
+  Status issued = issue_queued(to);
+  if (!locally) issued.keep(ask_behind_notifications(to));
+  return issued;
 }
 
-Status FabricRoute::complete(BusyTarget& to) {
-  Status first = begin_flush(to);
+// Notifications have no reply. That to a later message implies that they were executed, if no connection has ended
+// since.
+Status FabricRoute::ask_behind_notifications(BusyTarget& to) {
+  const std::uint32_t sent = to.notified;
+  if (sent == to.asked) [[likely]]
+    return {};
+  Status asked = without_bad_alloc([&] {
+    HandlerRequest read = FabricSpace::question_behind(to.unused);
+    read.last_interruption = to.interruption_before;
+    return space_.endpoint.request(to.messages, space_.handler_of(*to.target), read, nullptr);
+  });
+  const auto held = space_.targets.hold(*to.target);
+  to.asked = sent;
+  return asked;
+}
+
+Status FabricRoute::complete(BusyTarget& to, bool locally) {
+  Status first = begin_flush(to, locally);
   const std::uint16_t notified = to.before_list;
   for (Pending* pending : {&to.writes, &to.reads, &to.atomics, &to.messages}) first.keep(space_.wait_for(*pending));
   const auto held = space_.targets.hold(*to.target);
@@ -227,7 +245,6 @@ void FabricRoute::expect(int rank, bool notification) {
   });
 }
 
-// A flush waits for the reply to the message; this call does not.
 Status FabricRoute::notify(int rank, std::uint32_t word, std::uint32_t last_interruption) {
   const Result<FabricTargets::Use> used = space_.begin_use(rank);
   if (!used) return used.error();
@@ -247,8 +264,13 @@ Status FabricRoute::notify(int rank, std::uint32_t word, std::uint32_t last_inte
   Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, sizeof to.unused);
   std::unique_ptr<OperationList> taken = space_.take_queued(to, true);
   const std::uint16_t notified = to.target->unconfirmed.last();
+  // Fetched data need a reply, as does what detached memory may stop.
+  const bool replies = (taken != nullptr && (taken->fetched_bytes() > 0 || space_.agreed.regions != nullptr)) ||
+                       space_.endpoint.acknowledges_notifications();
   Status issued = without_bad_alloc([&] {
-    HandlerRequest add = HandlerRequest::with({ControlCall::kFetchAdd, {}, word, 1, 0}, &to.unused);
+    const ControlStep step{ControlCall::kFetchAdd, {}, word, 1, 0};
+    HandlerRequest add =
+        replies ? HandlerRequest::with(step, &to.unused) : HandlerRequest::notification(step, &to.unused);
     add.last_interruption = last_interruption;
     return space_.endpoint.request(to.messages, space_.handler_of(*to.target), add, std::move(taken));
   });
@@ -256,8 +278,12 @@ Status FabricRoute::notify(int rank, std::uint32_t word, std::uint32_t last_inte
     const auto held = space_.targets.hold(*to.target);
     to.order.sent();
     to.order.expect_notification(false);
+    if (!replies && issued) {
+      if (to.notified == to.asked) to.interruption_before = last_interruption;
+      ++to.notified;
+    }
   }
-  if (issued) to.before_list = notified;
+  if (issued && replies) to.before_list = notified;
   return issued;
 }
 
@@ -280,6 +306,7 @@ Status FabricRoute::order_before_release(int rank) {
   // The release is a message to the handler, together with the queued operations.
   first.keep(space_.wait_for(to.reads));
   first.keep(space_.wait_for(to.atomics));
+  first.keep(ask_behind_notifications(to));
   return first;
 }
 

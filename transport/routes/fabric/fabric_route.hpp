@@ -97,6 +97,10 @@ struct FabricSpace : FabricSetup {
     const auto held = targets.hold(*to.target);
     to.order.drop();
   }
+  // A request whose reply implies that the earlier messages were executed. `fetched` receives a control word.
+  static HandlerRequest question_behind(std::uint64_t& fetched) {
+    return HandlerRequest::with({ControlCall::kRead, {}, 0, 1, 0}, &fetched);
+  }
   // Asks the target's handler, and waits for the answer.
   Status ask(const FabricTarget& to, const HandlerRequest& request);
   // Issues an operation on a rank by issue(Pending&), waits for it, and returns its error.
@@ -272,8 +276,8 @@ class FabricRoute final : public Route {
   Status send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* own, bool last) override;
   Result<std::unique_ptr<Outstanding>> own_outstanding(int rank) override;
   void abandon(int rank, std::unique_ptr<Outstanding> own) override;
-  Status flush(int rank) override;
-  Status flush_all() override;
+  Status flush(int rank, bool locally = false) override;
+  Status flush_all(bool locally = false) override;
   void expect_release(int rank) override { expect(rank, false); }
   Status order_before_release(int rank) override;
   // Notified access: adds 1 to a control word behind the operations on the rank's data, for which it may wait: gets by
@@ -296,8 +300,9 @@ class FabricRoute final : public Route {
   Status send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list);
   Status issue_queued(BusyTarget& to);
   void expect(int rank, bool notification);
-  Status begin_flush(BusyTarget& to);
-  Status complete(BusyTarget& to);
+  Status ask_behind_notifications(BusyTarget& to);
+  Status begin_flush(BusyTarget& to, bool locally);
+  Status complete(BusyTarget& to, bool locally = false);
 
   FabricSpace space_;
   FabricControl control_;

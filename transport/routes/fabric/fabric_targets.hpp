@@ -231,12 +231,16 @@ struct BusyTarget : Outstanding {
   bool pinned = false;                  // requests refer to this object, which therefore stays the target's
   // The latest notification (Unconfirmed) before the last list among `messages`, whose reply confirms it.
   Published<std::uint16_t> before_list = 0;
-  std::uint64_t unused = 0;  // receives the former values of words to which notifications add
+  // The notifications without a reply (FabricRoute::notify), and those of them behind which a message with a reply was
+  // sent.
+  Published<std::uint32_t> notified = 0, asked = 0;
+  Published<std::uint32_t> interruption_before = 0;  // PeerLosses::last_interruption before the first of the others
+  std::uint64_t unused = 0;                          // receives the former values of words to which notifications add
   TargetOrder order;
   std::vector<std::unique_ptr<Outstanding>> abandoned;  // of abandoned requests: a flush returns their errors
 
   // Returns whether nothing is outstanding. With the target's mutex held.
-  bool at_rest() const { return !pinned && done() && !has_error() && order.at_rest(); }
+  bool at_rest() const { return !pinned && done() && !has_error() && order.at_rest() && notified == asked; }
 };
 
 class FabricTargets {

@@ -267,8 +267,8 @@ class MappedRoute final : public Route {
   IntegerMethod& integers() { return integers_; }
 
   Status operate(int rank, const DataOperation& operation, Outstanding* own) override;
-  Status flush(int /*rank*/) override { return flush_all(); }
-  Status flush_all() override {
+  Status flush(int /*rank*/, bool /*locally*/) override { return flush_all(); }
+  Status flush_all(bool /*locally*/ = false) override {
     this_thread.stores.drain();
     return {};
   }

@@ -159,21 +159,30 @@ TEST_CASE("a notified operation leaves in one message with its notification, whi
     CHECK(on.route->notify(7, 64, 0).ok());
     return on.calls();
   };
-  CHECK(notified([&] { return on.put(7, kMostBeforeRelease); }) == "message 7 of 1 and 1");
+  CHECK(notified([&] { return on.put(7, kMostBeforeRelease); }) == "notification 7 of 1 and 1");
   CHECK(notified([&] { return on.get(7); }) == "message 7 of 1 and 1");
-  CHECK(on.endpoint.in_flight() == 2);
+  CHECK(notified([&] { return on.put(7); }) == "notification 7 of 1 and 1");
+  CHECK(on.endpoint.in_flight() == 3);
+  CHECK(on.route->targets().busy() == 1);
+  // The buffers are free without an answer; a flush asks for one, once.
+  CHECK(on.route->flush(7, true).ok());
+  CHECK(on.calls().empty());
+  CHECK(on.endpoint.in_flight() == 0);
   CHECK(on.route->targets().busy() == 1);
   CHECK(on.route->flush(7).ok());
-  CHECK(on.endpoint.in_flight() == 0);
+  CHECK(on.calls() == "message 7 of 0 and 1");
   CHECK(on.route->targets().busy() == 0);
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.calls().empty());
   // It is behind writes. For a read it waits.
   CHECK(on.put(7).ok());
-  CHECK(notified([&] { return on.add(7); }) == "write 7, message 7 of 1 and 1");
-  CHECK(notified([&] { return on.put(7, 5000); }) == "write 7, message 7 of 0 and 1");
+  CHECK(notified([&] { return on.add(7); }) == "write 7, notification 7 of 1 and 1");
+  CHECK(notified([&] { return on.put(7, 5000); }) == "write 7, notification 7 of 0 and 1");
   CHECK(on.endpoint.in_flight() == 4);
-  CHECK(notified([&] { return on.get(7, 5000); }) == "read 7, message 7 of 0 and 1");
+  CHECK(notified([&] { return on.get(7, 5000); }) == "read 7, notification 7 of 0 and 1");
   CHECK(on.endpoint.in_flight() == 1);
   CHECK(on.route->flush_all().ok());
+  CHECK(on.calls() == "message 7 of 0 and 1");
   // Afterwards operations are not queued, also if an announced notification has not come.
   CHECK(on.put(7).ok());
   CHECK(on.calls() == "write 7");
@@ -184,9 +193,10 @@ TEST_CASE("a notified operation leaves in one message with its notification, whi
   CHECK(on.calls() == "write 7");
   CHECK(on.route->flush(7).ok());
   // Its error is that of a flush, of which a failed read has none.
-  on.endpoint.fail_next(CallKind::kMessage, false);
+  on.endpoint.fail_next(CallKind::kNotification, false);
   notified([&] { return on.put(7); });
   CHECK(on.route->flush(7).error().kind == ErrorKind::kPeer);
+  CHECK(on.calls() == "message 7 of 0 and 1");
   on.endpoint.fail_next(CallKind::kRead, false);
   CHECK(on.get(7, 5000).ok());
   CHECK_FALSE(on.route->notify(7, 64, 0).ok());
@@ -201,6 +211,12 @@ TEST_CASE("a notified operation leaves in one message with its notification, whi
   CHECK(on.route->flush(7).ok());
   on.endpoint.lost[7].last_interruption = 3;
   CHECK(on.route->expect_notification(7) == 3);
+  // A connection that ends before the flush may have lost it, whoever else has reported that.
+  CHECK(on.route->notify(7, 64, 3).ok());
+  on.endpoint.lost[7].last_interruption = 4;
+  CHECK(on.route->flush(7).error().kind == ErrorKind::kPeer);
+  CHECK(on.route->flush(7).ok());
+  CHECK(on.route->targets().busy() == 0);
 }
 
 TEST_CASE("a notified operation acquires the deferred lock first, and many of them wait for room") {
@@ -213,7 +229,7 @@ TEST_CASE("a notified operation acquires the deferred lock first, and many of th
   CHECK(acquired == 0);
   CHECK(on.route->notify(7, 64, 0).ok());
   CHECK(acquired == 1);
-  CHECK(on.calls() == "message 7 of 1 and 1");
+  CHECK(on.calls() == "notification 7 of 1 and 1");
   on.endpoint.held = true;
   for (std::uint32_t i = 0; i < 3 * kMostLists; ++i) {
     CHECK(on.route->notify(7, 64, 0).ok());

@@ -119,6 +119,8 @@ class FakeEndpoint final : public Endpoint {
         std::memcpy(answer.data(), &descriptions.at(rank), answer.size());
       });
     }
+    if (request.last_interruption && *request.last_interruption != losses(place.peer).last_interruption)
+      return pending.named(Error{ErrorKind::kPeer, "the connection has ended"});
     Call call = message(list, request.header.controls);
     if (request.header.flags != 0) call.kind = CallKind::kNotification;
     if (request.locked != nullptr) {
