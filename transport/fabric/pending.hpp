@@ -73,27 +73,30 @@ struct Outstanding {
   Outstanding() = default;
   // A subset of the operations of `all`, for a request: they count in `all` as well, but only this has their errors.
   explicit Outstanding(Outstanding& all)
-      : writes(&all.writes), reads(&all.reads), atomics(&all.atomics), messages(&all.messages) {}
+      : writes(&all.writes), reads(&all.reads), atomics(&all.atomics), messages(&all.messages), fetches(&all.fetches) {}
 
   // Sets the target, for error messages. Precondition: nothing is under way.
   void towards(int rank) {
-    for (Pending* pending : {&writes, &reads, &atomics, &messages}) pending->towards(rank);
+    for (Pending* pending : {&writes, &reads, &atomics, &messages, &fetches}) pending->towards(rank);
   }
-  bool done() const { return writes.done() && reads.done() && atomics.done() && messages.done(); }
+  bool done() const { return writes.done() && reads.done() && atomics.done() && messages.done() && fetches.done(); }
   bool has_error() const {
-    return writes.has_error() || reads.has_error() || atomics.has_error() || messages.has_error();
+    return writes.has_error() || reads.has_error() || atomics.has_error() || messages.has_error() ||
+           fetches.has_error();
   }
   // Returns the first error since the last call; errors of several classes are all taken, and one is returned.
   Status take_error() {
     Status first;
-    for (Pending* pending : {&writes, &reads, &atomics, &messages}) first.keep(pending->take_error());
+    for (Pending* pending : {&writes, &reads, &atomics, &messages, &fetches}) first.keep(pending->take_error());
     return first;
   }
 
   Pending writes;  // by RDMA
   Pending reads;
-  Pending atomics;   // by the adapter
-  Pending messages;  // to the target's handler
+  Pending atomics;             // by the adapter
+  Pending messages;            // to the target's handler, with copies of the operands
+  Pending fetches{&messages};  // of them, those whose replies have data
+  Pending& of_message(bool fetches_data) { return fetches_data ? fetches : messages; }
 };
 
 // What the ends of connections to a peer may have lost. Thread safety: any thread may read it.

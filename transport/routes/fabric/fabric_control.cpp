@@ -16,7 +16,7 @@ Status FabricControl::send(int rank, DataAccess access, const ControlStep& step,
   std::optional<std::uint32_t> after;
   const auto send_with = [&](std::unique_ptr<OperationList> list) {
     // Fetched data need a reply.
-    const bool replies = awaited || (list != nullptr && list->fetched_bytes() > 0);
+    const bool replies = awaited || FabricSpace::fetches(list);
     const bool unconfirmed = !replies && list != nullptr && !space_.endpoint.acknowledges_notifications();
     HandlerRequest request =
         replies ? HandlerRequest::with(step, fetched) : HandlerRequest::notification(step, fetched);
@@ -40,7 +40,7 @@ Status FabricControl::send(int rank, DataAccess access, const ControlStep& step,
   }
   std::unique_ptr<OperationList> taken = space_.take_queued(*use, true);
   // A flush by another thread waits for them, too.
-  if (taken != nullptr) pending.next_counts_in(&use->messages);
+  if (taken != nullptr) pending.next_counts_in(&use->of_message(FabricSpace::fetches(taken)));
   Status status = send_with(std::move(taken));
   if (!status) pending.next_counts_in(nullptr);
   space_.queued_sent(*use);

@@ -14,7 +14,7 @@ FabricRoute::~FabricRoute() {
   // completes, or its peer is abandoned. Queued operations belong to an epoch that never ended, and are dropped.
   space_.targets.for_each_busy([this](FabricTargets::Use& use) {
     space_.drop_queued(*use);
-    (void)complete(*use, true);
+    (void)complete(*use);
   });
 }
 
@@ -71,7 +71,7 @@ Status FabricRoute::send_lists(int rank, std::span<std::unique_ptr<OperationList
       const auto held = space_.targets.hold(*to.target);
       if (to.order.offer(list, traffic(to))) continue;
     }
-    first.keep(send_list(to, own != nullptr ? own->messages : to.messages, std::move(list)));
+    first.keep(send_list(to, own != nullptr ? *own : to, std::move(list)));
   }
   return first;
 }
@@ -90,7 +90,7 @@ Status FabricRoute::issue_queued(BusyTarget& to) {
   }
   std::unique_ptr<OperationList> taken = space_.take_queued(to, false);
   if (taken == nullptr) return {};
-  Status status = without_bad_alloc([&] { return send_list(to, to.messages, std::move(taken)); });
+  Status status = without_bad_alloc([&] { return send_list(to, to, std::move(taken)); });
   space_.queued_sent(to);
   return status;
 }
@@ -144,21 +144,22 @@ Status FabricRoute::send_as_messages(BusyTarget& to, Outstanding& among, const D
     const DataOperation part = take_part(rest);
     std::unique_ptr<OperationList> list = patiently([] { return OperationList::take_spare(); });
     patiently([&] { list->add(part); });
-    if (Status status = send_list(to, among.messages, std::move(list)); !status) return status;
+    if (Status status = send_list(to, among, std::move(list)); !status) return status;
   }
   return {};
 }
 
-Status FabricRoute::send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list) {
+Status FabricRoute::send_list(BusyTarget& to, Outstanding& among, std::unique_ptr<OperationList> list) {
   if (Status status = acquire_first(to); !status) return status;
   // An earlier error is returned, but the list is sent all the same: its operations were accepted.
   Status before;
   if (list->has_atomics()) before = space_.wait_for(to.atomics);
   for (Waiter waiter(space_.waiting, space_.wake_event); to.messages.count() >= kMostLists;) waiter.pause();
   const std::uint16_t notified = to.target->unconfirmed.last();
+  Pending& counted = among.of_message(FabricSpace::fetches(list));
   Status issued =
-      space_.endpoint.request(among, space_.handler_of(*to.target), HandlerRequest::operations(), std::move(list));
-  if (issued && &among == &to.messages) to.before_list = notified;
+      space_.endpoint.request(counted, space_.handler_of(*to.target), HandlerRequest::operations(), std::move(list));
+  if (issued && &among == &to) to.before_list = notified;
   return before ? std::move(issued) : std::move(before);
 }
 
@@ -182,7 +183,10 @@ Status FabricRoute::flush(int rank, bool locally) {
   FabricTarget* const target = space_.targets.find(rank);
   if (target == nullptr) return {};
   const FabricTargets::Use use(space_.targets, *target, true);
-  return use ? complete(*use, locally) : Status();
+  if (!use) return {};
+  Status issued = begin_flush(*use, locally);
+  issued.keep(complete(*use, locally));
+  return issued;
 }
 
 Status FabricRoute::flush_all(bool locally) {
@@ -221,13 +225,15 @@ Status FabricRoute::ask_behind_notifications(BusyTarget& to) {
   return asked;
 }
 
+// Waits for what has been issued. `locally`: only for what uses local buffers.
 Status FabricRoute::complete(BusyTarget& to, bool locally) {
-  Status first = begin_flush(to, locally);
+  Status first;
   const std::uint16_t notified = to.before_list;
-  for (Pending* pending : {&to.writes, &to.reads, &to.atomics, &to.messages}) first.keep(space_.wait_for(*pending));
+  for (Pending* pending : {&to.writes, &to.reads, &to.atomics, &to.fetches}) first.keep(space_.wait_for(*pending));
+  if (!locally) first.keep(space_.wait_for(to.messages));
   const auto held = space_.targets.hold(*to.target);
   to.order.flushed();
-  if (first) to.target->unconfirmed.executed(notified);
+  if (first && !locally) to.target->unconfirmed.executed(notified);
   std::erase_if(to.abandoned, [&](const std::unique_ptr<Outstanding>& own) {
     const bool done = own->done();
     if (done) first.keep(own->take_error());
@@ -265,14 +271,15 @@ Status FabricRoute::notify(int rank, std::uint32_t word, std::uint32_t last_inte
   std::unique_ptr<OperationList> taken = space_.take_queued(to, true);
   const std::uint16_t notified = to.target->unconfirmed.last();
   // Fetched data need a reply, as does what detached memory may stop.
-  const bool replies = (taken != nullptr && (taken->fetched_bytes() > 0 || space_.agreed.regions != nullptr)) ||
+  const bool replies = FabricSpace::fetches(taken) || (taken != nullptr && space_.agreed.regions != nullptr) ||
                        space_.endpoint.acknowledges_notifications();
   Status issued = without_bad_alloc([&] {
     const ControlStep step{ControlCall::kFetchAdd, {}, word, 1, 0};
     HandlerRequest add =
         replies ? HandlerRequest::with(step, &to.unused) : HandlerRequest::notification(step, &to.unused);
     add.last_interruption = last_interruption;
-    return space_.endpoint.request(to.messages, space_.handler_of(*to.target), add, std::move(taken));
+    Pending& counted = to.of_message(FabricSpace::fetches(taken));
+    return space_.endpoint.request(counted, space_.handler_of(*to.target), add, std::move(taken));
   });
   {
     const auto held = space_.targets.hold(*to.target);
@@ -294,7 +301,7 @@ Status FabricRoute::order_before_release(int rank) {
   if (!use) return {};
   BusyTarget& to = *use;
   // Errors of detached memory are to be known before the release.
-  if (space_.agreed.regions != nullptr) return complete(to);
+  if (space_.agreed.regions != nullptr) return flush(rank);
   Status first = to.take_error();
   if (rules_.by_nic) {
     // The adapter executes its atomics behind all earlier operations of the connection, but not behind requests,

@@ -97,6 +97,9 @@ struct FabricSpace : FabricSetup {
     const auto held = targets.hold(*to.target);
     to.order.drop();
   }
+  static bool fetches(const std::unique_ptr<OperationList>& list) {
+    return list != nullptr && list->fetched_bytes() > 0;
+  }
   // A request whose reply implies that the earlier messages were executed. `fetched` receives a control word.
   static HandlerRequest question_behind(std::uint64_t& fetched) {
     return HandlerRequest::with({ControlCall::kRead, {}, 0, 1, 0}, &fetched);
@@ -297,7 +300,7 @@ class FabricRoute final : public Route {
   Status issue(BusyTarget& to, Outstanding& among, const DataOperation& operation);
   Status put_or_get(BusyTarget& to, Outstanding& among, const DataOperation& operation);
   Status send_as_messages(BusyTarget& to, Outstanding& among, const DataOperation& operation);
-  Status send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list);
+  Status send_list(BusyTarget& to, Outstanding& among, std::unique_ptr<OperationList> list);
   Status issue_queued(BusyTarget& to);
   void expect(int rank, bool notification);
   Status ask_behind_notifications(BusyTarget& to);

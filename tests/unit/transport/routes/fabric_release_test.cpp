@@ -219,6 +219,37 @@ TEST_CASE("a notified operation leaves in one message with its notification, whi
   CHECK(on.route->targets().busy() == 0);
 }
 
+TEST_CASE("a local flush waits for operations that use local buffers, and not for messages with copies") {
+  RouteFixture on;
+  on.endpoint.ring = true;
+  on.agree();
+  on.endpoint.held = true;
+  CHECK(on.put(7).ok());
+  CHECK(on.put(7).ok());
+  CHECK(on.calls() == "message 7 of 1");
+  on.endpoint.fail_next(CallKind::kMessage, false);
+  CHECK(on.route->flush(7, true).ok());
+  CHECK(on.calls() == "message 7 of 1");
+  CHECK(on.add(8).ok());
+  CHECK(on.route->flush_all(true).ok());
+  CHECK(on.endpoint.in_flight() == 3);
+  CHECK(on.route->targets().busy() == 2);
+  CHECK(on.route->flush(8).ok());
+  CHECK(on.route->flush(7).error().kind == ErrorKind::kPeer);
+  CHECK(on.endpoint.in_flight() == 0);
+  CHECK(on.route->targets().busy() == 0);
+  for (const bool request : {false, true}) {
+    std::unique_ptr<Outstanding> own;
+    if (request) own = std::move(on.route->own_outstanding(7).value());
+    CHECK(on.route->operate(7, DataOperation::get(0, on.data.data(), 8), own.get()).ok());
+    CHECK(on.route->flush(7, true).ok());
+    CHECK(on.endpoint.in_flight() == 0);
+    CHECK(on.put(7, 5000).ok());
+    CHECK(on.route->flush(7, true).ok());
+    CHECK(on.endpoint.in_flight() == 0);
+  }
+}
+
 TEST_CASE("a notified operation acquires the deferred lock first, and many of them wait for room") {
   RouteFixture on;
   on.agree();
