@@ -38,11 +38,12 @@ class Datatypes {
 
  private:
   // No call says whether a type is committed, but a send to MPI_PROC_NULL refuses a type that is not. The count is 1,
-  // because MPICH checks the type only if the count is not 0; no data is read.
+  // because MPICH checks the type only if the count is not 0; no data is read. Once MPI_Finalize has begun, delete
+  // callbacks of MPI_COMM_SELF may still use types, and there is no communicator to ask by.
   bool committed(MPI_Datatype handle) const {
     const char nothing = 0;
-    return runtime().Send(&nothing, 1, handle, MPI_PROC_NULL, 0, library().resources->own_communicator()) ==
-           MPI_SUCCESS;
+    const MPI_Comm own = library().resources->own_communicator();
+    return own == MPI_COMM_NULL || runtime().Send(&nothing, 1, handle, MPI_PROC_NULL, 0, own) == MPI_SUCCESS;
   }
 
   int key() { return library().resources->datatype_key(release, this); }

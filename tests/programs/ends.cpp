@@ -3,10 +3,13 @@
 //
 //   fork          each rank forks a child within an epoch; the child ends by exit(3), and the rank continues
 //   unfreed       MPI_Finalize with windows that were never freed, one with an open epoch at the last rank
+//   callback      a delete callback of MPI_COMM_SELF, in MPI_Finalize, uses a new datatype and frees the window
 //   late          one rank enters MPI_Finalize a second after the others; until then farside must not move the runtime
 //   no_finalize   exit(3) without MPI_Finalize, windows open   (fails: the launcher reports it)
 //   abort         MPI_Abort with windows open                  (fails)
 //   descriptors   RLIMIT_NOFILE is reached: windows are refused with an error, then made when the limit is raised
+#include <array>
+#include <memory>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -47,6 +50,27 @@ void leave_open(const check::Program& program) {
     put_around(window, i);
     if (i == 1 && check::rank() == check::size() - 1) CHECK_MPI(MPI_Win_lock_all(0, window));
   }
+}
+
+// MPI 4.0 section 11.2.4: the callback is called before MPI_Finalize affects any other part of MPI.
+int use_and_free(MPI_Comm, int, void* attribute, void*) {
+  const std::unique_ptr<check::Window> window(static_cast<check::Window*>(attribute));
+  MPI_Datatype strided = MPI_DATATYPE_NULL;
+  CHECK_MPI(MPI_Type_vector(2, 1, 2, MPI_INT32_T, &strided));
+  CHECK_MPI(MPI_Type_commit(&strided));
+  const std::array<std::int32_t, 3> sent{7, 8, 9};
+  CHECK_MPI(MPI_Win_fence(0, *window));
+  CHECK_MPI(MPI_Put(sent.data(), 1, strided, (check::rank() + 1) % check::size(), 0, 1, strided, *window));
+  CHECK_MPI(MPI_Win_fence(0, *window));
+  CHECK_EQ(window->as<std::int32_t>()[2], 9);
+  CHECK_MPI(MPI_Type_free(&strided));
+  return MPI_SUCCESS;
+}
+
+void leave_to_callback(const check::Program& program) {
+  int key = MPI_KEYVAL_INVALID;
+  CHECK_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, use_and_free, &key, nullptr));
+  CHECK_MPI(MPI_Comm_set_attr(MPI_COMM_SELF, key, new check::Window(program.memory(), 64, 8)));
 }
 
 // Long messages make UCX's tcp flush its connections in MPI_Finalize. MPICH 4.0 by itself hangs there if a process
@@ -106,6 +130,7 @@ void without_descriptors(const check::Program& program) {
 int main(int argc, char** argv) {
   check::Program program(argc, argv);
   if (program.has("fork")) fork_amid(program);
+  if (program.has("callback")) leave_to_callback(program);
   if (program.has("late")) come_late(program);
   if (program.has("descriptors")) without_descriptors(program);
   if (program.has("unfreed") || program.has("no_finalize") || program.has("abort")) leave_open(program);
