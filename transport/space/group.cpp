@@ -100,16 +100,6 @@ Result<Nodes> Group::find_nodes(Progress& progress, std::uint64_t identity) {
   const auto members = static_cast<int>(std::ranges::count(all, own));
   const auto index = static_cast<int>(std::count(all.begin(), all.begin() + rank_, own));
   const auto leader = static_cast<std::size_t>(std::ranges::find(all, own) - all.begin());
-
-  SegmentPlace place;
-  Result<std::unique_ptr<NodeGroup>> made = NodeGroup::alone(rank_);
-  if (index == 0) {
-    made = NodeGroup::lead(members);
-    if (made) place = made.value()->place();
-  }
-  const Result<std::vector<SegmentPlace>> places = gather_values(*this, place);
-  if (!places) return places.error();
-  if (index > 0) made = NodeGroup::join(places.value()[leader], index, members);
   Nodes nodes;
   nodes.partner = trial_partner(rank_, all);
   std::unordered_map<std::uint64_t, std::size_t> ranks;  // by node
@@ -120,9 +110,22 @@ Result<Nodes> Group::find_nodes(Progress& progress, std::uint64_t identity) {
     if (all[rank] == own) nodes.members.push_back(static_cast<int>(rank));
   }
   nodes.count = ranks.size();
-  // A member that has not joined cannot tell the others by the board.
-  int failed = made ? ranks_ : rank_;
-  if (Status done = take_lowest(failed); !done) return done.error();
+
+  Result<std::unique_ptr<NodeGroup>> made = NodeGroup::alone(rank_);
+  int failed = ranks_;
+  if (nodes.largest > 1) {
+    SegmentPlace place;
+    if (index == 0) {
+      made = NodeGroup::lead(members);
+      if (made) place = made.value()->place();
+    }
+    const Result<std::vector<SegmentPlace>> places = gather_values(*this, place);
+    if (!places) return places.error();
+    if (index > 0) made = NodeGroup::join(places.value()[leader], index, members);
+    // A member that has not joined cannot tell the others by the board.
+    if (!made) failed = rank_;
+    if (Status done = take_lowest(failed); !done) return done.error();
+  }
   if (failed < ranks_) {
     if (!made) log(LogLevel::kWarn, "this rank shares no memory with its node: {}", made.error().text);
     made = NodeGroup::alone(rank_);

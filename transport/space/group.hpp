@@ -50,7 +50,7 @@ class Group {
  public:
   // The protocol between ranks. Change it with everything that ranks must have in common: descriptions, control block,
   // messages, the sequence of collectives.
-  static constexpr std::uint32_t kProtocol = 29;
+  static constexpr std::uint32_t kProtocol = 30;
   static constexpr std::size_t kWords = 3;
   using Words = std::array<std::uint64_t, kWords>;
   // What the ranks have contributed together.
@@ -86,8 +86,8 @@ class Group {
   static bool is_equal(std::uint64_t pair) { return (static_cast<std::uint32_t>(pair >> 32) & pair) == 0; }
 
   // Collective: finds the processes of this node, those of equal identities that can map each other's memory. If some
-  // rank of the group cannot map the board of its node, all are alone, with a warning. Errors: kPeer. Cost: two gathers
-  // of at most 16 bytes per rank, and one reduction.
+  // rank of the group cannot map the board of its node, all are alone, with a warning. Errors: kPeer. Cost: a gather of
+  // 8 bytes per rank; if a node has several ranks, one of 16 and a reduction more.
   Result<Nodes> find_nodes(Progress& progress, std::uint64_t identity = node_identity());
   // The processes of this node from now on. `id`: random bits, the same on all ranks (handshake()).
   void join(std::unique_ptr<NodeGroup> node, int trial_partner, std::uint64_t id) {

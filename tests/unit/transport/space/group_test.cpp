@@ -49,7 +49,39 @@ class Alone final : public Group {
   Directories& kept_;
 };
 
+// Two ranks, of which this process is the first, on nodes of their own.
+class Apart final : public Group {
+ public:
+  Apart() : Group(0, 2) {}
+  Status combine(std::span<std::uint64_t>) override { return count(); }
+  Status take_lowest(int&) override { return count(); }
+  Status broadcast(std::span<std::byte>, int) override { return count(); }
+  Status gather(std::span<const std::byte> own, std::span<std::byte> all) override {
+    std::ranges::copy(own, all.begin());
+    std::ranges::fill(all.subspan(own.size()), std::byte{1});
+    return count();
+  }
+  int collectives = 0;
+
+ private:
+  Status count() {
+    ++collectives;
+    return {};
+  }
+};
+
 }  // namespace
+
+TEST_CASE("ranks that share no node find that out by one collective") {
+  Apart ranks;
+  const Result<Nodes> nodes = ranks.find_nodes(Process::instance());
+  REQUIRE(nodes.ok());
+  CHECK(ranks.collectives == 1);
+  CHECK(nodes.value().count == 2);
+  CHECK(nodes.value().largest == 1);
+  CHECK(nodes.value().leaders == std::vector{0, 1});
+  CHECK(nodes.value().own->members() == 1);
+}
 
 TEST_CASE("a group uses the endpoint whose addresses it has kept, and other groups find them") {
   FakeEndpoint best(1), other(2);
