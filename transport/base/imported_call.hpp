@@ -32,10 +32,8 @@ class ImportedCall {
   void* original_ = nullptr;
 };
 
-// While it exists, one loaded library cannot open one file by fopen(3). libfabric 1.17 reads /proc/kallsyms twice when
-// it starts, to see whether adapters can reach the memory of GPUs. That takes each process about 100 ms of processor
-// time, and no setting of libfabric avoids it (fabric/provider.cpp). Threads that use the library meanwhile can open
-// all other files. One object at a time.
+// While it exists, one loaded library cannot open one file by fopen(3), such as libfabric /proc/kallsyms
+// (fabric/provider.cpp). Threads that use the library meanwhile can open all other files. One object at a time.
 class HiddenFile {
  public:
   // `within`: an address in the library. `path` is compared with the name that the library opens, and must stay valid

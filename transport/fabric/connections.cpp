@@ -441,12 +441,8 @@ void Connections::stop(PeerState& peer) {
   in_progress ? close(*connection) : shut_down(*connection);
 }
 
-// fi_shutdown(3) alone would suffice, but libfabric before 1.18 frees a read twice if its data are just arriving over
-// TCP, and loses operations from then on. libfabric handles the end of a socket correctly. So this function first ends
-// the socket, and polls the provider until it has received the data that had arrived, and the end of the stream.
-//
-// When it returns, the provider touches no buffer of an operation on the connection any more; all of them complete with
-// errors.
+// Over TCP this first ends the socket (connections.md), and polls the provider until it has received what had arrived.
+// When it returns, the provider touches no buffer of an operation on the connection; all of them complete with errors.
 void Connections::shut_down(Connection& connection) {
   const std::optional<TcpEnds> ends = domain_.by_adapter() ? std::nullopt : ends_of(connection.endpoint.get());
   if (ends) {

@@ -13,8 +13,7 @@
 // (rdma_resolve_addr(3)), for up to 2 s; in all versions it asks the daemon ibacm, where there is one
 // (rdma_getaddrinfo(3)). Separate threads then open the endpoint, one each, and progress() requests the connection when
 // it is open. No request is in flight before that, so a request of the peer simply replaces it. fi_connect does not
-// wait: over TCP it calls connect(2) on a socket that does not block. Over TCP opening takes 40 us without a wait; with
-// a thread, the first put to a peer takes 80 us more in the median (300 instead of 220 us).
+// wait, and over TCP opening does not either.
 //
 // A process connects only when it has no connection to the peer. A request that is newer than the present connection
 // therefore says that the peer has closed that connection, although this side saw no event (the cable may have been
@@ -272,11 +271,7 @@ class Connections {
 // received all of the other's data when the connection ends. (Data that arrive at a closed socket reset the connection,
 // and the kernel then drops what it has not delivered.) If both send DISCONNECT at once, both end the connection. A
 // connection that ends before the peer's DISCONNECT has arrived may have lost notifications of the peer: this is an
-// interruption (peers.hpp).
-//
-// The limit is soft. A connection that is in use or was just made stays, since two ranks that need each other would
-// otherwise connect and disconnect for ever. RDMA of the peer is not visible here. Therefore a connection that is soon
-// reopened must be unused for longer before its next eviction.
+// interruption (peers.hpp). The limit is soft (connections.md).
 //
 // Not thread-safe: Fabric's mutex guards it. Errors: none of its own. Cost: too_many() a few loads; make_room() goes
 // over the connections, once per kRoomAgain while there are too many. Memory: in PeerState.

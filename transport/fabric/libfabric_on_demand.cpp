@@ -3,10 +3,9 @@
 // libfabric when the first of them is made, and find each function by the version with which the linker would bind it
 // (dlvsym(3)).
 //
-// The interposition library is preloaded into many processes that never use the network: ranks of one node, shells,
-// launchers. libfabric would bring its own libraries into all of them. Those of Debian for PSM and PSM2 measure the
-// clock for 0.1 s each, bound to processor 0, and set handlers for SIGINT, SIGILL, SIGABRT, SIGBUS, SIGSEGV and
-// SIGTERM. After it is loaded and started here, the handlers are those that were set before.
+// The interposition library is preloaded into many processes that never use the network. libfabric would bring its own
+// libraries into all of them; those of Debian for PSM and PSM2 measure the clock for 0.1 s each, bound to processor 0,
+// and set handlers of signals. After it is loaded and started here, the handlers are those that were set before.
 //
 // Thread safety: any thread. A handler that another thread sets while libfabric is loaded is lost. Errors: where
 // libfabric cannot be loaded, fi_getinfo and fi_fabric return -FI_ENOSYS, fi_dupinfo returns null, and fi_strerror the
@@ -21,6 +20,7 @@
 #include <optional>
 #include <sched.h>
 #include <string>
+#include <utility>
 
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
@@ -122,13 +122,9 @@ namespace farside {
 
 void start_libfabric_between_nodes() {
   // Open MPI, MPICH's Hydra: the numbers of ranks, and of those on this node. Slurm.
-  struct Launcher {
-    const char* ranks;
-    const char* on_node;
-  };
   bool several = number_in("SLURM_STEP_NUM_NODES") > 1;
   for (const auto& [ranks, on_node] :
-       {Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}, Launcher{"PMI_SIZE", "MPI_LOCALNRANKS"}}) {
+       {std::pair("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"), std::pair("PMI_SIZE", "MPI_LOCALNRANKS")}) {
     several = several || (number_in(on_node) > 0 && number_in(ranks) > number_in(on_node));
   }
   if (several) start_libfabric();

@@ -18,10 +18,6 @@
 // the frames in the ring before it handles a message that it has received, so a sent message stays behind the frames
 // before it.
 //
-// The socket wakes the queue's descriptor, but no event signals a frame that the provider has read. A thread that is
-// about to sleep therefore checks the ring once more after its last call that polls the provider (fi_cq_read,
-// fi_trywait, and with libfabric 1.18 and later fi_eq_read).
-//
 // Thread safety: any thread may call write(). Fabric's mutex guards all else, and all calls that poll the provider.
 // Errors: those of fi_writemsg(3); -FI_EAGAIN while the peer has no room. After an invalid frame, no more messages are
 // taken from the ring. Cost: one RDMA write per message, and one of 8 bytes for every 16 KiB of messages. Memory: 64

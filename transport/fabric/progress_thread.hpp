@@ -8,15 +8,9 @@
 //
 // When the pollers stop, the first arrival waits for the end of the back-off. The back-off is one eighth of the
 // preceding polling time, at least 50 us and at most 1 ms, so that the thread wakes seldom during long polling, and
-// resumes soon after short polling. (Fetch-add over loopback on 2 busy cores: 58 us when the thread woke for each
-// completion, 35 us with a back-off of at most 200 us. Put and flush between two hosts, target in MPI_Barrier: 38 us
-// when the thread served, 22 us when the barrier did, 19 us with a back-off of at most 1 ms instead of 200 us.)
-//
-// Two threads that take the data of one large transfer in turn lose more than the time of switches: each may lose its
-// core while it has the endpoint's mutex. (Puts of 4 MiB between two hosts on 2 cores, target in MPI_Barrier: when the
-// progress thread took over every 5 ms, one of ten took 6.3 ms or more, now 3.2 ms; the median was 2.8 ms, now 2.5.)
-//
-// Not thread-safe: only the progress thread uses it.
+// resumes soon after short polling. (Put and flush between two hosts, target in MPI_Barrier: 38 us when the thread
+// served, 19 us when the barrier did.) Two threads that take one large transfer's data in turn may each lose their core
+// while they have the endpoint's mutex. Only the progress thread uses it.
 #pragma once
 
 #include <algorithm>

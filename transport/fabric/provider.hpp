@@ -34,10 +34,8 @@ constexpr std::uint32_t kFabricApi = FI_VERSION(1, 15);
 // The providers that farside takes without FARSIDE_PROVIDER, the best first (providers.md).
 std::span<const char* const> preferred_providers();
 
-// Starts libfabric; otherwise the first call of libfabric starts it. During the start, version 1.17 reads the kernel's
-// symbols twice, to find out whether adapters can access the memory of GPUs: 100 ms of processor time. On a machine
-// without adapters the result is not used, and this function prevents the reads. Sets FI_TCP_STAGING_SBUF_SIZE, unless
-// it is set.
+// Starts libfabric; otherwise its first call does. Version 1.17 then reads the kernel's symbols twice, 100 ms of
+// processor time, which this prevents on a machine without adapters. Sets FI_TCP_STAGING_SBUF_SIZE, unless it is set.
 void start_libfabric();
 
 // Returns all that libfabric offers on this machine; null if that is nothing.

@@ -97,9 +97,7 @@ Result<Nodes> Group::find_nodes(Progress& progress, std::uint64_t identity) {
   if (!identities) return identities.error();
   const std::vector<std::uint64_t>& all = identities.value();
   const std::uint64_t own = all[static_cast<std::size_t>(rank_)];
-  const auto members = static_cast<int>(std::ranges::count(all, own));
   const auto index = static_cast<int>(std::count(all.begin(), all.begin() + rank_, own));
-  const auto leader = static_cast<std::size_t>(std::ranges::find(all, own) - all.begin());
   Nodes nodes;
   nodes.partner = trial_partner(rank_, all);
   std::unordered_map<std::uint64_t, std::size_t> ranks;  // by node
@@ -110,28 +108,24 @@ Result<Nodes> Group::find_nodes(Progress& progress, std::uint64_t identity) {
     if (all[rank] == own) nodes.members.push_back(static_cast<int>(rank));
   }
   nodes.count = ranks.size();
-
   Result<std::unique_ptr<NodeGroup>> made = NodeGroup::alone(rank_);
-  int failed = ranks_;
   if (nodes.largest > 1) {
-    SegmentPlace place;
-    if (index == 0) {
-      made = NodeGroup::lead(members);
-      if (made) place = made.value()->place();
-    }
-    const Result<std::vector<SegmentPlace>> places = gather_values(*this, place);
+    const auto members = static_cast<int>(nodes.members.size());
+    if (index == 0) made = NodeGroup::lead(members);
+    const auto places = gather_values(*this, index == 0 && made ? made.value()->place() : SegmentPlace());
     if (!places) return places.error();
+    const auto leader = static_cast<std::size_t>(nodes.members.front());
     if (index > 0) made = NodeGroup::join(places.value()[leader], index, members);
     // A member that has not joined cannot tell the others by the board.
-    if (!made) failed = rank_;
+    int failed = made ? ranks_ : rank_;
     if (Status done = take_lowest(failed); !done) return done.error();
-  }
-  if (failed < ranks_) {
-    if (!made) log(LogLevel::kWarn, "this rank shares no memory with its node: {}", made.error().text);
-    made = NodeGroup::alone(rank_);
-    nodes.leaders.clear();
-    nodes.members.clear();
-    nodes.largest = 0;
+    if (failed < ranks_) {
+      if (!made) log(LogLevel::kWarn, "this rank shares no memory with its node: {}", made.error().text);
+      made = NodeGroup::alone(rank_);
+      nodes.leaders.clear();
+      nodes.members.clear();
+      nodes.largest = 0;
+    }
   }
   made.value()->publish_member(rank_, progress);
   nodes.own = std::move(made.value());
