@@ -164,6 +164,7 @@ Status Fabric::issue(Pending& pending, Peer to, const char* what, Issue&& call, 
       poll();
       continue;
     }
+    if (notification) peer.owes_loss = true;
     peers_.not_issued(*operation);
     held.unlock();
     if (code != -FI_EAGAIN) return pending.named(fabric_error(ErrorKind::kPeer, what, code));

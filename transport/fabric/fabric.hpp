@@ -156,7 +156,11 @@ class Fabric final : public OpenEndpoint, private PeerHealth::Network, private P
   bool may_sleep() override;
   std::optional<ssize_t> send_probe(PeerState& peer) override {
     if (!replies_.room()) return {};
-    return replies_.send(Replies::take(peer.number, MessageKind::kProbe));
+    const bool tells = peer.owes_loss;
+    if (tells) peer.owes_loss = false;
+    const ssize_t code = replies_.send(Replies::take(peer.number, MessageKind::kProbe, tells ? address().identity : 0));
+    if (tells && code != 0) peer.owes_loss = true;
+    return code;
   }
   std::optional<TcpState> tcp_state(PeerState& peer) override { return connections_.tcp_state(peer); }
   void abandon(PeerState& peer, const std::string& why) override {

@@ -155,7 +155,13 @@ void Fabric::receive(std::span<const std::byte> message) {
     if (!peers_.take_reply(message)) log(LogLevel::kWarn, "a reply without a request was dropped");
     return;
   }
-  if (kind == MessageKind::kProbe) return;
+  if (kind == MessageKind::kProbe) {
+    ReplyHeader header{};
+    std::memcpy(&header, message.data(), std::min(message.size(), sizeof header));
+    PeerState* const loses = header.operation != 0 ? peers_.find(header.operation) : nullptr;
+    if (loses != nullptr) peers_.interrupted_by(*loses);
+    return;
+  }
   if (kind == MessageKind::kDisconnect) return eviction_.receive(message);
   if (kind != MessageKind::kOperations && kind != MessageKind::kRegions && kind != MessageKind::kDescribe) {
     log(LogLevel::kWarn, "a message of unknown kind was dropped");
@@ -180,7 +186,7 @@ ssize_t Fabric::send(Reply& reply) {
   reply.endpoint = endpoint;
   // An adapter completes an operation when the peer's adapter has acknowledged it. An empty write therefore suffices as
   // a probe, and no process has to wake for it.
-  if (reply.header.kind == MessageKind::kProbe && domain_.by_adapter()) {
+  if (reply.header.kind == MessageKind::kProbe && reply.header.operation == 0 && domain_.by_adapter()) {
     const fi_rma_iov nowhere{};
     const fi_msg_rma nothing{nullptr, nullptr, 0, FI_ADDR_UNSPEC, &nowhere, 1, &reply.provider_context, 0};
     return fi_writemsg(endpoint, &nothing, FI_COMPLETION);

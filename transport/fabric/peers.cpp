@@ -156,6 +156,10 @@ void Peers::interrupted(PeerState& peer) {
     peer.losses.lost_notifications.fetch_add(1, std::memory_order_relaxed);
     peer.losses.to_report.store(true, std::memory_order_relaxed);
   }
+  interrupted_by(peer);
+}
+
+void Peers::interrupted_by(PeerState& peer) {
   const std::uint32_t number = interruptions_.load(std::memory_order_relaxed) + 1;
   peer.losses.last_interruption.store(number, std::memory_order_relaxed);
   // Release: a thread that reads the number sees the words that the peer's messages have changed, and the peer's

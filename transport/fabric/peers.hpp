@@ -74,6 +74,7 @@ struct PeerState {
   fid_ep* endpoint = nullptr;
   bool active = false;          // changes only with Fabric's mutex held, too
   RelaxedFlag begun;            // an operation was begun while none was in flight (PeerHealth)
+  RelaxedFlag owes_loss;        // a notification was not sent, and the peer may wait for it: a probe has to say so
   RelaxedCount in_flight;       // operations issued, or being issued
   std::uint32_t requests = 0;   // of them requests to the handler that the provider has taken
   RelaxedCount completed;       // operations since the start
@@ -110,8 +111,8 @@ struct PeerState {
   // Returns whether operations can be issued.
   bool ready() const { return endpoint != nullptr && active; }
   // Returns whether the peer must be watched: operations are in flight, or its host may not have received a
-  // notification that TCP has accepted.
-  bool awaits_host() const { return in_flight > 0 || notifications != acknowledged; }
+  // notification that TCP has accepted, or has to be told of one that was not sent.
+  bool awaits_host() const { return in_flight > 0 || notifications != acknowledged || owes_loss; }
   // Takes an operation that will be issued.
   Operation& begin() {
     Operation& operation = pool.take();
@@ -213,6 +214,8 @@ class Peers {
   // As in Endpoint. All that has arrived from the peer before the interruption is visible to a thread that has read its
   // number. A notification may be lost if no operation that was issued behind it had completed.
   std::uint32_t interruptions() const { return interruptions_.load(std::memory_order_acquire); }
+  // Counts an interruption of the peer, by which notifications of it may be lost.
+  void interrupted_by(PeerState& peer);
 
   void activate(PeerState& peer);
   // Ends the activity of peers towards which no operation is in flight, nor has completed since the last call. Returns

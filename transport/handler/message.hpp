@@ -12,7 +12,8 @@
 //   kReply       ReplyHeader, the fetched data, the former values of the control words. If the acquire step stopped
 //                the list, only the former value of its word follows the header; after a refusal, nothing does. If only
 //                the list ended early, the last step was executed all the same.
-//   kProbe       ReplyHeader. The receiver drops it: its only purpose is to test whether the provider can send it.
+//   kProbe       ReplyHeader, to test whether the provider can send it. `operation`: 0, or the identity of the sender,
+//                which could not send a notification; the receiver counts an interruption.
 //   kDisconnect  ReplyHeader; `operation` is the number of a connection (Connections::number). The sender has nothing
 //                under way on the connection and wants to close it.
 #pragma once
