@@ -223,14 +223,24 @@ Totals* totals = nullptr;
 }
 
 // Without random addresses, with room for the thread-local storage of many copies of a library, and with memory that is
-// overwritten when it is allocated and freed.
+// overwritten when it is allocated and freed. farside goes over the environment and the descriptors, and asks how many
+// it may have: if these differed, traces would.
 void prepare(char** words) {
   constexpr const char* kTunables = "glibc.rtld.optional_static_tls=65536:glibc.malloc.perturb=165";
   const char* const set = std::getenv("GLIBC_TUNABLES");
   if (set != nullptr && std::strcmp(set, kTunables) == 0) return;
   personality(ADDR_NO_RANDOMIZE);  // where it is refused, traces of two runs may differ
   setenv("GLIBC_TUNABLES", kTunables, 1);
-  execv("/proc/self/exe", words);
+  constexpr std::string_view kKept[] = {"FARSIDE_", "TEST_", "MUTATION=", "GLIBC_TUNABLES=", "LD_LIBRARY_PATH="};
+  std::vector<char*> environment;
+  for (char** each = environ; *each != nullptr; ++each)
+    if (std::ranges::any_of(kKept, [&](std::string_view name) { return std::string_view(*each).starts_with(name); }))
+      environment.push_back(*each);
+  environment.push_back(nullptr);
+  close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+  constexpr rlimit kDescriptors{4096, 4096};
+  setrlimit(RLIMIT_NOFILE, &kDescriptors);
+  execve("/proc/self/exe", words, environment.data());
   host::fail("the simulation cannot start itself again");
 }
 
