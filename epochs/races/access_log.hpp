@@ -21,8 +21,6 @@
 
 namespace farside::epochs {
 
-enum class LocalUse : std::uint8_t { kRead, kWritten };  // of the origin's memory
-
 class AccessLog {
  public:
   struct Operation {
@@ -50,14 +48,15 @@ class AccessLog {
     operation_ = operation;
     ++number_;
   }
-  // The first conflict of the current operation at the target, or in the origin's memory. Changes nothing.
+  // The first conflict of the current operation at the target, or in the origin's memory, which the operation reads as
+  // kGet and writes as kPut. Changes nothing.
   std::optional<Conflict> at_target(ByteRange range) const;
-  std::optional<Conflict> in_memory(ByteRange range, LocalUse use) const;
+  std::optional<Conflict> in_memory(ByteRange range, Use use) const;
   // A target of operations that are not complete: this one, if it has any; nothing if there are none.
   std::optional<int> under_way(int target) const;
   // Records the access, after both of the above found no conflict.
   void add_at_target(ByteRange range);
-  void add_in_memory(ByteRange range, LocalUse use);
+  void add_in_memory(ByteRange range, Use use);
 
   // All operations to the target, or to all targets, are complete.
   void completed(int target);
@@ -97,8 +96,6 @@ class AccessLog {
   void complete_locally(Which&& which);
   std::uint64_t request() const { return operation_.requested || operation_.notifies ? number_ : 0; }
   AccessKind kind_at_target() const { return {operation_.use, operation_.basic_type}; }
-  // Local reads may overlap with local reads.
-  static AccessKind kind_of(LocalUse use) { return {use == LocalUse::kRead ? Use::kGet : Use::kPut, 0}; }
 
   Operation operation_{};
   std::uint64_t number_ = 0;
@@ -113,7 +110,7 @@ std::optional<AccessLog::Conflict> AccessLog::find(ByteRange range, AccessKind k
     if (it != ranges.begin() && std::prev(it)->second.last > range.first) --it;
     for (; it != ranges.end() && it->first < range.last; ++it) {
       const auto& [first, entry] = *it;
-      if (may_conflict(entry.kind, kind)) continue;
+      if (may_overlap(entry.kind, kind)) continue;
       const ByteRange common{std::max(first, range.first), std::min(entry.last, range.last)};
       return Conflict{entry.operation.name,      place.target,        entry.number, common,
                       entry.operation.requested, entry.operation.site};
@@ -127,8 +124,8 @@ inline std::optional<AccessLog::Conflict> AccessLog::at_target(ByteRange range) 
               [&](const Place& place) { return place.target == operation_.target && place.where != Where::kMemory; });
 }
 
-inline std::optional<AccessLog::Conflict> AccessLog::in_memory(ByteRange range, LocalUse use) const {
-  return find(range, kind_of(use), [](const Place& place) { return place.where == Where::kMemory; });
+inline std::optional<AccessLog::Conflict> AccessLog::in_memory(ByteRange range, Use use) const {
+  return find(range, {use, 0}, [](const Place& place) { return place.where == Where::kMemory; });
 }
 
 inline std::optional<int> AccessLog::under_way(int target) const {
@@ -163,8 +160,8 @@ inline void AccessLog::add_at_target(ByteRange range) {
   add({operation_.target, where, request()}, range, {0, kind_at_target(), operation_, number_});
 }
 
-inline void AccessLog::add_in_memory(ByteRange range, LocalUse use) {
-  add({operation_.target, Where::kMemory, request()}, range, {0, kind_of(use), operation_, number_});
+inline void AccessLog::add_in_memory(ByteRange range, Use use) {
+  add({operation_.target, Where::kMemory, request()}, range, {0, {use, 0}, operation_, number_});
 }
 
 inline void AccessLog::completed(int target) {

@@ -11,7 +11,7 @@ bool updates(Use use) { return use == Use::kPut || use == Use::kAccumulate; }
 
 }  // namespace
 
-const char* SharedLog::name(Call call) {
+const char* SharedLog::name(Counted call) {
   static constexpr const char* kNames[] = {"MPI_Put", "MPI_Get", "MPI_Accumulate",
                                            "MPI_Get_accumulate or MPI_Fetch_and_op", "MPI_Compare_and_swap"};
   return kNames[static_cast<std::size_t>(call)];
@@ -165,7 +165,7 @@ Result<std::optional<SharedLog::Found>> SharedLog::conflict(int where, std::span
       for (const Entry& own : accesses) {
         const bool ops_differ = own.use == Use::kAccumulate && other.use == Use::kAccumulate &&
                                 own.reduce_op != other.reduce_op && own.reduce_op != 0 && other.reduce_op != 0;
-        const bool kinds_meet = may_conflict(kind(own), kind(other));
+        const bool kinds_meet = may_overlap(kind(own), kind(other));
         if (kinds_meet && !ops_differ) continue;
         if (const auto range = overlap(own.run, other.run))
           return std::optional(Found{other, origin, *range, kinds_meet});

@@ -34,6 +34,7 @@
 
 #include "epochs/races/strided_run.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/statistics.hpp"
 
 namespace farside::epochs {
 
@@ -49,12 +50,11 @@ class LogMemory {
 
 class SharedLog {
  public:
-  enum class Call : std::uint8_t { kPut, kGet, kAccumulate, kGetAccumulate, kCompareAndSwap };
-  static const char* name(Call call);
+  static const char* name(Counted call);  // of an operation
   enum class Epoch : std::uint8_t { kFence, kStarted, kPassive };
 
   struct Access {
-    Call call = Call::kPut;
+    Counted call = Counted::kPut;
     Use use = Use::kPut;
     Epoch epoch = Epoch::kPassive;
     bool local = false;               // the bytes are a buffer of the operation that lies in the origin's own window
@@ -203,7 +203,7 @@ class SharedLog {
   Status erase_passive(Which&& which);
   // Whether local completion takes the entry out: an operation whose result is here is complete at the target.
   static bool ends_locally(const Entry& entry) {
-    return entry.local || (entry.call != Call::kPut && entry.call != Call::kAccumulate);
+    return entry.local || (entry.call != Counted::kPut && entry.call != Counted::kAccumulate);
   }
   template <class Which>
   bool any(Which&& which) const;

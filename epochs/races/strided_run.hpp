@@ -25,7 +25,7 @@ struct AccessKind {
 
 // Whether two uses of the same bytes may overlap in time (MPI 4.0 section 12.7): reads may, and so may atomic uses of
 // the same elements. A put overlaps with nothing.
-constexpr bool may_conflict(AccessKind a, AccessKind b) {
+constexpr bool may_overlap(AccessKind a, AccessKind b) {
   const auto reads = [](Use use) { return use == Use::kGet || use == Use::kFetch; };
   const auto is_atomic = [](Use use) { return use == Use::kAccumulate || use == Use::kFetch; };
   if (reads(a.use) && reads(b.use)) return true;

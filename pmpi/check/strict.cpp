@@ -25,7 +25,6 @@ namespace {
 
 using epochs::AccessLog;
 using epochs::ByteRange;
-using epochs::LocalUse;
 using epochs::RunBuilder;
 using epochs::SharedLog;
 using epochs::StridedRun;
@@ -134,13 +133,6 @@ void add_places(const LocalBuffer& local, const Datatype& type, const Operation&
   }
 }
 
-SharedLog::Call call_of(const Operation& operation) {
-  using Call = SharedLog::Call;
-  static_assert(static_cast<int>(Call::kGetAccumulate) == static_cast<int>(Counted::kFetch) &&
-                static_cast<int>(Call::kCompareAndSwap) == static_cast<int>(Counted::kCompareAndSwap));
-  return static_cast<Call>(operation.call);
-}
-
 epochs::Use use_of(const Operation& operation) {
   if (operation.call == Counted::kPut) return epochs::Use::kPut;
   if (operation.call == Counted::kGet) return epochs::Use::kGet;
@@ -149,7 +141,7 @@ epochs::Use use_of(const Operation& operation) {
 
 // Like SharedLog::name, but for an operation of this rank, which may have a request.
 const char* name_of(const Operation& operation) {
-  if (operation.target.watched == nullptr) return SharedLog::name(call_of(operation));
+  if (operation.target.watched == nullptr) return SharedLog::name(operation.call);
   switch (operation.call) {
     case Counted::kPut: return "MPI_Rput";
     case Counted::kGet: return "MPI_Rget";
@@ -282,8 +274,8 @@ Outcome Strict::begin(const Operation& operation, Epoch epoch, Places& places) {
   if (Outcome o = look(epoch, places); !o) return o;
   if (Outcome o = check_other_ranks(operation, epoch, places); !o) return o;
   each_block(places.target, [&](ByteRange range) { log_.add_at_target(range); });
-  each_block(places.read, [&](ByteRange range) { log_.add_in_memory(range, LocalUse::kRead); });
-  each_block(places.written, [&](ByteRange range) { log_.add_in_memory(range, LocalUse::kWritten); });
+  each_block(places.read, [&](ByteRange range) { log_.add_in_memory(range, epochs::Use::kGet); });
+  each_block(places.written, [&](ByteRange range) { log_.add_in_memory(range, epochs::Use::kPut); });
   return {};
 }
 
@@ -295,10 +287,10 @@ Outcome Strict::look(Epoch epoch, const Places& places) const {
   if (found) return conflict_at_target(*found, epoch);
   for (const Strict* each : library().strict_windows->all) {
     each_block(places.read, [&](ByteRange range) {
-      if (!found) found = each->log_.in_memory(range, LocalUse::kRead);
+      if (!found) found = each->log_.in_memory(range, epochs::Use::kGet);
     });
     each_block(places.written, [&](ByteRange range) {
-      if (!found) found = each->log_.in_memory(range, LocalUse::kWritten);
+      if (!found) found = each->log_.in_memory(range, epochs::Use::kPut);
     });
     if (found) return conflict_in_memory(*found, epoch, each == this ? "this" : "another");
   }
@@ -307,7 +299,7 @@ Outcome Strict::look(Epoch epoch, const Places& places) const {
 
 Outcome Strict::check_other_ranks(const Operation& operation, Epoch epoch, const Places& places) {
   const int target = operation.target.rank;
-  SharedLog::Access access{.call = call_of(operation),
+  SharedLog::Access access{.call = operation.call,
                            .use = use_of(operation),
                            .epoch = epoch,
                            .basic_type = static_cast<int>(operation.element),

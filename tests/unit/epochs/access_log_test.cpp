@@ -29,7 +29,7 @@ std::string access(AccessLog& log, const char* name, int target, Use use, ByteRa
   return "";
 }
 
-std::string local(AccessLog& log, const char* name, int target, LocalUse use, ByteRange range) {
+std::string local(AccessLog& log, const char* name, int target, Use use, ByteRange range) {
   log.begin({name, target, Use::kPut, kInt});
   if (const auto conflict = log.in_memory(range, use)) return conflict->name;
   log.add_in_memory(range, use);
@@ -49,7 +49,7 @@ TEST_CASE("readers may meet, and what is atomic on one type; nothing else") {
       CHECK(access(log, "first", 0, first, {8, 16}, first_type).empty());
       const bool both_atomic = first >= Use::kAccumulate && second >= Use::kAccumulate;
       const bool may = (reads(first) && reads(second)) || (both_atomic && first_type == second_type);
-      CHECK(may_conflict({first, first_type}, {second, second_type}) == may);
+      CHECK(may_overlap({first, first_type}, {second, second_type}) == may);
       CHECK(access(log, "second", 0, second, {15, 20}, second_type) == (may ? "" : "first"));
       CHECK(access(log, "beside", 0, second, {20, 24}, second_type).empty());
       CHECK(access(log, "elsewhere", 1, second, {8, 16}, second_type).empty());
@@ -62,7 +62,7 @@ TEST_CASE("a target of operations under way is found, preferably the one that is
   CHECK_FALSE(log.under_way(0));
   CHECK(access(log, "put", 1, Use::kPut, {8, 16}).empty());
   CHECK(log.under_way(0) == 1);
-  CHECK(local(log, "get", 0, LocalUse::kWritten, {8, 16}).empty());
+  CHECK(local(log, "get", 0, Use::kPut, {8, 16}).empty());
   CHECK(log.under_way(0) == 0);
   CHECK(log.under_way(1) == 1);
   log.completed(1);
@@ -115,14 +115,14 @@ TEST_CASE("a complete access conflicts with no other") {
 }
 
 TEST_CASE("a buffer that an operation reads may be read by others; one that it writes may not be accessed") {
-  for (const LocalUse first : {LocalUse::kRead, LocalUse::kWritten}) {
-    for (const LocalUse second : {LocalUse::kRead, LocalUse::kWritten}) {
+  for (const Use first : {Use::kGet, Use::kPut}) {
+    for (const Use second : {Use::kGet, Use::kPut}) {
       AccessLog log;
       CHECK(local(log, "first", 0, first, {100, 200}).empty());
-      const bool may = first == LocalUse::kRead && second == LocalUse::kRead;
+      const bool may = first == Use::kGet && second == Use::kGet;
       CHECK(local(log, "second", 1, second, {150, 151}) == (may ? "" : "first"));
       log.completed(0);
-      CHECK(local(log, "third", 1, LocalUse::kWritten, {100, 140}).empty());
+      CHECK(local(log, "third", 1, Use::kPut, {100, 140}).empty());
     }
   }
 }
@@ -135,7 +135,7 @@ TEST_CASE("a request completes its own operation, as far as its end at the origi
     REQUIRE_FALSE(log.at_target(range));
     log.add_at_target(range);
     const ByteRange buffer{1000 + range.first, 1000 + range.last};
-    const LocalUse local_use = use == Use::kGet ? LocalUse::kWritten : LocalUse::kRead;
+    const Use local_use = use == Use::kGet ? Use::kPut : Use::kGet;
     REQUIRE_FALSE(log.in_memory(buffer, local_use));
     log.add_in_memory(buffer, local_use);
     return ++made;
@@ -147,7 +147,7 @@ TEST_CASE("a request completes its own operation, as far as its end at the origi
   };
   const auto in_memory = [&](ByteRange range) {
     AccessLog copy = log;
-    return local(copy, "into", 0, LocalUse::kWritten, {1000 + range.first, 1000 + range.last});
+    return local(copy, "into", 0, Use::kPut, {1000 + range.first, 1000 + range.last});
   };
   const std::uint64_t get = number("get", Use::kGet, {0, 8});
   const std::uint64_t put = number("put", Use::kPut, {8, 16});
@@ -205,7 +205,7 @@ TEST_CASE("a notified operation is complete at the target, and not its buffer") 
   const auto put = [&](bool notifies) {
     log.begin({"put", 0, Use::kPut, kInt, false, false, notifies});
     log.add_at_target({0, 8});
-    log.add_in_memory({100, 108}, LocalUse::kRead);
+    log.add_in_memory({100, 108}, Use::kGet);
   };
   put(true);
   log.notified();
@@ -213,7 +213,7 @@ TEST_CASE("a notified operation is complete at the target, and not its buffer") 
   log.completed(0);
   put(true);
   log.notified();
-  CHECK(local(log, "into", 0, LocalUse::kWritten, {100, 104}) == "put");
+  CHECK(local(log, "into", 0, Use::kPut, {100, 104}) == "put");
   log.completed(0);
   put(false);
   log.notified();

@@ -23,7 +23,6 @@ constexpr int kRanks = 3;
 constexpr std::uint32_t kCapacity = 8;
 constexpr int kInt = 1;
 constexpr int kDouble = 2;
-using Call = SharedLog::Call;
 using Epoch = SharedLog::Epoch;
 
 class Logs final : public LogMemory {
@@ -59,12 +58,12 @@ struct Ranks {
 
   // Adds an access to rank 1; returns the rank with which it conflicts, or -1.
   int access(int by, Use use, Epoch epoch, StridedRun run, int type = kInt, bool local = false) {
-    const Call call = use == Use::kPut   ? Call::kPut
-                      : use == Use::kGet ? Call::kGet
-                                         : (use == Use::kFetch ? Call::kGetAccumulate : Call::kAccumulate);
+    const Counted call = use == Use::kPut   ? Counted::kPut
+                         : use == Use::kGet ? Counted::kGet
+                                            : (use == Use::kFetch ? Counted::kFetch : Counted::kAccumulate);
     return with_call(by, call, use, epoch, run, type, local);
   }
-  int with_call(int by, Call call, Use use, Epoch epoch, StridedRun run, int type = kInt, bool local = false) {
+  int with_call(int by, Counted call, Use use, Epoch epoch, StridedRun run, int type = kInt, bool local = false) {
     const std::uint16_t element = type == kDouble ? 8 : 4;
     auto conflict = (*this)[by].add(
         1,
@@ -88,7 +87,7 @@ TEST_CASE("accesses of two origins between two fences conflict, whatever comes i
   CHECK(r.access(2, Use::kGet, Epoch::kFence, {4, 4, 0, 1}) == -1);
   CHECK(r.access(2, Use::kGet, Epoch::kFence, {3, 4, 0, 1}) == 0);
   CHECK(r.last.number == 1);
-  CHECK(r.last.call == Call::kPut);
+  CHECK(r.last.call == Counted::kPut);
   CHECK(r.last.range.first == 3);
   CHECK(r.last.range.last == 4);
   // Only a fence completes it.
@@ -207,7 +206,7 @@ TEST_CASE("a request takes out its own reads") {
   CHECK(r.access(0, Use::kGet, Epoch::kPassive, {0, 4, 0, 1}) == -1);  // operation 1
   CHECK(r.access(0, Use::kGet, Epoch::kPassive, {4, 4, 0, 1}) == -1);  // operation 2
   CHECK(r.access(0, Use::kPut, Epoch::kPassive, {8, 4, 0, 1}) == -1);  // operation 3
-  CHECK(r.with_call(0, Call::kGetAccumulate, Use::kAccumulate, Epoch::kPassive, {12, 4, 0, 1}) == -1);
+  CHECK(r.with_call(0, Counted::kFetch, Use::kAccumulate, Epoch::kPassive, {12, 4, 0, 1}) == -1);
   CHECK(r[0].request_under_way(2));
   CHECK_FALSE(r[0].request_under_way(3));
   CHECK(r[0].request_completed(2));
@@ -240,7 +239,7 @@ TEST_CASE("in an exposure an update lasts until the wait, a read until the compl
 
 TEST_CASE("a fetch that an epoch of start has completed is over") {
   Ranks r;
-  CHECK(r.with_call(0, Call::kGetAccumulate, Use::kAccumulate, Epoch::kStarted, kFirstFour) == -1);
+  CHECK(r.with_call(0, Counted::kFetch, Use::kAccumulate, Epoch::kStarted, kFirstFour) == -1);
   CHECK(r[0].start_completed());
   CHECK(r.access(2, Use::kGet, Epoch::kStarted, kFirstFour) == -1);
 }
@@ -284,7 +283,7 @@ TEST_CASE("what the target stores to what an origin has accessed shows before th
     CHECK(changes(77).empty());
     REQUIRE(changes(5).size() == 1);
     CHECK(changes(5)[0].origin == 0);
-    CHECK(changes(5)[0].call == Call::kPut);
+    CHECK(changes(5)[0].call == Counted::kPut);
     // The epoch is over.
     if (epoch == Epoch::kFence) {
       for (auto& log : r.log) log.fence_passed();
@@ -314,7 +313,7 @@ TEST_CASE("what others have updated is no store of the target") {
     Ranks r;
     CHECK(r.access(0, Use::kAccumulate, Epoch::kStarted, kFirstFour) == -1);
     CHECK(r[0].executed(1, image));
-    CHECK(r.with_call(2, Call::kGetAccumulate, Use::kAccumulate, Epoch::kStarted, kFirstFour) == -1);
+    CHECK(r.with_call(2, Counted::kFetch, Use::kAccumulate, Epoch::kStarted, kFirstFour) == -1);
     CHECK(r[2].start_completed());
     CHECK_FALSE(changed(r, Epoch::kStarted));
   }
@@ -341,7 +340,7 @@ TEST_CASE("what others have updated is no store of the target") {
       CHECK(r.access(0, Use::kAccumulate, Epoch::kFence, kFirstFour) == -1);
       CHECK(r[0].executed(1, image));
       const std::vector<StridedRun> many(kCapacity + 1, kFirstFour);
-      const auto conflict = r[2].add(1, {Call::kAccumulate, Use::kAccumulate, epoch, false, kInt, 4, 0, 1, 7}, many);
+      const auto conflict = r[2].add(1, {Counted::kAccumulate, Use::kAccumulate, epoch, false, kInt, 4, 0, 1, 7}, many);
       REQUIRE(conflict);
       CHECK_FALSE(conflict.value());
       CHECK_FALSE(changed(r, Epoch::kFence));
@@ -393,7 +392,7 @@ TEST_CASE("a block that changes while it is read is read again") {
   SharedLog first(memory, 0, kRanks, kCapacity);
   SharedLog second(memory, 2, kRanks, kCapacity);
   memory.hold = true;
-  const SharedLog::Access put{Call::kPut, Use::kPut, Epoch::kFence, false, 0, 1, 0, 1, 1};
+  const SharedLog::Access put{Counted::kPut, Use::kPut, Epoch::kFence, false, 0, 1, 0, 1, 1};
   REQUIRE(first.add(1, put, std::span(&kFirstFour, 1)));
   memory.hold = false;
   memory.halves = 2;  // whole at the second read
@@ -422,7 +421,7 @@ TEST_CASE("what is over, and not yet written over by what came after it, is not 
   Between memory;
   SharedLog first(memory, 0, kRanks, kCapacity);
   SharedLog second(memory, 2, kRanks, kCapacity);
-  const SharedLog::Access put{Call::kPut, Use::kPut, Epoch::kPassive, false, 0, 1, 0, 1, 1};
+  const SharedLog::Access put{Counted::kPut, Use::kPut, Epoch::kPassive, false, 0, 1, 0, 1, 1};
   const StridedRun elsewhere{100, 4, 0, 1};
   REQUIRE(first.add(1, put, std::span(&elsewhere, 1)));
   REQUIRE(first.add(1, put, std::span(&kFirstFour, 1)));
@@ -466,7 +465,7 @@ TEST_CASE("of two origins that come at once, at least one sees the other") {
   std::array<std::vector<char>, 2> saw{std::vector<char>(kRounds), std::vector<char>(kRounds)};
   const auto origin = [&](int rank) {
     SharedLog log(memory, rank, 2, kCapacity);
-    const SharedLog::Access put{Call::kPut, Use::kPut, Epoch::kPassive, false, 0, 1, 0, 1, 1};
+    const SharedLog::Access put{Counted::kPut, Use::kPut, Epoch::kPassive, false, 0, 1, 0, 1, 1};
     const auto meet_other = [&](int count) {
       arrived.fetch_add(1);
       while (arrived.load() < 2 * count) std::this_thread::yield();
