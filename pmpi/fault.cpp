@@ -71,15 +71,15 @@ int raise_on(MPI_Comm communicator, const char* call, const Fault& fault) {
   return fault.error_class;
 }
 
-int raise_without_object(const CallSite& call, const Fault& fault) {
+int raise_without_object(const MpiCall& call, const Fault& fault) {
   return raise_on(MPI_VERSION < 4 ? MPI_COMM_WORLD : MPI_COMM_SELF, call.name, fault);
 }
 
-int raise_without_window(const CallSite& call, const char* why) {
+int raise_without_window(const MpiCall& call, const char* why) {
   return raise_without_object(call, {MPI_ERR_WIN, why});
 }
 
-int raise_on_runtime_window(MPI_Win window, const CallSite& call) {
+int raise_on_runtime_window(MPI_Win window, const MpiCall& call) {
   const Fault fault{MPI_ERR_UNSUPPORTED_OPERATION,
                     "the window stays with the MPI runtime, which has no such call; use a put, a flush and a message"};
   log_error(call.name, fault, [&] { log(LogLevel::kError, "{}: {}", call.name, fault.text); });

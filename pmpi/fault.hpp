@@ -24,9 +24,9 @@ struct Fault {
 };
 
 // The MPI call that a report names, and its target, if it has one.
-struct CallSite {
+struct MpiCall {
   static constexpr int kNoTarget = Fault::kNoTarget;
-  CallSite(const char* call, int rank = kNoTarget) : name(call), target(rank) {}  // NOLINT(google-explicit-constructor)
+  MpiCall(const char* call, int rank = kNoTarget) : name(call), target(rank) {}  // NOLINT(google-explicit-constructor)
   const char* name;
   int target;
 };
@@ -66,12 +66,12 @@ inline Outcome::Outcome(const Status& status) {
 
 // Reports the failure of a call without a communicator or window, on MPI_COMM_WORLD (MPI 3.1) or MPI_COMM_SELF (MPI
 // 4.0). Returns the return code of the call.
-int raise_without_object(const CallSite& call, const Fault& fault);
+int raise_without_object(const MpiCall& call, const Fault& fault);
 // The same for a handle that is no window: MPI_ERR_WIN.
-int raise_without_window(const CallSite& call, const char* why);
+int raise_without_window(const MpiCall& call, const char* why);
 
 // The same for a window of the runtime and a call that only farside has: MPI_ERR_UNSUPPORTED_OPERATION.
-int raise_on_runtime_window(MPI_Win window, const CallSite& call);
+int raise_on_runtime_window(MPI_Win window, const MpiCall& call);
 
 // Returns success, or an error of kind kPeer with the runtime's text for `code`. If the communicator's error handler is
 // fatal, which is the default, a failing call of the runtime does not return.

@@ -106,4 +106,14 @@ class Process final : public Progress {
   std::atomic<void (*)()> runtime_progress_{nullptr};
 };
 
+// Waits until done() returns true, and meanwhile moves the endpoints and the MPI runtime. For application threads.
+template <class Done>
+void wait_until(WakeEvent& wake_event, Done&& done) {
+  if (done()) return;
+  for (Waiter waiter(Process::instance(), wake_event);;) {
+    waiter.pause();
+    if (done()) return;
+  }
+}
+
 }  // namespace farside

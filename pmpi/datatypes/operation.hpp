@@ -26,7 +26,7 @@ struct RemoteBuffer {
   std::int64_t count;
   MPI_Datatype type;
   // Of a call with a request: the counter of its operations, and the place for their number in FARSIDE_CHECK=strict.
-  Outstanding* own = nullptr;
+  Pending* own = nullptr;
   std::uint64_t* watched = nullptr;
 };
 

@@ -46,7 +46,7 @@ Outcome with_request(const char* name, Window& window, Operation& operation, MPI
                      CarryOut&& carry_out) {
   Requests& requests = *library().requests;  // made before the operation begins, in case there is no memory
   const int rank = operation.target.rank;
-  std::unique_ptr<Outstanding> own;
+  std::unique_ptr<Pending> own;
   if (Outcome o = window.operations().begin_request(rank, own); !o) return o;
   std::uint64_t watched = 0;
   operation.target.own = own.get();

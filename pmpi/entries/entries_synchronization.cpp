@@ -8,7 +8,7 @@ namespace {
 // Tries the fast path of a call that notifies other ranks of the node.
 template <class Attempt>
 bool on_node(MPI_Win win, Attempt&& attempt) {
-  return on_fast_path(win, [&](Window& w) { return w.state().fast_notifications && attempt(w.state()); });
+  return on_fast_path(win, [&](Window& w) { return w.state().notifies_fast() && attempt(w.state()); });
 }
 [[gnu::noinline]] int continue_fence(Window& window, std::uint64_t word) {
   return in_call(window, "MPI_Win_fence", [&](Window& w) { return w.active().continue_fence(word); });
@@ -43,7 +43,7 @@ using namespace farside::pmpi;
 FARSIDE_FAST_ENTRY(Win_fence, (int assert, MPI_Win win), (assert, win),
                    on_calls("MPI_Win_fence", &Window::fence, &Runtime::Win_fence, win, assert)) {
   Window* window = library().windows.find_fast(win);
-  if (window != nullptr && window->state().fast_notifications) [[likely]] {
+  if (window != nullptr && window->state().notifies_fast()) [[likely]] {
     std::uint64_t word = 0;
     const FastPath fast_path = ActiveTarget::try_fence(window->state(), assert, word);
     if (fast_path == FastPath::kDone) [[likely]]
@@ -71,7 +71,7 @@ FARSIDE_ENTRY(Win_test, (MPI_Win win, int* flag), (win, flag)) {
 FARSIDE_FAST_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win), (lock_type, rank, assert, win),
                    on_calls({"MPI_Win_lock", rank}, &Window::lock, &Runtime::Win_lock, win, lock_type, rank, assert)) {
   Window* window = library().windows.find_fast(win);
-  if (window != nullptr && window->state().fast_locks) [[likely]] {
+  if (window != nullptr && window->state().fast != Fast::kNone) [[likely]] {
     if (window->threaded()) [[unlikely]]
       return lock_among_threads(*window, lock_type, rank, assert);
     if (window->passive().try_lock(lock_type, rank, assert) == FastPath::kDone) [[likely]]
@@ -82,7 +82,7 @@ FARSIDE_FAST_ENTRY(Win_lock, (int lock_type, int rank, int assert, MPI_Win win),
 FARSIDE_FAST_ENTRY(Win_unlock, (int rank, MPI_Win win), (rank, win),
                    on_calls({"MPI_Win_unlock", rank}, &Window::unlock, &Runtime::Win_unlock, win, rank)) {
   Window* window = library().windows.find_fast(win);
-  if (window != nullptr && window->state().fast_releases) [[likely]] {
+  if (window != nullptr && window->state().fast == Fast::kReleases) [[likely]] {
     if (window->threaded()) [[unlikely]]
       return unlock_among_threads(*window, rank);
     farside::epochs::HeldLock held;

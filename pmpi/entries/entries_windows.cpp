@@ -27,10 +27,12 @@ int by_runtime(MPI_Win* win, int code) {
 
 template <class Original>
 int create(const CreationRequest& request, void** base, MPI_Win* win, Original&& original) {
-  WindowOwner owner = WindowOwner::kRuntime;
-  const Outcome outcome = without_bad_alloc([&] { return create_window(request, base, win, &owner); });
+  MPI_Win made = MPI_WIN_NULL;
+  const Outcome outcome = without_bad_alloc([&] { return create_window(request, base, &made); });
   if (!outcome) return raise_on(request.communicator, request.call, outcome.fault());
-  return owner == WindowOwner::kFarside ? MPI_SUCCESS : by_runtime(win, original());
+  if (made == MPI_WIN_NULL) return by_runtime(win, original());
+  *win = made;
+  return MPI_SUCCESS;
 }
 
 // One line per process that has an epoch open, or of the first process: the windows that the program has not freed.
@@ -137,7 +139,7 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win), (win)) {
   const bool freed = code == MPI_SUCCESS || *win != handle;
   int lost = MPI_SUCCESS;
   if (freed) {
-    const CallSite call("MPI_Win_free");
+    const MpiCall call("MPI_Win_free");
     const Outcome ended = farside::without_bad_alloc([&] {
       const CallReason reason(window->state(), call);
       return window->end();

@@ -50,7 +50,7 @@ namespace farside::pmpi {
 
 // Carries out the call, and returns its return code, after the error handler if it failed.
 template <class Body>
-int in_call(Window& window, const CallSite& call, Body&& body) {
+int in_call(Window& window, const MpiCall& call, Body&& body) {
   if (window.state().strict != nullptr) [[unlikely]]
     window.state().strict->call_begins();
   const Outcome outcome = without_bad_alloc([&]() -> Outcome {
@@ -67,7 +67,7 @@ int in_call(Window& window, const CallSite& call, Body&& body) {
 
 // Calls `body` with the farside window. For any other window, calls the runtime's function with the original arguments.
 template <class Body, class Function, class... Args>
-int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::*original, Args... args) {
+int on_window(MPI_Win win, const MpiCall& call, Body&& body, Function Runtime::*original, Args... args) {
   const auto [window, why_none] = library().windows.look_up(win);
   if (window == nullptr) [[unlikely]] {
     if (why_none != nullptr) return raise_without_window(call, why_none);
@@ -78,7 +78,7 @@ int on_window(MPI_Win win, const CallSite& call, Body&& body, Function Runtime::
 
 // The same for a call of farside's own: a window of the runtime is an error.
 template <class Body>
-int on_farside_window(MPI_Win win, const CallSite& call, Body&& body) {
+int on_farside_window(MPI_Win win, const MpiCall& call, Body&& body) {
   const auto [window, why_none] = library().windows.look_up(win);
   if (window != nullptr) [[likely]]
     return in_call(*window, call, body);
@@ -87,7 +87,7 @@ int on_farside_window(MPI_Win win, const CallSite& call, Body&& body) {
 
 // The slow path of a call: calls the member function `carry_out` of the window.
 template <class Original, class... Args>
-[[gnu::noinline]] int on_calls(const CallSite& call, Outcome (Window::*carry_out)(Args...), Original Runtime::*original,
+[[gnu::noinline]] int on_calls(const MpiCall& call, Outcome (Window::*carry_out)(Args...), Original Runtime::*original,
                                MPI_Win win, Args... arguments) {
   return on_window(
       win, call, [&](Window& w) { return (w.*carry_out)(arguments...); }, original, arguments..., win);

@@ -185,7 +185,7 @@ Outcome ActiveTarget::fence(int assert) {
   Status completed = window_.space->queued_puts().release();
   // The word of the barrier carries the operations that are kept for the only peer. They are complete there before the
   // peer leaves the barrier, and this rank needs no acknowledgement.
-  const int peer = window_.fast_path ? window_.space->only_peer() : -1;
+  const int peer = window_.strict == nullptr ? window_.space->only_peer() : -1;
   const bool carried = peer >= 0;
   completed.keep(carried ? window_.space->route(peer).order_before_release(peer) : window_.space->flush_all());
   Outcome agreed = barrier(flags_of_fence(assert), lost(completed));
@@ -273,9 +273,8 @@ Outcome ActiveTarget::start(MPI_Group group, int assert) {
     const WaitReason reason(window_, [&](WaitReports& reports) { return reports.awaited_posts(posts.missing()); });
     wait_until(window_.space->words().wake_event(), [&] {
       over = posts.advance();
-      return over || timeout.is_expired(posts.first_missing([&](int target) {
-        return window_.control.interrupted_since(target, window_.control.interruptions_at_post(target));
-      }));
+      return over ||
+             timeout.is_expired(posts.first_missing([&](int target) { return window_.control.may_lack_post(target); }));
     });
     if (!over) {
       const auto held = window_.guard();
@@ -351,11 +350,8 @@ Status ActiveTarget::complete_lost() {
   if (window_.control.interruptions() == window_.interruptions_at_post) [[likely]]
     return {};
   const auto held = window_.guard();
-  for (const int origin : window_.epoch.exposure().group) {
-    if (!window_.control.interrupted_since(origin, window_.interruptions_at_post)) continue;
-    return window_.wait_timeout.is_expired(origin) ? Status(window_.wait_timeout.error()) : Status();
-  }
-  return {};
+  const int origin = window_.control.first_interrupted(window_.epoch.exposure().group, window_.interruptions_at_post);
+  return window_.wait_timeout.is_expired(origin) ? Status(window_.wait_timeout.error()) : Status();
 }
 
 Outcome ActiveTarget::end_exposure(epochs::Call call) {

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include <mpi.h>
@@ -24,7 +23,7 @@ class ActiveTarget {
  public:
   explicit ActiveTarget(WindowState& window) : window_(window) {}
 
-  // Precondition of the fast paths: fast_notifications. They are static, since they are not inlined: the entry point
+  // Precondition of the fast paths: notifies_fast(). They are static, since they are not inlined: the entry point
   // need not put the view into memory. A fence without assertions; kContended: it is not over, and continue_fence()
   // with `word` waits for its end.
   static FastPath try_fence(WindowState& window, int assert, std::uint64_t& word);
@@ -111,7 +110,7 @@ inline FastPath ActiveTarget::try_fence(WindowState& window, int assert, std::ui
       return FastPath::kContended;
   }
   this_thread.stores.drained_by_atomic();
-  if (!window.fast_releases) [[unlikely]]
+  if (window.fast != Fast::kReleases) [[unlikely]]
     window.space->finish_puts();
   WindowState::progress_runtime();
   return FastPath::kDone;
@@ -181,7 +180,7 @@ inline bool ActiveTarget::try_wait(WindowState& window) {
     return FastPath::kDone;
   });
   if (ended != FastPath::kDone) return false;
-  if (!window.fast_releases) [[unlikely]]
+  if (window.fast != Fast::kReleases) [[unlikely]]
     window.space->finish_puts();
   WindowState::progress_runtime();
   return true;

@@ -489,7 +489,7 @@ void warn_of_base(const CreationRequest& request) {
 }
 
 // A mistake of this rank is its own error. Without a route the window is the runtime's, as it would be without farside.
-Outcome refuse(Contribution& own, const Error& why, WindowOwner* owner) {
+Outcome refuse(Contribution& own, const Error& why) {
   if (!own.arguments) return std::move(own.arguments);
   if (why.kind != ErrorKind::kNoRoute) return fault_of(why);
   library().observed->runtime_windows.fetch_add(1, std::memory_order_relaxed);
@@ -497,7 +497,6 @@ Outcome refuse(Contribution& own, const Error& why, WindowOwner* owner) {
   if (Log::is_new(fmt::format("{}: {}", call, why.text)))
     log(LogLevel::kWarn, "{}: this window stays with the MPI runtime: {}", call, why.text);
   warn_of_base(own.request);
-  *owner = WindowOwner::kRuntime;
   return {};
 }
 
@@ -563,8 +562,7 @@ void commit(std::unique_ptr<Window> window, std::size_t nodes) {
 
 }  // namespace
 
-Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, WindowOwner* owner) {
-  *owner = WindowOwner::kFarside;
+Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win) {
   if (Outcome possible = check_communicator(request.communicator); !possible) return possible;
   const PatientAllocation others_wait;
   Result<std::unique_ptr<CommunicatorGroup>> group = CommunicatorGroup::of(request.communicator);
@@ -572,7 +570,7 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win,
 
   Contribution own(request, std::move(group.value()));  // gathers it
   Result<Agreed> agreed = agree(own);
-  if (!agreed) return refuse(own, agreed.error(), owner);
+  if (!agreed) return refuse(own, agreed.error());
   std::unique_ptr<Window> window = build(own, std::move(agreed.value()));
   *base = window->predefined_attribute(MPI_WIN_BASE);
   *win = window->handle();

@@ -114,8 +114,7 @@ void LostLocks::look_over_fabric(int rank, std::vector<Dead>& dead) {
   }
   FabricControl* const route = window_.control.route();
   if (route == nullptr) return;
-  const Reach reach = route->reach(rank);
-  if (!failed && !reach.connected) why = reach.error;
+  if (const Result<bool> reached = route->reach(rank); !failed && !reached) why = reached.error().text;
   const bool suspected = suspects_.erase(rank) != 0;
   if (!why.empty()) {
     if (failed || suspected) dead.push_back({rank, fmt::format(" ({})", why)});

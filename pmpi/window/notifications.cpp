@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <ranges>
 
 #include "pmpi/window/wait_reports.hpp"
 #include "transport/process.hpp"
@@ -40,8 +41,7 @@ Result<std::uint32_t> Notifications::attached(int rank) {
   }
   ControlMemory::Operation read;
   window_.control.read(read, rank, attached_word());
-  wait_until(window_.space->words().wake_event(), [&] { return read.done() || read.failed(); });
-  if (read.failed()) return read.take_error().error();
+  if (Status done = window_.control.await(read); !done) return done.error();
   const std::scoped_lock held(counters->mutex);
   return counters->attached[rank] = static_cast<std::uint32_t>(read.value());
 }
@@ -71,8 +71,7 @@ Outcome Notifications::notify(int rank, int counter, std::uint32_t last_interrup
   // The adapter adds. A flush of a target whose data are mapped waits for nothing, so this does.
   ControlMemory::Operation add;
   window_.control.fetch_add(add, rank, word(counter), 1);
-  wait_until(window_.space->words().wake_event(), [&] { return add.done() || add.failed(); });
-  return add.failed() ? add.take_error() : Status();
+  return window_.control.await(add);
 }
 
 Outcome Notifications::set_count(int count) {
@@ -144,18 +143,10 @@ Outcome Notifications::wait(int counter, MPI_Count threshold) {
       window_, [&](WaitReports& reports) { return reports.awaited_notifications(counter, now(counter), threshold); });
   wait_until(window_.space->words().wake_event(), [&] {
     over = now(counter) >= threshold;
-    return over || timeout.is_expired(interrupted());
+    return over || timeout.is_expired(window_.control.first_interrupted(std::views::iota(0, window_.space->ranks()),
+                                                                        window_.notification_counters->interruptions));
   });
   return over ? Status() : Status(timeout.error());
-}
-
-int Notifications::interrupted() const {
-  const std::uint32_t before = window_.notification_counters->interruptions;
-  if (window_.control.interruptions() == before) return -1;
-  for (int rank = 0; rank < window_.space->ranks(); ++rank) {
-    if (window_.control.interrupted_since(rank, before)) return rank;
-  }
-  return -1;
 }
 
 }  // namespace farside::pmpi

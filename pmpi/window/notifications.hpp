@@ -81,8 +81,6 @@ class Notifications {
            static_cast<std::uint32_t>(counter) < window_.control.own(attached_word());
   }
   Outcome check(int counter) const;
-  // A rank whose notification may be lost, or -1. Costs one load if there was no interruption.
-  int interrupted() const;
   // How many counters the rank has attached.
   Result<std::uint32_t> attached(int rank);
 
@@ -90,7 +88,7 @@ class Notifications {
 };
 
 inline bool Notifications::try_wait(int counter, MPI_Count threshold) const {
-  if (!window_.fast_notifications || !has(counter)) return false;
+  if (!window_.notifies_fast() || !has(counter)) return false;
   // Longer than wait() moves the runtime at a time. Else two ranks that answer each other would go on to miss the
   // answers, which took 7 us instead of 0.4, once one of them was late.
   for (int looks = 8 * Timing::kSpins; now(counter) < threshold; --looks) {

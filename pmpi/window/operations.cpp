@@ -246,14 +246,14 @@ Outcome Operations::check(Operation& operation) {
   return window_.epoch.operation(target.rank, operation.reads_origin);
 }
 
-Outcome Operations::begin_request(int rank, std::unique_ptr<Outstanding>& own) {
+Outcome Operations::begin_request(int rank, std::unique_ptr<Pending>& own) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = window_.check_rank(rank); !o) return o;
   if (!window_.holds_in_stripe(rank)) {
     const auto held = window_.guard();
     if (const epochs::Violation v = window_.epoch.request_operation(rank)) return v;
   }
-  Result<std::unique_ptr<Outstanding>> made = window_.space->route(rank).own_outstanding(rank);
+  Result<std::unique_ptr<Pending>> made = window_.space->route(rank).own_pending(rank);
   if (made) own = std::move(made.value());
   return made.status();
 }
@@ -305,76 +305,51 @@ Outcome Operations::move_bytes(const Operation& operation, std::uint64_t offset,
   return route.put(target.rank, offset, here, bytes, target.own);
 }
 
-// Carries out an operation by loops over the shapes of both layouts, of which `from` is that of the origin: of a mapped
-// target by in_place(target, address and stride there, offset and stride at the origin, bytes of a range, ranges), else
-// by remote(fragments, offset there, offset at the origin, bytes, blocks). If a shape is not simple, returns nullopt
-// and does nothing.
-template <class InPlace, class Remote>
-std::optional<Outcome> Operations::by_ranges(const Operation& operation, const std::optional<Ranges>& from,
-                                             Outstanding* own, InPlace&& in_place, Remote&& remote) {
-  const RemoteBuffer& target = operation.target;
-  const std::optional<Ranges> to = operation.target_type->layout->ranges(static_cast<std::size_t>(target.count));
-  if (!to || !from) return std::nullopt;
-  const NodeTarget* const mapped = window_.space->mapped_target(target.rank);
-  std::optional<Fragments> fragments;
-  if (mapped == nullptr) {
-    fragments.emplace(window_.space->route(target.rank), target.rank, own,
-                      std::max(to->count * to->outer, from->count * from->outer));
-  }
+// Carries out an operation by parts, of which part(offset there, offset at the origin, bytes) returns one: by loops
+// over the shapes of both layouts if these are simple, else by the fragments that they have in common. `from`: the
+// layout of the origin, `count` times.
+template <class CommonFragments, class Part>
+Outcome Operations::by_parts(const Operation& operation, const Layout& from, std::size_t count, Pending* own,
+                             Part&& part) {
+  const int rank = operation.target.rank;
+  const Layout& there = *operation.target_type->layout;
+  const auto target_count = static_cast<std::size_t>(operation.target.count);
+  Route& route = window_.space->route(rank);
+  const auto at = [&](std::ptrdiff_t offset) { return static_cast<std::uint64_t>(operation.at + offset); };
   Status status;
-  const bool fits = for_ranges(*to, *from,
-                               [&](std::ptrdiff_t target_at, std::ptrdiff_t target_stride, std::ptrdiff_t origin_at,
-                                   std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t count) {
-                                 if (!fragments) {
-                                   in_place(*mapped, mapped->data + operation.at + target_at, target_stride, origin_at,
-                                            origin_stride, bytes, count);
-                                 } else if (status) {
-                                   status = remote(*fragments, static_cast<std::uint64_t>(operation.at + target_at),
-                                                   origin_at, bytes, Blocks{count, target_stride, origin_stride});
-                                 }
-                               });
-  if (!fits) return std::nullopt;
-  return fragments ? first_of(status, fragments->end()) : Outcome{};
+  const std::optional<Ranges> to = there.ranges(target_count), here = from.ranges(count);
+  if (to && here && !has_gap(operation.element)) {
+    Fragments ranges(route, rank, own, std::max(to->count * to->outer, here->count * here->outer));
+    const auto add = [&](std::ptrdiff_t target_at, std::ptrdiff_t stride, std::ptrdiff_t origin_at,
+                         std::ptrdiff_t origin_stride, std::size_t bytes, std::size_t blocks) {
+      if (status) status = ranges.add(part(at(target_at), origin_at, bytes).repeated(blocks, stride, origin_stride));
+    };
+    if (for_ranges(*to, *here, add)) return first_of(status, ranges.end());
+  }
+  CommonFragments common(from, count, there, target_count);
+  Fragment fragment;
+  if (!common.next(fragment)) return {};
+  const std::size_t unit = traits(operation.element).size;
+  // The estimate of the count assumes fragments of one length, which is the common case.
+  Fragments fragments(route, rank, own, operation.bytes / (fragment.count * unit));
+  do {
+    status = fragments.add(part(at(fragment.target_offset), fragment.origin_offset, fragment.count * unit));
+  } while (status && common.next(fragment));
+  return first_of(status, fragments.end());
 }
 
 Outcome Operations::move(const Operation& operation) {
-  const auto& [origin, target] = std::tie(operation.origin, operation.target);
   const Datatype &origin_type = *operation.origin_type, &target_type = *operation.target_type;
-  const bool put = operation.call == Counted::kPut;
   if (origin_type.contiguous && target_type.contiguous) [[likely]] {
     return move_bytes(operation, static_cast<std::uint64_t>(operation.at), operation.bytes);
   }
-  std::byte* const here = bytes_at(origin.address, 0);
-  const auto in_place = [&](const NodeTarget&, std::byte* there, std::ptrdiff_t target_stride, std::ptrdiff_t at,
-                            std::ptrdiff_t stride, std::size_t bytes, std::size_t rows) {
-    if (put) {
-      copy_ranges(there, target_stride, here + at, stride, bytes, rows);
-    } else {
-      copy_ranges(here + at, stride, there, target_stride, bytes, rows);
-    }
-  };
-  const auto remote = [&](Fragments& fragments, std::uint64_t offset, std::ptrdiff_t at, std::size_t bytes,
-                          const Blocks& blocks) {
-    return fragments.add(
-        put ? DataOperation::put(offset, here + at, bytes) : DataOperation::get(offset, here + at, bytes), blocks);
-  };
-  const auto count = static_cast<std::size_t>(origin.count);
-  if (auto moved = by_ranges(operation, origin_type.layout->ranges(count), target.own, in_place, remote)) {
-    if (window_.space->mapped_target(target.rank) != nullptr)
-      window_.space->mapped_route().moved(target.rank, operation.call, operation.bytes);
-    return std::move(*moved);
-  }
-  ByteFragments fragments(*origin_type.layout, count, *target_type.layout, static_cast<std::size_t>(target.count));
-  Fragment fragment;
-  if (!fragments.next(fragment)) return {};
-  // The estimate of the count assumes fragments of one length, which is the common case.
-  Fragments moved(window_.space->route(target.rank), target.rank, target.own, operation.bytes / fragment.count);
-  Status status;
-  do {
-    status = remote(moved, static_cast<std::uint64_t>(operation.at + fragment.target_offset), fragment.origin_offset,
-                    fragment.count, {});
-  } while (status && fragments.next(fragment));
-  return first_of(status, moved.end());
+  std::byte* const here = bytes_at(operation.origin.address, 0);
+  const bool put = operation.call == Counted::kPut;
+  return by_parts<ByteFragments>(operation, *origin_type.layout, static_cast<std::size_t>(operation.origin.count),
+                                 operation.target.own, [&](std::uint64_t offset, std::ptrdiff_t at, std::size_t bytes) {
+                                   return put ? DataOperation::put(offset, here + at, bytes)
+                                              : DataOperation::get(offset, here + at, bytes);
+                                 });
 }
 
 Outcome Operations::combine(const Operation& operation) {
@@ -421,39 +396,16 @@ Outcome Operations::combine(const Operation& operation) {
 // fetch, a null `origin` means that nothing is sent; without one it is MPI_BOTTOM.
 Outcome Operations::combine_layouts(const Operation& operation, const std::byte* origin, std::byte* fetched,
                                     const Layout& layout, std::size_t count) {
-  const RemoteBuffer& target = operation.target;
   const BasicType type = operation.element;
-  const Access among = access(target.rank);
-  const auto sent = [&](std::ptrdiff_t at) -> const std::byte* {
-    return origin != nullptr || fetched == nullptr ? bytes_at(origin, at) : nullptr;
-  };
-  const auto back = [&](std::ptrdiff_t at) { return fetched != nullptr ? fetched + at : nullptr; };
-  const auto in_place = [&](const NodeTarget& mapped, std::byte* there, std::ptrdiff_t target_stride, std::ptrdiff_t at,
-                            std::ptrdiff_t stride, std::size_t bytes, std::size_t rows) {
-    window_.space->mapped_route().accumulate_rows_at(mapped, there, target_stride, operation.reduce, type, sent(at),
-                                                     back(at), stride, bytes / traits(type).size, rows, among);
-  };
-  const auto remote = [&](Fragments& fragments, std::uint64_t offset, std::ptrdiff_t at, std::size_t bytes,
-                          const Blocks& blocks) {
-    return fragments.add(
-        DataOperation::accumulate(offset, operation.reduce, type, sent(at), back(at), bytes / traits(type).size, among),
-        blocks);
+  const Access among = access(operation.target.rank);
+  const auto part = [&](std::uint64_t offset, std::ptrdiff_t at, std::size_t bytes) {
+    const bool sends = origin != nullptr || fetched == nullptr;
+    return DataOperation::accumulate(offset, operation.reduce, type, sends ? bytes_at(origin, at) : nullptr,
+                                     fetched != nullptr ? fetched + at : nullptr, bytes / traits(type).size, among);
   };
   // The caller flushes after a fetch, so the request needs no counters of its own.
-  Outstanding* const own = fetched == nullptr ? target.own : nullptr;
-  if (!has_gap(type)) {
-    if (auto combined = by_ranges(operation, layout.ranges(count), own, in_place, remote)) return std::move(*combined);
-  }
-  ElementFragments fragments(layout, count, *operation.target_type->layout, static_cast<std::size_t>(target.count));
-  Fragment fragment;
-  if (!fragments.next(fragment)) return {};
-  Fragments combined(window_.space->route(target.rank), target.rank, own, layout.elements() * count / fragment.count);
-  Status status;
-  do {
-    status = remote(combined, static_cast<std::uint64_t>(operation.at + fragment.target_offset), fragment.origin_offset,
-                    fragment.count * traits(type).size, {});
-  } while (status && fragments.next(fragment));
-  return first_of(status, combined.end());
+  return by_parts<ElementFragments>(operation, layout, count, fetched == nullptr ? operation.target.own : nullptr,
+                                    part);
 }
 
 }  // namespace farside::pmpi

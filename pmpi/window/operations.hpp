@@ -46,8 +46,8 @@ class Operations {
   // The request-based calls: begin_request() checks whether they are allowed now and makes the counter of the operation
   // (null if the operation is complete when it returns); abandon_request() follows for a request that was not made, or
   // that the program has freed.
-  Outcome begin_request(int rank, std::unique_ptr<Outstanding>& own);
-  void abandon_request(int rank, std::unique_ptr<Outstanding> own) {
+  Outcome begin_request(int rank, std::unique_ptr<Pending>& own);
+  void abandon_request(int rank, std::unique_ptr<Pending> own) {
     window_.space->route(rank).abandon(rank, std::move(own));
   }
 
@@ -73,9 +73,8 @@ class Operations {
   }
   Outcome move_bytes(const Operation& operation, std::uint64_t offset, std::size_t bytes);
   Outcome move(const Operation& operation);
-  template <class InPlace, class Remote>
-  std::optional<Outcome> by_ranges(const Operation& operation, const std::optional<Ranges>& from, Outstanding* own,
-                                   InPlace&& in_place, Remote&& remote);
+  template <class CommonFragments, class Part>
+  Outcome by_parts(const Operation& operation, const Layout& from, std::size_t count, Pending* own, Part&& part);
   Outcome combine(const Operation& operation);
   Outcome combine_layouts(const Operation& operation, const std::byte* origin, std::byte* fetched, const Layout& layout,
                           std::size_t count);
@@ -106,7 +105,7 @@ inline Operations::FastPlace Operations::fast_place(int rank, MPI_Aint displacem
   if (window_.fast_targets.contains(rank)) [[likely]] {
     target = &window_.fast_targets[rank];
   } else {
-    target = window_.fast_path ? window_.space->fast_target(rank) : nullptr;
+    target = window_.strict == nullptr ? window_.space->fast_target(rank) : nullptr;
     if (target == nullptr) return {};
   }
   std::byte* const data = target->data;

@@ -106,7 +106,8 @@ epochs::NearPlace PassiveTarget::near_place(const HeldLock& lock) const {
 bool PassiveTarget::may_defer(const HeldLock& lock) const {
   // With a trace the lock is acquired at once, so that the trace shows the wait in MPI_Win_lock.
   return lock.needs_release && !window_.threaded() && !window_.locks.needs_global_lock(lock.type) &&
-         window_.fast_path && Trace::active() == nullptr && window_.space->deferred_locks(lock.target) != nullptr;
+         window_.strict == nullptr && Trace::active() == nullptr &&
+         window_.space->deferred_locks(lock.target) != nullptr;
 }
 
 Status PassiveTarget::acquire_deferred_lock() {
@@ -206,7 +207,7 @@ Outcome PassiveTarget::lock(int lock_type, int rank, int assert) {
     const auto held = window_.guard();
     return try_lock(lock_type, rank, assert);
   };
-  FastPath taken = window_.fast_path ? attempt() : FastPath::kNotTaken;
+  FastPath taken = window_.strict == nullptr ? attempt() : FastPath::kNotTaken;
   if (taken == FastPath::kContended) taken = acquire_while_free(type, rank, attempt);
   return taken == FastPath::kDone ? Outcome() : lock_slow(lock_type, rank, assert);
 }
@@ -247,15 +248,15 @@ bool PassiveTarget::open_stripes(int rank) {
 Outcome PassiveTarget::unlock(int rank, HeldLock& lock) {
   std::uint64_t before = 0;
   const auto attempt = [&] {
-    // With fast_releases the entry point has tried the stripe already.
-    if (!window_.fast_releases) {
+    // With Fast::kReleases the entry point has tried the stripe already.
+    if (window_.fast != Fast::kReleases) {
       if (const FastPath released = unlock_in_stripe(rank, lock, before); released != FastPath::kNotTaken)
         return released;
     }
     const auto held = window_.guard();
     return try_unlock(rank, lock, before);
   };
-  switch (window_.fast_path && window_.complete_puts(rank) ? attempt() : FastPath::kNotTaken) {
+  switch (window_.strict == nullptr && window_.complete_puts(rank) ? attempt() : FastPath::kNotTaken) {
     case FastPath::kDone: WindowState::progress_runtime(); return {};
     case FastPath::kContended: return unlock_contended(lock, before);
     case FastPath::kNotTaken: break;

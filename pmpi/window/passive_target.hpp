@@ -48,7 +48,8 @@ class PassiveTarget {
   // Makes the lock stripes of a window for several threads. Does nothing with FARSIDE_CHECK=strict, which must see each
   // lock, or if the control words of the node's ranks are not mapped.
   void use_stripes() {
-    if (!window_.fast_path || !window_.space->words().mapped_in_nodes() || window_.lock_stripes != nullptr) return;
+    if (window_.strict != nullptr || !window_.space->words().mapped_in_nodes() || window_.lock_stripes != nullptr)
+      return;
     window_.locks.locks().reserve(WindowLockStripes::kStripes);
     window_.lock_stripes = std::make_unique<WindowLockStripes>();
   }
@@ -85,7 +86,8 @@ class PassiveTarget {
 };
 
 inline bool PassiveTarget::try_flush(int rank) {
-  const bool fast = window_.fast_releases || (window_.fast_locks && !window_.space->queued_puts().any());
+  const bool fast =
+      window_.fast == Fast::kReleases || (window_.fast == Fast::kLocks && !window_.space->queued_puts().any());
   if (!fast || !(window_.epoch.allows_fast(epochs::Call::kFlush, rank) || window_.holds_in_stripe(rank)) ||
       !window_.space->fast_immediate(rank))
     return false;
@@ -105,8 +107,8 @@ inline std::uint64_t* PassiveTarget::fast_lock_word(int rank) {
   return word;
 }
 
-// An uncontended lock or unlock is one atomic. Precondition of both functions: fast_path, and the guard is held if
-// there are threads.
+// An uncontended lock or unlock is one atomic. Precondition of both functions: no strict checks, and the guard is held
+// if there are threads.
 [[gnu::always_inline]] inline FastPath PassiveTarget::try_lock(int lock_type, int rank, int assert) {
   using epochs::LockType, epochs::LockWord;
   const LockType type = lock_type == MPI_LOCK_EXCLUSIVE ? LockType::kExclusive : LockType::kShared;

@@ -23,8 +23,8 @@ WindowHold::~WindowHold() {
   --*holds_;
 }
 
-Outcome Requests::start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own,
-                        std::uint64_t watched, MPI_Request* request) {
+Outcome Requests::start(const char* call, Window& window, int rank, std::unique_ptr<Pending> own, std::uint64_t watched,
+                        MPI_Request* request) {
   const auto query = [](void*, MPI_Status* status) {
     runtime().Status_set_elements(status, MPI_BYTE, 0);
     runtime().Status_set_cancelled(status, 0);
@@ -33,15 +33,15 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
     return static_cast<int>(MPI_SUCCESS);
   };
   const auto freed = [](void* operation) {
-    if (operation != nullptr) library().requests->freed(*static_cast<Operation*>(operation));
+    if (operation != nullptr) library().requests->freed(*static_cast<Entry*>(operation));
     return static_cast<int>(MPI_SUCCESS);
   };
   const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
   const bool over = own == nullptr || own->done();
   Outcome ended = over && own != nullptr ? Outcome(own->take_error()) : Outcome();
-  std::unique_ptr<Operation> operation;
+  std::unique_ptr<Entry> operation;
   if (!over || (ended && watched != 0))
-    operation.reset(new (std::nothrow) Operation{&window, rank, call, nullptr, watched});
+    operation.reset(new (std::nothrow) Entry{&window, rank, call, nullptr, watched});
   int code = runtime().Grequest_start(query, freed, cancel, operation.get(), request);
   if (code != MPI_SUCCESS) {
     window.operations().abandon_request(rank, std::move(own));
@@ -91,7 +91,7 @@ Requests::Found Requests::find(MPI_Request request) {
   return found;
 }
 
-void Requests::drop(Part& part, const Operation& operation) {
+void Requests::drop(Part& part, const Entry& operation) {
   const auto place = part.operations.find(key_of_handle(operation.request));
   if (place == part.operations.end() || place->second != &operation) return;
   part.operations.erase(place);
@@ -102,7 +102,7 @@ std::vector<MPI_Request> Requests::end_finished(Part& part) {
   std::vector<MPI_Request> finished;
   finished.reserve(part.operations.size());
   for (auto next = part.operations.begin(); next != part.operations.end();) {
-    Operation& operation = *(next++)->second;  // which may leave the table
+    Entry& operation = *(next++)->second;  // which may leave the table
     if (operation.own == nullptr || !operation.own->done()) continue;
     finished.push_back(operation.request);
     end(part, operation);
@@ -119,14 +119,14 @@ bool Requests::any_to_report(std::size_t requests) const {
 }
 
 template <class Change>
-void Requests::change(Operation& operation, Change&& change) {
+void Requests::change(Entry& operation, Change&& change) {
   const bool before = operation.to_report();
   change();
   if (before && !operation.to_report()) to_report_.fetch_sub(1, std::memory_order_relaxed);
   if (!before && operation.to_report()) to_report_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Requests::end(Part& part, Operation& operation) {
+void Requests::end(Part& part, Entry& operation) {
   change(operation, [&] {
     operation.result = operation.own->take_error();
     operation.own = nullptr;
@@ -134,8 +134,8 @@ void Requests::end(Part& part, Operation& operation) {
   if (!operation.to_report()) drop(part, operation);
 }
 
-void Requests::freed(Operation& operation) {
-  std::unique_ptr<Operation> taken(&operation);
+void Requests::freed(Entry& operation) {
+  std::unique_ptr<Entry> taken(&operation);
   Part& part = part_of(operation.request);
   const std::scoped_lock held(part.mutex);
   drop(part, operation);
@@ -180,7 +180,7 @@ void Requests::wait(std::span<const MPI_Request> requests) {
 std::string Requests::report_wait(std::span<const MPI_Request> requests, std::chrono::seconds waited) {
   for (const MPI_Request request : requests) {
     Found found = find(request);
-    const Operation* const operation = found.operation;
+    const Entry* const operation = found.operation;
     if (operation == nullptr || operation->own == nullptr || operation->window == nullptr) continue;
     Window& window = *operation->window;
     const WindowHold hold(window);
@@ -197,7 +197,7 @@ int Requests::report(MPI_Request request) {
   auto& freed = freed_here();
   const auto found = std::ranges::find(freed, request, [](const auto& each) { return each->request; });
   if (found == freed.end()) return MPI_SUCCESS;
-  const std::unique_ptr<Operation> operation = std::move(*found);
+  const std::unique_ptr<Entry> operation = std::move(*found);
   freed.erase(found);
   // The mutex is not held here: these calls may wait, or run the user's error handler.
   Window* const window = operation->window;
@@ -210,7 +210,7 @@ int Requests::report(MPI_Request request) {
 
 void Requests::show(MPI_Request request) {
   Found found = find(request);
-  Operation* const operation = found.operation;
+  Entry* const operation = found.operation;
   if (operation == nullptr || operation->own != nullptr || operation->watched == 0) return;
   std::uint64_t watched = 0;
   change(*operation, [&] { watched = std::exchange(operation->watched, 0); });
@@ -226,7 +226,7 @@ void Requests::show(MPI_Request request) {
 void Requests::abandon(MPI_Request request) {
   {
     const Found found = find(request);
-    Operation* const operation = found.operation;
+    Entry* const operation = found.operation;
     if (operation == nullptr) return;
     const bool under_way = operation->own != nullptr;
     // From now on only a call that completes all operations of the target completes this one.
@@ -248,7 +248,7 @@ void Requests::abandon(const Window& window) {
       const std::scoped_lock held(part.mutex);
       ended.reserve(part.operations.size());
       for (auto next = part.operations.begin(); next != part.operations.end();) {
-        Operation& operation = *(next++)->second;  // which may leave the table
+        Entry& operation = *(next++)->second;  // which may leave the table
         if (operation.window != &window) continue;
         operation.window = nullptr;
         // The end of the window has completed the watched operations.

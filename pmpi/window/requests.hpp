@@ -66,7 +66,7 @@ class Requests {
   // Makes the request of an operation that was issued to `rank`. `own`: the operation's counters, null if it is over.
   // `watched`: its number for FARSIDE_CHECK=strict, 0 if none. Errors: the operation's, if it is over; the runtime's
   // code, if it makes no request.
-  Outcome start(const char* call, Window& window, int rank, std::unique_ptr<Outstanding> own, std::uint64_t watched,
+  Outcome start(const char* call, Window& window, int rank, std::unique_ptr<Pending> own, std::uint64_t watched,
                 MPI_Request* request);
 
   // Completes the requests whose operation is over, and returns how many are still under way. Polls the endpoint if
@@ -93,11 +93,11 @@ class Requests {
  private:
   // Exists from the start of the request until the runtime frees the request, whose extra state points to it. The mutex
   // of its part of the table guards it.
-  struct Operation {
+  struct Entry {
     Window* window;  // null once the window is freed
     int rank;
     const char* call;
-    std::unique_ptr<Outstanding> own;  // null once the operation is over
+    std::unique_ptr<Pending> own;  // null once the operation is over
     std::uint64_t watched;
     Outcome result = {};
     MPI_Request request = MPI_REQUEST_NULL;
@@ -109,7 +109,7 @@ class Requests {
     SmallMutex mutex;                   // guards the following members
     std::atomic<std::size_t> count{0};  // size of `operations`, read without the mutex
     std::size_t look_at = kFewInPart;   // the size at which those that are over are looked for
-    std::unordered_map<std::uintptr_t, Operation*> operations;
+    std::unordered_map<std::uintptr_t, Entry*> operations;
   };
   static constexpr std::size_t kParts = 64;
   static constexpr std::size_t kFewInPart = 16;
@@ -117,7 +117,7 @@ class Requests {
   struct Found {
     std::unique_lock<SmallMutex> held;
     Part* part = nullptr;
-    Operation* operation = nullptr;
+    Entry* operation = nullptr;
   };
   Found find(MPI_Request request);
   // The highest bits of the product spread numbers and addresses evenly.
@@ -126,22 +126,22 @@ class Requests {
     return parts_[key_of_handle(request) * 0x9E3779B97F4A7C15ULL >> 58];
   }
   // The following functions require that the caller holds the mutex of the part.
-  static void drop(Part& part, const Operation& operation);
+  static void drop(Part& part, const Entry& operation);
   // Ends the operations of the part that are over, and returns their requests, which the caller completes.
   std::vector<MPI_Request> end_finished(Part& part);
   // Takes the result of an operation that is over, and drops it from the table if there is nothing to report. The
   // caller completes its request.
-  void end(Part& part, Operation& operation);
+  void end(Part& part, Entry& operation);
   // Changes an operation, and keeps to_report_ right.
   template <class Change>
-  void change(Operation& operation, Change&& change);
+  void change(Entry& operation, Change&& change);
 
   // Called by the runtime when it frees the request, in the call that completes or frees it. Another thread may get the
   // same handle as soon as that call has returned, so the operation moves to a list of the calling thread.
-  void freed(Operation& operation);
+  void freed(Entry& operation);
   // The operations whose requests were freed in this thread and which are not reported yet.
-  static std::vector<std::unique_ptr<Operation>>& freed_here() {
-    return PerThread<std::vector<std::unique_ptr<Operation>>>::here();
+  static std::vector<std::unique_ptr<Entry>>& freed_here() {
+    return PerThread<std::vector<std::unique_ptr<Entry>>>::here();
   }
 
   std::array<Part, kParts> parts_;

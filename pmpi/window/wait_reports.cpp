@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <memory>
+#include <list>
 #include <string_view>
 
 #include <fmt/ranges.h>
@@ -56,7 +56,8 @@ std::string WaitReports::report_wait(const char* call, std::chrono::seconds wait
 std::vector<std::optional<std::uint64_t>> WaitReports::read_words(std::span<const WordOf> words) {
   using Operation = ControlMemory::Operation;
   std::vector<std::optional<std::uint64_t>> values(words.size());
-  std::vector<std::unique_ptr<Operation>> reads(words.size());
+  std::list<Operation> reads;
+  std::vector<Operation*> read_of(words.size());
   std::size_t sent = 0;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const auto [rank, word] = words[i];
@@ -64,29 +65,23 @@ std::vector<std::optional<std::uint64_t>> WaitReports::read_words(std::span<cons
       values[i] = window_.control.own(word);
     } else if (window_.control.mapped(rank) ||
                (window_.control.route() != nullptr && window_.control.route()->may_read(rank) && sent++ < kMostReads)) {
-      reads[i] = std::make_unique<Operation>();
-      window_.control.read(*reads[i], rank, word);
+      read_of[i] = &reads.emplace_back();
+      window_.control.read(*read_of[i], rank, word);
     }
   }
-  const auto over = [](const std::unique_ptr<Operation>& read) {
-    return read == nullptr || read->done() || read->failed();
-  };
-  const LongWait::Clock::time_point until = LongWait::Clock::now() + kReadTimeout;
-  for (Waiter waiter(Process::instance(), window_.space->words().wake_event());
-       !std::ranges::all_of(reads, over) && LongWait::Clock::now() < until;)
-    waiter.pause();
+  // A failure is left: the call that needs the rank will report its own.
+  const auto over = [](const Operation& read) { return read.done() || read.failed(); };
+  wait_until(window_.space->words().wake_event(), [&, until = LongWait::Clock::now() + kReadTimeout] {
+    return std::ranges::all_of(reads, over) || LongWait::Clock::now() >= until;
+  });
   for (std::size_t i = 0; i < words.size(); ++i) {
-    if (reads[i] == nullptr) continue;
-    if (reads[i]->failed()) {
-      (void)reads[i]->take_error();  // the call that needs the rank will report its own
-    } else if (reads[i]->done()) {
-      values[i] = reads[i]->value();
-    } else {
-      // The operation must stay allocated, because the answer may still arrive and is written to it. This costs a few
-      // bytes per report and rank that does not answer.
-      (void)reads[i].release();
-    }
+    if (read_of[i] != nullptr && read_of[i]->done()) values[i] = read_of[i]->value();
   }
+  // An answer that still arrives is written to its operation.
+  reads.remove_if(over);
+  const auto held = window_.guard();
+  window_.unanswered.remove_if(over);
+  window_.unanswered.splice(window_.unanswered.end(), reads);
   return values;
 }
 

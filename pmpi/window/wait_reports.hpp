@@ -78,7 +78,7 @@ class WaitReports {
 // Waits for operations to be acknowledged, where no closer reason is known.
 class CallReason final : public LongWait::Reason {
  public:
-  CallReason(WindowState& window, const CallSite& call) : window_(window), call_(call) {}
+  CallReason(WindowState& window, const MpiCall& call) : window_(window), call_(call) {}
   std::string text(std::chrono::seconds waited) const override {
     WaitReports reports(window_);
     return reports.report_wait(call_.name, waited, reports.awaited_by_operations(call_.target));
@@ -88,7 +88,7 @@ class CallReason final : public LongWait::Reason {
 
  private:
   WindowState& window_;
-  const CallSite& call_;
+  const MpiCall& call_;
 };
 
 // `Describe` gets the WaitReports, and returns what is awaited.

@@ -59,12 +59,11 @@ WindowState::WindowState(MPI_Group of, std::unique_ptr<Space> memory,
                          Check check)
     : space(std::move(memory)),
       control(*space),
-      fast_path(check != Check::kStrict),
-      fast_locks(fast_path),
-      fast_releases(fast_path && !space->may_queue_puts()),
-      fast_notifications(fast_path && space->words().all_immediate()),
+      fast(check == Check::kStrict   ? Fast::kNone
+           : space->may_queue_puts() ? Fast::kLocks
+                                     : Fast::kReleases),
       trusts_locks(!threaded && (check == Check::kOn || check == Check::kStrict)),
-      fast_targets(fast_path ? space->consecutive_targets() : std::span<const NodeTarget>()),
+      fast_targets(check != Check::kStrict ? space->consecutive_targets() : std::span<const NodeTarget>()),
       epoch(space->ranks()),
       locks(space->rank(), space->ranks(), global_lock_home),
       lost_locks(*this),
@@ -166,7 +165,7 @@ Window::Window(MPI_Win handle, MPI_Group group, const Attributes& attributes, st
       attributes_(attributes),
       hints_(std::move(hints)) {
   state_.statistics = WindowStatistics::open(*state_.space, group, flavor_of(attributes.flavor), id, threaded);
-  if (state_.statistics != nullptr) state_.fast_locks = state_.fast_releases = state_.fast_notifications = false;
+  if (state_.statistics != nullptr) state_.fast = Fast::kNone;
   if (check == Check::kStrict) state_.strict = std::make_unique<Strict>(*state_.space, std::move(logs), group);
   if (threaded) passive().use_stripes();
 }
@@ -208,13 +207,13 @@ void Window::named(const char* name) {
   if (state_.statistics != nullptr) state_.statistics->named(name);
 }
 
-int Window::raise(const CallSite& call, const Fault& fault) {
+int Window::raise(const MpiCall& call, const Fault& fault) {
   log_error(call.name, fault, [&] { log_fault(call, fault); });
   runtime().Win_call_errhandler(handle_, fault.error_class);
   return fault.error_class;
 }
 
-void Window::log_fault(const CallSite& call, const Fault& fault) {
+void Window::log_fault(const MpiCall& call, const Fault& fault) {
   std::string state, name;
   const bool of_epochs = fault.error_class == MPI_ERR_RMA_SYNC || fault.error_class == MPI_ERR_RMA_CONFLICT ||
                          fault.error_class == MPI_ERR_ASSERT;
@@ -226,7 +225,7 @@ void Window::log_fault(const CallSite& call, const Fault& fault) {
   std::string where;
   if (call.target == MPI_PROC_NULL) {
     where = ", target MPI_PROC_NULL";
-  } else if (const int target = call.target != CallSite::kNoTarget ? call.target : fault.target;
+  } else if (const int target = call.target != MpiCall::kNoTarget ? call.target : fault.target;
              target != Fault::kNoTarget) {
     where = fmt::format(", target {}", target);
     // A lock also depends on other ranks than its target: the home of the global lock, a rank to be woken.
@@ -236,7 +235,7 @@ void Window::log_fault(const CallSite& call, const Fault& fault) {
       library().sites->called_from(), relies_on_world_handler(handle_) ? kWorldHandler : "");
 }
 
-int Window::raise_after_free(const CallSite& call, const Fault& fault, MPI_Errhandler handler) {
+int Window::raise_after_free(const MpiCall& call, const Fault& fault, MPI_Errhandler handler) {
   MPI_Win stand_in = MPI_WIN_NULL;
   if (make_handle(&stand_in) && handler != MPI_ERRHANDLER_NULL) (void)runtime().Win_set_errhandler(stand_in, handler);
   handle_ = stand_in;

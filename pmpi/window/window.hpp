@@ -128,12 +128,12 @@ class Window {
   void expect_threads();
 
   // Logs the fault in one line, calls the window's error handler, and returns the return code of the call.
-  int raise(const CallSite& call, const Fault& fault);
+  int raise(const MpiCall& call, const Fault& fault);
   // The same when the runtime has freed the handle: `handler` is called with another one.
-  int raise_after_free(const CallSite& call, const Fault& fault, MPI_Errhandler handler);
+  int raise_after_free(const MpiCall& call, const Fault& fault, MPI_Errhandler handler);
 
  private:
-  void log_fault(const CallSite& call, const Fault& fault);
+  void log_fault(const MpiCall& call, const Fault& fault);
   // Finds the memory that MPI_Win_shared_query means by `rank`, which may be MPI_PROC_NULL.
   Outcome find_mapped(int rank, Space::MappedData& found) const;
   Outcome end_epochs();
@@ -169,12 +169,9 @@ struct CreationRequest {
   MPI_Comm communicator;
 };
 
-enum class WindowOwner { kFarside, kRuntime };
-
-// Collective. kFarside: the window is made, and `base` (its local memory) and `win` are set. kRuntime: farside cannot
-// carry the window and has logged the reason; the caller calls the runtime's function. If one rank gets a Fault, all
-// ranks do.
-Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win, WindowOwner* owner);
+// Collective: makes the window, and sets `base` (its local memory) and `win`. If farside cannot carry the window, it
+// logs the reason and leaves both; the caller calls the runtime's function. If one rank gets a Fault, all ranks do.
+Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win);
 
 // Makes a handle of the runtime, which then keeps name, attributes and error handler. The call is local: the
 // communicator has one rank. Which kinds of window Open MPI can make depends on the selected components.

@@ -106,16 +106,6 @@ class Strict;
 class WindowStatistics;
 struct NotificationCounters;
 
-// Waits until done() returns true, and meanwhile moves the endpoint and the MPI runtime.
-template <class Done>
-void wait_until(WakeEvent& wake_event, Done&& done) {
-  if (done()) return;
-  for (Waiter waiter(Process::instance(), wake_event);;) {
-    waiter.pause();
-    if (done()) return;
-  }
-}
-
 // The limit of a wait for a notification that may be lost (PeerLosses), or may only be late. One
 // object per wait. Not thread-safe.
 class LossTimeout {
@@ -231,6 +221,13 @@ constexpr epochs::Violation locked_and_exposed(const char* what, const char* adv
 // without try_ executes or refuses the call. kContended: the call has begun, and its slow path completes it.
 enum class FastPath : std::uint8_t { kNotTaken, kDone, kContended };
 
+// Which calls of passive target synchronization, of processes with one thread, may take their fast path.
+enum class Fast : std::uint8_t {
+  kNone,      // with FARSIDE_CHECK=strict or window statistics
+  kLocks,     // the window may queue puts, which an unlock or flush must complete
+  kReleases,  // unlocks and flushes, too
+};
+
 struct WindowState {
   // The arguments are Window's.
   WindowState(MPI_Group of, std::unique_ptr<Space> memory, std::shared_ptr<const epochs::BarrierSchedule> barriers,
@@ -259,6 +256,9 @@ struct WindowState {
   bool threaded() const { return locks.mutex().threaded; }
   bool holds_in_stripe(int rank) const { return lock_stripes != nullptr && lock_stripes->holds(rank); }
 
+  // Whether fence, post, start, complete and wait may take the fast path: all ranks are on the node.
+  bool notifies_fast() const { return fast != Fast::kNone && space->words().all_immediate(); }
+
   bool has_rank(int rank) const { return rank >= 0 && rank < space->ranks(); }
   Outcome check_rank(int rank) const;
   // Fails with MPI_ERR_ASSERT if `assert` has other bits than `allowed_bits` (MPI 4.0 section 12.5.5). `allowed`: the
@@ -275,7 +275,7 @@ struct WindowState {
 
   // Release, or complete, kept puts on the fast path. False: the slow path will return the error.
   bool release_puts() {
-    return fast_releases || !space->queued_puts().any() || without_error(space->queued_puts().release());
+    return fast == Fast::kReleases || !space->queued_puts().any() || without_error(space->queued_puts().release());
   }
   bool complete_puts(int rank) {
     return !space->queued_puts().any() || without_error(space->queued_puts().complete(rank));
@@ -297,12 +297,9 @@ struct WindowState {
 
   std::unique_ptr<Space> space;
   ControlMemory control;
-  bool fast_path;                   // no strict checks
-  bool fast_locks;                  // and no window statistics: locks may take the fast path
-  bool fast_releases;               // and the window never keeps puts: unlocks and flushes may take the fast path
-  bool fast_notifications;          // as fast_locks, and all ranks on the node: fence, post, start, complete, wait
+  Fast fast;
   bool trusts_locks;                // no threads, and no broken rule is carried out: an exclusive lock is held alone
-  ConsecutiveTargets fast_targets;  // with fast_path: the targets of this node, if their ranks are consecutive
+  ConsecutiveTargets fast_targets;  // without strict checks: those of this node, if their ranks are consecutive
   epochs::EpochState epoch;
 
   // Of passive target synchronization (passive_target.hpp).
@@ -334,6 +331,8 @@ struct WindowState {
   MPI_Group group;                           // the window's; the handle is freed with the window
   epochs::EpochState::Report report_broken;  // FARSIDE_CHECK=warn, else empty
   std::unique_ptr<std::string> name;         // that the program has given, or null; guarded by guard()
+
+  std::list<ControlMemory::Operation> unanswered;  // reads for reports of long waits; guarded by guard()
 
   // Of calls.cpp; null without them.
   std::unique_ptr<Strict> strict;

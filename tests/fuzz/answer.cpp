@@ -101,11 +101,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   LockedResult locked_result;
   Peers in_flight;
   PeerState& peer = in_flight.know(kPeer);
-  std::array<Operation*, kOperations> operations{};
+  std::array<FabricOperation*, kOperations> operations{};
   for (std::size_t i = 0; i < kOperations; ++i) {
-    Operation& operation = *(operations[i] = &peer.begin());
+    FabricOperation& operation = *(operations[i] = &peer.begin());
     operation.await_reply();  // its completion never comes, so it does not end
-    peer.issued(operation, pending[i]);
+    peer.issued(operation, pending[i], Pending::kMessages);
     operation.generation = 0x5EED0000U + static_cast<std::uint32_t>(i);
     operation.awaits_reply = i != kWithoutReply;
     if (i <= kLocked) operation.list = list_into(buffers.of(i));
@@ -125,7 +125,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   const std::size_t listed = operations[kList]->list->fetched_bytes();
   const std::span<const std::byte> bytes = std::as_bytes(std::span(message));
-  const Operation& of = *operations[named];
+  const FabricOperation& of = *operations[named];
   const bool right = bytes.size() >= sizeof header && (flags & kRightNumber) != 0 &&
                      header.generation == of.generation && named != kWithoutReply;
   require(in_flight.take_reply(bytes) == right,

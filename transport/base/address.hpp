@@ -68,11 +68,4 @@ using Peer = std::uint64_t;
 // A set of libfabric's providers, one bit each (ProviderChoice).
 using Providers = unsigned;
 
-// A space that a peer's handler serves (MessageHandler::publish), and this process's index among its permitted senders.
-struct HandlerPlace {
-  Peer peer;
-  std::uint64_t space;
-  std::uint32_t sender;
-};
-
 }  // namespace farside

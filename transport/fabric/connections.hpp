@@ -40,7 +40,6 @@
 #include <sys/types.h>
 #include <thread>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include <rdma/fi_cm.h>

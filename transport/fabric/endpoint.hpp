@@ -6,12 +6,10 @@
 // Thread safety, errors and cost: those of Fabric.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
@@ -37,52 +35,6 @@ struct Registration {
   RemoteKey key;
 };
 
-// A request to the handler of a peer, without its list. What identifies it is filled in where it is issued.
-struct HandlerRequest {
-  RequestHeader header{};
-  std::array<ControlStep, kMostControls> steps{};
-  std::span<std::byte> fetched{};  // receives the data that follow those of the list
-  LockedResult* locked = nullptr;  // instead of `fetched`, for a list between two steps
-  // Fails, and does not leave by a newer connection, if this is not the last interruption (PeerLosses) any more.
-  std::optional<std::uint32_t> last_interruption{};
-
-  static HandlerRequest operations(std::uint8_t steps = 0) {
-    HandlerRequest made;
-    made.header.kind = MessageKind::kOperations;
-    made.header.controls = steps;
-    return made;
-  }
-  // With a step on a control word behind the operations; `fetched` receives its former value (ControlStep::words()).
-  static HandlerRequest with(const ControlStep& step, std::uint64_t* fetched) {
-    HandlerRequest made = operations(1);
-    made.steps = {step};
-    made.fetched = std::as_writable_bytes(std::span(fetched, step.words()));
-    return made;
-  }
-  static HandlerRequest notification(const ControlStep& step, std::uint64_t* fetched) {
-    HandlerRequest made = with(step, fetched);
-    made.header.flags = RequestHeader::kNoReply;
-    return made;
-  }
-  // Between an acquire step, which may stop the operations (message.hpp), and a release step.
-  static HandlerRequest between(const ControlStep& acquire, const ControlStep& release, LockedResult& result) {
-    HandlerRequest made = operations(kMostControls);
-    made.steps = {acquire, release};
-    made.locked = &result;
-    return made;
-  }
-  // For a page of the table of attached regions behind `address` (AttachedRegions::Page), or for the description of a
-  // space (MessageHandler::ServedSpace).
-  static HandlerRequest question(MessageKind kind, std::span<std::byte> answer, std::uint64_t address = 0) {
-    HandlerRequest made;
-    made.header.kind = kind;
-    made.header.offset = address;
-    made.header.count = static_cast<std::uint32_t>(answer.size());
-    made.fetched = answer;
-    return made;
-  }
-};
-
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
@@ -106,7 +58,8 @@ class Endpoint {
     std::optional<std::uint32_t> last_interruption{};  // of control(), as in HandlerRequest
   };
 
-  // The following calls return when the provider has taken the operation; their Status has the errors of issuing.
+  // The following calls return when the provider has taken the operation; their Status has the errors of issuing. An
+  // operation counts in `pending`, in the class of the call (control(): kAtomics), until it has taken effect.
   virtual Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes) = 0;
   virtual Status read(Pending& pending, const Place& place, void* local, std::size_t bytes) = 0;
   // Returns whether control words and 64-bit integers are changed by atomics of the target's adapter (the domain nic
@@ -114,19 +67,18 @@ class Endpoint {
   // Adapter atomics are atomic only among themselves. They take effect behind all operations that were issued to the
   // same peer before, and before all that are issued later.
   virtual bool nic_atomics() const = 0;
-  // One step of the adapter on a control word of 64 bits. Precondition: nic_atomics(). The operands are copied;
-  // `fetched` stays in use until `pending` is done.
-  virtual Status control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
-                         const std::uint64_t* compare, std::uint64_t* fetched) = 0;
+  // One step of the adapter on a word of 64 bits, which `place` names instead of the step. Precondition: nic_atomics().
+  // The operands are copied; `fetched` stays in use until `pending` is done.
+  virtual Status control(Pending& pending, const Place& place, const ControlStep& step, std::uint64_t* fetched) = 0;
   // Returns whether messages to the peer and their replies go through rings (message_ring.hpp). A small put or get then
   // takes less time as a message than as write() or read(), whose completions the provider signals.
   virtual bool has_message_ring(Peer /*peer*/) { return false; }
-  // Sends a message to the handler of a peer (handler/message.hpp). Fetched data go to the buffers of the operations of
-  // `list`, which may be null, and to those of the request, which stay in use until `pending` is done. `pending` of a
-  // notification is done when the message is sent. The handler executes a request behind the writes that were issued to
-  // its process before; those of a notification, which fetch nothing, before the contents of later messages, but RDMA
-  // that is issued later may overtake them.
-  virtual Status request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
+  // Sends a message to the handler of a peer (handler/message.hpp), which HandlerRequest::to() has addressed. Fetched
+  // data go to the buffers of the operations of `list`, which may be null, and to those of the request, which stay in
+  // use until `pending` is done. `pending` of a notification is done when the message is sent. The handler executes a
+  // request behind the writes that were issued to its process before; those of a notification, which fetch nothing,
+  // before the contents of later messages, but RDMA that is issued later may overtake them.
+  virtual Status request(Pending& pending, Peer peer, const HandlerRequest& request,
                          std::unique_ptr<OperationList> list) = 0;
   // Returns whether `pending` of a notification is done only when the handler has executed the message. An operation
   // that is issued after that cannot overtake the notification.
@@ -136,8 +88,9 @@ class Endpoint {
   virtual std::uint32_t interruptions() const = 0;
   // What they have lost of the peer's and of this process's notifications.
   virtual const PeerLosses& losses(Peer peer) = 0;
-  // Requests a connection to the peer unless there is one, and does not wait for it.
-  virtual Reach reach(Peer /*peer*/) { return {}; }
+  // Requests a connection to the peer unless there is one, and does not wait for it. Returns whether there is one; the
+  // error is that of the last attempt.
+  virtual Result<bool> reach(Peer /*peer*/) { return true; }
 
   // The spaces that this process's handler serves. The same as MessageHandler::publish and withdraw.
   virtual bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) = 0;

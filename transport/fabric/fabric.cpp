@@ -22,7 +22,7 @@ namespace {
 // Prepares the local buffer of a write or read for the provider. Where local buffers must be registered, it is copied
 // to or from a slot of registered memory, or has a registration of its own, `registered`, which the operation takes.
 // May be called again for an operation for which the provider had no room. Returns 0 or a negative libfabric code.
-int local_buffer(LocalMemory& memory, Operation& operation, void* local, std::size_t bytes, bool writes,
+int local_buffer(LocalMemory& memory, FabricOperation& operation, void* local, std::size_t bytes, bool writes,
                  FabricHandle<fid_mr>& registered, iovec& buffer, void*& descriptor) {
   buffer = {local, bytes};
   if (!memory.needed()) {
@@ -77,11 +77,9 @@ std::string try_nic_atomics(OpenEndpoint& endpoint, std::optional<bool>& form) {
   const auto take = [&](std::uint64_t operand, const std::uint64_t* compare) {
     std::uint64_t fetched = 0;
     const ControlCall call = compare == nullptr ? ControlCall::kFetchAdd : ControlCall::kCompareAndSwap;
-    Status issued = endpoint.control(pending, place, call, &operand, compare, &fetched);
+    status.keep(endpoint.control(pending, place, {call, {}, 0, operand, compare != nullptr ? *compare : 0}, &fetched));
     for (Waiter waiter(endpoint, wake_event); !pending.done();) waiter.pause();
-    Status completed = pending.take_error();
-    if (status && !issued) status = std::move(issued);
-    if (status && !completed) status = std::move(completed);
+    status.keep(pending.take_error());
     return fetched;
   };
   // Values that differ from every address.
@@ -116,9 +114,10 @@ std::string try_nic_atomics(OpenEndpoint& endpoint, std::optional<bool>& form) {
 // An operation fails, and is not issued, if notifications were lost before. A notification fails and is issued, since
 // its receiver may know of no interruption since it began to wait.
 template <class Issue>
-Status Fabric::issue(Pending& pending, Peer to, const char* what, Issue&& call, bool notification) {
+Status Fabric::issue(Pending& pending, Pending::Class counted, Peer to, const char* what, Issue&& call,
+                     bool notification) {
   PeerState& peer = peers_.of(to);
-  Operation* operation = nullptr;
+  FabricOperation* operation = nullptr;
   std::uint32_t failures = 0;
   int tries_without_memory = 1000;
   const auto again_without_memory = [&](auto&& attempt) -> ssize_t {
@@ -154,7 +153,7 @@ Status Fabric::issue(Pending& pending, Peer to, const char* what, Issue&& call, 
       code = -FI_EAGAIN;
     if (code == 0) {
       // No thread can complete it before the mutex is released.
-      peer.issued(*operation, pending);
+      peer.issued(*operation, pending, counted);
       peer.used = true;
       return {};
     }
@@ -190,12 +189,14 @@ ssize_t Fabric::make_ready(PeerState& peer) {
   return 0;
 }
 
-Reach Fabric::reach(Peer to) {
+Result<bool> Fabric::reach(Peer to) {
   const std::scoped_lock held(mutex_);
   PeerState& peer = peers_.of(to);
   fid_ep* endpoint = nullptr;
   (void)connections_.reach(peer, endpoint);
-  return {peer.connected(), peer.connect_error()};
+  const std::string error = peer.connect_error();
+  if (peer.connected() || error.empty()) return peer.connected();
+  return Error{ErrorKind::kPeer, error};
 }
 
 // Called with the mutex held.
@@ -269,7 +270,8 @@ Result<std::unique_ptr<Fabric>> Fabric::open(InfoHandle info, const Settings& se
 
 // Issues a write or a read in parts: of largest_part(), or of a slot's size where the local buffer must be registered
 // and cannot be.
-Status Fabric::transfer(Pending& pending, const Place& place, void* local, std::size_t bytes, bool writes) {
+Status Fabric::transfer(Pending& pending, Pending::Class counted, const Place& place, void* local, std::size_t bytes,
+                        bool writes) {
   constexpr std::size_t kLarge = 65536;
   constexpr std::uint64_t kLongest = Timing::Nanoseconds(Timing::kLongestTransfer).count();
   if (bytes >= kLarge) [[unlikely]] {
@@ -292,16 +294,18 @@ Status Fabric::transfer(Pending& pending, const Place& place, void* local, std::
       }
     }
     const char* const call = writes ? "fi_writemsg" : "fi_readmsg";
-    Status issued = issue(pending, place.peer, call, [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
-      iovec here;
-      void* descriptor = nullptr;
-      if (const int code = local_buffer(memory, operation, from, part, writes, registered, here, descriptor); code != 0)
-        return code;
-      const fi_rma_iov there{place.key.base + place.offset + offset, part, place.key.key};
-      const fi_msg_rma message{&here, &descriptor, 1, FI_ADDR_UNSPEC, &there, 1, &operation.provider_context, 0};
-      return writes ? fi_writemsg(endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE)
-                    : fi_readmsg(endpoint, &message, FI_COMPLETION);
-    });
+    Status issued =
+        issue(pending, counted, place.peer, call, [&](FabricOperation& operation, fid_ep* endpoint) -> ssize_t {
+          iovec here;
+          void* descriptor = nullptr;
+          if (const int code = local_buffer(memory, operation, from, part, writes, registered, here, descriptor);
+              code != 0)
+            return code;
+          const fi_rma_iov there{place.key.base + place.offset + offset, part, place.key.key};
+          const fi_msg_rma message{&here, &descriptor, 1, FI_ADDR_UNSPEC, &there, 1, &operation.provider_context, 0};
+          return writes ? fi_writemsg(endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE)
+                        : fi_readmsg(endpoint, &message, FI_COMPLETION);
+        });
     if (registered != nullptr) memory.end_large(registered);
     if (!issued) return issued;
     offset += part;
@@ -316,9 +320,10 @@ bool Fabric::has_message_ring(Peer peer) {
   return state.ready() && MessageRing::of(state.endpoint) != nullptr;
 }
 
-Status Fabric::request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
+Status Fabric::request(Pending& pending, Peer peer, const HandlerRequest& request,
                        std::unique_ptr<OperationList> list) {
-  const auto send = [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
+  const Pending::Class counted = list != nullptr && list->fetched_bytes() > 0 ? Pending::kFetches : Pending::kMessages;
+  const auto send = [&](FabricOperation& operation, fid_ep* endpoint) -> ssize_t {
     if (request.last_interruption && *request.last_interruption != operation.peer.losses.last_interruption)
       return -FI_ECONNRESET;
     operation.message = request;
@@ -332,9 +337,7 @@ Status Fabric::request(Pending& pending, const HandlerPlace& place, const Handle
       if (operation.peer.requests >= limits_.requests_per_peer) return -FI_EAGAIN;
       operation.await_reply();
     }
-    header.sender = place.sender;
     header.identity = address().identity;
-    header.space = place.space;
     header.operation = peers_.number(operation);
     header.generation = operation.generation;
     if (list != nullptr) operation.list = std::move(list);  // at the first of several attempts
@@ -355,20 +358,23 @@ Status Fabric::request(Pending& pending, const HandlerPlace& place, const Handle
     }
     return send_message(peers_.memory(), endpoint, {parts.data(), count}, operation.slot, operation);
   };
-  return issue(pending, place.peer, "fi_sendmsg", send, (request.header.flags & RequestHeader::kNoReply) != 0);
+  const bool notification = (request.header.flags & RequestHeader::kNoReply) != 0;
+  return issue(pending, counted, peer, "fi_sendmsg", send, notification);
 }
 
 // An atomic of the target's adapter on a word of 64 bits (fi_atomic(3), fi_verbs(7)).
-Status Fabric::control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
-                       const std::uint64_t* compare, std::uint64_t* fetched) {
+Status Fabric::control(Pending& pending, const Place& place, const ControlStep& step, std::uint64_t* fetched) {
   // An adapter reads and writes aligned words whole. No protocol writes a word on which others may use atomics
   // meanwhile (remote_memory.hpp).
-  if (call == ControlCall::kRead) return read(pending, place, fetched, *operand * sizeof *fetched);
-  if (call == ControlCall::kWrite) return write(pending, place, operand, sizeof *operand);
-  statistics_.add(RouteKind::kFabric, Counted::kNicAtomic, sizeof *operand);
-  const bool adds = call == ControlCall::kFetchAdd;
+  constexpr Pending::Class kCounted = Pending::kAtomics;
+  std::uint64_t operand = step.operand;
+  if (step.call == ControlCall::kRead)
+    return transfer(pending, kCounted, place, fetched, step.words() * sizeof *fetched, false);
+  if (step.call == ControlCall::kWrite) return transfer(pending, kCounted, place, &operand, sizeof operand, true);
+  statistics_.add(RouteKind::kFabric, Counted::kNicAtomic, sizeof operand);
+  const bool adds = step.call == ControlCall::kFetchAdd;
   const char* const name = adds ? "fi_fetch_atomic" : "fi_compare_atomic";
-  return issue(pending, place.peer, name, [&](Operation& operation, fid_ep* endpoint) -> ssize_t {
+  return issue(pending, kCounted, place.peer, name, [&](FabricOperation& operation, fid_ep* endpoint) -> ssize_t {
     if (place.last_interruption && *place.last_interruption != operation.peer.losses.last_interruption)
       return -FI_ECONNRESET;
     if (operation.slot == nullptr) {
@@ -378,9 +384,9 @@ Status Fabric::control(Pending& pending, const Place& place, ControlCall call, c
     const LocalMemory::Slot& slot = *operation.slot;
     operation.into = fetched;
     operation.into_bytes = sizeof *fetched;
-    const auto give = [&](const std::uint64_t* from, std::size_t at) -> void* {
-      if (*by_value_) return reinterpret_cast<void*>(*from);  // NOLINT(performance-no-int-to-ptr)
-      return std::memcpy(slot.bytes + at, from, sizeof *from);
+    const auto give = [&](std::uint64_t value, std::size_t at) -> void* {
+      if (*by_value_) return reinterpret_cast<void*>(value);  // NOLINT(performance-no-int-to-ptr)
+      return std::memcpy(slot.bytes + at, &value, sizeof value);
     };
     void* const descriptor = *by_value_ ? nullptr : slot.descriptor;
     void* const first = give(operand, 8);
@@ -389,8 +395,9 @@ Status Fabric::control(Pending& pending, const Place& place, ControlCall call, c
       return fi_fetch_atomic(endpoint, first, 1, descriptor, slot.bytes, slot.descriptor, FI_ADDR_UNSPEC, address,
                              place.key.key, FI_UINT64, FI_SUM, &operation.provider_context);
     }
-    return fi_compare_atomic(endpoint, first, 1, descriptor, give(compare, 16), descriptor, slot.bytes, slot.descriptor,
-                             FI_ADDR_UNSPEC, address, place.key.key, FI_UINT64, FI_CSWAP, &operation.provider_context);
+    return fi_compare_atomic(endpoint, first, 1, descriptor, give(step.compare, 16), descriptor, slot.bytes,
+                             slot.descriptor, FI_ADDR_UNSPEC, address, place.key.key, FI_UINT64, FI_CSWAP,
+                             &operation.provider_context);
   });
 }
 

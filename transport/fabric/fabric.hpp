@@ -81,21 +81,20 @@ class Fabric final : public OpenEndpoint, private PeerHealth::Network, private P
   }
   bool keys_are_chosen() const override { return domain_.keys_are_chosen(); }
   Status write(Pending& pending, const Place& place, const void* local, std::size_t bytes) override {
-    return transfer(pending, place, const_cast<void*>(local), bytes, true);
+    return transfer(pending, Pending::kWrites, place, const_cast<void*>(local), bytes, true);
   }
   Status read(Pending& pending, const Place& place, void* local, std::size_t bytes) override {
-    return transfer(pending, place, local, bytes, false);
+    return transfer(pending, Pending::kReads, place, local, bytes, false);
   }
   bool nic_atomics() const override { return by_value_.has_value(); }
-  Status control(Pending& pending, const Place& place, ControlCall call, const std::uint64_t* operand,
-                 const std::uint64_t* compare, std::uint64_t* fetched) override;
+  Status control(Pending& pending, const Place& place, const ControlStep& step, std::uint64_t* fetched) override;
   bool has_message_ring(Peer peer) override;
-  Status request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
+  Status request(Pending& pending, Peer peer, const HandlerRequest& request,
                  std::unique_ptr<OperationList> list) override;
   bool acknowledges_notifications() const override { return domain_.by_adapter(); }
   std::uint32_t interruptions() const override { return peers_.interruptions(); }
   const PeerLosses& losses(Peer peer) override { return peers_.of(peer).losses; }
-  Reach reach(Peer peer) override;
+  Result<bool> reach(Peer peer) override;
   bool publish(std::uint64_t id, const MessageHandler::ServedSpace& space) override {
     const std::scoped_lock held(mutex_);
     return replies_.handler().publish(id, space);
@@ -129,10 +128,12 @@ class Fabric final : public OpenEndpoint, private PeerHealth::Network, private P
 
   // Issuing.
   template <class Issue>
-  Status issue(Pending& pending, Peer to, const char* what, Issue&& call, bool notification = false);
+  Status issue(Pending& pending, Pending::Class counted, Peer to, const char* what, Issue&& call,
+               bool notification = false);
   ssize_t make_ready(PeerState& peer);
   Error out_of_reach(const PeerState& peer, const std::string& why) const;
-  Status transfer(Pending& pending, const Place& place, void* local, std::size_t bytes, bool writes);
+  Status transfer(Pending& pending, Pending::Class counted, const Place& place, void* local, std::size_t bytes,
+                  bool writes);
 
   // Completions, and messages.
   bool advance();

@@ -91,7 +91,7 @@ void Fabric::complete(const fi_cq_msg_entry& entry) {
   auto* context = reinterpret_cast<Context*>(entry.op_context);
   if (context == nullptr) return;
   switch (context->kind) {
-    case Context::Kind::kOperation: return peers_.completed(static_cast<Operation&>(*context));
+    case Context::Kind::kOperation: return peers_.completed(static_cast<FabricOperation&>(*context));
     case Context::Kind::kReceive: {
       auto& buffer = static_cast<Receive&>(*context);
       take_from_rings();  // the messages ahead of it
@@ -120,7 +120,7 @@ void Fabric::complete_with_error(const fi_cq_err_entry& entry) {
   }
   switch (context->kind) {
     case Context::Kind::kOperation: {
-      auto& operation = static_cast<Operation&>(*context);
+      auto& operation = static_cast<FabricOperation&>(*context);
       const char* const why = entry.err == FI_ECANCELED ? "the connection has ended: " : "";
       PeerState& peer = operation.peer;
       // A request whose send failed gets no reply.

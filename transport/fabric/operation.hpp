@@ -155,14 +155,15 @@ struct Context {
 
 // An operation issued by this process. A request to a handler is complete when both its send and its reply are, or,
 // through a ring, when its reply is.
-struct Operation : Context {
-  Operation(PeerState& to, std::uint32_t number) : Context(Kind::kOperation), peer(to), index(number) {}
+struct FabricOperation : Context {
+  FabricOperation(PeerState& to, std::uint32_t number) : Context(Kind::kOperation), peer(to), index(number) {}
   // Makes it a request, which is complete when it is sent and answered.
   void await_reply() {
     request = awaits_reply = true;
     completions_left = 2;
   }
   Pending* pending = nullptr;  // null: not issued, or abandoned
+  Pending::Class counted = Pending::kMessages;
   PeerState& peer;
   const std::uint32_t index;          // in the pool of the peer
   std::uint32_t generation = 0;       // changes with each use, so that a stray reply is recognised
@@ -188,19 +189,19 @@ struct Operation : Context {
 class OperationPool {
  public:
   explicit OperationPool(PeerState& peer) : peer_(peer) {}
-  Operation& take() {
+  FabricOperation& take() {
     if (free_.empty()) {
       // release() needs no memory.
       if (free_.capacity() <= all_.size()) free_.reserve(2 * all_.size() + 1);
-      all_.push_back(std::make_unique<Operation>(peer_, static_cast<std::uint32_t>(all_.size())));
+      all_.push_back(std::make_unique<FabricOperation>(peer_, static_cast<std::uint32_t>(all_.size())));
       free_.push_back(all_.back().get());
     }
-    Operation& operation = *free_.back();
+    FabricOperation& operation = *free_.back();
     free_.pop_back();
     operation.generation = ++generations_;
     return operation;
   }
-  void release(Operation& operation) {
+  void release(FabricOperation& operation) {
     operation.awaits_reply = false;
     operation.request = false;
     operation.notification = false;
@@ -211,7 +212,7 @@ class OperationPool {
     operation.into = nullptr;
     free_.push_back(&operation);
   }
-  using Operations = std::vector<std::unique_ptr<Operation>>;
+  using Operations = std::vector<std::unique_ptr<FabricOperation>>;
   // Gives the operations away to be freed, unless some are in use.
   Operations take_unused() {
     if (free_.size() < all_.size()) return {};
@@ -220,17 +221,17 @@ class OperationPool {
     return std::exchange(all_, {});
   }
   // Null if there is none with this index.
-  Operation* find(std::uint64_t index) const { return index < all_.size() ? all_[index].get() : nullptr; }
+  FabricOperation* find(std::uint64_t index) const { return index < all_.size() ? all_[index].get() : nullptr; }
   template <class Do>
   void for_each(Do&& act) {
-    for (const std::unique_ptr<Operation>& operation : all_) act(*operation);
+    for (const std::unique_ptr<FabricOperation>& operation : all_) act(*operation);
   }
 
  private:
   PeerState& peer_;
   std::uint32_t generations_ = 0;
   Operations all_;
-  std::vector<Operation*> free_;
+  std::vector<FabricOperation*> free_;
 };
 
 // A buffer for an incoming message.

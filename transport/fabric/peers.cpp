@@ -8,34 +8,6 @@ namespace farside {
 
 namespace {
 
-// Stores the data of a reply: those of the list, then those of the request. Between two steps these are the former
-// values of the acquire step's word and, unless the list was stopped, of the release step's.
-Status deliver(Operation& operation, ReplyStatus status, std::span<const std::byte> data) {
-  constexpr std::size_t kWord = sizeof(std::uint64_t);
-  LockedResult* const locked = operation.message.locked;
-  const bool stopped = status == ReplyStatus::kStopped && locked != nullptr;
-  if (status != ReplyStatus::kDone && !stopped) return refusal(status);
-  const std::size_t listed = operation.list != nullptr && !stopped ? operation.list->fetched_bytes() : 0;
-  const std::size_t words = stopped ? kWord : kMostControls * kWord;
-  const std::span<std::byte> fetched = operation.message.fetched;
-  if (data.size() != listed + (locked != nullptr ? words : fetched.size()))
-    return Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"};
-  if (listed > 0) operation.list->deliver(data);
-  const std::byte* const behind = data.data() + listed;
-  if (locked == nullptr) {
-    if (!fetched.empty()) std::memcpy(fetched.data(), behind, fetched.size());
-    return {};
-  }
-  locked->stopped = stopped;
-  std::memcpy(&locked->acquire_step, behind, kWord);
-  if (stopped) {
-    locked->list = std::move(operation.list);
-  } else {
-    std::memcpy(&locked->release_step, behind + kWord, kWord);
-  }
-  return {};
-}
-
 // Returns whether operations are in flight towards the peer, and none has completed for `so_long`.
 bool quiet(PeerState& peer, PeerHealth::Clock::time_point now, PeerHealth::Clock::duration so_long) {
   const std::uint32_t completed = peer.completed;
@@ -56,19 +28,20 @@ PeerHealth::Clock::duration half(std::chrono::seconds timeout) { return PeerHeal
 
 // ---- one peer ----
 
-void PeerState::issued(Operation& operation, Pending& pending) {
+void PeerState::issued(FabricOperation& operation, Pending& pending, Pending::Class counted) {
   operation.pending = &pending;
+  operation.counted = counted;
   operation.endpoint = endpoint;
   if (operation.request) ++requests;
   if (operation.notification) ++notifications;
   operation.notifications_before = notifications;
-  pending.issued();
+  pending.issued(counted);
 }
 
 bool PeerState::any_issued() {
   const std::scoped_lock held(mutex);
   bool any = false;
-  pool.for_each([&](const Operation& operation) { any = any || operation.pending != nullptr; });
+  pool.for_each([&](const FabricOperation& operation) { any = any || operation.pending != nullptr; });
   return any;
 }
 
@@ -91,14 +64,14 @@ PeerState& Peers::know(std::uint64_t identity) {
   return peer;
 }
 
-void Peers::completed(Operation& operation) {
+void Peers::completed(FabricOperation& operation) {
   const std::scoped_lock held(operation.peer.mutex);
   if (operation.into != nullptr && operation.pending != nullptr)
     std::memcpy(operation.into, operation.slot->bytes, operation.into_bytes);
   if (--operation.completions_left == 0) finish(operation);
 }
 
-const fid_ep* Peers::failed(Operation& operation, Error error) {
+const fid_ep* Peers::failed(FabricOperation& operation, Error error) {
   const std::scoped_lock held(operation.peer.mutex);
   const fid_ep* const endpoint = operation.endpoint;
   if (operation.pending != nullptr) operation.pending->failed(std::move(error));
@@ -114,11 +87,13 @@ bool Peers::take_reply(std::span<const std::byte> message) {
   if (number >> 32 >= peers_.size()) return false;
   PeerState& peer = of(number >> 32);
   const std::scoped_lock held(peer.mutex);
-  Operation* const operation = peer.pool.find(number & 0xffff'ffff);
+  FabricOperation* const operation = peer.pool.find(number & 0xffff'ffff);
   if (operation == nullptr || !operation->awaits_reply || operation->generation != header.generation) return false;
   // Without memory for the text of an error the reply counts all the same.
-  Status delivered =
-      without_bad_alloc([&] { return deliver(*operation, header.status, message.subspan(sizeof header)); });
+  Status delivered = without_bad_alloc(
+      [&] { return operation->message.deliver(header.status, message.subspan(sizeof header), operation->list.get()); });
+  LockedResult* const locked = operation->message.locked;
+  if (locked != nullptr && locked->stopped) locked->list = std::move(operation->list);
   if (!delivered) operation->pending->failed(delivered.error());
   operation->awaits_reply = false;
   if (--operation->completions_left == 0) finish(*operation);
@@ -128,7 +103,7 @@ bool Peers::take_reply(std::span<const std::byte> message) {
 void Peers::fail_all(PeerState& peer, const Error& error) {
   const std::scoped_lock held(peer.mutex);
   interrupted(peer);
-  peer.pool.for_each([&](Operation& operation) {
+  peer.pool.for_each([&](FabricOperation& operation) {
     Pending* const pending = std::exchange(operation.pending, nullptr);
     if (pending == nullptr) return;
     --peer.in_flight;
@@ -136,14 +111,14 @@ void Peers::fail_all(PeerState& peer, const Error& error) {
     // A request no longer awaits its reply: it ends here unless its send must still complete.
     if (std::exchange(operation.awaits_reply, false) && --operation.completions_left == 0) recycle(operation);
     pending->failed(error);
-    pending->completed();
+    pending->completed(operation.counted);
   });
 }
 
 void Peers::fail_awaiting(PeerState& peer, const Error& error, bool in_order) {
   const std::scoped_lock held(peer.mutex);
   if (!in_order) interrupted(peer);
-  peer.pool.for_each([&](Operation& operation) {
+  peer.pool.for_each([&](FabricOperation& operation) {
     if (operation.pending == nullptr || !std::exchange(operation.awaits_reply, false)) return;
     operation.pending->failed(error);
     if (--operation.completions_left == 0) finish(operation);
@@ -168,9 +143,10 @@ void Peers::interrupted_by(PeerState& peer) {
 }
 
 // Ends an operation after its last completion.
-void Peers::finish(Operation& operation) {
+void Peers::finish(FabricOperation& operation) {
   PeerState& peer = operation.peer;
   Pending* const pending = operation.pending;
+  const Pending::Class counted = operation.counted;
   if (pending != nullptr) {
     --peer.in_flight;
     if (operation.request) --peer.requests;
@@ -181,10 +157,10 @@ void Peers::finish(Operation& operation) {
       peer.confirmed = operation.notifications_before;
   }
   recycle(operation);
-  if (pending != nullptr) pending->completed();
+  if (pending != nullptr) pending->completed(counted);
 }
 
-void Peers::recycle(Operation& operation) {
+void Peers::recycle(FabricOperation& operation) {
   if (operation.slot != nullptr) memory_.release(std::exchange(operation.slot, nullptr));
   if (operation.registered != nullptr) memory_.end_large(operation.registered);
   operation.peer.pool.release(operation);

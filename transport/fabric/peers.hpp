@@ -3,7 +3,6 @@
 // operations in flight towards each.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -15,7 +14,6 @@
 #include <string>
 #include <sys/types.h>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include <rdma/fi_endpoint.h>
@@ -114,15 +112,15 @@ struct PeerState {
   // notification that TCP has accepted, or has to be told of one that was not sent.
   bool awaits_host() const { return in_flight > 0 || notifications != acknowledged || owes_loss; }
   // Takes an operation that will be issued.
-  Operation& begin() {
-    Operation& operation = pool.take();
+  FabricOperation& begin() {
+    FabricOperation& operation = pool.take();
     operation.completions_left = 1;
     if (in_flight == 0) begun = true;
     ++in_flight;
     return operation;
   }
   // Notes that the provider has taken it.
-  void issued(Operation& operation, Pending& pending);
+  void issued(FabricOperation& operation, Pending& pending, Pending::Class counted);
 
   // With Fabric's mutex held, but any_in_flight().
   bool any_in_flight() {
@@ -190,18 +188,18 @@ class Peers {
   LocalMemory& memory() { return memory_; }
   // The number of the operation in its request. The reply repeats it, so that only a receiver of the request can
   // reply.
-  std::uint64_t number(const Operation& operation) const {
+  std::uint64_t number(const FabricOperation& operation) const {
     return (operation.peer.number << 32 | operation.index) ^ mask_;
   }
   // Notes that the operation is not issued after all.
-  void not_issued(Operation& operation) {
+  void not_issued(FabricOperation& operation) {
     --operation.peer.in_flight;
     recycle(operation);
   }
   // Notes that the provider has completed it, and copies the fetched data out of its slot.
-  void completed(Operation& operation);
+  void completed(FabricOperation& operation);
   // The same with an error: no reply will arrive either. Returns the endpoint on which it was issued.
-  const fid_ep* failed(Operation& operation, Error error);
+  const fid_ep* failed(FabricOperation& operation, Error error);
   // Takes a reply from the network, and checks every field. Returns false if no operation awaits it.
   bool take_reply(std::span<const std::byte> message);
   // Fails all operations towards the peer. Precondition: the provider no longer reads the memory of requests that were
@@ -224,8 +222,8 @@ class Peers {
   std::span<PeerState* const> active() const { return active_; }
 
  private:
-  void finish(Operation& operation);
-  void recycle(Operation& operation);
+  void finish(FabricOperation& operation);
+  void recycle(FabricOperation& operation);
   // The connection to the peer was interrupted. With the mutex of the peer held, and Fabric's.
   void interrupted(PeerState& peer);
 

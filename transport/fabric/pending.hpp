@@ -4,22 +4,29 @@
 
 #include <atomic>
 #include <cstdint>
-#include <string>
 #include <utility>
 
 #include "transport/base/result.hpp"
 
 namespace farside {
 
-// Pending: counts operations that were issued and are not complete, and keeps the first error among them.
+// Pending: counts the operations towards one target that were issued and are not complete, in four classes, and keeps
+// the first error among them. Operations of one class may be ordered among themselves, but not with those of others.
 //
-// Thread safety: any thread may call all members but towards() and next_counts_in().
+// Thread safety: any thread may call all members but towards() and next_counts_in(). Limit: 65,535 operations of a
+// class; endpoints have fewer in flight towards one peer.
 class Pending {
  public:
+  // By RDMA (two), of the adapter, to the target's handler; kFetches: those messages whose replies have data.
+  enum Class : std::uint8_t { kWrites, kReads, kAtomics, kMessages, kFetches };
+
   Pending() = default;
-  // Operations that count here count in `parent` as well, but their errors do not go there.
-  explicit Pending(Pending* parent) : parent_(parent), rank_(parent->rank_) {}
-  ~Pending() { (void)take_error(); }
+  // A part of `all`, for a request: its operations count there as well, but only the part has their errors.
+  explicit Pending(Pending* all) : all_(all), rank_(all->rank_) { all->parts_.fetch_add(1, std::memory_order_relaxed); }
+  ~Pending() {
+    (void)take_error();
+    if (all_ != nullptr) all_->parts_.fetch_sub(1, std::memory_order_release);
+  }
 
   // Sets the target of the operations that follow, for error messages.
   void towards(int rank) { rank_ = rank; }
@@ -30,27 +37,35 @@ class Pending {
   // The next operation counts in `other` as well, until it is complete, but its errors do not go there. Precondition:
   // nothing is in flight here, and only one operation is until that one is complete. Null: it does not.
   void next_counts_in(Pending* other) { other_ = other; }
-  void issued() {
-    if (parent_ != nullptr) parent_->issued();
-    if (other_ != nullptr) other_->issued();
-    outstanding_.fetch_add(1, std::memory_order_relaxed);
+  void issued(Class of) {
+    if (all_ != nullptr) all_->issued(of);
+    if (other_ != nullptr) other_->issued(of);
+    if (of == kFetches) fetches_.fetch_add(1, std::memory_order_relaxed);
+    in_flight_.fetch_add(one(of), std::memory_order_relaxed);
   }
   // Release: data that the operation fetched are visible to a thread that sees it done. That thread may destroy this.
-  void completed() {
-    Pending* const parent = parent_;
+  void completed(Class of) {
+    Pending* const all = all_;
     Pending* const other = other_;
     if (other != nullptr) other_ = nullptr;
-    outstanding_.fetch_sub(1, std::memory_order_release);
-    if (parent != nullptr) parent->completed();
-    if (other != nullptr) other->completed();
+    if (of == kFetches) fetches_.fetch_sub(1, std::memory_order_release);
+    in_flight_.fetch_sub(one(of), std::memory_order_release);
+    if (all != nullptr) all->completed(of);
+    if (other != nullptr) other->completed(of);
   }
   void failed(Error error) {
     Error* const mine = Status(named(std::move(error))).release();
     Error* none = nullptr;
     if (!error_.compare_exchange_strong(none, mine, std::memory_order_acq_rel)) (void)Status(mine);
   }
-  std::uint32_t count() const { return outstanding_.load(std::memory_order_relaxed); }
-  bool done() const { return outstanding_.load(std::memory_order_acquire) == 0; }
+  std::uint32_t count(Class of) const {
+    if (of == kFetches) return fetches_.load(std::memory_order_acquire);
+    return static_cast<std::uint16_t>(in_flight_.load(std::memory_order_acquire) / one(of));
+  }
+  bool done(Class of) const { return count(of) == 0; }
+  bool done() const { return in_flight_.load(std::memory_order_acquire) == 0; }
+  // Returns whether nothing refers to this: no operation, and no part.
+  bool unreferenced() const { return done() && parts_.load(std::memory_order_acquire) == 0; }
   bool has_error() const { return error_.load(std::memory_order_acquire) != nullptr; }
   // Returns the first error since the last call; the caller must report it.
   Status take_error() {
@@ -60,43 +75,14 @@ class Pending {
   }
 
  private:
-  Pending* const parent_ = nullptr;
+  static constexpr std::uint64_t one(Class of) { return std::uint64_t{1} << (16 * (of == kFetches ? kMessages : of)); }
+
+  Pending* const all_ = nullptr;
   Pending* other_ = nullptr;
-  int rank_ = Error::kNoRank;
-  std::atomic<std::uint32_t> outstanding_{0};
+  std::atomic<std::uint64_t> in_flight_{0};  // 16 bits for each class; kMessages has kFetches as well
   std::atomic<Error*> error_{nullptr};
-};
-
-// Operations under way towards one target over the fabric, in four classes. Operations of one class may be ordered
-// among themselves, but not with those of other classes. Thread safety: that of Pending.
-struct Outstanding {
-  Outstanding() = default;
-  // A subset of the operations of `all`, for a request: they count in `all` as well, but only this has their errors.
-  explicit Outstanding(Outstanding& all)
-      : writes(&all.writes), reads(&all.reads), atomics(&all.atomics), messages(&all.messages), fetches(&all.fetches) {}
-
-  // Sets the target, for error messages. Precondition: nothing is under way.
-  void towards(int rank) {
-    for (Pending* pending : {&writes, &reads, &atomics, &messages, &fetches}) pending->towards(rank);
-  }
-  bool done() const { return writes.done() && reads.done() && atomics.done() && messages.done() && fetches.done(); }
-  bool has_error() const {
-    return writes.has_error() || reads.has_error() || atomics.has_error() || messages.has_error() ||
-           fetches.has_error();
-  }
-  // Returns the first error since the last call; errors of several classes are all taken, and one is returned.
-  Status take_error() {
-    Status first;
-    for (Pending* pending : {&writes, &reads, &atomics, &messages, &fetches}) first.keep(pending->take_error());
-    return first;
-  }
-
-  Pending writes;  // by RDMA
-  Pending reads;
-  Pending atomics;             // by the adapter
-  Pending messages;            // to the target's handler, with copies of the operands
-  Pending fetches{&messages};  // of them, those whose replies have data
-  Pending& of_message(bool fetches_data) { return fetches_data ? fetches : messages; }
+  std::atomic<std::uint32_t> fetches_{0}, parts_{0};
+  int rank_ = Error::kNoRank;
 };
 
 // What the ends of connections to a peer may have lost. Thread safety: any thread may read it.
@@ -110,12 +96,6 @@ struct PeerLosses {
     const std::uint32_t last = last_interruption.load(std::memory_order_relaxed);
     return last != 0 && static_cast<std::int32_t>(last - interruptions) > 0;
   }
-};
-
-// Whether there is a connection to a peer, or the error of the last attempt; empty: none has ended yet.
-struct Reach {
-  bool connected = true;
-  std::string error = {};
 };
 
 }  // namespace farside

@@ -80,7 +80,7 @@ DataOperation take_part(DataOperation& rest, std::size_t most_bytes) {
   return part;
 }
 
-std::size_t OperationList::add(const DataOperation& operation, const Blocks& blocks) {
+std::size_t OperationList::add(const DataOperation& operation) {
   ListEntry entry{operation.kind,
                   operation.op,
                   operation.type,
@@ -94,23 +94,23 @@ std::size_t OperationList::add(const DataOperation& operation, const Blocks& blo
   const std::size_t fetched_by_one = entry.fetched_bytes();
   // kMostBytes and bytes_.size() are multiples of 8, so the padding fits, too.
   const std::size_t taken = bytes_.size() + sizeof entry;
-  if (blocks.count == 0 || taken > kMostBytes) return 0;
+  if (operation.blocks == 0 || taken > kMostBytes) return 0;
   const std::size_t room = kMostBytes - taken, fetched_room = kMostFetched - fetched_bytes_;
   if (sent_by_one > room || fetched_by_one > fetched_room) return 0;
-  std::size_t fit = blocks.count;
+  std::size_t fit = operation.blocks;
   if (fit > 1) {
     if (sent_by_one > 0) fit = std::min(fit, room / sent_by_one);
     if (fetched_by_one > 0) fit = std::min(fit, fetched_room / fetched_by_one);
   }
   entry.blocks = static_cast<std::uint32_t>(fit);
-  if (fit > 1) entry.stride = blocks.stride;
+  if (fit > 1) entry.stride = operation.stride;
   const std::size_t sent = sent_by_one * fit;
   // First the memory: without it the list stays as it is.
   const auto make_room = [](auto& vector, std::size_t needed, std::size_t least) {
     if (vector.capacity() < needed) vector.reserve(std::max({least, needed, 2 * vector.capacity()}));
   };
   make_room(bytes_, padded(taken + sent), kFirstBytes);
-  if (operation.fetched != nullptr) make_room(destinations_, destinations_.size() + 1, 1);
+  if (operation.fetched != nullptr) make_room(fetching_, fetching_.size() + 1, 1);
   std::size_t at = 0;
   if (extends_last(entry)) {
     at = last_at_ + sizeof entry + last_.data_bytes() - sent;
@@ -127,11 +127,12 @@ std::size_t OperationList::add(const DataOperation& operation, const Blocks& blo
   } else if (sent > 0) {
     // The application's last element need not have a gap behind it.
     copy_ranges(bytes_.data() + at, static_cast<std::ptrdiff_t>(sent_by_one),
-                static_cast<const std::byte*>(operation.origin), blocks.origin_stride,
+                static_cast<const std::byte*>(operation.origin), operation.origin_stride,
                 span_of(operation.type, operation.count), fit);
   }
   if (operation.fetched != nullptr) {
-    destinations_.push_back({operation.fetched, operation.type, entry.count, entry.blocks, blocks.origin_stride});
+    fetching_.push_back(operation);
+    fetching_.back().blocks = fit;
     fetched_bytes_ += fetched_by_one * fit;
   }
   has_atomics_ = has_atomics_ || operation.atomic();
@@ -152,20 +153,39 @@ void OperationList::keep_spare(std::unique_ptr<OperationList> list) {
 
 void OperationList::deliver(std::span<const std::byte> fetched) const {
   const std::byte* from = fetched.data();
-  for (const Destination& to : destinations_) {
-    const std::size_t bytes = std::size_t{to.count} * traits(to.type).extent;
-    auto* buffer = static_cast<std::byte*>(to.buffer);
-    if (has_gap(to.type)) {
+  for (const DataOperation& each : fetching_) {
+    const std::size_t bytes = each.bytes();
+    auto* buffer = static_cast<std::byte*>(each.fetched);
+    if (has_gap(each.type)) {
       // kReplace leaves the gaps of the buffer unchanged.
-      for (std::uint32_t block = 0; block < to.blocks; ++block) {
-        combine(AtomicMethod::kLocked, ReduceOp::kReplace, to.type, buffer + block * to.stride, from + block * bytes,
-                nullptr, to.count);
-      }
+      for (std::size_t block = 0; block < each.blocks; ++block, buffer += each.origin_stride)
+        combine(AtomicMethod::kLocked, ReduceOp::kReplace, each.type, buffer, from + block * bytes, nullptr,
+                each.count);
     } else {
-      copy_ranges(buffer, to.stride, from, static_cast<std::ptrdiff_t>(bytes), bytes, to.blocks);
+      copy_ranges(buffer, each.origin_stride, from, static_cast<std::ptrdiff_t>(bytes), bytes, each.blocks);
     }
-    from += bytes * to.blocks;
+    from += bytes * each.blocks;
   }
+}
+
+Status HandlerRequest::deliver(ReplyStatus status, std::span<const std::byte> data, const OperationList* list) const {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  const bool stopped = status == ReplyStatus::kStopped && locked != nullptr;
+  if (status != ReplyStatus::kDone && !stopped) return refusal(status);
+  const std::size_t listed = list != nullptr && !stopped ? list->fetched_bytes() : 0;
+  const std::size_t words = stopped ? kWord : kMostControls * kWord;
+  if (data.size() != listed + (locked != nullptr ? words : fetched.size()))
+    return Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"};
+  if (listed > 0) list->deliver(data);
+  const std::byte* const behind = data.data() + listed;
+  if (locked == nullptr) {
+    if (!fetched.empty()) std::memcpy(fetched.data(), behind, fetched.size());
+    return {};
+  }
+  locked->stopped = stopped;
+  std::memcpy(&locked->acquire_step, behind, kWord);
+  if (!stopped) std::memcpy(&locked->release_step, behind + kWord, kWord);
+  return {};
 }
 
 bool OperationListReader::read(ListEntry& entry, std::span<const std::byte>& data) {

@@ -22,7 +22,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "transport/base/remote_memory.hpp"
@@ -110,7 +112,8 @@ inline constexpr std::size_t kMaxMessage = sizeof(RequestHeader) + kMaxPayload;
 
 enum class OperationKind : std::uint8_t { kPut, kGet, kAccumulate, kCompareAndSwap };
 
-// One operation on a target's data. Its buffers belong to the application.
+// One operation on a target's data, or its repetition on `blocks` of `count` elements each. Its buffers belong to the
+// application.
 struct DataOperation {
   OperationKind kind = OperationKind::kPut;
   ReduceOp op = ReduceOp::kReplace;   // of an accumulate
@@ -121,6 +124,9 @@ struct DataOperation {
   const void* origin = nullptr;       // null: no operands (get, MPI_NO_OP)
   void* fetched = nullptr;            // null: no result
   const void* compare = nullptr;
+  std::size_t blocks = 1;            // 1 for a compare_and_swap
+  std::ptrdiff_t stride = 0;         // bytes from one block to the next at the target,
+  std::ptrdiff_t origin_stride = 0;  // and in the origin's buffers
 
   static DataOperation put(std::uint64_t offset, const void* origin, std::size_t bytes) {
     return {.offset = offset, .count = bytes, .origin = origin};
@@ -139,8 +145,26 @@ struct DataOperation {
     return {OperationKind::kCompareAndSwap, kOp, type, Access::kShared, offset, 1, origin, fetched, compare};
   }
 
+  DataOperation repeated(std::size_t times, std::ptrdiff_t apart, std::ptrdiff_t origin_apart) const {
+    DataOperation all = *this;
+    all.blocks = times;
+    all.stride = apart;
+    all.origin_stride = origin_apart;
+    return all;
+  }
+  // The operation without its first blocks.
+  DataOperation behind(std::size_t first) const {
+    const auto by = static_cast<std::ptrdiff_t>(first);
+    DataOperation rest = *this;
+    rest.blocks -= first;
+    rest.offset += static_cast<std::uint64_t>(by * stride);
+    if (origin != nullptr) rest.origin = static_cast<const std::byte*>(origin) + by * origin_stride;
+    if (fetched != nullptr) rest.fetched = static_cast<std::byte*>(fetched) + by * origin_stride;
+    return rest;
+  }
+
   bool atomic() const { return kind == OperationKind::kAccumulate || kind == OperationKind::kCompareAndSwap; }
-  std::size_t bytes() const { return count * traits(type).extent; }
+  std::size_t bytes() const { return count * traits(type).extent; }  // of a block
   // Whether it neither changes nor fetches anything.
   bool is_nothing() const { return op == ReduceOp::kNoOp && fetched == nullptr; }
   Counted counted() const {
@@ -155,25 +179,7 @@ struct DataOperation {
 // operation over TCP takes 5 to 10 us.
 inline constexpr std::size_t kCopiedAtCall = 256;
 
-// The repetition of an operation. The strides are the bytes from one block to the next, at the target and in the
-// origin's buffers.
-struct Blocks {
-  std::size_t count = 1;
-  std::ptrdiff_t stride = 0;
-  std::ptrdiff_t origin_stride = 0;
-
-  // Returns the operation of the block with index `blocks`. `first` is the operation of block 0.
-  DataOperation on(const DataOperation& first, std::size_t blocks) const {
-    const auto by = static_cast<std::ptrdiff_t>(blocks);
-    DataOperation later = first;
-    later.offset += static_cast<std::uint64_t>(by * stride);
-    if (first.origin != nullptr) later.origin = static_cast<const std::byte*>(first.origin) + by * origin_stride;
-    if (first.fetched != nullptr) later.fetched = static_cast<std::byte*>(first.fetched) + by * origin_stride;
-    return later;
-  }
-};
-
-// Blocks of equal shape at equal distances: block i begins at offset + i * stride.
+// A DataOperation in a list: block i begins at offset + i * stride.
 struct ListEntry {
   OperationKind kind;
   ReduceOp op;
@@ -217,15 +223,13 @@ class OperationList {
   static std::unique_ptr<OperationList> take_spare();
   static void keep_spare(std::unique_ptr<OperationList> list);
 
-  // Adds an operation and a copy of its data, and returns the number of blocks that fit. A compare_and_swap has one
-  // block.
-  std::size_t add(const DataOperation& operation, const Blocks& blocks);
-  bool add(const DataOperation& operation) { return add(operation, {}) == 1; }
+  // Adds an operation and a copy of its data, and returns the number of blocks that fit.
+  std::size_t add(const DataOperation& operation);
   bool empty() const { return bytes_.empty(); }
   // Makes the list empty, and keeps its memory.
   void clear() {
     bytes_.clear();
-    destinations_.clear();
+    fetching_.clear();
     fetched_bytes_ = 0;
     has_atomics_ = false;
   }
@@ -236,22 +240,73 @@ class OperationList {
   void deliver(std::span<const std::byte> fetched) const;
 
  private:
-  struct Destination {
-    void* buffer;
-    BasicType type;
-    std::uint32_t count;  // elements of a block
-    std::uint32_t blocks;
-    std::ptrdiff_t stride;
-  };
   static std::unique_ptr<OperationList>& spare();
   bool extends_last(const ListEntry& entry);
 
   std::vector<std::byte> bytes_;
-  std::vector<Destination> destinations_;
-  std::size_t last_at_ = 0;  // of the last entry
+  std::vector<DataOperation> fetching_;  // those that fetch
+  std::size_t last_at_ = 0;              // of the last entry
   ListEntry last_{};
   std::size_t fetched_bytes_ = 0;
   bool has_atomics_ = false;
+};
+
+// A request to the handler of a peer, without its list. What identifies the operation is filled in where it is issued.
+struct HandlerRequest {
+  RequestHeader header{};
+  std::array<ControlStep, kMostControls> steps{};
+  std::span<std::byte> fetched{};  // receives the data that follow those of the list
+  LockedResult* locked = nullptr;  // instead of `fetched`, for a list between two steps
+  // Fails, and does not leave by a newer connection, if this is not the last interruption (PeerLosses) any more.
+  std::optional<std::uint32_t> last_interruption{};
+
+  static HandlerRequest operations(std::uint8_t steps = 0) {
+    HandlerRequest made;
+    made.header.kind = MessageKind::kOperations;
+    made.header.controls = steps;
+    return made;
+  }
+  // With a step on a control word behind the operations; `fetched` receives its former value (ControlStep::words()).
+  static HandlerRequest with(const ControlStep& step, std::uint64_t* fetched) {
+    HandlerRequest made = operations(1);
+    made.steps = {step};
+    made.fetched = std::as_writable_bytes(std::span(fetched, step.words()));
+    return made;
+  }
+  static HandlerRequest notification(const ControlStep& step, std::uint64_t* fetched) {
+    HandlerRequest made = with(step, fetched);
+    made.header.flags = RequestHeader::kNoReply;
+    return made;
+  }
+  // Between an acquire step, which may stop the operations, and a release step.
+  static HandlerRequest between(const ControlStep& acquire, const ControlStep& release, LockedResult& result) {
+    HandlerRequest made = operations(kMostControls);
+    made.steps = {acquire, release};
+    made.locked = &result;
+    return made;
+  }
+  // For a page of the table of attached regions behind `address` (AttachedRegions::Page), or for the description of a
+  // space (MessageHandler::ServedSpace).
+  static HandlerRequest question(MessageKind kind, std::span<std::byte> answer, std::uint64_t address = 0) {
+    HandlerRequest made;
+    made.header.kind = kind;
+    made.header.offset = address;
+    made.header.count = static_cast<std::uint32_t>(answer.size());
+    made.fetched = answer;
+    return made;
+  }
+  // The request for a space that the peer's handler serves (MessageHandler::publish), in which this process is
+  // `sender`.
+  HandlerRequest to(std::uint64_t space, int sender) && {
+    header.space = space;
+    header.sender = static_cast<std::uint32_t>(sender);
+    return std::move(*this);
+  }
+
+  // Stores the data of the reply: those of `list`, which may be null, then those of the request. Between two steps
+  // these are the former values of the acquire step's word and, unless the list was stopped, of the release step's.
+  // Errors: those of refusal(); kPeer.
+  Status deliver(ReplyStatus status, std::span<const std::byte> data, const OperationList* list) const;
 };
 
 // Takes the first part, of at most so many bytes, off an operation, and returns it.

@@ -132,17 +132,9 @@ bool PeerNodeHandler::is_alive() const {
   return read ? nonce == nonce_ : read.error().kind == ErrorKind::kNoRoute;
 }
 
-RequestHeader PeerNodeHandler::header(MessageKind kind) const {
-  RequestHeader header{};
-  header.kind = kind;
-  header.sender = static_cast<std::uint32_t>(rank_);
-  header.space = space_;
-  return header;
-}
-
-template <class Take, class Unanswered>
+template <class Unanswered>
 Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message, const MessageQueue::Owner& owner,
-                               std::size_t bytes, Take&& take, Unanswered&& unanswered) {
+                               const HandlerRequest& request, const OperationList* list, Unanswered&& unanswered) {
   const Result<std::optional<MessageQueue::Answer>> waited = queue().wait_for_answer(progress, message, owner);
   if (!waited) return waited.error();
   const std::optional<MessageQueue::Answer>& answer = waited.value();
@@ -152,17 +144,13 @@ Status PeerNodeHandler::finish(Progress& progress, MessageQueue::Message message
   ReplyHeader reply{};
   if (answer->bytes.size() < sizeof reply) return refusal(ReplyStatus::kRefused);
   std::memcpy(&reply, answer->bytes.data(), sizeof reply);
-  if (reply.status != ReplyStatus::kDone) return refusal(reply.status);
-  const std::span<const std::byte> data = answer->bytes.subspan(sizeof reply);
-  if (data.size() != bytes) return Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"};
-  take(data);
-  return {};
+  return request.deliver(reply.status, answer->bytes.subspan(sizeof reply), list);
 }
 
 Status PeerNodeHandler::execute(Progress& progress, std::span<const std::unique_ptr<OperationList>> lists,
                                 const Instead& instead) {
   const IsAlive is_alive = [this] { return this->is_alive(); };
-  const RequestHeader request = header(MessageKind::kOperations);
+  const HandlerRequest request = HandlerRequest::operations().to(space_, rank_);
   Status first;
   while (!lists.empty()) {
     // Fills all free slots, so that one wake serves all these lists.
@@ -171,8 +159,7 @@ Status PeerNodeHandler::execute(Progress& progress, std::span<const std::unique_
     if (!one) return first ? Status(one.error()) : std::move(first);
     if (!one.value()) {
       unanswered_ = true;
-      Status done = instead(*lists.front());
-      if (first) first = std::move(done);
+      first.keep(instead(*lists.front()));
       lists = lists.subspan(1);
       continue;
     }
@@ -185,10 +172,8 @@ Status PeerNodeHandler::execute(Progress& progress, std::span<const std::unique_
     }
     for (std::size_t i = 0; i < sent; ++i) {
       const OperationList& list = *lists[i];
-      Status finished = finish(
-          progress, messages[i], {is_alive, has_just_polled(), timeout()}, list.fetched_bytes(),
-          [&](std::span<const std::byte> fetched) { list.deliver(fetched); }, [&] { return instead(list); });
-      if (first) first = std::move(finished);
+      first.keep(finish(progress, messages[i], {is_alive, has_just_polled(), timeout()}, request, &list,
+                        [&] { return instead(list); }));
     }
     lists = lists.subspan(sent);
   }
@@ -197,14 +182,10 @@ Status PeerNodeHandler::execute(Progress& progress, std::span<const std::unique_
 
 Status PeerNodeHandler::ask_for_regions(Progress& progress, std::uint64_t address, std::span<std::byte> regions) {
   const IsAlive is_alive = [this] { return this->is_alive(); };
-  RequestHeader request = header(MessageKind::kRegions);
-  request.offset = address;
-  request.count = static_cast<std::uint32_t>(regions.size());
+  const HandlerRequest request = HandlerRequest::question(MessageKind::kRegions, regions, address).to(space_, rank_);
   const auto message = queue().enqueue(progress, sender_, parts(request, {}), {is_alive});
   if (!message) return message.error();
-  return finish(
-      progress, *message.value(), {is_alive}, regions.size(),
-      [&](std::span<const std::byte> answer) { std::ranges::copy(answer, regions.begin()); }, [] { return Status(); });
+  return finish(progress, *message.value(), {is_alive}, request, nullptr, [] { return Status(); });
 }
 
 }  // namespace farside

@@ -103,8 +103,7 @@ class PeerNodeHandler {
   // NodeHandler::finish_posted(), when it has seen a change that this process makes after this call. Posted lists have
   // no order. Returns false, and does nothing, if the queue has no free slot.
   bool post(const OperationList& list) {
-    const RequestHeader request = header(MessageKind::kOperations);
-    return queue().post(sender_, parts(request, list.bytes()));
+    return queue().post(sender_, parts(HandlerRequest::operations().to(space_, rank_), list.bytes()));
   }
   // Returns whether the target has executed the lists that any process has posted (MessageQueue::has_executed_posted).
   // If not, a list of execute() is executed behind them, but a system call may take effect before them.
@@ -128,14 +127,14 @@ class PeerNodeHandler {
   bool has_just_polled() const {
     return MessageQueue::is_just_now(poller_answered_at_.load(std::memory_order_relaxed));
   }
-  RequestHeader header(MessageKind kind) const;
-  static Parts parts(const RequestHeader& request, std::span<const std::byte> list) {
-    return {std::as_bytes(std::span(&request, 1)), list};
+  static Parts parts(const HandlerRequest& request, std::span<const std::byte> list) {
+    return {std::as_bytes(std::span(&request.header, 1)), list};
   }
-  // Waits for an answer with so many bytes of data, and calls take(data), or unanswered() if the message is withdrawn.
-  template <class Take, class Unanswered>
-  Status finish(Progress& progress, MessageQueue::Message message, const MessageQueue::Owner& owner, std::size_t bytes,
-                Take&& take, Unanswered&& unanswered);
+  // Waits for the answer to a request with this list, and stores its data; or calls unanswered() if the message is
+  // withdrawn.
+  template <class Unanswered>
+  Status finish(Progress& progress, MessageQueue::Message message, const MessageQueue::Owner& owner,
+                const HandlerRequest& request, const OperationList* list, Unanswered&& unanswered);
   std::chrono::milliseconds timeout() const { return unanswered_ ? Timing::kReplyAgain : Timing::kReply; }
 
   std::shared_ptr<Mapping> mapping_;  // shared by all spaces with this on-node peer

@@ -103,29 +103,29 @@ class Route {
   // Operations on a rank's data. Offsets are bytes in its data; the caller has checked the range. An operation returns
   // when it is issued or queued. Before that it may wait, and polls, for a connection, a round trip at the first access
   // to a rank, or room at the provider. Local buffers stay in use until flush, except operands of at most kCopiedAtCall
-  // bytes. `own` (see own_outstanding) counts the operation as well, and receives its errors.
-  Status put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own = nullptr) {
+  // bytes. `own` (see own_pending) counts the operation as well, and receives its errors.
+  Status put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Pending* own = nullptr) {
     return carry_out(rank, DataOperation::put(offset, origin, bytes), own);
   }
-  Status get(int rank, std::uint64_t offset, void* origin, std::size_t bytes, Outstanding* own = nullptr) {
+  Status get(int rank, std::uint64_t offset, void* origin, std::size_t bytes, Pending* own = nullptr) {
     return carry_out(rank, DataOperation::get(offset, origin, bytes), own);
   }
   // Atomic per element. `fetched` may be null.
   Status accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
-                    std::size_t elements, Access access = Access::kShared, Outstanding* own = nullptr) {
+                    std::size_t elements, Access access = Access::kShared, Pending* own = nullptr) {
     return carry_out(rank, DataOperation::accumulate(offset, op, type, origin, fetched, elements, access), own);
   }
   Status compare_and_swap(int rank, std::uint64_t offset, BasicType type, const void* origin, const void* compare,
                           void* fetched) {
     return carry_out(rank, DataOperation::compare_and_swap(offset, type, origin, compare, fetched), nullptr);
   }
-  // The same for an operation that was counted.
-  virtual Status operate(int rank, const DataOperation& operation, Outstanding* own) = 0;
+  // The same for an operation of one block that was counted.
+  virtual Status operate(int rank, const DataOperation& operation, Pending* own) = 0;
   // As put(); but a small one may be queued until a flush or order_before_release(). kEnd: until the end of the epoch,
   // which the target awaits (active target synchronization, MPI 4.0 section 12.5): the put takes effect in the target's
   // Space::finish_puts(), and the origin calls CmaRoute::release() before it notifies the target.
   enum class Until : std::uint8_t { kFlush, kEnd };
-  virtual Status queue_put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own,
+  virtual Status queue_put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Pending* own,
                            Until /*until*/) {
     return put(rank, offset, origin, bytes, own);
   }
@@ -138,9 +138,9 @@ class Route {
   // From so many fragments of one operation of the application (Fragments) on, they travel in lists to the rank's
   // handler.
   virtual std::size_t fewest_in_list(int /*rank*/, bool /*atomic*/) const { return SIZE_MAX; }
-  // Puts or gets all blocks in another way than lists, and counts them, if that is faster with so many fragments in
-  // all. Otherwise returns nothing.
-  virtual std::optional<Status> move_blocks(int /*rank*/, const DataOperation& /*first*/, const Blocks& /*blocks*/,
+  // Carries out an operation in another way than lists, and counts it, if that is faster with so many fragments in all.
+  // Otherwise returns nothing.
+  virtual std::optional<Status> move_blocks(int /*rank*/, const DataOperation& /*operation*/,
                                             std::size_t /*fragments*/) {
     return std::nullopt;
   }
@@ -148,7 +148,7 @@ class Route {
   virtual Result<bool> goes_alone(int /*rank*/, const DataOperation& /*operation*/) { return false; }
   // The most lists that send_lists() takes. `last`: nothing follows them.
   virtual std::size_t lists_together() const { return 1; }
-  virtual Status send_lists(int /*rank*/, std::span<std::unique_ptr<OperationList>> /*lists*/, Outstanding* /*own*/,
+  virtual Status send_lists(int /*rank*/, std::span<std::unique_ptr<OperationList>> /*lists*/, Pending* /*own*/,
                             bool /*last*/) {
     return {};
   }
@@ -159,9 +159,9 @@ class Route {
   }
   // Returns a counter for request-based operations on the rank; null where operations are complete, or queued with a
   // copy of their operand, when they return. Errors: kPeer.
-  virtual Result<std::unique_ptr<Outstanding>> own_outstanding(int /*rank*/) { return std::unique_ptr<Outstanding>(); }
+  virtual Result<std::unique_ptr<Pending>> own_pending(int /*rank*/) { return std::unique_ptr<Pending>(); }
   // Abandons the operations of `own`, which may be null: a flush of the rank returns their errors.
-  virtual void abandon(int /*rank*/, std::unique_ptr<Outstanding> /*own*/) {}
+  virtual void abandon(int /*rank*/, std::unique_ptr<Pending> /*own*/) {}
   // Wait until all operations are complete at the rank, or at all ranks; return the first error among them. `locally`:
   // until their local buffers are free.
   virtual Status flush(int rank, bool locally = false) = 0;
@@ -177,7 +177,7 @@ class Route {
 
  protected:
   ~Route() = default;
-  Status carry_out(int rank, const DataOperation& operation, Outstanding* own) {
+  Status carry_out(int rank, const DataOperation& operation, Pending* own) {
     count(rank, operation.counted(), operation.bytes());
     return operation.is_nothing() ? Status() : operate(rank, operation, own);
   }
@@ -199,12 +199,12 @@ class Route {
 class Fragments {
  public:
   // `own`: as in Route::put. `expected`: the approximate number of fragments.
-  Fragments(Route& route, int rank, Outstanding* own, std::size_t expected)
+  Fragments(Route& route, int rank, Pending* own, std::size_t expected)
       : route_(route), rank_(rank), own_(own), expected_(expected) {}
 
-  // As the route's operation, on each of `blocks`. Blocks that are put or combined must not overlap, as MPI requires of
-  // the entries of a target's datatype.
-  Status add(const DataOperation& operation, const Blocks& blocks = {});
+  // As the route's operation. Blocks that are put or combined must not overlap, as MPI requires of the entries of a
+  // target's datatype.
+  Status add(const DataOperation& operation);
   // Ends the operation, also after an error: issues the last list or leaves it queued.
   Status end() {
     if (list_ != nullptr) patiently([&] { full_.push_back(std::move(list_)); });
@@ -212,7 +212,7 @@ class Fragments {
   }
 
  private:
-  Status add_to_list(DataOperation operation, Blocks blocks);
+  Status add_to_list(DataOperation operation);
   Status list_is_full() {
     if (list_ == nullptr) return {};
     patiently([&] { full_.push_back(std::move(list_)); });
@@ -227,7 +227,7 @@ class Fragments {
 
   Route& route_;
   const int rank_;
-  Outstanding* const own_;
+  Pending* const own_;
   const std::size_t expected_;
   std::unique_ptr<OperationList> list_;
   std::vector<std::unique_ptr<OperationList>> full_;

@@ -22,7 +22,6 @@
 #include "transport/base/log.hpp"
 #include "transport/base/remote_memory.hpp"
 #include "transport/base/timing.hpp"
-#include "transport/base/waiter.hpp"
 #include "transport/fabric/pending.hpp"
 #include "transport/process.hpp"
 #include "transport/routes/fabric/fabric_route.hpp"
@@ -39,7 +38,8 @@ class ControlMemory {
    public:
     // Waits until the endpoint no longer uses this object, also if the operation was abandoned.
     ~Operation() {
-      while (!pending_.done()) [[unlikely]] Process::instance().poll();
+      if (!pending_.done()) [[unlikely]]
+        wait_until(Process::instance().own_wake_event(), [this] { return pending_.done(); });
     }
     // False for ever if the operation has failed.
     bool done() const {
@@ -194,16 +194,31 @@ class ControlMemory {
       return notify_by_write(rank, word, value);
     issue(operation, {ControlCall::kWrite, {}, word, value, 0}, rank, access, nullptr, true);
   }
+  // Waits for an operation, and returns its error.
+  Status await(Operation& operation) {
+    wait_until(words_.wake_event(), [&] { return operation.done() || operation.failed(); });
+    return operation.failed() ? operation.take_error() : Status();
+  }
   // The route to words that are not mapped; null if there are none.
   FabricControl* route() const { return words_.route(); }
-  // False for words that are mapped. Three loads if there was no later interruption.
+  // See NotifyingMemory. False for words that are mapped. Three loads if there was no later interruption.
   bool interrupted_since(int rank, std::uint32_t interruptions) const {
     FabricControl* const by = words_.route(rank);
     return by != nullptr && by->interruptions() != interruptions && by->losses(rank).interrupted_after(interruptions);
   }
-  std::uint32_t interruptions_at_post(int rank) const {
+  // The first of the ranks whose notifications may have been lost since then; -1: none. One load if there was none.
+  int first_interrupted(auto&& ranks, std::uint32_t interruptions) const {
+    if (this->interruptions() == interruptions) [[likely]]
+      return -1;
+    for (const int rank : ranks) {
+      if (interrupted_since(rank, interruptions)) return rank;
+    }
+    return -1;
+  }
+  // Whether a post of the rank may have been lost since the last one that has arrived.
+  bool may_lack_post(int rank) const {
     FabricControl* const by = words_.route(rank);
-    return by != nullptr ? by->interruptions_at_post(rank) : 0;
+    return by != nullptr && interrupted_since(rank, by->interruptions_at_post(rank));
   }
   std::uint32_t interruptions() const { return route() != nullptr ? route()->interruptions() : 0; }
   std::uint32_t first_interruptions() const { return route() != nullptr ? route()->first_interruptions() : 0; }
@@ -288,14 +303,12 @@ class ControlMemory {
   std::uint64_t fetch_add_waiting(std::uint32_t word, std::uint64_t value) {
     Operation operation;
     fetch_add(operation, words_.rank(), word, value);
-    for (Waiter waiter(Process::instance(), words_.wake_event()); !operation.done() && !operation.failed();)
-      waiter.pause();
-    if (!operation.failed()) return operation.value();
-    const Status failed = operation.take_error();
+    const Status done = await(operation);
+    if (done) return operation.value();
     if (!own_word_unknown_.exchange(true)) {
       log(LogLevel::kError,
           "an atomic of the adapter on an own control word: {}; locks and posts of the window fail now",
-          failed.error().text);
+          done.error().text);
     }
     return 0;
   }

@@ -50,7 +50,6 @@ Status ProviderTrial::begin() {
 
 Status ProviderTrial::run(int other, const FabricAddress& address, Progress& waiting) {
   const Peer peer = endpoint_.insert(address);
-  const HandlerPlace handler{peer, id_, static_cast<std::uint32_t>(rank_)};
   Pending pending;
   pending.towards(other);
   // Waits for an operation, or for the parts that were issued before it failed.
@@ -64,7 +63,8 @@ Status ProviderTrial::run(int other, const FabricAddress& address, Progress& wai
   Status status;
   for (std::size_t i = 0; status && i < keys.size(); ++i) {
     const auto answer = std::as_writable_bytes(std::span(&keys[i], 1));
-    status = endpoint_.request(pending, handler, HandlerRequest::question(MessageKind::kDescribe, answer), nullptr);
+    status = endpoint_.request(pending, peer, HandlerRequest::question(MessageKind::kDescribe, answer).to(id_, rank_),
+                               nullptr);
   }
   status = complete(std::move(status));
   const auto differs = [&](const RemoteKey& key) { return key.base != keys[0].base || key.key != keys[0].key; };
@@ -82,8 +82,8 @@ Status ProviderTrial::run(int other, const FabricAddress& address, Progress& wai
   std::uint64_t expected = 0;
   for (int i = 0; status && endpoint_.nic_atomics() && i < 3; ++i, expected += addend) {
     std::uint64_t fetched = ~expected;
-    status =
-        complete(endpoint_.control(pending, {peer, keys[0], 0}, ControlCall::kFetchAdd, &addend, nullptr, &fetched));
+    const ControlStep add{ControlCall::kFetchAdd, {}, 0, addend, 0};
+    status = complete(endpoint_.control(pending, {peer, keys[0], 0}, add, &fetched));
     if (status && fetched != expected) status = wrong("a fetch-add of the adapter");
   }
   return status;

@@ -67,11 +67,7 @@ Status Regions::notify_readers(std::span<const int> readers) {
     memory.fetch_add(operations[i], readers[i], stale_word_, 1);
   }
   Status first;
-  for (ControlMemory::Operation& operation : operations) {
-    for (Waiter waiter(Process::instance(), space_.words().wake_event()); !operation.done() && !operation.failed();)
-      waiter.pause();
-    if (operation.failed() && first) first = operation.take_error();
-  }
+  for (ControlMemory::Operation& operation : operations) first.keep(memory.await(operation));
   return first;
 }
 

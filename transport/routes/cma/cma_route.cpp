@@ -26,8 +26,6 @@ constexpr std::size_t kFewForOneCall = 24;
 constexpr std::size_t kFewToMove = 8;
 constexpr std::size_t kFewToCombine = 3;
 
-bool is_dense(std::size_t bytes, const Blocks& blocks) { return blocks.stride == static_cast<std::ptrdiff_t>(bytes); }
-
 Status named(Status status, int rank) {
   if (status) return status;
   Error error = status.error();
@@ -50,7 +48,7 @@ bool executes_soon(const PeerNodeHandler& handler) {
 
 }  // namespace
 
-Status CmaRoute::operate(int rank, const DataOperation& operation, Outstanding* /*own*/) {
+Status CmaRoute::operate(int rank, const DataOperation& operation, Pending* /*own*/) {
   NodeTargetExtra& memory = entry(rank);
   if (Status status = before_access(memory); !status) return status;
   DataOperation rest = operation;
@@ -65,15 +63,10 @@ Status CmaRoute::operate(int rank, const DataOperation& operation, Outstanding* 
 
 // After an error, `rest` has the elements that are left.
 Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, DataOperation& rest) {
-  switch (rest.kind) {
-    case OperationKind::kPut:
-      return write_process_memory(memory.pid, memory.address + rest.offset, rest.origin, rest.count);
-    case OperationKind::kGet:
-      return read_process_memory(memory.pid, memory.address + rest.offset, rest.fetched, rest.count);
-    case OperationKind::kAccumulate: return accumulate(memory, rest);
-    case OperationKind::kCompareAndSwap: break;
-  }
-  return compare_and_swap(memory, rest);
+  const std::uint64_t at = memory.address + rest.offset;
+  if (rest.kind == OperationKind::kPut) return write_process_memory(memory.pid, at, rest.origin, rest.count);
+  if (rest.kind == OperationKind::kGet) return read_process_memory(memory.pid, at, rest.fetched, rest.count);
+  return accumulate(memory, rest);
 }
 
 // Executes a list as the target's handler would. Errors: kNoRoute if nothing was executed: the kernel refuses, or only
@@ -158,7 +151,7 @@ Status CmaRoute::before_access(NodeTargetExtra& memory) {
   return queued ? std::move(executed) : std::move(queued);
 }
 
-Status CmaRoute::queue_put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own,
+Status CmaRoute::queue_put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Pending* own,
                            Until until) {
   if (bytes > kMostQueued) return put(rank, offset, origin, bytes, own);
   count(rank, Counted::kPut, bytes);
@@ -193,39 +186,37 @@ std::size_t CmaRoute::fewest_in_list(int rank, bool atomic) const {
   return 1 + (entry(rank).handler->is_polling() ? 1 : atomic ? kFewToCombine : kFewToMove);
 }
 
-std::optional<Status> CmaRoute::move_blocks(int rank, const DataOperation& first, const Blocks& blocks,
-                                            std::size_t fragments) {
-  if (blocks.count == 1 || first.atomic()) return std::nullopt;
+std::optional<Status> CmaRoute::move_blocks(int rank, const DataOperation& operation, std::size_t fragments) {
+  const std::size_t bytes = operation.count, blocks = operation.blocks, all = bytes * blocks;
+  if (blocks == 1 || operation.atomic()) return std::nullopt;
   NodeTargetExtra& memory = entry(rank);
-  const bool is_put = first.kind == OperationKind::kPut, dense = is_dense(first.count, blocks);
+  const std::ptrdiff_t stride = operation.stride, origin_stride = operation.origin_stride;
+  const bool is_put = operation.kind == OperationKind::kPut, dense = stride == static_cast<std::ptrdiff_t>(bytes);
   const bool polling = memory.handler->is_polling();
-  const std::size_t bytes = first.count, all = bytes * blocks.count;
-  const auto* const from = static_cast<const std::byte*>(first.origin);
-  auto* const to = static_cast<std::byte*>(first.fetched);
-  const std::uint64_t at = memory.address + first.offset;
+  const auto* const from = static_cast<const std::byte*>(operation.origin);
+  auto* const to = static_cast<std::byte*>(operation.fetched);
+  const std::uint64_t at = memory.address + operation.offset;
   if (is_put) {
     const bool by_one_call = dense ? all > kMostByMessage || !polling : fragments <= (polling ? 1 : kFewForOneCall);
     if (!by_one_call) return std::nullopt;
     if (Status before = before_access(memory); !before) return before;
-    Status written =
-        write_process_memory(memory.pid, at, blocks.stride, from, blocks.origin_stride, bytes, blocks.count);
+    Status written = write_process_memory(memory.pid, at, stride, from, origin_stride, bytes, blocks);
     if (is_refused(written)) return std::nullopt;
     count(rank, Counted::kPut, all);
     return written;
   }
   // A handler that polls is slower only with a large range without gaps. Attached memory may have holes between blocks.
   const bool by_reading =
-      is_reading_gaps_faster(bytes, blocks.count, blocks.stride) && ((dense && all > kMostByMessage) || !polling);
+      is_reading_gaps_faster(bytes, blocks, stride) && ((dense && all > kMostByMessage) || !polling);
   if (dynamic_ || !by_reading) return std::nullopt;
   if (Status before = before_access(memory); !before) return before;
   // The memory between the blocks may not be mapped at the target.
-  if (!read_process_memory(memory.pid, at, blocks.stride, to, blocks.origin_stride, bytes, blocks.count))
-    return std::nullopt;
+  if (!read_process_memory(memory.pid, at, stride, to, origin_stride, bytes, blocks)) return std::nullopt;
   count(rank, Counted::kGet, all);
   return Status();
 }
 
-Status CmaRoute::send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* /*own*/,
+Status CmaRoute::send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Pending* /*own*/,
                             bool /*last*/) {
   NodeTargetExtra& memory = entry(rank);
   Status before = before_access(memory);
@@ -299,18 +290,6 @@ Status CmaRoute::send_queued(Send send, NodeTargetExtra* only) {
   }
 }
 
-Status CmaRoute::compare_and_swap(const NodeTargetExtra& memory, const DataOperation& operation) {
-  rules_.count_slow(counts_, operation.type, nullptr, false);
-  std::array<std::byte, 64> copy;
-  const std::size_t extent = traits(operation.type).extent;
-  const AccumulateLock held(*memory.lock);
-  if (Status status = read_process_memory(memory.pid, memory.address + operation.offset, copy.data(), extent); !status)
-    return status;
-  farside::compare_and_swap(AtomicMethod::kLocked, operation.type, copy.data(), operation.origin, operation.compare,
-                            operation.fetched);
-  return write_process_memory(memory.pid, memory.address + operation.offset, copy.data(), extent);
-}
-
 // Reads, combines and writes back in parts, so that no other rank waits long for the lock.
 Status CmaRoute::accumulate(const NodeTargetExtra& memory, DataOperation& rest) {
   const BasicType type = rest.type;
@@ -323,8 +302,12 @@ Status CmaRoute::accumulate(const NodeTargetExtra& memory, DataOperation& rest) 
     const std::size_t span = span_of(type, part.count);
     const AccumulateLock held(*memory.lock);
     if (Status read = read_process_memory(memory.pid, at, copy.data(), span); !read) return read;
-    combine(AtomicMethod::kLocked, part.op, type, copy.data(), static_cast<const std::byte*>(part.origin),
-            static_cast<std::byte*>(part.fetched), part.count);
+    if (part.kind == OperationKind::kCompareAndSwap) {
+      farside::compare_and_swap(AtomicMethod::kLocked, type, copy.data(), part.origin, part.compare, part.fetched);
+    } else {
+      combine(AtomicMethod::kLocked, part.op, type, copy.data(), static_cast<const std::byte*>(part.origin),
+              static_cast<std::byte*>(part.fetched), part.count);
+    }
     if (part.op != ReduceOp::kNoOp) {
       if (Status written = write_process_memory(memory.pid, at, copy.data(), span); !written) return written;
     }

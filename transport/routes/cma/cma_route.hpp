@@ -50,15 +50,14 @@ class CmaRoute final : public Route {
   }
   static constexpr std::size_t kMostQueued = 1024;  // bytes of a put
 
-  Status operate(int rank, const DataOperation& operation, Outstanding* own) override;
-  Status queue_put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Outstanding* own,
+  Status operate(int rank, const DataOperation& operation, Pending* own) override;
+  Status queue_put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Pending* own,
                    Until until) override;
   std::size_t fewest_in_list(int rank, bool atomic) const override;
-  std::optional<Status> move_blocks(int rank, const DataOperation& first, const Blocks& blocks,
-                                    std::size_t fragments) override;
+  std::optional<Status> move_blocks(int rank, const DataOperation& operation, std::size_t fragments) override;
   std::size_t lists_together() const override { return MessageQueue::kSlots; }
   Status ask_for_regions(int rank, std::uint64_t address, std::span<std::byte> regions) override;
-  Status send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* own, bool last) override;
+  Status send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Pending* own, bool last) override;
   // Complete the queued puts by one system call or message for each target.
   Status flush(int rank, bool /*locally*/) override { return complete(rank); }
   Status flush_all(bool /*locally*/ = false) override { return any() ? send_queued(&CmaRoute::write) : Status(); }
@@ -97,7 +96,6 @@ class CmaRoute final : public Route {
   Status by_system_calls(const NodeTargetExtra& memory, const OperationList& list);
   Status by_messages(const NodeTargetExtra& memory, DataOperation& rest, bool all);
   Status accumulate(const NodeTargetExtra& memory, DataOperation& rest);
-  Status compare_and_swap(const NodeTargetExtra& memory, const DataOperation& operation);
   std::unique_lock<SmallMutex> lock() const {
     return threaded_ ? std::unique_lock(mutex_) : std::unique_lock<SmallMutex>();
   }

@@ -21,7 +21,7 @@ Status FabricControl::send(int rank, DataAccess access, const ControlStep& step,
     HandlerRequest request =
         replies ? HandlerRequest::with(step, fetched) : HandlerRequest::notification(step, fetched);
     request.last_interruption = after;
-    Status sent = space_.endpoint.request(pending, space_.handler_of(to), request, std::move(list));
+    Status sent = space_.send(pending, to, std::move(request), std::move(list));
     if (unconfirmed) {
       const auto held = space_.targets.hold(to);
       to.unconfirmed.sent();
@@ -40,7 +40,7 @@ Status FabricControl::send(int rank, DataAccess access, const ControlStep& step,
   }
   std::unique_ptr<OperationList> taken = space_.take_queued(*use, true);
   // A flush by another thread waits for them, too.
-  if (taken != nullptr) pending.next_counts_in(&use->of_message(FabricSpace::fetches(taken)));
+  if (taken != nullptr) pending.next_counts_in(&*use);
   Status status = send_with(std::move(taken));
   if (!status) pending.next_counts_in(nullptr);
   space_.queued_sent(*use);
@@ -54,8 +54,7 @@ Status FabricControl::control(const ControlStep& step, DataAccess access, int ra
   const Result<FabricTarget*> to = space_.described_entry(rank);
   if (!to) return to.error();
   const FabricTarget& target = *to.value();
-  return space_.endpoint.control(pending, {target.peer, space_.control_key(target), step.word}, step.call,
-                                 &step.operand, &step.compare, fetched);
+  return space_.endpoint.control(pending, {target.peer, space_.control_key(target), step.word}, step, fetched);
 }
 
 void FabricControl::post_received(int rank) {
@@ -75,7 +74,9 @@ void FabricControl::post_received(int rank) {
 bool FabricControl::may_read(int rank) {
   const FabricTarget* const target = space_.targets.find(rank);
   if (target == nullptr || (space_.agreed.rules.by_nic && target->description == 0)) return false;
-  if (space_.endpoint.losses(target->peer).to_report || !space_.endpoint.reach(target->peer).connected) return false;
+  if (space_.endpoint.losses(target->peer).to_report) return false;
+  const Result<bool> reached = space_.endpoint.reach(target->peer);
+  if (!reached || !reached.value()) return false;
   bool busy = false;
   space_.targets.for_each_busy([&](FabricTargets::Use& use) { busy = busy || (use->rank == rank && !use->done()); });
   return !busy;
@@ -98,8 +99,8 @@ Status FabricControl::execute(int rank, const ControlStep& acquire_step, const C
   return space_.wait_for(rank, [&](Pending& pending) {
     std::unique_ptr<OperationList> taken = space_.take_queued(*use, true);
     Status status = without_bad_alloc([&] {
-      return space_.endpoint.request(pending, space_.handler_of(*use->target),
-                                     HandlerRequest::between(acquire_step, release_step, result), std::move(taken));
+      return space_.send(pending, *use->target, HandlerRequest::between(acquire_step, release_step, result),
+                         std::move(taken));
     });
     space_.queued_sent(*use);
     return status;
@@ -113,7 +114,7 @@ namespace {
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 // The most atomics that are under way towards one target. Adapters work on about 16 at a time, and more of them make
 // a stall of Soft-RoCE more likely (tests/running.md, "Soft-RoCE").
-constexpr std::size_t kCallsTogether = 32;
+constexpr std::uint32_t kCallsTogether = 32;
 
 std::uint64_t word_at(const void* address) {
   std::uint64_t word = 0;
@@ -128,12 +129,11 @@ std::byte* element(const void* buffer, std::size_t index) {
 
 }  // namespace
 
-Status FabricControl::control_element(BusyTarget& to, Pending& among, ControlCall call, std::uint64_t offset,
-                                      const std::uint64_t& operand, const std::uint64_t& compare,
+Status FabricControl::control_element(BusyTarget& to, Pending& among, std::uint64_t offset, const ControlStep& step,
                                       std::uint64_t* fetched) {
   const Result<FabricSpace::Keyed> found = space_.keyed(to, offset, kWord);
   if (!found) return found.error();
-  return space_.endpoint.control(among, found.value().place, call, &operand, &compare, fetched);
+  return space_.endpoint.control(among, found.value().place, step, fetched);
 }
 
 Status FabricControl::by_adapter(BusyTarget& to, Pending& among, const DataOperation& operation) {
@@ -148,23 +148,21 @@ Status FabricControl::by_adapter(BusyTarget& to, Pending& among, const DataOpera
       status = combine_element(to, operation, i);
       continue;
     }
-    for (Waiter waiter(space_.waiting, space_.wake_event); among.count() >= kCallsTogether;) waiter.pause();
+    space_.await(among, Pending::kAtomics, kCallsTogether - 1);
     const std::uint64_t operand = call == ControlCall::kRead ? 1 : word_at(element(operation.origin, i));
-    status = control_element(to, among, call, operation.offset + i * kWord, operand, word_at(operation.compare),
-                             reinterpret_cast<std::uint64_t*>(element(operation.fetched, i)));
+    status =
+        control_element(to, among, operation.offset + i * kWord, {call, {}, 0, operand, word_at(operation.compare)},
+                        reinterpret_cast<std::uint64_t*>(element(operation.fetched, i)));
   }
   return status;
 }
 
 Status FabricControl::increment_by_adapter(BusyTarget& to, std::uint32_t word, std::uint32_t last_interruption) {
-  constexpr std::uint64_t kOne = 1;
-  for (Waiter waiter(space_.waiting, space_.wake_event); to.atomics.count() >= kCallsTogether;) waiter.pause();
-  Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, sizeof kOne);
-  return without_bad_alloc([&] {
-    return space_.endpoint.control(to.atomics,
-                                   {to.target->peer, space_.control_key(*to.target), word, last_interruption},
-                                   ControlCall::kFetchAdd, &kOne, &kOne, &to.unused);
-  });
+  const ControlStep add{ControlCall::kFetchAdd, {}, word, 1, 0};
+  const Endpoint::Place place{to.target->peer, space_.control_key(*to.target), word, last_interruption};
+  space_.await(to, Pending::kAtomics, kCallsTogether - 1);
+  Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, kWord);
+  return without_bad_alloc([&] { return space_.endpoint.control(to, place, add, &to.unused); });
 }
 
 // An operation for which adapters have no atomic: reads the element, combines it here and compare-and-swaps it, again
@@ -172,7 +170,7 @@ Status FabricControl::increment_by_adapter(BusyTarget& to, std::uint32_t word, s
 Status FabricControl::combine_element(BusyTarget& to, const DataOperation& operation, std::size_t index) {
   const auto step = [&](ControlCall call, std::uint64_t operand, std::uint64_t compare, std::uint64_t* fetched) {
     return space_.wait_for(to.rank, [&](Pending& own) {
-      return control_element(to, own, call, operation.offset + index * kWord, operand, compare, fetched);
+      return control_element(to, own, operation.offset + index * kWord, {call, {}, 0, operand, compare}, fetched);
     });
   };
   std::uint64_t before = 0;

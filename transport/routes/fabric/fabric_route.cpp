@@ -25,7 +25,7 @@ Result<bool> FabricRoute::goes_alone(int rank, const DataOperation& operation) {
   return rules_.nic(operation.type, space_.place_of(*target.value(), operation.offset));
 }
 
-Status FabricRoute::operate(int rank, const DataOperation& operation, Outstanding* own) {
+Status FabricRoute::operate(int rank, const DataOperation& operation, Pending* own) {
   if (operation.count == 0) return {};
   std::optional<TargetOrder::Next> next;
   if (own == nullptr && !(operation.atomic() && rules_.integers_by_nic)) {
@@ -60,7 +60,7 @@ Status FabricRoute::operate(int rank, const DataOperation& operation, Outstandin
 }
 
 // The last list is queued under the rules of small operations.
-Status FabricRoute::send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* own, bool last) {
+Status FabricRoute::send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Pending* own, bool last) {
   const Result<FabricTargets::Use> used = space_.begin_use(rank);
   if (!used) return used.error();
   BusyTarget& to = *used.value();
@@ -99,12 +99,12 @@ Status FabricRoute::issue_queued(BusyTarget& to) {
 // section 12.7.2): requests are ordered among themselves, and so are atomics of an adapter. No element is combined by
 // both: type and address at the target decide, here and at the target. Puts and gets go by RDMA, or over TCP, if they
 // are small, in messages.
-Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
+Status FabricRoute::issue(BusyTarget& to, Pending& among, const DataOperation& operation) {
   if (Status status = acquire_first(to); !status) return status;
   Status issued = without_bad_alloc([&] {
     if (!operation.atomic()) return put_or_get(to, among, operation);
     const void* const address = space_.place_of(*to.target, operation.offset);
-    if (rules_.nic(operation.type, address)) return control_.by_adapter(to, among.atomics, operation);
+    if (rules_.nic(operation.type, address)) return control_.by_adapter(to, among, operation);
     rules_.count_slow(counts_, operation.type, address, true);
     return send_as_messages(to, among, operation);
   });
@@ -115,7 +115,7 @@ Status FabricRoute::issue(BusyTarget& to, Outstanding& among, const DataOperatio
   return issued;
 }
 
-Status FabricRoute::put_or_get(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
+Status FabricRoute::put_or_get(BusyTarget& to, Pending& among, const DataOperation& operation) {
   if (to.target->unconfirmed.any()) [[unlikely]] {
     if (Status confirmed = control_.confirm(to); !confirmed) return confirmed;
   }
@@ -130,8 +130,8 @@ Status FabricRoute::put_or_get(BusyTarget& to, Outstanding& among, const DataOpe
     if (!found) return found.error();
     const auto& [place, bytes] = found.value();
     Status issued =
-        put ? space_.endpoint.write(among.writes, place, static_cast<const std::byte*>(operation.origin) + done, bytes)
-            : space_.endpoint.read(among.reads, place, static_cast<std::byte*>(operation.fetched) + done, bytes);
+        put ? space_.endpoint.write(among, place, static_cast<const std::byte*>(operation.origin) + done, bytes)
+            : space_.endpoint.read(among, place, static_cast<std::byte*>(operation.fetched) + done, bytes);
     if (!issued) return issued;
     done += bytes;
   }
@@ -139,7 +139,7 @@ Status FabricRoute::put_or_get(BusyTarget& to, Outstanding& among, const DataOpe
 }
 
 // To the target's handler.
-Status FabricRoute::send_as_messages(BusyTarget& to, Outstanding& among, const DataOperation& operation) {
+Status FabricRoute::send_as_messages(BusyTarget& to, Pending& among, const DataOperation& operation) {
   for (DataOperation rest = operation; rest.count > 0;) {
     const DataOperation part = take_part(rest);
     std::unique_ptr<OperationList> list = patiently([] { return OperationList::take_spare(); });
@@ -149,30 +149,23 @@ Status FabricRoute::send_as_messages(BusyTarget& to, Outstanding& among, const D
   return {};
 }
 
-Status FabricRoute::send_list(BusyTarget& to, Outstanding& among, std::unique_ptr<OperationList> list) {
+Status FabricRoute::send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list) {
   if (Status status = acquire_first(to); !status) return status;
-  // An earlier error is returned, but the list is sent all the same: its operations were accepted.
-  Status before;
-  if (list->has_atomics()) before = space_.wait_for(to.atomics);
-  for (Waiter waiter(space_.waiting, space_.wake_event); to.messages.count() >= kMostLists;) waiter.pause();
+  if (list->has_atomics()) space_.await(to, Pending::kAtomics);
+  space_.await(to, Pending::kMessages, kMostLists - 1);
   const std::uint16_t notified = to.target->unconfirmed.last();
-  Pending& counted = among.of_message(FabricSpace::fetches(list));
-  Status issued =
-      space_.endpoint.request(counted, space_.handler_of(*to.target), HandlerRequest::operations(), std::move(list));
+  Status issued = space_.send(among, *to.target, HandlerRequest::operations(), std::move(list));
   if (issued && &among == &to) to.before_list = notified;
-  return before ? std::move(issued) : std::move(before);
+  return issued;
 }
 
-Result<std::unique_ptr<Outstanding>> FabricRoute::own_outstanding(int rank) {
+Result<std::unique_ptr<Pending>> FabricRoute::own_pending(int rank) {
   const Result<FabricTargets::Use> used = space_.begin_use(rank);
   if (!used) return used.error();
-  BusyTarget& to = *used.value();
-  const auto held = space_.targets.hold(*to.target);
-  to.pinned = true;
-  return std::make_unique<Outstanding>(static_cast<Outstanding&>(to));
+  return std::make_unique<Pending>(&*used.value());
 }
 
-void FabricRoute::abandon(int rank, std::unique_ptr<Outstanding> own) {
+void FabricRoute::abandon(int rank, std::unique_ptr<Pending> own) {
   if (own == nullptr) return;
   const FabricTargets::Use use(space_.targets, *space_.targets.find(rank));
   const auto held = space_.targets.hold(*use->target);
@@ -218,7 +211,7 @@ Status FabricRoute::ask_behind_notifications(BusyTarget& to) {
   Status asked = without_bad_alloc([&] {
     HandlerRequest read = FabricSpace::question_behind(to.unused);
     read.last_interruption = to.interruption_before;
-    return space_.endpoint.request(to.messages, space_.handler_of(*to.target), read, nullptr);
+    return space_.send(to, *to.target, std::move(read), nullptr);
   });
   const auto held = space_.targets.hold(*to.target);
   to.asked = sent;
@@ -227,14 +220,18 @@ Status FabricRoute::ask_behind_notifications(BusyTarget& to) {
 
 // Waits for what has been issued. `locally`: only for what uses local buffers.
 Status FabricRoute::complete(BusyTarget& to, bool locally) {
-  Status first;
   const std::uint16_t notified = to.before_list;
-  for (Pending* pending : {&to.writes, &to.reads, &to.atomics, &to.fetches}) first.keep(space_.wait_for(*pending));
-  if (!locally) first.keep(space_.wait_for(to.messages));
+  if (locally) {
+    for (const auto of : {Pending::kWrites, Pending::kReads, Pending::kAtomics, Pending::kFetches})
+      space_.await(to, of);
+  } else {
+    space_.await(to);
+  }
+  Status first = to.take_error();
   const auto held = space_.targets.hold(*to.target);
   to.order.flushed();
   if (first && !locally) to.target->unconfirmed.executed(notified);
-  std::erase_if(to.abandoned, [&](const std::unique_ptr<Outstanding>& own) {
+  std::erase_if(to.abandoned, [&](const std::unique_ptr<Pending>& own) {
     const bool done = own->done();
     if (done) first.keep(own->take_error());
     return done;
@@ -259,14 +256,13 @@ Status FabricRoute::notify(int rank, std::uint32_t word, std::uint32_t last_inte
   if (rules_.by_nic) {
     // As before a release.
     Status behind = issue_queued(to);
-    behind.keep(space_.wait_for(to.messages));
-    if (behind) behind = to.take_error();
+    space_.await(to, Pending::kMessages);
+    behind.keep(to.take_error());
     return behind ? control_.increment_by_adapter(to, word, last_interruption) : std::move(behind);
   }
-  Status before = space_.wait_for(to.reads);
-  if (before) before = to.take_error();
-  if (!before) return before;
-  for (Waiter waiter(space_.waiting, space_.wake_event); to.messages.count() >= kMostLists;) waiter.pause();
+  space_.await(to, Pending::kReads);
+  if (Status before = to.take_error(); !before) return before;
+  space_.await(to, Pending::kMessages, kMostLists - 1);
   Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, sizeof to.unused);
   std::unique_ptr<OperationList> taken = space_.take_queued(to, true);
   const std::uint16_t notified = to.target->unconfirmed.last();
@@ -278,8 +274,7 @@ Status FabricRoute::notify(int rank, std::uint32_t word, std::uint32_t last_inte
     HandlerRequest add =
         replies ? HandlerRequest::with(step, &to.unused) : HandlerRequest::notification(step, &to.unused);
     add.last_interruption = last_interruption;
-    Pending& counted = to.of_message(FabricSpace::fetches(taken));
-    return space_.endpoint.request(counted, space_.handler_of(*to.target), add, std::move(taken));
+    return space_.send(to, *to.target, std::move(add), std::move(taken));
   });
   {
     const auto held = space_.targets.hold(*to.target);
@@ -307,13 +302,14 @@ Status FabricRoute::order_before_release(int rank) {
     // The adapter executes its atomics behind all earlier operations of the connection, but not behind requests,
     // which the handler executes.
     first.keep(issue_queued(to));
-    first.keep(space_.wait_for(to.messages));
-    return first;
+    space_.await(to, Pending::kMessages);
+  } else {
+    // The release is a message to the handler, together with the queued operations.
+    space_.await(to, Pending::kReads);
+    space_.await(to, Pending::kAtomics);
+    first.keep(ask_behind_notifications(to));
   }
-  // The release is a message to the handler, together with the queued operations.
-  first.keep(space_.wait_for(to.reads));
-  first.keep(space_.wait_for(to.atomics));
-  first.keep(ask_behind_notifications(to));
+  first.keep(to.take_error());
   return first;
 }
 

@@ -70,7 +70,10 @@ struct FabricSpace : FabricSetup {
   }
   Result<Route::Extent> extent(int rank);
   Result<Keyed> keyed(const BusyTarget& to, std::uint64_t offset, std::size_t bytes);
-  HandlerPlace handler_of(const FabricTarget& to) const { return {to.peer, space, static_cast<std::uint32_t>(rank)}; }
+  // Sends a request to the target's handler.
+  Status send(Pending& pending, const FabricTarget& to, HandlerRequest request, std::unique_ptr<OperationList> list) {
+    return endpoint.request(pending, to.peer, std::move(request).to(space, rank), std::move(list));
+  }
   RemoteKey control_key(const FabricTarget& to) const {
     if (keys_are_chosen) return own_control;
     const TargetDescription& description = targets.description(to);
@@ -104,25 +107,26 @@ struct FabricSpace : FabricSetup {
   static HandlerRequest question_behind(std::uint64_t& fetched) {
     return HandlerRequest::with({ControlCall::kRead, {}, 0, 1, 0}, &fetched);
   }
-  // Asks the target's handler, and waits for the answer.
-  Status ask(const FabricTarget& to, const HandlerRequest& request);
+  // Sends a request as send(), and waits for the answer.
+  Status ask(const FabricTarget& to, const HandlerRequest& request) {
+    return wait_for(static_cast<int>(to.rank), [&](Pending& pending) { return send(pending, to, request, nullptr); });
+  }
   // Issues an operation on a rank by issue(Pending&), waits for it, and returns its error.
   template <class Issue>
   Status wait_for(int to, Issue&& issue) {
     Pending pending;
     pending.towards(to);
-    Status issued = issue(pending);
-    Status waited = wait_for(pending);
-    return issued ? std::move(waited) : std::move(issued);
-  }
-  // Waits for a Pending, and returns its error; await() leaves the error there, and waits for an Outstanding, too.
-  Status wait_for(Pending& pending) {
+    Status done = issue(pending);
     await(pending);
-    return pending.take_error();
+    done.keep(pending.take_error());
+    return done;
   }
-  template <class Counts>
-  void await(const Counts& counts) {
-    for (Waiter waiter(waiting, wake_event); !counts.done();) waiter.pause();
+  // Waits until all operations are complete, or those of a class, or all but so many of them. Leaves an error there.
+  void await(const Pending& pending) {
+    for (Waiter waiter(waiting, wake_event); !pending.done();) waiter.pause();
+  }
+  void await(const Pending& pending, Pending::Class of, std::uint32_t but = 0) {
+    for (Waiter waiter(waiting, wake_event); pending.count(of) > but;) waiter.pause();
   }
 
   bool published = false;
@@ -170,8 +174,8 @@ class FabricControl final : public AdapterAtomics {
   // rank, and does not take the error of lost notifications from a later operation. False if the rank has no entry or
   // no connection.
   bool may_read(int rank);
-  // Requests a connection to the rank, and does not wait for it.
-  Reach reach(int rank) { return space_.endpoint.reach(space_.entry_of(rank).peer); }
+  // As Endpoint::reach().
+  Result<bool> reach(int rank) { return space_.endpoint.reach(space_.entry_of(rank).peer); }
   // The ranks that have not acknowledged all operations, in no order.
   std::vector<int> unacknowledged() {
     std::vector<int> ranks;
@@ -227,8 +231,8 @@ class FabricControl final : public AdapterAtomics {
   Status send(int rank, DataAccess access, const ControlStep& step, Pending& pending, std::uint64_t* fetched,
               bool awaited);
   Status combine_element(BusyTarget& to, const DataOperation& operation, std::size_t index);
-  Status control_element(BusyTarget& to, Pending& among, ControlCall call, std::uint64_t offset,
-                         const std::uint64_t& operand, const std::uint64_t& compare, std::uint64_t* fetched);
+  Status control_element(BusyTarget& to, Pending& among, std::uint64_t offset, const ControlStep& step,
+                         std::uint64_t* fetched);
 
   FabricSpace& space_;
   const std::uint32_t first_interruptions_;
@@ -270,15 +274,15 @@ class FabricRoute final : public Route {
   // kPeer.
   Result<Extent> extent(int rank) { return space_.extent(rank); }
 
-  Status operate(int rank, const DataOperation& operation, Outstanding* own) override;
+  Status operate(int rank, const DataOperation& operation, Pending* own) override;
   std::size_t fewest_in_list(int /*rank*/, bool /*atomic*/) const override { return 2; }
   Result<bool> goes_alone(int rank, const DataOperation& operation) override;  // the rank's adapter executes it
   Status ask_for_regions(int rank, std::uint64_t address, std::span<std::byte> regions) override {
     return space_.ask(space_.entry_of(rank), HandlerRequest::question(MessageKind::kRegions, regions, address));
   }
-  Status send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Outstanding* own, bool last) override;
-  Result<std::unique_ptr<Outstanding>> own_outstanding(int rank) override;
-  void abandon(int rank, std::unique_ptr<Outstanding> own) override;
+  Status send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Pending* own, bool last) override;
+  Result<std::unique_ptr<Pending>> own_pending(int rank) override;
+  void abandon(int rank, std::unique_ptr<Pending> own) override;
   Status flush(int rank, bool locally = false) override;
   Status flush_all(bool locally = false) override;
   void expect_release(int rank) override { expect(rank, false); }
@@ -295,12 +299,14 @@ class FabricRoute final : public Route {
   void expect_threads() override { space_.targets.expect_threads(); }
 
  private:
-  TargetOrder::Traffic traffic(const BusyTarget& to) const { return {to.done(), to.messages.done(), rules_.by_nic}; }
+  TargetOrder::Traffic traffic(const BusyTarget& to) const {
+    return {to.done(), to.done(Pending::kMessages), rules_.by_nic};
+  }
   Status acquire_first(BusyTarget& to);
-  Status issue(BusyTarget& to, Outstanding& among, const DataOperation& operation);
-  Status put_or_get(BusyTarget& to, Outstanding& among, const DataOperation& operation);
-  Status send_as_messages(BusyTarget& to, Outstanding& among, const DataOperation& operation);
-  Status send_list(BusyTarget& to, Outstanding& among, std::unique_ptr<OperationList> list);
+  Status issue(BusyTarget& to, Pending& among, const DataOperation& operation);
+  Status put_or_get(BusyTarget& to, Pending& among, const DataOperation& operation);
+  Status send_as_messages(BusyTarget& to, Pending& among, const DataOperation& operation);
+  Status send_list(BusyTarget& to, Pending& among, std::unique_ptr<OperationList> list);
   Status issue_queued(BusyTarget& to);
   void expect(int rank, bool notification);
   Status ask_behind_notifications(BusyTarget& to);

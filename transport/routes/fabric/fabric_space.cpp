@@ -47,11 +47,6 @@ Status FabricSpace::register_memory(const MessageHandler::ServedSpace& served, s
   return published ? Status() : Error{ErrorKind::kOther, "another window of this process has the same id"};
 }
 
-Status FabricSpace::ask(const FabricTarget& to, const HandlerRequest& request) {
-  return wait_for(static_cast<int>(to.rank),
-                  [&](Pending& pending) { return endpoint.request(pending, handler_of(to), request, nullptr); });
-}
-
 Result<FabricTarget*> FabricSpace::described_entry(int to) {
   FabricTarget& target = entry_of(to);
   if (target.description != 0) return &target;

@@ -188,7 +188,7 @@ static_assert(sizeof(TargetDescription) == 30);
 // target has a mutex of its own, which guards its order; another one, of the list of busy targets, is taken when a
 // target gets or loses its BusyTarget. A thread that takes both takes that of the target first. Cost: O(1). Memory
 // per reached rank: 24 bytes, 8 to 13 of an index and tables (10 to 24 with more than 49,152 ranks), and 30 of its
-// description where ranks differ; some 400 bytes more per busy target, and for at most kMostResting others.
+// description where ranks differ; some 300 bytes more per busy target, and for at most kMostResting others.
 struct BusyTarget;
 
 // Whether operations were sent with a notification and may not have been executed yet. Changed with the target's mutex
@@ -223,13 +223,12 @@ struct FabricTarget {
 static_assert(sizeof(FabricTarget) == 24);
 
 // The operations towards a target.
-struct BusyTarget : Outstanding {
+struct BusyTarget : Pending {
   FabricTarget* target = nullptr;
   int rank = 0;
   std::atomic<std::uint32_t> users{0};  // calls that use this object now
   std::size_t place = 0;                // in the list of busy targets
-  bool pinned = false;                  // requests refer to this object, which therefore stays the target's
-  // The latest notification (Unconfirmed) before the last list among `messages`, whose reply confirms it.
+  // The latest notification (Unconfirmed) before the last list among the messages, whose reply confirms it.
   Published<std::uint16_t> before_list = 0;
   // The notifications without a reply (FabricRoute::notify), and those of them behind which a message with a reply was
   // sent.
@@ -237,10 +236,10 @@ struct BusyTarget : Outstanding {
   Published<std::uint32_t> interruption_before = 0;  // PeerLosses::last_interruption before the first of the others
   std::uint64_t unused = 0;                          // receives the former values of words to which notifications add
   TargetOrder order;
-  std::vector<std::unique_ptr<Outstanding>> abandoned;  // of abandoned requests: a flush returns their errors
+  std::vector<std::unique_ptr<Pending>> abandoned;  // of abandoned requests: a flush returns their errors
 
   // Returns whether nothing is outstanding. With the target's mutex held.
-  bool at_rest() const { return !pinned && done() && !has_error() && order.at_rest() && notified == asked; }
+  bool at_rest() const { return unreferenced() && !has_error() && order.at_rest() && notified == asked; }
 };
 
 class FabricTargets {

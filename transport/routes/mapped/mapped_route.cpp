@@ -4,6 +4,8 @@
 #include <bit>
 #include <optional>
 
+#include "transport/data/layout.hpp"
+
 namespace farside {
 namespace {
 
@@ -32,20 +34,26 @@ void MappedRoute::atomic_by_nic_at(const NodeTarget& target, const std::byte* at
 }
 
 void MappedRoute::combine_at(const NodeTarget& target, std::byte* at, ReduceOp op, BasicType type, const void* origin,
-                             void* fetched, std::size_t elements, Access access) {
+                             void* fetched, std::size_t elements, Access access, const void* compare) {
   const std::size_t extent = traits(type).extent;
+  const auto update = [&](AtomicMethod method, std::byte* to, const void* from, void* back, std::size_t count) {
+    if (compare != nullptr) return farside::compare_and_swap(method, type, to, from, compare, back);
+    combine(method, op, type, to, from, back, count);
+  };
   if (access == Access::kAlone) {
     combine(AtomicMethod::kLocked, op, type, at, origin, fetched, elements);
     this_thread.stores.made();
     return;
   }
   if (rules_.nic(type, at)) [[unlikely]]
-    return atomic_by_nic_at(target, at, DataOperation::accumulate(0, op, type, origin, fetched, elements));
+    return atomic_by_nic_at(target, at,
+                            compare != nullptr ? DataOperation::compare_and_swap(0, type, origin, compare, fetched)
+                                               : DataOperation::accumulate(0, op, type, origin, fetched, elements));
   AtomicMethod under_lock = AtomicMethod::kLocked;
   if (rules_.method(type, at) == AtomicMethod::kAtomic) {
     const IntegerPhase by = integers_.begin(elements);
     if (by == IntegerPhase::kAtomics) [[likely]] {
-      combine(AtomicMethod::kAtomic, op, type, at, origin, fetched, elements);
+      update(AtomicMethod::kAtomic, at, origin, fetched, elements);
       integers_.end(by);
       // Every other operation is a read-modify-write, or stores nothing.
       if (op == ReduceOp::kReplace && fetched == nullptr) this_thread.stores.made();
@@ -63,31 +71,10 @@ void MappedRoute::combine_at(const NodeTarget& target, std::byte* at, ReduceOp o
     const std::size_t part = std::min(elements - done, most);
     const auto fragment = [&](auto* buffer) { return buffer != nullptr ? buffer + done * extent : nullptr; };
     const AccumulateLock held(accumulate_lock(target));
-    combine(under_lock, op, type, at + done * extent, fragment(static_cast<const std::byte*>(origin)),
-            fragment(static_cast<std::byte*>(fetched)), part);
+    update(under_lock, at + done * extent, fragment(static_cast<const std::byte*>(origin)),
+           fragment(static_cast<std::byte*>(fetched)), part);
     done += part;
   }
-  this_thread.stores.made();
-}
-
-void MappedRoute::swap_at(const NodeTarget& target, std::byte* at, BasicType type, const void* origin,
-                          const void* compare, void* fetched) {
-  if (rules_.nic(type, at)) [[unlikely]]
-    return atomic_by_nic_at(target, at, DataOperation::compare_and_swap(0, type, origin, compare, fetched));
-  AtomicMethod under_lock = AtomicMethod::kLocked;
-  if (rules_.method(type, at) == AtomicMethod::kAtomic) [[likely]] {
-    const IntegerPhase by = integers_.begin(1);
-    if (by == IntegerPhase::kAtomics) [[likely]] {
-      farside::compare_and_swap(AtomicMethod::kAtomic, type, at, origin, compare, fetched);
-      integers_.end(by);
-      return;
-    }
-    if (by == IntegerPhase::kBoth) under_lock = AtomicMethod::kAtomic;
-  } else {
-    rules_.count_slow(counts_, type, at, false);
-  }
-  const AccumulateLock held(accumulate_lock(target));
-  farside::compare_and_swap(under_lock, type, at, origin, compare, fetched);
   this_thread.stores.made();
 }
 
@@ -98,77 +85,74 @@ void MappedRoute::accumulate_at(const NodeTarget& target, std::byte* at, ReduceO
     if (fetched == nullptr) return;
     origin = nullptr;
   }
-  combine_at(target, at, op, type, origin, fetched, elements, access);
+  combine_at(target, at, op, type, origin, fetched, elements, access, nullptr);
 }
 
 void MappedRoute::compare_and_swap_at(const NodeTarget& target, std::byte* at, BasicType type, const void* origin,
                                       const void* compare, void* fetched) {
   count(target, Counted::kCompareAndSwap, traits(type).extent);
-  swap_at(target, at, type, origin, compare, fetched);
+  combine_at(target, at, ReduceOp::kReplace, type, origin, fetched, 1, Access::kShared, compare);
 }
 
-Status MappedRoute::operate(int rank, const DataOperation& operation, Outstanding* /*own*/) {
+Status MappedRoute::operate(int rank, const DataOperation& operation, Pending* /*own*/) {
   const NodeTarget& target = *node_.find(rank);
   std::byte* const at = target.data + operation.offset;
+  const auto* const from = static_cast<const std::byte*>(operation.origin);
+  auto* const to = static_cast<std::byte*>(operation.fetched);
   switch (operation.kind) {
     case OperationKind::kPut:
-      if (!copy_small(at, operation.origin, operation.count)) std::memcpy(at, operation.origin, operation.count);
+      copy_ranges(at, operation.stride, from, operation.origin_stride, operation.count, operation.blocks);
       this_thread.stores.made();
       break;
     case OperationKind::kGet:
-      if (!copy_small(operation.fetched, at, operation.count)) std::memcpy(operation.fetched, at, operation.count);
+      copy_ranges(to, operation.origin_stride, at, operation.stride, operation.count, operation.blocks);
       break;
     case OperationKind::kAccumulate:
-      combine_at(target, at, operation.op, operation.type, operation.origin, operation.fetched, operation.count,
-                 operation.access);
-      break;
     case OperationKind::kCompareAndSwap:
-      swap_at(target, at, operation.type, operation.origin, operation.compare, operation.fetched);
+      if (operation.blocks > 1) {
+        combine_blocks(target, operation);
+      } else {
+        combine_at(target, at, operation.op, operation.type, from, to, operation.count, operation.access,
+                   operation.compare);
+      }
       break;
   }
   return {};
 }
 
-void MappedRoute::accumulate_rows_at(const NodeTarget& target, std::byte* at, std::ptrdiff_t stride, ReduceOp op,
-                                     BasicType type, const std::byte* origin, std::byte* fetched,
-                                     std::ptrdiff_t origin_stride, std::size_t elements, std::size_t rows,
-                                     Access access) {
-  const std::size_t bytes = elements * traits(type).extent;
-  const auto go_on = [&](std::size_t by_rows) {
-    const auto by = static_cast<std::ptrdiff_t>(by_rows);
-    at += by * stride;
-    if (origin != nullptr) origin += by * origin_stride;
-    if (fetched != nullptr) fetched += by * origin_stride;
-  };
-  // Rows may differ in their alignment, and so in what combines them.
+void MappedRoute::combine_blocks(const NodeTarget& target, DataOperation rest) {
+  const BasicType type = rest.type;
+  const std::size_t bytes = rest.bytes();
+  const auto at = [&] { return target.data + rest.offset; };
+  // Blocks may differ in their alignment, and so in what combines them.
   if (bytes > kLockedBytes || rules_.may_take_nic(type)) {
-    for (; rows > 0; --rows, go_on(1)) accumulate_at(target, at, op, type, origin, fetched, elements, access);
+    for (; rest.blocks > 0; rest = rest.behind(1))
+      combine_at(target, at(), rest.op, type, rest.origin, rest.fetched, rest.count, rest.access, nullptr);
     return;
   }
-  count(target, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, bytes * rows);
-  const bool alone = access == Access::kAlone;
+  const bool alone = rest.access == Access::kAlone;
   const bool by_integers = !alone && rules_.may_take_atomics(type);
-  const IntegerPhase by = by_integers ? integers_.begin(elements * rows) : IntegerPhase::kLock;
-  const std::size_t at_a_time = kLockedBytes / bytes;
-  while (rows > 0) {
-    const std::size_t part = std::min(rows, at_a_time);
+  const IntegerPhase by = by_integers ? integers_.begin(rest.count * rest.blocks) : IntegerPhase::kLock;
+  while (rest.blocks > 0) {
+    const std::size_t part = std::min(rest.blocks, kLockedBytes / bytes);
     std::optional<AccumulateLock> held;
     const auto take_lock = [&] {
       held.emplace(accumulate_lock(target));
-      if (rules_.method(type, at) == AtomicMethod::kLocked) rules_.count_slow(counts_, type, at, false);
+      if (rules_.method(type, at()) == AtomicMethod::kLocked) rules_.count_slow(counts_, type, at(), false);
     };
     if (by == IntegerPhase::kLock) {
       if (!alone) take_lock();
-      combine_rows(op, type, at, origin, fetched, elements, part, {stride, origin_stride, origin_stride});
-      go_on(part);
+      combine_rows(rest.op, type, at(), static_cast<const std::byte*>(rest.origin),
+                   static_cast<std::byte*>(rest.fetched), rest.count, part,
+                   {rest.stride, rest.origin_stride, rest.origin_stride});
+      rest = rest.behind(part);
     } else {
-      for (std::size_t row = 0; row < part; ++row, go_on(1)) {
-        const AtomicMethod method_here = rules_.method(type, at);
-        if (!held && (method_here == AtomicMethod::kLocked || by == IntegerPhase::kBoth)) take_lock();
-        combine(method_here, op, type, at, origin, fetched, elements);
+      for (std::size_t block = 0; block < part; ++block, rest = rest.behind(1)) {
+        const AtomicMethod method = rules_.method(type, at());
+        if (!held && (method == AtomicMethod::kLocked || by == IntegerPhase::kBoth)) take_lock();
+        combine(method, rest.op, type, at(), rest.origin, rest.fetched, rest.count);
       }
     }
-    rows -= part;
   }
   integers_.end(by);
   this_thread.stores.made();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -266,7 +267,11 @@ class MappedRoute final : public Route {
   }
   IntegerMethod& integers() { return integers_; }
 
-  Status operate(int rank, const DataOperation& operation, Outstanding* own) override;
+  Status operate(int rank, const DataOperation& operation, Pending* own) override;
+  std::optional<Status> move_blocks(int rank, const DataOperation& operation, std::size_t /*fragments*/) override {
+    Route::count(rank, operation.counted(), operation.bytes() * operation.blocks);
+    return operate(rank, operation, nullptr);
+  }
   Status flush(int /*rank*/, bool /*locally*/) override { return flush_all(); }
   Status flush_all(bool /*locally*/ = false) override {
     this_thread.stores.drain();
@@ -282,11 +287,6 @@ class MappedRoute final : public Route {
   [[gnu::always_inline]] void get_at(const NodeTarget& target, const std::byte* at, void* origin,
                                      std::size_t bytes) const {
     if (counting_ || !copy_small(origin, at, bytes)) get_at_slow(target, at, origin, bytes);
-  }
-  // Counts `bytes` that the caller has put or got by its own loads and stores.
-  void moved(int rank, Counted what, std::size_t bytes) {
-    count(*node_.find(rank), what, bytes);
-    if (what == Counted::kPut) this_thread.stores.made();
   }
   void accumulate_at(const NodeTarget& target, std::byte* at, ReduceOp op, BasicType type, const void* origin,
                      void* fetched, std::size_t elements, Access access = Access::kShared);
@@ -305,11 +305,6 @@ class MappedRoute final : public Route {
     count(target, fetched != nullptr ? Counted::kFetch : Counted::kAccumulate, bytes);
     return true;
   }
-  // Accumulates `rows` rows of `elements`. `stride` and `origin_stride` are in bytes; fetched rows have the origin's
-  // stride.
-  void accumulate_rows_at(const NodeTarget& target, std::byte* at, std::ptrdiff_t stride, ReduceOp op, BasicType type,
-                          const std::byte* origin, std::byte* fetched, std::ptrdiff_t origin_stride,
-                          std::size_t elements, std::size_t rows, Access access);
   void compare_and_swap_at(const NodeTarget& target, std::byte* at, BasicType type, const void* origin,
                            const void* compare, void* fetched);
 
@@ -326,11 +321,11 @@ class MappedRoute final : public Route {
   // the fast paths need no frame.
   void put_at_slow(const NodeTarget& target, std::byte* at, const void* origin, std::size_t bytes);
   void get_at_slow(const NodeTarget& target, const std::byte* at, void* origin, std::size_t bytes) const;
-  // The operations, without counting.
+  // The operation, without counting. `compare`: of a compare_and_swap.
   [[gnu::always_inline]] inline void combine_at(const NodeTarget& target, std::byte* at, ReduceOp op, BasicType type,
-                                                const void* origin, void* fetched, std::size_t elements, Access access);
-  [[gnu::always_inline]] inline void swap_at(const NodeTarget& target, std::byte* at, BasicType type,
-                                             const void* origin, const void* compare, void* fetched);
+                                                const void* origin, void* fetched, std::size_t elements, Access access,
+                                                const void* compare);
+  void combine_blocks(const NodeTarget& target, DataOperation rest);
   void atomic_by_nic_at(const NodeTarget& target, const std::byte* at, DataOperation operation);
 
   NodeTargets& node_;

@@ -112,12 +112,8 @@ class CountingEndpoint final : public Endpoint {
   Status write(Pending& pending, const Place&, const void*, std::size_t) override { return take(pending); }
   Status read(Pending& pending, const Place&, void*, std::size_t) override { return take(pending); }
   bool nic_atomics() const override { return false; }
-  Status control(Pending& pending, const Place&, ControlCall, const std::uint64_t*, const std::uint64_t*,
-                 std::uint64_t*) override {
-    return take(pending);
-  }
-  Status request(Pending& pending, const HandlerPlace&, const HandlerRequest& request,
-                 std::unique_ptr<OperationList>) override {
+  Status control(Pending& pending, const Place&, const ControlStep&, std::uint64_t*) override { return take(pending); }
+  Status request(Pending& pending, Peer, const HandlerRequest& request, std::unique_ptr<OperationList>) override {
     if (request.header.kind != MessageKind::kDescribe) return take(pending);
     ++descriptions;
     TargetDescription answer;
@@ -133,7 +129,7 @@ class CountingEndpoint final : public Endpoint {
   void withdraw(std::uint64_t) override {}
 
   void complete_all() {
-    for (Pending* pending : under_way_) pending->completed();
+    for (Pending* pending : under_way_) pending->completed(Pending::kMessages);
     under_way_.clear();
   }
 
@@ -141,7 +137,7 @@ class CountingEndpoint final : public Endpoint {
 
  private:
   Status take(Pending& pending) {
-    pending.issued();
+    pending.issued(Pending::kMessages);
     under_way_.push_back(&pending);
     return {};
   }

@@ -124,15 +124,15 @@ class SmallWindow {
 struct UnderWay {
   explicit UnderWay(Window& window) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      auto own = std::make_unique<farside::Outstanding>();
+      auto own = std::make_unique<farside::Pending>();
       operations[i] = own.get();
-      own->reads.issued();
+      own->issued(Pending::kReads);
       REQUIRE(library().requests->start("MPI_Rget", window, 0, std::move(own), 0, &requests[i]));
     }
   }
-  void end(std::size_t i) { operations[i]->reads.completed(); }
+  void end(std::size_t i) { operations[i]->completed(Pending::kReads); }
   std::vector<MPI_Request> requests = std::vector<MPI_Request>(3, MPI_REQUEST_NULL);
-  std::array<farside::Outstanding*, 3> operations{};
+  std::array<farside::Pending*, 3> operations{};
 };
 
 }  // namespace

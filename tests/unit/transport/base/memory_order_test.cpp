@@ -280,7 +280,7 @@ TEST_CASE("the process that changes a control word sees a sleeper, or the sleepe
 TEST_CASE("a thread that has polled the endpoint sees a listener, or the listener sees the progress") {
   Word word = 0;
   real::Pending pending;
-  pending.issued();
+  pending.issued(real::Pending::kMessages);
   real::WakeEvent listening, wake_event;
   const auto sleeper = [&](auto&& moved) {
     return [&listening, &wake_event, moved] {
@@ -296,7 +296,8 @@ TEST_CASE("a thread that has polled the endpoint sees a listener, or the listene
     };
   };
   const std::set<Results> right{{0, 0}, {0, 1}, {1, 1}};
-  CHECK(Execution::all({sleeper([&] { return pending.done(); }), mover([&] { pending.completed(); })}) == right);
+  CHECK(Execution::all({sleeper([&] { return pending.done(); }),
+                        mover([&] { pending.completed(real::Pending::kMessages); })}) == right);
   CHECK(Execution::all({sleeper([&] { return real::ControlWord::look(word) == 1; }), mover([&] { put(word, 1); })}) ==
         right);
 }
@@ -305,16 +306,16 @@ TEST_CASE("a thread that has polled the endpoint sees a listener, or the listene
 TEST_CASE("a thread that sees operations done sees their data and their failures") {
   Word fetched = 0, failed = 0;
   real::Pending pending;
-  pending.issued();
-  pending.issued();
+  pending.issued(real::Pending::kMessages);
+  pending.issued(real::Pending::kMessages);
   CHECK(Execution::all({[&] {
                           put(fetched, 1);
-                          pending.completed();
+                          pending.completed(real::Pending::kMessages);
                           return 0;
                         },
                         [&] {
                           put(failed, 1);
-                          pending.completed();
+                          pending.completed(real::Pending::kMessages);
                           return 0;
                         },
                         [&] { return pending.done() ? 10 + get(fetched) + get(failed) : Word{0}; }}) ==

@@ -326,7 +326,7 @@ TEST_CASE("an ended connection is closed when nothing is in flight towards its p
     return one.reach(there) == 0;
   }));
   CHECK(one->count() == 1);
-  Operation& operation = there.begin();
+  FabricOperation& operation = there.begin();
   there.endpoint = there.current->endpoint.get();
   one->stop(there);
   CHECK(there.endpoint == nullptr);

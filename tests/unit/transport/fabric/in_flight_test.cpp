@@ -16,26 +16,26 @@ struct UnderWay : Peers {
   Pending pending;
   PeerState &state = know(3), &other = know(4);
 
-  Operation& write() {
-    Operation& operation = state.begin();
-    state.issued(operation, pending);
+  FabricOperation& write() {
+    FabricOperation& operation = state.begin();
+    state.issued(operation, pending, Pending::kMessages);
     return operation;
   }
-  Operation& notification() {
-    Operation& operation = state.begin();
+  FabricOperation& notification() {
+    FabricOperation& operation = state.begin();
     operation.notification = true;
-    state.issued(operation, pending);
+    state.issued(operation, pending, Pending::kMessages);
     return operation;
   }
-  Operation& request(std::uint64_t* fetched = nullptr) {
-    Operation& operation = state.begin();
+  FabricOperation& request(std::uint64_t* fetched = nullptr) {
+    FabricOperation& operation = state.begin();
     operation.await_reply();
     operation.message.fetched = std::as_writable_bytes(std::span(fetched, fetched != nullptr ? 1 : 0));
-    state.issued(operation, pending);
+    state.issued(operation, pending, Pending::kMessages);
     return operation;
   }
   // The handler's reply, with one word of data if there is one.
-  std::vector<std::byte> reply_to(const Operation& operation, const std::uint64_t* word = nullptr) const {
+  std::vector<std::byte> reply_to(const FabricOperation& operation, const std::uint64_t* word = nullptr) const {
     ReplyHeader header{};
     header.kind = MessageKind::kReply;
     header.status = ReplyStatus::kDone;
@@ -76,11 +76,11 @@ TEST_CASE(
   }
   for (const bool by_reply : {false, true}) {
     UnderWay in_flight;
-    Operation& before = in_flight.write();
+    FabricOperation& before = in_flight.write();
     in_flight.completed(in_flight.notification());
     in_flight.completed(before);
-    Operation& behind = by_reply ? in_flight.request() : in_flight.write();
-    Operation& last = in_flight.notification();
+    FabricOperation& behind = by_reply ? in_flight.request() : in_flight.write();
+    FabricOperation& last = in_flight.notification();
     in_flight.completed(behind);
     if (by_reply) CHECK(in_flight.take_reply(in_flight.reply_to(behind)));
     // The first notification has arrived. The last one may not have arrived.
@@ -91,7 +91,7 @@ TEST_CASE(
   }
   UnderWay in_flight;
   in_flight.completed(in_flight.notification());
-  Operation& request = in_flight.request();
+  FabricOperation& request = in_flight.request();
   in_flight.completed(request);
   CHECK(in_flight.take_reply(in_flight.reply_to(request)));
   end_connection(in_flight);
@@ -129,7 +129,7 @@ TEST_CASE("a request ends with the later one of its completion and its reply") {
     UnderWay in_flight;
     std::uint64_t fetched = 0;
     const std::uint64_t word = 42;
-    Operation& request = in_flight.request(&fetched);
+    FabricOperation& request = in_flight.request(&fetched);
     CHECK(in_flight.state.requests == 1);
     const std::vector<std::byte> reply = in_flight.reply_to(request, &word);
     if (reply_first) {
@@ -157,17 +157,17 @@ TEST_CASE("a request ends with the later one of its completion and its reply") {
 TEST_CASE("a request whose send is not awaited ends with its reply, or when its peer is lost or abandoned") {
   UnderWay in_flight;
   PeerState& state = in_flight.state;
-  const auto request = [&](std::uint64_t* fetched) -> Operation& {
-    Operation& operation = state.begin();
+  const auto request = [&](std::uint64_t* fetched) -> FabricOperation& {
+    FabricOperation& operation = state.begin();
     operation.await_reply();
     operation.completions_left = 1;
     operation.message.fetched = std::as_writable_bytes(std::span(fetched, 1));
-    state.issued(operation, in_flight.pending);
+    state.issued(operation, in_flight.pending, Pending::kMessages);
     return operation;
   };
   std::uint64_t fetched = 0;
   const std::uint64_t word = 5;
-  Operation& first = request(&fetched);
+  FabricOperation& first = request(&fetched);
   const std::vector<std::byte> reply = in_flight.reply_to(first, &word);
   CHECK(in_flight.take_reply(reply));
   CHECK(fetched == word);
@@ -183,7 +183,7 @@ TEST_CASE("a request whose send is not awaited ends with its reply, or when its 
   CHECK(in_flight.idle());
   CHECK_FALSE(in_flight.pending.take_error());
   // The next request awaits its send again.
-  Operation& last = in_flight.request();
+  FabricOperation& last = in_flight.request();
   CHECK(in_flight.take_reply(in_flight.reply_to(last)));
   CHECK_FALSE(in_flight.pending.done());
   in_flight.completed(last);
@@ -192,14 +192,14 @@ TEST_CASE("a request whose send is not awaited ends with its reply, or when its 
 
 TEST_CASE("an operation that the provider does not take leaves nothing behind") {
   UnderWay in_flight;
-  Operation& refused = in_flight.state.begin();
+  FabricOperation& refused = in_flight.state.begin();
   refused.await_reply();
   CHECK(in_flight.state.any_in_flight());
   in_flight.not_issued(refused);
   CHECK(in_flight.idle());
   CHECK_FALSE(in_flight.state.any_in_flight());
   // The context is reused by a write.
-  Operation& next = in_flight.write();
+  FabricOperation& next = in_flight.write();
   CHECK(&next == &refused);
   CHECK_FALSE(next.request);
   in_flight.completed(next);
@@ -208,7 +208,7 @@ TEST_CASE("an operation that the provider does not take leaves nothing behind") 
 
 TEST_CASE("a request whose send fails awaits no reply") {
   UnderWay in_flight;
-  Operation& request = in_flight.request();
+  FabricOperation& request = in_flight.request();
   const std::vector<std::byte> reply = in_flight.reply_to(request);
   in_flight.failed(request, kLost);
   CHECK(in_flight.idle());
@@ -218,29 +218,29 @@ TEST_CASE("a request whose send fails awaits no reply") {
 
 TEST_CASE("the operations of an abandoned peer fail at once, and keep their contexts until they complete") {
   UnderWay in_flight;
-  Operation& write = in_flight.write();
-  Operation& unsent = in_flight.request();
-  Operation& sent = in_flight.request();
+  FabricOperation& write = in_flight.write();
+  FabricOperation& unsent = in_flight.request();
+  FabricOperation& sent = in_flight.request();
   in_flight.completed(sent);
   const std::vector<std::byte> late = in_flight.reply_to(sent);
   Pending others;
-  Operation& elsewhere = in_flight.other.begin();
-  in_flight.other.issued(elsewhere, others);
+  FabricOperation& elsewhere = in_flight.other.begin();
+  in_flight.other.issued(elsewhere, others, Pending::kMessages);
   in_flight.fail_all(in_flight.state, kLost);
   CHECK(in_flight.idle());
   CHECK_FALSE(in_flight.pending.take_error().ok());
   CHECK_FALSE(others.done());
   CHECK_FALSE(in_flight.take_reply(late));
   // Only the context of the request that was sent is free.
-  Operation& again = in_flight.write();
+  FabricOperation& again = in_flight.write();
   CHECK(&again == &sent);
-  Operation& another = in_flight.write();
+  FabricOperation& another = in_flight.write();
   CHECK(&another != &write);
   CHECK(&another != &unsent);
   // The errors of the provider arrive later, and change nothing.
   in_flight.failed(write, kLost);
   in_flight.failed(unsent, kLost);
-  CHECK(in_flight.pending.count() == 2);
+  CHECK(in_flight.pending.count(Pending::kMessages) == 2);
   CHECK(in_flight.pending.take_error().ok());
   in_flight.completed(again);
   in_flight.completed(another);
@@ -251,14 +251,14 @@ TEST_CASE("the operations of an abandoned peer fail at once, and keep their cont
 
 TEST_CASE("when a connection ends, requests fail that await replies, and the provider ends the others") {
   UnderWay in_flight;
-  Operation& write = in_flight.write();
-  Operation& unsent = in_flight.request();
-  Operation& answered = in_flight.request();
-  Operation& sent = in_flight.request();
+  FabricOperation& write = in_flight.write();
+  FabricOperation& unsent = in_flight.request();
+  FabricOperation& answered = in_flight.request();
+  FabricOperation& sent = in_flight.request();
   CHECK(in_flight.take_reply(in_flight.reply_to(answered)));
   in_flight.completed(sent);
   in_flight.fail_awaiting(in_flight.state, kLost, false);
-  CHECK(in_flight.pending.count() == 3);  // all but the one that was sent
+  CHECK(in_flight.pending.count(Pending::kMessages) == 3);  // all but the one that was sent
   CHECK_FALSE(in_flight.pending.take_error().ok());
   in_flight.completed(unsent);
   in_flight.completed(answered);
@@ -271,8 +271,8 @@ TEST_CASE("data of a slot reach the buffer of a read that completes, and not tha
   std::byte bytes[8] = {std::byte{7}};
   LocalMemory::Slot slot{bytes, nullptr, false};
   std::byte kept{}, abandoned{};
-  const auto read = [&](std::byte& into) -> Operation& {
-    Operation& operation = in_flight.write();
+  const auto read = [&](std::byte& into) -> FabricOperation& {
+    FabricOperation& operation = in_flight.write();
     operation.slot = &slot;
     operation.into = &into;
     operation.into_bytes = 1;
@@ -280,7 +280,7 @@ TEST_CASE("data of a slot reach the buffer of a read that completes, and not tha
   };
   in_flight.completed(read(kept));
   CHECK(kept == std::byte{7});
-  Operation& late = read(abandoned);
+  FabricOperation& late = read(abandoned);
   in_flight.fail_all(in_flight.state, kLost);
   in_flight.completed(late);
   CHECK(abandoned == std::byte{0});

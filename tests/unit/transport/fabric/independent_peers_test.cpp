@@ -95,10 +95,8 @@ TEST_CASE("a request that waits for an accumulate lock holds up later ones of it
     auto list = std::make_unique<OperationList>();
     REQUIRE(list->add(DataOperation::accumulate(offset, ReduceOp::kSum, type, operand, nullptr, 1)));
     const Peer peer = origins[rank].process.fabric->insert(target.fabric->address());
-    REQUIRE(origins[rank]
-                .process.fabric
-                ->request(origins[rank].pending, {peer, kSpace, rank}, HandlerRequest::operations(), std::move(list))
-                .ok());
+    const HandlerRequest request = HandlerRequest::operations().to(kSpace, static_cast<int>(rank));
+    REQUIRE(origins[rank].process.fabric->request(origins[rank].pending, peer, request, std::move(list)).ok());
   };
   const auto word = [&](std::size_t index) { return std::atomic_ref(words[index]).load(); };
   const double half = 0.5;

@@ -23,7 +23,7 @@ TEST_CASE("atomics of an adapter are right, in whichever form it takes operands"
   const auto take = [&](ControlCall call, std::uint64_t operand, std::uint64_t compare) {
     Pending pending;
     std::uint64_t fetched = 0;
-    CHECK(origin.fabric->control(pending, place, call, &operand, &compare, &fetched));
+    CHECK(origin.fabric->control(pending, place, {call, {}, 0, operand, compare}, &fetched));
     CHECK(origin.complete(pending));
     return fetched;
   };

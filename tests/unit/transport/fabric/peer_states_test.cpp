@@ -35,7 +35,7 @@ struct Known : Peers {
     ++of(peer).completed;
     not_issued(*begun[peer]);
   }
-  std::map<Peer, Operation*> begun;
+  std::map<Peer, FabricOperation*> begun;
 };
 
 }  // namespace
@@ -115,10 +115,10 @@ TEST_CASE("the memory of operations is freed when their peer is not used, but no
   Known peers(1);
   PeerState& state = peers.of(0);
   peers.activate(state);
-  Operation& kept = state.pool.take();
+  FabricOperation& kept = state.pool.take();
   const auto count = [&] {
     int operations = 0;
-    state.pool.for_each([&](Operation&) { ++operations; });
+    state.pool.for_each([&](FabricOperation&) { ++operations; });
     return operations;
   };
   peers.deactivate_unused();

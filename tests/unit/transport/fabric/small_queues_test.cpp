@@ -58,9 +58,8 @@ struct Origin {
     for (int i = 0; i < times; ++i) {
       good = good && list->add(DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, &value, nullptr, 1));
     }
-    good =
-        process.fabric->request(pending, {target, kRegion, rank}, HandlerRequest::operations(), std::move(list)).ok() &&
-        good;
+    const HandlerRequest request = HandlerRequest::operations().to(kRegion, static_cast<int>(rank));
+    good = process.fabric->request(pending, target, request, std::move(list)).ok() && good;
   }
   void put(const Target& to, std::int64_t value) {
     const Endpoint::Place place{target, to.registration.key, 8 * (1 + std::uint64_t{rank})};

@@ -97,7 +97,7 @@ TEST_CASE("operations that a release carries are in flight for a flush by anothe
   };
   const auto in_flight = [&] {
     const BusyTarget* const busy = on.route->targets().find(7)->busy;
-    return busy != nullptr ? busy->messages.count() : 0;
+    return busy != nullptr ? busy->count(Pending::kMessages) : 0;
   };
   on.route->expect_release(7);
   CHECK(on.put(7).ok());
@@ -239,8 +239,8 @@ TEST_CASE("a local flush waits for operations that use local buffers, and not fo
   CHECK(on.endpoint.in_flight() == 0);
   CHECK(on.route->targets().busy() == 0);
   for (const bool request : {false, true}) {
-    std::unique_ptr<Outstanding> own;
-    if (request) own = std::move(on.route->own_outstanding(7).value());
+    std::unique_ptr<Pending> own;
+    if (request) own = std::move(on.route->own_pending(7).value());
     CHECK(on.route->operate(7, DataOperation::get(0, on.data.data(), 8), own.get()).ok());
     CHECK(on.route->flush(7, true).ok());
     CHECK(on.endpoint.in_flight() == 0);
@@ -463,7 +463,7 @@ TEST_CASE("a deferred lock is acquired, once, before the first operation leaves,
        [](RouteFixture& on) { CHECK(on.route->flush_all().ok()); }},
       {"a request", "message 7 of 0 and 1, read 7",
        [](RouteFixture& on) {
-         const auto own = std::move(on.route->own_outstanding(7).value());
+         const auto own = std::move(on.route->own_pending(7).value());
          CHECK(on.route->operate(7, DataOperation::get(0, on.data.data(), 8), own.get()).ok());
        }},
       {"a list", "message 7 of 0 and 1, message 7 of 1, message 7 of 1",
@@ -517,7 +517,7 @@ TEST_CASE("a request has its own counter and errors, and a flush returns those o
   RouteFixture on;
   on.agree();
   on.endpoint.held = true;
-  std::unique_ptr<Outstanding> own = std::move(on.route->own_outstanding(7).value());
+  std::unique_ptr<Pending> own = std::move(on.route->own_pending(7).value());
   on.endpoint.fail_next(CallKind::kWrite, false);
   CHECK(on.put(7, 8, own.get()).ok());
   CHECK(on.put(7, 8000).ok());
@@ -527,7 +527,7 @@ TEST_CASE("a request has its own counter and errors, and a flush returns those o
   CHECK(on.route->flush(7).ok());
   CHECK(own->take_error().error().rank == 7);
 
-  own = std::move(on.route->own_outstanding(7).value());
+  own = std::move(on.route->own_pending(7).value());
   on.endpoint.fail_next(CallKind::kWrite, false);
   CHECK(on.put(7, 8, own.get()).ok());
   on.route->abandon(7, std::move(own));
@@ -535,7 +535,7 @@ TEST_CASE("a request has its own counter and errors, and a flush returns those o
   CHECK(on.route->flush(7).ok());
   // Without an error there is nothing to return.
   on.route->abandon(7, nullptr);
-  own = std::move(on.route->own_outstanding(7).value());
+  own = std::move(on.route->own_pending(7).value());
   CHECK(on.put(7, 8, own.get()).ok());
   on.route->abandon(7, std::move(own));
   CHECK(on.route->flush_all().ok());
@@ -547,7 +547,7 @@ TEST_CASE("an atomic request keeps its place behind the queued operations, and a
   on.route->expect_release(7);
   CHECK(on.add(7).ok());
   CHECK(on.add(7).ok());
-  const auto own = std::move(on.route->own_outstanding(7).value());
+  const auto own = std::move(on.route->own_pending(7).value());
   CHECK(on.put(7, 8, own.get()).ok());
   CHECK(on.calls() == "write 7");
   CHECK(on.add(7, own.get()).ok());

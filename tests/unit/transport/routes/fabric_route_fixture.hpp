@@ -72,13 +72,13 @@ struct RouteFixture {
             static_cast<std::uint32_t>(9000 + number),
             static_cast<std::uint32_t>(number)};
   }
-  Status put(int rank, std::size_t bytes = 8, Outstanding* own = nullptr, std::uint64_t offset = 0) {
+  Status put(int rank, std::size_t bytes = 8, Pending* own = nullptr, std::uint64_t offset = 0) {
     return route->operate(rank, DataOperation::put(offset, data.data(), bytes), own);
   }
   Status get(int rank, std::size_t bytes = 8) {
     return route->operate(rank, DataOperation::get(0, data.data(), bytes), nullptr);
   }
-  Status add(int rank, Outstanding* own = nullptr, std::size_t count = 1) {
+  Status add(int rank, Pending* own = nullptr, std::size_t count = 1) {
     return route->operate(
         rank, DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, data.data(), nullptr, count), own);
   }

@@ -75,7 +75,7 @@ TEST_CASE("a small put or get is a message where messages go through rings, unle
   CHECK(calls() == "message 7 of 1");
   CHECK(on.get(7, kMostGetInRing + 1).ok());
   CHECK(calls() == "read 7");
-  const std::unique_ptr<Outstanding> own = std::move(on.route->own_outstanding(7).value());
+  const std::unique_ptr<Pending> own = std::move(on.route->own_pending(7).value());
   CHECK(on.put(7, 8, own.get()).ok());
   CHECK(own->done());
   CHECK(calls() == "write 7");
@@ -138,7 +138,7 @@ TEST_CASE("the first use of a rank that differs asks for its description, once")
     // Another rank is another description; an atomic, a list and a counter for requests use it as well.
     CHECK(on.add(8).ok());
     CHECK(on.calls() == "description 8, message 8 of 1");
-    CHECK(on.route->own_outstanding(9).ok());
+    CHECK(on.route->own_pending(9).ok());
     CHECK(on.calls() == "description 9");
     CHECK(on.send_list(10, true).ok());
     CHECK(on.calls() == "description 10, message 10 of 1");
@@ -194,7 +194,7 @@ TEST_CASE("a description that fails is an error of the operation, and is asked f
     CHECK(fails([&] { return on.put(7); }));
     CHECK(fails([&] { return on.add(7); }));
     CHECK(fails([&] { return on.route->extent(7).status(); }));
-    CHECK(fails([&] { return on.route->own_outstanding(7).status(); }));
+    CHECK(fails([&] { return on.route->own_pending(7).status(); }));
     CHECK(fails([&] { return on.send_list(7, true); }));
     CHECK(fails([&] { return on.route->locks()->defer(7, nullptr); }));
     CHECK_FALSE(on.route->targets().any_busy());

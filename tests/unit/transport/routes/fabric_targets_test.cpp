@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -127,9 +128,9 @@ TEST_CASE("a target at rest keeps its object until all are visited or too many a
     FabricTarget& target = *targets.find(rank);
     {
       const Use used(targets, target);
-      used->writes.issued();
+      used->issued(Pending::kWrites);
     }
-    target.busy->writes.completed();
+    target.busy->completed(Pending::kWrites);
     CHECK(Use(targets, target, true));
   }
   CHECK(attached() == kMost);
@@ -146,19 +147,18 @@ TEST_CASE("a target stays active while anything is outstanding, and no longer") 
     act(*use);
   };
   SECTION("an operation of each class") {
-    for (Pending Outstanding::*const pending :
-         {&Outstanding::writes, &Outstanding::reads, &Outstanding::atomics, &Outstanding::messages}) {
-      again([&](BusyTarget& active) { (active.*pending).issued(); });
+    for (const auto each : {Pending::kWrites, Pending::kReads, Pending::kAtomics, Pending::kMessages}) {
+      again([&](BusyTarget& active) { active.issued(each); });
       REQUIRE(targets.busy() == 1);
-      (target.busy->*pending).completed();
+      target.busy->completed(each);
       REQUIRE(targets.busy() == 0);
     }
   }
   SECTION("an error that nobody has taken") {
     again([&](BusyTarget& active) {
-      active.reads.issued();
-      active.reads.failed(Error{ErrorKind::kPeer, "lost"});
-      active.reads.completed();
+      active.issued(Pending::kReads);
+      active.failed(Error{ErrorKind::kPeer, "lost"});
+      active.completed(Pending::kReads);
     });
     CHECK(targets.busy() == 1);
     again([](BusyTarget& active) {
@@ -196,9 +196,10 @@ TEST_CASE("a target to whose counters requests refer stays active with the same 
   FabricTargets targets;
   FabricTarget& target = reach(targets, 5);
   BusyTarget* object = nullptr;
+  std::optional<Pending> own;
   {
     const Use use(targets, target);
-    use->pinned = true;
+    own.emplace(&*use);
     object = &*use;
   }
   CHECK(target.busy == object);
@@ -208,14 +209,17 @@ TEST_CASE("a target to whose counters requests refer stays active with the same 
   }
   targets.for_each_busy([](Use&) {});
   CHECK(active_in(targets) == std::set<int>{5});
+  own.reset();
+  targets.for_each_busy([](Use&) {});
+  CHECK(active_in(targets).empty());
 }
 
 TEST_CASE("an object that is used again for another target has nothing of the one before") {
   FabricTargets targets;
   {
     const Use use(targets, reach(targets, 5));
-    use->writes.issued();
-    use->writes.completed();
+    use->issued(Pending::kWrites);
+    use->completed(Pending::kWrites);
     use->order.expect_release();
     use->order.flushed();
   }
@@ -224,9 +228,9 @@ TEST_CASE("an object that is used again for another target has nothing of the on
   CHECK((use->rank == 6 && use->target == targets.find(6)));
   CHECK(use->order.at_rest());
   CHECK(use->users.load() == 1);
-  use->writes.issued();
-  use->writes.failed(Error{ErrorKind::kPeer, "lost"});
-  use->writes.completed();
+  use->issued(Pending::kWrites);
+  use->failed(Error{ErrorKind::kPeer, "lost"});
+  use->completed(Pending::kWrites);
   CHECK(use->take_error().error().rank == 6);
 }
 
@@ -290,15 +294,15 @@ TEST_CASE("threads may use, complete and visit the same targets at once") {
         FabricTarget& target = reach(targets, rank);
         Use use(targets, target);
         if (use->rank != rank || use->target != &target) std::abort();
-        Pending& pending = random() % 2 == 0 ? use->writes : use->messages;
-        pending.issued();
+        const Pending::Class counted = random() % 2 == 0 ? Pending::kWrites : Pending::kMessages;
+        use->issued(counted);
         ++issued;
         if (random() % 64 == 0) {
           ++failed;
-          pending.failed(Error{ErrorKind::kPeer, std::to_string(rank)});
+          use->failed(Error{ErrorKind::kPeer, std::to_string(rank)});
           take(use);  // a second error before the first is taken is dropped
         }
-        pending.completed();
+        use->completed(counted);
       }
     });
   }

@@ -100,26 +100,27 @@ class FakeEndpoint final : public Endpoint {
   }
   bool keys_are_chosen() const override { return chosen_keys; }
   Status write(Pending& pending, const Place& place, const void*, std::size_t bytes) override {
-    return issue(pending, place.peer, {CallKind::kWrite, 0, place.key.key, place.offset, bytes});
+    return issue(pending, Pending::kWrites, place.peer, {CallKind::kWrite, 0, place.key.key, place.offset, bytes});
   }
   Status read(Pending& pending, const Place& place, void*, std::size_t bytes) override {
-    return issue(pending, place.peer, {CallKind::kRead, 0, place.key.key, place.offset, bytes});
+    return issue(pending, Pending::kReads, place.peer, {CallKind::kRead, 0, place.key.key, place.offset, bytes});
   }
   bool nic_atomics() const override { return atomics; }
-  Status control(Pending& pending, const Place& place, ControlCall, const std::uint64_t*, const std::uint64_t*,
-                 std::uint64_t*) override {
-    return issue(pending, place.peer, {CallKind::kControl, 0, place.key.key, place.offset});
+  Status control(Pending& pending, const Place& place, const ControlStep&, std::uint64_t*) override {
+    return issue(pending, Pending::kAtomics, place.peer, {CallKind::kControl, 0, place.key.key, place.offset});
   }
   bool has_message_ring(Peer) override { return ring; }
-  Status request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
+  Status request(Pending& pending, Peer peer, const HandlerRequest& request,
                  std::unique_ptr<OperationList> list) override {
-    if (request.header.kind == MessageKind::kRegions) return issue(pending, place.peer, {CallKind::kRegions, 0});
+    const bool fetches = list != nullptr && list->fetched_bytes() > 0;
+    const Pending::Class counted = fetches ? Pending::kFetches : Pending::kMessages;
+    if (request.header.kind == MessageKind::kRegions) return issue(pending, counted, peer, {CallKind::kRegions, 0});
     if (request.header.kind == MessageKind::kDescribe) {
-      return issue(pending, place.peer, {CallKind::kDescription, 0}, [this, answer = request.fetched](int rank) {
+      return issue(pending, counted, peer, {CallKind::kDescription, 0}, [this, answer = request.fetched](int rank) {
         std::memcpy(answer.data(), &descriptions.at(rank), answer.size());
       });
     }
-    if (request.last_interruption && *request.last_interruption != losses(place.peer).last_interruption)
+    if (request.last_interruption && *request.last_interruption != losses(peer).last_interruption)
       return pending.named(Error{ErrorKind::kPeer, "the connection has ended"});
     Call call = message(list, request.header.controls);
     if (request.header.flags != 0) call.kind = CallKind::kNotification;
@@ -127,7 +128,7 @@ class FakeEndpoint final : public Endpoint {
       request.locked->stopped = !lock_is_free;
       if (!lock_is_free) request.locked->list = std::move(list);
     }
-    return issue(pending, place.peer, call);
+    return issue(pending, counted, peer, call);
   }
   std::uint32_t interruptions() const override { return interrupted; }
   const PeerLosses& losses(Peer peer) override { return lost[ranks_.at(peer)]; }
@@ -140,6 +141,7 @@ class FakeEndpoint final : public Endpoint {
  private:
   struct UnderWay {
     Pending* pending;
+    Pending::Class counted;
     std::optional<Error> error;
     std::function<void()> answer;
     void end() {
@@ -148,7 +150,7 @@ class FakeEndpoint final : public Endpoint {
       } else if (answer) {
         answer();
       }
-      pending->completed();
+      pending->completed(counted);
     }
   };
 
@@ -162,8 +164,9 @@ class FakeEndpoint final : public Endpoint {
     return call;
   }
 
-  Status issue(Pending& pending, Peer peer, Call call, const std::function<void(int)>& answer = nullptr) {
-    UnderWay operation{&pending, {}, nullptr};
+  Status issue(Pending& pending, Pending::Class counted, Peer peer, Call call,
+               const std::function<void(int)>& answer = nullptr) {
+    UnderWay operation{&pending, counted, {}, nullptr};
     {
       const std::scoped_lock lock(mutex_);
       call.rank = ranks_.at(peer);
@@ -174,7 +177,7 @@ class FakeEndpoint final : public Endpoint {
         if (at_once) return pending.named(Error{ErrorKind::kPeer, "lost"});
         operation.error = Error{ErrorKind::kPeer, "lost"};
       }
-      pending.issued();
+      pending.issued(counted);
       if (held) {
         in_flight_.push_back(std::move(operation));
         return {};

@@ -56,7 +56,7 @@ TEST_CASE("pieces arrive, come back and add up on every route, each in its place
         space.good(add.end(), "end");
       }
       space.good(space->route(to).flush(to), "flush");
-      const std::unique_ptr<Outstanding> own = std::move(space->route(to).own_outstanding(to).value());
+      const std::unique_ptr<Pending> own = std::move(space->route(to).own_pending(to).value());
       {
         Fragments get(space->route(to), to, own.get(), kFragments);
         for (std::size_t i = 0; i < kFragments; ++i)
@@ -122,14 +122,16 @@ void check_blocks(Variant variant, bool polls, std::size_t others) {
       const std::size_t origin_first = shape.origin_stride < 0 ? all_strides(shape.origin_stride) : 0;
       std::vector<std::byte> origin(all_strides(shape.origin_stride) + shape.bytes), back(origin.size(), kFilling);
       for (std::size_t i = 0; i < origin.size(); ++i) origin[i] = std::byte(i % 251);
-      const Blocks blocks{shape.count, shape.stride, shape.origin_stride};
+      const auto blocks = [&](const DataOperation& one) {
+        return one.repeated(shape.count, shape.stride, shape.origin_stride);
+      };
       if (ranks.rank() == 0) {
         Fragments put(space->route(1), 1, nullptr, shape.count + others);
-        space.good(put.add(DataOperation::put(first, origin.data() + origin_first, shape.bytes), blocks), "put");
+        space.good(put.add(blocks(DataOperation::put(first, origin.data() + origin_first, shape.bytes))), "put");
         space.good(put.end(), "end");
         space.good(space->route(1).flush(1), "flush");
         Fragments get(space->route(1), 1, nullptr, shape.count + others);
-        space.good(get.add(DataOperation::get(first, back.data() + origin_first, shape.bytes), blocks), "get");
+        space.good(get.add(blocks(DataOperation::get(first, back.data() + origin_first, shape.bytes))), "get");
         space.good(get.end(), "end");
         space.good(space->route(1).flush(1), "flush");
         bool same = true;
@@ -182,8 +184,8 @@ TEST_CASE("blocks that follow others at another distance keep theirs") {
       const auto place = [](std::size_t i) { return i < kEach ? 16 * i : 16 * kEach + 24 * (i - kEach); };
       if (ranks.rank() == 0) {
         Fragments put(space->route(1), 1, nullptr, words.size());
-        space.good(put.add(DataOperation::put(place(0), words.data(), 8), {kEach, 16, 8}), "put");
-        space.good(put.add(DataOperation::put(place(kEach), &words[kEach], 8), {kEach, 24, 8}), "put");
+        space.good(put.add(DataOperation::put(place(0), words.data(), 8).repeated(kEach, 16, 8)), "put");
+        space.good(put.add(DataOperation::put(place(kEach), &words[kEach], 8).repeated(kEach, 24, 8)), "put");
         for (std::size_t i = 2 * kEach; i < words.size(); ++i)
           space.good(put.add(DataOperation::put(place(i), &words[i], 8)), "put");
         space.good(put.end(), "end");
@@ -208,7 +210,7 @@ TEST_CASE("on-node peers with more messages than there are slots all get their t
     for (std::size_t round = 1; me != 0 && round <= kRounds; ++round) {
       std::iota(words.begin(), words.end(), round * 1'000'000 * me);
       Fragments put(space->route(0), 0, nullptr, kBlocks);
-      space.good(put.add(DataOperation::put(8 * me, words.data(), 8), {kBlocks, 64, 8}), "put");
+      space.good(put.add(DataOperation::put(8 * me, words.data(), 8).repeated(kBlocks, 64, 8)), "put");
       space.good(put.end(), "end");
     }
     ranks.barrier();
@@ -235,7 +237,7 @@ TEST_CASE("blocks between which nothing is mapped are got all the same") {
     if (ranks.rank() == 0) {
       std::vector<std::byte> back(16);
       Fragments get(space->route(1), 1, nullptr, 2);
-      space.good(get.add(DataOperation::get(holes[1] - 8, back.data(), 8), {2, kPage + 8, 8}), "get");
+      space.good(get.add(DataOperation::get(holes[1] - 8, back.data(), 8).repeated(2, kPage + 8, 8)), "get");
       space.good(get.end(), "end");
       ranks.check(back == std::vector<std::byte>(16, std::byte{3}), "both are here");
     }

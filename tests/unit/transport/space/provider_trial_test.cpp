@@ -46,11 +46,10 @@ class LoopEndpoint final : public Endpoint {
     return {};
   }
   bool nic_atomics() const override { return atomics; }
-  Status control(Pending&, const Place& place, ControlCall call, const std::uint64_t* operand, const std::uint64_t*,
-                 std::uint64_t* fetched) override {
-    REQUIRE(call == ControlCall::kFetchAdd);
+  Status control(Pending&, const Place& place, const ControlStep& step, std::uint64_t* fetched) override {
+    REQUIRE(step.call == ControlCall::kFetchAdd);
     std::memcpy(fetched, at(place), sizeof *fetched);
-    const std::uint64_t sum = *fetched + *operand;
+    const std::uint64_t sum = *fetched + step.operand;
     std::memcpy(at(place), &sum, sizeof sum);
     spoil_atomic(*fetched, ++atomics_done);
     return {};
@@ -58,16 +57,15 @@ class LoopEndpoint final : public Endpoint {
   std::uint32_t interruptions() const override { return 0; }
   const PeerLosses& losses(Peer) override { return losses_; }
   bool acknowledges_notifications() const override { return false; }
-  Status request(Pending& pending, const HandlerPlace& place, const HandlerRequest& request,
-                 std::unique_ptr<OperationList>) override {
+  Status request(Pending& pending, Peer, const HandlerRequest& request, std::unique_ptr<OperationList>) override {
     REQUIRE(request.header.kind == MessageKind::kDescribe);
     const std::span<std::byte> description = request.fetched;
     ++messages;
     if (messages == failing_message) return pending.named(Error{ErrorKind::kPeer, "lost"});
     if (messages == -failing_message) pending.failed(Error{ErrorKind::kPeer, "lost later"});
-    const MessageHandler::ServedSpace& space = published_.at(place.space);
+    const MessageHandler::ServedSpace& space = published_.at(request.header.space);
     REQUIRE(space.description_bytes == description.size());
-    REQUIRE(place.sender < space.ranks);
+    REQUIRE(request.header.sender < space.ranks);
     RemoteKey key;
     std::memcpy(&key, space.description.data(), sizeof key);
     spoil_message(key, messages);

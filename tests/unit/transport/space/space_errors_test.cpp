@@ -46,11 +46,11 @@ TEST_CASE("an error is reported by the operation's own counter, or by a flush on
     if (ranks.rank() == 1) return;
     const long double real = 1;
     for (const bool followed : {true, false}) {
-      std::unique_ptr<Outstanding> own = std::move(space->route(1).own_outstanding(1).value());
+      std::unique_ptr<Pending> own = std::move(space->route(1).own_pending(1).value());
       space.good(space->route(1).accumulate(1, 1UL << 40, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1,
                                             Access::kShared, own.get()),
                  "issuing");
-      Outstanding& operation = *own;
+      Pending& operation = *own;
       if (!followed) space->route(1).abandon(1, std::move(own));
       const Status flushed = space->route(1).flush(1);
       if (followed) {

@@ -149,7 +149,7 @@ TEST_CASE("no access precedes posted puts that the target has not finished") {
         put(base + 22);
         Fragments strided(space->route(1), 1, nullptr, 4);
         const std::uint64_t value = base + 23;
-        space.good(strided.add(DataOperation::put(0, &value, 8), {4, 16, 0}), "a strided put");
+        space.good(strided.add(DataOperation::put(0, &value, 8).repeated(4, 16, 0)), "a strided put");
         space.good(strided.end(), "its end");
         ranks.check(get() == base + 23, "a strided put follows the small one");
         put(base + 24);
