@@ -582,7 +582,7 @@ bool ConnectionEviction::ends(PeerState& peer) {
   // The present connection may be a newer one.
   if (connection == nullptr || !connection->in_order) return true;
   if (peer.any_issued()) return false;
-  if (connection->disconnect_sent) return connections_.disconnect(peer);
+  if (connection->disconnect_sent) return connection->disconnect_left && connections_.disconnect(peer);
   return replies_.send(disconnect_of(peer)) != -FI_EAGAIN;
 }
 

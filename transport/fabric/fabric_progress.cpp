@@ -100,7 +100,10 @@ void Fabric::complete(const fi_cq_msg_entry& entry) {
     }
     case Context::Kind::kReply: {
       auto& reply = static_cast<Reply&>(*context);
-      if (reply.header.kind == MessageKind::kProbe) PeerHealth::probe_completed(peers_.of(reply.peer), Clock::now());
+      PeerState& peer = peers_.of(reply.peer);
+      if (reply.header.kind == MessageKind::kProbe) PeerHealth::probe_completed(peer, Clock::now());
+      if (reply.header.kind == MessageKind::kDisconnect && reply.header.operation == peer.connection_number())
+        peer.current->disconnect_left = true;
       return replies_.completed(reply);
     }
   }
