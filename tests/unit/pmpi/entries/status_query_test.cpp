@@ -126,11 +126,11 @@ struct UnderWay {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       auto own = std::make_unique<farside::Pending>();
       operations[i] = own.get();
-      own->issued(Pending::kReads);
+      own->issued(farside::Pending::kReads);
       REQUIRE(library().requests->start("MPI_Rget", window, 0, std::move(own), 0, &requests[i]));
     }
   }
-  void end(std::size_t i) { operations[i]->completed(Pending::kReads); }
+  void end(std::size_t i) { operations[i]->completed(farside::Pending::kReads); }
   std::vector<MPI_Request> requests = std::vector<MPI_Request>(3, MPI_REQUEST_NULL);
   std::array<farside::Pending*, 3> operations{};
 };
@@ -175,7 +175,7 @@ TEST_CASE("a query finds the requests of operations that have ended, and leaves 
 TEST_CASE("the program gets the error of an operation when it completes the request, not by a query") {
   const SmallWindow small;
   UnderWay under_way(small.window());
-  under_way.operations[2]->reads.failed({farside::ErrorKind::kPeer, "the test says so"});
+  under_way.operations[2]->failed({farside::ErrorKind::kPeer, "the test says so"});
   for (std::size_t i = 0; i < 3; ++i) under_way.end(i);
   CHECK(all(under_way.requests));
   CHECK(some(under_way.requests).size() == 3);
