@@ -264,8 +264,8 @@ class Connections {
 //
 //   1. The process that evicts issues nothing more on the idle connection, and sends DISCONNECT.
 //   2. Its peer issues nothing more either. When its requests have been answered, it sends DISCONNECT as well.
-//   3. The process that has sent DISCONNECT before, and has received the peer's, ends the connection, but not before the
-//      provider has sent its own.
+//   3. The process that has sent DISCONNECT before, and has received the peer's, ends the connection when the provider
+//      has sent its own.
 //
 // Behind DISCONNECT a process sends only answers, for which the peer waits before it sends its own. So each side has
 // received all of the other's data when the connection ends. (Data that arrive at a closed socket reset the connection,
