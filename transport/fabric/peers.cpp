@@ -232,9 +232,7 @@ void PeerHealth::check_hosts(Clock::time_point now) {
     const std::chrono::seconds timeout = this->timeout(*peer);
     const bool watched = timeout.count() > 0;
     const bool noted = peer->unacknowledged_since != Clock::time_point{};
-    // Before the probe, from which on the peer is not quiet.
-    const Clock::duration before = std::min<Clock::duration>(Timing::kQuiet, half(timeout) / 2);
-    if (watched && !quiet(*peer, now, noted ? Clock::duration{} : before)) continue;
+    if (watched && !quiet(*peer, now, noted ? Clock::duration{} : Timing::kQuiet)) continue;
     const std::uint32_t notifications = peer->notifications;
     const std::optional<TcpState> state = watched ? network_.tcp_state(*peer) : std::nullopt;
     if (!state || !state->unanswered) {
