@@ -70,7 +70,12 @@ int use_and_free(MPI_Comm, int, void* attribute, void*) {
 void leave_to_callback(const check::Program& program) {
   int key = MPI_KEYVAL_INVALID;
   CHECK_MPI(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, use_and_free, &key, nullptr));
-  CHECK_MPI(MPI_Comm_set_attr(MPI_COMM_SELF, key, new check::Window(program.memory(), 64, 8)));
+  auto window = std::make_unique<check::Window>(program.memory(), 64, 8);
+  const std::int32_t sent = 1;
+  CHECK_MPI(MPI_Win_fence(0, *window));
+  CHECK_MPI(MPI_Put(&sent, 1, MPI_INT32_T, (check::rank() + 1) % check::size(), 1, 1, MPI_INT32_T, *window));
+  CHECK_MPI(MPI_Win_fence(0, *window));
+  CHECK_MPI(MPI_Comm_set_attr(MPI_COMM_SELF, key, window.release()));
 }
 
 // Long messages make UCX's tcp flush its connections in MPI_Finalize. MPICH 4.0 by itself hangs there if a process
