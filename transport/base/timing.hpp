@@ -68,7 +68,7 @@ struct Timing {
   // The thread's longest sleep, and between two checks of peers: what a lost wake-up costs. Shorter: an idle process
   // uses its core.
   static constexpr Milliseconds kSafetyNet{250};
-  // Between two looks at connection events. Shorter: polls keep the mutex; longer: each connection takes longer, twice.
+  // Between two looks at connection events. Shorter: polls keep the mutex; longer: connecting, with two events, waits.
   static constexpr Microseconds kReadEventsEvery{100};
   // The most for which a large transfer, at 1 ns per byte, is expected to need polls. Longer: idle waiters yield.
   static constexpr Milliseconds kLongestTransfer{100};

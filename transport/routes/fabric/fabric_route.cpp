@@ -202,8 +202,8 @@ Status FabricRoute::begin_flush(BusyTarget& to, bool locally) {
   return issued;
 }
 
-// Notifications have no reply. That to a later message implies that they were executed, if no connection has ended
-// since.
+// Sends a message with a reply. The reply implies that the earlier notifications, which have none, were executed,
+// unless a connection has ended since.
 Status FabricRoute::ask_behind_notifications(BusyTarget& to) {
   const std::uint32_t sent = to.notified;
   if (sent == to.asked) [[likely]]

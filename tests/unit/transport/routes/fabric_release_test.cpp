@@ -211,7 +211,7 @@ TEST_CASE("a notified operation leaves in one message with its notification, whi
   CHECK(on.route->flush(7).ok());
   on.endpoint.lost[7].last_interruption = 3;
   CHECK(on.route->expect_notification(7) == 3);
-  // A connection that ends before the flush may have lost it, whoever else has reported that.
+  // The flush fails if the connection has ended since the notification.
   CHECK(on.route->notify(7, 64, 3).ok());
   on.endpoint.lost[7].last_interruption = 4;
   CHECK(on.route->flush(7).error().kind == ErrorKind::kPeer);
