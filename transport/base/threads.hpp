@@ -116,8 +116,7 @@ Status start_own_thread(std::thread& thread, const char* name, Run&& run) {
   std::string refused;
   Status begun = without_bad_alloc([&] {
     try {
-      thread = std::thread([name, run = std::forward<Run>(run)]() mutable {
-        pthread_setname_np(pthread_self(), name);  // from outside it takes three system calls
+      thread = std::thread([run = std::forward<Run>(run)]() mutable {
         if (Status carried = without_bad_alloc(run); !carried)
           Log::write_parts({"farside: error: a thread of farside has ended: out of memory\n"});
       });
@@ -127,6 +126,7 @@ Status start_own_thread(std::thread& thread, const char* name, Run&& run) {
   });
   if (!begun) return begun;
   if (!thread.joinable()) return Error{ErrorKind::kOther, fmt::format("no thread {}: {}", name, refused)};
+  pthread_setname_np(thread.native_handle(), name);
   return {};
 }
 
