@@ -65,18 +65,21 @@ std::vector<double> take_samples(const Budget& budget, Batch&& batch) {
   }
 }
 
-// Does an operation `count` times. Returns the seconds that this takes, without the pauses in front of each.
+// Does an operation `count` times. Returns the seconds that this takes. With a pause in front of each it is `count`
+// times their median, since some wait for a core.
 template <class Operation>
 double time_of(long count, Operation&& operation, std::chrono::milliseconds pause = {}) {
-  double seconds = 0;
   const long together = pause.count() > 0 ? 1 : count;
+  std::vector<double> seconds;
   for (long done = 0; done < count; done += together) {
     if (pause.count() > 0) std::this_thread::sleep_for(pause);
     const Clock::time_point start = Clock::now();
     for (long i = 0; i < together; ++i) operation();
-    seconds += seconds_since(start);
+    seconds.push_back(seconds_since(start));
   }
-  return seconds;
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::ranges::nth_element(seconds, middle);
+  return *middle * static_cast<double>(count / together);
 }
 // Behind it, a rank that waits for this one sleeps.
 constexpr std::chrono::milliseconds kLate{5};
@@ -89,13 +92,23 @@ std::vector<double> sample(double sample_seconds, Operation&& operation, std::ch
   return take_samples({.sample_seconds = sample_seconds}, [&](long count) { return time_of(count, operation, pause); });
 }
 
-// The same with batches in which both ranks take part, as often as the origin announces before each. Collective.
+// The same with batches in which all ranks take part, as often as the origin announces before each. Ranks that are done
+// sleep until the announcement: those that are not may need their cores, which not every runtime yields. Collective.
 template <class Batch>
 std::vector<double> sample_together(const Pair& pair, double sample_seconds, Batch&& batch) {
-  const auto announced = [&pair](long count) { return of_rank(0, count, pair.comm); };
+  const auto announced = [&pair](long count) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Ibcast(&count, 1, MPI_LONG, 0, pair.comm, &request);
+    for (int done = 0;;) {
+      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+      if (done != 0) return count;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  };
   std::vector<double> samples;
   if (pair.origin)
-    samples = take_samples({.sample_seconds = sample_seconds}, [&](long count) { return batch(announced(count)); });
+    samples = take_samples({.batch_seconds = 0.01, .sample_seconds = sample_seconds},
+                           [&](long count) { return batch(announced(count)); });
   while (const long count = announced(0)) batch(count);
   return samples;
 }
