@@ -322,7 +322,7 @@ bool Fabric::has_message_ring(Peer peer) {
 
 Status Fabric::request(Pending& pending, Peer peer, const HandlerRequest& request,
                        std::unique_ptr<OperationList> list) {
-  const Pending::Class counted = list != nullptr && list->fetched_bytes() > 0 ? Pending::kFetches : Pending::kMessages;
+  const Pending::Class counted = list != nullptr && list->fetches() ? Pending::kFetches : Pending::kMessages;
   const auto send = [&](FabricOperation& operation, fid_ep* endpoint) -> ssize_t {
     if (request.last_interruption && *request.last_interruption != operation.peer.losses.last_interruption)
       return -FI_ECONNRESET;

@@ -236,6 +236,7 @@ class OperationList {
   std::span<const std::byte> bytes() const { return bytes_; }
   bool has_atomics() const { return has_atomics_; }
   std::size_t fetched_bytes() const { return fetched_bytes_; }
+  bool fetches() const { return fetched_bytes_ > 0; }
   // Copies the fetched data of the reply to the buffers of the operations. Precondition: `fetched` has fetched_bytes().
   void deliver(std::span<const std::byte> fetched) const;
 

@@ -16,7 +16,7 @@ Status FabricControl::send(int rank, DataAccess access, const ControlStep& step,
   std::optional<std::uint32_t> after;
   const auto send_with = [&](std::unique_ptr<OperationList> list) {
     // Fetched data need a reply.
-    const bool replies = awaited || FabricSpace::fetches(list);
+    const bool replies = awaited || (list != nullptr && list->fetches());
     const bool unconfirmed = !replies && list != nullptr && !space_.endpoint.acknowledges_notifications();
     HandlerRequest request =
         replies ? HandlerRequest::with(step, fetched) : HandlerRequest::notification(step, fetched);

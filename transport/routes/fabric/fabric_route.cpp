@@ -267,7 +267,7 @@ Status FabricRoute::notify(int rank, std::uint32_t word, std::uint32_t last_inte
   std::unique_ptr<OperationList> taken = space_.take_queued(to, true);
   const std::uint16_t notified = to.target->unconfirmed.last();
   // Fetched data need a reply, as does what detached memory may stop.
-  const bool replies = FabricSpace::fetches(taken) || (taken != nullptr && space_.agreed.regions != nullptr) ||
+  const bool replies = (taken != nullptr && (taken->fetches() || space_.agreed.regions != nullptr)) ||
                        space_.endpoint.acknowledges_notifications();
   Status issued = without_bad_alloc([&] {
     const ControlStep step{ControlCall::kFetchAdd, {}, word, 1, 0};

@@ -100,9 +100,6 @@ struct FabricSpace : FabricSetup {
     const auto held = targets.hold(*to.target);
     to.order.drop();
   }
-  static bool fetches(const std::unique_ptr<OperationList>& list) {
-    return list != nullptr && list->fetched_bytes() > 0;
-  }
   // A request whose reply implies that the earlier messages were executed. `fetched` receives a control word.
   static HandlerRequest question_behind(std::uint64_t& fetched) {
     return HandlerRequest::with({ControlCall::kRead, {}, 0, 1, 0}, &fetched);
