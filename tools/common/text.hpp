@@ -94,10 +94,11 @@ J parse_json(std::string_view text) {
   return J::parse(text, [](int level, typename J::parse_event_t event, J& value) {
     if (level > kMostLevels) throw std::runtime_error("values are nested too deeply");
     if (!value.is_string()) return true;
-    const std::string clean = printable(value.template get_ref<const std::string&>());
-    if (clean == value) return true;
-    if (event == J::parse_event_t::key) throw std::runtime_error(clean + ": a name with control characters");
-    value = clean;
+    const std::string& given = value.template get_ref<const std::string&>();
+    if (std::string clean = printable(given); clean != given) {
+      if (event == J::parse_event_t::key) throw std::runtime_error(clean + ": a name with control characters");
+      value = std::move(clean);
+    }
     return true;
   });
 }
