@@ -155,6 +155,7 @@ Status Fabric::issue(Pending& pending, Pending::Class counted, Peer to, const ch
       // No thread can complete it before the mutex is released.
       peer.issued(*operation, pending, counted);
       peer.used = true;
+      if (operation->completions_left == 0) peers_.finish(*operation);
       return {};
     }
     const bool abandoned = peer.failures != failures;
@@ -351,9 +352,10 @@ Status Fabric::request(Pending& pending, Peer peer, const HandlerRequest& reques
     if (header.controls > 0) parts[count++] = {operation.message.steps.data(), header.controls * sizeof(ControlStep)};
     if (MessageRing* const ring = MessageRing::of(endpoint)) {
       using enum MessageRing::Release;
-      const auto release = operation.request ? kAnswer : kCompletion;
+      const bool copied = !operation.request && ring->copies({parts.data(), count});
+      const auto release = operation.request ? kAnswer : copied ? kAtOnce : kCompletion;
       const ssize_t code = ring->write(endpoint, {parts.data(), count}, operation, release);
-      if (code == 0 && operation.request) operation.completions_left = 1;  // the reply implies that it was sent
+      if (code == 0) operation.completions_left = copied ? 0 : 1;  // the reply implies that a request was sent
       return code;
     }
     return send_message(peers_.memory(), endpoint, {parts.data(), count}, operation.slot, operation);

@@ -200,7 +200,7 @@ ssize_t Fabric::send(Reply& reply) {
     using enum MessageRing::Release;
     // When the endpoint is being closed, answers have completions, because the process waits until the last ones are
     // sent.
-    const bool copied = !leaving_ && ring->copies(sizeof reply.header + reply.fetched.size());
+    const bool copied = !leaving_ && ring->copies({parts, count});
     const ssize_t code = ring->write(endpoint, {parts, count}, reply, copied ? kAtOnce : kCompletion);
     reply.copied = code == 0 && copied;
     if (code != -FI_EAGAIN) return code;

@@ -84,8 +84,12 @@ class MessageRing {
   // Gives it the peer's ring, before the connection carries messages.
   void connect(const RingAddress& peer) { peer_ = peer; }
 
-  // Whether the provider copies a message of so many bytes at the call.
-  bool copies(std::size_t bytes) const { return bytes + sizeof(RingFrame) <= most_copied_; }
+  // Whether the provider copies a message of these parts at the call.
+  bool copies(std::span<const iovec> parts) const {
+    std::size_t bytes = sizeof(RingFrame);
+    for (const iovec& part : parts) bytes += part.iov_len;
+    return bytes <= most_copied_;
+  }
   // When the parts of a message and its context, which holds the frame, may be used for something else.
   enum class Release : std::uint8_t {
     kCompletion,  // when the write has completed

@@ -142,7 +142,6 @@ void Peers::interrupted_by(PeerState& peer) {
   interruptions_.store(number, std::memory_order_release);
 }
 
-// Ends an operation after its last completion.
 void Peers::finish(FabricOperation& operation) {
   PeerState& peer = operation.peer;
   Pending* const pending = operation.pending;

@@ -197,6 +197,8 @@ class Peers {
     --operation.peer.in_flight;
     recycle(operation);
   }
+  // Ends an operation of which no completion will come any more. With the mutex of its peer held.
+  void finish(FabricOperation& operation);
   // Notes that the provider has completed it, and copies the fetched data out of its slot.
   void completed(FabricOperation& operation);
   // The same with an error: no reply will arrive either. Returns the endpoint on which it was issued.
@@ -223,7 +225,6 @@ class Peers {
   std::span<PeerState* const> active() const { return active_; }
 
  private:
-  void finish(FabricOperation& operation);
   void recycle(FabricOperation& operation);
   // The connection to the peer was interrupted. With the mutex of the peer held, and Fabric's.
   void interrupted(PeerState& peer);
