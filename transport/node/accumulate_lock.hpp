@@ -9,8 +9,8 @@
 // A holder that combines in a loop would leave others no chance, least of all a thread of its own core. A thread
 // therefore claims the lock when it has waited for kClaimAfter, and a message handler claims it immediately: its origin
 // waits for one row. A claim is a flag that its thread sets again and again while it waits, and that the next claimant
-// to take the lock clears. After the end of a process that has claimed the lock, others wait for kClaimAfter once.
-// (After the end of one that holds it, they wait for ever.)
+// to take the lock clears. After the end of a process that has claimed the lock, others wait for kClaimAfter once. A
+// claimant looks now and then whether the process that holds the lock has ended, and takes it then.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +23,7 @@
 #include "transport/base/pause.hpp"
 #include "transport/base/timing.hpp"
 #include "transport/base/wake_event.hpp"
+#include "transport/node/identity.hpp"
 
 namespace farside {
 
@@ -30,18 +31,24 @@ namespace farside {
 struct AccumulateLockWord {
   using Clock = std::chrono::steady_clock;
   enum State : std::uint32_t { kFree, kHeld, kReserved };
+  static constexpr std::uint32_t kProcess = 4;    // kHeld + kProcess * the process id of the holder, 0 if unknown
+  static inline std::uint32_t held_here = kHeld;  // the state while this process holds a lock
+  static constexpr std::uint32_t kClaimsToLook = 256;
   std::atomic<std::uint32_t> state{kFree};
-  std::atomic<std::uint32_t> claimed{0};
-  WakeEvent freed;  // of claimants
+  std::atomic<std::uint32_t> claimed{0};  // how often, since the end of the last claim
+  WakeEvent freed;                        // of claimants
 
   // The acquire follows the release of the last holder, which orders the plain accesses of both.
   bool take_from(std::uint32_t before) {
-    return state.compare_exchange_strong(before, kHeld, std::memory_order_acquire, std::memory_order_relaxed);
+    return state.compare_exchange_strong(before, held_here, std::memory_order_acquire, std::memory_order_relaxed);
   }
   bool take(bool claims) {
-    if (claims && claimed.load(std::memory_order_relaxed) == 0) claimed.store(1, std::memory_order_relaxed);
+    const std::uint32_t claim = claims ? claimed.load(std::memory_order_relaxed) + 1 : 0;
+    if (claims) claimed.store(claim, std::memory_order_relaxed);
     const std::uint32_t before = state.load(std::memory_order_relaxed);
-    if (before == kHeld || (before == kReserved && !claims)) return false;
+    if (before == kReserved && !claims) return false;
+    const bool looks = claims && claim % kClaimsToLook == 0;
+    if (before % kProcess == kHeld && !(looks && has_ended(before / kProcess))) return false;
     if (!take_from(before)) return false;
     if (claims) end_claim();
     return true;

@@ -75,10 +75,13 @@ ProcessIdentity::State ProcessIdentity::state() const {
   const auto found = read_state(fmt::format("/proc/{}/stat", pid()));
   // /proc may hide processes (mount option hidepid), but kill(2) finds them.
   if (!found) return kill(pid(), 0) != 0 && errno == ESRCH ? State::kDead : State::kUnknown;
-  if (of_bits(found->began << kPidBits).bits_ != (bits_ >> kPidBits << kPidBits)) return State::kDead;
+  const std::uint64_t began = bits_ >> kPidBits;
+  if (began != 0 && of_bits(found->began << kPidBits).bits_ != began << kPidBits) return State::kDead;
   // The main thread may have ended while other threads of the process still run.
   if ((found->state == 'Z' || found->state == 'X') && found->threads <= 1) return State::kDead;
   return found->state == 'T' || found->state == 't' ? State::kStopped : State::kAlive;
 }
+
+bool has_ended(std::uint32_t pid) { return ProcessIdentity::of_bits(pid).is_dead(); }
 
 }  // namespace farside

@@ -51,4 +51,7 @@ class ProcessIdentity {
   std::uint64_t bits_ = 0;  // | start, in clock ticks since the boot (40) | process id (22) |
 };
 
+// The same as is_dead(), of a process whose start time is not known; 0: unknown.
+bool has_ended(std::uint32_t pid);
+
 }  // namespace farside

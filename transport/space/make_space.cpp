@@ -164,7 +164,11 @@ void SpaceMaker::take_memory(NodeSegment segment, int index, bool handled) {
   ControlHeader& header = ControlHeader::of(control);
   new (&header.accumulate_lock) AccumulateLockWord{};
   new (&header.wake_event) WakeEvent;
-  static const ProcessIdentity own_process = ProcessIdentity::own();
+  static const ProcessIdentity own_process = [] {
+    const ProcessIdentity own = ProcessIdentity::own();
+    AccumulateLockWord::held_here += AccumulateLockWord::kProcess * static_cast<std::uint32_t>(own.pid());
+    return own;
+  }();
   header.owner = own_process;
   new (&header.integers) IntegerWords;
   space.mapped_.integers().announce_in(header.integers);

@@ -25,11 +25,13 @@
 
 #include "tests/unit/transport/base/memory_model.hpp"
 #include "transport/base/pause.hpp"
+#include "transport/node/identity.hpp"
 
 // Replacements of these functions: the model does not continue a thread that waits, and notes a wake.
 namespace farside_in_model {
 inline bool woken = false;
 inline void relax() { farside::modelled::wait(); }
+inline bool has_ended(std::uint32_t) { return false; }
 template <class Word, class Time>
 void futex_wait(const Word&, std::uint32_t, Time) {}
 template <class Word>

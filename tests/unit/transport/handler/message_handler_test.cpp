@@ -10,9 +10,13 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <random>
 #include <sys/mman.h>
+#include <sys/types.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -21,6 +25,7 @@
 #include "tests/unit/transport/data/elements.hpp"
 #include "tests/unit/transport/handler/handler_fixture.hpp"
 #include "transport/base/pause.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/handler/message.hpp"
 
 namespace farside::message_handler_test {
@@ -101,6 +106,35 @@ TEST_CASE("of a request that finds the accumulate lock held nothing is executed,
   CHECK(on.base()[64] == std::byte{1});
   CHECK(std::memcmp(on.base(), &one, sizeof one) == 0);
   CHECK(on.lock.state.load() == AccumulateLockWord::kFree);
+}
+
+TEST_CASE("a process that ends while it holds the accumulate lock keeps it from others for a second at most") {
+  void* const memory =
+      mmap(nullptr, sizeof(AccumulateLockWord), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(memory != MAP_FAILED);
+  for (const bool handles : {true, false}) {
+    auto& lock = *new (memory) AccumulateLockWord;
+    const pid_t child = fork();
+    if (child == 0) {
+      AccumulateLockWord::held_here += AccumulateLockWord::kProcess * static_cast<std::uint32_t>(getpid());
+      (void)new AccumulateLock(lock);
+      _exit(0);
+    }
+    CHECK(waitpid(child, nullptr, 0) == child);
+    CHECK(lock.state.load() / AccumulateLockWord::kProcess == static_cast<std::uint32_t>(child));
+    const auto begin = std::chrono::steady_clock::now();
+    // A handler tries again and again, and does not wait.
+    bool held = false;
+    while (handles && !held && std::chrono::steady_clock::now() - begin < std::chrono::seconds(20)) {
+      held = AccumulateLock(lock, std::chrono::seconds(0)).held();
+      std::this_thread::sleep_for(Timing::kTryAgain);
+    }
+    if (!handles) held = AccumulateLock(lock).held();
+    CHECK(held);
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+    CHECK(lock.state.load() == AccumulateLockWord::kFree);
+  }
+  munmap(memory, sizeof(AccumulateLockWord));
 }
 
 TEST_CASE("beside a thread that takes the accumulate lock in a loop a handler waits for one holder") {
