@@ -39,11 +39,6 @@ void add(const std::string& text) {
   state.journal += time + text + "\n";
 }
 
-void meet(int rank, int peer) {
-  state.met.insert({rank, peer});
-  state.met.insert({peer, rank});
-}
-
 std::vector<Rank*> living() {
   std::vector<Rank*> found;
   for (Rank& each : job.ranks)
@@ -188,7 +183,8 @@ void draw_next(bool (*kind)(Time), Time mean) {
 // other communicators it has other numbers, so there any number counts. Or a shortage that there was.
 bool explains(int rank, std::string_view line) {
   const auto has = [line](std::string_view text) { return line.find(text) != line.npos; };
-  if (state.shortage && (has("Cannot allocate memory") || has("Too many open files") || has("could not make")))
+  if (state.shortage && (has("Cannot allocate memory") || has("Too many open files") || has("could not make") ||
+                         has("Connection refused")))
     return true;
   if (has("could not notify") || has("have left their places in queues")) return !state.met.empty();
   const bool tells = has("operations of rank");
@@ -207,6 +203,11 @@ bool explains(int rank, std::string_view line) {
 std::map<int, int> meetings;  // of survivors.cpp: how often each rank was there
 
 }  // namespace
+
+void meet(int rank, int peer) {
+  state.met.insert({rank, peer});
+  state.met.insert({peer, rank});
+}
 
 std::string Plan::text() const {
   std::string text;

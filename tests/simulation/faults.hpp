@@ -32,6 +32,9 @@ void note(std::string_view line);
 // The last faults so far.
 std::string journal();
 
+// A fault has met the two ranks: errors may name them to each other.
+void meet(int rank, int peer);
+
 // The running rank ends the job: a failure, unless an error explains it.
 [[noreturn]] void end_job(const std::string& why);
 // Ends the process successfully, as a job may end that has not come to its end.

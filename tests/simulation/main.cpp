@@ -103,11 +103,6 @@ Command draw_job(const Command& command) {
   constexpr const char* kKinds[] = {"stop", "death", "host", "break", "error", "refusal", "silence", "shortage"};
   constexpr int kMeans[] = {1'000, 20'000, 300'000};
   const bool survives = job.program.front().find("survivors") != std::string::npos;
-  // Where connections are closed, a fence may wait for ever.
-  const auto make_active = [&job] {
-    job.program.emplace_back("active");
-    std::erase_if(job.settings, [](const std::string& each) { return each.starts_with("FARSIDE_CONNECTIONS"); });
-  };
   if (random.one_in(survives ? 2 : 4) == survives) {  // other programs end at the first error
     if (random.one_in(2)) job.faults.means["stop"] = kMeans[random.below(3)];
     if (survives) job.program.insert(job.program.end(), {"rounds", "100"});
@@ -122,9 +117,8 @@ Command draw_job(const Command& command) {
   if (!survives) {
     leave_out("break", "silence", "shortage");
   } else if (random.one_in(2)) {
-    make_active();
-    // After these a target may wait for a rank that it never reaches.
-    leave_out("death", "host", "refusal", "silence", "shortage");
+    job.program.emplace_back("active");
+    leave_out("death", "host");
   } else if (std::ranges::any_of(job.faults.means, [](const auto& each) {
                return each.first == "break" || each.first == "silence" || each.first == "shortage";
              })) {

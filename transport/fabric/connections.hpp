@@ -9,11 +9,9 @@
 // kMostInitiated requests are in flight, and requests to further peers wait in a queue, so that a thousand first
 // operations do not flood the peers' listeners.
 //
-// fi_endpoint may block: in the verbs provider of libfabric before 1.21 it waits until the peer's address is resolved
-// (rdma_resolve_addr(3)), for up to 2 s; in all versions it asks the daemon ibacm, where there is one
-// (rdma_getaddrinfo(3)). Separate threads then open the endpoint, one each, and progress() requests the connection when
-// it is open. No request is in flight before that, so a request of the peer simply replaces it. fi_connect does not
-// wait, and over TCP opening does not either.
+// fi_endpoint may block over verbs (connections.md), while the peer's address is resolved or ibacm is asked. Separate
+// threads then open the endpoint, one each, and progress() requests the connection when it is open. No request is in
+// flight before that, so a request of the peer simply replaces it. fi_connect does not wait.
 //
 // A process connects only when it has no connection to the peer. A request that is newer than the present connection
 // therefore says that the peer has closed that connection, although this side saw no event (the cable may have been

@@ -106,10 +106,8 @@ std::string try_nic_atomics(OpenEndpoint& endpoint, std::optional<bool>& form) {
 
 // Issues one operation. Repeats the call while the provider returns -FI_EAGAIN (queue full, connection being made) or
 // too many operations or requests are in flight to the peer, and the peer is not abandoned. Between two attempts this
-// thread takes completions itself, because its attempts count as polls, and the progress thread backs off while threads
-// poll.
-//
-// A lack of memory is treated like a full queue, a number of times: operations that complete give memory back.
+// thread takes completions itself, because its attempts count as polls. A lack of memory is treated like a full queue,
+// a number of times: operations that complete give memory back.
 //
 // An operation fails, and is not issued, if notifications were lost before. A notification fails and is issued, since
 // its receiver may know of no interruption since it began to wait.
@@ -164,7 +162,10 @@ Status Fabric::issue(Pending& pending, Pending::Class counted, Peer to, const ch
       poll();
       continue;
     }
-    if (notification) peer.owes_loss = true;
+    if (notification) {
+      ++peer.notifications;
+      peer.owes_number = true;
+    }
     peers_.not_issued(*operation);
     held.unlock();
     if (code != -FI_EAGAIN) return pending.named(fabric_error(ErrorKind::kPeer, what, code));
@@ -334,13 +335,14 @@ Status Fabric::request(Pending& pending, Peer peer, const HandlerRequest& reques
     if (domain_.by_adapter()) header.flags = 0;
     if ((header.flags & RequestHeader::kNoReply) != 0) {
       operation.notification = true;
+      header.generation = operation.peer.notifications + 1;
     } else {
       if (operation.peer.requests >= limits_.requests_per_peer) return -FI_EAGAIN;
       operation.await_reply();
+      header.generation = operation.generation;
     }
     header.identity = address().identity;
     header.operation = peers_.number(operation);
-    header.generation = operation.generation;
     if (list != nullptr) operation.list = std::move(list);  // at the first of several attempts
     std::array<iovec, 3> parts;
     std::size_t count = 0;

@@ -7,15 +7,11 @@
 // local buffers must stay until then, except operands of at most kCopiedAtCall bytes, which are copied at the call.
 //
 // Polls of application threads and of the progress thread take completions and messages of peers, answer them, move
-// the connections on, and check the peers (fabric_progress.cpp). Periodic work visits only active peers and operations
-// in flight, not all peers that are known.
+// the connections on, and check the peers (fabric_progress.cpp).
 //
-// Thread safety: all members may be called from any thread. An operation on a connected peer takes the mutex of that
-// peer only (peers.hpp), once for each attempt to issue and once when its completion comes, so that threads with
-// different peers do not wait for each other. One mutex guards all other data: connections, messages that arrive, and
-// the data of periodic work. A poll returns at once if another thread holds this mutex. Over verbs there is a third
-// mutex, that of the slots for operands (operation.hpp), which is held for a few loads and stores, or for the
-// registration of 64 slots.
+// Thread safety: all members may be called from any thread; progress.md has the mutexes. An operation on a connected
+// peer takes that of the peer, once for each attempt to issue and once when its completion comes. A poll returns at
+// once if another thread holds the endpoint's mutex.
 //
 // Errors: kPeer for operations (also if the peer is abandoned; kRange if a handler refuses a request), kNoMemory if
 // memory cannot be registered, kNoRoute when the endpoint is opened. Cost: an operation over TCP takes its origin 5 to
@@ -157,10 +153,15 @@ class Fabric final : public OpenEndpoint, private PeerHealth::Network, private P
   bool may_sleep() override;
   std::optional<ssize_t> send_probe(PeerState& peer) override {
     if (!replies_.room()) return {};
-    const bool tells = peer.owes_loss;
-    if (tells) peer.owes_loss = false;
-    const ssize_t code = replies_.send(Replies::take(peer.number, MessageKind::kProbe, tells ? address().identity : 0));
-    if (tells && code != 0) peer.owes_loss = true;
+    const std::scoped_lock held(peer.mutex);
+    std::unique_ptr<Reply> probe = Replies::take(peer.number, MessageKind::kProbe);
+    const bool tells = peer.can_tell();
+    if (tells) probe->header = {MessageKind::kProbe, {}, 0, peer.notifications + 1, address().identity};
+    const ssize_t code = replies_.send(std::move(probe));
+    if (code == 0 && tells) {
+      ++peer.notifications;  // that is confirmed, or lost, as they are
+      peer.owes_number = false;
+    }
     return code;
   }
   std::optional<TcpState> tcp_state(PeerState& peer) override { return connections_.tcp_state(peer); }

@@ -161,8 +161,8 @@ void Fabric::receive(std::span<const std::byte> message) {
   if (kind == MessageKind::kProbe) {
     ReplyHeader header{};
     std::memcpy(&header, message.data(), std::min(message.size(), sizeof header));
-    PeerState* const loses = header.operation != 0 ? peers_.find(header.operation) : nullptr;
-    if (loses != nullptr) peers_.interrupted_by(*loses);
+    PeerState* const told = header.operation != 0 ? peers_.find(header.operation) : nullptr;
+    if (told != nullptr) peers_.numbered(*told, header.generation);
     return;
   }
   if (kind == MessageKind::kDisconnect) return eviction_.receive(message);
@@ -172,10 +172,11 @@ void Fabric::receive(std::span<const std::byte> message) {
   }
   RequestHeader request{};
   std::memcpy(&request, message.data(), std::min(message.size(), sizeof request));
-  const PeerState* const sender = peers_.find(request.identity);
+  PeerState* const sender = peers_.find(request.identity);
   if (sender == nullptr) return log(LogLevel::kWarn, "a request of an unknown process was dropped");
   const TraceServed served(RouteKind::kFabric, message.size());
   replies_.execute(sender->number, message);
+  if ((request.flags & RequestHeader::kNoReply) != 0) peers_.numbered(*sender, request.generation);
 }
 
 ssize_t Fabric::send(Reply& reply) {

@@ -33,11 +33,9 @@ struct PeerState;
 //
 // Operations of this process hold at most kMostOwn slots at a time, and at most kMostLarge registrations of large
 // buffers, so that registered memory does not grow with the number of operations in an epoch. The limit does not apply
-// to answers, because processes that wait for each other's answers must be able to send them.
-//
-// A process may lock little memory (RLIMIT_MEMLOCK). If the registration of further slots was refused, operations and
-// answers wait for a free one of the existing slots. Operations leave the last kForAnswers slots to answers, since a
-// request keeps its slot until the peer has answered.
+// to answers, because processes that wait for each other's answers must be able to send them. If the registration of
+// further slots is refused (RLIMIT_MEMLOCK), all wait for a free one. Operations leave the last kForAnswers slots to
+// answers, since a request keeps its slot until the peer has answered.
 //
 // Thread safety: any thread may call all members but begin(). Memory: 448 KiB for each 64 slots in use at once, never
 // freed before the end.

@@ -130,11 +130,18 @@ void Peers::interrupted(PeerState& peer) {
     peer.confirmed = peer.notifications;
     peer.losses.lost_notifications.fetch_add(1, std::memory_order_relaxed);
     peer.losses.to_report.store(true, std::memory_order_relaxed);
+    peer.owes_number = true;
   }
-  interrupted_by(peer);
+  count_interruption(peer);
 }
 
-void Peers::interrupted_by(PeerState& peer) {
+void Peers::numbered(PeerState& peer, std::uint32_t number) {
+  const auto ahead = static_cast<std::int32_t>(number - peer.arrived);  // numbers may wrap
+  if (ahead > 0) peer.arrived = number;
+  if (ahead > 1) count_interruption(peer);
+}
+
+void Peers::count_interruption(PeerState& peer) {
   const std::uint32_t number = interruptions_.load(std::memory_order_relaxed) + 1;
   peer.losses.last_interruption.store(number, std::memory_order_relaxed);
   // Release: a thread that reads the number sees the words that the peer's messages have changed, and the peer's
@@ -207,7 +214,7 @@ void PeerHealth::check(PeerState& peer, Clock::time_point now) {
   const std::chrono::seconds timeout = this->timeout(peer);
   if (timeout.count() == 0) return;
   if (peer.waits) peer.quiet_since = now;
-  if (!quiet(peer, now, half(timeout))) return;
+  if (!quiet(peer, now, half(timeout)) && !peer.can_tell()) return;
   const bool too_long = now - peer.quiet_since >= timeout;
   if (peer.probed) {
     if (too_long) abandon(peer, now, "its adapter acknowledges nothing that is sent to it");

@@ -73,12 +73,12 @@ struct PeerState {
   fid_ep* endpoint = nullptr;
   bool active = false;          // changes only with Fabric's mutex held, too
   RelaxedFlag begun;            // an operation was begun while none was in flight (PeerHealth)
-  RelaxedFlag owes_loss;        // a notification was not sent, and the peer may wait for it: a probe has to say so
+  RelaxedFlag owes_number;      // a notification may be lost, and the peer may wait for it: a probe has to number it
   RelaxedCount in_flight;       // operations issued, or being issued
   std::uint32_t requests = 0;   // of them requests to the handler that the provider has taken
   RelaxedCount completed;       // operations since the start
   std::uint32_t failures = 0;   // how often the peer was abandoned
-  RelaxedCount notifications;   // that were sent
+  RelaxedCount notifications;   // that were sent, or should have been; and numbers that probes have told
   std::uint32_t confirmed = 0;  // of them, the first so many have arrived, or are known to be lost
   PeerLosses losses;            // also read without the mutex
   OperationPool pool{*this};
@@ -86,32 +86,33 @@ struct PeerState {
   RelaxedFlag used;  // an operation was issued since find_last_use() was called
 
   // Guarded by Fabric's mutex:
-  FabricAddress address;             // only its identity is known if the peer has connected to this process
-  Connection* current = nullptr;     // the present connection
-  Clock::time_point not_before{};    // of the next attempt to connect
-  std::uint64_t attempt = 0;         // the peer's latest known attempt: later ones are newer than `current`
-  std::uint16_t refused = 0;         // attempts since the last connection, which lengthen the back-off
-  std::uint16_t last_error = 0;      // libfabric's error of the last attempt; 0: it succeeded
-  bool waits = false;                // for a place among the requests in flight: no attempt has shown yet whether the
-                                     // peer is in reach
-  bool failed = false;               // the last attempt had a lasting error, and no operation has reported it
-  bool probed = false;               // an adapter has a probe
-  std::uint8_t trials = 0;           // PeerHealth::set_on_trial()
-  std::uint32_t acknowledged = 0;    // of the notifications; TCP has none of them left, or the connection has ended
-  std::uint32_t completed_then = 0;  // `completed` at quiet_since
+  FabricAddress address;                 // only its identity is known if the peer has connected to this process
+  Connection* current = nullptr;         // the present connection
+  Clock::time_point not_before{};        // of the next attempt to connect
+  std::uint32_t arrived = 0;             // the number of the last of the peer's notifications
+  std::uint64_t attempt = 0;             // the peer's latest known attempt: later ones are newer than `current`
+  std::uint16_t refused = 0;             // attempts since the last connection, which lengthen the back-off
+  std::uint16_t last_error = 0;          // libfabric's error of the last attempt; 0: it succeeded
+  bool waits = false;                    // for a place among the requests in flight: it may be in reach
+  bool failed = false;                   // the last attempt had a lasting error, and no operation has reported it
+  bool probed = false;                   // an adapter has a probe
+  std::uint8_t trials = 0;               // PeerHealth::set_on_trial()
+  std::uint32_t acknowledged = 0;        // of the notifications; TCP has none of them left, or the connection has ended
+  std::uint32_t completed_then = 0;      // `completed` at quiet_since
   std::uint32_t completed_at_check = 0;  // `completed` at the last call of Peers::deactivate_unused()
   Clock::time_point last_use{};
   Clock::duration idle_limit{};     // the time without use after which the connection may be evicted; zero: the lowest
   Clock::time_point quiet_since{};  // since then nothing has completed, nor was a probe taken (adapter: acknowledged)
-  Clock::time_point
-      unacknowledged_since{};  // since then nothing has completed, and TCP awaits an acknowledgement; else zero
+  Clock::time_point unacknowledged_since{};  // since then TCP awaits acknowledgements, and nothing completes; else zero
 
   // With the peer's mutex held.
   // Returns whether operations can be issued.
   bool ready() const { return endpoint != nullptr && active; }
   // Returns whether the peer must be watched: operations are in flight, or its host may not have received a
-  // notification that TCP has accepted, or has to be told of one that was not sent.
-  bool awaits_host() const { return in_flight > 0 || notifications != acknowledged || owes_loss; }
+  // notification that TCP has accepted, or has to be told its number.
+  bool awaits_host() const { return in_flight > 0 || notifications != acknowledged || owes_number; }
+  // With Fabric's mutex held, too: whether a probe can tell the number. (Behind DISCONNECT it might not be read.)
+  bool can_tell() const { return owes_number && current != nullptr && current->state == Connection::State::kConnected; }
   // Takes an operation that will be issued.
   FabricOperation& begin() {
     FabricOperation& operation = pool.take();
@@ -158,9 +159,7 @@ struct PeerState {
 // ten thousand peers and use ten. Periodic work, and the work at the end of a connection, therefore visits only the
 // active peers or the operations of one peer.
 //
-// A request ends when its send has completed, if the send has a completion, and its reply has arrived, in either order.
-// An operation that is failed before the provider has completed it keeps its context and its registered memory until
-// then.
+// An operation that is failed before the provider has completed it keeps its context and registered memory until then.
 //
 // Thread safety: any thread may call of() and interruptions(). Fabric's mutex guards the table and the active peers.
 // The ends of operations take the mutex of the peer, but not_issued(), which is called with it held. A waiting thread
@@ -208,15 +207,14 @@ class Peers {
   // Fails all operations towards the peer. Precondition: the provider no longer reads the memory of requests that were
   // written into a ring. It may still use the memory of other operations.
   void fail_all(PeerState& peer, const Error& error);
-  // Called when the connection to the peer has ended. Fails the requests that await replies, as the provider does not.
-  // A request whose send has a completion still waits for that. The same precondition. `in_order`: the end is no
-  // interruption.
+  // Called when the connection to the peer has ended. Fails the requests that await replies, as the provider does not;
+  // those whose send has a completion wait for that. The same precondition. `in_order`: the end is no interruption.
   void fail_awaiting(PeerState& peer, const Error& error, bool in_order);
   // As in Endpoint. All that has arrived from the peer before the interruption is visible to a thread that has read its
   // number. A notification may be lost if no operation that was issued behind it had completed.
   std::uint32_t interruptions() const { return interruptions_.load(std::memory_order_acquire); }
-  // Counts an interruption of the peer, by which notifications of it may be lost.
-  void interrupted_by(PeerState& peer);
+  // Takes the number of a notification of the peer, which has come or was told. A gap counts as an interruption.
+  void numbered(PeerState& peer, std::uint32_t number);
 
   void activate(PeerState& peer);
   // Ends the activity of peers towards which no operation is in flight, nor has completed since the last call. Returns
@@ -228,6 +226,7 @@ class Peers {
   void recycle(FabricOperation& operation);
   // The connection to the peer was interrupted. With the mutex of the peer held, and Fabric's.
   void interrupted(PeerState& peer);
+  void count_interruption(PeerState& peer);
 
   const std::uint64_t mask_ = random_bits();
   LocalMemory memory_;
@@ -238,14 +237,7 @@ class Peers {
 };
 
 // PeerHealth: finds the peers that stay out of reach for FARSIDE_PEER_TIMEOUT, among those with operations in flight,
-// and abandons them. It does not abandon a peer that is only slow.
-//
-// It sends a probe to a peer towards which nothing has completed for half the timeout. The probe needs no answer, since
-// the peer may be stopped; but the provider accepts no probe to a dead peer. An adapter accepts any probe, and must
-// have completed it before the timeout. A socket's buffer accepts a probe even if the cable is cut. Over TCP,
-// PeerHealth therefore reads the state of the connections from the kernel (sockets.hpp). It abandons a peer if the
-// peer's host has sent nothing for the whole timeout, not even acknowledgements, while data were unacknowledged for
-// half of it.
+// and abandons them, by probes and the kernel's state of connections (connections.md), but none that is only slow.
 //
 // Thread safety: timeout() without a peer may be called from any thread, all other members under Fabric's mutex.
 // Errors: none of its own. Cost: a few loads per active peer, at regular times only, and three system calls per quiet

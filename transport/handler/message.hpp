@@ -12,8 +12,8 @@
 //   kReply       ReplyHeader, the fetched data, the former values of the control words. If the acquire step stopped
 //                the list, only the former value of its word follows the header; after a refusal, nothing does. If only
 //                the list ended early, the last step was executed all the same.
-//   kProbe       ReplyHeader, to test whether the provider can send it. `operation`: 0, or the identity of the sender,
-//                which could not send a notification; the receiver counts an interruption.
+//   kProbe       ReplyHeader, to test whether the provider can send it. `operation`: 0, or the identity of the sender
+//                if `generation` is a number as those of notifications, some of which may have been lost before.
 //   kDisconnect  ReplyHeader; `operation` is the number of a connection (Connections::number). The sender has nothing
 //                under way on the connection and wants to close it.
 #pragma once
@@ -68,7 +68,7 @@ struct RequestHeader {
   std::uint64_t space;       // its id at the target (MessageHandler::publish)
   std::uint64_t offset;      // kRegions: an address
   std::uint32_t count;       // kRegions, kDescribe: bytes of the answer
-  std::uint32_t generation;  // of the origin's operation; copied into the reply
+  std::uint32_t generation;  // of the origin's operation; copied into the reply. kNoReply: number of the notification
   std::uint64_t operation;   // the origin's operation; copied into the reply
 };
 static_assert(sizeof(RequestHeader) == 48);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <netinet/in.h>
 
+#include "tests/simulation/faults.hpp"
 #include "tests/simulation/network/objects.hpp"
 #include "transport/fabric/sockets.hpp"
 
@@ -210,8 +211,9 @@ int connect(fid_ep* fid, const void* address, const void* data, std::size_t byte
     if (requester == nullptr) return;
     const auto found = network().listeners.find(port);
     const auto refusal = network().refusals.find(job.ranks[static_cast<std::size_t>(requester->peer_rank)].node);
-    if (found == network().listeners.end() ||
-        (refusal != network().refusals.end() && refusal->second > scheduler->now()))
+    const bool refuses = refusal != network().refusals.end() && refusal->second > scheduler->now();
+    if (refuses) faults::meet(requester->rank, requester->peer_rank);
+    if (refuses || found == network().listeners.end())
       return requester->events->add({0, &requester->fid.fid, nullptr, {}, FI_ECONNREFUSED});
     requester->asked = true;
     fi_info* const info = fi_allocinfo();

@@ -124,6 +124,46 @@ TEST_CASE("interruptions are numbered over all peers, and an end in order is non
   CHECK(in_flight.other.losses.last_interruption == 1);
 }
 
+TEST_CASE("the numbers of a peer's notifications show which are lost, and only that interrupts") {
+  UnderWay in_flight;
+  PeerState& state = in_flight.state;
+  for (const std::uint32_t number : {1U, 2U, 3U}) in_flight.numbered(state, number);
+  CHECK(in_flight.interruptions() == 0);
+  in_flight.numbered(state, 5);
+  CHECK(in_flight.interruptions() == 1);
+  CHECK(state.losses.last_interruption == 1);
+  // A probe may be overtaken by a notification behind it.
+  in_flight.numbered(state, 4);
+  in_flight.numbered(state, 6);
+  CHECK(in_flight.interruptions() == 1);
+  in_flight.numbered(in_flight.other, 2);
+  CHECK(in_flight.interruptions() == 2);
+  CHECK(in_flight.other.losses.last_interruption == 2);
+  // Numbers wrap.
+  state.arrived = ~std::uint32_t{0};
+  in_flight.numbered(state, 0);
+  CHECK(in_flight.interruptions() == 2);
+  in_flight.numbered(state, 2);
+  CHECK(in_flight.interruptions() == 3);
+}
+
+TEST_CASE("after an interruption a process owes the number of notifications that nothing has confirmed") {
+  UnderWay in_flight;
+  PeerState& state = in_flight.state;
+  in_flight.fail_awaiting(state, kLost, false);
+  CHECK_FALSE(state.owes_number);
+  in_flight.completed(in_flight.notification());
+  in_flight.completed(in_flight.write());
+  in_flight.fail_awaiting(state, kLost, false);
+  CHECK_FALSE(state.owes_number);
+  in_flight.completed(in_flight.notification());
+  in_flight.fail_awaiting(state, kLost, true);
+  CHECK_FALSE(state.owes_number);
+  in_flight.fail_awaiting(state, kLost, false);
+  CHECK(state.owes_number);
+  CHECK(state.awaits_host());
+}
+
 TEST_CASE("a request ends with the later one of its completion and its reply") {
   for (const bool reply_first : {false, true}) {
     UnderWay in_flight;

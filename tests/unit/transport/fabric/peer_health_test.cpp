@@ -133,6 +133,27 @@ TEST_CASE("a peer towards which something completes is not probed") {
   CHECK(one.network.probes == 0);
 }
 
+TEST_CASE("a peer to which a number is owed is probed as soon as there is a connection that takes it") {
+  Checked one(false);
+  one.peer.owes_number = true;
+  one.check(0ms, 4750ms);
+  CHECK(one.network.probes == 0);
+  for (const auto state : {Connection::State::kConnecting, Connection::State::kDisconnecting}) {
+    Connection connection{nullptr, nullptr, one.peer, 1, state, true, true};
+    one.peer.current = &connection;
+    CHECK_FALSE(one.peer.can_tell());
+    connection.state = Connection::State::kConnected;
+    CHECK(one.peer.can_tell());
+    const int before = one.network.probes;
+    one.check(4500ms, 4750ms);
+    CHECK(one.network.probes == before + 1);
+  }
+  one.peer.owes_number = false;
+  CHECK_FALSE(one.peer.can_tell());
+  one.peer.current = nullptr;
+  CHECK(one.gone() == 0);
+}
+
 TEST_CASE("a peer that waits for its turn to be connected to is not blamed") {
   Checked one(false);
   one.network.code = -FI_EAGAIN;
