@@ -246,10 +246,11 @@ void Fabric::check() {
   connections_.close_ended();
   unused = peers_.deactivate_unused();
   const Clock::time_point now = Clock::now();
+  if (domain_.by_sockets()) {
+    connections_.end_silent(now, health_.timeout());
+    health_.check_hosts(now);  // first: a probe ends the quiet
+  }
   health_.check(now);
-  if (!domain_.by_sockets()) return;
-  connections_.end_silent(now, health_.timeout());
-  health_.check_hosts(now);
 }
 
 ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {

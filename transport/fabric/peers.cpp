@@ -238,7 +238,9 @@ void PeerHealth::check_hosts(Clock::time_point now) {
     const std::chrono::seconds timeout = this->timeout(*peer);
     const bool watched = timeout.count() > 0;
     const bool noted = peer->unacknowledged_since != Clock::time_point{};
-    if (watched && !quiet(*peer, now, noted ? Clock::duration{} : Timing::kQuiet)) continue;
+    const Clock::duration so_long =
+        noted ? Clock::duration{} : std::min<Clock::duration>(Timing::kQuiet, half(timeout));
+    if (watched && !quiet(*peer, now, so_long)) continue;
     const std::uint32_t notifications = peer->notifications;
     const std::optional<TcpState> state = watched ? network_.tcp_state(*peer) : std::nullopt;
     if (!state || !state->unanswered) {

@@ -27,9 +27,11 @@ std::optional<TcpState> tcp_state(int socket, const TcpEnds&) {
   const network::Endpoint* const endpoint = network::find_endpoint(static_cast<std::uint64_t>(socket));
   if (endpoint == nullptr || endpoint->ended) return {};
   TcpState state;
-  for (const int rank : {endpoint->rank, endpoint->peer_rank}) {
-    const network::Silence& silence = network::network().silences[job.ranks[static_cast<std::size_t>(rank)].node];
-    if (silence.until <= scheduler->now()) continue;
+  const auto node_of = [](int rank) { return job.ranks[static_cast<std::size_t>(rank)].node; };
+  const int nodes[] = {node_of(endpoint->rank), node_of(endpoint->peer_rank)};
+  for (const int node : nodes) {
+    const network::Silence& silence = network::network().silences[node];
+    if (nodes[0] == nodes[1] || silence.until <= scheduler->now()) continue;  // as arrival()
     const Time lasts = scheduler->now() - silence.since;
     state.silent = std::max(state.silent, std::chrono::milliseconds(lasts / 1'000'000));
     state.unanswered = state.unanswered || (lasts > 300'000 * kMicrosecond && endpoint->last_sent > silence.since);

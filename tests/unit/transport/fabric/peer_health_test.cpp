@@ -265,4 +265,21 @@ TEST_CASE("over TCP a peer is abandoned whose host acknowledges nothing for the 
   }
 }
 
+TEST_CASE("with a short timeout a host is looked at before the probe that ends its quiet") {
+  for (const auto timeout : {1s, 2s}) {
+    Checked one(false, timeout);
+    const std::chrono::milliseconds half = std::chrono::milliseconds(timeout) / 2;
+    CHECK(one.look(half - 1ms, true, 0ms) == 0);
+    CHECK(one.look(half, false, 0ms) == 1);
+    one.check(half - 250ms, half);
+    CHECK(one.network.probes == 1);
+    // The host is lost.
+    CHECK(one.look(timeout, true, timeout) == 1);
+    one.check(timeout - 250ms, timeout);
+    CHECK(one.gone() == 0);
+    CHECK(one.look(3 * half, true, 3 * half) == 1);
+    CHECK(one.gone() == 1);
+  }
+}
+
 }  // namespace farside::peer_health_test
