@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <dlfcn.h>
 #include <memory>
 #include <sys/utsname.h>
 #include <thread>
+#include <tuple>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -22,6 +22,7 @@
 #include "transport/base/settings.hpp"
 #include "transport/fabric/devices.hpp"
 #include "transport/fabric/provider.hpp"
+#include "transport/node/node_segment.hpp"
 #include "transport/node/page_watch.hpp"
 
 namespace farside::tools {
@@ -200,6 +201,7 @@ Json gather_info(const std::string& library_folder) {
   info["machine"] = {
       {"host", system.nodename}, {"kernel", system.release}, {"threads", std::thread::hardware_concurrency()}};
   info["machine"]["sees_no_early_loads"] = PageWatch::why_not();
+  info["machine"]["has_no_huge_pages"] = HugePages::why_not();
   info["runtimes"] = runtimes(library_folder);
   Json table = settings_now(settings);
   info["libfabric"] = libfabric(settings);
@@ -330,9 +332,12 @@ std::string info_text(const Json& info) {
   routes(text, info["routes"]);
   providers(text, info["libfabric"]);
   limits(text, info["limits"]);
-  const std::string sees_no_loads = word(machine["sees_no_early_loads"]);
-  text.line("\nFARSIDE_CHECK=strict\n  early loads of result buffers are {}seen", sees_no_loads.empty() ? "" : "not ");
-  text.more(machine["sees_no_early_loads"], "! ");
+  for (const auto& [setting, effect, obstacle] :
+       {std::tuple("FARSIDE_CHECK=strict", "early loads of result buffers are {}seen", "sees_no_early_loads"),
+        std::tuple("FARSIDE_HUGE_PAGES=transparent", "large windows do {}get huge pages", "has_no_huge_pages")}) {
+    text.line("\n{}\n  {}", setting, fmt::format(fmt::runtime(effect), machine[obstacle] == "" ? "" : "not "));
+    text.more(machine[obstacle], "! ");
+  }
   settings(text, info["settings"], info["unknown_settings"]);
   return text.all();
 }

@@ -18,8 +18,6 @@ namespace farside {
 
 namespace {
 
-constexpr const char* kFolder = "/sys/kernel/mm/transparent_hugepage";
-
 // Returns the word in brackets of "always [advise] never"; an empty string if there is none.
 std::string chosen(const std::string& file) {
   std::ifstream in(file);
@@ -54,7 +52,7 @@ std::string HugePages::why_not(const std::string& folder) {
 
 void HugePages::warn_if_refused() {
   if (!Log::is_new("FARSIDE_HUGE_PAGES")) return;
-  const std::string why = why_not(kFolder);
+  const std::string why = why_not();
   if (!why.empty()) log(LogLevel::kWarn, "FARSIDE_HUGE_PAGES: windows get normal pages for now: {}", why);
 }
 

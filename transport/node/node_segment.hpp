@@ -51,8 +51,8 @@ class HugePages {
   static void advise(std::byte* base, std::size_t bytes);
 
   // Returns why the kernel gives no huge pages to shared memory that asks for them; an empty string if it does.
-  // `folder`: /sys/kernel/mm/transparent_hugepage.
-  static std::string why_not(const std::string& folder);
+  static constexpr const char* kFolder = "/sys/kernel/mm/transparent_hugepage";
+  static std::string why_not(const std::string& folder = kFolder);
 
  private:
   static std::uint64_t small_page();
