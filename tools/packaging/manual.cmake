@@ -31,7 +31,7 @@ page(farside-info "show what this machine offers, and what farside uses" farside
 page(farside-doctor "check farside on the ranks of a launch" farside doctor)
 page(farside-bench "measure one-sided communication natively and with farside" farside bench)
 page(farside-bench-compare "compare two results of farside bench" farside bench compare)
-page(farside-bench-report "make an HTML report or CSV from a result of farside bench" farside bench report)
+page(farside-bench-report "make an HTML report of a result of farside bench" farside bench report)
 page(farside-conform "check which requirements of the standard a runtime meets" farside conform)
 page(farside-trace "show which rank waited for which" farside trace)
 page(farside-explain "explain where the time of a run went, and what would help" farside explain)
