@@ -53,13 +53,6 @@ std::vector<std::string> choices_of(const CLI::Option& option) {
   return CLI::detail::split(type.substr(begin + 1, type.find('}') - begin - 1), ',');
 }
 
-std::vector<std::string> names_of(const CLI::Option& option) {
-  std::vector<std::string> names;
-  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
-  return names;
-}
-
 // Whether the words end with the program of `farside run`, or with its arguments, which are not farside's.
 bool behind_program(const CLI::App& app, const std::vector<std::string>& words) {
   if (std::ranges::find(words, "--") != words.end()) return true;
@@ -82,7 +75,7 @@ void complete(const CLI::App& app, const std::vector<std::string>& words) {
       if (nested->get_name() == *before) command = nested;
   }
   for (const CLI::Option* option : command->get_options()) {
-    const std::vector<std::string> names = names_of(*option);
+    const std::vector<std::string> names = split(option->get_name(false, true), ",");
     const bool value_follows =
         words.size() > 1 && option->get_expected_max() != 0 && std::ranges::find(names, words.end()[-2]) != names.end();
     if (value_follows) {

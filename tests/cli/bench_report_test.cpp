@@ -80,7 +80,7 @@ std::string table_of(const std::vector<std::string>& variants, const std::vector
       const bool noise = std::ranges::find(noisy, variant->key) != noisy.end();
       for (const double median : {2.0, 2.0, noise ? 9.0 : 2.0}) {
         Figure figure;
-        figure.median = figure.min = median;
+        figure.median = figure.mean = median;
         series.figures.push_back(figure);
       }
     }
@@ -116,6 +116,24 @@ TEST_CASE("a figure of runs that differ has a mark, and so has what is computed 
         std::vector<std::string>({title, "2.00 us", "~2.00 us", "~1.00x"}));
   CHECK_THAT(table_of(some, {"put_flush"}, {"node"}), Contains("  ~ noise: "));
   CHECK_THAT(table_of(some, {"put_flush"}, {}), !Contains("~"));
+}
+
+TEST_CASE("in OSU's layout sizes ascend, and bandwidths are latencies") {
+  using Catch::Matchers::Contains;
+  RuntimeReport report;
+  report.library = "Open MPI v4";
+  report.variants = variants_named({"native"});
+  const std::vector<const bench::MeasureInfo*> infos{bench::find_measure("put_4mib"), bench::find_measure("put_flush")};
+  const auto add = [&](const char* measure, double mean, double median, double p90, double p99) {
+    report.series["native"][measure].figures.push_back({median, mean, p90, p99, 1, 0});
+  };
+  add("put_flush", 2, 1, 3, 4);
+  add("put_flush", 4, 3, 5, 6);
+  add("put_4mib", 4096, 8192, 2048, 1024);
+  const std::string row = "{:<10}{:>20.4f}{:>20.4f}{:>20.4f}{:>20.4f}\n";
+  CHECK_THAT(osu_text({}, infos, report),
+             Contains("# farside bench: put + flush, Open MPI v4, native\n# Size            Latency (us)  ") &&
+                 Contains(fmt::format(fmt::runtime(row + row), 8, 3., 2., 4., 5., 4194304, 1024., 512., 2048., 4096.)));
 }
 
 TEST_CASE("a limit whose runs differ has a mark, and the table says what it means") {
@@ -235,7 +253,7 @@ TEST_CASE("measures are chosen by name, by group, and never without the ranks th
   settings = {};
   settings.measures = {"contention", "get_flush"};
   CHECK(names() == std::vector<std::string>{"get_flush", "contention_1", "contention_2"});
-  settings.ranks = 5;
+  settings.launch.ranks = 5;
   settings.skip = {"contention_1"};
   CHECK(names() == std::vector<std::string>{"get_flush", "contention_2", "contention_4"});
   settings.measures = {"contended"};  // of any number of ranks

@@ -56,6 +56,8 @@ foreach(runtime IN LISTS FARSIDE_RUNTIMES)
     farside_tool_test(wrappers.${runtime} 60 ${CMAKE_CURRENT_SOURCE_DIR}/cli/wrappers ${CMAKE_COMMAND} ${runtime}
                       ${PROJECT_SOURCE_DIR})
     farside_tool_test(bench.${runtime} 400 ${CMAKE_CURRENT_SOURCE_DIR}/cli/bench ${runtime})
+    farside_tool_test(suites.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/cli/suites ${runtime}
+                      ${FARSIDE_MPICC_${runtime}})
     farside_tool_test(cluster.${runtime} 400 ${CMAKE_CURRENT_SOURCE_DIR}/cli/cluster ${runtime})
     farside_tool_test(slurm.${runtime} 400 ${CMAKE_CURRENT_SOURCE_DIR}/system/slurm ${runtime}
                       ${FARSIDE_MPICC_${runtime}})
@@ -64,8 +66,8 @@ foreach(runtime IN LISTS FARSIDE_RUNTIMES)
     farside_tool_test(trace.${runtime} 300 ${CMAKE_CURRENT_SOURCE_DIR}/cli/trace ${runtime})
     farside_tool_test(trace_page.${runtime} 200 ${CMAKE_CURRENT_SOURCE_DIR}/cli/trace_page ${runtime})
     set_tests_properties(tools.run.${runtime} tools.installed.${runtime} tools.bench.${runtime} tools.trace.${runtime}
-                         tools.cluster.${runtime} tools.conform.${runtime} tools.doctor.${runtime}
-                         tools.trace_page.${runtime}
+                         tools.cluster.${runtime} tools.suites.${runtime} tools.conform.${runtime}
+                         tools.doctor.${runtime} tools.trace_page.${runtime}
                          PROPERTIES PROCESSORS 2)
   endif()
 endforeach()

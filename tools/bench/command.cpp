@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <thread>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -27,13 +26,6 @@ namespace {
 
 // The runtimes by themselves, which a cluster with adapters has, and farside.
 const std::vector<std::string> kClusterVariants{"native", "rdma", "ucx", "node"};
-
-void print_next_steps() {
-  fmt::print(
-      "\nNext, your own program, unchanged:\n  {0}/farside run -n 2 -- ./your_program\n"
-      "More measures: {0}/farside bench; all options: {0}/farside bench --help\n",
-      own_folder());
-}
 
 void print_left_out(const std::vector<LeftOut>& all) {
   for (const LeftOut& one : all) fmt::print("{}: {}\n", one.runtime, one.reason);
@@ -52,7 +44,7 @@ int bench(const BenchSettings& settings, const std::string& command) {
   const std::vector<const bench::MeasureInfo*> measures = chosen_measures(settings);
   const std::vector<const Variant*> wanted = variants_named(settings.variants);
   if (measures.empty() || wanted.empty()) {
-    fmt::print(stderr, "farside bench: nothing to measure (with {} ranks)\n", settings.ranks);
+    fmt::print(stderr, "farside bench: nothing to measure (with {} ranks)\n", settings.launch.ranks);
     return 2;
   }
   // Fails now rather than after an hour of measuring.
@@ -62,14 +54,7 @@ int bench(const BenchSettings& settings, const std::string& command) {
     return 2;
   }
   std::vector<LeftOut> left_out;
-  std::vector<Runtime> runtimes = find_runtimes(settings.library_folder, left_out);
-  if (!settings.runtimes.empty()) {
-    const auto unwanted = [&](const std::string& name) {
-      return std::ranges::find(settings.runtimes, name) == settings.runtimes.end();
-    };
-    std::erase_if(runtimes, [&](const Runtime& runtime) { return unwanted(runtime.name); });
-    std::erase_if(left_out, [&](const LeftOut& one) { return unwanted(one.runtime); });
-  }
+  std::vector<Runtime> runtimes = find_runtimes(settings.library_folder, settings.runtimes, left_out);
   bool good = true;
   std::vector<RuntimeReport> reports;
   for (Runtime& runtime : runtimes) {
@@ -96,7 +81,7 @@ int bench(const BenchSettings& settings, const std::string& command) {
     fmt::print(stderr, "farside bench: no MPI runtime to measure\n");
     return 1;
   }
-  if (!settings.launcher.empty() && reports.size() > 1) {
+  if (!settings.launch.launcher.empty() && reports.size() > 1) {
     fmt::print(stderr, "farside bench: --launcher starts programs of one runtime; say by --runtime of which\n");
     return 2;
   }
@@ -112,13 +97,13 @@ int bench(const BenchSettings& settings, const std::string& command) {
   const Json result = to_json(settings, command, measures, reports, left_out);
   fmt::print("\n{}\n", wrapped(result.at("headline").get<std::string>()));
   for (const RuntimeReport& report : reports) {
-    fmt::print("{}", table_text(settings, measures, report));
+    fmt::print("{}", (settings.osu ? osu_text : table_text)(settings, measures, report));
     good = good && report.warnings.empty();
     for (const Variant* variant : report.variants)
       for (const auto* info : measures)
         good = good && (variant->native() || bench::is_bare(*info) || !report.find(variant->key, info->name).broken());
   }
-  if (wanted.size() > 1 && wanted.front()->key == "native") {
+  if (wanted.size() > 1 && wanted.front()->key == "native" && !settings.osu) {
     fmt::print("\nratio: how many times as fast as native; above 1x farside is faster.\n");
     const bool one_node = std::ranges::all_of(reports, [](const auto& report) { return report.hosts.size() < 2; });
     if (wanted.back()->kind == Variant::Kind::kFabric && one_node) {
@@ -142,7 +127,6 @@ int bench(const BenchSettings& settings, const std::string& command) {
     fmt::print("Interrupted.\n");
     return 130;
   }
-  if (settings.demo) print_next_steps();
   return good && written ? 0 : 1;
 }
 
@@ -212,6 +196,21 @@ void add_compare_command(CLI::App& bench_command, int& exit_code) {
   command->callback([settings, &exit_code] { exit_code = on_results([&] { return compare_results(*settings); }); });
 }
 
+// A script, which takes all further words.
+void add_suites_command(CLI::App& bench_command, int& exit_code) {
+  CLI::App* command =
+      bench_command.add_subcommand("suites", "run OSU's and IMB's one-sided benchmarks (suites --help)");
+  command->prefix_command();
+  command->set_help_flag();
+  command->callback([command, &exit_code] {
+    std::vector<std::string> words{"python3", own_folder() + "/../share/farside/suites.py", own_folder() + "/farside"};
+    for (const std::string& word : command->remaining()) words.push_back(word);
+    const int reason = become_program(words, current_environment());
+    fmt::print(stderr, "farside bench: python3: {}\n", std::strerror(reason));
+    exit_code = 2;
+  });
+}
+
 void add_report_command(CLI::App& bench_command, int& exit_code) {
   struct Files {
     std::string json, html;
@@ -232,12 +231,6 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   auto settings = std::make_shared<BenchSettings>();
   std::vector<std::string> groups;
   for (const bench::MeasureInfo& info : bench::catalogue()) add_once(groups, info.group);
-  std::vector<std::string> keys;
-  std::string variants;
-  for (const Variant& variant : all_variants()) {
-    keys.emplace_back(variant.key);
-    variants += fmt::format("{}{} ({})", variants.empty() ? "" : ", ", variant.key, variant.explanation);
-  }
   const CLI::Validator a_measure(
       [](std::string& word) {
         return bench::known_word(word) ? std::string()
@@ -246,7 +239,7 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
       "NAME,...");
   CLI::App* command =
       app.add_subcommand("bench", "compare one-sided communication natively and with farside, measured in alternation");
-  command->add_flag("--demo", settings->demo, "run a short selection, and print the next steps");
+  command->add_flag("--demo", settings->demo, "run a short selection");
   command->add_flag("--cluster", settings->cluster,
                     "measure passive target between nodes: other default variants and measures, and the ranks go to "
                     "the nodes in turn (of --hosts, or of the batch job)");
@@ -264,13 +257,9 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   auto prints_script = std::make_shared<bool>(false);
   command->add_flag("--sbatch", *prints_script,
                     "print a Slurm batch script for --cluster: farside bench --sbatch | sbatch");
-  command->add_option("--runtime", settings->runtimes, "only these runtimes (default: all found)")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"openmpi", "mpich"}));
-  command->add_option("--variants", settings->variants, variants)
-      ->delimiter(',')
-      ->check(CLI::IsMember(keys))
-      ->capture_default_str();
+  command->add_flag("--osu", settings->osu,
+                    "print put and get by size, in the layout of OSU's benchmarks, in place of the tables");
+  add_common_options(*command, *settings);
   command->add_option("--measures", settings->measures, "only these measures or groups, or all")
       ->delimiter(',')
       ->check(a_measure);
@@ -288,25 +277,17 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
                    "seconds without output after which a measure counts as hung")
       ->check(CLI::Range(1.0, 86400.0));
   command
-      ->add_option("-n,--ranks", settings->ranks,
+      ->add_option("-n,--ranks", settings->launch.ranks,
                    "number of ranks; two measure, more in contention and rate, all in contended")
       ->check(CLI::Range(2, 100000));
-  command->add_option("--provider", settings->provider, "libfabric provider of the fabric variant");
   command->option_defaults()->always_capture_default(false);
-  command->add_option("--lib-dir", settings->library_folder, kLibraryFolderHelp);
-  command->add_option("--launcher", settings->launcher, kLauncherHelp);
-  command->add_option("--hosts", settings->hosts, "hosts, in the format of mpirun: a:1,b:1");
-  command
-      ->add_option("--launcher-option", settings->launcher_options,
-                   "extra argument of mpirun or the launcher (repeatable)")
-      ->take_all()
-      ->allow_extra_args(false);
   command->add_option("--json", settings->json_file, "write the figures of all runs to this file");
   command->add_option(
       "--html", settings->html_file,
       "write a self-contained HTML report to this file (and measure what it plots, unless --measures is given)");
   add_compare_command(*command, exit_code);
   add_report_command(*command, exit_code);
+  add_suites_command(*command, exit_code);
   // After the subcommands, which would inherit it.
   command->footer(
       wrapped(fmt::format("Groups of measures (--list shows the measures): {}, or all", fmt::join(groups, ", "))));
@@ -317,8 +298,7 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
       return;
     }
     if (settings->cluster && command->count("--variants") == 0) settings->variants = kClusterVariants;
-    if (!settings->launcher.empty() && !settings->hosts.empty())
-      throw CLI::ValidationError("--hosts", "is for mpirun; with --launcher, say it in the launcher's own way");
+    settings->launch.in_turn = settings->cluster;
     exit_code = bench(*settings, line);
   });
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -73,13 +74,29 @@ Variables variables_of(const Variant& variant, const Runtime& runtime, const std
   return variables;
 }
 
-std::span<const Variant> all_variants() { return kVariants; }
-
 std::vector<const Variant*> variants_named(const std::vector<std::string>& keys) {
   std::vector<const Variant*> result;
   for (const Variant& variant : kVariants)
     if (std::ranges::find(keys, variant.key) != keys.end()) result.push_back(&variant);
   return result;
+}
+
+void add_common_options(CLI::App& command, CommonSettings& settings) {
+  std::vector<std::string> keys, texts;
+  for (const Variant& variant : kVariants) {
+    keys.emplace_back(variant.key);
+    texts.push_back(fmt::format("{} ({})", variant.key, variant.explanation));
+  }
+  command.add_option("--runtime", settings.runtimes, "only these runtimes (default: all found)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"openmpi", "mpich"}));
+  command.add_option("--variants", settings.variants, fmt::format("{}", fmt::join(texts, ", ")))
+      ->delimiter(',')
+      ->check(CLI::IsMember(keys))
+      ->capture_default_str();
+  command.add_option("--provider", settings.provider, "libfabric provider of the fabric variant")
+      ->capture_default_str();
+  add_launch_options(command, settings.launch, settings.library_folder);
 }
 
 // ---- figures ----
@@ -95,10 +112,10 @@ double median_of(std::vector<double> values) {
   return n == 0 ? 0 : (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
-double Series::median() const {
-  std::vector<double> medians;
-  for (const Figure& figure : counted()) medians.push_back(figure.median);
-  return median_of(std::move(medians));
+double Series::median(double Figure::*figure) const {
+  std::vector<double> values;
+  for (const Figure& run : counted()) values.push_back(run.*figure);
+  return median_of(std::move(values));
 }
 
 bool Series::doubtful() const {
@@ -265,8 +282,8 @@ class VariantRun {
         report_.taken[variant_.key] = {provider, line.value("device", ""), passed_over_};
     } else if (const auto* info = bench::find_measure(line.value("measure", "")); info != nullptr) {
       begun_ = nullptr;
-      const Figure figure{line.value("median", 0.0), line.value("min", 0.0), line.value("p90", 0.0),
-                          line.value("samples", 0L), line.value("preempted", 0.0)};
+      const Figure figure{line.value("median", 0.0), line.value("mean", 0.0),   line.value("p90", 0.0),
+                          line.value("p99", 0.0),    line.value("samples", 0L), line.value("preempted", 0.0)};
       report(*info, line.contains("error") ? MeasureResult{Verdict::kWrong, {}, line.value("error", "")}
                                            : MeasureResult{Verdict::kMeasured, figure, {}});
     } else {
@@ -320,14 +337,11 @@ class VariantRun {
 
   std::vector<std::string> command_for(const Measures& measures) const {
     Variables variables = variables_of(variant_, report_.runtime, settings_.provider, nodes_ == 1);
-    if (!settings_.launcher.empty()) {  // mpirun passes on what is in its own environment
+    if (!settings_.launch.launcher.empty()) {  // mpirun passes on what is in its own environment
       const Variables component = variant_.component_variables();
       variables.insert(variables.begin(), component.begin(), component.end());
     }
-    std::vector<std::string> words = launch_words(
-        report_.runtime,
-        {settings_.ranks, settings_.launcher, settings_.hosts, settings_.cluster, settings_.launcher_options},
-        variables);
+    std::vector<std::string> words = launch_words(report_.runtime, settings_.launch, variables);
     std::vector<std::string_view> names;
     for (const auto* info : measures) names.push_back(info->name);
     // The bare measures need a provider with atomics. Over TCP that is libfabric's layer of datagram endpoints.
@@ -360,14 +374,14 @@ class VariantRun {
 
 // Returns the number of nodes of the ranks; 0 if the settings do not tell it.
 int nodes_of(const BenchSettings& settings) {
-  if (!settings.hosts.empty()) {
+  if (!settings.launch.hosts.empty()) {
     std::set<std::string> hosts;
-    for (const std::string& entry : split(settings.hosts, ",")) hosts.insert(entry.substr(0, entry.find(':')));
+    for (const std::string& entry : split(settings.launch.hosts, ",")) hosts.insert(entry.substr(0, entry.find(':')));
     return static_cast<int>(hosts.size());
   }
   const bool elsewhere = std::ranges::any_of(
-      settings.launcher_options, [](const std::string& word) { return word.find("host") != std::string::npos; });
-  return settings.launcher.empty() && !elsewhere ? 1 : 0;
+      settings.launch.options, [](const std::string& word) { return word.find("host") != std::string::npos; });
+  return settings.launch.launcher.empty() && !elsewhere ? 1 : 0;
 }
 
 // Whether a measure applies to a variant: bare measures stand beside one variant only, and nodes share no memory.
@@ -405,16 +419,19 @@ Measures chosen_measures(const BenchSettings& settings) {
   // A report has plots, and not all of their points are default measures.
   static const std::vector<std::string> kPlotted =
       split("put_size get_size bare_write_size bare_read_size bare_copy_size progress contention rate", " ");
+  static const std::vector<std::string> kSweeps{"put_size", "get_size"};
   const bool report = !settings.html_file.empty() && !settings.demo;
-  const std::vector<std::string>& words =
-      settings.measures.empty() && settings.cluster ? kBetweenNodes : settings.measures;
+  const std::vector<std::string>& words = !settings.measures.empty() ? settings.measures
+                                          : settings.osu             ? kSweeps
+                                          : settings.cluster         ? kBetweenNodes
+                                                                     : settings.measures;
   Measures result;
   for (const bench::MeasureInfo& info : bench::catalogue()) {
     const bool by_default = info.selection == bench::Selection::kDemo ||
                             (info.selection == bench::Selection::kDefault && !settings.demo) ||
                             (report && bench::named(kPlotted, info));
     const bool wanted = words.empty() ? by_default : bench::named(words, info);
-    if (wanted && info.ranks <= settings.ranks && !bench::named(settings.skip, info)) result.push_back(&info);
+    if (wanted && info.ranks <= settings.launch.ranks && !bench::named(settings.skip, info)) result.push_back(&info);
   }
   return result;
 }

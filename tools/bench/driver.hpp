@@ -3,7 +3,6 @@
 #pragma once
 
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,36 +34,36 @@ struct Variant {
   Variables component_variables() const;
 };
 
-// Returns all variants, in the order in which they are measured and shown.
-std::span<const Variant> all_variants();
-
-// Returns the variants with these keys, in that order; unknown keys are skipped.
+// Returns the variants with these keys, in the order in which they are measured and shown.
 std::vector<const Variant*> variants_named(const std::vector<std::string>& keys);
 
 // Returns the variables that ranks need for a variant, with those of the user's that not every launcher takes to other
 // nodes. `one_node`: all ranks are on this machine.
 Variables variables_of(const Variant& variant, const Runtime& runtime, const std::string& provider, bool one_node);
 
-// The options of `farside bench`.
-struct BenchSettings {
-  bool demo = false;
-  bool cluster = false;               // measure between nodes: other defaults, and the ranks in turn on the nodes
-  std::vector<std::string> runtimes;  // empty: all
+// The options that `farside bench` and `farside conform` have in common.
+struct CommonSettings {
+  std::vector<std::string> runtimes;                              // empty: all
   std::vector<std::string> variants{"native", "node", "fabric"};  // of Open MPI's, those that it has
   std::string library_folder = default_library_folder();
+  std::string provider = "tcp";
   std::string json_file, html_file;  // empty: none
+  Launch launch;
+};
+void add_common_options(CLI::App& command, CommonSettings& settings);
+
+// The options of `farside bench`.
+struct BenchSettings : CommonSettings {
+  bool demo = false;
+  bool cluster = false;  // measure between nodes: other defaults, and the ranks in turn on the nodes
+  bool osu = false;      // print put and get by size, as OSU's benchmarks do
   // Names, groups, "all"; empty: the default ones, with html_file also those of the plots.
   std::vector<std::string> measures;
   std::vector<std::string> skip;
   std::string window = "allocate";
-  std::string provider = "tcp";
   double compute_seconds = 2;
   double timeout_seconds = 60;
   int rounds = 3;
-  int ranks = 2;
-  std::string launcher;  // a command line; empty: the runtime's mpirun
-  std::string hosts;
-  std::vector<std::string> launcher_options;
 };
 
 // Runs the benchmark program under a launcher, natively or with farside. A measure that crashes, hangs or gives wrong
@@ -79,7 +78,8 @@ enum class Verdict {
 std::string_view verdict_name(Verdict verdict);  // "measured", "wrong", "crashed", ...
 
 struct Figure {  // in the measure's unit
-  double median = 0, min = 0, p90 = 0;
+  double median = 0, mean = 0;
+  double p90 = 0, p99 = 0;  // as good as these are 90 and 99 % of the samples
   long samples = 0;
   double preempted = 0;  // how often the scheduler took a core from a rank, per operation
 };
@@ -109,7 +109,7 @@ struct Series {
   bool broken() const { return bad.verdict != Verdict::kMeasured; }
   bool measured() const { return !broken() && (!figures.empty() || !slices.empty()); }
   const std::vector<Figure>& counted() const { return figures.empty() ? slices : figures; }
-  double median() const;  // of the runs' medians
+  double median(double Figure::*figure = &Figure::median) const;  // of the runs' figures
   // Whether the figure is unreliable, which all tables show by kNoiseMark: only time slices, or run medians that differ
   // by more than a factor of two.
   bool doubtful() const;

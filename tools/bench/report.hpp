@@ -13,7 +13,7 @@
 //     taken           by variants: {provider, device, passed_over}, what farside took between nodes, at rank 0
 //     measures[]      measure, title, unit (us, MB/s, 1/s, ratio), better (less, more), group, x, bare,
 //                     variants: by their keys {verdict, reason, median, doubtful, runs[]}
-//       runs[]        median, min, p90, samples, preempted, left_out
+//       runs[]        median, mean, p90, p99, samples, preempted, left_out
 #pragma once
 
 #include <optional>
@@ -82,5 +82,9 @@ std::string comparison_text(const std::vector<Comparison>& comparisons, bool all
 // The table of one runtime for a terminal.
 std::string table_text(const BenchSettings& settings, const std::vector<const bench::MeasureInfo*>& measures,
                        const RuntimeReport& report);
+
+// Put and get by size, of each variant, in the layout of OSU's benchmarks with percentiles.
+std::string osu_text(const BenchSettings& settings, const std::vector<const bench::MeasureInfo*>& measures,
+                     const RuntimeReport& report);
 
 }  // namespace farside::tools

@@ -79,6 +79,10 @@ namespace {
 
 constexpr int kVersion = 2;
 
+const std::string& launcher_of(const BenchSettings& settings, const RuntimeReport& report) {
+  return settings.launch.launcher.empty() ? report.runtime.launcher : settings.launch.launcher;
+}
+
 Json machine() {
   utsname system{};
   uname(&system);
@@ -103,8 +107,9 @@ Json figure_json(const Series& series) {
   for (const auto* figures : {&series.figures, &series.slices}) {
     for (const Figure& figure : *figures) {
       value["runs"].push_back({{"median", figure.median},
-                               {"min", figure.min},
+                               {"mean", figure.mean},
                                {"p90", figure.p90},
+                               {"p99", figure.p99},
                                {"samples", figure.samples},
                                {"preempted", figure.preempted},
                                {"left_out", figures == &series.slices && !series.figures.empty()}});
@@ -145,11 +150,11 @@ Json to_json(const BenchSettings& settings, const std::string& command,
   all["settings"] = {{"window", settings.window},
                      {"provider", settings.provider},
                      {"rounds", settings.rounds},
-                     {"ranks", settings.ranks},
+                     {"ranks", settings.launch.ranks},
                      {"compute_seconds", settings.compute_seconds},
-                     {"launcher", settings.launcher},
-                     {"hosts", settings.hosts},
-                     {"launcher_options", settings.launcher_options}};
+                     {"launcher", settings.launch.launcher},
+                     {"hosts", settings.launch.hosts},
+                     {"launcher_options", settings.launch.options}};
   all["hosts"] = Json::array();
   for (const RuntimeReport& report : reports)
     if (all["hosts"].empty() && !report.hosts.is_null()) all["hosts"] = report.hosts;
@@ -162,12 +167,9 @@ Json to_json(const BenchSettings& settings, const std::string& command,
   }
   all["runtimes"] = Json::array();
   for (const RuntimeReport& report : reports) {
-    Json one{{"runtime", report.runtime.name},
-             {"version", report.library},
-             {"launcher", settings.launcher.empty() ? report.runtime.launcher : settings.launcher},
-             {"library", report.runtime.library},
-             {"warnings", report.warnings},
-             {"taken", Json::object()}};
+    Json one{
+        {"runtime", report.runtime.name},    {"version", report.library},   {"launcher", launcher_of(settings, report)},
+        {"library", report.runtime.library}, {"warnings", report.warnings}, {"taken", Json::object()}};
     for (const auto& [variant, taken] : report.taken) {
       one["taken"][std::string(variant)] = {
           {"provider", taken.provider}, {"device", taken.device}, {"passed_over", taken.passed_over}};
@@ -452,11 +454,11 @@ std::string table_text(const BenchSettings& settings, const Measures& measures, 
     }
     table.add(std::move(row));
   }
-  std::string text = fmt::format("\n{} ({}), {} ranks, {} windows; median of {}\n\n{}",
-                                 report.library.empty() ? report.runtime.name : report.library,
-                                 settings.launcher.empty() ? report.runtime.launcher : settings.launcher,
-                                 settings.ranks, settings.window == "create" ? "created (malloc memory)" : "allocated",
-                                 counted(settings.rounds, "run"), table.text());
+  std::string text =
+      fmt::format("\n{} ({}), {} ranks, {} windows; median of {}\n\n{}",
+                  report.library.empty() ? report.runtime.name : report.library, launcher_of(settings, report),
+                  settings.launch.ranks, settings.window == "create" ? "created (malloc memory)" : "allocated",
+                  counted(settings.rounds, "run"), table.text());
   text += hosts_text(report);
   if (any_doubtful) {
     text += fmt::format(
@@ -470,6 +472,29 @@ std::string table_text(const BenchSettings& settings, const Measures& measures, 
   }
   for (const auto& [note, titles] : notes) text += fmt::format("  {} [{}]\n", note, fmt::join(titles, "; "));
   for (const std::string& warning : report.warnings) text += fmt::format("  WARNING: {}\n", warning);
+  return text;
+}
+
+std::string osu_text(const BenchSettings& settings, const Measures& measures, const RuntimeReport& report) {
+  std::string text;
+  for (const std::string what : {"put", "get"}) {
+    for (const Variant* variant : report.variants) {
+      std::map<double, std::string> rows;  // by size
+      for (const auto* info : measures) {
+        const Series& series = report.find(variant->key, info->name);
+        if (info->group != what + "_size" || !series.measured()) continue;
+        std::string& row = rows[info->x] = fmt::format("{:<10}", info->x);
+        for (const auto figure : {&Figure::mean, &Figure::median, &Figure::p90, &Figure::p99}) {
+          const double value = series.median(figure);
+          row += fmt::format("{:>20.4f}", info->unit == bench::Unit::kMegabytes ? info->x / value : value);
+        }
+      }
+      text += fmt::format("\n# farside bench: {} + flush, {}, {}\n{:<10}{:>20}{:>20}{:>20}{:>20}\n", what,
+                          report.library, variant->full_title(settings.provider), "# Size", "Latency (us)",
+                          "P50 Tail Lat(us)", "P90 Tail Lat(us)", "P99 Tail Lat(us)");
+      for (const auto& [size, row] : rows) text += row + '\n';
+    }
+  }
   return text;
 }
 

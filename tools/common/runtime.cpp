@@ -6,6 +6,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
 
 #include "pmpi/runtime/program_runtime.hpp"
@@ -149,10 +150,11 @@ std::string launcher_version(const Runtime& runtime) {
   return {};
 }
 
-std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vector<LeftOut>& missing) {
+std::vector<Runtime> find_runtimes(const std::string& library_folder, const std::vector<std::string>& wanted,
+                                   std::vector<LeftOut>& missing) {
   std::vector<Runtime> result;
   for (const std::string& name : runtime_names()) {
-    if (name == kAbi) continue;
+    if (name == kAbi || (!wanted.empty() && std::ranges::find(wanted, name) == wanted.end())) continue;
     Runtime runtime = find_runtime(name, library_folder);
     if (runtime.launcher.empty()) {
       missing.push_back({name, fmt::format("no launcher (neither mpirun.{} nor an mpirun of its own in PATH)", name)});
@@ -193,6 +195,15 @@ std::vector<std::string> mpirun_words(const Runtime& runtime, const Launch& laun
 }
 
 }  // namespace
+
+void add_launch_options(CLI::App& command, Launch& launch, std::string& library_folder) {
+  command.add_option("--lib-dir", library_folder, kLibraryFolderHelp);
+  CLI::Option* hosts = command.add_option("--hosts", launch.hosts, "hosts, in the format of mpirun: a:1,b:1");
+  command.add_option("--launcher", launch.launcher, kLauncherHelp)->excludes(hosts);
+  command.add_option("--launcher-option", launch.options, "extra argument of mpirun or the launcher (repeatable)")
+      ->take_all()
+      ->allow_extra_args(false);
+}
 
 std::vector<std::string> launch_words(const Runtime& runtime, const Launch& launch, const Variables& variables) {
   return launch.launcher.empty() ? mpirun_words(runtime, launch, variables) : launcher_words(launch, variables);

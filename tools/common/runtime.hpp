@@ -10,6 +10,10 @@
 #include "tools/common/child.hpp"
 #include "transport/base/result.hpp"
 
+namespace CLI {
+class App;
+}
+
 namespace farside::tools {
 
 struct Runtime {
@@ -46,9 +50,10 @@ struct LeftOut {
   std::string runtime, reason;
 };
 
-// Returns the runtimes that have a launcher, in a fixed order, without mpi_abi. For each other runtime, `missing` says
-// what was searched.
-std::vector<Runtime> find_runtimes(const std::string& library_folder, std::vector<LeftOut>& missing);
+// Returns the runtimes that have a launcher, in a fixed order, without mpi_abi: those in `wanted`, or all if it is
+// empty. For each other runtime, `missing` says what was searched.
+std::vector<Runtime> find_runtimes(const std::string& library_folder, const std::vector<std::string>& wanted,
+                                   std::vector<LeftOut>& missing);
 
 // Sets what the launcher needs in its environment: Open MPI refuses root unless two variables allow it.
 void allow_root(const Runtime& runtime, Environment& environment);
@@ -70,6 +75,9 @@ struct Launch {
   bool in_turn = false;              // rank r on the r-th node, and again from the first; with a launcher up to it
   std::vector<std::string> options;  // further words for mpirun or the launcher
 };
+
+// The options --lib-dir, --hosts, --launcher and --launcher-option.
+void add_launch_options(CLI::App& command, Launch& launch, std::string& library_folder);
 
 // Returns the words that start ranks with these variables, up to the program.
 std::vector<std::string> launch_words(const Runtime& runtime, const Launch& launch, const Variables& variables);

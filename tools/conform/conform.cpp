@@ -34,12 +34,9 @@ namespace fs = std::filesystem;
 constexpr std::array kPrograms = {"windows",  "shared", "dynamic", "put_get", "accumulate",
                                   "requests", "active", "passive", "threads"};
 
-struct ConformSettings {
-  std::vector<std::string> runtimes, variants{"native", "node"}, programs{kPrograms.begin(), kPrograms.end()};
-  std::string library_folder = default_library_folder();
+struct ConformSettings : CommonSettings {
+  std::vector<std::string> programs{kPrograms.begin(), kPrograms.end()};
   std::string sources = own_folder() + "/../share/farside/programs", compiled_folder = own_folder() + "/tests";
-  std::string provider = "tcp", json_file, html_file;
-  Launch launch{3, {}, {}, false, {}};
   int seconds = 60;
 };
 
@@ -207,11 +204,7 @@ bool print_summary(const std::vector<Column>& columns, std::size_t total) {
 int conform(const ConformSettings& settings) {
   prepare_for_children();
   std::vector<LeftOut> missing;
-  std::vector<Runtime> runtimes = find_runtimes(settings.library_folder, missing);
-  if (!settings.runtimes.empty())
-    std::erase_if(runtimes, [&](const Runtime& runtime) {
-      return std::ranges::find(settings.runtimes, runtime.name) == settings.runtimes.end();
-    });
+  const std::vector<Runtime> runtimes = find_runtimes(settings.library_folder, settings.runtimes, missing);
   if (runtimes.empty() || (!settings.launch.launcher.empty() && runtimes.size() > 1)) {
     fmt::print(stderr, "farside conform: {}\n",
                runtimes.empty() ? "no MPI runtime found" : "--launcher needs one --runtime");
@@ -276,17 +269,11 @@ int conform(const ConformSettings& settings) {
 
 void add_conform_command(CLI::App& app, int& exit_code) {
   auto settings = std::make_shared<ConformSettings>();
+  settings->variants = {"native", "node"};
+  settings->launch.ranks = 3;
   CLI::App* command = app.add_subcommand(
       "conform", "check which requirements of MPI's one-sided chapter a runtime meets, natively and with farside");
-  std::vector<std::string> keys;
-  for (const Variant& variant : all_variants()) keys.emplace_back(variant.key);
-  command->add_option("--runtime", settings->runtimes, "only these runtimes (default: all found)")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"openmpi", "mpich"}));
-  command->add_option("--variants", settings->variants, "as those of farside bench")
-      ->delimiter(',')
-      ->check(CLI::IsMember(keys))
-      ->capture_default_str();
+  add_common_options(*command, *settings);
   command->add_option("--programs", settings->programs, "only requirements of these programs")
       ->delimiter(',')
       ->check(CLI::IsMember(std::vector<std::string>(kPrograms.begin(), kPrograms.end())));
@@ -298,16 +285,6 @@ void add_conform_command(CLI::App& app, int& exit_code) {
   command->add_option("--timeout", settings->seconds, "seconds after which a requirement counts as hung")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
-  command->add_option("--provider", settings->provider, "libfabric provider of the fabric variant")
-      ->capture_default_str();
-  command->add_option("--lib-dir", settings->library_folder, kLibraryFolderHelp);
-  command->add_option("--launcher", settings->launch.launcher, kLauncherHelp);
-  command->add_option("--hosts", settings->launch.hosts, "hosts, in the format of mpirun: a:1,b:1");
-  command
-      ->add_option("--launcher-option", settings->launch.options,
-                   "extra argument of mpirun or the launcher (repeatable)")
-      ->take_all()
-      ->allow_extra_args(false);
   command->add_option("--json", settings->json_file, "write the results to this file");
   command->add_option("--html", settings->html_file, "write a self-contained HTML page to this file");
   command->callback([settings, &exit_code] { exit_code = conform(*settings); });

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `farside doctor`: examines all ranks of a launch, and says what is wrong and what to do; or makes the text of a bug
 // report of it.
-#include <cstring>
 #include <memory>
 #include <netdb.h>
 
@@ -26,17 +25,14 @@ struct DoctorOptions {
   bool json = false;
   bool report = false;
   bool with_names = false;
-  int time_limit = 60;   // seconds per step
-  std::string hosts;     // a,b: by mpirun; empty: on this machine
-  std::string launcher;  // starts the ranks by this command line instead; empty: by mpirun
-  std::vector<std::string> launcher_options;
-  std::string runtime;  // empty: that of the launcher, or the first with a launcher and the program
-  int ranks = 0;        // for mpirun; 0: two on each host
-  Variables variables;  // further ones, for the ranks
+  int time_limit = 60;                  // seconds per step
+  Launch launch{0, {}, {}, false, {}};  // 0 ranks: two on each host
+  std::string runtime;                  // empty: that of the launcher, or the first with a launcher and the program
+  Variables variables;                  // further ones, for the ranks
 
   // Whether the ranks are those of the launcher that has started this process. Hosts or a launcher that the user names
   // take precedence, for instance in a shell that srun has started.
-  bool in_place() const { return launched_ranks() > 1 && hosts.empty() && launcher.empty(); }
+  bool in_place() const { return launched_ranks() > 1 && launch.hosts.empty() && launch.launcher.empty(); }
 };
 
 // ---- how farside-peers-RUNTIME is started ----
@@ -81,10 +77,10 @@ void launch_by_launcher(const DoctorOptions& options, PeersLaunch& launch) {
     return std::ranges::find(options.variables, one.first, &Variables::value_type::first) != options.variables.end();
   });
   all.insert(all.end(), options.variables.begin(), options.variables.end());
-  const int hosts = options.hosts.empty() ? 1 : static_cast<int>(split(options.hosts, ",").size());
-  const int ranks = options.ranks > 0 ? options.ranks : 2 * hosts;
-  launch.words = launch_words(
-      launch.runtime, {ranks, options.launcher, options.hosts, !options.hosts.empty(), options.launcher_options}, all);
+  Launch ranks = options.launch;
+  ranks.in_turn = !ranks.hosts.empty();
+  if (ranks.ranks == 0) ranks.ranks = 2 * static_cast<int>(split(ranks.hosts, ",").size());
+  launch.words = launch_words(launch.runtime, ranks, all);
 }
 
 // The error says what is missing.
@@ -95,21 +91,21 @@ Result<PeersLaunch> launch_of_peers(const DoctorOptions& options) {
   const auto usable = [&](const std::string& name) {
     launch.runtime = find_runtime(name, options.library_folder);
     return !program_of(launch.runtime).empty() &&
-           (in_place || !options.launcher.empty() || !launch.runtime.launcher.empty());
+           (in_place || !options.launch.launcher.empty() || !launch.runtime.launcher.empty());
   };
   if (std::ranges::none_of(names, usable)) {
     return cannot("no farside-peers-RUNTIME in {} with an mpirun of its runtime ({})", own_folder(),
                   fmt::join(names, ", "));
   }
-  if (!in_place && !options.launcher.empty()) {
-    const bool takes_number = options.launcher.find("{n}") != std::string::npos;
-    if (takes_number && options.ranks == 0) {
+  if (!in_place && !options.launch.launcher.empty()) {
+    const bool takes_number = options.launch.launcher.find("{n}") != std::string::npos;
+    if (takes_number && options.launch.ranks == 0) {
       return cannot("--launcher '{}': the number of ranks is not known here; write it in place of {{n}}",
-                    options.launcher);
+                    options.launch.launcher);
     }
-    if (!takes_number && options.ranks > 0) {
+    if (!takes_number && options.launch.ranks > 0) {
       return cannot("--launcher '{}': it does not take the number of ranks, {}: write {{n}} where it stands",
-                    options.launcher, options.ranks);
+                    options.launch.launcher, options.launch.ranks);
     }
   }
   if (!in_place)
@@ -192,7 +188,7 @@ void add_fabric(const PeersLaunch& first, const DoctorOptions& options, Json& ex
 }
 
 int not_started(const DoctorOptions& options, const PeersLaunch& launch, const ChildEnd& end) {
-  for (const std::string& host : split(options.hosts, ",")) {
+  for (const std::string& host : split(options.launch.hosts, ",")) {
     addrinfo* found = nullptr;
     const std::string name = host.substr(0, host.find(':'));
     if (const int code = getaddrinfo(name.c_str(), nullptr, nullptr, &found); !name.empty() && code != 0) {
@@ -245,18 +241,13 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<DoctorOptions>();
   CLI::App* command = app.add_subcommand(
       "doctor", "check farside on all ranks of a launch: what is wrong and how to fix it; or write a bug report");
-  CLI::Option* hosts =
-      command->add_option("--hosts", options->hosts, "hosts of the ranks, a,b (default: this machine)");
-  command->add_option("-n", options->ranks, "number of ranks (default: two per host)")->check(CLI::Range(1, 1'000'000));
-  command->add_option("--launcher", options->launcher, kLauncherHelp)->excludes(hosts);
+  command->add_option("-n", options->launch.ranks, "number of ranks (default: two per host)")
+      ->check(CLI::Range(1, 1'000'000));
+  add_launch_options(*command, options->launch, options->library_folder);
   command->add_option("--runtime", options->runtime, "MPI runtime (default: the first found)")
       ->check(CLI::IsMember({"openmpi", "mpich"}));
-  command->add_option("--launcher-option", options->launcher_options, "extra mpirun argument (repeatable)")
-      ->take_all()
-      ->allow_extra_args(false);
   command->add_option("--time-limit", options->time_limit, "time limit of each step in seconds (default: 60)")
       ->check(CLI::Range(1, 86400));
-  command->add_option("--lib-dir", options->library_folder, kLibraryFolderHelp);
   CLI::Option* json = command->add_flag("--json", options->json, "print JSON");
   CLI::Option* report = command->add_flag("--report", options->report,
                                           "print a bug report: versions, environment, findings, farside info");

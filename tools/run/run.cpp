@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -168,15 +167,6 @@ std::vector<std::string> with_variables(const Runtime& runtime, const std::vecto
   return words;
 }
 
-bool root_allowed(const Runtime& runtime, const Environment& environment,
-                  const std::vector<std::string>& launcher_options) {
-  if (runtime.launched_as != "openmpi" || geteuid() != 0) return true;
-  return (environment.contains("OMPI_ALLOW_RUN_AS_ROOT") && environment.contains("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")) ||
-         std::ranges::any_of(launcher_options, [](const std::string& word) {
-           return word == "--allow-run-as-root" || word == "-allow-run-as-root";
-         });
-}
-
 // Checks that the library can be preloaded, and belongs to the MPI library of the program.
 Status check_library_for(const Linkage& linkage, const Runtime& runtime, const RunOptions& options) {
   if (Status status = check_library(runtime, options.library_folder); !status) return status;
@@ -305,17 +295,10 @@ int run(const RunOptions& options, const std::vector<std::string>& launcher_opti
     append(launcher.value());
     append(program);
   }
-  const bool root_refused = by_mpirun && !root_allowed(runtime, environment, launcher_options);
-  if (root_refused) {
-    fmt::print(stderr,
-               "farside run: you are root, and Open MPI starts nothing as root unless it is told twice that it may: "
-               "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n");
-  }
   if (options.dry_run) {
     fmt::print("{}\n", shell_line(words));
     return 0;
   }
-  if (root_refused) return kRefused;
   std::fflush(stdout);
   const int reason = become_program(words, environment);
   return refuse("{} could not be started: {}", words[0], std::strerror(reason));

@@ -68,14 +68,20 @@ void print_opened(std::string_view route, std::string_view provider, std::string
 
 void print_result(const MeasureInfo& measure, std::vector<double> values, double preempted) {
   std::ranges::sort(values);
+  const bool more = more_is_better(measure.unit);
+  double sum = 0;
+  for (const double value : values) sum += more ? 1 / value : value;  // of times: the samples have equal counts
+  const auto number = static_cast<double>(values.size());
+  // So many samples are as good.
   const auto at = [&](double share) {
-    return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
+    return values[static_cast<std::size_t>((more ? 1 - share : share) * (number - 1) + 0.5)];
   };
   print({{"measure", measure.name},
          {"unit", unit_name(measure.unit)},
          {"median", at(0.5)},
-         {"min", values.front()},
+         {"mean", more ? number / sum : sum / number},
          {"p90", at(0.9)},
+         {"p99", at(0.99)},
          {"samples", values.size()},
          {"preempted", preempted}});
 }

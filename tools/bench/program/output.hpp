@@ -33,7 +33,7 @@ std::optional<Options> read_options(int argc, char** argv, bool speaks, int& exi
 //   {"hello": "farside-bench", "library": "Open MPI v4.1.4", "nodes": 1, "hosts": [...]}
 //   {"begin": "put_flush"}
 //   {"opened": "fabric", "provider": "verbs", "device": "mlx5_0"}
-//   {"measure": "put_flush", "unit": "us", "median": 0.09, "min": 0.08, "p90": 0.11, "samples": 211,
+//   {"measure": "put_flush", "unit": "us", "median": 0.09, "mean": 0.1, "p90": 0.11, "p99": 0.3, "samples": 211,
 //    "preempted": 0.00001}
 //   {"begin": "get_flush"}
 //   {"measure": "get_flush", "error": "rank 0: get 1 returned 0, not 42"}
