@@ -212,16 +212,12 @@ void add_suites_command(CLI::App& bench_command, int& exit_code) {
 }
 
 void add_report_command(CLI::App& bench_command, int& exit_code) {
-  struct Files {
-    std::string json, html;
-  };
-  auto files = std::make_shared<Files>();
+  const auto json = std::make_shared<std::string>(), html = std::make_shared<std::string>();
   CLI::App* command = bench_command.add_subcommand("report", "make an HTML report from a result of --json");
-  command->add_option("JSON", files->json, "result of --json")->required();
-  command->add_option("--html", files->html, "write the report to this file")->required();
-  command->callback([files, &exit_code] {
-    exit_code = on_results(
-        [&] { return write_file("farside bench", files->html, html_report(read_result(files->json))) ? 0 : 2; });
+  command->add_option("JSON", *json, "result of --json")->required();
+  command->add_option("--html", *html, "write the report to this file")->required();
+  command->callback([json, html, &exit_code] {
+    exit_code = on_results([&] { return write_file("farside bench", *html, html_report(read_result(*json))) ? 0 : 2; });
   });
 }
 

@@ -95,11 +95,11 @@ inline Ranks ranks_of_node(MPI_Comm comm) {
 // Waits that sleep between tests, so that a waiting rank leaves its core to other ranks.
 inline void sleep_between_tests() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
 
-inline void sleeping_wait(MPI_Request request) {
+inline void sleeping_wait(MPI_Request request, std::chrono::microseconds between = std::chrono::milliseconds(2)) {
   for (int done = 0;;) {
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
     if (done != 0) return;
-    sleep_between_tests();
+    std::this_thread::sleep_for(between);
   }
 }
 

@@ -71,17 +71,10 @@ fs::path compile(const ConformSettings& settings, const Runtime& runtime, const 
   const fs::path mpirun(runtime.launcher), out = scratch / name, sources(settings.sources);
   const std::string mpicxx = "mpicxx" + mpirun.filename().string().substr(std::string_view("mpirun").size());
   ChildRequest child;
-  child.arguments = {(mpirun.parent_path() / mpicxx).string(),
-                     "-std=c++20",
-                     "-O1",
-                     "-pthread",
-                     "-DOMPI_SKIP_MPICXX",
-                     "-DMPICH_SKIP_MPICXX",
-                     "-I",
-                     sources.string(),
-                     (sources / (program + ".cpp")).string(),
-                     "-o",
-                     out.string()};
+  child.arguments = split("-std=c++20 -O1 -pthread -DOMPI_SKIP_MPICXX -DMPICH_SKIP_MPICXX -I", " ");
+  child.arguments.insert(child.arguments.begin(), (mpirun.parent_path() / mpicxx).string());
+  for (const fs::path& word : {sources, sources / (program + ".cpp"), fs::path("-o"), out})
+    child.arguments.push_back(word.string());
   if (std::error_code none; fs::is_directory(sources / program, none))
     for (const fs::directory_entry& each : fs::directory_iterator(sources / program))
       if (each.path().extension() == ".cpp") child.arguments.push_back(each.path().string());

@@ -99,11 +99,8 @@ std::vector<double> sample_together(const Pair& pair, double sample_seconds, Bat
   const auto announced = [&pair](long count) {
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Ibcast(&count, 1, MPI_LONG, 0, pair.comm, &request);
-    for (int done = 0;;) {
-      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-      if (done != 0) return count;
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
+    tools::sleeping_wait(request, std::chrono::microseconds(100));
+    return count;
   };
   std::vector<double> samples;
   if (pair.origin)
