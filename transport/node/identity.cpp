@@ -82,6 +82,4 @@ ProcessIdentity::State ProcessIdentity::state() const {
   return found->state == 'T' || found->state == 't' ? State::kStopped : State::kAlive;
 }
 
-bool has_ended(std::uint32_t pid) { return ProcessIdentity::of_bits(pid).is_dead(); }
-
 }  // namespace farside

@@ -52,6 +52,6 @@ class ProcessIdentity {
 };
 
 // The same as is_dead(), of a process whose start time is not known; 0: unknown.
-bool has_ended(std::uint32_t pid);
+inline bool has_ended(std::uint32_t pid) { return ProcessIdentity::of_bits(pid).is_dead(); }
 
 }  // namespace farside
