@@ -492,6 +492,7 @@ void through_two_windows(const check::Window& window) {
   CHECK_MPI(
       MPI_Win_create(window.as<int>() + 16, 16 * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &other));
   CHECK_MPI(MPI_Win_set_errhandler(other, MPI_ERRORS_RETURN));
+  barrier();  // a rank that has not returned has not said yet where its memory is
   CHECK_MPI(MPI_Win_lock_all(0, window));
   CHECK_MPI(MPI_Win_lock_all(0, other));
   if (rank == 0) {
