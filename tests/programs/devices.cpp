@@ -2,7 +2,7 @@
 // Buffers in the memory of a GPU, which the CPU must not access (support/device.cpp). Operations copy such buffers by
 // the GPU's library, a window on such memory stays with the runtime, and MPI_Win_attach refuses it.
 //
-//   devices [create] cuda|hip|ze
+//   devices [create] cuda|hip
 //   devices [create] gpu             on the first GPU of the real libcuda.so.1; 77 (skipped) without one
 //   devices gpu|none measure         prints what puts take, from its memory; none: without a library of GPUs
 #include <algorithm>
@@ -32,7 +32,7 @@ int (*locks)() = nullptr;   // how often pages of the host were locked
 // Returns false if the runtime has loaded the real library of this name: farside would then query that library for
 // memory of the stand-in.
 bool load_stand_in(const std::string& kind) {
-  const std::string name = kind == "hip" ? "libamdhip64.so.6" : kind == "ze" ? "libze_loader.so.1" : "libcuda.so.1";
+  const std::string name = kind == "hip" ? "libamdhip64.so.6" : "libcuda.so.1";
   if (dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD) != nullptr) return false;
   std::array<char, 4096> self{};
   CHECK(readlink("/proc/self/exe", self.data(), self.size() - 1) > 0);
@@ -46,8 +46,6 @@ bool load_stand_in(const std::string& kind) {
   locks = reinterpret_cast<decltype(locks)>(dlsym(library, "test_device_locks"));
   return true;
 }
-
-bool level_zero = false;  // whose library locks no pages
 
 int next() { return (check::rank() + 1) % check::size(); }
 int previous() { return (check::rank() + check::size() - 1) % check::size(); }
@@ -88,7 +86,7 @@ void puts_and_gets(const check::Window& window, const OnDevice& memory) {
   // Both used the same memory of the host. Strict keeps each copy until the window is freed.
   const char* const checks = std::getenv("FARSIDE_CHECK");
   const bool strict = checks != nullptr && std::string(checks) == "strict";
-  if (locks != nullptr && !level_zero) CHECK_EQ(locks(), strict ? 2 : 1);
+  if (locks != nullptr) CHECK_EQ(locks(), strict ? 2 : 1);
 
   check::section("a request, and one int on the fast path's place");
   MPI_Request request = MPI_REQUEST_NULL;
@@ -281,8 +279,7 @@ int main(int argc, char** argv) {
   } else if (program.has("none")) {
     allocate = std::malloc;
   } else {
-    level_zero = program.has("ze");
-    if (!load_stand_in(program.has("hip") ? "hip" : level_zero ? "ze" : "cuda")) {
+    if (!load_stand_in(program.has("hip") ? "hip" : "cuda")) {
       if (check::rank() == 0) std::puts("skipped: the runtime has loaded the real library of these devices");
       return check::kSkipped;
     }

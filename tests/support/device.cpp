@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Stand-ins for libcuda, libamdhip64 and libze_loader: the functions that farside uses, on memory that the CPU cannot
+// Stand-ins for libcuda and libamdhip64: the functions that farside uses, on memory that the CPU cannot
 // access. Each allocation is a file that is mapped twice: without access rights at the address that the program gets,
 // and with access rights at another address for the copies. Wrong arguments of farside end the process.
 //
@@ -164,55 +164,6 @@ EXPORTED int hipHostRegister(void*, std::size_t, unsigned flags) {
 EXPORTED int hipStreamSynchronize(void* stream) {
   require(stream == nullptr, "the default stream");
   return 0;
-}
-
-#elif defined(DEVICE_ZE)
-
-namespace {
-struct Properties {
-  int stype;
-  void* next;
-  int type;
-  std::uint64_t id;
-  std::uint64_t page_size;
-};
-struct Queue {
-  int stype;
-  const void* next;
-  std::uint32_t ordinal, index, flags;
-  int mode, priority;
-};
-int driver = 0, context = 0, device = 0, list = 0;
-}  // namespace
-
-EXPORTED int zeInit(std::uint32_t) { return 0; }
-EXPORTED int zeDriverGet(std::uint32_t* count, void** drivers) {
-  require(*count >= 1, "room for a driver");
-  *count = 1;
-  drivers[0] = &driver;
-  return 0;
-}
-EXPORTED int zeContextCreate(void* of, const int* description, void** made) {
-  require(of == &driver && *description == 0xd, "a description of a context");
-  *made = &context;
-  return 0;
-}
-EXPORTED int zeMemGetAllocProperties(void* in, const void* address, Properties* properties, void** of) {
-  require(in == &context && properties->stype == 0x17, "properties of an allocation");
-  const bool found = find(address) != nullptr;
-  properties->type = found ? 2 : 0;
-  *of = found ? &device : nullptr;
-  return 0;
-}
-EXPORTED int zeCommandListCreateImmediate(void* in, void* of, const Queue* queue, void** made) {
-  require(in == &context && of == &device && queue->stype == 0xe && queue->mode == 1, "a synchronous list");
-  *made = &list;
-  return 0;
-}
-EXPORTED int zeCommandListAppendMemoryCopy(void* to_list, void* to, const void* from, std::size_t bytes, void*,
-                                           std::uint32_t, void**) {
-  require(to_list == &list, "the list");
-  return copy(to, from, bytes);
 }
 
 #endif

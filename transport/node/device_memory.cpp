@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <bit>
 #include <dlfcn.h>
+#include <iterator>
 #include <link.h>
 #include <new>
 #include <string_view>
 #include <sys/mman.h>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,8 +19,8 @@
 namespace farside {
 
 // The functions of the libraries of GPUs, found by dlsym(3), with the types and values that their manuals give: CUDA
-// Driver API (Unified Addressing, Memory Management), HIP Runtime API (Memory Management), Level Zero (Memory, Command
-// List). None of their headers is needed.
+// Driver API (Unified Addressing, Memory Management), HIP Runtime API (Memory Management). None of their headers is
+// needed.
 namespace {
 
 // Finds a function, and returns whether the library has it.
@@ -160,109 +162,6 @@ class Hip final : public DeviceDriver {
   unsigned device_ = 2;
 };
 
-class LevelZero final : public DeviceDriver {
- public:
-  bool find_functions(void* library) {
-    return find(library, initialise_, "zeInit") && find(library, get_drivers_, "zeDriverGet") &&
-           find(library, make_context_, "zeContextCreate") &&
-           find(library, get_properties_, "zeMemGetAllocProperties") &&
-           find(library, make_list_, "zeCommandListCreateImmediate") &&
-           find(library, append_copy_, "zeCommandListAppendMemoryCopy");
-  }
-
-  bool holds(const void* address) override {
-    // The loader may be there without a device, as a part of other libraries.
-    std::call_once(finds_contexts_, [this] {
-      if (initialise_(0) == 0) find_contexts();
-    });
-    return find_allocation(address).device != nullptr;
-  }
-
-  Status copy(void* to, const void* from, std::size_t bytes, const void* device) override {
-    const Allocation there = find_allocation(device);
-    if (there.device == nullptr) return Error{ErrorKind::kOther, "the memory of a GPU was freed during the call"};
-    void* const list = list_of(there);
-    if (list == nullptr) return status_of(-1, "zeCommandListCreateImmediate", bytes);
-    const std::scoped_lock held(mutex_);  // a list has one thread at a time
-    return status_of(append_copy_(list, to, from, bytes, nullptr, 0, nullptr), "zeCommandListAppendMemoryCopy", bytes);
-  }
-
- private:
-  static constexpr std::uint32_t kMostDrivers = 8;
-  // ze_structure_type_t, ze_memory_type_t, ze_command_queue_mode_t.
-  static constexpr std::uint32_t kContextDescription = 0xd, kQueueDescription = 0xe, kProperties = 0x17;
-  static constexpr std::uint32_t kDevice = 2, kSynchronous = 1;
-  struct ContextDescription {
-    std::uint32_t type = kContextDescription;
-    const void* next = nullptr;
-    std::uint32_t flags = 0;
-  };
-  struct QueueDescription {
-    std::uint32_t type = kQueueDescription;
-    const void* next = nullptr;
-    std::uint32_t ordinal = 0, index = 0, flags = 0, mode = kSynchronous, priority = 0;
-  };
-  struct Properties {
-    std::uint32_t type = kProperties;
-    void* next = nullptr;
-    std::uint32_t memory = 0;
-    std::uint64_t id = 0, page_bytes = 0;
-  };
-  struct Allocation {
-    void* context = nullptr;
-    void* device = nullptr;  // null: none of a device
-  };
-  struct List {
-    void* device;
-    void* list;
-  };
-
-  void find_contexts() {
-    std::array<void*, kMostDrivers> drivers{};
-    std::uint32_t count = kMostDrivers;
-    if (get_drivers_(&count, drivers.data()) != 0) return;
-    for (std::uint32_t i = 0; i < std::min(count, kMostDrivers); ++i) {
-      const ContextDescription description;
-      void* context = nullptr;
-      if (make_context_(drivers[i], &description, &context) == 0) contexts_.push_back(context);
-    }
-  }
-
-  // A context knows the allocations of others of the same driver.
-  Allocation find_allocation(const void* address) const {
-    for (void* const context : contexts_) {
-      Properties properties;
-      void* device = nullptr;
-      if (get_properties_(context, address, &properties, &device) == 0 && properties.memory == kDevice)
-        return {context, device};
-    }
-    return {};
-  }
-
-  void* list_of(const Allocation& there) {
-    const std::scoped_lock held(mutex_);
-    for (const List& each : lists_) {
-      if (each.device == there.device) return each.list;
-    }
-    const QueueDescription description;
-    void* list = nullptr;
-    if (make_list_(there.context, there.device, &description, &list) != 0) return nullptr;
-    lists_.push_back({there.device, list});
-    return list;
-  }
-
-  int (*initialise_)(unsigned) = nullptr;
-  int (*get_drivers_)(std::uint32_t*, void**) = nullptr;
-  int (*make_context_)(void*, const ContextDescription*, void**) = nullptr;
-  int (*get_properties_)(void*, const void*, Properties*, void**) = nullptr;
-  int (*make_list_)(void*, void*, const QueueDescription*, void**) = nullptr;
-  int (*append_copy_)(void*, void*, const void*, std::size_t, void*, std::uint32_t, void*) = nullptr;
-  std::once_flag finds_contexts_;
-  std::vector<void*> contexts_;
-  std::mutex mutex_;  // guards lists_
-  std::vector<List> lists_;
-};
-
 template <class Driver>
 std::unique_ptr<DeviceDriver> make(void* library) {
   auto driver = std::make_unique<Driver>();
@@ -274,54 +173,44 @@ struct Kind {
   std::string_view library;  // the beginning of its file's name
   std::unique_ptr<DeviceDriver> (*make)(void* library);
 };
-constexpr Kind kKinds[] = {
-    {"libcuda.so", make<Cuda>}, {"libamdhip64.so", make<Hip>}, {"libze_loader.so", make<LevelZero>}};
-
-const Kind* kind_of(std::string_view path) {
-  path.remove_prefix(path.rfind('/') + 1);
-  const Kind* const kind =
-      std::ranges::find_if(kKinds, [&](const Kind& each) { return path.starts_with(each.library); });
-  return kind != std::end(kKinds) ? kind : nullptr;
-}
+constexpr Kind kKinds[] = {{"libcuda.so", make<Cuda>}, {"libamdhip64.so", make<Hip>}};
+using Paths = std::array<const char*, std::size(kKinds)>;
 
 }  // namespace
 
 void DeviceMemory::look_for_drivers() {
+  static_assert(std::tuple_size_v<decltype(drivers_)> == std::size(kKinds));
   const std::scoped_lock held(mutex_);
   // dlopen would look through all folders for a library that is not loaded, some 70 system calls at the first time.
-  std::vector<const char*> paths;
-  paths.reserve(drivers_.size());  // what throws must not pass dl_iterate_phdr
   const auto look_at = [](dl_phdr_info* object, std::size_t, void* data) {
-    auto& found = *static_cast<std::vector<const char*>*>(data);
-    if (kind_of(object->dlpi_name) != nullptr && found.size() < found.capacity()) found.push_back(object->dlpi_name);
+    const std::string_view path(object->dlpi_name);
+    for (std::size_t i = 0; i < std::size(kKinds); ++i) {
+      const char*& found = (*static_cast<Paths*>(data))[i];
+      if (found == nullptr && path.substr(path.rfind('/') + 1).starts_with(kKinds[i].library)) found = path.data();
+    }
     return 0;
   };
+  Paths paths{};
   dl_iterate_phdr(look_at, &paths);
-  for (const char* const path : paths) {
-    void* const library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);  // stays open, as the driver uses it
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    if (paths[i] == nullptr || drivers_[i].load() != nullptr) continue;
+    void* const library = dlopen(paths[i], RTLD_LAZY | RTLD_NOLOAD);  // stays open, as the driver uses it
     if (library == nullptr) continue;
-    if (std::ranges::find(found_, library) != found_.end()) {
-      dlclose(library);
+    if (std::unique_ptr<DeviceDriver> driver = kKinds[i].make(library)) {
+      drivers_[i].store(driver.release());
+      possible_.store(true, std::memory_order_relaxed);
       continue;
     }
-    found_.push_back(library);
-    std::unique_ptr<DeviceDriver> driver = kind_of(path)->make(library);
-    if (driver == nullptr) {
-      log(LogLevel::kWarn, "{} lacks functions that tell memory of GPUs; do not give it to one-sided calls", path);
-      continue;
-    }
-    const auto place = std::ranges::find(drivers_, nullptr, [](const auto& each) { return each.load(); });
-    if (place == drivers_.end()) continue;
-    place->store(driver.release());
-    possible_.store(true, std::memory_order_relaxed);
+    dlclose(library);
+    if (Log::is_new(paths[i]))
+      log(LogLevel::kWarn, "{} lacks functions that tell memory of GPUs; do not give it to one-sided calls", paths[i]);
   }
 }
 
 DeviceDriver* DeviceMemory::driver_of(const void* address) {
   for (const std::atomic<DeviceDriver*>& each : drivers_) {
     DeviceDriver* const driver = each.load();
-    if (driver == nullptr) break;
-    if (driver->holds(address)) return driver;
+    if (driver != nullptr && driver->holds(address)) return driver;
   }
   return nullptr;
 }

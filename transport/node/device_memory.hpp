@@ -8,23 +8,21 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "transport/base/result.hpp"
 
 namespace farside {
 
 // Memory of GPUs, which the CPU must not touch. Only the library of the GPU can identify and copy such memory: libcuda
-// (cuPointerGetAttribute, cuMemcpy), libamdhip64 (hipPointerGetAttribute, hipMemcpy) or libze_loader
-// (zeMemGetAllocProperties, zeCommandListAppendMemoryCopy). farside asks those that the process has loaded already, and
-// loads none.
+// (cuPointerGetAttribute, cuMemcpy) or libamdhip64 (hipPointerGetAttribute, hipMemcpy). farside asks those that the
+// process has loaded already, and loads none.
 //
 // Memory that CPU and GPU share (managed or shared allocations, page-locked memory) is memory of the host here.
 //
 // Thread safety: any. Cost: nothing but the load of a flag in a process without such a library. Else some ten
 // nanoseconds up to a microsecond for the first look at a page, and one load for each further look at a page of
-// the host. A page of the host that was unmapped and became a GPU's is not seen; CUDA and Level Zero place theirs in
-// ranges that they have reserved.
+// the host. A page of the host that was unmapped and became a GPU's is not seen; CUDA places its own in ranges that it
+// has reserved.
 
 // The library of one kind of GPUs.
 class DeviceDriver {
@@ -68,9 +66,8 @@ class DeviceMemory {
 
   static inline constinit std::atomic<bool> possible_{false};
   static inline constinit std::array<std::atomic<std::uintptr_t>, 256> host_pages_{};  // the last ones, by number
-  std::array<std::atomic<DeviceDriver*>, 8> drivers_{};                                // the first ones; they stay
-  std::mutex mutex_;                // guards the following, and the growth of drivers_
-  std::vector<const void*> found_;  // handles of the libraries that were found, usable or not
+  std::array<std::atomic<DeviceDriver*>, 2> drivers_{};                                // of CUDA and HIP; they stay
+  std::mutex mutex_;                                                                   // of look_for_drivers()
 };
 
 // Memory of the host for copies of a GPU's memory. A process keeps what it has once allocated for later copies, at most
