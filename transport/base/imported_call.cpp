@@ -2,9 +2,7 @@
 #include "transport/base/imported_call.hpp"
 
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <dlfcn.h>
 #include <elf.h>
@@ -34,20 +32,6 @@ void* resolve(const link_map& library, const char* function) {
   void* const found = dlsym(handle, function);
   dlclose(handle);  // drops only the reference of RTLD_NOLOAD
   return found;
-}
-
-// The file of the only HiddenFile. It stays set, since a call may still run when the object is destroyed.
-std::atomic<const char*> hidden{""};
-// fopen itself: this library's own entry may be among the redirected ones, if it is linked statically.
-using Open = std::FILE* (*)(const char*, const char*);
-std::atomic<Open> open_file{nullptr};
-
-std::FILE* open_others(const char* path, const char* mode) {
-  if (path != nullptr && std::strcmp(hidden.load(std::memory_order_acquire), path) == 0) {
-    errno = ENOENT;
-    return nullptr;
-  }
-  return open_file.load(std::memory_order_acquire)(path, mode);
 }
 
 }  // namespace
@@ -90,15 +74,6 @@ bool ImportedCall::redirect(void* target) {
     std::atomic_ref(*slot).store(target, std::memory_order_release);
   }
   return true;
-}
-
-HiddenFile::HiddenFile(const void* within, const char* path)
-    : calls_{ImportedCall(within, "fopen"), ImportedCall(within, "fopen64")} {
-  const auto original = reinterpret_cast<Open>(::dlsym(RTLD_DEFAULT, "fopen"));
-  if (original == nullptr) return;
-  open_file.store(original, std::memory_order_release);
-  hidden.store(path, std::memory_order_release);
-  for (ImportedCall& call : calls_) hides_ = call.redirect(reinterpret_cast<void*>(&open_others)) || hides_;
 }
 
 }  // namespace farside

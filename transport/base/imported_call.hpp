@@ -32,24 +32,4 @@ class ImportedCall {
   void* original_ = nullptr;
 };
 
-// While it exists, one loaded library cannot open one file by fopen(3), such as libfabric /proc/kallsyms
-// (fabric/provider.cpp). Threads that use the library meanwhile can open all other files. One object at a time.
-class HiddenFile {
- public:
-  // `within`: an address in the library. `path` is compared with the name that the library opens, and must stay valid
-  // for ever (a literal).
-  HiddenFile(const void* within, const char* path);
-  HiddenFile(const HiddenFile&) = delete;
-  HiddenFile& operator=(const HiddenFile&) = delete;
-  ~HiddenFile() {
-    for (ImportedCall& call : calls_) call.restore();
-  }
-  // Returns whether the library's calls of fopen could be redirected. Otherwise the object does nothing.
-  bool hides() const { return hides_; }
-
- private:
-  std::array<ImportedCall, 2> calls_;
-  bool hides_ = false;
-};
-
 }  // namespace farside

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/provider.hpp"
 
+#include <array>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -51,6 +54,16 @@ std::string available_providers() {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
+// libfabric's fopen(3) while it starts: the kernel's symbols, of which verbs asks for those of GPUs' drivers, are not
+// there. (fopen itself is found by dlsym(3): this library's own calls are among the redirected ones, if libfabric is
+// linked statically.)
+std::FILE* open_no_symbols(const char* path, const char* mode) {
+  static const auto open = reinterpret_cast<std::FILE* (*)(const char*, const char*)>(::dlsym(RTLD_DEFAULT, "fopen"));
+  if (path == nullptr || std::string_view(path) != "/proc/kallsyms") return open(path, mode);
+  errno = ENOENT;
+  return nullptr;
+}
+
 }  // namespace
 
 void start_libfabric() {
@@ -58,10 +71,13 @@ void start_libfabric() {
     // When a socket is full, the tcp provider before 1.18 copies up to 9000 bytes aside, and sends them at a later
     // poll, for which it wakes no thread. Without that buffer it does.
     ::setenv("FI_TCP_STAGING_SBUF_SIZE", "0", 0);
-    std::optional<HiddenFile> symbols;
-    if (adapter_names().empty()) symbols.emplace(libfabric_address(), "/proc/kallsyms");
+    std::vector<ImportedCall> opens;
+    if (adapter_names().empty())
+      for (const char* const name : {"fopen", "fopen64"}) opens.emplace_back(libfabric_address(), name);
+    for (ImportedCall& each : opens) (void)each.redirect(reinterpret_cast<void*>(&open_no_symbols));
     fi_info* names = nullptr;
     if (fi_getinfo(kFabricApi, nullptr, nullptr, FI_PROV_ATTR_ONLY, nullptr, &names) == 0) fi_freeinfo(names);
+    for (ImportedCall& each : opens) each.restore();
     return true;
   }();
   (void)started;
