@@ -44,11 +44,13 @@ void move_offsets(Bytes& message, const std::byte* to) {
   if (all.size() < sizeof(RequestHeader)) return;
   const std::span<std::byte> list = all.subspan(sizeof(RequestHeader));
   OperationListReader reader(list);
-  ListEntry entry;
-  for (std::span<const std::byte> data; reader.next(entry, data);) {
-    const auto at = static_cast<std::size_t>(data.data() - list.data()) - sizeof entry;
+  std::size_t at = 0;
+  for (DataOperation operation; reader.next(operation);) {
+    ListEntry entry;
+    std::memcpy(&entry, list.data() + at, sizeof entry);
     entry.offset += reinterpret_cast<std::uint64_t>(to) - Regions::kFirst;
     std::memcpy(list.data() + at, &entry, sizeof entry);
+    at += sizeof entry + (entry.data_bytes() + 7) / 8 * 8;
   }
 }
 

@@ -188,7 +188,8 @@ Status HandlerRequest::deliver(ReplyStatus status, std::span<const std::byte> da
   return {};
 }
 
-bool OperationListReader::read(ListEntry& entry, std::span<const std::byte>& data) {
+bool OperationListReader::read(DataOperation& operation) {
+  ListEntry entry;
   if (fault_ != nullptr) return false;
   if (rest_.size() < sizeof entry) {
     fault_ = "an operation is cut off";
@@ -197,14 +198,18 @@ bool OperationListReader::read(ListEntry& entry, std::span<const std::byte>& dat
   std::memcpy(&entry, rest_.data(), sizeof entry);
   fault_ = find_fault(entry);
   if (fault_ != nullptr) return false;
-  const std::size_t bytes = entry.data_bytes();
+  const std::size_t bytes = entry.data_bytes(), block_bytes = entry.block_bytes();
+  std::byte* const fetched = entry.fetch != 0 && fetched_ != nullptr ? fetched_ + fetched_bytes_ : nullptr;
   fetched_bytes_ += entry.fetched_bytes();
   if (rest_.size() - sizeof entry < padded(bytes)) fault_ = "bad length";
-  if (fetched_bytes_ > OperationList::kMostFetched) fault_ = "more is asked for than a message holds";
+  if (fetched_bytes_ > most_fetched_) fault_ = "more is asked for than a message holds";
   if (fault_ != nullptr) return false;
-  // A single block uses no stride, and the sender may have sent any value.
-  if (entry.blocks == 1) entry.stride = 0;
-  data = rest_.subspan(sizeof entry, bytes);
+  const std::byte* const data = bytes > 0 ? rest_.data() + sizeof entry : nullptr;
+  const bool swap = entry.kind == OperationKind::kCompareAndSwap;
+  operation = {entry.kind, entry.op, entry.type, Access::kShared, entry.offset, entry.count,
+               swap ? data + block_bytes : data, fetched, swap ? data : nullptr, entry.blocks,
+               // A single block uses no stride, and the sender may have sent any value.
+               entry.blocks == 1 ? 0 : entry.stride, static_cast<std::ptrdiff_t>(block_bytes)};
   rest_ = rest_.subspan(sizeof entry + padded(bytes));
   return true;
 }

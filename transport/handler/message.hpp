@@ -179,7 +179,7 @@ struct DataOperation {
 // operation over TCP takes 5 to 10 us.
 inline constexpr std::size_t kCopiedAtCall = 256;
 
-// A DataOperation in a list: block i begins at offset + i * stride.
+// How a DataOperation travels in a list: block i begins at offset + i * stride.
 struct ListEntry {
   OperationKind kind;
   ReduceOp op;
@@ -317,17 +317,23 @@ DataOperation take_part(DataOperation& rest, std::size_t most_bytes = OperationL
 // target, which the handler compares with the region.
 class OperationListReader {
  public:
+  // To check a list, and to find what it fetches: `fetched` of the operations is null.
   explicit OperationListReader(std::span<const std::byte> list) : rest_(list) {}
-  // Returns the next entry and its data; false at the end of the list or at a fault.
-  bool next(ListEntry& entry, std::span<const std::byte>& data) { return !rest_.empty() && read(entry, data); }
+  // To execute it. `fetched` becomes the data of the reply.
+  OperationListReader(std::span<const std::byte> list, std::span<std::byte> fetched)
+      : rest_(list), fetched_(fetched.data()), most_fetched_(fetched.size()) {}
+  // Returns the next operation, whose operands are in the list; false at the end of the list or at a fault.
+  bool next(DataOperation& operation) { return !rest_.empty() && read(operation); }
   const char* fault() const { return fault_; }
-  // Of the entries so far.
+  // Of the operations so far.
   std::size_t fetched_bytes() const { return fetched_bytes_; }
 
  private:
-  bool read(ListEntry& entry, std::span<const std::byte>& data);
+  bool read(DataOperation& operation);
 
   std::span<const std::byte> rest_;
+  std::byte* fetched_ = nullptr;
+  std::size_t most_fetched_ = OperationList::kMostFetched;
   std::size_t fetched_bytes_ = 0;
   const char* fault_ = nullptr;
 };

@@ -51,37 +51,37 @@ std::uint64_t take(const ControlStep& step, std::byte* control) {
   return before;
 }
 
-bool inside(const ListEntry& entry, const MessageHandler::ServedSpace& space) {
-  const Wide one = entry.offset;
-  const Wide other = one + static_cast<Wide>(entry.stride) * (entry.blocks - 1);
+bool inside(const DataOperation& operation, const MessageHandler::ServedSpace& space) {
+  const Wide one = operation.offset;
+  const Wide other = one + static_cast<Wide>(operation.stride) * (operation.blocks - 1);
   return std::min(one, other) >= 0 &&
-         std::max(one, other) + span_of(entry.type, entry.count) <= static_cast<Wide>(space.bytes);
+         std::max(one, other) + span_of(operation.type, operation.count) <= static_cast<Wide>(space.bytes);
 }
 
-// Returns whether the entry needs the accumulate lock now. (Integers may need it only when they are executed, if
+// Returns whether the operation needs the accumulate lock now. (Integers may need it only when they are executed, if
 // another thread changes their method meanwhile.)
-bool needs_lock(const ListEntry& entry, const MessageHandler::ServedSpace& space) {
-  if (entry.kind == OperationKind::kPut || entry.kind == OperationKind::kGet) return false;
-  if (space.always_locked || !has_cpu_atomics(entry.type)) return true;
-  const std::byte* const target = space.base + entry.offset;
-  if (atomic_method(entry.type, target) == AtomicMethod::kLocked ||
-      atomic_method(entry.type, target + entry.stride) == AtomicMethod::kLocked)
+bool needs_lock(const DataOperation& operation, const MessageHandler::ServedSpace& space) {
+  if (!operation.atomic()) return false;
+  const BasicType type = operation.type;
+  if (space.always_locked || !has_cpu_atomics(type)) return true;
+  const std::byte* const target = space.base + operation.offset;
+  if (atomic_method(type, target) == AtomicMethod::kLocked ||
+      atomic_method(type, target + operation.stride) == AtomicMethod::kLocked)
     return true;
-  const std::size_t blocks = space.attached == nullptr ? entry.blocks : 1;
-  return space.integers != nullptr && space.integers->locks_in_common(entry.count * blocks);
+  const std::size_t blocks = space.attached == nullptr ? operation.blocks : 1;
+  return space.integers != nullptr && space.integers->locks_in_common(operation.count * blocks);
 }
 
 // Returns null if the whole list is well formed and within the space. Sets `locks` if it needs the accumulate lock, and
-// adds the bytes that it fetches.
+// `fetched_bytes` to those that it fetches.
 const char* find_fault(std::span<const std::byte> list, const MessageHandler::ServedSpace& space, bool& locks,
                        std::size_t& fetched_bytes) {
   OperationListReader reader(list);
-  ListEntry entry;
-  for (std::span<const std::byte> data; reader.next(entry, data);) {
-    if (!inside(entry, space)) return "beyond the space";
-    locks = locks || needs_lock(entry, space);
+  for (DataOperation operation; reader.next(operation);) {
+    if (!inside(operation, space)) return "beyond the space";
+    locks = locks || needs_lock(operation, space);
   }
-  fetched_bytes += reader.fetched_bytes();
+  fetched_bytes = reader.fetched_bytes();
   return reader.fault();
 }
 
@@ -93,37 +93,36 @@ struct Begun {
   IntegerPhase by = IntegerPhase::kLock;
 };
 
-// Executes `blocks` of the entry's blocks. `target`, `data` and `fetched` belong to the first of these blocks.
-void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* target, const std::byte* data,
-                   std::byte* fetched, const MessageHandler::ServedSpace& space, Begun& begun) {
-  const std::size_t bytes = entry.block_bytes();
-  const auto dense = static_cast<std::ptrdiff_t>(bytes);
-  switch (entry.kind) {
-    case OperationKind::kPut: copy_ranges(target, entry.stride, data, dense, bytes, blocks); return;
-    case OperationKind::kGet: copy_ranges(fetched, dense, target, entry.stride, bytes, blocks); return;
+void execute_one(const DataOperation& operation, const MessageHandler::ServedSpace& space, Begun& begun) {
+  const auto& [kind, op, type, access, offset, count, origin, back, compare, blocks, stride, dense] = operation;
+  std::byte* target = space.base + offset;
+  const auto* sent = static_cast<const std::byte*>(origin);
+  auto* fetched = static_cast<std::byte*>(back);
+  switch (kind) {
+    case OperationKind::kPut: copy_ranges(target, stride, sent, dense, count, blocks); return;
+    case OperationKind::kGet: copy_ranges(fetched, dense, target, stride, count, blocks); return;
     case OperationKind::kAccumulate:
     case OperationKind::kCompareAndSwap: break;
   }
   auto& [lock, by] = begun;
   by = IntegerPhase::kLock;
-  if (!space.always_locked && has_cpu_atomics(entry.type)) {
-    by = space.integers == nullptr ? IntegerPhase::kAtomics
-                                   : space.integers->begin(std::size_t{entry.count} * blocks, true);
+  if (!space.always_locked && has_cpu_atomics(type)) {
+    by = space.integers == nullptr ? IntegerPhase::kAtomics : space.integers->begin(count * blocks, true);
   }
-  if (by == IntegerPhase::kLock && entry.kind == OperationKind::kAccumulate) {
+  if (by == IntegerPhase::kLock && kind == OperationKind::kAccumulate) {
     if (!lock) lock.emplace(*space.lock);
-    return combine_rows(entry.op, entry.type, target, data, fetched, entry.count, blocks, {entry.stride, dense, dense});
+    return combine_rows(op, type, target, sent, fetched, count, blocks, {stride, dense, dense});
   }
-  for (std::uint32_t block = 0; block < blocks; ++block) {
-    const AtomicMethod method = by == IntegerPhase::kLock ? AtomicMethod::kLocked : atomic_method(entry.type, target);
+  for (std::size_t block = 0; block < blocks; ++block) {
+    const AtomicMethod method = by == IntegerPhase::kLock ? AtomicMethod::kLocked : atomic_method(type, target);
     if (!lock && (method == AtomicMethod::kLocked || by == IntegerPhase::kBoth)) lock.emplace(*space.lock);
-    if (entry.kind == OperationKind::kCompareAndSwap) {
-      compare_and_swap(method, entry.type, target, data + bytes, data, fetched);
+    if (kind == OperationKind::kCompareAndSwap) {
+      compare_and_swap(method, type, target, sent, compare, fetched);
     } else {
-      combine(method, entry.op, entry.type, target, data, fetched, entry.count);
+      combine(method, op, type, target, sent, fetched, count);
     }
-    target += entry.stride;
-    if (data != nullptr) data += dense;
+    target += stride;
+    if (sent != nullptr) sent += dense;
     if (fetched != nullptr) fetched += dense;
   }
   if (space.integers != nullptr) space.integers->end(by, true);
@@ -132,31 +131,24 @@ void execute_entry(const ListEntry& entry, std::uint32_t blocks, std::byte* targ
 
 // Returns null, or why the rest of the list is skipped, for instance at the first block whose memory is not attached.
 // The list may be in a message ring or in a slot of a message queue, where a faulty peer could change it after
-// find_fault(), so each entry is checked again.
+// find_fault(), so each operation is checked again.
 const char* execute_list(std::span<const std::byte> list, MessageHandler::ServedSpace& space,
-                         std::vector<std::byte>& fetched, Begun& begun, const void*& fault) {
-  OperationListReader reader(list);
-  ListEntry entry;
-  for (std::span<const std::byte> data; reader.next(entry, data);) {
-    if (!inside(entry, space)) return "changed while it was executed";
-    const std::size_t bytes = entry.block_bytes();
-    const std::size_t first = fetched.size();
-    if (entry.fetch != 0) fetched.resize(first + entry.fetched_bytes());  // within the capacity
-    const std::byte* const sent = data.empty() ? nullptr : data.data();
-    std::byte* const back = entry.fetch != 0 ? fetched.data() + first : nullptr;
+                         std::span<std::byte> fetched, Begun& begun, const void*& fault) {
+  OperationListReader reader(list, fetched);
+  for (DataOperation operation; reader.next(operation);) {
+    if (!inside(operation, space)) return "changed while it was executed";
     if (space.attached == nullptr) {
-      execute_entry(entry, entry.blocks, space.base + entry.offset, sent, back, space, begun);
+      execute_one(operation, space, begun);
       continue;
     }
-    for (std::uint32_t block = 0; block < entry.blocks; ++block) {
-      std::byte* target = space.base + entry.offset + static_cast<std::int64_t>(block) * entry.stride;
-      const std::size_t span = span_of(entry.type, entry.count);
+    for (; operation.blocks > 0; operation = operation.behind(1)) {
+      std::byte* target = space.base + operation.offset;
+      const std::size_t span = span_of(operation.type, operation.count);
+      DataOperation block = operation;
+      block.blocks = 1;
       const auto work = [&] {
         MemoryFault here(target, span);
-        if (__builtin_setjmp(here.here()) == 0) {
-          execute_entry(entry, 1, target, sent != nullptr ? sent + block * bytes : nullptr,
-                        back != nullptr ? back + block * bytes : nullptr, space, begun);
-        }
+        if (__builtin_setjmp(here.here()) == 0) execute_one(block, space, begun);
         fault = here.address();
       };
       if (!space.attached->while_attached(reinterpret_cast<std::uint64_t>(target), span, work)) return "not attached";
@@ -168,7 +160,7 @@ const char* execute_list(std::span<const std::byte> list, MessageHandler::Served
 
 // The same, and catches faults. (Of a dynamic space, execute_list() catches those of each block.)
 [[gnu::noinline]] const char* execute_and_catch(std::span<const std::byte> list, MessageHandler::ServedSpace& space,
-                                                std::vector<std::byte>& fetched, Begun& begun, const void*& fault) {
+                                                std::span<std::byte> fetched, Begun& begun, const void*& fault) {
   MemoryFault in_space(space.base, space.attached == nullptr ? space.bytes : 0);
   if (__builtin_setjmp(in_space.here()) == 0) return execute_list(list, space, fetched, begun, fault);
   fault = in_space.address();
@@ -267,9 +259,10 @@ void MessageHandler::execute_request(const RequestHeader& request, std::span<con
   if (opens) answer.refused = find_fault_of_acquire_step(steps.front(), space);
   if (answer.refused == nullptr && controls > 0) answer.refused = find_fault(steps[controls - 1], space);
   bool locks = false;
-  std::size_t fetched_bytes = (1 + kMostWordsRead) * sizeof(std::uint64_t);  // of the control steps
+  constexpr std::size_t kOfSteps = (1 + kMostWordsRead) * sizeof(std::uint64_t);
+  std::size_t fetched_bytes = 0;
   if (answer.refused == nullptr) answer.refused = find_fault(list, space, locks, fetched_bytes);
-  if (answer.refused != nullptr || !make_room(fetched_bytes)) return;
+  if (answer.refused != nullptr || !make_room(fetched_bytes + kOfSteps)) return;
   Begun begun;
   if (locks && !begun.lock.emplace(*space.lock, timeout).held()) {
     answer.deferred = true;
@@ -285,6 +278,7 @@ void MessageHandler::execute_request(const RequestHeader& request, std::span<con
     append(before);
     return;
   }
+  answer.fetched.resize(fetched_bytes);
   answer.refused = execute_and_catch(list, space, answer.fetched, begun, answer.fault);
   if (answer.fault != nullptr && space.integers != nullptr) space.integers->end(begun.by, true);
   // Also after a list that ended early: others wait for the release of a lock, or for a notification.

@@ -73,27 +73,14 @@ Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, DataOperation& r
 // the handler can execute the list.
 Status CmaRoute::by_system_calls(const NodeTargetExtra& memory, const OperationList& list) {
   std::vector<std::byte> fetched(list.fetched_bytes());
-  std::byte* to = fetched.data();
   bool first = true;
-  ListEntry entry;
-  std::span<const std::byte> data;
-  for (OperationListReader reader(list.bytes()); reader.next(entry, data);)
-    if (has_gap(entry.type)) return Error{ErrorKind::kNoRoute, {}};
-  for (OperationListReader reader(list.bytes()); reader.next(entry, data);) {
-    const std::size_t bytes = entry.block_bytes();
-    for (std::uint32_t block = 0; block < entry.blocks; ++block) {
-      const std::byte* const operand = data.empty() ? nullptr : data.data() + block * bytes;
-      const bool swap = entry.kind == OperationKind::kCompareAndSwap;
-      DataOperation operation{entry.kind,
-                              entry.op,
-                              entry.type,
-                              Access::kShared,
-                              entry.offset + block * static_cast<std::uint64_t>(entry.stride),
-                              entry.count,
-                              swap ? operand + bytes : operand,
-                              entry.fetch != 0 ? std::exchange(to, to + bytes) : nullptr,
-                              swap ? operand : nullptr};
-      if (Status status = by_system_calls(memory, operation); !status)
+  DataOperation operation;
+  for (OperationListReader reader(list.bytes()); reader.next(operation);)
+    if (has_gap(operation.type)) return Error{ErrorKind::kNoRoute, {}};
+  for (OperationListReader reader(list.bytes(), fetched); reader.next(operation);) {
+    for (; operation.blocks > 0; operation = operation.behind(1)) {
+      DataOperation block = operation;
+      if (Status status = by_system_calls(memory, block); !status)
         return first ? std::move(status) : Error{ErrorKind::kPeer, status.error().text};
       first = false;
     }
@@ -245,14 +232,13 @@ Status CmaRoute::post(NodeTargetExtra& memory, std::unique_ptr<OperationList>& l
 Status CmaRoute::write(NodeTargetExtra& memory, std::unique_ptr<OperationList>& list) {
   if (memory.handler->is_polling() || !executes_soon(*memory.handler)) return execute(memory, std::span(&list, 1));
   std::vector<iovec> here, there;
-  ListEntry entry;
-  std::span<const std::byte> data;
-  for (OperationListReader reader(list->bytes()); reader.next(entry, data);) {
-    const bool dense = entry.blocks == 1 || entry.stride == static_cast<std::int64_t>(entry.block_bytes());
-    const std::size_t bytes = dense ? entry.data_bytes() : entry.block_bytes();
-    for (std::size_t block = 0; block < (dense ? 1 : entry.blocks); ++block) {
-      const std::uint64_t at = memory.address + entry.offset + block * static_cast<std::uint64_t>(entry.stride);
-      here.push_back({const_cast<std::byte*>(data.data() + block * bytes), bytes});
+  DataOperation operation;
+  for (OperationListReader reader(list->bytes()); reader.next(operation);) {
+    const std::size_t together = operation.stride == operation.origin_stride ? operation.blocks : 1;
+    for (; operation.blocks > 0; operation = operation.behind(together)) {
+      const std::uint64_t at = memory.address + operation.offset;
+      const std::size_t bytes = operation.count * together;
+      here.push_back({const_cast<void*>(operation.origin), bytes});
       there.push_back({reinterpret_cast<void*>(at), bytes});  // NOLINT(performance-no-int-to-ptr)
     }
     if (there.size() > kFewForOneCall) return execute(memory, std::span(&list, 1));

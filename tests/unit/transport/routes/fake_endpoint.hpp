@@ -159,8 +159,7 @@ class FakeEndpoint final : public Endpoint {
     call.steps = steps;
     if (list == nullptr) return call;
     OperationListReader reader(list->bytes());
-    ListEntry entry;
-    for (std::span<const std::byte> data; reader.next(entry, data);) call.operations += entry.blocks;
+    for (DataOperation operation; reader.next(operation);) call.operations += operation.blocks;
     return call;
   }
 
