@@ -244,39 +244,26 @@ double spread(const Json& figure) {
 
 using Key = std::tuple<std::string, std::string, std::string>;  // runtime, measure, variant
 
-struct Place {
-  const Json* measure;
-  const Json* figure;
-  bool native;
-};
-
-std::map<Key, Place> places_of(const Json& result) {
+// Calls visit(key, measure, figure, whether it is native or bare) for each figure, in the order of the catalogue.
+template <class Visit>
+void for_each_figure(const Json& result, Visit&& visit) {
   std::map<std::string, bool> native;
   for (const Json& variant : result.at("variants")) native[variant.at("variant")] = variant.at("native");
-  std::map<Key, Place> places;
   for (const Json& runtime : result.at("runtimes")) {
     for (const Json& measure : runtime.at("measures")) {
       const std::string name = measure.at("measure");
-      for (const auto& [variant, figure] : measure.at("variants").items()) {
-        places[{runtime.at("runtime"), name, variant}] = {&measure, &figure,
-                                                          native[variant] || name.starts_with("bare_")};
-      }
+      for (const auto& [variant, figure] : measure.at("variants").items())
+        visit(Key(runtime.at("runtime"), name, variant), measure, figure, native[variant] || name.starts_with("bare_"));
     }
   }
-  return places;
 }
 
 // Classifies the change by a factor of at least 1 in both directions: 1.25 is +25 % or the reverse.
-Comparison compare_figures(const Json& measure, const Json& a, const Json& b, double threshold) {
-  Comparison result;
-  result.a = median_in(a);
-  result.b = median_in(b);
-  result.doubtful_a = is_doubtful(a);
-  result.doubtful_b = is_doubtful(b);
+void classify(Comparison& result, const Json& measure, const Json& a, const Json& b, double threshold) {
   if (!result.a || !result.b) {
     if (result.a) result.change = Change::kLost;
     if (result.b) result.change = Change::kRegained;
-    return result;
+    return;
   }
   const bool more = measure.at("better") == "more";
   const double before = more ? *result.b : *result.a;
@@ -287,12 +274,11 @@ Comparison compare_figures(const Json& measure, const Json& a, const Json& b, do
     result.factor = before == after ? 1 : 0;
     if (before == 0 && after >= 100) result.change = Change::kRegression;
     if (after == 0 && before >= 100) result.change = Change::kImprovement;
-    return result;
+    return;
   }
   result.factor = after / before;
   if (result.factor > result.noise) result.change = Change::kRegression;
   if (result.factor < 1 / result.noise) result.change = Change::kImprovement;
-  return result;
 }
 
 }  // namespace
@@ -304,34 +290,27 @@ std::string_view change_name(Change change) {
 }
 
 std::vector<Comparison> compare(const Json& a, const Json& b, double threshold) {
-  const auto in_a = places_of(a);
-  const auto in_b = places_of(b);
+  std::map<Key, const Json*> in_a;
+  for_each_figure(a, [&](const Key& key, const Json&, const Json& figure, bool) { in_a[key] = &figure; });
   std::vector<Comparison> result;
-  const auto add = [&](const Key& key, const Place& place, Comparison one) {
+  const auto add = [&](const Key& key, const Json& measure, bool native, const Json* before, const Json* after) {
+    Comparison& one = result.emplace_back();
     std::tie(one.runtime, one.measure, one.variant) = key;
-    one.title = place.measure->at("title");
-    one.unit = unit_of(*place.measure);
-    one.native = place.native;
-    result.push_back(std::move(one));
+    one.title = measure.at("title");
+    one.unit = unit_of(measure);
+    one.native = native;
+    if (before != nullptr) std::tie(one.a, one.doubtful_a) = std::pair(median_in(*before), is_doubtful(*before));
+    if (after != nullptr) std::tie(one.b, one.doubtful_b) = std::pair(median_in(*after), is_doubtful(*after));
+    if (before != nullptr && after != nullptr) return classify(one, measure, *before, *after, threshold);
+    one.change = before == nullptr ? Change::kOnlyB : Change::kOnlyA;
   };
-  // The order is that of B's measures, which is the catalogue's.
-  for (const Json& runtime : b.at("runtimes")) {
-    for (const Json& measure : runtime.at("measures")) {
-      for (const auto& [variant, figure] : measure.at("variants").items()) {
-        const Key key{runtime.at("runtime"), measure.at("measure"), variant};
-        const auto before = in_a.find(key);
-        add(key, in_b.at(key),
-            before != in_a.end()
-                ? compare_figures(measure, *before->second.figure, figure, threshold)
-                : Comparison{.b = median_in(figure), .doubtful_b = is_doubtful(figure), .change = Change::kOnlyB});
-      }
-    }
-  }
-  for (const auto& [key, place] : in_a) {
-    if (in_b.contains(key)) continue;
-    add(key, place,
-        {.a = median_in(*place.figure), .doubtful_a = is_doubtful(*place.figure), .change = Change::kOnlyA});
-  }
+  for_each_figure(b, [&](const Key& key, const Json& measure, const Json& figure, bool native) {
+    const auto before = in_a.extract(key);
+    add(key, measure, native, before ? before.mapped() : nullptr, &figure);
+  });
+  for_each_figure(a, [&](const Key& key, const Json& measure, const Json& figure, bool native) {
+    if (in_a.contains(key)) add(key, measure, native, &figure, nullptr);
+  });
   return result;
 }
 
