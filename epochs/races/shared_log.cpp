@@ -202,11 +202,11 @@ Status SharedLog::retract(int where) {
   return publish(where, mine, mine.entries.size());
 }
 
-Status SharedLog::executed(int where, std::span<const std::uint64_t> images) {
+Status SharedLog::executed(int where, std::span<const Images> images) {
   Mine& mine = mine_[where];
   const std::size_t from = mine.entries.size() - mine.last;
   for (std::size_t i = 0; i < std::min(images.size(), mine.last); ++i) {
-    mine.entries[from + i].image = images[i];
+    mine.entries[from + i].images = images[i];
     mine.entries[from + i].state = kExecuted;
   }
   return publish(where, mine, from);
@@ -250,14 +250,12 @@ Status SharedLog::start_completed() {
   return for_each_log([&](int where, Mine& mine) {
     bool over = false;
     for (Entry& entry : mine.entries) {
-      // Updates stay in the log for changed().
-      if (entry.epoch != Epoch::kStarted || entry.local || !updates(entry.use) || !ends_locally(entry)) continue;
+      // It stays in the log for changed().
+      if (entry.epoch != Epoch::kStarted || entry.local || !ends_locally(entry)) continue;
       entry.state = kDone;
       over = true;
     }
-    Status done = erase(where, mine, [](const Entry& entry) {
-      return entry.epoch == Epoch::kStarted && (entry.local || !updates(entry.use));
-    });
+    Status done = erase(where, mine, [](const Entry& entry) { return entry.epoch == Epoch::kStarted && entry.local; });
     return done && over ? publish(where, mine, 0) : std::move(done);
   });
 }
@@ -284,18 +282,24 @@ bool SharedLog::under_way() const {
   return any([](const Entry& entry) { return entry.epoch == Epoch::kPassive; });
 }
 bool SharedLog::reads_started() const {
-  return any([](const Entry& entry) { return entry.epoch == Epoch::kStarted && !updates(entry.use); });
+  return any(
+      [](const Entry& entry) { return entry.epoch == Epoch::kStarted && entry.state != kDone && !updates(entry.use); });
 }
 
-Result<std::vector<SharedLog::Logged>> SharedLog::entries_here(Epoch epoch) {
+Status SharedLog::image_kept(Epoch epoch) {
+  Result<AllHere> here = entries_here(epoch);
+  before_image_ = here ? std::move(here.value()) : AllHere();
+  return here.status();
+}
+
+Result<SharedLog::AllHere> SharedLog::entries_here(Epoch epoch) {
   Result<Snapshot> snapshot = look(rank_);
   if (!snapshot) return snapshot.error();
   std::vector<Logged> found;
   for (int origin = 0; origin < ranks_; ++origin) {
     const Header& header = snapshot.value().headers[static_cast<std::size_t>(origin)];
-    // The log does not hold all updates.
-    if (header.check != check_of(header) && header.generation != 0) return std::vector<Logged>();
-    if (header.incomplete != 0 || header.cleared_in == fences_ + 1) return std::vector<Logged>();
+    if (header.check != check_of(header) && header.generation != 0) return AllHere();
+    if (header.incomplete != 0 || header.cleared_in == fences_ + 1) return AllHere();
     Result<std::vector<Entry>> theirs = entries_of(rank_, origin, header);
     if (!theirs) return theirs.error();
     for (const Entry& entry : theirs.value()) {
@@ -303,23 +307,24 @@ Result<std::vector<SharedLog::Logged>> SharedLog::entries_here(Epoch epoch) {
         found.push_back({entry, origin});
     }
   }
-  return found;
+  return AllHere(std::move(found));
 }
 
 Result<std::vector<SharedLog::Found>> SharedLog::unexplained(std::span<const Logged> suspects, Epoch epoch) {
-  Result<std::vector<Logged>> now = entries_here(epoch);
+  Result<AllHere> now = entries_here(epoch);
   if (!now) return now.error();
   std::vector<Found> changes;
+  if (!now.value()) return changes;
   for (const Logged& suspect : suspects) {
     bool still_there = false;
     bool explained = false;
-    for (const Logged& other : now.value()) {
+    for (const Logged& other : *now.value()) {
       const bool same =
           other.origin == suspect.origin && other.number == suspect.number && other.run.first == suspect.run.first;
       still_there = still_there || same;
       explained = explained || (!same && updates(other.use) && overlap(other.run, suspect.run));
     }
-    if (suspect.epoch != epoch || !still_there || explained) continue;
+    if (!still_there || explained) continue;
     changes.push_back({suspect, suspect.origin, {suspect.run.first, suspect.run.block(suspect.run.count - 1).last}});
   }
   return changes;

@@ -21,9 +21,10 @@
 //
 // For debugging, and slow. Not thread-safe; errors are those of LogMemory. Cost of add(): up to three writes and
 // reads of the target's log, and one read for each other origin that has entries there. Memory per rank: 64 bytes,
-// and for each rank of the window 32 and 96 per entry.
+// and for each rank of the window 32 and 104 per entry.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -71,6 +72,11 @@ class SharedLog {
     ByteRange range{};
     bool only_ops_differ = false;
   };
+  // Hashes of the bytes of a run, in the order of blocks, before and after the access; 0 if unknown.
+  struct Images {
+    std::uint64_t before = 0;
+    std::uint64_t after = 0;
+  };
   // The memory of a rank's window, as its process addresses it.
   struct Memory {
     std::uint64_t base = 0;
@@ -95,9 +101,8 @@ class SharedLog {
   Result<Memory> memory_of(int where);
   // Takes out the entries of the last add() to `where`.
   Status retract(int where);
-  // Records what the last add() to `where` left there: for each run the hash of its bytes in the order of blocks, 0
-  // if unknown.
-  Status executed(int where, std::span<const std::uint64_t> images);
+  // Records what the last add() to `where` found and left there, for each run.
+  Status executed(int where, std::span<const Images> images);
 
   // The passive operations to the target are complete, or complete at the origin, which takes out local buffers and
   // accesses whose result is here.
@@ -120,18 +125,26 @@ class SharedLog {
   bool under_way() const;
   bool reads_started() const;
 
-  // The accesses to this rank's own window whose bytes have changed; to be called before the fence or wait that ends
-  // the epoch. `image(run)` returns the hash of the present bytes.
+  // This rank has kept the bytes of its window, in which accesses of this epoch that are in the log now may show.
+  Status image_kept(Epoch epoch);
+  // The accesses to this rank's own window whose bytes have changed since; to be called before the fence or wait that
+  // ends the epoch. `image(run)` returns the hash of the present bytes.
   template <class Image>
-  Result<std::vector<Found>> changed(Epoch epoch, Image&& image) {
-    Result<std::vector<Logged>> before = entries_here(epoch);
-    if (!before) return before.error();
-    std::erase_if(before.value(), [&](const Logged& each) {
-      return each.state != kExecuted || each.image == 0 || image(each.run) == each.image;
+  Result<std::vector<Found>> changed_after(Epoch epoch, Image&& image) {
+    return changed(epoch, [&](const Logged& each) {
+      return each.state == kExecuted && each.images.after != 0 && image(each.run) != each.images.after;
     });
-    if (before.value().empty()) return std::vector<Found>();
-    // Every update that affected the bytes just read is in the log by now.
-    return unexplained(before.value(), epoch);
+  }
+  // The same for bytes that had changed between image_kept() and the access. `image(run)` returns the hash of those
+  // kept, 0 if unknown.
+  template <class Image>
+  Result<std::vector<Found>> changed_before(Epoch epoch, Image&& image) {
+    return changed(epoch, [&](const Logged& each) {
+      if (each.state == kIssued || each.images.before == 0 || !before_image_) return false;
+      const auto same = [&](const Logged& early) { return early.origin == each.origin && early.number == each.number; };
+      const std::uint64_t kept = std::ranges::any_of(*before_image_, same) ? 0 : image(each.run);
+      return kept != 0 && kept != each.images.before;
+    });
   }
 
   // Continues a hash.
@@ -142,7 +155,7 @@ class SharedLog {
   // Reads of a block that changes meanwhile, at most.
   static constexpr int kProbes = 8;
   static constexpr std::uint64_t kMemoryAt = 8;
-  enum State : std::uint64_t { kIssued, kExecuted, kDone };  // kDone: an update that changed() still needs
+  enum State : std::uint64_t { kIssued, kExecuted, kDone };  // kDone: changed() still needs it
   struct Header {
     std::uint64_t generation = 0;  // of the entries that count; 0: nothing was ever written
     std::uint32_t used = 0;
@@ -155,11 +168,11 @@ class SharedLog {
     StridedRun run;
     std::uint64_t tag = 0;  // number of fences before the access, or of exposures ended
     State state = kIssued;
-    std::uint64_t image = 0;
+    Images images{};
     std::uint64_t generation = 0;
     std::uint64_t check = 0;
   };
-  static_assert(sizeof(Entry) == 96 && std::has_unique_object_representations_v<Entry>);
+  static_assert(sizeof(Entry) == 104 && std::has_unique_object_representations_v<Entry>);
   struct Logged : Entry {
     int origin;
   };
@@ -207,7 +220,19 @@ class SharedLog {
   }
   template <class Which>
   bool any(Which&& which) const;
-  Result<std::vector<Logged>> entries_here(Epoch epoch);
+  // The accesses in this epoch, and the updates in any; none if the log does not hold all updates.
+  using AllHere = std::optional<std::vector<Logged>>;
+  Result<AllHere> entries_here(Epoch epoch);
+  template <class Suspected>
+  Result<std::vector<Found>> changed(Epoch epoch, Suspected&& suspected) {
+    Result<AllHere> here = entries_here(epoch);
+    if (!here) return here.error();
+    if (!here.value()) return std::vector<Found>();
+    std::erase_if(*here.value(), [&](const Logged& each) { return each.epoch != epoch || !suspected(each); });
+    if (here.value()->empty()) return std::vector<Found>();
+    // Every update that affected the bytes just read is in the log by now.
+    return unexplained(*here.value(), epoch);
+  }
   Result<std::vector<Found>> unexplained(std::span<const Logged> suspects, Epoch epoch);
 
   LogMemory& memory_;
@@ -218,6 +243,7 @@ class SharedLog {
   std::uint64_t exposures_ = 0;
   std::map<int, Mine> mine_;
   std::map<int, Memory> memories_;
+  AllHere before_image_;
 };
 
 }  // namespace farside::epochs

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <dlfcn.h>
 #include <optional>
 #include <span>
@@ -273,6 +274,7 @@ Outcome Strict::begin(const Operation& operation, Epoch epoch, Places& places) {
   if (request != nullptr) *request = number_;
   if (Outcome o = look(epoch, places); !o) return o;
   if (Outcome o = check_other_ranks(operation, epoch, places); !o) return o;
+  if (epoch != Epoch::kPassive && !operation.notifies) places.before = hashes_at_target(operation.target.rank, places);
   each_block(places.target, [&](ByteRange range) { log_.add_at_target(range); });
   each_block(places.read, [&](ByteRange range) { log_.add_in_memory(range, epochs::Use::kGet); });
   each_block(places.written, [&](ByteRange range) { log_.add_in_memory(range, epochs::Use::kPut); });
@@ -373,6 +375,16 @@ Outcome Strict::check_other_window(Strict& other, int rank, const SharedLog::Acc
   return conflict_of_ranks(*found.value(), there, access.local, kOther, kOneWindow);
 }
 
+std::vector<std::uint64_t> Strict::hashes_at_target(int target, const Places& places) const {
+  std::vector<std::uint64_t> hashes;
+  for (const StridedRun& run : places.target.runs()) {
+    hashes.push_back(hash_of(std::span(&run, 1), [&](std::uint64_t at, std::byte* to, std::size_t bytes) {
+      return space_.route(target).get(target, at, to, bytes).ok() && space_.route(target).flush(target).ok();
+    }));
+  }
+  return hashes;
+}
+
 Outcome Strict::carried_out(const Operation& operation, Epoch epoch, const Places& places) {
   const int target = operation.target.rank;
   if (Status done = space_.route(target).flush(target); !done) return done;
@@ -389,12 +401,9 @@ Outcome Strict::carried_out(const Operation& operation, Epoch epoch, const Place
   // The images reveal stores by the target itself during the epoch. In a passive epoch the target may store as soon as
   // it knows that the access is over, so there is no image.
   if (epoch == Epoch::kPassive) return {};
-  std::vector<std::uint64_t> images;
-  for (const StridedRun& run : places.target.runs()) {
-    images.push_back(hash_of(std::span(&run, 1), [&](std::uint64_t at, std::byte* to, std::size_t bytes) {
-      return space_.route(target).get(target, at, to, bytes).ok() && space_.route(target).flush(target).ok();
-    }));
-  }
+  std::vector<SharedLog::Images> images;
+  for (const std::uint64_t after : hashes_at_target(target, places))
+    images.push_back({places.before[images.size()], after});
   return shared_.executed(target, images);
 }
 
@@ -486,30 +495,63 @@ Outcome Strict::start_completed() {
              });
 }
 
+Status Strict::keep_image(Epoch epoch) {
+  image_epoch_ = epoch;
+  image_.clear();
+  // Others may store to shared memory, or to that of another window, and tell that this rank need not synchronize.
+  const SharedLog::Memory own = own_memory();
+  const bool ours_alone = std::ranges::none_of(library().strict_windows->all, [&](const Strict* other) {
+    const SharedLog::Memory there = other->own_memory();
+    return other != this && there.base < own.base + own.bytes && own.base < there.base + there.bytes;
+  });
+  if (space_.regions() != nullptr || space_.shared() || !ours_alone) return {};
+  image_.resize(std::min<std::uint64_t>(own.bytes, kImageBytes));
+  if (!read_process_memory(getpid(), own.base, image_.data(), image_.size())) image_.clear();
+  return shared_.image_kept(epoch);
+}
+
 Outcome Strict::changes_of_own_window(Epoch epoch, const char* until) {
-  const auto begin = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(space_.data()));
-  Result<std::vector<SharedLog::Found>> changes = shared_.changed(epoch, [&](const StridedRun& run) {
+  const std::uint64_t begin = own_memory().base;
+  Result<std::vector<SharedLog::Found>> later = shared_.changed_after(epoch, [&](const StridedRun& run) {
     StridedRun here = run;
     here.first += begin;
     return hash_of_memory(std::span(&here, 1));
   });
-  if (!changes) return changes.status();
-  if (changes.value().empty()) return {};
-  const SharedLog::Found& change = changes.value().front();
-  return Fault{
-      MPI_ERR_RMA_CONFLICT,
-      fmt::format("bytes {} to {} of this rank's window have been stored to by this rank after {} of rank {} (its "
-                  "operation {} on this window) had accessed them, and before {}, which completes that; store "
-                  "before or after the epoch (MPI 4.0 section 12.7)",
-                  change.range.first, change.range.last, SharedLog::name(change.call), change.origin, change.number,
-                  until)};
+  if (!later) return later.status();
+  Result<std::vector<SharedLog::Found>> earlier = shared_.changed_before(epoch, [&](const StridedRun& run) {
+    return hash_of(std::span(&run, 1), [&](std::uint64_t at, std::byte* to, std::size_t bytes) {
+      if (epoch != image_epoch_ || at + bytes > image_.size()) return false;
+      std::memcpy(to, image_.data() + at, bytes);
+      return true;
+    });
+  });
+  if (!earlier) return earlier.status();
+  const bool is_later = !later.value().empty();
+  if (!is_later && earlier.value().empty()) return {};
+  const SharedLog::Found& change = is_later ? later.value().front() : earlier.value().front();
+  return Fault{MPI_ERR_RMA_CONFLICT,
+               fmt::format("bytes {} to {} of this rank's window have been stored to by this rank {} {} of rank {} "
+                           "(its operation {} on this window) {} (MPI 4.0 section 12.7)",
+                           change.range.first, change.range.last, is_later ? "after" : "before",
+                           SharedLog::name(change.call), change.origin, change.number,
+                           is_later ? fmt::format("had accessed them, and before {}, which completes that; store "
+                                                  "before or after the epoch",
+                                                  until)
+                                    : "accessed them, in the same epoch; store before the epoch, or call MPI_Win_sync "
+                                      "and then tell the other by a message or barrier")};
 }
 
 Outcome Strict::fence_reached() {
   const OneThread one_thread(*this);
   log_.completed_all();
-  Outcome watched = check_all_buffers();
-  return first_of(std::move(watched), changes_of_own_window(Epoch::kFence, "this fence"));
+  return check_all_buffers();
+}
+
+Outcome Strict::fence_passed() {
+  const OneThread one_thread(*this);
+  Outcome changed = changes_of_own_window(Epoch::kFence, "this fence");
+  shared_.fence_passed();
+  return first_of(std::move(changed), keep_image(Epoch::kFence));
 }
 
 Outcome Strict::exposure_ended() {

@@ -98,11 +98,18 @@ class Strict {
   // The request of the operation with this number is complete. Does nothing if the operation was completed before.
   Outcome request_completed(std::uint64_t number);
   Outcome start_completed();
-  // Called before and after the barrier of a fence.
+  // Called before and after the barrier of a fence; then another barrier follows.
   Outcome fence_reached();
-  void fence_passed() {
+  Outcome fence_passed();
+  // Called before a post.
+  Status exposes() {
     const OneThread one_thread(*this);
-    shared_.fence_passed();
+    return keep_image(Epoch::kStarted);
+  }
+  // Called by MPI_Win_sync, which lets others see the stores of this rank.
+  Status synchronizes() {
+    const OneThread one_thread(*this);
+    return keep_image(image_epoch_);
   }
   // Called when all origins have completed.
   Outcome exposure_ended();
@@ -129,6 +136,7 @@ class Strict {
   // The bytes that an operation accesses: offsets in the target's window, addresses in the local buffers.
   struct Places {
     epochs::RunBuilder target, read, written;
+    std::vector<std::uint64_t> before;  // hashes of the runs at the target, before the operation
   };
   // The flushes of one place in the program.
   struct Flushes {
@@ -160,6 +168,9 @@ class Strict {
   // The number of this window's rank in another window; negative: none.
   int rank_in(const Strict& other, int rank) const;
   epochs::SharedLog::Memory own_memory() const;
+  std::vector<std::uint64_t> hashes_at_target(int target, const Places& places) const;
+  // Keeps the first bytes of this rank's window for changes_of_own_window().
+  Status keep_image(Epoch epoch);
   Outcome changes_of_own_window(Epoch epoch, const char* until);
   // The program has accessed a watched result buffer, of this window or another one.
   void accessed(const PageWatch::Hit& hit);
@@ -178,6 +189,8 @@ class Strict {
   static constexpr std::chrono::milliseconds kAllowance{30};
   static constexpr int kShare = 20;
 
+  static constexpr std::uint64_t kImageBytes = std::uint64_t{1} << 20;
+
   Space& space_;
   LogSpace log_space_;
   MPI_Group group_;
@@ -186,6 +199,8 @@ class Strict {
   epochs::AccessLog log_;
   epochs::SharedLog shared_;
   std::vector<Buffer> buffers_;
+  std::vector<std::byte> image_;
+  Epoch image_epoch_ = Epoch::kFence;
   std::map<std::uint16_t, Flushes> flushes_;  // by site
   std::vector<std::shared_ptr<const void>> kept_;
   Clock::time_point made_ = Clock::now();

@@ -239,13 +239,22 @@ Outcome Window::fence(int assert) {
     return passes ? strict.fence_reached() : Outcome();
   };
   Outcome done = watched(state_, count, look, [&] { return active().fence(assert); });
-  if (passes) state_.strict->fence_passed();
-  return done;
+  if (!passes) return done;
+  Outcome kept = without_bad_alloc([&] { return state_.strict->fence_passed(); });
+  // No rank accesses the window of another before that one has kept its bytes.
+  return first_of(first_of(std::move(done), active().barrier(0)), std::move(kept));
 }
 
 Outcome Window::post(MPI_Group group, int assert) {
   const auto count = opened(EpochKind::kPost, -1, WaitKind::kWait);
-  return counted(state_, count, [&] { return active().post(group, assert); });
+  const auto look = [](Strict& strict) { return Outcome(strict.exposes()); };
+  return watched(state_, count, look, [&] { return active().post(group, assert); });
+}
+
+Outcome Window::sync() {
+  const auto count = [](WindowStatistics&, const Moment&) {};
+  const auto look = [](Strict& strict) { return Outcome(strict.synchronizes()); };
+  return watched(state_, count, look, [&] { return passive().sync(); });
 }
 
 Outcome Window::start(MPI_Group group, int assert) {

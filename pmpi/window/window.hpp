@@ -70,7 +70,7 @@ class Window {
   Outcome lock_all(int assert);
   Outcome unlock_all();
   Outcome wait_notified(int counter, MPI_Count threshold);
-  Outcome sync() { return passive().sync(); }
+  Outcome sync();
   // Local completion is completion at the target, but for FARSIDE_CHECK=strict, which distinguishes them.
   Outcome flush(int rank) { return flush_target(rank, false); }
   Outcome flush_local(int rank) { return flush_target(rank, true); }

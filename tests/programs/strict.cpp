@@ -472,6 +472,29 @@ void stores(const check::Window& window) {
     mine[0] = 0;
   }
   barrier();
+  // A store to memory that another rank accesses later in the epoch, with fence and with post.
+  for (int round = 0; round < 4; ++round) {
+    const bool fences = round < 2, synchronizes = round % 2 == 1;
+    if (fences) CHECK_MPI(MPI_Win_fence(0, window));
+    if (!fences && rank == 0) CHECK_MPI(MPI_Win_post(origins, 0, window));
+    if (rank == 0) mine[0] = mine[0] + 1;
+    if (rank == 0 && synchronizes) CHECK_MPI(MPI_Win_sync(window));
+    barrier();
+    if (rank == last) {
+      if (!fences) CHECK_MPI(MPI_Win_start(target, 0, window));
+      CHECK_MPI(MPI_Put(out, 4, MPI_INT, 0, 0, 4, MPI_INT, window));
+      if (!fences) CHECK_MPI(MPI_Win_complete(window));
+    }
+    const auto end = [&] {
+      if (fences) return MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
+      return rank == 0 ? MPI_Win_wait(window) : MPI_SUCCESS;
+    };
+    if (rank == 0 && !synchronizes)
+      STORED("before MPI_Put of rank ", "stored to by this rank", end());
+    else
+      CHECK_MPI(end());
+    barrier();
+  }
   // All ranks may add, and the target may store when it knows that all accesses are over.
   CHECK_MPI(MPI_Win_fence(0, window));
   CHECK_MPI(MPI_Accumulate(out, 4, MPI_INT, 0, 0, 4, MPI_INT, MPI_SUM, window));

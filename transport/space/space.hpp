@@ -75,6 +75,7 @@ class Space {
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
+  bool shared() const { return shared_; }  // as Memory::shared
   std::byte* data() const { return data_; }
   // Null unless the space is dynamic.
   Regions* regions() const { return regions_.get(); }

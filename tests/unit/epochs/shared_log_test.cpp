@@ -272,11 +272,11 @@ TEST_CASE("what the target stores to what an origin has accessed shows before th
   for (const Epoch epoch : {Epoch::kFence, Epoch::kStarted}) {
     Ranks r;
     const auto changes = [&](std::uint64_t now) {
-      auto found = r[1].changed(epoch, [&](const StridedRun&) { return now; });
+      auto found = r[1].changed_after(epoch, [&](const StridedRun&) { return now; });
       REQUIRE(found);
       return found.value();
     };
-    const std::array<std::uint64_t, 1> image{77};
+    const std::array<SharedLog::Images, 1> image{{{33, 77}}};
     CHECK(r.access(0, Use::kPut, epoch, kFirstFour) == -1);
     CHECK(changes(5).empty());  // not known to be executed
     CHECK(r[0].executed(1, image));
@@ -294,10 +294,35 @@ TEST_CASE("what the target stores to what an origin has accessed shows before th
   }
 }
 
+TEST_CASE("what the target stores before an origin's access shows before the epoch ends") {
+  for (const Epoch epoch : {Epoch::kFence, Epoch::kStarted}) {
+    Ranks r;
+    const auto changes = [&](std::uint64_t kept) {
+      auto found = r[1].changed_before(epoch, [&](const StridedRun&) { return kept; });
+      REQUIRE(found);
+      return found.value().size();
+    };
+    const std::array<SharedLog::Images, 1> image{{{33, 77}}};
+    CHECK(r.with_call(0, Counted::kGet, Use::kGet, epoch, kFirstFour) == -1);
+    CHECK(r[0].executed(1, image));
+    CHECK(changes(5) == 0);  // there is no image
+    CHECK(r[1].image_kept(epoch));
+    CHECK(changes(5) == 0);  // the image may show the access
+    CHECK(r.with_call(2, Counted::kGet, Use::kGet, epoch, kFirstFour) == -1);
+    CHECK(changes(5) == 0);  // not known to be executed
+    CHECK(r[2].executed(1, image));
+    CHECK(changes(0) == 0);
+    CHECK(changes(33) == 0);
+    CHECK(changes(5) == 1);
+    if (epoch == Epoch::kStarted) CHECK(r[2].start_completed());
+    CHECK(changes(5) == 1);
+  }
+}
+
 TEST_CASE("what others have updated is no store of the target") {
-  const std::array<std::uint64_t, 1> image{77};
+  const std::array<SharedLog::Images, 1> image{{{33, 77}}};
   const auto changed = [](Ranks& r, Epoch epoch) {
-    auto found = r[1].changed(epoch, [](const StridedRun&) { return std::uint64_t{5}; });
+    auto found = r[1].changed_after(epoch, [](const StridedRun&) { return std::uint64_t{5}; });
     REQUIRE(found);
     return !found.value().empty();
   };
