@@ -3,21 +3,21 @@
 #include "transport/process.hpp"
 
 #include <atomic>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
 
-#include "tests/unit/transport/fabric/best_endpoint.hpp"
+#include "tests/unit/transport/base/processes.hpp"
+#include "transport/fabric/provider.hpp"
 
 namespace farside::process_test {
 
+using namespace farside::testing;
+
 TEST_CASE("the endpoint ends while another thread serves it from the runtime") {
-  // Needs its own process, as settings are read once.
-  const pid_t child = fork();
-  if (child == 0) {
+  expect_well(run_processes(1, [](Ranks& ranks) {
     Process& process = Process::instance();
+    ranks.check(process.settings().ok(), "the settings are right");
     std::atomic<bool> over{false};
     std::atomic<int> served{0};
     std::thread runtime([&] {
@@ -26,21 +26,16 @@ TEST_CASE("the endpoint ends while another thread serves it from the runtime") {
         served.fetch_add(1, std::memory_order_relaxed);
       }
     });
-    bool opened = true;
     for (int round = 0; round < 20; ++round) {
-      opened = opened && testing::use_best_endpoint().ok() && process.node_handler().ok();
+      const Result<OpenEndpoint*> tried = process.provider_choice().try_best(~0U);
+      if (tried) process.use_fabric(*tried.value());
+      ranks.check(tried.ok() && process.node_handler().ok(), "the endpoint is open");
       for (const int before = served.load(); served.load() < before + 10;) std::this_thread::yield();
       process.shut_down();
     }
     over.store(true);
     runtime.join();
-    _exit(opened ? 0 : 1);
-  }
-  REQUIRE(child > 0);
-  int status = -1;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  }));
 }
 
 }  // namespace farside::process_test

@@ -10,17 +10,22 @@
 // which returns them as text. An alarm limits the time of every child, so no test hangs.
 #pragma once
 
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <system_error>
+#include <thread>
 #include <type_traits>
 #include <unistd.h>
 #include <vector>
@@ -186,6 +191,17 @@ inline std::string run_processes(int size, const std::function<void(Ranks&)>& pr
   return failures;
 }
 
+// Waits until the condition holds, and returns whether it does. Only a failure takes half a minute.
+template <class Condition>
+bool soon(Condition&& condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
 // Waits until a signal has stopped the process, or the process is dead (proc(5)), even if another process will wait(2)
 // for it.
 inline void await_state(pid_t pid, std::string_view states) {
@@ -200,6 +216,42 @@ inline void await_state(pid_t pid, std::string_view states) {
 }
 inline void await_stopped(pid_t pid) { await_state(pid, "T"); }
 inline void await_dead(pid_t pid) { await_state(pid, "ZX"); }
+
+// Returns the number of descriptors of this process whose links in proc(5) begin like this.
+inline std::size_t open_files(std::string_view kind = "") {
+  std::size_t count = 0;
+  std::error_code gone;  // the directory's own descriptor
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", gone))
+    count += std::filesystem::read_symlink(entry.path(), gone).string().starts_with(kind) ? 1U : 0U;
+  return count;
+}
+// Those of memory files for peers, and of sockets.
+inline std::size_t open_memory_files() { return open_files("/memfd:farside"); }
+inline std::size_t open_sockets() { return open_files("socket:"); }
+
+// During its life this process has no descriptor left.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit few{3, before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+// Returns the number of memory files that this process has mapped.
+inline std::size_t mapped_segments() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("memfd:farside") != std::string::npos ? 1U : 0U;
+  return count;
+}
 
 // Not inside the macro, which would print the whole program.
 inline void expect_well(const std::string& failures, const std::string& expected = "") { CHECK(failures == expected); }

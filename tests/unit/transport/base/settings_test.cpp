@@ -84,50 +84,49 @@ struct Documented {
   std::function<void(Settings&)> effect;  // on the defaults
 };
 
-void routes(Settings& settings, bool mapped, bool cma, bool fabric) {
-  settings.routes = bit(RouteKind::kSelf);
-  for (const auto& [on, kind] :
-       {std::pair{mapped, RouteKind::kMapped}, {cma, RouteKind::kCma}, {fabric, RouteKind::kFabric}})
-    if (on) settings.routes |= bit(kind);
+// Effects on one setting.
+template <class T, class V>
+std::function<void(Settings&)> sets(T Settings::*setting, V value) {
+  return [=](Settings& settings) { settings.*setting = value; };
+}
+template <class... Kinds>
+std::function<void(Settings&)> routes(Kinds... kinds) {
+  return sets(&Settings::routes, static_cast<RouteSet>((bit(RouteKind::kSelf) | ... | bit(kinds))));
 }
 
 const std::map<std::string, std::vector<Documented>>& documented() {
+  using enum RouteKind;
+  using S = Settings;
   static const std::map<std::string, std::vector<Documented>> values = {
       {"FARSIDE_ROUTES",
-       {{"mapped", [](Settings& s) { routes(s, true, false, false); }},
-        {"cma", [](Settings& s) { routes(s, false, true, false); }},
-        {"fabric", [](Settings& s) { routes(s, false, false, true); }},
-        {"mapped,cma", [](Settings& s) { routes(s, true, true, false); }},
-        {"fabric,mapped", [](Settings& s) { routes(s, true, false, true); }},
-        {"fabric,cma,mapped", [](Settings& s) { routes(s, true, true, true); }}}},
+       {{"mapped", routes(kMapped)},
+        {"cma", routes(kCma)},
+        {"fabric", routes(kFabric)},
+        {"mapped,cma", routes(kMapped, kCma)},
+        {"fabric,mapped", routes(kMapped, kFabric)},
+        {"fabric,cma,mapped", routes(kMapped, kCma, kFabric)}}},
       {"FARSIDE_PROVIDER",
-       {{"tcp;ofi_rxm", [](Settings& s) { s.provider = "tcp;ofi_rxm"; }},
-        {"verbs", [](Settings& s) { s.provider = "verbs"; }}}},
-      {"FARSIDE_DEVICE", {{"mlx5_0", [](Settings& s) { s.device = "mlx5_0"; }}}},
-      {"FARSIDE_NIC_ATOMICS",
-       {{"on", [](Settings& s) { s.nic_atomics = true; }}, {"off", [](Settings& s) { s.nic_atomics = false; }}}},
-      {"FARSIDE_HUGE_PAGES",
-       {{"off", [](Settings& s) { s.huge_pages = false; }}, {"transparent", [](Settings& s) { s.huge_pages = true; }}}},
-      {"FARSIDE_OVERCOMMIT",
-       {{"on", [](Settings& s) { s.overcommit = true; }}, {"off", [](Settings& s) { s.overcommit = false; }}}},
+       {{"tcp;ofi_rxm", sets(&S::provider, "tcp;ofi_rxm")}, {"verbs", sets(&S::provider, "verbs")}}},
+      {"FARSIDE_DEVICE", {{"mlx5_0", sets(&S::device, "mlx5_0")}}},
+      {"FARSIDE_NIC_ATOMICS", {{"on", sets(&S::nic_atomics, true)}, {"off", sets(&S::nic_atomics, false)}}},
+      {"FARSIDE_HUGE_PAGES", {{"off", sets(&S::huge_pages, false)}, {"transparent", sets(&S::huge_pages, true)}}},
+      {"FARSIDE_OVERCOMMIT", {{"on", sets(&S::overcommit, true)}, {"off", sets(&S::overcommit, false)}}},
       {"FARSIDE_CHECK",
-       {{"off", [](Settings& s) { s.check = Check::kOff; }},
-        {"warn", [](Settings& s) { s.check = Check::kWarn; }},
-        {"on", [](Settings& s) { s.check = Check::kOn; }},
-        {"strict", [](Settings& s) { s.check = Check::kStrict; }}}},
-      {"FARSIDE_CONNECTIONS",
-       {{"0", [](Settings& s) { s.connections = 0; }}, {"1000000", [](Settings& s) { s.connections = 1000000; }}}},
-      {"FARSIDE_PEER_TIMEOUT",
-       {{"0", [](Settings& s) { s.peer_timeout = 0; }}, {"86400", [](Settings& s) { s.peer_timeout = 86400; }}}},
-      {"FARSIDE_HANG", {{"0", [](Settings& s) { s.hang = 0; }}, {"86400", [](Settings& s) { s.hang = 86400; }}}},
+       {{"off", sets(&S::check, Check::kOff)},
+        {"warn", sets(&S::check, Check::kWarn)},
+        {"on", sets(&S::check, Check::kOn)},
+        {"strict", sets(&S::check, Check::kStrict)}}},
+      {"FARSIDE_CONNECTIONS", {{"0", sets(&S::connections, 0U)}, {"1000000", sets(&S::connections, 1000000U)}}},
+      {"FARSIDE_PEER_TIMEOUT", {{"0", sets(&S::peer_timeout, 0U)}, {"86400", sets(&S::peer_timeout, 86400U)}}},
+      {"FARSIDE_HANG", {{"0", sets(&S::hang, 0U)}, {"86400", sets(&S::hang, 86400U)}}},
       {"FARSIDE_LOG",
-       {{"error", [](Settings& s) { s.log = LogLevel::kError; }},
-        {"warn", [](Settings& s) { s.log = LogLevel::kWarn; }},
-        {"info", [](Settings& s) { s.log = LogLevel::kInfo; }},
-        {"debug", [](Settings& s) { s.log = LogLevel::kDebug; }}}},
-      {"FARSIDE_STATS", {{"/tmp/run 1/stats", [](Settings& s) { s.stats = "/tmp/run 1/stats"; }}}},
-      {"FARSIDE_TRACE", {{"/tmp/run 1/trace", [](Settings& s) { s.trace = "/tmp/run 1/trace"; }}}},
-      {"FARSIDE_SITES", {{"on", [](Settings& s) { s.sites = true; }}, {"off", [](Settings& s) { s.sites = false; }}}},
+       {{"error", sets(&S::log, LogLevel::kError)},
+        {"warn", sets(&S::log, LogLevel::kWarn)},
+        {"info", sets(&S::log, LogLevel::kInfo)},
+        {"debug", sets(&S::log, LogLevel::kDebug)}}},
+      {"FARSIDE_STATS", {{"/tmp/run 1/stats", sets(&S::stats, "/tmp/run 1/stats")}}},
+      {"FARSIDE_TRACE", {{"/tmp/run 1/trace", sets(&S::trace, "/tmp/run 1/trace")}}},
+      {"FARSIDE_SITES", {{"on", sets(&S::sites, true)}, {"off", sets(&S::sites, false)}}},
   };
   return values;
 }
@@ -178,46 +177,29 @@ TEST_CASE("every setting takes its documented values") {
 }
 
 TEST_CASE("a bad value is an error that names the variable, the value and what is allowed") {
-  const std::pair<const char*, const char*> bad[] = {
-      {"FARSIDE_ROUTES", "mapped,warp"},
-      {"FARSIDE_ROUTES", ""},
-      {"FARSIDE_ROUTES", "mapped,"},
-      {"FARSIDE_ROUTES", ",mapped"},
-      {"FARSIDE_ROUTES", "Mapped"},
-      {"FARSIDE_ROUTES", "mapped cma"},
-      {"FARSIDE_ROUTES", "mapped, cma"},
-      {"FARSIDE_ROUTES", "mappedd"},
-      {"FARSIDE_LOG", "loudly"},
-      {"FARSIDE_LOG", ""},
-      {"FARSIDE_LOG", "WARN"},
-      {"FARSIDE_LOG", "warn "},
-      {"FARSIDE_LOG", "2"},
-      {"FARSIDE_CHECK", ""},
-      {"FARSIDE_CHECK", "On"},
-      {"FARSIDE_CHECK", "paranoid"},
-      {"FARSIDE_HUGE_PAGES", ""},
-      {"FARSIDE_HUGE_PAGES", "on"},
-      {"FARSIDE_OVERCOMMIT", "1"},
-      {"FARSIDE_HANG", ""},
-      {"FARSIDE_HANG", "86401"},
-      {"FARSIDE_HANG", "60 s"},
-      {"FARSIDE_SITES", "1"},
-      {"FARSIDE_PEER_TIMEOUT", ""},
-      {"FARSIDE_PEER_TIMEOUT", "-1"},
-      {"FARSIDE_PEER_TIMEOUT", "86401"},
-      {"FARSIDE_PEER_TIMEOUT", "1s"},
+  const std::map<const char*, std::vector<const char*>> bad = {
+      {"FARSIDE_ROUTES", {"", "mapped,", ",mapped", "Mapped", "mapped cma", "mapped, cma", "mappedd"}},
+      {"FARSIDE_LOG", {"", "WARN", "warn ", "2"}},
+      {"FARSIDE_CHECK", {"", "paranoid"}},
+      {"FARSIDE_HUGE_PAGES", {"on"}},
+      {"FARSIDE_OVERCOMMIT", {"1"}},
+      {"FARSIDE_HANG", {"86401", "60 s"}},
+      {"FARSIDE_SITES", {"1"}},
+      {"FARSIDE_PEER_TIMEOUT", {"", "-1", "86401", "1s"}},
   };
-  for (const auto& [name, value] : bad) {
-    INFO(name << "='" << value << "'");
-    Environment environment;
-    environment.set(name, value);
-    const Result<Settings> settings = read_settings();
-    REQUIRE_FALSE(settings.ok());
-    CHECK(settings.error().kind == ErrorKind::kBadSetting);
-    CHECK(contains(settings.error().text, name));
-    CHECK(contains(settings.error().text, fmt::format("'{}'", value)));
-    for (const Setting& setting : settings_table()) {
-      if (std::string_view(setting.name) == name) CHECK(contains(settings.error().text, setting.allowed));
+  for (const auto& [name, values] : bad) {
+    for (const char* const value : values) {
+      INFO(name << "='" << value << "'");
+      Environment environment;
+      environment.set(name, value);
+      const Result<Settings> settings = read_settings();
+      REQUIRE_FALSE(settings.ok());
+      CHECK(settings.error().kind == ErrorKind::kBadSetting);
+      CHECK(contains(settings.error().text, name));
+      CHECK(contains(settings.error().text, fmt::format("'{}'", value)));
+      for (const Setting& setting : settings_table()) {
+        if (std::string_view(setting.name) == name) CHECK(contains(settings.error().text, setting.allowed));
+      }
     }
   }
 }

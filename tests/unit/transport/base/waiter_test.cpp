@@ -106,20 +106,16 @@ TEST_CASE("a long wait is reported once, and again after each doubling of its ti
   Recorder recorder;
   WakeEvent wake_event;
   LongWait::report_after(1s);
-  const auto wait = [&](std::chrono::milliseconds time) {
-    const auto begun = std::chrono::steady_clock::now();
-    for (Waiter waiter(recorder, wake_event); std::chrono::steady_clock::now() - begun < time;) waiter.pause();
+  // A wait that ends when it was reported, or after this time.
+  const auto wait = [&](std::chrono::milliseconds time, auto&& reported) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    for (Waiter waiter(recorder, wake_event); !reported() && std::chrono::steady_clock::now() < end;) waiter.pause();
   };
-  // A wait that ends when it was reported, at the latest after 30 s.
-  const auto wait_for = [&](auto&& reported) {
-    const auto begun = std::chrono::steady_clock::now();
-    for (Waiter waiter(recorder, wake_event); !reported() && std::chrono::steady_clock::now() - begun < 30s;)
-      waiter.pause();
-  };
+  const auto never = [] { return false; };
   Reason reason;
-  wait(500ms);
+  wait(500ms, never);
   CHECK(reason.times.empty());
-  wait_for([&] { return reason.times.size() == 2; });
+  wait(30s, [&] { return reason.times.size() == 2; });
   REQUIRE(reason.times.size() == 2);
   CHECK(reason.times[0] >= 1s);
   CHECK(reason.times[1] >= 2 * reason.times[0]);
@@ -134,12 +130,12 @@ TEST_CASE("a long wait is reported once, and again after each doubling of its ti
       mutable std::string of;
     };
     const Inner inner;
-    wait_for([&] { return !inner.of.empty(); });
+    wait(30s, [&] { return !inner.of.empty(); });
     CHECK(inner.of == "MPI_Win_lock");
   }
   CHECK(reason.times.empty());
   LongWait::report_after(0s);
-  wait(1300ms);
+  wait(1300ms, never);
   CHECK(reason.times.empty());
 }
 

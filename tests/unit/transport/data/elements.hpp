@@ -60,14 +60,17 @@ inline bool same_elements(BasicType type, const std::byte* one, const std::byte*
   return true;
 }
 
-// Bytes outside of the elements' data in a buffer that was filled with `filling`.
-inline bool gaps_hold(BasicType type, const std::byte* buffer, std::size_t count, std::byte filling) {
+// True for bytes of an element that belong to neither of its parts.
+inline bool is_gap(BasicType type, std::size_t byte) {
   const BasicTypeTraits& of = traits(type);
-  if (!has_gap(type)) return true;
-  for (std::size_t at = 0; at < count * of.extent; ++at) {
-    const std::size_t byte = at % of.extent;
-    const bool gap = (byte >= of.first && byte < of.second) || byte >= end_of_data(type);
-    if (gap && buffer[at] != filling) return false;
+  return has_gap(type) && ((byte >= of.first && byte < of.second) || byte >= end_of_data(type));
+}
+
+// The gaps in a buffer that was filled with `filling`.
+inline bool gaps_hold(BasicType type, const std::byte* buffer, std::size_t count, std::byte filling) {
+  const std::size_t extent = traits(type).extent;
+  for (std::size_t at = 0; at < count * extent; ++at) {
+    if (is_gap(type, at % extent) && buffer[at] != filling) return false;
   }
   return true;
 }

@@ -3,19 +3,17 @@
 #include "transport/fabric/connecting.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <deque>
-#include <fstream>
-#include <string>
+#include <string_view>
 #include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
-#include "tests/unit/transport/fabric/best_endpoint.hpp"
 #include "tests/unit/transport/fabric/opened_connections.hpp"
 #include "tests/unit/transport/fabric/silent_listener.hpp"
 #include "tests/unit/transport/space/space_fixture.hpp"
@@ -103,32 +101,6 @@ TEST_CASE("a limited number of requests to connect is under way, and the other p
   CHECK(most <= Connections::kMostInitiated);
 }
 
-TEST_CASE("both sides of a connection expect it before the other can use it") {
-  struct Counted : Opened {
-    std::size_t expected = 0, late = 0;
-    Counted() {
-      connections->before_more = [this](std::size_t number) {
-        late += connections->count() >= number ? 1 : 0;
-        expected = number;
-      };
-    }
-  };
-  Counted accepts;
-  std::deque<Counted> callers(3);
-  for (std::size_t i = 0; i < callers.size(); ++i) {
-    Counted& caller = callers[i];
-    PeerState& there = caller.peers.insert(accepts->address());
-    CHECK(soon(caller, [&] {
-      accepts->progress();
-      return caller.reach(there) == 0;
-    }));
-    CHECK(caller.expected == 1);
-    CHECK(caller.late == 0);
-    CHECK(accepts.expected == i + 1);
-  }
-  CHECK(accepts.late == 0);
-}
-
 TEST_CASE("without a descriptor an attempt to connect is repeated, and the shortage is known") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     Opened opened;
@@ -176,18 +148,6 @@ TEST_CASE("over tcp no call waits for a host that answers no request to connect"
   }));
 }
 
-TEST_CASE("errors of connecting that may pass are known") {
-  for (const int error : {ETIMEDOUT, ENOMEM, ECONNREFUSED, EADDRNOTAVAIL, ECONNRESET, ECONNABORTED, EHOSTUNREACH,
-                          ENETUNREACH, EMFILE, ENFILE, ENOBUFS, EAGAIN}) {
-    INFO(fi_strerror(error));
-    CHECK(is_transient_connect_error(error));
-  }
-  for (const int error : {EINVAL, EACCES, EPERM, ENODEV, EAFNOSUPPORT, EOPNOTSUPP}) {
-    INFO(fi_strerror(error));
-    CHECK_FALSE(is_transient_connect_error(error));
-  }
-}
-
 TEST_CASE("an error of connecting that does not pass is returned once, to those who asked for the peer") {
   Opened opened;
   FabricAddress nowhere = any_address(1);
@@ -201,32 +161,12 @@ TEST_CASE("an error of connecting that does not pass is returned once, to those 
   CHECK_FALSE(opened->connecting());
 }
 
-TEST_CASE("connections leave descriptors to the application") {
+TEST_CASE("connections leave descriptors to the application, and a quarter of those of the node to others") {
   CHECK(connections_within(1024, 10) == 758);
   CHECK(connections_within(20'000, 100) == 20'000 - 356);
   CHECK(connections_within(64, 10) == 38);
   CHECK(connections_within(64, 60) == 0);
   CHECK(connections_within(0, 0) == 0);
-  expect_well(run_processes(1, [](Ranks& ranks) {
-    rlimit limit{100, 200};
-    setrlimit(RLIMIT_NOFILE, &limit);
-    const auto soft = [&] {
-      getrlimit(RLIMIT_NOFILE, &limit);
-      return limit.rlim_cur;
-    };
-    ConnectionRoom descriptors({});
-    const std::size_t open = 150 - descriptors.most_connections(1);
-    ranks.check(open > 2 && open < 40, fmt::format("{} are open", open));
-    descriptors.allow(75 - open);
-    ranks.check(soft() == 100, "as many as there may be without a change");
-    descriptors.allow(76 - open);
-    ranks.check(soft() == 200, fmt::format("one more takes a higher limit: {}", soft()));
-    descriptors.allow(1000);
-    ranks.check(soft() == 200, "the hard limit stays");
-  }));
-}
-
-TEST_CASE("the processes of a node share what there is for connections, and leave a quarter to others") {
   CHECK(share_of_node(1000, 1) == 750);
   CHECK(share_of_node(1000, 50) == 15);
   CHECK(share_of_node(1003, 2) == 376);
@@ -239,7 +179,7 @@ TEST_CASE("the processes of a node share what there is for connections, and leav
 
 TEST_CASE("a space tells the endpoint how many processes of its group are on the node") {
   expect_well(run_with_space(3, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture&) {
-    auto& fabric = static_cast<Fabric&>(*use_best_endpoint().value());
+    auto& fabric = static_cast<Fabric&>(*Process::instance().endpoints_in_use().front().endpoint);
     ranks.check(fabric.share_node(0) == 3, fmt::format("{} processes", fabric.share_node(0)));
     ranks.barrier();
   }));
@@ -257,7 +197,7 @@ TEST_CASE("a process raises its soft limit of descriptors for connections") {
   }));
 }
 
-TEST_CASE("a process without descriptors closes connections that it does not use, and reaches all peers") {
+TEST_CASE("a process without descriptors closes connections that it does not use, reaches all peers and accepts one") {
   if (kSanitized) return;
   expect_well(run_with_space(6, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture& space) {
     if (ranks.rank() == 0) {
@@ -266,100 +206,36 @@ TEST_CASE("a process without descriptors closes connections that it does not use
     }
     ranks.barrier();
     if (ranks.rank() != 0) ranks.check(read_data<std::uint64_t>(space, 8) == 7, "what was put is here");
-    ranks.barrier();
-  }));
-}
-
-TEST_CASE("a process without descriptors closes connections that it does not use, and accepts a peer's") {
-  if (kSanitized) return;
-  expect_well(run_with_space(4, Variant::kFabric, 64, [](Ranks& ranks, SpaceFixture& space) {
-    const std::uint64_t word = 7;
-    const auto put_to = [&](int rank) {
-      space.good(space->route(rank).put(rank, 8, &word, 8), "put");
-      space.good(space->route(rank).flush(rank), "flush");
-    };
-    if (ranks.rank() == 0) {
-      put_to(1);
-      put_to(2);
-      leave_descriptors(0, true);
-    }
-    ranks.barrier();
     const auto begin = Clock::now();
-    if (ranks.rank() == 3) put_to(0);
+    const std::uint64_t word = 8;
+    if (ranks.rank() == 1) {  // its connection was closed
+      space.good(space->route(0).put(0, 8, &word, 8), "put");
+      space.good(space->route(0).flush(0), "flush");
+    }
     ranks.check(Clock::now() - begin < 10s, "long before the peer would be abandoned");
     ranks.barrier();
-    if (ranks.rank() == 0) ranks.check(read_data<std::uint64_t>(space, 8) == 7, "what was put is here");
+    if (ranks.rank() == 0) ranks.check(read_data<std::uint64_t>(space, 8) == 8, "what was put is here");
     ranks.barrier();
   }));
 }
 
-TEST_CASE("the peer of a connection is found by the connection's number, while the connection is the present one") {
+TEST_CASE("a connection over tcp that is stopped ends, with its number, and the peer takes the next one in its place") {
   Opened one, other;
   PeerState &there = one.peers.insert(other->address()), &here = other.peers.insert(one->address());
-  CHECK_FALSE(one->peer_of(0));
-  const auto connect = [&] {
-    return soon(one, [&] {
+  std::uint64_t last = 0;
+  for (int round = 0; round < 2; ++round) {
+    REQUIRE(soon(one, [&] {
       other->progress();
       return one.reach(there) == 0 && other.reach(here) == 0;
-    });
-  };
-  REQUIRE(connect());
-  const std::uint64_t number = there.connection_number();
-  CHECK(number != 0);
-  CHECK(number == here.connection_number());
-  CHECK(one->peer_of(number) == &there);
-  CHECK(other->peer_of(number) == &here);
-  CHECK_FALSE(one->peer_of(number + 1));
-  one->stop(there);
-  CHECK_FALSE(one->peer_of(number));
-  REQUIRE(connect());
-  CHECK(there.connection_number() != number);
-  CHECK(one->peer_of(there.connection_number()) == &there);
-  CHECK_FALSE(other->peer_of(number));
-}
-
-TEST_CASE("an ended connection is closed when nothing is in flight towards its peer") {
-  Opened one, other;
-  PeerState& there = one.peers.insert(other->address());
-  CHECK(soon(one, [&] {
-    other->progress();
-    return one.reach(there) == 0;
-  }));
-  CHECK(one->count() == 1);
-  FabricOperation& operation = there.begin();
-  there.endpoint = there.current->endpoint.get();
-  one->stop(there);
-  CHECK(there.endpoint == nullptr);
-  CHECK(one->count() == 0);
-  one->close_ended();
-  const std::size_t before = open_sockets();
-  one.peers.not_issued(operation);
-  one->close_ended();
-  CHECK(open_sockets() == before - 1);
-}
-
-TEST_CASE("a connection that is to be closed while it is being made carries only answers when it is there") {
-  Opened one, other;
-  PeerState& there = one.peers.insert(other->address());
-  CHECK(one.reach(there) == -FI_EAGAIN);
-  PeerState& here = other.peers.know(one->address().identity);
-  CHECK(soon(one, [&] {
-    other->progress();
-    return here.current != nullptr;
-  }));
-  REQUIRE_FALSE(there.connected());
-  one->begin_disconnect(*there.current);
-  CHECK(one->count() == 0);
-  CHECK_FALSE(one->disconnect(there));
-  CHECK(soon(one, [&] {
-    other->progress();
-    return there.connected();
-  }));
-  fid_ep* endpoint = nullptr;
-  CHECK(one->reach(there, endpoint) == -FI_EAGAIN);
-  CHECK(one->reach(there, endpoint, Connections::What::kAnswer) == 0);
-  CHECK(one->disconnect(there));
-  CHECK(there.current == nullptr);
+    }));
+    const std::uint64_t number = there.connection_number();
+    CHECK((number != 0 && number != last && number == here.connection_number()));
+    CHECK((one->peer_of(number) == &there && other->peer_of(number) == &here && other->peer_of(last) == nullptr));
+    const auto state = one->tcp_state(there);
+    CHECK((state && state->silent < 10s));
+    one->stop(there);
+    CHECK_FALSE(one->peer_of(std::exchange(last, number)));
+  }
 }
 
 TEST_CASE("a connection of a process to itself does not count towards limits") {

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Connections whose endpoints are opened by a thread, while the resolution of an address takes as long as the test
 // wants.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <string>
+#include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
-#include "tests/unit/transport/base/processes.hpp"
 #include "tests/unit/transport/fabric/opened_connections.hpp"
-#include "tests/unit/transport/fabric/resolutions.hpp"
 #include "tests/unit/transport/fabric/silent_listener.hpp"
 #include "transport/base/integers.hpp"
 #include "transport/base/waiter.hpp"
@@ -28,6 +30,46 @@ using namespace farside::testing;
 using namespace std::chrono_literals;
 
 namespace {
+
+// Address resolutions that end when the test says so (Connections::Opening::resolve).
+class Resolutions {
+ public:
+  // Waits until the resolution of this address may end, and returns its code.
+  int resolve(const SocketAddress& address) {
+    std::unique_lock lock(mutex_);
+    begun_.push_back(address.port);
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return ends_.contains(address.port); });
+    return ends_[address.port];
+  }
+  // Waits until the first resolution of this address has begun.
+  void await(const FabricAddress& address) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return std::ranges::find(begun_, address.socket.port) != begun_.end(); });
+  }
+  // Returns how many resolutions of this address have begun.
+  std::ptrdiff_t begun(const FabricAddress& address) {
+    const std::scoped_lock lock(mutex_);
+    return std::ranges::count(begun_, address.socket.port);
+  }
+  // Ends the current and all later resolutions of this address at once.
+  void end(const FabricAddress& address, int code = 0) {
+    const std::scoped_lock lock(mutex_);
+    ends_[address.socket.port] = code;
+    changed_.notify_all();
+  }
+  // Resolutions that begin from now on do not end.
+  void hold(const FabricAddress& address) {
+    const std::scoped_lock lock(mutex_);
+    ends_.erase(address.socket.port);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::uint16_t> begun_;
+  std::map<std::uint16_t, int> ends_;
+};
 
 // Connections whose resolutions the test ends.
 struct Resolved {
@@ -52,12 +94,6 @@ struct Resolved {
 bool soon_sockets(Opened& opened, std::size_t count) {
   return soon(opened, [&] { return open_sockets() == count; });
 }
-
-// A thread that does its work and is joined.
-struct Joined {
-  std::thread thread;
-  ~Joined() { thread.join(); }
-};
 
 }  // namespace
 
@@ -147,23 +183,6 @@ TEST_CASE("a peer that connects while its address is resolved is connected once"
   CHECK(one.with.reach(there) == 0);
 }
 
-TEST_CASE("connections end while an address is resolved, when the resolution has ended") {
-  const SilentListener slow, next;
-  const std::size_t before = open_sockets();
-  Resolutions resolutions;
-  {
-    Opened one({1, [] {}, [&](const SocketAddress& address) { return resolutions.resolve(address); }});
-    CHECK(one.reach(one.peers.insert(slow.address())) == -FI_EAGAIN);
-    CHECK(one.reach(one.peers.insert(next.address())) == -FI_EAGAIN);
-    resolutions.await(slow.address());
-    const Joined ending{std::thread([&] { one.connections.reset(); })};
-    resolutions.end(slow.address());
-    resolutions.end(next.address());  // the thread may begin it before it is stopped
-  }
-  CHECK(open_sockets() == before);
-  CHECK_FALSE(slow.called());
-}
-
 TEST_CASE("a resolution that fails is repeated, or its error is returned once") {
   Resolved one;
   const SilentListener slow;
@@ -208,17 +227,6 @@ TEST_CASE("addresses that are not resolved delay no other peer while there are f
   for (const SilentListener& each : slow) one.resolutions.end(each.address());
 }
 
-TEST_CASE("peers whose endpoints are being opened have places among the requests under way") {
-  Resolved one;
-  std::deque<SilentListener> peers(Connections::kMostInitiated + 2);
-  for (const SilentListener& peer : peers) CHECK(one.with.reach(one.know(peer.address())) == -FI_EAGAIN);
-  CHECK(one->count() == 1);
-  for (const SilentListener& peer : peers) one.resolutions.end(peer.address());
-  CHECK(soon(one.with, [&] { return peers[Connections::kMostInitiated - 1].called(); }));
-  CHECK(one->count() == Connections::kMostInitiated);
-  CHECK_FALSE(peers[Connections::kMostInitiated].called());
-}
-
 TEST_CASE("while an address is resolved, operations on other peers proceed, and the peer is abandoned in time") {
   expect_well(run_processes(1, [](Ranks& ranks) {
     NoProgress progress;
@@ -255,11 +263,7 @@ TEST_CASE("while an address is resolved, operations on other peers proceed, and 
     for (int i = 0; i < 100; ++i) ranks.check(put(there).ok(), "operations on other peers proceed");
     first.join();
     ranks.check(!abandoned.ok() && abandoned.error().kind == ErrorKind::kPeer, "the peer is abandoned");
-    // Longer than the time after which a peer is abandoned.
-    for (const auto end = std::chrono::steady_clock::now() + 2s; std::chrono::steady_clock::now() < end;) {
-      ranks.check(put(there).ok(), "operations on other peers proceed");
-      std::this_thread::sleep_for(10ms);
-    }
+    std::this_thread::sleep_for(2s);  // longer than the time after which a peer is abandoned
     resolutions.end(behind->address());
     resolutions.end(slow.address());
     second.join();
@@ -267,9 +271,7 @@ TEST_CASE("while an address is resolved, operations on other peers proceed, and 
     ranks.check(words[0] == 7 && words[1] == 7, "what was put is here");
     // An endpoint that ends meanwhile.
     resolutions.hold(slow.address());
-    std::thread last([&] { abandoned = put({one->insert(slow.address()), {}, 0}); });
-    last.join();
-    ranks.check(!abandoned.ok(), "the peer is abandoned again");
+    ranks.check(!put({one->insert(slow.address()), {}, 0}).ok(), "the peer is abandoned again");
     std::thread ending([&] { one.reset(); });
     resolutions.end(slow.address());
     ending.join();

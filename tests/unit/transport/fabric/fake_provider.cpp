@@ -3,16 +3,30 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <deque>
 #include <dlfcn.h>
+#include <map>
+#include <mutex>
+#include <netinet/in.h>
 #include <string_view>
+#include <sys/eventfd.h>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
 #include <rdma/fi_rma.h>
 
-#include "tests/unit/transport/fabric/fake_objects.hpp"
+#include "transport/base/files.hpp"
 
 namespace farside::testing {
 namespace fake {
@@ -20,17 +34,331 @@ namespace {
 
 constexpr const char* kName = "fake";
 
+// ---- objects, which one mutex guards --------------------------------------------------------------------------------
+
+using Bytes = std::vector<std::byte>;
+
+// What a queue has becomes readable on its descriptor.
+struct Readable {
+  UniqueFd fd{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  void set() const { eventfd_write(fd.get(), 1); }
+  void clear() const {
+    eventfd_t count = 0;
+    eventfd_read(fd.get(), &count);
+  }
+};
+
+struct Completions {
+  fid_cq fid{};
+  std::size_t size = 0;
+  std::size_t posted = 0;  // operations and receives whose completions were not read
+  struct Entry {
+    fi_cq_msg_entry entry;
+    int error = 0;
+  };
+  std::deque<Entry> entries;
+  Readable readable;
+};
+struct Event {
+  std::uint32_t kind = 0;
+  int error = 0;
+  ::fid* of = nullptr;
+  fi_info* info = nullptr;
+  Bytes data;
+};
+struct Events {
+  fid_eq fid{};
+  std::deque<Event> waiting;
+  Readable readable;
+};
+struct Listener {
+  fid_pep fid{};
+  Events* events = nullptr;
+  sockaddr_in address{};
+};
+struct Message {
+  Bytes bytes;
+  Completions* sender = nullptr;
+  void* context = nullptr;
+};
+struct Posted {
+  void* buffer = nullptr;
+  std::size_t bytes = 0;
+  void* context = nullptr;
+};
+// The shared receives, or an endpoint of a connection.
+struct Channel {
+  fid_ep fid{};
+  Events* events = nullptr;
+  Completions* queue = nullptr;
+  Channel* receives = nullptr;
+  Channel* peer = nullptr;   // null before it is connected, and after
+  ::fid* request = nullptr;  // of a peer, which it may accept
+  std::deque<Posted> posted;
+  std::deque<Message> waiting;
+};
+struct Region {
+  fid_mr fid{};
+  std::size_t bytes = 0;
+};
+struct Request {
+  ::fid fid{};
+  Channel* from = nullptr;
+};
+
+// The call and the completion that a FakeHold delays.
+struct Held {
+  const void* call = nullptr;
+  const void* completion = nullptr;
+  bool in_call = false;
+  std::condition_variable changed;
+  std::vector<std::pair<Completions*, fi_cq_msg_entry>> completions;
+};
+
+struct Network {
+  std::mutex mutex;
+  std::map<std::uint16_t, Listener*> listeners;
+  std::map<Channel*, Request*> requests;  // of endpoints that wait for an answer
+  FakeQueues counted;
+  FakeAtomics atomics;
+  Held held;
+  std::thread::id reader;  // of FakeReader; no thread id: any thread reads completions of RDMA
+  std::uint16_t next_port = 1;
+  std::uint64_t next_key = 1;
+  std::size_t registered = 0;       // bytes
+  std::size_t most_registered = 0;  // 0: no limit
+};
+Network& network() {
+  static Network one;
+  return one;
+}
+
+template <class Ops, class Fill>
+Ops* operations(Fill&& fill) {
+  static Ops made = [&] {
+    Ops empty{};
+    empty.size = sizeof empty;
+    fill(empty);
+    return empty;
+  }();
+  return &made;
+}
+
+template <class T>
+int close_object(::fid* object) {
+  const std::scoped_lock held(network().mutex);
+  delete reinterpret_cast<T*>(object);
+  return 0;
+}
+int wait_descriptor(int command, const UniqueFd& fd, void* out) {
+  if (command != FI_GETWAIT) return -FI_ENOSYS;
+  *static_cast<int*>(out) = fd.get();
+  return 0;
+}
+
+void post(Completions& queue) {
+  if (++queue.posted > queue.size) ++network().counted.overruns;
+}
+void complete(Completions& queue, void* context, std::uint64_t flags, std::size_t bytes, int error = 0) {
+  queue.entries.push_back({{context, flags, bytes}, error});
+  queue.readable.set();
+}
+void add(Events& events, Event event) {
+  events.waiting.push_back(std::move(event));
+  events.readable.set();
+}
+
+Bytes copy_of(const void* data, std::size_t bytes) {
+  const auto* const from = static_cast<const std::byte*>(data);
+  return Bytes(from, from + bytes);
+}
+
+// ---- events ---------------------------------------------------------------------------------------------------------
+
+ssize_t read_event(fid_eq* fid, std::uint32_t* kind, void* out, std::size_t bytes, std::uint64_t) {
+  const std::scoped_lock held(network().mutex);
+  auto& events = *reinterpret_cast<Events*>(fid);
+  events.readable.clear();
+  if (events.waiting.empty()) return -FI_EAGAIN;
+  if (events.waiting.front().error != 0) return -FI_EAVAIL;
+  const Event event = std::move(events.waiting.front());
+  events.waiting.pop_front();
+  auto* const entry = static_cast<fi_eq_cm_entry*>(out);
+  *kind = event.kind;
+  entry->fid = event.of;
+  entry->info = event.info;
+  const std::size_t data = std::min(event.data.size(), bytes - sizeof *entry);
+  if (data > 0) std::memcpy(entry->data, event.data.data(), data);
+  return static_cast<ssize_t>(sizeof *entry + data);
+}
+
+ssize_t read_event_error(fid_eq* fid, fi_eq_err_entry* out, std::uint64_t) {
+  const std::scoped_lock held(network().mutex);
+  auto& events = *reinterpret_cast<Events*>(fid);
+  if (events.waiting.empty() || events.waiting.front().error == 0) return -FI_EAGAIN;
+  out->fid = events.waiting.front().of;
+  out->err = events.waiting.front().error;
+  events.waiting.pop_front();
+  return sizeof *out;
+}
+
+int open_events(fid_fabric*, fi_eq_attr*, fid_eq** out, void*) {
+  auto* const events = new Events;
+  events->fid.fid.fclass = FI_CLASS_EQ;
+  events->fid.fid.ops = operations<fi_ops>([](fi_ops& ops) {
+    ops.close = close_object<Events>;
+    ops.control = [](::fid* fid, int command, void* arg) {
+      return wait_descriptor(command, reinterpret_cast<Events*>(fid)->readable.fd, arg);
+    };
+  });
+  events->fid.ops = operations<fi_ops_eq>([](fi_ops_eq& ops) {
+    ops.read = read_event;
+    ops.readerr = read_event_error;
+  });
+  *out = &events->fid;
+  return 0;
+}
+
+// ---- connections ----------------------------------------------------------------------------------------------------
+
+// The connection ends, for both sides.
+void part(Channel& channel) {
+  if (channel.peer == nullptr) return;
+  Channel& peer = *std::exchange(channel.peer, nullptr);
+  peer.peer = nullptr;
+  add(*peer.events, {FI_SHUTDOWN, 0, &peer.fid.fid, nullptr, {}});
+}
+
+int connect_channel(fid_ep* fid, const void* address, const void* data, std::size_t bytes) {
+  const std::scoped_lock held(network().mutex);
+  auto* const channel = reinterpret_cast<Channel*>(fid);
+  const auto found = network().listeners.find(static_cast<const sockaddr_in*>(address)->sin_port);
+  if (found == network().listeners.end()) return -FI_ECONNREFUSED;
+  auto* const request = new Request;
+  request->from = channel;
+  network().requests[channel] = request;
+  fi_info* const info = fake_provider().release();
+  info->handle = &request->fid;
+  add(*found->second->events, {FI_CONNREQ, 0, &found->second->fid.fid, info, copy_of(data, bytes)});
+  return 0;
+}
+
+// Returns the endpoint that has sent the request; null if it is gone.
+Channel* take_request(::fid* handle) {
+  auto* const request = reinterpret_cast<Request*>(handle);
+  Channel* const from = request->from;
+  if (from != nullptr) network().requests.erase(from);
+  delete request;
+  return from;
+}
+
+int accept_channel(fid_ep* fid, const void* data, std::size_t bytes) {
+  const std::scoped_lock held(network().mutex);
+  auto& channel = *reinterpret_cast<Channel*>(fid);
+  Channel* const from = take_request(channel.request);
+  if (from == nullptr) return -FI_ECONNRESET;
+  channel.peer = from;
+  from->peer = &channel;
+  add(*from->events, {FI_CONNECTED, 0, &from->fid.fid, nullptr, copy_of(data, bytes)});
+  add(*channel.events, {FI_CONNECTED, 0, &channel.fid.fid, nullptr, {}});
+  return 0;
+}
+
+int reject_channel(fid_pep*, ::fid* handle, const void*, std::size_t) {
+  const std::scoped_lock held(network().mutex);
+  if (Channel* const from = take_request(handle)) add(*from->events, {0, ECONNREFUSED, &from->fid.fid, nullptr, {}});
+  return 0;
+}
+
+int shut_channel_down(fid_ep* fid, std::uint64_t) {
+  const std::scoped_lock held(network().mutex);
+  part(*reinterpret_cast<Channel*>(fid));
+  return 0;
+}
+
+int close_channel(::fid* fid) {
+  const std::scoped_lock held(network().mutex);
+  auto* const channel = reinterpret_cast<Channel*>(fid);
+  part(*channel);
+  if (const auto found = network().requests.find(channel); found != network().requests.end()) {
+    found->second->from = nullptr;
+    network().requests.erase(found);
+  }
+  if (channel->events != nullptr) {
+    std::erase_if(channel->events->waiting, [&](const Event& each) { return each.of == fid; });
+  }
+  delete channel;
+  return 0;
+}
+
+int bind_channel(::fid* fid, ::fid* to, std::uint64_t) {
+  const std::scoped_lock held(network().mutex);
+  auto& channel = *reinterpret_cast<Channel*>(fid);
+  switch (to->fclass) {
+    case FI_CLASS_EQ: channel.events = reinterpret_cast<Events*>(to); break;
+    case FI_CLASS_CQ: channel.queue = reinterpret_cast<Completions*>(to); break;
+    default: channel.receives = reinterpret_cast<Channel*>(to);
+  }
+  // What was posted before there was a connection counts from now on.
+  if (channel.receives != nullptr && channel.receives->queue == nullptr) {
+    channel.receives->queue = channel.queue;
+    channel.queue->posted += channel.receives->posted.size();
+  }
+  return 0;
+}
+
+int listener_name(::fid* fid, void* out, std::size_t* bytes) {
+  *bytes = sizeof(sockaddr_in);
+  std::memcpy(out, &reinterpret_cast<Listener*>(fid)->address, *bytes);
+  return 0;
+}
+
+fi_ops_cm* connection_operations() {
+  return operations<fi_ops_cm>([](fi_ops_cm& ops) {
+    ops.getname = listener_name;
+    ops.listen = [](fid_pep*) { return 0; };
+    ops.connect = connect_channel;
+    ops.accept = accept_channel;
+    ops.reject = reject_channel;
+    ops.shutdown = shut_channel_down;
+  });
+}
+
+int open_listener(fid_fabric*, fi_info*, fid_pep** out, void*) {
+  const std::scoped_lock held(network().mutex);
+  auto* const listener = new Listener;
+  listener->address.sin_family = AF_INET;
+  listener->address.sin_port = network().next_port++;
+  network().listeners[listener->address.sin_port] = listener;
+  listener->fid.fid.ops = operations<fi_ops>([](fi_ops& ops) {
+    ops.close = [](::fid* fid) {
+      {
+        const std::scoped_lock lock(network().mutex);
+        network().listeners.erase(reinterpret_cast<Listener*>(fid)->address.sin_port);
+      }
+      return close_object<Listener>(fid);
+    };
+    ops.bind = [](::fid* fid, ::fid* to, std::uint64_t) {
+      reinterpret_cast<Listener*>(fid)->events = reinterpret_cast<Events*>(to);
+      return 0;
+    };
+  });
+  listener->fid.cm = connection_operations();
+  *out = &listener->fid;
+  return 0;
+}
+
 // ---- completion queues ----------------------------------------------------------------------------------------------
 
 ssize_t read_completions(fid_cq* fid, void* out, std::size_t count) {
   const std::scoped_lock held(network().mutex);
-  if (!network().may_read(FakeReader::Of::kEverything)) return -FI_EAGAIN;
   auto& queue = *reinterpret_cast<Completions*>(fid);
   std::size_t read = 0;
   for (; read < count && !queue.entries.empty(); queue.entries.pop_front()) {
     const Completions::Entry& next = queue.entries.front();
     if (next.error != 0) break;
-    if ((next.entry.flags & FI_RMA) != 0 && !network().may_read(FakeReader::Of::kRdma))
+    const bool kept = (next.entry.flags & FI_RMA) != 0 && network().reader != std::thread::id();
+    if (kept && network().reader != std::this_thread::get_id())
       return read > 0 ? static_cast<ssize_t>(read) : -FI_EAGAIN;
     --queue.posted;
     static_cast<fi_cq_msg_entry*>(out)[read++] = next.entry;
@@ -285,9 +613,9 @@ FakeMemoryLimit::~FakeMemoryLimit() {
   fake::network().most_registered = 0;
 }
 
-FakeReader::FakeReader(Of what) {
+FakeReader::FakeReader() {
   const std::scoped_lock held(fake::network().mutex);
-  fake::network().reader = {what, std::this_thread::get_id()};
+  fake::network().reader = std::this_thread::get_id();
 }
 
 FakeReader::~FakeReader() {

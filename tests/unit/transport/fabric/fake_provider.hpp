@@ -47,13 +47,11 @@ class FakeMemoryLimit {
   ~FakeMemoryLimit();
 };
 
-// During the life of this object, only the thread that has made it reads completions of RDMA (kRdma), so that its
-// operations stay outstanding until it polls. With kEverything only this thread reads any completion or event, so that
-// other threads see no progress. At most one such object exists at a time.
+// During the life of this object, only the thread that has made it reads completions of RDMA, so that its operations
+// stay outstanding until it polls. At most one such object exists at a time.
 class FakeReader {
  public:
-  enum class Of : std::uint8_t { kRdma, kEverything };
-  explicit FakeReader(Of what);
+  FakeReader();
   FakeReader(const FakeReader&) = delete;
   FakeReader& operator=(const FakeReader&) = delete;
   ~FakeReader();

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operands that cannot be registered, because a process may lock no more memory (ENOMEM, RLIMIT_MEMLOCK): they go
-// through the slots of registered memory that there are, in parts, and their data are right.
+// Registered memory. That for small buffers does not grow with the number of operations that are under way. Operands
+// that cannot be registered, because a process may lock no more memory (ENOMEM, RLIMIT_MEMLOCK), go through the slots
+// of registered memory that there are, in parts, and their data are right.
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
-#include "tests/unit/transport/fabric/fake_space.hpp"
+#include "tests/unit/transport/fabric/fake_process.hpp"
 #include "transport/fabric/operation.hpp"
+#include "transport/node/node_group.hpp"
+#include "transport/routes/fabric/fabric_route.hpp"
 
 namespace farside::locked_memory_test {
 
@@ -30,27 +35,127 @@ std::vector<std::uint64_t> sequence(std::uint64_t first, std::size_t words = kWo
   return made;
 }
 
-// A space whose origin has the first slots, and has used the target. This thread alone takes completions, so that slots
-// and registrations stay in use until it waits for one.
-struct Limited : FakeSpace {
-  std::optional<FakeMemoryLimit> limit;
-  std::optional<FakeReader> reader;
+// A space of two ranks over the provider in memory. Both ranks are in this process: rank 0 is the origin, and rank 1
+// has the data. The origin has the first slots, and has used the target. This thread alone takes completions of RDMA,
+// so that slots and registrations stay in use until it waits for one.
+struct Limited {
+  static constexpr int kTarget = 1;
+  static constexpr std::uint64_t kId = 0x5eed'0000'd00d;
   // From now on so many bytes may be registered.
-  explicit Limited(std::size_t more, InfoHandle of_origin = fake_provider())
-      : FakeSpace(kRoom, false, std::move(of_origin)) {
-    const std::vector<std::uint64_t> word = sequence(1, 1);
-    REQUIRE((put(kRoom - 1, word.data(), 8).ok() && flush().ok()));
+  explicit Limited(std::size_t more, InfoHandle of_origin = fake_provider()) : origin({}, std::move(of_origin)) {
+    FabricRoute::Agreed agreed;
+    const std::vector<FabricAddress> addresses = {origin.fabric->address(), target.fabric->address()};
+    agreed.addresses = PeerAddresses::share(*NodeGroup::alone(0), addresses, origin.progress);
+    expose(own, {});
+    expose(there, data);
+    own.agree(agreed);
+    there.agree(agreed);
+    const std::uint64_t word = 1;
+    REQUIRE((put(kRoom - 1, &word, sizeof word).ok() && flush().ok()));
     fake_queues();
     limit.emplace(more);
-    reader.emplace(FakeReader::Of::kRdma);
+    reader.emplace();
   }
-  ~Limited() { reader.reset(); }
+  Status put(std::size_t word, const void* from, std::size_t bytes) {
+    return own.operate(kTarget, DataOperation::put(8 * word, from, bytes), nullptr);
+  }
+  Status get(std::size_t word, void* into, std::size_t bytes) {
+    return own.operate(kTarget, DataOperation::get(8 * word, into, bytes), nullptr);
+  }
+  // A sum, which fetches the previous values unless `fetched` is null.
+  Status add(std::size_t word, const std::uint64_t* operands, std::uint64_t* fetched, std::size_t count) {
+    return own.operate(
+        kTarget, DataOperation::accumulate(8 * word, ReduceOp::kSum, BasicType::kUint64, operands, fetched, count),
+        nullptr);
+  }
+  Status flush() { return own.flush(kTarget); }
   bool has(std::size_t word, const std::vector<std::uint64_t>& values) const {
     return std::equal(values.begin(), values.end(), data.begin() + static_cast<std::ptrdiff_t>(word));
   }
+
+  void expose(FabricRoute& route, std::span<std::uint64_t> words) {
+    MessageHandler::ServedSpace space;
+    space.base = reinterpret_cast<std::byte*>(words.data());
+    space.bytes = words.size_bytes();
+    space.lock = &lock;
+    space.ranks = 2;
+    space.control = control.data();
+    space.control_bytes = control.size();
+    REQUIRE(route.register_memory(space, words.size_bytes(), 1).ok());
+  }
+
+  FakeProcess origin, target;
+  std::vector<std::uint64_t> data = std::vector<std::uint64_t>(kRoom);  // of the target
+  alignas(64) std::array<std::byte, 4096> control{};
+  AccumulateLockWord lock;
+  WakeEvent wake_event;
+  FabricRoute own{FabricRoute::Setup{*origin.fabric, *origin.fabric, wake_event, 0, kId}};
+  FabricRoute there{FabricRoute::Setup{*target.fabric, *target.fabric, wake_event, 1, kId}};
+  std::optional<FakeMemoryLimit> limit;
+  std::optional<FakeReader> reader;
 };
 
 }  // namespace
+
+TEST_CASE("operations of this process wait for slots, and answers do not") {
+  const FabricDomain domain = std::move(FabricDomain::open(fake_provider(), 64).value());
+  LocalMemory memory;
+  memory.begin(domain.domain());
+  std::vector<LocalMemory::Slot*> slots(LocalMemory::kMostOwn);
+  for (LocalMemory::Slot*& slot : slots) REQUIRE(memory.take(true, slot) == 0);
+  LocalMemory::Slot* more = nullptr;
+  CHECK(memory.take(true, more) == -FI_EAGAIN);
+  CHECK(more == nullptr);
+  LocalMemory::Slot* answer = nullptr;
+  CHECK(memory.take(false, answer) == 0);
+  // The end of an answer makes no room for operations, the end of an operation does.
+  memory.release(answer);
+  CHECK(memory.take(true, more) == -FI_EAGAIN);
+  memory.release(slots.back());
+  CHECK(memory.take(true, more) == 0);
+
+  // Large buffers.
+  std::vector<char> buffer(64);
+  std::vector<FabricHandle<fid_mr>> large(LocalMemory::kMostLarge);
+  for (FabricHandle<fid_mr>& each : large) {
+    REQUIRE(memory.begin_large());
+    REQUIRE(memory.register_memory(buffer.data(), 64, FI_WRITE, each) == 0);
+  }
+  CHECK_FALSE(memory.begin_large());
+  memory.end_large(large.front());
+  CHECK(large.front() == nullptr);
+  CHECK(memory.begin_large());
+}
+
+TEST_CASE("where no more memory can be registered, operations wait for slots, and leave some to answers") {
+  const FabricDomain domain = std::move(FabricDomain::open(fake_provider(), 64).value());
+  LocalMemory memory;
+  memory.begin(domain.domain());
+  LocalMemory::Slot* slot = nullptr;
+  {
+    const FakeMemoryLimit none(1);
+    CHECK(memory.take(true, slot) == -FI_ENOMEM);
+  }
+  std::vector<LocalMemory::Slot*> own, answers;
+  REQUIRE(memory.take(true, slot) == 0);
+  own.push_back(slot);
+  const FakeMemoryLimit none(1);
+  int code = 0;
+  for (; (code = memory.take(true, slot)) == 0;) own.push_back(slot);
+  CHECK(code == -FI_EAGAIN);
+  CHECK(own.size() > 32);
+  for (; (code = memory.take(false, slot)) == 0;) answers.push_back(slot);
+  CHECK(code == -FI_EAGAIN);
+  CHECK(answers.size() == LocalMemory::kForAnswers);
+  // The end of an answer makes room for an answer, and that of an operation for either.
+  memory.release(answers.back());
+  CHECK(memory.take(true, slot) == -FI_EAGAIN);
+  CHECK(memory.take(false, slot) == 0);
+  for (LocalMemory::Slot* const each : answers) memory.release(each);
+  memory.release(own.back());
+  CHECK(memory.take(true, slot) == 0);
+  CHECK(memory.take(true, slot) == -FI_EAGAIN);
+}
 
 TEST_CASE("large puts and gets whose operands cannot be registered go through slots, and their data are right") {
   // None can be registered, or only the first one.

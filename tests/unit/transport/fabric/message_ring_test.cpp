@@ -143,18 +143,6 @@ TEST_CASE("messages of any size come out of a ring in their order, both ways, an
   }
 }
 
-TEST_CASE("a ring without room refuses messages until its owner has taken some") {
-  Pair pair;
-  const Bytes message = bytes_of(kMaxMessage, 7);
-  std::size_t fits = 0;
-  while (pair.near.write(message) == 0) ++fits;
-  CHECK(fits == MessageRing::kBytes / MessageRing::frame_bytes(kMaxMessage));
-  CHECK(pair.near.write(bytes_of(1, 1)) == -FI_EAGAIN);
-  REQUIRE(pair.far.take());
-  CHECK(pair.far.taken.size() == fits);
-  CHECK(pair.near.write(message) == 0);
-}
-
 TEST_CASE("credits that the provider refuses are given later") {
   Pair pair;
   pair.far.provider.takes_credits = false;
@@ -203,17 +191,6 @@ TEST_CASE("a message is taken when its last byte has arrived") {
   pair.near.provider.arrives = all;
   REQUIRE(pair.near.write(message) == 0);
   CHECK(pair.far.take());
-}
-
-TEST_CASE("a write that the provider refuses leaves the ring as it was") {
-  Pair pair;
-  pair.near.provider.refuses = -FI_ENOTCONN;
-  CHECK(pair.near.write(bytes_of(10, 1)) == -FI_ENOTCONN);
-  pair.near.provider.refuses = 0;
-  REQUIRE(pair.near.write(bytes_of(10, 2)) == 0);
-  REQUIRE(pair.far.take());
-  REQUIRE(pair.far.taken.size() == 1);
-  CHECK(pair.far.taken[0] == bytes_of(10, 2));
 }
 
 TEST_CASE("a frame that cannot be right ends the use of a ring") {

@@ -2,17 +2,12 @@
 // Connections over TCP without an endpoint. They make progress only in calls of the test.
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <filesystem>
 #include <memory>
-#include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include <catch2/catch.hpp>
 
+#include "tests/unit/transport/base/processes.hpp"
 #include "transport/fabric/connections.hpp"
 #include "transport/fabric/provider.hpp"
 
@@ -35,26 +30,14 @@ struct Opened {
   }
 };
 
-// Makes progress until `done` returns true, for at most ten seconds. Returns the last result of `done`.
+// The same, with progress of the connections.
 template <class Done>
 bool soon(Opened& opened, Done&& done) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  bool is = false;
-  while (!(is = done()) && std::chrono::steady_clock::now() < end) {
+  return soon([&] {
+    if (done()) return true;
     opened->progress();
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return is;
-}
-
-// Returns the number of sockets of this process.
-inline std::size_t open_sockets() {
-  std::size_t sockets = 0;
-  std::error_code gone;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", gone)) {
-    sockets += std::filesystem::read_symlink(entry.path(), gone).string().starts_with("socket:") ? 1U : 0U;
-  }
-  return sockets;
+    return false;
+  });
 }
 
 }  // namespace farside::testing

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which provider and which device are chosen, and what is said where one cannot be.
+// Which provider and which device are chosen, what is said where one cannot be, and memory that peers may access.
 #include "transport/fabric/provider.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
 #include "tests/unit/transport/base/processes.hpp"
-#include "tests/unit/transport/fabric/best_endpoint.hpp"
+#include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
 #include "transport/fabric/devices.hpp"
 #include "transport/process.hpp"
@@ -19,6 +24,8 @@ using namespace farside::testing;
 
 namespace {
 
+constexpr Providers kAnyProvider = ~0U;
+
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::string device_of(const Result<InfoHandle>& info) {
@@ -28,19 +35,14 @@ std::string device_of(const Result<InfoHandle>& info) {
 }  // namespace
 
 TEST_CASE("a device is taken by its name, on whatever provider") {
-  for (const std::string provider : {"tcp"}) {
-    INFO(provider);
-    const std::string first = device_of(find_provider(provider));
-    CHECK(device_of(find_provider(provider, first)) == first);
-    CHECK(device_of(find_provider(provider, "lo")) == "lo");
-    CHECK(device_of(choose_provider(provider, "lo")) == "lo");
-    CHECK(device_of(choose_provider("", "lo")) == "lo");
-    const Result<InfoHandle> none = find_provider(provider, "nowhere");
-    REQUIRE_FALSE(none.ok());
-    CHECK(none.error().kind == ErrorKind::kNoRoute);
-    CHECK(contains(none.error().text, "provider " + provider + " has no device nowhere; it has: "));
-    CHECK(contains(none.error().text, first));
-  }
+  const std::string first = device_of(find_provider("tcp"));
+  CHECK(device_of(find_provider("tcp", first)) == first);
+  for (const char* const provider : {"tcp", ""}) CHECK(device_of(choose_provider(provider, "lo")) == "lo");
+  const Result<InfoHandle> none = find_provider("tcp", "nowhere");
+  REQUIRE_FALSE(none.ok());
+  CHECK(none.error().kind == ErrorKind::kNoRoute);
+  CHECK(contains(none.error().text, "provider tcp has no device nowhere; it has: "));
+  CHECK(contains(none.error().text, first));
 }
 
 TEST_CASE("a device or a provider that is not there is a bad setting, and what there is is said") {
@@ -103,23 +105,6 @@ TEST_CASE("processes that cannot all have the best provider meet on another") {
   CHECK(choice.use(*tried.value()) == bit("tcp"));
 }
 
-TEST_CASE("a discarded provider is not usable again, and its reason stays") {
-  Settings settings;
-  Statistics statistics;
-  ProviderChoice choice(settings, Process::instance(), statistics);
-  const Providers tcp = choice.offer().usable;
-  CHECK(choice.why_not(tcp).empty());
-  const Result<OpenEndpoint*> tried = choice.try_best(kAnyProvider);
-  REQUIRE(tried.ok());
-  choice.leave(*tried.value(), "rank 1: no answer");
-  CHECK(choice.offer().usable == 0);
-  CHECK(choice.offer().wanted == tcp);
-  CHECK(choice.why_not(tcp) == "rank 1: no answer");
-  const Result<OpenEndpoint*> none = choice.try_best(kAnyProvider);
-  REQUIRE_FALSE(none.ok());
-  CHECK(none.error().text == "rank 1: no answer");
-}
-
 TEST_CASE("a process has an endpoint per provider, and keeps those that it uses") {
   const auto two = [] {
     std::vector<Candidate> all;
@@ -153,25 +138,6 @@ TEST_CASE("a process has an endpoint per provider, and keeps those that it uses"
   second.leave(*failing, "no answer");
   CHECK(second.offer().usable == 2);
   CHECK(second.try_best(kAnyProvider).value() == working);
-}
-
-TEST_CASE("the provider of FARSIDE_PROVIDER is the only one, and its error stays") {
-  Settings settings;
-  Statistics statistics;
-  settings.provider = "tcp";
-  ProviderChoice choice(settings, Process::instance(), statistics);
-  CHECK(choice.offer().usable == 1);
-  const Result<OpenEndpoint*> opened = choice.try_best(kAnyProvider);
-  REQUIRE(opened.ok());
-  CHECK(opened.value()->provider() == std::string("tcp"));
-  settings.provider = "nonsense";
-  ProviderChoice bad(settings, Process::instance(), statistics);
-  CHECK(bad.offer().usable == 0);
-  for (int i = 0; i < 2; ++i) {
-    const Result<OpenEndpoint*> refused = bad.try_best(kAnyProvider);
-    REQUIRE_FALSE(refused.ok());
-    CHECK(refused.error().kind == ErrorKind::kBadSetting);
-  }
 }
 
 TEST_CASE("the provider of FARSIDE_PROVIDER is looked for without an endpoint") {
@@ -216,18 +182,38 @@ TEST_CASE("an endpoint on trial stays until no thread tries it, and then its pro
   }));
 }
 
-TEST_CASE("an endpoint in use is not discarded by another trial") {
-  expect_well(run_processes(1, [](Ranks& ranks) {
-    Process& process = Process::instance();
-    ProviderChoice& choice = process.provider_choice();
-    const Result<OpenEndpoint*> one = choice.try_best(kAnyProvider), two = choice.try_best(kAnyProvider);
-    ranks.check(one.ok() && two.ok(), "both try");
-    process.use_fabric(*one.value());
-    choice.leave(*two.value(), "no answer");
-    ranks.check(use_best_endpoint().ok(), "it stays in use");
-    const auto all = process.endpoints_in_use();
-    ranks.check(all.size() == 1 && all.front().endpoint == one.value(), "once, and no other");
-  }));
+TEST_CASE("a domain of tcp exposes memory with the key that is wanted, and not twice with the same one") {
+  FabricDomain domain = std::move(FabricDomain::open(std::move(find_provider("tcp").value()), 0).value());
+  CHECK(std::string(domain.provider()) == "tcp");
+  CHECK_FALSE(domain.by_adapter());
+  CHECK(domain.by_sockets());
+  CHECK(domain.queue_fd() >= 0);
+  CHECK(domain.largest_part(8) >= 8);
+  CHECK(domain.largest_part(FabricDomain::kTcpPart * 4) == FabricDomain::kTcpPart);
+  CHECK(domain.largest_part(FabricDomain::kTcpPart * 640) == FabricDomain::kTcpPart * 11);
+  REQUIRE(domain.keys_are_chosen());
+  std::array<std::uint64_t, 8> words{};
+  const std::uint64_t key = random_bits();
+  {
+    const auto first = std::move(domain.register_memory(words.data(), sizeof words, key).value());
+    CHECK(first.key.key == key);
+    CHECK(first.key.base == 0);
+    const auto second = domain.register_memory(words.data(), sizeof words, key);
+    REQUIRE_FALSE(second);
+    CHECK(second.error().kind == ErrorKind::kNoMemory);
+  }
+  CHECK(domain.register_memory(words.data(), sizeof words, key));  // it is free again
+}
+
+TEST_CASE("a provider that does not open is no route, and the error names the step") {
+  InfoHandle info = std::move(find_provider("tcp").value());
+  free(std::exchange(info->domain_attr->name, nullptr));
+  info->fabric_attr->api_version = 0;
+  free(std::exchange(info->fabric_attr->prov_name, strdup("none")));
+  const Result<FabricDomain> none = FabricDomain::open(std::move(info), 0);
+  REQUIRE_FALSE(none);
+  CHECK(none.error().kind == ErrorKind::kNoRoute);
+  CHECK(none.error().text.find("fi_fabric") != std::string::npos);
 }
 
 }  // namespace farside::provider_test

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Over an adapter whose queues are no longer than farside asks for, nothing overruns: the limits of queue_limits.hpp
-// and local_memory.hpp hold, and the thread that is refused makes room.
-#include <array>
-#include <chrono>
+// Over an adapter whose queues are no longer than farside asks for, nothing overruns: the limits of messages.hpp and
+// operation.hpp hold, and the thread that is refused makes room.
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -13,7 +11,6 @@
 #include <catch2/catch.hpp>
 
 #include "tests/unit/transport/fabric/fake_process.hpp"
-#include "tests/unit/transport/fabric/fake_provider.hpp"
 
 namespace farside::small_queues_test {
 
@@ -25,47 +22,37 @@ constexpr std::uint64_t kRegion = 0x5eed;
 constexpr std::uint32_t kOrigins = 16;
 
 // The process to which all others issue: a sum, and a word for each of them.
-struct Target {
-  FakeProcess process;
-  std::array<std::int64_t, 1 + kOrigins> words{};
+struct Target : Exposed {
   AccumulateLockWord lock;
-  Endpoint::Registration registration;
 
-  Target() {
+  Target() : Exposed(1 + kOrigins) {
     MessageHandler::ServedSpace space;
     space.base = reinterpret_cast<std::byte*>(words.data());
-    space.bytes = sizeof words;
+    space.bytes = 8 * words.size();
     space.lock = &lock;
     space.ranks = kOrigins;
-    REQUIRE(process.fabric->publish(kRegion, space));
-    registration = std::move(process.fabric->register_memory(words.data(), sizeof words, 0).value());
+    REQUIRE(fabric->publish(kRegion, space));
   }
 };
 
 // One of the others. The results of its calls are in `good`, since Catch's checks belong to one thread.
-struct Origin {
-  FakeProcess process;
-  std::uint32_t rank;
-  Peer target;
+struct Origin : FakeProcess {
+  const std::uint32_t rank;
+  const Endpoint::Place place;  // of its word
   bool good = true;
   Pending pending;
 
-  Origin(std::uint32_t number, const Target& to) : rank(number) {
-    target = process.fabric->insert(to.process.fabric->address());
-  }
-  void add(std::int64_t value, int times) {
+  Origin(std::uint32_t number, const Target& to) : rank(number), place(to.place_for(*this, 1 + number)) {}
+  void add(std::uint64_t value, int times) {
     auto list = std::make_unique<OperationList>();
     for (int i = 0; i < times; ++i) {
-      good = good && list->add(DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, &value, nullptr, 1));
+      good = good && list->add(DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kUint64, &value, nullptr, 1));
     }
     const HandlerRequest request = HandlerRequest::operations().to(kRegion, static_cast<int>(rank));
-    good = process.fabric->request(pending, target, request, std::move(list)).ok() && good;
+    good = fabric->request(pending, place.peer, request, std::move(list)).ok() && good;
   }
-  void put(const Target& to, std::int64_t value) {
-    const Endpoint::Place place{target, to.registration.key, 8 * (1 + std::uint64_t{rank})};
-    good = process.fabric->write(pending, place, &value, sizeof value).ok() && good;
-  }
-  void flush() { good = process.complete(pending) && good; }
+  void put(std::uint64_t value) { good = fabric->write(pending, place, &value, sizeof value).ok() && good; }
+  void flush() { good = complete(pending) && good; }
 };
 
 }  // namespace
@@ -83,7 +70,7 @@ TEST_CASE("16 processes issue a million operations to one, and no queue overruns
       threads.emplace_back([&] {
         for (int round = 0; round < kRounds; ++round) {
           for (int i = 0; i < kMessages; ++i) each.add(1 + each.rank, kInMessage);
-          for (int i = 0; i < kPuts; ++i) each.put(target, round * kPuts + i);
+          for (int i = 0; i < kPuts; ++i) each.put(static_cast<std::uint64_t>(round * kPuts + i));
           each.flush();
         }
       });
@@ -91,9 +78,9 @@ TEST_CASE("16 processes issue a million operations to one, and no queue overruns
     for (std::thread& each : threads) each.join();
     for (const Origin& each : origins) {
       CHECK(each.good);
-      CHECK(target.words[1 + each.rank] == kRounds * kPuts - 1);
+      CHECK(target.words[1 + each.rank] == std::uint64_t{kRounds * kPuts - 1});
     }
-    constexpr std::int64_t kAll = kOrigins * (kOrigins + 1) / 2;
+    constexpr std::uint64_t kAll = kOrigins * (kOrigins + 1) / 2;
     CHECK(target.words[0] == kAll * kRounds * kMessages * kInMessage);
   }
   const FakeQueues counted = fake_queues();
@@ -103,18 +90,18 @@ TEST_CASE("16 processes issue a million operations to one, and no queue overruns
 }
 
 TEST_CASE("more writes than a completion queue holds are issued by a thread that makes the room itself") {
-  constexpr int kPuts = 10'000;
+  constexpr std::uint64_t kPuts = 10'000;
   fake_queues();
   {
     Target target;
     Origin origin(0, target);
-    origin.put(target, -1);
+    origin.put(0);
     origin.flush();
     fake_queues();
     // Nobody else polls (FakeProcess). The progress thread backs off meanwhile, but on a busy machine it may be faster.
     bool makes_room = false;
     for (int tries = 0; tries < 100 && !makes_room; ++tries) {
-      for (int i = 0; i < kPuts; ++i) origin.put(target, i);
+      for (std::uint64_t i = 0; i < kPuts; ++i) origin.put(i);
       const FakeQueues counted = fake_queues();
       makes_room = counted.readers.contains(std::this_thread::get_id());
       CHECK(counted.overruns == 0);

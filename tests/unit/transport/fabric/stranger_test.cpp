@@ -8,25 +8,27 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <fstream>
 #include <netinet/in.h>
 #include <new>
 #include <poll.h>
 #include <random>
+#include <span>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
 #include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_rma.h>
 
 #include "tests/support/seeds.hpp"
-#include "tests/unit/transport/fabric/caller.hpp"
 #include "tests/unit/transport/fabric/fake_process.hpp"
 #include "tests/unit/transport/space/space_fixture.hpp"
+#include "transport/base/address.hpp"
 #include "transport/base/files.hpp"
 #include "transport/fabric/handles.hpp"
 #include "transport/fabric/provider.hpp"
@@ -39,73 +41,122 @@ using namespace farside::testing;
 
 namespace {
 
-// The stranger knows everything that the ranks exchange about an endpoint, except keys. Each attempt uses a new
-// stranger, since a target ends a connection on which a peer accesses memory that does not exist.
-class Stranger {
+// farside's own private data (Connections::Hello): its layout is part of the protocol between processes of one version.
+struct CallerHello {
+  std::uint32_t magic = 0x46415253, version = 4;
+  std::uint64_t from = 1, secret = 0, number = 7, attempt = 1;
+  std::span<const std::byte> bytes() const { return std::as_bytes(std::span(this, 1)); }
+};
+
+// A client that connects to a rank's endpoint by libfabric without farside, with any private data.
+class Caller {
  public:
-  explicit Stranger(const FabricAddress& victim) : caller_(victim, hello(victim).bytes()) {}
-  bool there() const { return caller_.outcome() == 0; }
+  Caller(const FabricAddress& address, std::span<const std::byte> hello) {
+    info_ = tcp_provider();
+    info_->ep_attr->rx_ctx_cnt = 0;
+    fid_fabric* fabric = nullptr;
+    fid_domain* domain = nullptr;
+    fid_eq* events = nullptr;
+    fid_cq* queue = nullptr;
+    fid_ep* endpoint = nullptr;
+    fi_eq_attr eq_attr{};
+    eq_attr.wait_obj = FI_WAIT_UNSPEC;
+    fi_cq_attr cq_attr{};
+    cq_attr.format = FI_CQ_FORMAT_MSG;
+    if (fi_fabric(info_->fabric_attr, &fabric, nullptr) != 0) return;
+    fabric_.reset(fabric);
+    if (fi_eq_open(fabric, &eq_attr, &events, nullptr) != 0) return;
+    events_.reset(events);
+    if (fi_domain(fabric, info_.get(), &domain, nullptr) != 0) return;
+    domain_.reset(domain);
+    if (fi_cq_open(domain, &cq_attr, &queue, nullptr) != 0) return;
+    queue_.reset(queue);
+    if (fi_endpoint(domain, info_.get(), &endpoint, nullptr) != 0) return;
+    endpoint_.reset(endpoint);
+    if (fi_ep_bind(endpoint, &events->fid, 0) != 0 || fi_ep_bind(endpoint, &queue->fid, FI_TRANSMIT | FI_RECV) != 0)
+      return;
+    const Sockaddr there = to_sockaddr(address.socket);
+    if (fi_enable(endpoint) != 0 || fi_connect(endpoint, &there.any, hello.data(), hello.size()) != 0) return;
+    std::uint32_t event = 0;
+    alignas(8) std::array<std::byte, 512> entry;
+    const ssize_t read = fi_eq_sread(events, &event, entry.data(), entry.size(), 10'000, 0);
+    if (read == -FI_EAVAIL) {
+      fi_eq_err_entry error{};
+      fi_eq_readerr(events, &error, 0);
+      outcome_ = error.err;
+    } else if (read > 0 && event == FI_CONNECTED) {
+      outcome_ = 0;
+    }
+  }
+  // Who knows everything that the ranks exchange about an endpoint, except keys. Each attempt uses a new one, since a
+  // target ends a connection on which a peer accesses memory that does not exist.
+  static Caller stranger(const FabricAddress& victim) {
+    static std::uint64_t last = 0;
+    CallerHello hello;
+    hello.from = ++last;
+    hello.secret = victim.secret;
+    return {victim, hello.bytes()};
+  }
+  // 0: the client is connected. Otherwise libfabric's error, or -1 if an earlier call has failed.
+  int outcome() const { return outcome_; }
 
   enum class Outcome { kDone, kError, kNothing };
-  // Returns the result of one operation within the time `timeout`.
+  // Returns the result of one operation, issue(endpoint, context), within the time `timeout`.
   template <class Issue>
   Outcome attempt(Issue&& issue, std::chrono::milliseconds timeout) {
     const auto end = Clock::now() + timeout;
     bool issued = false;
     while (Clock::now() < end) {
       if (!issued) {
-        const ssize_t code = issue(caller_.endpoint());
+        const ssize_t code = issue(endpoint_.get(), &context_);
         if (code != 0 && code != -FI_EAGAIN) return Outcome::kError;
         issued = code == 0;
       }
       fi_cq_msg_entry entry;
-      const ssize_t count = fi_cq_read(caller_.queue(), &entry, 1);
+      const ssize_t count = fi_cq_read(queue_.get(), &entry, 1);
       if (count == 1) return Outcome::kDone;
       if (count == -FI_EAVAIL) {
         fi_cq_err_entry error{};
-        fi_cq_readerr(caller_.queue(), &error, 0);
+        fi_cq_readerr(queue_.get(), &error, 0);
         return Outcome::kError;
       }
     }
     return Outcome::kNothing;
   }
-  Outcome send(std::span<const std::byte> message) {
-    return attempt(
-        [&](fid_ep* endpoint) {
-          return fi_send(endpoint, message.data(), message.size(), nullptr, FI_ADDR_UNSPEC, &context_);
+  void send(std::span<const std::byte> message) {
+    attempt(
+        [&](fid_ep* endpoint, void* context) {
+          return fi_send(endpoint, message.data(), message.size(), nullptr, FI_ADDR_UNSPEC, context);
         },
         std::chrono::milliseconds(1000));
   }
 
-  fi_context2 context_{};
-
  private:
-  static CallerHello hello(const FabricAddress& victim) {
-    static std::uint64_t last = 0;
-    CallerHello result;
-    result.from = ++last;
-    result.secret = victim.secret;
-    return result;
-  }
-
-  Caller caller_;
+  fi_context2 context_{};
+  InfoHandle info_;
+  FabricHandle<fid_fabric> fabric_;
+  FabricHandle<fid_eq> events_;
+  FabricHandle<fid_domain> domain_;
+  FabricHandle<fid_cq> queue_;
+  FabricHandle<fid_ep> endpoint_;
+  int outcome_ = -1;
 };
 
 // RDMA with a key that was guessed.
 void try_key(Ranks& ranks, const FabricAddress& victim, std::uint64_t key, int how) {
-  Stranger stranger(victim);
-  ranks.check(stranger.there(), "the stranger has an endpoint");
+  Caller stranger = Caller::stranger(victim);
+  ranks.check(stranger.outcome() == 0, "the stranger has an endpoint");
   std::array<std::uint64_t, 4> words{0x5712a43e5712a43e, 1, 2, 3};
   std::array<std::uint64_t, 4> got{};
   const auto outcome = stranger.attempt(
-      [&](fid_ep* endpoint) -> ssize_t {
+      [&](fid_ep* endpoint, void* context) -> ssize_t {
         constexpr fi_addr_t to = FI_ADDR_UNSPEC;
-        return how == 0 ? fi_write(endpoint, words.data(), sizeof words, nullptr, to, 0, key, &stranger.context_)
-                        : fi_read(endpoint, got.data(), sizeof got, nullptr, to, 0, key, &stranger.context_);
+        return how == 0 ? fi_write(endpoint, words.data(), sizeof words, nullptr, to, 0, key, context)
+                        : fi_read(endpoint, got.data(), sizeof got, nullptr, to, 0, key, context);
       },
       std::chrono::milliseconds(100));
   // A write without delivery-complete is "done" once it is sent; what was read must be nothing.
-  ranks.check(how == 0 || outcome != Stranger::Outcome::kDone, fmt::format("key {} is refused", key));
+  ranks.check(how == 0 || outcome != Caller::Outcome::kDone, fmt::format("key {} is refused", key));
   ranks.check(std::ranges::all_of(got, [](std::uint64_t word) { return word == 0; }), "nothing was read");
 }
 
@@ -138,7 +189,7 @@ void speak_nonsense(Ranks& ranks, const FabricAddress& victim, std::mt19937_64& 
 
 // Sends answers to requests that were sent to other processes.
 void answer_for_others(const FabricAddress& victim) {
-  Stranger stranger(victim);
+  Caller stranger = Caller::stranger(victim);
   for (std::uint64_t operation = 0; operation < 4; ++operation) {
     for (std::uint32_t generation = 0; generation < 20; ++generation) {
       struct {
@@ -159,7 +210,7 @@ void do_harm(Ranks& ranks, const FabricAddress& victim, std::uint32_t seed) {
     for (const std::uint64_t key : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, random(), ~std::uint64_t{0}})
       try_key(ranks, victim, key, how);
   }
-  Stranger stranger(victim);
+  Caller stranger = Caller::stranger(victim);
   for (const std::size_t bytes : {1, 15, 16, 47, 48, 49, 100, 1000, 6000}) stranger.send(garbage(random, bytes));
   // Requests that are as well formed as possible without the id of a space.
   for (std::uint64_t space = 0; space < 24; ++space) {
@@ -179,19 +230,33 @@ void do_harm(Ranks& ranks, const FabricAddress& victim, std::uint32_t seed) {
 
 }  // namespace
 
+TEST_CASE("a connection without the secret is refused, and others are not") {
+  const Exposed listens(1, {}, tcp_provider());
+  const FakeProcess peer({}, tcp_provider());
+  const FabricAddress address = listens.fabric->address();
+  const auto outcome = [&](std::span<const std::byte> data) { return Caller(address, data).outcome(); };
+  CallerHello hello;
+  hello.secret = address.secret + 1;
+  CHECK(outcome(hello.bytes()) == FI_ECONNREFUSED);
+  CHECK(outcome({}) == FI_ECONNREFUSED);
+  CHECK(outcome(std::vector(200, std::byte{0x46})) == FI_ECONNREFUSED);
+  hello.secret = address.secret;
+  hello.version = 3;
+  CHECK(outcome(hello.bytes()) == FI_ECONNREFUSED);
+  // Who knows it comes in: the others were refused for what they said.
+  hello.version = 4;
+  CHECK(outcome(hello.bytes()) == 0);
+  CHECK(peer.put(listens.place_for(peer), 7));
+  CHECK(listens.words[0] == 7);
+}
+
 TEST_CASE("connections on which nothing comes are closed, and others stay") {
   Settings settings;
   settings.peer_timeout = 1;
-  const auto tcp = [] { return std::move(find_provider("tcp").value()); };
-  const FakeProcess listens(settings, tcp()), peer({}, tcp());
-  std::uint64_t word = 0;
-  const Endpoint::Registration registration = std::move(listens.fabric->register_memory(&word, sizeof word, 1).value());
-  const Endpoint::Place place{peer.fabric->insert(listens.fabric->address()), registration.key, 0};
-  const auto write = [&](std::uint64_t value) {
-    Pending pending;
-    const bool issued = peer.fabric->write(pending, place, &value, sizeof value).ok();
-    return issued && peer.complete(pending) && word == value;
-  };
+  const Exposed listens(1, settings, tcp_provider());
+  const FakeProcess peer({}, tcp_provider());
+  const Endpoint::Place place = listens.place_for(peer);
+  const auto write = [&](std::uint64_t value) { return peer.put(place, value) && listens.words[0] == value; };
   CHECK(write(1));
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 20; ++i) silent.push_back(connect_to(listens.fabric->address()));

@@ -14,7 +14,6 @@
 
 namespace farside::tcp_path_test {
 
-namespace farside {
 namespace {
 
 using std::chrono::milliseconds;
@@ -112,7 +111,5 @@ TEST_CASE("a connection whose reader has no room, but whose host is there, is no
   REQUIRE(state);
   CHECK((!state->unanswered || state->silent < milliseconds(1000)));
 }
-
-}  // namespace farside
 
 }  // namespace farside::tcp_path_test

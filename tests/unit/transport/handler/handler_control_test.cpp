@@ -15,46 +15,49 @@ using namespace farside::testing;
 
 namespace {
 
-std::vector<std::uint64_t> words_of(const MessageHandler::Answer& answer) {
-  std::vector<std::uint64_t> words(answer.fetched.size() / 8);
+using Words = std::vector<std::uint64_t>;
+
+Words words_of(const MessageHandler::Answer& answer) {
+  Words words(answer.fetched.size() / 8);
   std::memcpy(words.data(), answer.fetched.data(), words.size() * 8);
   return words;
+}
+
+// Returns a request with these operations and steps.
+Bytes request_of(const HandlerFixture& on, const Bytes& list, const std::vector<ControlStep>& steps) {
+  RequestHeader header = on.header();
+  header.controls = static_cast<std::uint8_t>(steps.size());
+  Bytes payload = list;
+  for (const ControlStep& step : steps) append(payload, step);
+  return message_of(header, payload);
+}
+
+Bytes put_of(std::uint64_t offset, std::size_t bytes) {
+  if (bytes == 0) return {};
+  return listed(put(offset, static_cast<std::uint32_t>(bytes)), Bytes(bytes, std::byte{0x21}));
 }
 
 }  // namespace
 
 TEST_CASE("operations with a control step are carried out, then it is taken and fetches; or nothing is done") {
   HandlerFixture on;
-  const auto message = [&](std::uint64_t offset, std::size_t bytes, const ControlStep& step) {
-    Bytes payload =
-        bytes > 0 ? listed(put(offset, static_cast<std::uint32_t>(bytes)), Bytes(bytes, std::byte{0x21})) : Bytes();
-    append(payload, step);
-    RequestHeader header = on.header();
-    header.controls = 1;
-    return message_of(header, payload);
-  };
   const auto add = [](std::uint32_t word) { return ControlStep{ControlCall::kFetchAdd, {}, word, 7, 0}; };
   std::uint64_t sum = 0;
   for (const std::size_t bytes : {0UL, 1UL, 13UL, kSpaceBytes}) {
     std::fill_n(on.base(), on.bytes, kFilling);
     const std::uint64_t offset = (kSpaceBytes - bytes) / 2;
-    const MessageHandler::Answer answer = on.handler.execute(message(offset, bytes, add(8 * 15)));
-    CHECK(answer.refused == nullptr);
-    CHECK(answer.header.status == ReplyStatus::kDone);
-    std::uint64_t before = 1;
-    REQUIRE(answer.fetched.size() == sizeof before);
-    std::memcpy(&before, answer.fetched.data(), sizeof before);
-    CHECK(before == sum);
+    const MessageHandler::Answer answer = on.handler.execute(request_of(on, put_of(offset, bytes), {add(8 * 15)}));
+    CHECK((answer.refused == nullptr && answer.header.status == ReplyStatus::kDone));
+    CHECK(words_of(answer) == Words{sum});
     CHECK(on.words[15] == (sum += 7));
     for (std::size_t i = 0; i < on.bytes; ++i) {
       if (on.base()[i] != (i >= offset && i < offset + bytes ? std::byte{0x21} : kFilling)) FAIL("byte " << i);
     }
   }
-  check_refused(on, message(kSpaceBytes, 1, add(0)));
-  check_refused(on, message(UINT64_MAX, 8, add(0)));
-  for (const std::uint32_t word : {1U, 124U, 128U, UINT32_MAX - 7}) {
-    check_refused(on, message(0, 8, add(word)));
-  }
+  check_refused(on, request_of(on, put_of(kSpaceBytes, 1), {add(0)}));
+  check_refused(on, request_of(on, put_of(UINT64_MAX, 8), {add(0)}));
+  for (const std::uint32_t word : {1U, 124U, 128U, UINT32_MAX - 7})
+    check_refused(on, request_of(on, put_of(0, 8), {add(word)}));
   RequestHeader header = on.header();
   header.controls = 1;
   check_refused(on, message_of(header, Bytes(8)));
@@ -63,87 +66,60 @@ TEST_CASE("operations with a control step are carried out, then it is taken and 
 
 TEST_CASE("between two steps operations are carried out, unless the first one stops them") {
   HandlerFixture on;
-  const auto message = [&](std::uint64_t offset, const ControlStep& acquire_step, const ControlStep& release_step) {
-    Bytes payload = listed(put(offset, 8), Bytes(8, std::byte{0x21}));
-    append(payload, acquire_step);
-    append(payload, release_step);
-    RequestHeader header = on.header();
-    header.controls = 2;
-    return message_of(header, payload);
-  };
   const ControlStep draws{ControlCall::kFetchAdd, {}, 24, 0x101, 0xF0};
   const ControlStep leaves{ControlCall::kFetchAdd, {}, 24, 0x10, 0};
-  const MessageHandler::Answer done = on.handler.execute(message(16, draws, leaves));
+  const MessageHandler::Answer done = on.handler.execute(request_of(on, put_of(16, 8), {draws, leaves}));
   CHECK(done.header.status == ReplyStatus::kDone);
-  CHECK(words_of(done) == std::vector<std::uint64_t>{0, 0x101});
+  CHECK(words_of(done) == Words{0, 0x101});
   CHECK(on.words[3] == 0x111);
   CHECK(on.base()[16] == std::byte{0x21});
   // Bit 0x10 now stops the acquire step.
-  const MessageHandler::Answer stopped = on.handler.execute(message(32, draws, leaves));
-  CHECK(stopped.refused == nullptr);
-  CHECK(stopped.header.status == ReplyStatus::kStopped);
-  CHECK(words_of(stopped) == std::vector<std::uint64_t>{0x111});
+  const MessageHandler::Answer stopped = on.handler.execute(request_of(on, put_of(32, 8), {draws, leaves}));
+  CHECK((stopped.refused == nullptr && stopped.header.status == ReplyStatus::kStopped));
+  CHECK(words_of(stopped) == Words{0x111});
   CHECK(on.words[3] == 0x212);
   CHECK(on.base()[32] == kFilling);
   // The handler executes no part of a refused request.
   std::fill_n(on.base(), on.bytes, kFilling);
   on.words[3] = 0;
-  check_refused(on, message(kSpaceBytes, draws, leaves));
-  check_refused(on, message(0, {ControlCall::kFetchAdd, {}, 128, 1, 0}, leaves));
-  check_refused(on, message(0, draws, {ControlCall::kFetchAdd, {}, 4, 1, 0}));
-  for (const ControlCall call : {ControlCall::kRead, ControlCall::kWrite, ControlCall::kCompareAndSwap}) {
-    check_refused(on, message(0, {call, {}, 24, 1, 0}, leaves));
-  }
+  check_refused(on, request_of(on, put_of(kSpaceBytes, 8), {draws, leaves}));
+  check_refused(on, request_of(on, put_of(0, 8), {{ControlCall::kFetchAdd, {}, 128, 1, 0}, leaves}));
+  check_refused(on, request_of(on, put_of(0, 8), {draws, {ControlCall::kFetchAdd, {}, 4, 1, 0}}));
+  for (const ControlCall call : {ControlCall::kRead, ControlCall::kWrite, ControlCall::kCompareAndSwap})
+    check_refused(on, request_of(on, put_of(0, 8), {{call, {}, 24, 1, 0}, leaves}));
+  check_refused(on, request_of(on, {}, {draws, draws, draws}));
   RequestHeader header = on.header();
   header.controls = 2;
   Bytes one_only;
   append(one_only, draws);
   check_refused(on, message_of(header, one_only));
-  header.controls = 3;
-  check_refused(on, message_of(header, Bytes(3 * sizeof(ControlStep))));
   CHECK(on.words[3] == 0);
 }
 
 TEST_CASE("steps on control words do what they say and fetch what was there") {
   HandlerFixture on;
   const auto take = [&](ControlCall call, std::uint64_t operand, std::uint64_t compare) {
-    RequestHeader header = on.header();
-    header.controls = 1;
-    Bytes payload;
-    append(payload, ControlStep{call, {}, 24, operand, compare});
-    const MessageHandler::Answer answer = on.handler.execute(message_of(header, payload));
-    std::uint64_t before = 0;
-    REQUIRE(answer.fetched.size() == sizeof before);
-    std::memcpy(&before, answer.fetched.data(), sizeof before);
-    return before;
+    return words_of(on.handler.execute(request_of(on, {}, {{call, {}, 24, operand, compare}})));
   };
-  CHECK(take(ControlCall::kWrite, 5, 0) == 0);
-  CHECK(take(ControlCall::kFetchAdd, UINT64_MAX, 0) == 5);
-  CHECK(take(ControlCall::kCompareAndSwap, 9, 5) == 4);
-  CHECK(take(ControlCall::kCompareAndSwap, 9, 4) == 4);
-  CHECK(take(ControlCall::kRead, 1, 77) == 9);
+  CHECK(take(ControlCall::kWrite, 5, 0) == Words{0});
+  CHECK(take(ControlCall::kFetchAdd, UINT64_MAX, 0) == Words{5});
+  CHECK(take(ControlCall::kCompareAndSwap, 9, 5) == Words{4});
+  CHECK(take(ControlCall::kCompareAndSwap, 9, 4) == Words{4});
+  CHECK(take(ControlCall::kRead, 1, 77) == Words{9});
   CHECK(on.words[3] == 9);
-  RequestHeader header = on.header();
-  header.controls = 1;
-  Bytes payload;
-  append(payload, ControlStep{static_cast<ControlCall>(4), {}, 24, 1, 0});
-  check_refused(on, message_of(header, payload));
+  check_refused(on, request_of(on, {}, {{static_cast<ControlCall>(4), {}, 24, 1, 0}}));
   CHECK(on.words[3] == 9);
 }
 
 TEST_CASE("consecutive control words are read in one step, and none outside the block") {
   HandlerFixture on;
-  RequestHeader header = on.header();
-  header.controls = 1;
   const auto read = [&](std::uint32_t word, std::uint64_t count) {
-    Bytes payload;
-    append(payload, ControlStep{ControlCall::kRead, {}, word, count, 0});
-    return message_of(header, payload);
+    return request_of(on, {}, {{ControlCall::kRead, {}, word, count, 0}});
   };
   constexpr std::size_t kLast = HandlerFixture::kWords - 1;
   for (std::size_t i = 0; i <= kLast; ++i) on.words[i] = 100 + i;
-  CHECK(words_of(on.handler.execute(read(8, 3))) == std::vector<std::uint64_t>{101, 102, 103});
-  CHECK(words_of(on.handler.execute(read(8 * kLast, 1))) == std::vector<std::uint64_t>{100 + kLast});
+  CHECK(words_of(on.handler.execute(read(8, 3))) == Words{101, 102, 103});
+  CHECK(words_of(on.handler.execute(read(8 * kLast, 1))) == Words{100 + kLast});
   check_refused(on, read(8 * kLast, 2));
   for (const std::uint64_t count : {std::uint64_t{0}, std::uint64_t{kMostWordsRead + 1}, UINT64_MAX})
     check_refused(on, read(0, count));
@@ -177,19 +153,13 @@ TEST_CASE("a space's description is answered to those who ask for its length, an
   check_refused(on, message_of(other), false);
   on.handler.withdraw(on.space);
   check_refused(on, ask(HandlerFixture::kDescription), false);
-}
-
-TEST_CASE("a space without a description has one of no bytes") {
-  HandlerFixture on;
+  // A space without a description has one of no bytes.
   MessageHandler::ServedSpace plain;
   plain.ranks = 3;
-  REQUIRE(on.handler.publish(on.space + 1, plain));
-  RequestHeader header = on.header(MessageKind::kDescribe);
-  header.space = on.space + 1;
-  const MessageHandler::Answer answer = on.handler.execute(message_of(header));
-  CHECK((answer.refused == nullptr && answer.fetched.empty()));
-  header.count = HandlerFixture::kDescription;
-  check_refused(on, message_of(header));
+  REQUIRE(on.handler.publish(on.space, plain));
+  check_refused(on, ask(HandlerFixture::kDescription));
+  const MessageHandler::Answer none = on.handler.execute(ask(0));
+  CHECK((none.refused == nullptr && none.fetched.empty()));
 }
 
 }  // namespace farside::handler_control_test

@@ -193,41 +193,28 @@ TEST_CASE("an operation that MPI does not define for the type is refused") {
   }
 }
 
-TEST_CASE("requests before a space is published or after it is withdrawn are refused") {
-  HandlerFixture on;
-  std::byte other[8] = {};
-  const std::uint64_t unborn = on.space + 1;
-  const Bytes list = listed(put(0, 4), Bytes(4));
-  RequestHeader header = on.header();
-  header.space = unborn;
-  check_refused(on, message_of(header, list), false);
-  header.sender = 0;
-  check_refused(on, message_of(header, list), false);
-  MessageHandler::ServedSpace space;
-  space.base = other;
-  space.bytes = sizeof other;
-  space.lock = &on.lock;
-  CHECK(on.handler.publish(unborn, space));
-  check_refused(on, message_of(header, list), false);  // a space of no ranks
-  on.handler.withdraw(on.space);
-  check_refused(on, message_of(on.header(), list), false);
-  on.handler.withdraw(on.space);
-}
-
-TEST_CASE("a space is not replaced by another one with its id, until it is withdrawn") {
+TEST_CASE("a space is served from its publication to its withdrawal, and not replaced meanwhile") {
   HandlerFixture on;
   std::byte other[8] = {};
   MessageHandler::ServedSpace space;
   space.base = other;
   space.bytes = sizeof other;
   space.lock = &on.lock;
+  const Bytes list = listed(put(0, 4), Bytes(4, std::byte{9}));
+  RequestHeader unborn = on.header();
+  ++unborn.space;
+  check_refused(on, message_of(unborn, list), false);
+  CHECK(on.handler.publish(unborn.space, space));
+  check_refused(on, message_of(unborn, list), false);  // a space of no ranks
   space.ranks = 3;
-  const Bytes message = message_of(on.header(), listed(put(0, 4), Bytes(4, std::byte{9})));
+  const Bytes message = message_of(on.header(), list);
   CHECK_FALSE(on.handler.publish(on.space, space));
   CHECK(on.handler.execute(message).refused == nullptr);
-  CHECK(on.base()[0] == std::byte{9});
-  CHECK(other[0] == std::byte{0});
-  on.handler.withdraw(on.space);
+  CHECK((on.base()[0] == std::byte{9} && other[0] == std::byte{0}));
+  for (int times = 0; times < 2; ++times) {
+    on.handler.withdraw(on.space);
+    check_refused(on, message, false);
+  }
   CHECK(on.handler.publish(on.space, space));
   CHECK(on.handler.execute(message).refused == nullptr);
   CHECK(other[0] == std::byte{9});

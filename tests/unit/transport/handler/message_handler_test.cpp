@@ -32,51 +32,6 @@ namespace farside::message_handler_test {
 
 using namespace farside::testing;
 
-TEST_CASE("the handler combines integers by the method of its node, which a long row changes") {
-  std::array<IntegerWords, 2> words;
-  std::array<IntegerMethod, 2> ranks;
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    ranks[rank].announce_in(words[rank]);
-    ranks[rank].allow_lock({reinterpret_cast<std::byte*>(words.data()), sizeof words[0], words.size()}, false);
-  }
-  HandlerFixture on(false, kSpaceBytes, &ranks[0]);
-  std::fill_n(on.base(), on.bytes, std::byte{0});
-  const auto add = [&](std::uint32_t count) {
-    const std::vector<std::int64_t> ones(count, 1);
-    Bytes sent(count * sizeof(std::int64_t));
-    std::memcpy(sent.data(), ones.data(), sent.size());
-    const auto answer = on.handler.execute(
-        message_of(on.header(), listed(accumulate(ReduceOp::kSum, BasicType::kInt64, 0, count, false), sent)));
-    REQUIRE(answer.refused == nullptr);
-    REQUIRE(words[0].by_slot[kOwnSlots].announced == 0);
-    REQUIRE(on.lock.state.load() == AccumulateLockWord::kFree);
-  };
-  const auto phase = [&] { return words[1].by_slot[0].by.load(); };
-  add(1);
-  CHECK(phase() == IntegerPhase::kAtomics);
-  // Short operations stay short, however many of them one message brings.
-  const std::int64_t one = 1;
-  OperationList list;
-  for (int i = 0; i < 20; ++i)
-    REQUIRE(list.add(DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kInt64, &one, nullptr, 1)));
-  REQUIRE(on.handler.execute(message_of(on.header(), Bytes(list.bytes().begin(), list.bytes().end()))).refused ==
-          nullptr);
-  CHECK(phase() == IntegerPhase::kAtomics);
-  const IntegerPhase in_flight = ranks[1].begin(1);
-  REQUIRE(in_flight == IntegerPhase::kAtomics);
-  add(64);
-  CHECK(phase() == IntegerPhase::kBoth);
-  ranks[1].end(in_flight);
-  add(64);
-  CHECK(phase() == IntegerPhase::kLock);
-  add(1);
-  std::int64_t first = 0, last = 0;
-  std::memcpy(&first, on.base(), sizeof first);
-  std::memcpy(&last, on.base() + 63 * sizeof last, sizeof last);
-  CHECK(first == 24);
-  CHECK(last == 2);
-}
-
 TEST_CASE("of a request that finds the accumulate lock held nothing is executed, and it is claimed") {
   HandlerFixture on(false);
   std::fill_n(on.base(), on.bytes, std::byte{0});
@@ -223,45 +178,6 @@ TEST_CASE("memory that cannot be accessed is an error of the request, whose last
   munmap(memory, 3 * kPage);
 }
 #endif
-
-TEST_CASE("the handler compares and swaps, and answers with what was there") {
-  for (const BasicType type : all_types()) {
-    if (has_gap(type)) continue;
-    for (const std::uint64_t offset : {std::uint64_t{64}, std::uint64_t{65}}) {
-      INFO(traits(type).name << " at " << offset);
-      HandlerFixture on;
-      const std::size_t extent = traits(type).extent;
-      const Bytes there(extent, std::byte{1}), other(extent, std::byte{0}), desired(extent, std::byte{3});
-      std::copy(there.begin(), there.end(), on.base() + offset);
-      const auto message = [&](const Bytes& data) {
-        return message_of(on.header(), listed(compare_and_swap(type, offset), data));
-      };
-      Bytes payload = other;
-      payload.insert(payload.end(), desired.begin(), desired.end());
-      MessageHandler::Answer answer = on.handler.execute(message(payload));
-      REQUIRE(answer.header.status == ReplyStatus::kDone);
-      CHECK(answer.fetched == there);
-      CHECK(std::equal(there.begin(), there.end(), on.base() + offset));
-      std::copy(there.begin(), there.end(), payload.begin());
-      answer = on.handler.execute(message(payload));
-      CHECK(answer.fetched == there);
-      CHECK(std::equal(desired.begin(), desired.end(), on.base() + offset));
-      CHECK(on.base()[offset + extent] == kFilling);
-      CHECK(on.base()[offset - 1] == kFilling);
-      CHECK(on.lock.state.load() == AccumulateLockWord::kFree);
-    }
-  }
-}
-
-TEST_CASE("a pair whose data ends with the space is within it, whatever gap would follow") {
-  HandlerFixture on(false, 32 + 12);
-  fill_elements(BasicType::kDoubleInt, on.base() + 32, 1, 1);
-  const MessageHandler::Answer answer =
-      on.handler.execute(message_of(on.header(), listed(accumulate(ReduceOp::kMaxloc, BasicType::kDoubleInt, 32, 1),
-                                                        elements(BasicType::kDoubleInt, 1, 2))));
-  CHECK(answer.header.status == ReplyStatus::kDone);
-  CHECK(on.guards_hold());
-}
 
 TEST_CASE("what an origin lists is what the handler does, in order, and what is fetched comes to its buffers") {
   for (const std::uint32_t seed : many_seeds(200)) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -8,8 +7,6 @@
 #include "transport/process.hpp"
 
 namespace farside::device_staging_test {
-
-using farside::DeviceStaging;
 
 TEST_CASE("memory for copies of a GPU's memory is kept for the next copy", "[device]") {
   DeviceStaging& staging = Process::instance().device_staging();

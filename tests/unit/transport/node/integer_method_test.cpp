@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The change of a space's ranks from CPU atomics on integers to the accumulate lock: the shared words, all
-// interleavings of a model of the protocol on processors with store buffers, and real processes.
+// The change of a space's ranks from CPU atomics on integers to the accumulate lock: the shared words, and all
+// interleavings of a model of the protocol on processors with store buffers.
 #include "transport/node/integer_method.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/unit/transport/space/space_fixture.hpp"
+#include "tests/unit/transport/base/processes.hpp"
 #include "transport/base/threads.hpp"
 
 namespace farside::integer_method_test {
@@ -422,50 +422,6 @@ TEST_CASE("without its parts the change from atomics to the lock loses additions
   CHECK(caught({.look = true}));
   CHECK(caught({.both = true}));
   CHECK(caught({.unlock = true}));
-}
-
-// ---- processes ------------------------------------------------------------------------------------------------------
-
-TEST_CASE(
-    "single integers and long rows of them in the same places are all counted, from a space's first long row on") {
-  constexpr std::size_t kElements = 40;
-  constexpr std::uint64_t kTimes = 2000;
-  for (int round = 0; round < 20; ++round) {
-    expect_well(run_with_space(3, Variant::kMapped, kElements * 8, [&](Ranks& ranks, SpaceFixture& space) {
-      if (ranks.rank() == 0) std::fill_n(space->data(), kElements * 8, std::byte{0});
-      ranks.barrier();
-      const std::vector<std::uint64_t> ones(kElements, 1);
-      std::uint64_t swapped = 0, fetched = 0, last = 0;
-      for (std::uint64_t i = 0; i < kTimes; ++i) {
-        const std::uint64_t single = i % kElements;
-        // Long rows begin late, and only one rank of three issues one at a time.
-        if (i > kTimes / 4 && (i + static_cast<std::uint64_t>(ranks.rank())) % 3 == 0) {
-          space.good(
-              space->route(0).accumulate(0, 0, ReduceOp::kSum, BasicType::kUint64, ones.data(), nullptr, kElements),
-              "row");
-        }
-        space.good(
-            space->route(0).accumulate(0, single * 8, ReduceOp::kSum, BasicType::kUint64, ones.data(), &fetched, 1),
-            "one");
-        space.good(space->route(0).accumulate(0, 0, ReduceOp::kNoOp, BasicType::kUint64, nullptr, &last, 1), "read");
-        for (std::uint64_t next = last + 1; true; next = last + 1) {
-          space.good(space->route(0).compare_and_swap(0, 0, BasicType::kUint64, &next, &last, &swapped), "swap");
-          if (swapped == last) break;
-          last = swapped;
-        }
-      }
-      ranks.barrier();
-      if (ranks.rank() == 0) {
-        constexpr std::uint64_t kRows = kTimes - kTimes / 4 - 1;  // one rank of three each time
-        for (std::size_t k = 0; k < kElements; ++k) {
-          std::uint64_t singles = 0;
-          for (std::uint64_t i = 0; i < kTimes; ++i) singles += i % kElements == k ? 3 : 0;
-          ranks.check(read_data<std::uint64_t>(space, k * 8) == kRows + singles + (k == 0 ? 3 * kTimes : 0),
-                      fmt::format("element {}", k));
-        }
-      }
-    }));
-  }
 }
 
 }  // namespace farside::integer_method_test

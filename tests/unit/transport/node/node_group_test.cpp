@@ -21,8 +21,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/support/seeds.hpp"
-#include "tests/unit/transport/space/space_steps.hpp"
-#include "transport/node/process_memory.hpp"
+#include "tests/unit/transport/space/space_fixture.hpp"
 #include "transport/space/group.hpp"
 
 namespace farside::node_group_test {
@@ -51,34 +50,28 @@ Value value_of(std::uint64_t round, int member) {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-}  // namespace
-
-TEST_CASE("each exchange returns the values of all members, and none of another exchange") {
-  for (const int members : {2, 3, 5}) {
-    for (const std::uint32_t seed : seeds({5})) {
-      INFO(members << " members, " << named(seed));
-      expect_well(run_processes(members, [&](Ranks& ranks) {
-        Sleeper progress;
-        const std::unique_ptr<NodeGroup> group = make_node(ranks);
-        std::mt19937 random(seed + static_cast<std::uint32_t>(ranks.rank()));
-        std::uint64_t wrong = 0;
-        for (std::uint64_t round = 0; round < 4000; ++round) {
-          // Some members are late, another one each time.
-          for (std::uint32_t late = random() % 16; late > 12; --late) sched_yield();
-          if (round % 5 == 4) {
-            const std::vector<char> values = group->exchange(static_cast<char>('a' + ranks.rank()), progress);
-            for (int i = 0; i < members; ++i) wrong += values[static_cast<std::size_t>(i)] == 'a' + i ? 0 : 1;
-            continue;
-          }
-          const std::vector<Value> all = group->exchange(value_of(round, ranks.rank()), progress);
-          for (int i = 0; i < members; ++i) wrong += all[static_cast<std::size_t>(i)] == value_of(round, i) ? 0 : 1;
-        }
-        ranks.check(wrong == 0, fmt::format("{} values are wrong", wrong));
-        ranks.barrier();
-      }));
-    }
+// Two ranks, of which this process is the first, on nodes of their own.
+class Apart final : public Group {
+ public:
+  Apart() : Group(0, 2) {}
+  Status combine(std::span<std::uint64_t>) override { return count(); }
+  Status take_lowest(int&) override { return count(); }
+  Status broadcast(std::span<std::byte>, int) override { return count(); }
+  Status gather(std::span<const std::byte> own, std::span<std::byte> all) override {
+    std::ranges::copy(own, all.begin());
+    std::ranges::fill(all.subspan(own.size()), std::byte{1});
+    return count();
   }
-}
+  int collectives = 0;
+
+ private:
+  Status count() {
+    ++collectives;
+    return {};
+  }
+};
+
+}  // namespace
 
 TEST_CASE("an exchange waits for a member that is late, which wakes the others") {
   void* const shared = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -200,17 +193,6 @@ TEST_CASE("members know each other, and where a member's message queue is once i
   }));
 }
 
-TEST_CASE("a member's nonce is found in its private memory", "[native]") {
-  expect_well(run_processes(2, [](Ranks& ranks) {
-    const std::unique_ptr<NodeGroup> group = make_node(ranks);
-    const NodeMember other = group->member(1 - ranks.rank());
-    std::uint64_t nonce = 0;
-    ranks.check(read_process_memory(other.pid, other.nonce_address, &nonce, sizeof nonce).ok(), "it can be read");
-    ranks.check(nonce == other.nonce && nonce != group->member(ranks.rank()).nonce, "each has its own");
-    ranks.barrier();
-  }));
-}
-
 TEST_CASE("a board is joined only at its place and with its nonce") {
   const Result<std::unique_ptr<NodeGroup>> leader = NodeGroup::lead(2);
   REQUIRE(leader.ok());
@@ -249,6 +231,18 @@ TEST_CASE("a process alone exchanges with itself, and shares no memory") {
   }
   CHECK(progress.polls == 0);
   CHECK(open_memory_files() == files);
+}
+
+// In a child, since the process gets its nonce.
+TEST_CASE("ranks that share no node find that out by one collective") {
+  expect_well(run_processes(1, [](Ranks& child) {
+    Apart ranks;
+    const Result<Nodes> nodes = ranks.find_nodes(Process::instance());
+    child.check(nodes.ok() && ranks.collectives == 1, "one collective");
+    child.check(nodes.value().count == 2 && nodes.value().largest == 1, "two nodes");
+    child.check(nodes.value().leaders == std::vector{0, 1}, "each rank leads its own");
+    child.check(nodes.value().own->members() == 1, "no member but this process");
+  }));
 }
 
 TEST_CASE("each rank has another partner of its trial, on another node where it can be") {

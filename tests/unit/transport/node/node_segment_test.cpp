@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The segment of a space and a node: where control blocks and data are, what is reserved, and what happens if a member
-// fails.
+// The segment of a space and a node: where control blocks and data are, what is reserved, what happens if a member
+// fails, and which data have huge pages.
 #include "transport/node/node_segment.hpp"
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
@@ -19,8 +18,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/unit/transport/space/space_steps.hpp"
-#include "transport/space/make_space.hpp"
+#include "tests/unit/transport/space/space_fixture.hpp"
 
 namespace farside::node_segment_test {
 
@@ -29,13 +27,7 @@ using namespace farside::testing;
 namespace {
 
 constexpr std::size_t kPage = 4096, kControl = 2 * kPage;
-
-std::size_t mapped_segments() {
-  std::ifstream maps("/proc/self/maps");
-  std::size_t count = 0;
-  for (std::string line; std::getline(maps, line);) count += line.find("memfd:farside") != std::string::npos ? 1 : 0;
-  return count;
-}
+constexpr std::size_t kHuge = std::size_t{2} << 20, kLarge = HugePages::kFewest * kHuge;
 
 NodeSegment::Layout layout_of(std::vector<std::uint64_t> data, bool contiguous = false) {
   NodeSegment::Layout layout;
@@ -69,21 +61,18 @@ Result<NodeSegment> make_segment_of(NodeGroup& group, const NodeSegment::Layout&
   return group.leads() ? std::move(made) : NodeSegment::join(group, layout, exchanged.result);
 }
 
-// Limits a resource of this process during its life.
-class Limited {
+// A folder like /sys/kernel/mm/transparent_hugepage.
+class Kernel {
  public:
-  Limited(int resource, rlim_t limit) : resource_(resource) {
-    getrlimit(static_cast<__rlimit_resource>(resource_), &before_);
-    const rlimit less{limit, before_.rlim_max};
-    setrlimit(static_cast<__rlimit_resource>(resource_), &less);
-  }
-  Limited(const Limited&) = delete;
-  Limited& operator=(const Limited&) = delete;
-  ~Limited() { setrlimit(static_cast<__rlimit_resource>(resource_), &before_); }
+  Kernel() { std::filesystem::create_directories(folder_); }
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+  ~Kernel() { std::filesystem::remove_all(folder_); }
+  void write(const std::string& file, const std::string& text) { std::ofstream(folder_ + "/" + file) << text << '\n'; }
+  std::string why_not() const { return HugePages::why_not(folder_); }
 
  private:
-  int resource_;
-  rlimit before_{};
+  std::string folder_ = std::filesystem::temp_directory_path() / ("farside-kernel-" + std::to_string(getpid()));
 };
 
 }  // namespace
@@ -162,26 +151,6 @@ TEST_CASE("the reserved part of each control block has pages, and nothing else h
   }));
 }
 
-TEST_CASE("the descriptor of a large segment stays, as its untouched memory is needed later") {
-  expect_well(run_processes(2, [](Ranks& ranks) {
-    const std::unique_ptr<NodeGroup> group = make_node(ranks);
-    const std::uint64_t left = ranks.all_gather(available_shared_memory().bytes).front();
-    constexpr std::uint64_t kMore = 1 << 20;
-    {
-      Result<NodeSegment> made = make_segment_of(*group, layout_of({left / 16, left / 16}));
-      ranks.check(made.ok(), "the segment is made");
-      ranks.barrier();
-      made.value().published();
-      const bool leads = ranks.rank() == 0;
-      ranks.check(made.value().has_descriptor() == leads, "the leader keeps it");
-      const std::uint64_t need = find_memory_need(kMore).bytes;
-      ranks.check(leads ? need > kMore + left / 16 * 2 - 8 * kPage : need == kMore, "and needs what is untouched");
-      ranks.barrier();
-    }
-    ranks.check(find_memory_need(kMore).bytes == kMore, "until the segment ends");
-  }));
-}
-
 TEST_CASE("if the leader cannot make a segment, no member has one, and another member fails by itself") {
   for (const int failing : {0, 1, 2}) {
     INFO("member " << failing);
@@ -191,8 +160,8 @@ TEST_CASE("if the leader cannot make a segment, no member has one, and another m
       const std::size_t files = open_memory_files();
       {
         // Without a descriptor a segment can neither be made nor opened.
-        std::unique_ptr<Limited> few;
-        if (ranks.rank() == failing) few = std::make_unique<Limited>(RLIMIT_NOFILE, 3);
+        std::optional<NoDescriptors> few;
+        if (ranks.rank() == failing) few.emplace();
         const Result<NodeSegment> made = make_segment_of(*group, layout_of({100, 100, 100}));
         few.reset();
         const bool fails = failing == 0 || ranks.rank() == failing;
@@ -210,38 +179,7 @@ TEST_CASE("if the leader cannot make a segment, no member has one, and another m
   }
 }
 
-TEST_CASE("a member that cannot map the memory of its node makes no space, and all ranks hear the reason", "[native]") {
-  if (kSanitized) return;
-  for (const int failing : {0, 1, 2}) {
-    INFO("member " << failing);
-    expect_well(run_processes(3, [&](Ranks& ranks) {
-      setenv("FARSIDE_ROUTES", "mapped", 1);
-      RankGroup group(ranks);
-      group.join(make_node(ranks), 0, 1);
-      SpaceMaking making;
-      making.request = space_request(kControl, 64 << 20);
-      making.request.rank = ranks.rank();
-      making.request.ranks = 3;
-      making.request.id = 1;
-      std::unique_ptr<Limited> little;
-      if (ranks.rank() == failing) little = std::make_unique<Limited>(RLIMIT_AS, 64 << 20);
-      const Result<MadeSpace> none = farside::make_space(making, group);
-      little.reset();
-      ranks.check(!none.ok() && none.error().kind == ErrorKind::kNoMemory, "all have the error");
-      const bool told = ranks.rank() == failing || failing != 0;
-      const std::string text = none.ok() ? "" : none.error().text;
-      ranks.check(!told || text.find("mmap") != std::string::npos, fmt::format("the reason is there: {}", text));
-      const bool names = text.find(fmt::format("rank {}", failing)) != std::string::npos;
-      ranks.check(names == (ranks.rank() != failing), fmt::format("the others say who has failed: {}", text));
-      ++making.request.id;
-      const Result<MadeSpace> next = farside::make_space(making, group);
-      ranks.check(next.ok(), "the next one is made");
-      ranks.barrier();
-    }));
-  }
-}
-
-TEST_CASE("data that are together more than an address space are refused") {
+TEST_CASE("data that are together more than an address space, or have an alignment beyond it, are refused") {
   expect_well(run_processes(2, [](Ranks& ranks) {
     const std::unique_ptr<NodeGroup> group = make_node(ranks);
     for (const std::vector<std::uint64_t>& data :
@@ -249,58 +187,78 @@ TEST_CASE("data that are together more than an address space are refused") {
       const Result<NodeSegment> made = make_segment_of(*group, layout_of(data));
       ranks.check(!made.ok() && made.error().kind == ErrorKind::kNoMemory, "they are refused");
     }
+    for (const int bits : {50, 62, 63}) {
+      NodeSegment::Layout layout = layout_of({8, 8});
+      layout.alignment = std::uint64_t{1} << bits;
+      const Result<NodeSegment> made = make_segment_of(*group, layout);
+      ranks.check(!made.ok() && made.error().kind == ErrorKind::kNoMemory, "so is the alignment");
+    }
     ranks.barrier();
   }));
 }
 
-TEST_CASE("data begin at multiples of the alignment in every process") {
+TEST_CASE("data begin at multiples of the alignment in every process, and large ones a huge page") {
+  struct Case {
+    std::uint64_t alignment;
+    HugePages huge;  // as the leader wishes; members with another wish follow it
+  };
   for (const bool contiguous : {false, true}) {
-    for (const std::uint64_t alignment : {std::uint64_t{64}, std::uint64_t{4096}, std::uint64_t{8} << 20}) {
-      INFO((contiguous ? "contiguous" : "apart") << ", " << alignment);
+    for (const Case& each : {Case{64, {}}, Case{4096, {}}, Case{8 << 20, {}}, Case{kHuge, HugePages(kHuge)}}) {
+      INFO((contiguous ? "contiguous" : "apart") << ", " << each.alignment);
       expect_well(run_processes(3, [&](Ranks& ranks) {
         const std::unique_ptr<NodeGroup> group = make_node(ranks);
-        constexpr std::uint64_t kFirst = 100'000, kLast = 5000;
+        constexpr std::uint64_t kFirst = kLarge + 8, kLast = kLarge;
         NodeSegment::Layout layout = layout_of({kFirst, 0, kLast}, contiguous);
-        layout.alignment = alignment;
+        if (each.huge.suitable_for(kLarge)) {
+          if (group->leads()) layout.huge = each.huge;
+        } else {
+          layout.alignment = each.alignment;
+        }
         Result<NodeSegment> made = make_segment_of(*group, layout);
         ranks.check(made.ok(), "the segment is made");
         const NodeSegment& segment = made.value();
         const auto is_aligned = [&](int i) {
-          return reinterpret_cast<std::uintptr_t>(segment.data(i)) % alignment == 0;
+          return reinterpret_cast<std::uintptr_t>(segment.data(i)) % each.alignment == 0;
         };
         ranks.check(is_aligned(0), "the first data are aligned");
         ranks.check(contiguous ? segment.data(2) == segment.data(0) + kFirst : is_aligned(2),
                     "the others follow, or are aligned, too");
-        std::memset(segment.data(ranks.rank()), 1 + ranks.rank(), layout.data[static_cast<std::size_t>(ranks.rank())]);
-        ranks.barrier();
-        ranks.check(segment.data(0)[kFirst - 1] == std::byte{1} && segment.data(2)[kLast - 1] == std::byte{3},
-                    "all see the same memory");
+        for (const int i : {0, 2}) {
+          const std::uint64_t last = layout.data[static_cast<std::size_t>(i)] - 1;
+          if (ranks.rank() == i) segment.data(i)[last] = std::byte(i + 1);
+          ranks.barrier();
+          ranks.check(segment.data(i)[last] == std::byte(i + 1), "all see the same memory");
+        }
         ranks.barrier();
       }));
     }
   }
 }
 
-TEST_CASE("an alignment that no address space has is refused") {
-  expect_well(run_processes(2, [](Ranks& ranks) {
-    const std::unique_ptr<NodeGroup> group = make_node(ranks);
-    for (const int bits : {50, 62, 63}) {
-      NodeSegment::Layout layout = layout_of({8, 8});
-      layout.alignment = std::uint64_t{1} << bits;
-      const Result<NodeSegment> made = make_segment_of(*group, layout);
-      ranks.check(!made.ok() && made.error().kind == ErrorKind::kNoMemory, "it is refused");
-    }
-    ranks.barrier();
-  }));
+TEST_CASE("what the kernel says about huge pages of shared memory") {
+  Kernel kernel;
+  CHECK(kernel.why_not().find("no transparent huge pages") != std::string::npos);
+  kernel.write("hpage_pmd_size", "2097152");
+  kernel.write("shmem_enabled", "always within_size [advise] never deny force");
+  CHECK(kernel.why_not().empty());
+  kernel.write("shmem_enabled", "always within_size advise [never] deny force");
+  CHECK(kernel.why_not().find("/shmem_enabled is 'never'") != std::string::npos);
+  kernel.write("shmem_enabled", "always within_size advise never [deny] force");
+  CHECK(kernel.why_not().find("/shmem_enabled is 'deny'") != std::string::npos);
 }
 
-TEST_CASE("a process alone has a segment of its own") {
-  const std::unique_ptr<NodeGroup> alone = NodeGroup::alone(3);
-  Result<NodeSegment> made = make_segment_of(*alone, layout_of({100}));
-  REQUIRE(made.ok());
-  CHECK(made.value().data(0) == made.value().control(0) + kControl);
-  made.value().published();
-  CHECK_FALSE(made.value().has_descriptor());
+TEST_CASE("data of eight huge pages or more are whole ones") {
+  const HugePages none, huge(kHuge);
+  CHECK_FALSE(none.suitable_for(UINT64_MAX / 2));
+  CHECK(none.whole(kLarge + 1) == kLarge + kPage);
+  CHECK_FALSE(huge.suitable_for(kLarge - 1));
+  CHECK(huge.whole(kLarge - 1) == kLarge);
+  CHECK(huge.whole(100) == kPage);
+  CHECK(huge.suitable_for(kLarge));
+  CHECK(huge.whole(kLarge) == kLarge);
+  CHECK(huge.whole(kLarge + 1) == kLarge + kHuge);
+  CHECK(huge.round_up(kPage, kLarge) == kHuge);
+  CHECK(huge.round_up(kPage + 1, 100) == 2 * kPage);
 }
 
 }  // namespace farside::node_segment_test

@@ -6,14 +6,14 @@
 #include <malloc.h>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
-#include <sys/resource.h>
 #include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
 
-#include "tests/unit/transport/space/space_steps.hpp"
+#include "tests/unit/transport/space/space_fixture.hpp"
 #include "transport/node/node_group.hpp"
 
 namespace farside::peer_addresses_test {
@@ -101,12 +101,10 @@ TEST_CASE("a process that cannot map the table keeps one of its own, and if the 
     INFO("member " << failing);
     expect_well(run_processes(3, [&](Ranks& ranks) {
       const std::unique_ptr<NodeGroup> node = make_node(ranks);
-      rlimit before{};
-      getrlimit(RLIMIT_NOFILE, &before);
-      const rlimit few{3, before.rlim_max};
-      if (ranks.rank() == failing) setrlimit(RLIMIT_NOFILE, &few);
+      std::optional<NoDescriptors> few;
+      if (ranks.rank() == failing) few.emplace();
       const auto directory = PeerAddresses::share(*node, addresses(10), Process::instance());
-      setrlimit(RLIMIT_NOFILE, &before);
+      few.reset();
       ranks.check(holds(directory, 10), "each address is there");
       const bool alone = failing == 0 || ranks.rank() == failing;
       ranks.check((directory.private_bytes() > 0) == alone, "the others share a table");
@@ -115,12 +113,6 @@ TEST_CASE("a process that cannot map the table keeps one of its own, and if the 
       ranks.barrier();
     }));
   }
-}
-
-TEST_CASE("a process alone on its node has a table of its own") {
-  const auto directory = directory_of(10);
-  CHECK(holds(directory, 10));
-  CHECK(directory.private_bytes() >= 10 * sizeof(FabricAddress));
 }
 
 TEST_CASE("a rank of a group has the address of its entry, at equal distances or not") {

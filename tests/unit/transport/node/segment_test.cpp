@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Segments: what peers see, which mappings are refused, and that no descriptor or mapping is left.
+// Segments: what they are made of, which mappings are refused, and the check of the memory that the processes of a node
+// need together.
 #include "transport/node/segment.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <fcntl.h>
-#include <filesystem>
-#include <fstream>
 #include <string>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
@@ -20,37 +16,12 @@
 #include <catch2/catch.hpp>
 
 #include "tests/unit/transport/base/processes.hpp"
-#include "transport/base/integers.hpp"
 
 namespace farside::segment_test {
 
 using namespace farside::testing;
 
-namespace {
-
-std::size_t open_files() {
-  std::size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
-  return count;
-}
-
-// Returns the number of segments that this process has mapped.
-std::size_t mapped_segments() {
-  std::ifstream maps("/proc/self/maps");
-  std::size_t count = 0;
-  for (std::string line; std::getline(maps, line);) count += line.find("memfd:farside") != std::string::npos ? 1 : 0;
-  return count;
-}
-
 constexpr std::size_t kBytes = 3 * 4096 + 100;
-
-struct Offer {
-  std::int32_t pid;
-  std::int32_t fd;
-  std::uint64_t nonce;
-};
-
-}  // namespace
 
 TEST_CASE("a segment is zeroed, of the size asked for, sealed against resizing, and only its user may open it") {
   Result<Segment> segment = make_segment(kBytes);
@@ -71,25 +42,6 @@ TEST_CASE("a segment is zeroed, of the size asked for, sealed against resizing, 
   CHECK((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
 }
 
-TEST_CASE("only what is reserved of a segment has pages before it is touched") {
-  constexpr std::size_t kLarge = std::size_t{1} << 30, kReserved = 8192;
-  const Result<Segment> segment = make_segment(kLarge, Reserve{0, kReserved}, kLarge);
-  REQUIRE(segment.ok());
-  const auto in_use = [&] {
-    struct stat info {};
-    return fstat(segment.value().fd.get(), &info) == 0 ? static_cast<std::size_t>(info.st_blocks) * 512 : 0;
-  };
-  CHECK(in_use() == kReserved);
-  std::byte* const base = segment.value().mapping.base();
-  CHECK(segment.value().mapping.bytes() == kLarge);
-  base[kReserved - 1] = std::byte{1};
-  CHECK(in_use() == kReserved);
-  CHECK(base[kLarge / 2] == std::byte{0});
-  base[kLarge / 2] = std::byte{1};
-  CHECK(in_use() > kReserved);
-  CHECK(in_use() <= kReserved + (std::size_t{2} << 20));  // a huge page
-}
-
 TEST_CASE("a large segment counts as promised once the peers have mapped it, as far as it has not been touched") {
   const std::uint64_t left = available_shared_memory().bytes;
   Result<Segment> large = make_segment(left / 16, Reserve{0, 4096}, left / 16);
@@ -107,33 +59,6 @@ TEST_CASE("a large segment counts as promised once the peers have mapped it, as 
   CHECK(find_memory_need(kMore).bytes <= kMore + bytes - (1 << 20));
   large.value() = Segment{};
   CHECK(find_memory_need(kMore).bytes == kMore);
-}
-
-TEST_CASE("another process maps a segment through /proc, finds its nonce and shares its bytes") {
-  expect_well(run_processes(2, [](Ranks& ranks) {
-    Result<Segment> mine = make_segment(kBytes);
-    ranks.check(mine.ok(), "a segment is made");
-    std::byte* base = mine.value().mapping.base();
-    const std::uint64_t nonce = random_bits();
-    std::memcpy(base, &nonce, sizeof nonce);
-    const auto offers = ranks.all_gather(Offer{getpid(), mine.value().fd.get(), nonce});
-    const Offer& other = offers[1 - static_cast<std::size_t>(ranks.rank())];
-    const std::size_t before = open_files();
-    Result<Mapping> theirs = map_peer_segment(other.pid, other.fd, kBytes);
-    ranks.check(theirs.ok(), "the peer's segment can be mapped");
-    ranks.check(open_files() == before, "mapping leaves no file open");
-    std::uint64_t found = 0;
-    std::memcpy(&found, theirs.value().base(), sizeof found);
-    ranks.check(found == other.nonce && found != nonce, "it has the peer's nonce");
-    ranks.barrier();
-    // The mapping remains valid after the descriptor is closed.
-    mine.value().fd.reset();
-    ranks.barrier();
-    theirs.value().base()[kBytes - 1] = std::byte(40 + ranks.rank());
-    ranks.barrier();
-    ranks.check(base[kBytes - 1] == std::byte(41 - ranks.rank()), "what the peer stored is here");
-    ranks.barrier();
-  }));
 }
 
 TEST_CASE("what is not the peer's segment is not mapped") {
@@ -171,59 +96,78 @@ TEST_CASE("more memory than the machine has is refused") {
   CHECK(mapped_segments() == 0);
 }
 
-TEST_CASE("beyond the file size limit a segment is refused, and no SIGXFSZ ends the process") {
-  expect_well(run_processes(1, [](Ranks& ranks) {
-    const rlimit limit{1 << 20, 1 << 20};
-    setrlimit(RLIMIT_FSIZE, &limit);
-    std::signal(SIGXFSZ, SIG_DFL);
-    const std::size_t files = open_files();
-    const Result<Segment> large = make_segment((1 << 20) + 1);
-    ranks.check(!large.ok() && large.error().kind == ErrorKind::kNoMemory, "one byte too many is refused");
-    ranks.check(!large.ok() && large.error().text.find("ulimit -f") != std::string::npos, "with advice");
-    ranks.check(open_files() == files && mapped_segments() == 0, "nothing is left");
-    ranks.check(make_segment(1 << 20).ok(), "the limit itself is allowed");
-  }));
+// ---- the memory that the processes of a node need together ----------------------------------------------------------
+
+namespace {
+
+MemoryNeed need(std::uint64_t bytes, MemoryNeed::Limit node, MemoryNeed::Limit inner = {},
+                MemoryNeed::Limit outer = {}) {
+  MemoryNeed made;
+  made.bytes = bytes;
+  made.limits[0] = node;
+  made.limits[1] = inner;
+  made.limits[2] = outer;
+  return made;
 }
 
-TEST_CASE("without address space or descriptors a segment is refused, and nothing is left open", "[native]") {
-  expect_well(run_processes(1, [](Ranks& ranks) {
-    const std::size_t files = open_files();
-    rlimit before{};
-    getrlimit(RLIMIT_NOFILE, &before);
-    const rlimit few{3, before.rlim_max};
-    setrlimit(RLIMIT_NOFILE, &few);
-    const Result<Segment> no_file = make_segment(4096);
-    setrlimit(RLIMIT_NOFILE, &before);
-    ranks.check(!no_file.ok() && no_file.error().kind == ErrorKind::kNoMemory, "no descriptor is left");
-    if (!kSanitized) {
-      getrlimit(RLIMIT_AS, &before);
-      const rlimit little{64 << 20, before.rlim_max};
-      setrlimit(RLIMIT_AS, &little);
-      const Result<Segment> no_space = make_segment(64 << 20);
-      setrlimit(RLIMIT_AS, &before);
-      ranks.check(!no_space.ok() && no_space.error().kind == ErrorKind::kNoMemory, "no address space is left");
-    }
-    ranks.check(open_files() == files, "nothing is left open");
-  }));
+// Returns whether some process of these, each with its own reading of the limits, refuses them for this reason.
+bool refused(const std::vector<MemoryNeed>& needs, const char* why = "") {
+  std::vector<MemoryShare> shares;
+  for (const MemoryNeed& each : needs) shares.push_back({each.bytes, each.ids()});
+  return std::ranges::any_of(needs, [&](const MemoryNeed& each) {
+    const Status status = check_memory_needs(each, shares);
+    return !status.ok() && status.error().kind == ErrorKind::kNoMemory &&
+           status.error().text.find(why) != std::string::npos;
+  });
 }
 
-TEST_CASE("segments and mappings go with their owners") {
-  const std::size_t files = open_files();
-  for (int i = 0; i < 50; ++i) {
-    Result<Segment> segment = make_segment(kBytes);
-    REQUIRE(segment.ok());
-    Result<Mapping> again = map_peer_segment(getpid(), segment.value().fd.get(), kBytes);
-    REQUIRE(again.ok());
-    CHECK(mapped_segments() == 2);
-    Mapping moved(std::move(again.value()));
-    Mapping assigned;
-    assigned = std::move(moved);
-    CHECK(mapped_segments() == 2);
-    Segment other = std::move(segment.value());
-    CHECK(other.mapping.base() != nullptr);
-  }
-  CHECK(open_files() == files);
-  CHECK(mapped_segments() == 0);
+}  // namespace
+
+TEST_CASE("what processes want is summed up for each limit that they meet") {
+  const MemoryNeed::Limit node{7, 100}, other{9, 100};
+  CHECK_FALSE(refused({need(100, node)}));
+  CHECK(refused({need(101, node)}, "this node has left (100 bytes)"));
+  CHECK_FALSE(refused({need(50, node), need(50, node)}));
+  CHECK(refused({need(51, node), need(50, node)}, "101 bytes for 2 processes is more than this node has left"));
+  CHECK_FALSE(refused({need(60, node), need(60, other)}));
+  CHECK(refused({need(60, node), need(10, other), need(60, node)}));
+  // The lowest value counts: a process may have read the limit before another one allocated its memory.
+  CHECK(refused({need(50, node), need(40, {7, 80})}));
+}
+
+TEST_CASE("control groups count by themselves and with what is above them") {
+  const MemoryNeed::Limit node{7, 1000}, job{11, 100}, first{21, 60}, second{22, 60};
+  CHECK_FALSE(refused({need(50, node, first, job), need(50, node, second, job)}));
+  CHECK(refused({need(70, node, first, job)}, "their control group has left (60 bytes)"));
+  CHECK(refused({need(55, node, first, job), need(55, node, second, job)}, "their control group has left (100 bytes)"));
+}
+
+TEST_CASE("sums that overflow are refused, and a need of nothing is not") {
+  const MemoryNeed::Limit node{7, 100};
+  CHECK(refused({need(~std::uint64_t{0}, node), need(~std::uint64_t{0}, node)}));
+  CHECK_FALSE(refused({}));
+  CHECK_FALSE(refused({MemoryNeed{}, MemoryNeed{}}));
+}
+
+TEST_CASE("a process refuses what exceeds its own limits only") {
+  const MemoryNeed::Limit node{7, 1000}, first{21, 60}, second{22, 1000};
+  const MemoryNeed in_first = need(70, node, first), in_second = need(70, node, second);
+  const std::vector<MemoryShare> shares = {{70, {7, 21}}, {70, {7, 22}}};
+  CHECK_FALSE(check_memory_needs(in_first, shares).ok());
+  CHECK(check_memory_needs(in_second, shares).ok());
+  CHECK_FALSE(check_memory_need(in_first).ok());
+  CHECK(check_memory_need(in_second).ok());
+}
+
+TEST_CASE("a process finds its node, and little is not worth the look") {
+  const MemoryNeed large = find_memory_need(std::uint64_t{1} << 20);
+  CHECK(large.bytes == std::uint64_t{1} << 20);
+  CHECK(large.limits[0].id != 0);
+  CHECK(large.limits[0].left > 0);
+  CHECK(large.limits[0].id == find_memory_need(std::uint64_t{1} << 20).limits[0].id);
+  CHECK(find_memory_need(4096).bytes == 0);
+  const MemoryNeed::LimitIds ids = memory_limit_ids();
+  for (std::size_t i = 0; i < ids.size(); ++i) CHECK(ids[i] == large.limits[i].id);
 }
 
 }  // namespace farside::segment_test

@@ -23,8 +23,7 @@ namespace farside::fabric_route_test {
 using namespace farside::testing;
 
 TEST_CASE("where all ranks are alike, no rank is asked for its description") {
-  RouteFixture on;
-  on.agree();
+  AgreedRoute on;
   CHECK(on.endpoint.inserted() == 0);
   CHECK(on.route->extent(7).value().bytes == on.data.size());
   CHECK(on.route->extent(7).value().unit == RouteFixture::kUnit);
@@ -58,37 +57,30 @@ TEST_CASE("a rank without data has chosen the same key for data as the others") 
 }
 
 TEST_CASE("a small put or get is a message where messages go through rings, unless it has a request") {
-  RouteFixture on;
-  on.agree();
+  AgreedRoute on;
   on.endpoint.ring = true;
-  const auto calls = [&] {
-    CHECK(on.route->flush(7).ok());
-    return in_words(on.endpoint.take_calls());
-  };
-  CHECK(on.put(7).ok());
-  CHECK(calls() == "message 7 of 1");
-  CHECK(on.put(7, kMostPutInRing).ok());
-  CHECK(calls() == "message 7 of 1");
+  for (const std::size_t bytes : {std::size_t{8}, kMostPutInRing}) {
+    CHECK(on.put(7, bytes).ok());
+    CHECK(on.calls_to(7) == "message 7 of 1");
+  }
   CHECK(on.put(7, kMostPutInRing + 1).ok());
-  CHECK(calls() == "write 7");
+  CHECK(on.calls_to(7) == "write 7");
   CHECK(on.get(7, kMostGetInRing).ok());
-  CHECK(calls() == "message 7 of 1");
+  CHECK(on.calls_to(7) == "message 7 of 1");
   CHECK(on.get(7, kMostGetInRing + 1).ok());
-  CHECK(calls() == "read 7");
+  CHECK(on.calls_to(7) == "read 7");
   const std::unique_ptr<Pending> own = std::move(on.route->own_pending(7).value());
   CHECK(on.put(7, 8, own.get()).ok());
   CHECK(own->done());
-  CHECK(calls() == "write 7");
+  CHECK(on.calls_to(7) == "write 7");
   on.endpoint.ring = false;
-  CHECK(on.put(7).ok());
-  CHECK(on.get(7).ok());
-  CHECK(calls() == "write 7, read 7");
+  CHECK((on.put(7).ok() && on.get(7).ok()));
+  CHECK(on.calls_to(7) == "write 7, read 7");
 }
 
 TEST_CASE(
     "an interruption concerns one rank, and waits that began before it; a start, all since the rank's last post") {
-  RouteFixture on;
-  on.agree();
+  AgreedRoute on;
   FabricControl& route = on.route->control();
   CHECK(route.first_interruptions() == 0);
   const auto interrupted_since_post = [&](int rank) {
@@ -127,13 +119,22 @@ TEST_CASE("the first use of a rank that differs asks for its description, once")
     on.agreed.same_units = each.same_units;
     on.endpoint.chosen_keys = each.chosen_keys;
     on.agree();
+    // Other keys alone are no other extent.
+    const auto extent_is_right = [&](int rank) {
+      const Result<Route::Extent> extent = on.route->extent(rank);
+      return extent.ok() && (each.chosen_keys ? extent.value().bytes == 100U * static_cast<unsigned>(rank) &&
+                                                    extent.value().unit == static_cast<unsigned>(rank)
+                                              : extent.value().bytes == on.data.size());
+    };
+    CHECK(extent_is_right(6));
+    CHECK(on.calls() == (each.chosen_keys ? "description 6" : ""));
     CHECK(on.put(7).ok());
     std::vector<Call> calls = on.endpoint.take_calls();
     CHECK(in_words(calls) == "description 7, write 7");
     CHECK((calls.back().key == 9007) == !each.chosen_keys);
     CHECK(on.route->flush(7).ok());
     CHECK(on.put(7).ok());
-    CHECK(on.route->extent(7).ok());
+    CHECK(extent_is_right(7));
     CHECK(on.calls() == "write 7");
     // Another rank is another description; an atomic, a list and a counter for requests use it as well.
     CHECK(on.add(8).ok());
@@ -143,26 +144,6 @@ TEST_CASE("the first use of a rank that differs asks for its description, once")
     CHECK(on.send_list(10, true).ok());
     CHECK(on.calls() == "description 10, message 10 of 1");
   }
-}
-
-TEST_CASE("extent of a rank need a question only if they differ, and the first operation then needs none") {
-  RouteFixture on;
-  on.agreed.same_bytes = false;
-  on.agree();
-  for (int i = 0; i < 2; ++i) {
-    const Result<Route::Extent> extent = on.route->extent(7);
-    REQUIRE(extent.ok());
-    CHECK((extent.value().bytes == 700 && extent.value().unit == 7));
-  }
-  CHECK(on.calls() == "description 7");
-  CHECK(on.put(7).ok());
-  CHECK(on.calls() == "write 7");
-  // Other keys alone are no other extent.
-  RouteFixture keys;
-  keys.endpoint.chosen_keys = false;
-  keys.agree();
-  CHECK(keys.route->extent(7).value().bytes == keys.data.size());
-  CHECK(keys.calls().empty());
 }
 
 TEST_CASE("control words and tables of regions need no description") {
@@ -236,20 +217,11 @@ TEST_CASE("threads that use a rank for the first time at once all have its descr
   }
 }
 
-TEST_CASE("a flush of a rank that was never reached, or of none, asks for nothing") {
-  RouteFixture on;
-  on.agree();
-  CHECK(on.route->flush(7).ok());
-  CHECK(on.route->flush_all().ok());
-  CHECK(on.route->order_before_release(7).ok());
-  CHECK(on.endpoint.inserted() == 0);
-  CHECK(on.route->targets().reached() == 0);
-  CHECK(on.waiting.polls == 0);
-}
-
 TEST_CASE("a flush of all visits the busy targets, and none that is at rest") {
-  RouteFixture on;
-  on.agree();
+  AgreedRoute on;
+  // Ranks that were never reached ask for nothing.
+  CHECK((on.route->flush(7).ok() && on.route->flush_all().ok() && on.route->order_before_release(7).ok()));
+  CHECK((on.endpoint.inserted() == 0 && on.route->targets().reached() == 0 && on.waiting.polls == 0));
   for (int rank = 1; rank < 500; ++rank) {
     CHECK(on.put(rank).ok());
     CHECK(on.route->flush(rank).ok());
@@ -284,8 +256,7 @@ TEST_CASE("a flush of all visits the busy targets, and none that is at rest") {
 TEST_CASE("a flush returns the error of an operation once, with the rank, whichever flush it is") {
   for (const bool all : {false, true}) {
     INFO((all ? "flush_all" : "flush"));
-    RouteFixture on;
-    on.agree();
+    AgreedRoute on;
     const auto flush = [&] { return all ? on.route->flush_all() : on.route->flush(7); };
     for (const CallKind failing : {CallKind::kWrite, CallKind::kRead, CallKind::kMessage}) {
       on.endpoint.fail_next(failing, false);
@@ -302,49 +273,40 @@ TEST_CASE("a flush returns the error of an operation once, with the rank, whiche
     CHECK_FALSE(on.put(7).ok());
     CHECK(flush().ok());
   }
-}
-
-TEST_CASE("a flush of all returns one of several errors, and completes everything") {
-  RouteFixture on;
-  on.agree();
+  // One of several errors is returned, and everything is complete.
+  AgreedRoute on;
   on.endpoint.held = true;
   for (const int rank : {3, 4, 5}) {
     if (rank != 4) on.endpoint.fail_next(CallKind::kWrite, false);
     CHECK(on.put(rank).ok());
   }
   CHECK_FALSE(on.route->flush_all().ok());
-  CHECK(on.endpoint.in_flight() == 0);
-  CHECK(on.route->flush_all().ok());
-  CHECK(on.route->targets().busy() == 0);
+  CHECK((on.route->flush_all().ok() && on.all_at_rest()));
 }
 
 TEST_CASE("small operations that follow one in flight leave as one message, at a flush or before a large one") {
-  RouteFixture on;
-  on.agree();
+  AgreedRoute on;
   on.endpoint.held = true;
   for (int i = 0; i < 10; ++i) CHECK(on.put(7, 8, nullptr, 100 * static_cast<std::uint64_t>(i * i)).ok());
   CHECK(on.calls() == "write 7");
   CHECK(on.route->flush(7).ok());
   CHECK(on.calls() == "message 7 of 9");
-  CHECK(on.put(8).ok());
-  CHECK(on.put(8).ok());
-  CHECK(on.get(8, 8000).ok());
+  CHECK((on.put(8).ok() && on.put(8).ok() && on.get(8, 8000).ok()));
   CHECK(on.calls() == "write 8, message 8 of 1, read 8");
   CHECK(on.route->flush(8).ok());
-}
-
-TEST_CASE("accumulates larger than a message leave in parts, in order") {
-  RouteFixture on;
-  on.agree();
-  CHECK(on.add(7, nullptr, 2500).ok());
-  const std::vector<Call> calls = on.endpoint.take_calls();
-  CHECK(in_words(calls) == "message 7 of 1, message 7 of 1, message 7 of 1");
-  CHECK(on.route->flush(7).ok());
+  // An atomic follows only messages.
+  CHECK((on.put(9).ok() && on.add(9).ok() && on.add(9).ok() && on.put(9).ok()));
+  CHECK(on.calls() == "write 9, message 9 of 1");
+  CHECK(on.calls_to(9) == "message 9 of 2");
+  // One that is larger than a message leaves in parts.
+  on.endpoint.held = false;
+  CHECK(on.add(10, nullptr, 2500).ok());
+  CHECK(on.calls() == "message 10 of 1, message 10 of 1, message 10 of 1");
+  CHECK(on.route->flush(10).ok());
 }
 
 TEST_CASE("a route that ends drops what is queued, and waits for what is in flight") {
-  RouteFixture on;
-  on.agree();
+  AgreedRoute on;
   on.endpoint.held = true;
   CHECK(on.put(7).ok());
   CHECK(on.put(7).ok());
@@ -359,8 +321,7 @@ TEST_CASE("a route that ends drops what is queued, and waits for what is in flig
 }
 
 TEST_CASE("a second space of the same id is refused, and the first one stays") {
-  RouteFixture on;
-  on.agree();
+  AgreedRoute on;
   {
     FabricRoute other(FabricRoute::Setup{on.endpoint, on.waiting, on.wake_event, 0, on.kRegion});
     MessageHandler::ServedSpace space;

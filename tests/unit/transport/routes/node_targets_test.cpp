@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Finding a rank among few: those of a node, and those that were reached.
+// Finding a rank among those of a node.
 #include <algorithm>
 #include <cstddef>
-#include <map>
 #include <random>
 #include <set>
 #include <string>
@@ -12,7 +11,6 @@
 #include <climits>
 
 #include "tests/support/seeds.hpp"
-#include "transport/base/growing_array.hpp"
 #include "transport/routes/mapped/mapped_route.hpp"
 
 namespace farside::node_targets_test {
@@ -66,31 +64,27 @@ std::vector<int> row(int first, long distance, std::size_t count) {
 
 TEST_CASE("each rank of a node is found, and no other, however the ranks are placed") {
   CHECK(NodeTargets().find(0) == nullptr);
-  CHECK(wrong_in({0}).empty());
-  CHECK(wrong_in({17}).empty());
-  CHECK(wrong_in({INT_MAX}).empty());
   for (const int first : {0, 1, 7, 1000}) {
-    INFO("from " << first);
-    for (const long distance : {1L, 2L, 4L, 64L, 1L << 20}) {
-      INFO("distance " << distance);
+    for (const long distance : {1L, 2L, 3L, 4L, 6L, 64L, 100L, 65535L, 1L << 20}) {
+      INFO("from " << first << " in steps of " << distance);
       CHECK(wrong_in(row(first, distance, 40)).empty());
       CHECK(wrong_in(row(first, distance, 2)).empty());
-    }
-    for (const long distance : {3L, 6L, 100L, 65535L}) {
-      INFO("distance " << distance);
-      CHECK(wrong_in(row(first, distance, 40)).empty());
     }
   }
   CHECK(wrong_in(row(INT_MAX - 63, 1, 64)).empty());
   CHECK(wrong_in(row(INT_MAX - 63 * 4, 4, 64)).empty());
-  CHECK(wrong_in({0, 1 << 30}).empty());
-  CHECK(wrong_in({0, INT_MAX}).empty());
-  CHECK(wrong_in({INT_MAX - 1, INT_MAX}).empty());
-  // Regular but for one.
-  CHECK(wrong_in({0, 1, 2, 3, 5}).empty());
-  CHECK(wrong_in({0, 2, 3, 4, 5}).empty());
-  CHECK(wrong_in({0, 4, 8, 12, 13, 16}).empty());
-  CHECK(wrong_in({3, 4, INT_MAX}).empty());
+  // One, two, and regular but for one.
+  for (const std::vector<int>& ranks : {std::vector{0},
+                                        {17},
+                                        {INT_MAX},
+                                        {0, 1 << 30},
+                                        {0, INT_MAX},
+                                        {INT_MAX - 1, INT_MAX},
+                                        {0, 1, 2, 3, 5},
+                                        {0, 2, 3, 4, 5},
+                                        {0, 4, 8, 12, 13, 16},
+                                        {3, 4, INT_MAX}})
+    CHECK(wrong_in(ranks).empty());
 }
 
 TEST_CASE("each rank of a node is found, and no other, wherever the ranks happen to be") {
@@ -103,14 +97,6 @@ TEST_CASE("each rank of a node is found, and no other, wherever the ranks happen
     while (ranks.size() < count) ranks.insert(static_cast<int>(random() % static_cast<std::uint32_t>(within)));
     CHECK(wrong_in({ranks.begin(), ranks.end()}).empty());
   }
-}
-
-TEST_CASE("a fast path finds the targets that there are") {
-  const NodeTargets targets = targets_of({4, 5, 6});
-  const ConsecutiveTargets fast(targets.consecutive());
-  for (const int rank : {4, 5, 6}) CHECK(fast.contains(rank));
-  for (const int rank : {-1, 0, 3, 7}) CHECK(!fast.contains(rank));
-  CHECK(!ConsecutiveTargets({}).contains(0));
 }
 
 TEST_CASE("only a target that needs more has more, and its route follows from it") {
@@ -126,54 +112,6 @@ TEST_CASE("only a target that needs more has more, and its route follows from it
   CHECK(targets.extra(*targets.find(4)) == nullptr);
   targets.make_extra(*targets.find(6)).memory = &data;  // mapped, but not for operations
   CHECK(targets.route(*targets.find(6)) == RouteKind::kFabric);
-}
-
-TEST_CASE("an index of ranks finds what was added, and nothing else, in little memory") {
-  std::vector<int> ranks;
-  const auto rank_of = [&](int number) { return ranks[static_cast<std::size_t>(number)]; };
-  CHECK(RankIndex().find(0, rank_of) == -1);
-  CHECK(RankIndex().bytes() == 0);
-  for (const std::uint32_t seed : many_seeds(50)) {
-    INFO(named(seed));
-    std::mt19937 random(seed);
-    RankIndex index;
-    std::map<int, int> model;
-    // Everywhere, close together, or at a distance that is a power of two.
-    const std::uint32_t distance = seed % 3 == 0 ? 1 : seed % 3 == 1 ? 1U << 16 : 7919;
-    const auto any = [&] { return static_cast<int>(random() % 10'000 * distance % (std::uint64_t{1} << 31)); };
-    ranks.clear();
-    const auto add = [&](int rank) {
-      model[rank] = static_cast<int>(ranks.size());
-      ranks.push_back(rank);
-      index.add(rank_of);
-    };
-    add(0);
-    add(INT_MAX);
-    for (int i = 0; i < 2000; ++i) {
-      const int rank = any();
-      if (!model.contains(rank)) add(rank);
-      const int other = any();
-      const auto found = model.find(other);
-      REQUIRE(index.find(other, rank_of) == (found == model.end() ? -1 : found->second));
-      REQUIRE(index.bytes() <= 64 + 12 * model.size());
-    }
-    for (const auto& [rank, number] : model) REQUIRE(index.find(rank, rank_of) == number);
-  }
-}
-
-TEST_CASE("an index finds the ranks of a large job, where numbers take four bytes") {
-  constexpr int kRanks = 100'000;
-  const auto rank_of = [](int number) { return 3 * number; };
-  RankIndex index;
-  for (int number = 0; number < kRanks; ++number) {
-    index.add(rank_of);
-    const std::size_t most = number < 49'152 ? 12 : 22;
-    REQUIRE(index.bytes() <= 64 + most * static_cast<std::size_t>(number + 1));
-  }
-  for (int number = 0; number < kRanks; ++number) {
-    REQUIRE(index.find(3 * number, rank_of) == number);
-    REQUIRE(index.find(3 * number + 1, rank_of) == -1);
-  }
 }
 
 }  // namespace farside::node_targets_test

@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <fcntl.h>
 #include <functional>
-#include <memory>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,9 +18,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "tests/unit/transport/base/processes.hpp"
+#include "tests/unit/transport/routes/fabric_route_fixture.hpp"
 #include "tests/unit/transport/space/space_fixture.hpp"
-#include "tests/unit/transport/space/space_steps.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/process.hpp"
 
@@ -244,6 +242,82 @@ TEST_CASE("where the ranks have only a provider whose trial has failed, they do 
     }
     Process::instance().shut_down();
   }));
+}
+
+// ---- the trial of a provider between two ranks, over an endpoint in this process that makes mistakes ----------------
+
+namespace {
+
+// Runs a trial of rank 0 with rank 1, and returns its error, or an empty text.
+std::string run(FakeEndpoint& endpoint) {
+  endpoint.loops = true;
+  endpoint.chosen_keys = false;
+  NoProgress progress;
+  std::string error;
+  {
+    ProviderTrial trial(endpoint, 0, 2, 42);
+    REQUIRE(trial.begin().ok());
+    const Status done = trial.run(1, FakeEndpoint::address_of(1), progress);
+    CHECK((done || done.error().kind == ErrorKind::kPeer));
+    if (!done) error = done.error().text;
+  }
+  CHECK(endpoint.published(42) == nullptr);
+  return error;
+}
+
+std::map<CallKind, int> calls_of(FakeEndpoint& endpoint) {
+  std::map<CallKind, int> counts;
+  for (const Call& call : endpoint.take_calls()) ++counts[call.kind];
+  return counts;
+}
+
+}  // namespace
+
+TEST_CASE("a trial writes, reads and sends messages, adds where the adapter has atomics, and leaves nothing behind") {
+  using enum CallKind;
+  for (const bool atomics : {true, false}) {
+    FakeEndpoint endpoint;
+    endpoint.atomics = atomics;
+    CHECK(run(endpoint).empty());
+    std::map<CallKind, int> expected{{kDescription, ProviderTrial::kMessages}, {kWrite, 2}, {kRead, 2}};
+    if (atomics) expected[kControl] = 3;
+    CHECK(calls_of(endpoint) == expected);
+  }
+}
+
+TEST_CASE("each wrong result fails a trial, whichever it is") {
+  struct Case {
+    CallKind kind;
+    std::vector<int> results;  // from 1 on
+    const char* error;
+  };
+  using enum CallKind;
+  const Case cases[] = {{kControl, {1, 2, 3}, "a fetch-add of the adapter gave a wrong result"},
+                        {kRead, {1, 2}, "a read of data that were written before gave a wrong result"},
+                        {kDescription, {1, 2, ProviderTrial::kMessages}, "a message gave a wrong result"}};
+  for (const Case& each : cases) {
+    for (const int bad : each.results) {
+      for (const bool last : {false, true}) {
+        FakeEndpoint endpoint;
+        endpoint.atomics = true;
+        endpoint.spoil = [&, number = 0](CallKind kind, std::byte* data, std::size_t bytes) mutable {
+          if (kind == each.kind && ++number == bad) data[last ? bytes - 1 : 0] ^= std::byte{1};
+        };
+        CHECK(run(endpoint) == each.error);
+      }
+    }
+  }
+}
+
+TEST_CASE("an operation that fails, at once or later, fails a trial") {
+  for (const int which : {1, 30, ProviderTrial::kMessages}) {
+    for (const bool at_once : {true, false}) {
+      FakeEndpoint endpoint;
+      endpoint.fail_next(CallKind::kDescription, at_once, which - 1);
+      CHECK(run(endpoint) == "lost");
+      CHECK_FALSE(calls_of(endpoint).contains(CallKind::kWrite));
+    }
+  }
 }
 
 }  // namespace farside::provider_agreement_test

@@ -23,46 +23,17 @@ using namespace std::chrono_literals;
 
 TEST_CASE("an access beyond a target's data over the fabric is an error of the flush") {
   // Callers check ranges: a provider may well drop the connection.
-  for (const int call : {0, 1, 2}) {
-    INFO("call " << call);
+  for (const bool puts : {true, false}) {
     expect_well(run_with_space(2, Variant::kFabric, 4096, [&](Ranks& ranks, SpaceFixture& space) {
       if (ranks.rank() == 1) return;
       std::uint64_t word = 1;
-      const Status issued =
-          call == 0   ? space->route(1).put(1, 1 << 30, &word, 8)
-          : call == 1 ? space->route(1).get(1, 1 << 30, &word, 8)
-                      : space->route(1).accumulate(1, 1 << 30, ReduceOp::kSum, BasicType::kUint64, &word, nullptr, 1);
-      const Status flushed = space->route(1).flush(1);
-      // The handler returns the reason, a provider does not.
-      const ErrorKind expected = call == 2 ? ErrorKind::kRange : ErrorKind::kPeer;
-      ranks.check(!issued.ok() || (!flushed.ok() && flushed.error().kind == expected), "an error of the peer");
-      space.good(space->route(1).flush(1), "it is reported once");
+      Route& route = space->route(1);
+      const Status issued = puts ? route.put(1, 1 << 30, &word, 8) : route.get(1, 1 << 30, &word, 8);
+      const Status flushed = route.flush(1);
+      ranks.check(!issued.ok() || (!flushed.ok() && flushed.error().kind == ErrorKind::kPeer), "an error of the peer");
+      space.good(route.flush(1), "it is reported once");
     }));
   }
-}
-
-TEST_CASE("an error is reported by the operation's own counter, or by a flush once the operation is abandoned") {
-  expect_well(run_with_space(2, Variant::kFabric, 4096, [](Ranks& ranks, SpaceFixture& space) {
-    if (ranks.rank() == 1) return;
-    const long double real = 1;
-    for (const bool followed : {true, false}) {
-      std::unique_ptr<Pending> own = std::move(space->route(1).own_pending(1).value());
-      space.good(space->route(1).accumulate(1, 1UL << 40, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1,
-                                            Access::kShared, own.get()),
-                 "issuing");
-      Pending& operation = *own;
-      if (!followed) space->route(1).abandon(1, std::move(own));
-      const Status flushed = space->route(1).flush(1);
-      if (followed) {
-        space.good(flushed, "the flush");
-        ranks.check(operation.done(), "the operation is over after the flush");
-        ranks.check(operation.take_error().error().kind == ErrorKind::kRange, "the refusal says range");
-      } else {
-        ranks.check(!flushed.ok() && flushed.error().kind == ErrorKind::kRange, "the flush says range");
-      }
-      space.good(space->route(1).flush(1), "it is reported once");
-    }
-  }));
 }
 
 TEST_CASE("what the handler refuses is an error of the flush, and the target lives on") {
@@ -85,32 +56,6 @@ TEST_CASE("what the handler refuses is an error of the flush, and the target liv
     ranks.barrier();
     if (ranks.rank() == 1) ranks.check(read_data<long double>(space, 16) == 1, "what was sent is here");
   }));
-}
-
-TEST_CASE("a peer that is gone is an error of the flush") {
-  expect_well(run_processes(
-                  2,
-                  [](Ranks& ranks) {
-                    SpaceFixture space(ranks, Variant::kFabric, 4096);
-                    const std::uint64_t word = 1;
-                    space.good(space->route(1 - ranks.rank()).put(1 - ranks.rank(), 0, &word, 8), "put");
-                    space.good(space->flush_all(), "flush");
-                    const auto pids = ranks.all_gather(getpid());
-                    if (ranks.rank() == 1) {
-                      ranks.barrier();
-                      raise(SIGSTOP);  // what comes now is not answered
-                      pause();
-                    }
-                    ranks.barrier();
-                    await_stopped(pids[1]);
-                    space.good(space->route(1).put(1, 0, &word, 8), "put");
-                    kill(pids[1], SIGKILL);
-                    const Status status = space->route(1).flush(1);
-                    ranks.check(!status.ok() && status.error().kind == ErrorKind::kPeer, "the flush says so");
-                    _exit(ranks.failures() == 0 ? 0 : 1);
-                  },
-                  20),
-              "rank 1: ended by signal 9\n");
 }
 
 namespace {
@@ -185,34 +130,6 @@ TEST_CASE("what waits for a peer that has died ends with an error, whatever it i
                   "rank 1: ended by signal 9\n");
     }
   }
-}
-
-TEST_CASE("a peer that is stopped for longer than the time-out is waited for") {
-  expect_well(run_processes(2, [](Ranks& ranks) {
-    setenv("FARSIDE_PEER_TIMEOUT", "1", 1);
-    SpaceFixture space(ranks, Variant::kFabric, 4096);
-    const std::uint64_t one = 1;
-    std::uint64_t fetched = 0;
-    const long double real = 1;
-    space.good(space->route(1 - ranks.rank()).put(1 - ranks.rank(), 0, &one, 8), "put");
-    space.good(space->route(1 - ranks.rank()).flush(1 - ranks.rank()), "flush");
-    const auto pids = ranks.all_gather(getpid());
-    if (ranks.rank() == 1) {
-      raise(SIGSTOP);
-    } else {
-      await_stopped(pids[1]);
-      std::thread later([&] {
-        std::this_thread::sleep_for(2500ms);
-        kill(pids[1], SIGCONT);
-      });
-      space.good(space->route(1).accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1),
-                 "handler");
-      space.good(space->route(1).accumulate(1, 8, ReduceOp::kSum, BasicType::kUint64, &one, &fetched, 1), "fetch");
-      space.good(space->route(1).flush(1), "flush");
-      later.join();
-    }
-    ranks.barrier();
-  }));
 }
 
 TEST_CASE("private memory that is gone is an error of the operation", "[native]") {

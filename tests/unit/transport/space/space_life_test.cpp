@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The creation of a Space, the reasons for which it fails, and its end. At any time nothing may be left behind.
+// The creation of a Space: why it needs which route, what the ranks learn of each other, and what it asks of a process.
+#include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
+#include <string_view>
 
 #include <catch2/catch.hpp>
 
-#include "tests/unit/transport/fabric/best_endpoint.hpp"
 #include "tests/unit/transport/space/space_fixture.hpp"
 #include "transport/node/process_memory.hpp"
 #include "transport/space/make_space.hpp"
@@ -23,11 +23,26 @@ using namespace farside::testing;
 
 namespace {
 
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kOwnThread = true;  // the sanitizer starts one
-#else
-constexpr bool kOwnThread = false;
-#endif
+// Returns whether there are `least` threads of farside or more, and all of them block signals (proc(5)).
+bool threads_block_signals(int least) {
+  constexpr std::array<std::string_view, 3> kOwnThreads{"farside", "farside-node", "farside-opener"};
+  int threads = 0;
+  bool good = true;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string thread_name;
+    std::ifstream comm(task.path() / "comm"), status(task.path() / "status");
+    std::getline(comm, thread_name);
+    if (std::ranges::find(kOwnThreads, thread_name) == kOwnThreads.end()) continue;
+    ++threads;
+    for (std::string line; std::getline(status, line);) {
+      if (!line.starts_with("SigBlk:")) continue;
+      const auto blocked = std::strtoull(line.c_str() + 7, nullptr, 16);
+      for (const int signal : {SIGUSR1, SIGALRM, SIGPROF, SIGTERM, SIGINT, SIGCHLD})
+        good = good && (blocked >> (signal - 1) & 1) != 0;
+    }
+  }
+  return good && threads >= least;
+}
 
 }  // namespace
 
@@ -83,115 +98,6 @@ TEST_CASE("cma without mapped reaches oneself, and says what is missing for othe
   }));
 }
 
-TEST_CASE("a provider that does not exist is a bad setting, said again at every call, with those that exist") {
-  expect_well(run_processes(1, [](Ranks& ranks) {
-    use_routes("fabric");
-    setenv("FARSIDE_PROVIDER", "nonsense", 1);
-    for (int i = 0; i < 2; ++i) {
-      const Result<OpenEndpoint*> opened = use_best_endpoint();
-      ranks.check(!opened.ok() && opened.error().kind == ErrorKind::kBadSetting, "a bad setting");
-      ranks.check(!opened.ok() && opened.error().text.find("'nonsense'") != std::string::npos, "names the value");
-      ranks.check(!opened.ok() && opened.error().text.find("tcp") != std::string::npos, "names those that exist");
-    }
-    ranks.check(Process::instance().endpoints_in_use().empty(), "nothing is open");
-  }));
-}
-
-TEST_CASE("data that no memory holds is refused") {
-  expect_well(run_processes(1, [](Ranks& ranks) {
-    for (const std::uint64_t bytes : {std::uint64_t{1} << 46, UINT64_MAX, UINT64_MAX - 4095}) {
-      const Status made =
-          SpaceMaker({.request = space_request(kControlBytes, bytes)}).make_memory(*NodeGroup::alone(0));
-      ranks.check(!made.ok() && made.error().kind == ErrorKind::kNoMemory, "no memory");
-    }
-  }));
-}
-
-TEST_CASE("data of all ranks of a node that its memory does not hold are refused on every route") {
-  for (const char* routes : {"mapped", "fabric"}) {
-    INFO(routes);
-    expect_well(run_processes(2, [&](Ranks& ranks) {
-      use_routes(routes);
-      const std::unique_ptr<NodeGroup> node = make_node(ranks);
-      const std::uint64_t left = ranks.all_gather(available_shared_memory().bytes).front();
-      const auto made_with = [&](std::uint64_t bytes) {
-        Space::Request request = space_request(kControlBytes, bytes);
-        request.rank = ranks.rank();
-        request.ranks = 2;
-        SpaceMaker maker({.request = request});
-        Status made = maker.make_memory(*node);
-        ranks.barrier();
-        return made;
-      };
-      ranks.check(made_with(left / 5 * 2).ok(), "two fifths for each are enough");
-      const Status made = made_with(left / 5 * 3);
-      ranks.check(!made.ok() && made.error().kind == ErrorKind::kNoMemory, "three fifths are not");
-      ranks.check(!made.ok() && made.error().text.find("for 2 processes") != std::string::npos, "the error says so");
-      ranks.check(made_with(4096).ok(), "the node can be used again");
-    }));
-  }
-}
-
-TEST_CASE("a space may end while operations are under way") {
-  expect_well(run_processes(2, [](Ranks& ranks) {
-    use_routes("fabric");
-    std::vector<std::uint64_t> words(8192, 7);
-    {
-      std::unique_ptr<Space> space = std::move(make_space(ranks, space_request(kControlBytes, 1 << 16)).space);
-      if (ranks.rank() == 0) {
-        for (int i = 0; i < 20; ++i) ranks.check(space->route(1).put(1, 0, words.data(), 8 * words.size()).ok(), "put");
-        space.reset();
-      }
-      ranks.barrier();
-    }
-    Process::instance().shut_down();
-    ranks.barrier();
-  }));
-}
-
-TEST_CASE("a space that is gone leaves no file, no mapping and no thread behind", "[native]") {
-  for (const Variant variant : kAllVariants) {
-    INFO(name(variant));
-    expect_well(run_processes(2, [&](Ranks& ranks) {
-      const auto entries = [](const char* directory) {
-        std::size_t count = 0;
-        for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(directory)) ++count;
-        return count;
-      };
-      const auto segments = [] {
-        std::ifstream maps("/proc/self/maps");
-        std::size_t count = 0;
-        for (std::string line; std::getline(maps, line);) {
-          count += line.find("memfd:farside") != std::string::npos ? 1 : 0;
-        }
-        return count;
-      };
-      const auto use = [&] {
-        SpaceFixture space(ranks, variant, 65536);
-        const std::uint64_t word = 1;
-        long double real = 1;
-        space.good(space->route(1 - ranks.rank()).put(1 - ranks.rank(), 0, &word, 8), "put");
-        space.good(space->route(1 - ranks.rank())
-                       .accumulate(1 - ranks.rank(), 16, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1),
-                   "add");
-      };
-      const std::size_t threads = entries("/proc/self/task");
-      use();
-      const std::size_t files = entries("/proc/self/fd");
-      const std::size_t kept = segments();  // the message queue of the handler for the node
-      ranks.check(kept == (variant == Variant::kCma ? 1 : 0), "no mapping but what serves all spaces");
-      for (int i = 0; i < 10; ++i) use();
-      // A provider may connect twice, and notice it late.
-      ranks.check(entries("/proc/self/fd") <= files + 3, "no more files than after the first");
-      ranks.check(segments() == kept, "no mapping more");
-      Process::instance().shut_down();
-      ranks.check(segments() == 0, "no mapping");
-      ranks.check(kOwnThread || entries("/proc/self/task") == threads, "no thread");
-      ranks.barrier();
-    }));
-  }
-}
-
 TEST_CASE("a process is open to its peers only if some of them may reach its private data") {
   const auto open = [] { return Process::instance().peer_permission().needed(); };
   for (const Variant variant : kAllVariants) {
@@ -213,6 +119,47 @@ TEST_CASE("a process is open to its peers only if some of them may reach its pri
     const OpenSpace alone = make_space(ranks, space_request(kControlBytes, memory.size(), memory.data()));
     ranks.check(alone.space->data() == memory.data() && !open(), "nobody needs it");
   }));
+}
+
+TEST_CASE("threads of farside block the signals of the application, whatever its spaces use") {
+  for (const Variant variant : kAllVariants) {
+    INFO(name(variant));
+    expect_well(run_with_space(2, variant, 64, [&](Ranks& ranks, SpaceFixture& space) {
+      const int other = 1 - ranks.rank();
+      const std::uint64_t word = 1;
+      space.good(space->route(other).put(other, 0, &word, sizeof word), "put");
+      space.good(space->route(other).flush(other), "flush");
+      ranks.check(threads_block_signals(variant == Variant::kMapped ? 0 : 1), "they do");
+      ranks.barrier();
+    }));
+  }
+}
+
+TEST_CASE("all ranks know the lowest one that has data, on any node") {
+  struct Case {
+    const char* routes;
+    int ranks;
+    int lowest;  // -1: no rank has data
+  };
+  // With 70 ranks a rank has two digits.
+  const Case cases[] = {{"mapped", 3, -1},  {"mapped", 3, 1},   {"fabric", 3, 0},   {"fabric", 3, 2},
+                        {"mapped", 70, 63}, {"mapped", 70, 64}, {"mapped", 70, -1}, {"mapped", 1, 0}};
+  for (const Case& each : cases) {
+    INFO(each.routes << ", " << each.ranks << " ranks, the lowest is " << each.lowest);
+    expect_well(run_processes(each.ranks, [&](Ranks& ranks) {
+      use_routes(each.routes);
+      // Of the ranks above the lowest one every second has data.
+      const bool has_data = each.lowest >= 0 && ranks.rank() >= each.lowest && (ranks.rank() - each.lowest) % 2 == 0;
+      {
+        const OpenSpace open = make_space(ranks, space_request(kControlBytes, has_data ? 4096 : 0));
+        ranks.check(open.space->lowest_rank_with_data() == each.lowest, "the lowest rank with data");
+        ranks.barrier();
+      }
+      ranks.barrier();
+      Process::instance().shut_down();
+      ranks.barrier();
+    }));
+  }
 }
 
 }  // namespace farside::space_life_test

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Answers that the provider takes, refuses, or takes only so many of at once.
+// Answers that the provider takes, refuses, or takes only so many of at once, and what becomes of buffers for messages
+// that it refuses.
+#include "transport/fabric/messages.hpp"
+
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
 
-#include "transport/fabric/messages.hpp"
-
-namespace farside::replies_test {
+namespace farside::messages_test {
 
 using namespace std::chrono_literals;
 
@@ -21,15 +28,13 @@ struct Provider {
   std::map<Peer, ssize_t> codes;  // of peers that are refused
   std::vector<Reply*> has;
   std::vector<std::uint64_t> sent;  // Reply::header.operation
-  bool copies = false;
   std::size_t tries = 0;
 
   auto send() {
     return [this](Reply& reply) -> ssize_t {
       ++tries;
       if (codes.contains(reply.peer)) return codes[reply.peer];
-      reply.copied = copies;
-      if (!copies) has.push_back(&reply);
+      has.push_back(&reply);
       sent.push_back(reply.header.operation);
       return 0;
     };
@@ -47,6 +52,34 @@ void keep(Replies& replies, Peer peer, std::uint64_t number) {
 }
 
 using Numbers = std::vector<std::uint64_t>;
+
+// A queue that has room for some receives, and then returns FI_EAGAIN.
+struct Queue {
+  Queue() {
+    calls.size = sizeof calls;
+    calls.recv = [](fid_ep* posted_to, void*, std::size_t, void*, fi_addr_t, void* context) -> ssize_t {
+      auto* const queue = static_cast<Queue*>(posted_to->fid.context);
+      ++queue->asked;
+      if (queue->taken.size() == queue->room) return -FI_EAGAIN;
+      queue->taken.push_back(context);
+      return 0;
+    };
+    endpoint.fid.context = this;
+    endpoint.msg = &calls;
+  }
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  fi_ops_msg calls{};
+  fid_ep endpoint{};
+  std::size_t room = 1000;
+  std::vector<void*> taken;
+  std::size_t asked = 0;
+};
+
+const QueueLimits kLimits{.first_receives = 4, .receives_per_peer = 2, .most_receives = 10};
+
+Receive& buffer_of(void* context) { return static_cast<Receive&>(*reinterpret_cast<Context*>(context)); }
 
 }  // namespace
 
@@ -132,67 +165,58 @@ TEST_CASE("an answer that is refused for too long, or with another error, is dro
   provider.complete(replies);
 }
 
-TEST_CASE("a message that is sent at once is under way, or gone") {
-  LocalMemory memory;
-  Provider provider;
-  Replies replies(10, memory, statistics, provider.send());
-  provider.codes[1] = -FI_EAGAIN;
-  std::unique_ptr<Reply> reply = replies.take(1, MessageKind::kProbe);
-  reply->fetched.resize(8);
-  CHECK(replies.send(std::move(reply)) == -FI_EAGAIN);
-  CHECK(replies.idle());
-  std::unique_ptr<Reply> again = replies.take(2);
-  CHECK(replies.send(std::move(again)) == 0);
-  CHECK_FALSE(replies.idle());
-  provider.complete(replies);
-  CHECK(replies.idle());
+TEST_CASE("a queue without memory for the first receives is an error") {
+  const LocalMemory memory;
+  Queue queue;
+  queue.room = 3;
+  Receives receives(kLimits, memory);
+  const Status begun = receives.begin(&queue.endpoint, 100);
+  REQUIRE(!begun.ok());
+  CHECK(begun.error().kind == ErrorKind::kNoRoute);
+  CHECK(begun.error().text.find("Cannot allocate memory") != std::string::npos);
+  CHECK(queue.asked == 4);
 }
 
-TEST_CASE("an answer holds a slot of registered memory until it is complete or dropped") {
-  LocalMemory memory;
-  Provider provider;
-  Replies replies(10, memory, statistics, provider.send());
-  LocalMemory::Slot slot;
-  LocalMemory::Slot* taken = nullptr;
-  const auto send = [&](ssize_t code) {
-    provider.codes[1] = code;
-    std::unique_ptr<Reply> reply = replies.take(1);
-    CHECK(reply->slot == nullptr);
-    reply->slot = &slot;
-    return replies.send(std::move(reply));
-  };
-  CHECK(send(-FI_ENOTCONN) == -FI_ENOTCONN);
-  REQUIRE(memory.take(false, taken) == 0);
-  CHECK(taken == &slot);
-  provider.codes.clear();
-  std::unique_ptr<Reply> kept = replies.take(2);
-  kept->slot = &slot;
-  replies.keep(std::move(kept));
-  replies.send_unsent({});
-  provider.complete(replies);
-  REQUIRE(memory.take(false, taken) == 0);
-  CHECK(taken == &slot);
+TEST_CASE("without memory for more receives, those that there are do") {
+  const LocalMemory memory;
+  Queue queue;
+  Receives receives(kLimits, memory);
+  REQUIRE(receives.begin(&queue.endpoint, 100).ok());
+  CHECK(receives.count() == 4);
+  queue.room = 6;
+  receives.follow(2);
+  CHECK(receives.count() == 6);
+  const std::size_t before = queue.asked;
+  receives.follow(3);
+  CHECK(queue.asked == before);  // they are not asked for again
 }
 
-TEST_CASE("an answer that the provider has copied is free at once") {
-  LocalMemory memory;
-  Provider provider;
-  Replies replies(1, memory, statistics, provider.send());
-  provider.copies = true;
-  for (std::uint64_t i = 0; i < 3; ++i) keep(replies, 1, i);
-  replies.send_unsent({});
-  CHECK(provider.sent == Numbers{0, 1, 2});
-  CHECK(replies.idle());
-  std::unique_ptr<Reply> direct = replies.take(1);
-  CHECK_FALSE(direct->copied);
-  CHECK(replies.send(std::move(direct)) == 0);
-  CHECK(replies.idle());
-  provider.copies = false;
-  keep(replies, 1, 4);
-  replies.send_unsent({});
-  CHECK_FALSE(replies.idle());
-  provider.complete(replies);
-  CHECK(replies.idle());
+TEST_CASE("a receive that is refused for now is posted later") {
+  const LocalMemory memory;
+  Queue queue;
+  Receives receives(kLimits, memory);
+  REQUIRE(receives.begin(&queue.endpoint, 100).ok());
+  void* const first = queue.taken[0];
+  void* const second = queue.taken[1];
+  CHECK(!receives.any_refused());
+
+  queue.room = queue.taken.size();
+  receives.post_again(buffer_of(first));
+  receives.post_again(buffer_of(second));
+  CHECK(receives.any_refused());
+  receives.post_refused();
+  CHECK(receives.any_refused());
+  CHECK(queue.taken.size() == 4);
+
+  queue.room += 1;
+  receives.post_refused();
+  CHECK(receives.any_refused());
+  queue.room += 1;
+  receives.post_refused();
+  CHECK(!receives.any_refused());
+  REQUIRE(queue.taken.size() == 6);
+  CHECK(queue.taken[4] == first);
+  CHECK(queue.taken[5] == second);
 }
 
-}  // namespace farside::replies_test
+}  // namespace farside::messages_test

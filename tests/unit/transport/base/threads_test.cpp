@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The biased mutex: real threads, and all interleavings of a model of the steps in base/threads.hpp.
+// Numbers of threads, the small mutex, and the biased one: real threads, and all interleavings of a model of its steps.
+#include "transport/base/threads.hpp"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstdint>
 #include <fstream>
@@ -17,9 +20,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "transport/base/threads.hpp"
-
-namespace farside::biased_mutex_test {
+namespace farside::threads_test {
 
 namespace {
 
@@ -37,35 +38,61 @@ bool sleeps(const std::atomic<pid_t>& thread) {
   return false;
 }
 
+// The numbers of so many threads that live at the same time.
+std::vector<int> numbers_of(std::size_t count) {
+  std::vector<int> numbers(count);
+  std::barrier all(static_cast<std::ptrdiff_t>(count));
+  std::vector<std::thread> threads;
+  for (int& number : numbers) {
+    threads.emplace_back([&] {
+      number = ThreadSlot::get();
+      all.arrive_and_wait();
+      if (ThreadSlot::get() != number) number = -1;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::ranges::sort(numbers);
+  return numbers;
+}
+
 }  // namespace
 
-TEST_CASE("one thread keeps the bias, and a second one ends it") {
-  REQUIRE(supports_process_membarrier());
-  BiasedMutex mutex;
-  const auto pass = [&] { const std::scoped_lock held(mutex); };
-  for (int times = 0; times < 3; ++times) pass();
-  CHECK(mutex.biased());
-  std::thread(pass).join();
-  CHECK_FALSE(mutex.biased());
-  pass();
-  CHECK_FALSE(mutex.biased());
+TEST_CASE("threads that live at the same time have different numbers, and those beyond the last have a common one") {
+  // The calling thread has one of the numbers.
+  const int own = ThreadSlot::get();
+  REQUIRE(own < kOwnSlots);
+  std::vector<int> expected;
+  for (int number = 0; number < kOwnSlots; ++number) {
+    if (number != own) expected.push_back(number);
+  }
+  CHECK(numbers_of(kOwnSlots - 1) == expected);
+  // The threads of the line above have ended.
+  expected.insert(expected.end(), 2, kOwnSlots);
+  CHECK(numbers_of(kOwnSlots + 1) == expected);
 }
 
-TEST_CASE("a second thread waits until the owner has left its section") {
-  BiasedMutex mutex;
-  std::atomic<bool> entered = false;
-  mutex.lock();
-  std::thread other([&] {
-    const std::scoped_lock held(mutex);
-    entered = true;
-  });
-  while (mutex.biased()) std::this_thread::yield();  // the other one is coming
-  for (int times = 0; times < 1000; ++times) std::this_thread::yield();
-  CHECK_FALSE(entered);
-  mutex.unlock();
-  other.join();
-  CHECK(entered);
+TEST_CASE("a mutex of one byte lets one thread in at a time, and loses no waiter") {
+  static_assert(sizeof(SmallMutex) == 1);
+  constexpr int kThreads = 4, kRounds = 20'000;
+  SmallMutex mutex;
+  int inside = 0, most = 0, rounds = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < kRounds; ++round) {
+        const std::scoped_lock held(mutex);
+        most = ++inside > most ? inside : most;
+        ++rounds;
+        --inside;
+      }
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  CHECK(rounds == kThreads * kRounds);
+  CHECK(most == 1);
 }
+
+// ---- the biased mutex -----------------------------------------------------------------------------------------------
 
 TEST_CASE("a thread that waits sleeps until it is woken, whatever it waits for") {
   REQUIRE(supports_process_membarrier());
@@ -83,6 +110,7 @@ TEST_CASE("a thread that waits sleeps until it is woken, whatever it waits for")
   CHECK(sleeps(first));
   std::thread follows(enter, std::ref(second));  // waits for the end of the bias
   CHECK(sleeps(second));
+  CHECK(entered == 0);
   mutex.unlock();
   revokes.join();
   follows.join();
@@ -96,46 +124,6 @@ TEST_CASE("a thread that waits sleeps until it is woken, whatever it waits for")
   mutex.unlock();
   shares.join();
   CHECK(entered == 3);
-}
-
-TEST_CASE("an owner that comes while another thread ends its bias is woken, and so is the other") {
-  REQUIRE(supports_process_membarrier());
-  constexpr int kRounds = 100;
-  for (int round = 0; round < kRounds; ++round) {
-    BiasedMutex mutex;
-    std::atomic<bool> over = false;
-    std::int64_t count = 0, mine = 1;
-    const auto pass = [&] {
-      const std::scoped_lock held(mutex);
-      ++count;
-    };
-    pass();
-    std::thread other([&] {
-      pass();
-      over = true;
-    });
-    for (; !over; ++mine) pass();
-    other.join();
-    CHECK(count == mine + 1);
-  }
-}
-
-TEST_CASE("threads exclude each other, whenever the second one comes") {
-  constexpr int kThreads = 4, kTimes = 2000, kRounds = 50;
-  for (int round = 0; round < kRounds; ++round) {
-    BiasedMutex mutex;
-    std::int64_t count = 0;
-    const auto add = [&] {
-      for (int times = 0; times < kTimes; ++times) {
-        const std::scoped_lock held(mutex);
-        ++count;
-      }
-    };
-    std::vector<std::thread> threads;
-    for (int i = 0; i < kThreads; ++i) threads.emplace_back(add);
-    for (std::thread& thread : threads) thread.join();
-    REQUIRE(count == std::int64_t{kThreads} * kTimes);
-  }
 }
 
 TEST_CASE("a thread that enters often in a row takes the bias, but none that only visits does") {
@@ -152,6 +140,7 @@ TEST_CASE("a thread that enters often in a row takes the bias, but none that onl
   };
   BiasedMutex mutex, visited_first;
   pass(mutex, 1);
+  CHECK(mutex.biased());
   for (int visits = 0; visits < 2; ++visits) {
     visit(mutex, 1);
     CHECK_FALSE(mutex.biased());
@@ -179,7 +168,7 @@ TEST_CASE("a thread that enters often in a row takes the bias, but none that onl
   CHECK(mutex.biased());
 }
 
-TEST_CASE("threads that take the bias from each other exclude each other") {
+TEST_CASE("threads that take the bias from each other, and those that visit, exclude each other") {
   constexpr int kThreads = 3, kTurns = 200;
   BiasedMutex mutex;
   std::int64_t count = 0;
@@ -190,44 +179,21 @@ TEST_CASE("threads that take the bias from each other exclude each other") {
   std::atomic<int> turns = 0;
   std::atomic<std::int64_t> all = 0;
   std::vector<std::thread> threads;
-  for (int thread = 0; thread < kThreads; ++thread) {
+  for (int thread = 0; thread <= kThreads; ++thread) {
     threads.emplace_back([&, thread] {
-      for (int turn = 0; turn < kTurns; turn = ++turns) {
+      const bool visits = thread == kThreads;
+      if (visits) BiasedMutex::this_thread_never_owns();
+      for (int turn = 0; turn < kTurns; turn = visits ? turns.load() : ++turns) {
         // In its turn a thread enters often enough to take the bias, and the others disturb it now and then.
-        const int times = turn % kThreads == thread ? 2 * Timing::kInARow : 3;
+        const int times = turn % kThreads == thread ? 2 * Timing::kInARow : visits ? 1 : 3;
         for (int i = 0; i < times; ++i) add();
         all += times;
+        if (visits) std::this_thread::yield();
       }
     });
   }
   for (std::thread& each : threads) each.join();
   CHECK(count == all);
-}
-
-TEST_CASE("an owner and threads that visit exclude each other") {
-  constexpr int kVisitors = 2, kVisits = 300;
-  BiasedMutex mutex;
-  std::int64_t count = 0, mine = 0;
-  std::atomic<int> visiting = kVisitors;
-  const auto add = [&] {
-    const std::scoped_lock held(mutex);
-    ++count;
-  };
-  add();
-  std::vector<std::thread> visitors;
-  for (int i = 0; i < kVisitors; ++i) {
-    visitors.emplace_back([&] {
-      BiasedMutex::this_thread_never_owns();
-      for (int visit = 0; visit < kVisits; ++visit) {
-        add();
-        std::this_thread::yield();
-      }
-      --visiting;
-    });
-  }
-  for (; visiting > 0; ++mine) add();
-  for (std::thread& each : visitors) each.join();
-  CHECK(count == 1 + mine + kVisitors * kVisits);
 }
 
 // ---- the model ------------------------------------------------------------------------------------------------------
@@ -434,4 +400,4 @@ TEST_CASE(
   CHECK_FALSE(explore(&Model::wakes).goes_on);
 }
 
-}  // namespace farside::biased_mutex_test
+}  // namespace farside::threads_test
