@@ -101,78 +101,56 @@ class StableList {
 
 // RankIndex: finds, by open addressing, the number of the element of a list that has a rank. The ranks are in the
 // elements: `rank_of(number)` returns the rank of an element. Thread safety: one thread at a time calls add(), any may
-// call find() meanwhile. Cost: O(1). Memory: 24 bytes, and per element 5.3 to 10.7 bytes, with more than 49,152
-// elements 8 to 21.4. Tables that were outgrown stay, since a thread may read them.
+// call find() meanwhile. Cost: O(1). Memory: 16 bytes, and per element 10.7 to 21.4 bytes. Tables that were outgrown
+// stay, since a thread may read them.
 class RankIndex {
  public:
   // Returns the number of the element of this rank, or -1.
   template <class RankOf>
   int find(int rank, RankOf&& rank_of) const {
-    if (const auto slots = long_.get(); !slots.empty()) return find_in(slots, rank, rank_of);
-    const auto slots = short_.get();
-    return slots.empty() ? -1 : find_in(slots, rank, rank_of);
-  }
-  // Adds the next element: its number is the number of calls before. Precondition: no element of the same rank was
-  // added.
-  // The next add() then needs no memory.
-  template <class RankOf>
-  void make_room(RankOf&& rank_of) {
-    const std::size_t slots = std::max(short_.get().size(), long_.get().size());
-    if (4 * (std::size_t{count_} + 1) > 3 * slots) grow(slots == 0 ? 8 : 2 * slots, rank_of);
-  }
-  template <class RankOf>
-  void add(RankOf&& rank_of) {
-    make_room(rank_of);
-    const int rank = rank_of(static_cast<int>(count_));
-    if (const auto newest = long_.get(); !newest.empty()) {
-      insert(newest, count_, rank);
-    } else {
-      insert(short_.get(), count_, rank);
-    }
-    ++count_;
-  }
-  std::size_t bytes() const { return short_.bytes() + long_.bytes(); }
-
- private:
-  // With so many slots each number fits two bytes.
-  static constexpr std::size_t kMostShort = 65536;
-  // A slot has the number of an element plus 1; 0 is an empty slot. The number of slots is a power of two, and at most
-  // three quarters of them are full.
-  template <class Number>
-  using Slots = std::span<std::atomic<Number>>;
-
-  static std::size_t hash(int rank, std::size_t slots) {
-    return (static_cast<std::uint32_t>(rank) * std::uint64_t{0x9e3779b97f4a7c15}) >> (64 - std::countr_zero(slots));
-  }
-  template <class Number, class RankOf>
-  static int find_in(Slots<Number> slots, int rank, RankOf&& rank_of) {
+    const Slots slots = slots_.get();
+    if (slots.empty()) return -1;
     for (std::size_t at = hash(rank, slots.size());; at = (at + 1) & (slots.size() - 1)) {
       // Acquire: the element is complete for a thread that finds its number.
       const int number = static_cast<int>(slots[at].load(std::memory_order_acquire)) - 1;
       if (number < 0 || rank_of(number) == rank) return number;
     }
   }
-  template <class Number>
-  static void insert(Slots<Number> slots, std::uint32_t number, int rank) {
-    std::size_t at = hash(rank, slots.size());
-    while (slots[at].load(std::memory_order_relaxed) != 0) at = (at + 1) & (slots.size() - 1);
-    slots[at].store(static_cast<Number>(number + 1), std::memory_order_release);
-  }
+  // The next add() then needs no memory.
   template <class RankOf>
-  void grow(std::size_t size, RankOf&& rank_of) {
-    const auto fill = [&](auto slots) {
+  void make_room(RankOf&& rank_of) {
+    const std::size_t size = slots_.get().size();
+    if (4 * (std::size_t{count_} + 1) <= 3 * size) return;
+    slots_.replace(std::max<std::size_t>(8, 2 * size), [&](Slots slots) {
       for (std::uint32_t number = 0; number < count_; ++number)
         insert(slots, number, rank_of(static_cast<int>(number)));
-    };
-    if (size > kMostShort) {
-      long_.replace(size, fill);
-    } else {
-      short_.replace(size, fill);
-    }
+    });
+  }
+  // Adds the next element: its number is the number of calls before. Precondition: no element of the same rank was
+  // added.
+  template <class RankOf>
+  void add(RankOf&& rank_of) {
+    make_room(rank_of);
+    insert(slots_.get(), count_, rank_of(static_cast<int>(count_)));
+    ++count_;
+  }
+  std::size_t bytes() const { return slots_.bytes(); }
+
+ private:
+  // A slot has the number of an element plus 1; 0 is an empty slot. The number of slots is a power of two, and at most
+  // three quarters of them are full.
+  using Slots = std::span<std::atomic<std::uint32_t>>;
+
+  static std::size_t hash(int rank, std::size_t slots) {
+    return (static_cast<std::uint32_t>(rank) * std::uint64_t{0x9e3779b97f4a7c15}) >> (64 - std::countr_zero(slots));
+  }
+  static void insert(Slots slots, std::uint32_t number, int rank) {
+    std::size_t at = hash(rank, slots.size());
+    while (slots[at].load(std::memory_order_relaxed) != 0) at = (at + 1) & (slots.size() - 1);
+    slots[at].store(number + 1, std::memory_order_release);
   }
 
-  GrowingArray<std::atomic<std::uint16_t>> short_;
-  GrowingArray<std::atomic<std::uint32_t>> long_;  // empty while the numbers fit short_
+  GrowingArray<std::atomic<std::uint32_t>> slots_;
   std::uint32_t count_ = 0;
 };
 

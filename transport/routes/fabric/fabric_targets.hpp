@@ -187,8 +187,8 @@ static_assert(sizeof(TargetDescription) == 30);
 // Thread safety: any, if it was made or told so (expect_threads()); else one thread, which locks nothing. Each
 // target has a mutex of its own, which guards its order; another one, of the list of busy targets, is taken when a
 // target gets or loses its BusyTarget. A thread that takes both takes that of the target first. Cost: O(1). Memory
-// per reached rank: 24 bytes, 8 to 13 of an index and tables (10 to 24 with more than 49,152 ranks), and 30 of its
-// description where ranks differ; some 300 bytes more per busy target, and for at most kMostResting others.
+// per reached rank: 24 bytes, 13 to 24 of an index and tables, and 30 of its description where ranks differ; some 300
+// bytes more per busy target, and for at most kMostResting others.
 struct BusyTarget;
 
 // Whether operations were sent with a notification and may not have been executed yet. Changed with the target's mutex

