@@ -94,9 +94,6 @@ struct Timing {
   static constexpr Milliseconds kRoomAgain{20};
   // Without an acknowledgement, before a peer's socket is looked at. Shorter: system calls per peer.
   static constexpr Seconds kQuiet{1};
-  // Without a request on an accepted connection, if there are few and if there are many; between two searches. Longer:
-  // strangers hold descriptors; shorter: late peers are refused.
-  static constexpr Seconds kLongestSilence{60}, kShortestSilence{1}, kSearchForSilence{5};
   // For a peer's part in the trial of a provider. Shorter: a busy peer loses the adapter; longer: windows are late.
   static constexpr Seconds kTrial{3};
 

@@ -203,15 +203,6 @@ void Connections::close_ended() {
   }
 }
 
-void Connections::end_silent(Clock::time_point now, std::chrono::seconds timeout) {
-  if (now < look_for_silence_at_) return;
-  std::chrono::milliseconds longest = Timing::kLongestSilence;
-  if (timeout.count() > 0) longest = std::min<std::chrono::milliseconds>(longest, timeout);
-  look_for_silence_at_ = now + std::min<Clock::duration>(longest / 2, Timing::kSearchForSilence);
-  if (const std::size_t ended = end_silent_sockets(address_.socket, longest); ended > 0)
-    log(LogLevel::kInfo, "{} connections on which nothing has come are closed", ended);
-}
-
 // ---- requests of this process ----
 
 void Connections::connect_waiting() {

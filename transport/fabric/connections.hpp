@@ -166,9 +166,6 @@ class Connections {
   void stop(PeerState& peer);
   // Closes the ended connections of those peers towards which nothing is in flight.
   void close_ended();
-  // Over TCP: ends, at times, connections to the listener on which nothing has come for long, or for `timeout` (0:
-  // none) if that is shorter. The provider accepts each connection, and keeps it until the request of a peer has come.
-  void end_silent(Clock::time_point now, std::chrono::seconds timeout);
 
  private:
   Hello hello_of(std::uint64_t connection, const MessageRing* ring) const;
@@ -247,7 +244,6 @@ class Connections {
   std::size_t not_closing_ = 0;  // as count(), with an endpoint
   std::size_t in_progress_ = 0;  // in kConnecting or kAccepting
   std::size_t initiated_ = 0;    // in kConnecting
-  Clock::time_point look_for_silence_at_{};
   ConnectionRoom room_;
   std::uint64_t attempts_ = 0;      // this process's requests to any peer so far
   std::deque<PeerState*> waiting_;  // for a place; entries without PeerState::waits are void

@@ -246,10 +246,7 @@ void Fabric::check() {
   connections_.close_ended();
   unused = peers_.deactivate_unused();
   const Clock::time_point now = Clock::now();
-  if (domain_.by_sockets()) {
-    connections_.end_silent(now, health_.timeout());
-    health_.check_hosts(now);  // first: a probe ends the quiet
-  }
+  if (domain_.by_sockets()) health_.check_hosts(now);  // first: a probe ends the quiet
   health_.check(now);
 }
 

@@ -3,10 +3,8 @@
 
 #include <linux/tcp.h>
 #include <string>
-#include <utility>
 
 #include "transport/base/files.hpp"
-#include "transport/base/timing.hpp"
 
 namespace farside {
 
@@ -25,50 +23,19 @@ bool is_at(int socket, const TcpEnds& connection) {
   return name_of(socket, ::getpeername) == connection.there && name_of(socket, ::getsockname) == connection.here;
 }
 
-// Calls visit(descriptor, ends) for each connected socket of this process.
-template <class Visit>
-void for_each_socket(Visit&& visit) {
-  for (const std::string& name : names_in("/proc/thread-self/fd")) {
-    const int socket = std::stoi(name);
-    const std::optional<SocketAddress> there = name_of(socket, ::getpeername);
-    if (!there) continue;
-    if (const std::optional<SocketAddress> here = name_of(socket, ::getsockname)) visit(socket, TcpEnds{*here, *there});
-  }
-}
-
-// How long the connection has existed if nothing has ever arrived on it; none if something has, or it is none of TCP.
-std::optional<std::chrono::milliseconds> silent_from_the_first(int socket) {
-  tcp_info info{};
-  socklen_t bytes = sizeof info;
-  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
-  if (bytes < offsetof(tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received) return {};
-  if (info.tcpi_bytes_received > 0) return {};
-  return std::chrono::milliseconds(info.tcpi_last_data_recv);
-}
-
 }  // namespace
 
 std::vector<int> find_tcp_sockets(std::span<const TcpEnds> connections) {
   std::vector<int> found(connections.size(), -1);
-  for_each_socket([&](int socket, const TcpEnds& ends) {
+  for (const std::string& name : names_in("/proc/thread-self/fd")) {
+    const int socket = std::stoi(name);
+    const std::optional<SocketAddress> there = name_of(socket, ::getpeername), here = name_of(socket, ::getsockname);
+    if (!here || !there) continue;
     for (std::size_t i = 0; i < connections.size(); ++i) {
-      if (connections[i] == ends) found[i] = socket;
+      if (connections[i] == TcpEnds{*here, *there}) found[i] = socket;
     }
-  });
+  }
   return found;
-}
-
-std::size_t end_silent_sockets(const SocketAddress& listener, std::chrono::milliseconds limit) {
-  constexpr std::size_t kMany = 64;
-  std::vector<std::pair<int, std::chrono::milliseconds>> silent;
-  for_each_socket([&](int socket, const TcpEnds& ends) {
-    if (ends.here.port != listener.port || ends.here.family != listener.family) return;
-    if (const auto age = silent_from_the_first(socket)) silent.emplace_back(socket, *age);
-  });
-  if (silent.size() > kMany) limit = Timing::kShortestSilence;
-  std::erase_if(silent, [&](const auto& each) { return each.second < limit; });
-  for (const auto& [socket, age] : silent) ::shutdown(socket, SHUT_RDWR);
-  return silent.size();
 }
 
 std::optional<TcpState> tcp_state(int socket, const TcpEnds& connection) {

@@ -90,10 +90,6 @@ std::vector<int> find_tcp_sockets(std::span<const TcpEnds> connections);
 // Returns the state of the connection if `socket` is its descriptor. The descriptor may have been closed and reused.
 std::optional<TcpState> tcp_state(int socket, const TcpEnds& connection);
 
-// Ends connections to the listener on which nothing has arrived for this time, or for a second if there are many.
-// Returns their number. With Fabric's mutex, under which the provider closes such sockets.
-std::size_t end_silent_sockets(const SocketAddress& listener, std::chrono::milliseconds limit);
-
 // Ends the connection in both directions (shutdown(2)): only data that have arrived already can still be received on
 // it. Returns its descriptor, which stays open and belongs to the provider; -1 if this process has no such connection.
 int end_tcp_connection(const TcpEnds& connection);

@@ -38,7 +38,6 @@ std::optional<TcpState> tcp_state(int socket, const TcpEnds&) {
   }
   return state;
 }
-std::size_t end_silent_sockets(const SocketAddress&, std::chrono::milliseconds) { return 0; }
 int end_tcp_connection(const TcpEnds&) { return -1; }
 
 }  // namespace farside

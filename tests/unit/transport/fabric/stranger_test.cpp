@@ -10,7 +10,6 @@
 #include <cstring>
 #include <netinet/in.h>
 #include <new>
-#include <poll.h>
 #include <random>
 #include <span>
 #include <sys/mman.h>
@@ -248,30 +247,6 @@ TEST_CASE("a connection without the secret is refused, and others are not") {
   CHECK(outcome(hello.bytes()) == 0);
   CHECK(peer.put(listens.place_for(peer), 7));
   CHECK(listens.words[0] == 7);
-}
-
-TEST_CASE("connections on which nothing comes are closed, and others stay") {
-  Settings settings;
-  settings.peer_timeout = 1;
-  const Exposed listens(1, settings, tcp_provider());
-  const FakeProcess peer({}, tcp_provider());
-  const Endpoint::Place place = listens.place_for(peer);
-  const auto write = [&](std::uint64_t value) { return peer.put(place, value) && listens.words[0] == value; };
-  CHECK(write(1));
-  std::vector<UniqueFd> silent;
-  for (int i = 0; i < 20; ++i) silent.push_back(connect_to(listens.fabric->address()));
-  std::uint64_t value = 1;
-  for (const UniqueFd& each : silent) {
-    REQUIRE(each.valid());
-    pollfd ended{each.get(), POLLIN, 0};
-    int polls = 0;
-    while (::poll(&ended, 1, 10) == 0 && ++polls < 2000) CHECK(write(++value));
-    char byte = 0;
-    CHECK(::recv(each.get(), &byte, 1, MSG_DONTWAIT) <= 0);
-    CHECK(polls < 2000);
-  }
-  CHECK(write(++value));
-  CHECK(listens.fabric->interruptions() == 0);
 }
 
 TEST_CASE("a stranger that knows a rank's address reads and changes nothing, and the job goes on") {
