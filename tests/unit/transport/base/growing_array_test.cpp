@@ -86,7 +86,7 @@ TEST_CASE("an index of ranks finds what was added, and nothing else, in little m
   }
 }
 
-TEST_CASE("an index finds the ranks of a large job, where numbers take four bytes") {
+TEST_CASE("an index finds the ranks of a large job") {
   constexpr int kRanks = 100'000;
   const auto rank_of = [](int number) { return 3 * number; };
   RankIndex index;
