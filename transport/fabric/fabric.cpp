@@ -196,9 +196,14 @@ Result<bool> Fabric::reach(Peer to) {
   PeerState& peer = peers_.of(to);
   fid_ep* endpoint = nullptr;
   (void)connections_.reach(peer, endpoint);
-  const std::string error = peer.connect_error();
-  if (peer.connected() || error.empty()) return peer.connected();
-  return Error{ErrorKind::kPeer, error};
+  if (peer.connected()) return true;
+  std::string error = peer.connect_error();
+  // A host that has vanished refuses nothing.
+  const Clock::duration patience = Clock::duration(health_.timeout()) / 2;
+  if (error.empty() && peer.current != nullptr && patience.count() > 0 && Clock::now() - peer.current->since > patience)
+    error = "it does not answer the request to connect";
+  if (error.empty()) return false;
+  return Error{ErrorKind::kPeer, std::move(error)};
 }
 
 // Called with the mutex held.
