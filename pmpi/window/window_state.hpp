@@ -48,7 +48,8 @@ namespace farside::pmpi {
 //
 // A wait for a lock finds no dead rank by its own operations: it sleeps in a queue. So it looks for them. For ranks of
 // this node it asks the kernel. A rank of another node has ended if two looks in a row have found that it refuses
-// connections, or if a read of a control word has failed.
+// connections, or does not answer them for half of FARSIDE_PEER_TIMEOUT, or if a read of a control word has failed, or
+// has no answer for most of it.
 //
 // Thread safety: any thread. Cost of a look: 10 us per rank of the node, and one read each for at most kMostReads other
 // ranks, the next ones with each look, to which it connects.
@@ -83,6 +84,7 @@ class LostLocks {
     explicit Read(int of) : rank(of) {}
     int rank;
     ControlMemory::Operation operation;
+    LongWait::Clock::time_point since = LongWait::Clock::now();
   };
   struct Dead {
     int rank;
