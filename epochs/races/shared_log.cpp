@@ -2,7 +2,6 @@
 #include "epochs/races/shared_log.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace farside::epochs {
 namespace {

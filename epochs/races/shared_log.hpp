@@ -27,6 +27,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <span>
@@ -96,8 +97,8 @@ class SharedLog {
   // Looks for a conflict, also of this rank, with an access to `runs` by way of another window, in which even atomic
   // updates conflict (MPI 4.0 section 12.7).
   Result<std::optional<Found>> look_from_outside(int where, const Access& access, std::span<const StridedRun> runs);
-  // Tells the other ranks of this rank's memory; returns that of a rank, without bytes if it has not told yet.
-  Status describe(const Memory& memory) { return memory_.write(rank_, kMemoryAt, &memory, sizeof memory); }
+  // Writes this rank's memory into its own log, before any rank reads that; reads that of a rank.
+  static void describe(std::byte* log, const Memory& memory) { std::memcpy(log + kMemoryAt, &memory, sizeof memory); }
   Result<Memory> memory_of(int where);
   // Takes out the entries of the last add() to `where`.
   Status retract(int where);

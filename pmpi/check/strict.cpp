@@ -186,7 +186,6 @@ Strict::Strict(Space& space, std::unique_ptr<Space> logs, MPI_Group group)
       group_(group),
       shared_(log_space_, space.rank(), space.ranks(), SharedLog::capacity_for(space.ranks())) {
   const OneThread one_thread(*this);
-  (void)shared_.describe(own_memory());  // without it, conflicts with other windows are missed
   library().strict_windows->all.push_back(this);
 }
 
@@ -247,10 +246,10 @@ void Strict::accessed(const PageWatch::Hit& hit) {
   }
 }
 
-SharedLog::Memory Strict::own_memory() const {
+SharedLog::Memory Strict::memory_of(Space& space) {
   // In a dynamic window any address may belong to the window. No operation targets memory that is not attached.
-  return {static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(space_.data())),
-          space_.regions() != nullptr ? Regions::kBytes : space_.extent(space_.rank()).value().bytes};
+  return {static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(space.data())),
+          space.regions() != nullptr ? Regions::kBytes : space.extent(space.rank()).value().bytes};
 }
 
 int Strict::rank_in(const Strict& other, int rank) const {
@@ -320,10 +319,10 @@ Outcome Strict::check_other_ranks(const Operation& operation, Epoch epoch, const
   access.local = true;
   access.use = epochs::Use::kPut;
   std::vector<StridedRun> own;
-  if (target != self) own = offsets_in(own_memory(), places.written.runs());
+  if (target != self) own = offsets_in(memory_of(space_), places.written.runs());
   if (target != self && own.empty()) {
     access.use = epochs::Use::kGet;
-    own = offsets_in(own_memory(), places.read.runs());
+    own = offsets_in(memory_of(space_), places.read.runs());
   }
   Outcome found;
   if (!own.empty()) {
@@ -499,9 +498,9 @@ Status Strict::keep_image(Epoch epoch) {
   image_epoch_ = epoch;
   image_.clear();
   // Others may store to shared memory, or to that of another window, and tell that this rank need not synchronize.
-  const SharedLog::Memory own = own_memory();
+  const SharedLog::Memory own = memory_of(space_);
   const bool ours_alone = std::ranges::none_of(library().strict_windows->all, [&](const Strict* other) {
-    const SharedLog::Memory there = other->own_memory();
+    const SharedLog::Memory there = memory_of(other->space_);
     return other != this && there.base < own.base + own.bytes && own.base < there.base + there.bytes;
   });
   if (space_.regions() != nullptr || space_.shared() || !ours_alone) return {};
@@ -511,7 +510,7 @@ Status Strict::keep_image(Epoch epoch) {
 }
 
 Outcome Strict::changes_of_own_window(Epoch epoch, const char* until) {
-  const std::uint64_t begin = own_memory().base;
+  const std::uint64_t begin = memory_of(space_).base;
   Result<std::vector<SharedLog::Found>> later = shared_.changed_after(epoch, [&](const StridedRun& run) {
     StridedRun here = run;
     here.first += begin;

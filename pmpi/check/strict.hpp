@@ -66,6 +66,8 @@ class Strict {
 
   // `space` and `group`: the window's. `logs`: the space of the logs, SharedLog::bytes() per rank.
   Strict(Space& space, std::unique_ptr<Space> logs, MPI_Group group);
+  // Tells the other ranks where this rank's window lies. A collective step follows before any rank may use the window.
+  static void describe(Space& space, Space& logs) { epochs::SharedLog::describe(logs.data(), memory_of(space)); }
   // Warns of flushes() that have never completed anything.
   ~Strict();
   Strict(const Strict&) = delete;
@@ -157,6 +159,7 @@ class Strict {
     StrictWindows& windows_;
   };
 
+  static epochs::SharedLog::Memory memory_of(Space& space);
   Outcome begin(const Operation& operation, Epoch epoch, Places& places);
   Outcome carried_out(const Operation& operation, Epoch epoch, const Places& places);
   Outcome look(Epoch epoch, const Places& places) const;
@@ -167,7 +170,6 @@ class Strict {
                              std::vector<epochs::StridedRun> addresses);
   // The number of this window's rank in another window; negative: none.
   int rank_in(const Strict& other, int rank) const;
-  epochs::SharedLog::Memory own_memory() const;
   std::vector<std::uint64_t> hashes_at_target(int target, const Places& places) const;
   // Keeps the first bytes of this rank's window for changes_of_own_window().
   Status keep_image(Epoch epoch);

@@ -10,6 +10,7 @@
 #include "epochs/protocols/control_block.hpp"
 #include "epochs/races/shared_log.hpp"
 #include "pmpi/call_sites.hpp"
+#include "pmpi/check/strict.hpp"
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/library/library.hpp"
 #include "pmpi/observe/observation.hpp"
@@ -302,6 +303,10 @@ Result<Agreed> agree(Contribution& own) {
   Result<MadeSpace> memory = make_space(making_of(own.request, group, agreed.id, own.ready, own.has_handle), group);
   if (!memory) return memory.error();
   agreed.memory = std::move(memory.value());
+  if (agreed.logs != nullptr) {
+    Strict::describe(*agreed.memory.space, *agreed.logs);
+    if (Result<Group::Combined> told = group.agree({}); !told) return told.error();
+  }
   if ((agreed.memory.flags & (kUnknownClock | kNoRecord)) == kUnknownClock) compare_clocks(own.request.communicator);
   return agreed;
 }

@@ -506,6 +506,23 @@ void stores(const check::Window& window) {
   barrier();
 }
 
+// A rank may use a new window although its target is still about to return from the creation.
+void through_a_new_window(const check::Window& window) {
+  int out[1] = {};
+  for (int round = 0; round < 20; ++round) {
+    MPI_Win other = MPI_WIN_NULL;
+    CHECK_MPI(MPI_Win_create(window.as<int>(), 64, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &other));
+    CHECK_MPI(MPI_Win_set_errhandler(other, MPI_ERRORS_RETURN));
+    CHECK_MPI(MPI_Win_lock_all(0, window));
+    CHECK_MPI(MPI_Win_lock_all(0, other));
+    CHECK_MPI(MPI_Put(out, 1, MPI_INT, next, 3, 1, MPI_INT, window));
+    CONFLICT("MPI_Put of rank ", "on another window", MPI_Put(out, 1, MPI_INT, next, 3, 1, MPI_INT, other));
+    CHECK_MPI(MPI_Win_unlock_all(other));
+    CHECK_MPI(MPI_Win_unlock_all(window));
+    CHECK_MPI(MPI_Win_free(&other));
+  }
+}
+
 // Two windows with common memory: the second begins at the 16th integer of the first.
 void through_two_windows(const check::Window& window) {
   constexpr const char* kOther = "on another window";
@@ -515,7 +532,6 @@ void through_two_windows(const check::Window& window) {
   CHECK_MPI(
       MPI_Win_create(window.as<int>() + 16, 16 * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &other));
   CHECK_MPI(MPI_Win_set_errhandler(other, MPI_ERRORS_RETURN));
-  barrier();  // a rank that has not returned has not said yet where its memory is
   CHECK_MPI(MPI_Win_lock_all(0, window));
   CHECK_MPI(MPI_Win_lock_all(0, other));
   if (rank == 0) {
@@ -697,6 +713,7 @@ int main(int argc, char** argv) {
       {"buffers in the window", buffers_in_the_window},
       {"stores", stores},
       {"through two windows", through_two_windows},
+      {"through a new window", through_a_new_window},
       {"by different MPI_Ops", by_different_ops},
       {"flushes of idle targets", idle_flushes},
   };

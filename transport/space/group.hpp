@@ -50,7 +50,7 @@ class Group {
  public:
   // The protocol between ranks. Change it with everything that ranks must have in common: descriptions, control block,
   // messages, the sequence of collectives.
-  static constexpr std::uint32_t kProtocol = 31;
+  static constexpr std::uint32_t kProtocol = 32;
   static constexpr std::size_t kWords = 3;
   using Words = std::array<std::uint64_t, kWords>;
   // What the ranks have contributed together.

@@ -41,10 +41,10 @@ class Logs final : public LogMemory {
     ++writes;
     return {};
   }
+  std::vector<std::byte>& log(int rank) { return logs_.at(static_cast<std::size_t>(rank)); }
   int writes = 0;
 
  private:
-  std::vector<std::byte>& log(int rank) { return logs_.at(static_cast<std::size_t>(rank)); }
   std::array<std::vector<std::byte>, kRanks> logs_;
 };
 
@@ -159,7 +159,7 @@ TEST_CASE("an access by way of another window meets all but reads, also those of
 TEST_CASE("a rank tells where its memory lies") {
   Ranks r;
   CHECK(r[0].memory_of(1).value().bytes == 0);
-  CHECK(r[1].describe({4096, 64}));
+  SharedLog::describe(r.memory.log(1).data(), {4096, 64});
   CHECK(r[0].memory_of(1).value().base == 4096);
   CHECK(r[2].memory_of(1).value().bytes == 64);
   CHECK(r[0].memory_of(2).value().bytes == 0);
