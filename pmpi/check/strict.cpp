@@ -559,7 +559,12 @@ Outcome Strict::exposure_ended() {
   return first_of(std::move(changed), shared_.exposure_ended());
 }
 
+// After 5 ms, a few turns of other processes on a core, an overloaded machine left many conflicts of three ranks on two
+// cores unseen.
 void Strict::delay() {
+  // The total delay of a window is limited to kAllowance and one part in kShare of the window's lifetime.
+  constexpr std::chrono::milliseconds kDelay{20}, kAllowance{100};
+  constexpr int kShare = 20;
   const Clock::time_point now = Clock::now(), until = now + kDelay;
   {
     const OneThread one_thread(*this);

@@ -186,11 +186,6 @@ class Strict {
   Outcome end(UnderWay&& under_way, End&& end);
   void delay();
 
-  // The total delay of a window is limited to kAllowance and one part in kShare of the window's lifetime.
-  static constexpr std::chrono::milliseconds kDelay{5};
-  static constexpr std::chrono::milliseconds kAllowance{30};
-  static constexpr int kShare = 20;
-
   static constexpr std::uint64_t kImageBytes = std::uint64_t{1} << 20;
 
   Space& space_;

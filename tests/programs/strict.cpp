@@ -390,6 +390,29 @@ void lock_all_on_an_exposed_target(const check::Window& window) {
   barrier();
 }
 
+// A rank that completes its operation waits for one that is late by 10 ms: in most windows, unless the machine is
+// overloaded.
+void accesses_of_a_late_rank(const check::Window&) {
+  int found = 0;
+  for (int round = 0; round < (strict ? 50 : 1) && found == 0; ++round) {
+    const int value = 0;
+    const check::Window window(check::Memory::kAllocate, 64, 4);
+    CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+    barrier();
+    CHECK_MPI(MPI_Win_lock_all(0, window));
+    if (rank == 0) CHECK_MPI(MPI_Put(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, window));
+    if (rank == last) {
+      usleep(10'000);
+      check::Stderr captured;
+      found = check::class_of(MPI_Put(&value, 1, MPI_INT, 0, 0, 1, MPI_INT, window)) == MPI_ERR_RMA_CONFLICT ? 1 : 0;
+      captured.end();
+    }
+    CHECK_MPI(MPI_Win_unlock_all(window));
+    CHECK_MPI(MPI_Bcast(&found, 1, MPI_INT, last, MPI_COMM_WORLD));
+  }
+  CHECK_EQ(found, strict ? 1 : 0);
+}
+
 void buffers_in_the_window(const check::Window& window) {
   int* const own = window.as<int>();
   // Rank 0 puts from its own window to another part of rank 1's.
@@ -710,6 +733,7 @@ int main(int argc, char** argv) {
       {"under locks", under_locks},
       {"within an exposure", within_an_exposure},
       {"a lock_all on an exposed target", lock_all_on_an_exposed_target},
+      {"accesses of a late rank", accesses_of_a_late_rank},
       {"buffers in the window", buffers_in_the_window},
       {"stores", stores},
       {"through two windows", through_two_windows},
