@@ -15,6 +15,7 @@
 
 #include "pmpi/call_sites.hpp"
 #include "pmpi/library/library.hpp"
+#include "pmpi/observe/observation.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/waiter.hpp"
 #include "transport/node/process_memory.hpp"
@@ -194,10 +195,10 @@ Strict::~Strict() {
   std::erase(library().strict_windows->all, this);
   for (const auto& [site, flushes] : flushes_) {
     if (flushes.completed_any || flushes.other < 0 || !Log::is_new("idle flush at " + std::to_string(site))) continue;
-    log(LogLevel::kWarn,
-        "flushes of rank {} have completed nothing: no operation towards it was under way, but one towards rank {} "
-        "was, which such a flush does not complete (MPI 4.0 section 12.5.4); {}",
-        flushes.target, flushes.other, called_from(site));
+    report(LogLevel::kWarn,
+           fmt::format("flushes of rank {} have completed nothing: no operation towards it was under way, but one "
+                       "towards rank {} was, which such a flush does not complete (MPI 4.0 section 12.5.4); {}",
+                       flushes.target, flushes.other, called_from(site)));
   }
 }
 

@@ -84,11 +84,12 @@ class WindowTable {
 // For the files of FARSIDE_STATS and FARSIDE_TRACE.
 struct Observed {
   std::atomic<unsigned long> farside_windows{0}, runtime_windows{0};
-  std::atomic<bool> clocks_compared{false};  // compare_clocks() was called
-  std::mutex mutex;                          // guards the following
-  Job job;                                   // without the time of writing
-  std::optional<ClockPair> begun;            // when the first window was made
-  std::vector<TraceRecord> clocks;           // TraceKind::kClock
+  std::atomic<bool> clocks_compared{false};            // compare_clocks() was called
+  std::mutex mutex;                                    // guards the following
+  Job job;                                             // without the time of writing
+  std::optional<ClockPair> begun;                      // when the first window was made
+  std::vector<TraceRecord> clocks;                     // TraceKind::kClock
+  std::vector<std::pair<Ticks, std::string>> reports;  // when, and the line
 };
 
 struct Library {

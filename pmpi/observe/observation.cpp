@@ -338,7 +338,27 @@ void add_windows_and_texts(std::vector<TraceRecord>& records) {
   add_text(TraceText::Of::kCpus, 0, own_cpus(), records);
 }
 
+void add_reports(std::vector<TraceRecord>& records) {
+  for (std::uint32_t number = 0; const auto& [when, line] : library().observed->reports) {
+    records.push_back({.kind = TraceKind::kReport, .begin = when, .end = when, .count = number});
+    add_text(TraceText::Of::kReport, number++, line, records);
+  }
+}
+
 }  // namespace
+
+void report(LogLevel level, const std::string& line) {
+  constexpr std::size_t kMost = 100;
+  log(level, "{}", line);
+  if (Trace::active() == nullptr) return;
+  {
+    const std::scoped_lock held(library().observed->mutex);
+    auto& reports = library().observed->reports;
+    if (reports.size() == kMost) return;
+    reports.emplace_back(ticks(), line);
+  }
+  write_trace();
+}
 
 void write_statistics() {
   const Result<const Settings*> settings = Process::instance().settings();
@@ -389,6 +409,7 @@ void write_trace() {
   {
     const std::scoped_lock held(library().observed->mutex);
     append(library().observed->clocks);
+    add_reports(records);
   }
   add_totals(records);
   append(trace->epochs().take());

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include <mpi.h>
 
+#include "transport/base/log.hpp"
 #include "transport/base/trace.hpp"
 
 namespace farside::pmpi {
@@ -32,6 +34,10 @@ void compare_clocks(MPI_Comm communicator);
 // Returns a number that identifies the CLOCK_MONOTONIC of this process. All processes of one boot of one kernel and one
 // time namespace have the same number.
 std::uint64_t clock_id();
+
+// Logs a line about a mistake of the program. With FARSIDE_TRACE it adds the line to the trace, as one of the first
+// 100, and writes that, since the error may end the program.
+void report(LogLevel level, const std::string& line);
 
 // Whether the settings ask for a file.
 bool writes_files();

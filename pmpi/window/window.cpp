@@ -8,6 +8,7 @@
 #include "pmpi/call_sites.hpp"
 #include "pmpi/check/strict.hpp"
 #include "pmpi/library/library.hpp"
+#include "pmpi/observe/observation.hpp"
 #include "pmpi/observe/window_statistics.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/log.hpp"
@@ -111,8 +112,8 @@ class BrokenRules {
     const std::uint16_t site = library().sites->find_here();
     if (!reported_.emplace(site, text).second) return;
     const std::string target = call->target() >= 0 ? fmt::format(", target {}", call->target()) : "";
-    log(LogLevel::kWarn, "{} on window '{}'{}: {}; executed anyway; called from {}", call->call(), window, target, text,
-        library().sites->text(site));
+    pmpi::report(LogLevel::kWarn, fmt::format("{} on window '{}'{}: {}; executed anyway; called from {}", call->call(),
+                                              window, target, text, library().sites->text(site)));
     if (reported_.size() == kMost)
       log(LogLevel::kWarn, "this is the {}th broken rule; further ones are not reported", kMost);
   }
@@ -231,8 +232,9 @@ void Window::log_fault(const MpiCall& call, const Fault& fault) {
     // A lock also depends on other ranks than its target: the home of the global lock, a rank to be woken.
     if (fault.target != Fault::kNoTarget && fault.target != target) where += fmt::format(", at rank {}", fault.target);
   }
-  log(LogLevel::kError, "{} on window '{}'{}: {}{}{}{}", call.name, name, where, fault.text, state,
-      library().sites->called_from(), relies_on_world_handler(handle_) ? kWorldHandler : "");
+  report(LogLevel::kError,
+         fmt::format("{} on window '{}'{}: {}{}{}{}", call.name, name, where, fault.text, state,
+                     library().sites->called_from(), relies_on_world_handler(handle_) ? kWorldHandler : ""));
 }
 
 int Window::raise_after_free(const MpiCall& call, const Fault& fault, MPI_Errhandler handler) {

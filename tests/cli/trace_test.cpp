@@ -333,6 +333,24 @@ TEST_CASE("the trace for Perfetto has the call sites") {
                                                     {"put", "program+0x2000"}});
 }
 
+TEST_CASE("what was reported to the program is told with its rank and time, and shown above the time lines") {
+  Writer zero(0, 2), one(1, 2);
+  zero.epoch(EpochKind::kFence, -1, 0, 0, 1, 1);
+  TraceRecord report;
+  report.kind = TraceKind::kReport;
+  report.begin = report.end = Writer::at(500);
+  report.count = 7;
+  one.add(report).text(TraceText::Of::kReport, 7, "MPI_Put on window 'grid', target 0: bytes 0 to 4 are in use");
+  report.count = 8;  // without a text
+  one.add(report);
+  const Timeline timeline = merge({zero.trace(), one.trace()});
+  REQUIRE(timeline.warnings.size() == 1);
+  CHECK_THAT(timeline.warnings[0],
+             Contains("rank 1, at 500") && Contains(": MPI_Put on window 'grid', target 0: bytes"));
+  CHECK_THAT(summary(timeline), Contains("! " + timeline.warnings[0]));
+  CHECK(chrome(timeline).at("otherData").at("warnings").at(0) == timeline.warnings[0]);
+}
+
 TEST_CASE("a wait for a lock names the code that held it") {
   Writer zero(0, 3), one(1, 3), two(2, 3);
   zero.epoch(EpochKind::kFence, -1, 0, 0, 1, 1);
@@ -403,7 +421,7 @@ TEST_CASE("a trace that is damaged is refused, with the reason") {
              Contains("a value that there is not"));
   CHECK_THAT(with([](Writer& w) {
                TraceText text;
-               text.of = static_cast<TraceText::Of>(3);
+               text.of = static_cast<TraceText::Of>(4);
                w.add(std::bit_cast<TraceRecord>(text));
              }),
              Contains("a value that there is not"));

@@ -72,6 +72,12 @@ std::vector<TraceRecord> records_of(std::uint64_t rank) {
   text.bytes = 4;
   text.text = {'g', 'r', 'i', 'd'};
   all.push_back(std::bit_cast<TraceRecord>(text));
+  TraceRecord report;
+  report.kind = TraceKind::kReport;
+  report.begin = report.end = 4000;
+  all.push_back(report);
+  text.of = TraceText::Of::kReport;
+  all.push_back(std::bit_cast<TraceRecord>(text));
   text.of = TraceText::Of::kCpus;
   text.text = {'0', '-', '3', ','};
   all.push_back(std::bit_cast<TraceRecord>(text));

@@ -2,7 +2,7 @@
 // With FARSIDE_CHECK=strict: conflicting accesses, of one origin or of several, are refused, and the report names both
 // calls. Allowed accesses pass. Early stores to buffers and window memory are reported, and early loads of result
 // buffers where the kernel permits that. Without strict checking (argument lenient) all of this passes, because the
-// program does not check the results.
+// program does not check the results. With the argument fatal the first conflict ends the program.
 #include <fcntl.h>
 #include <functional>
 #include <linux/userfaultfd.h>
@@ -722,7 +722,7 @@ int main(int argc, char** argv) {
   next = (rank + 1) % check::size();
   last = check::size() - 1;
   check::Window window(program.memory(), 64 * sizeof(int), sizeof(int));
-  CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  if (!program.has("fatal")) CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
   const check::Section<const check::Window&> sections[] = {
       {"at the target", at_the_target},
       {"loads", loads},

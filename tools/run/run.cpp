@@ -326,6 +326,12 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
   command->add_option("--set", options->set, "setting for this run, NAME=VALUE (repeatable)")
       ->take_all()
       ->allow_extra_args(false);
+  command->add_option_function<std::string>(
+      "--report",
+      [options](const std::string& prefix) {
+        options->set.insert(options->set.end(), {"FARSIDE_CHECK=strict", "FARSIDE_TRACE=" + prefix});
+      },
+      "FARSIDE_CHECK=strict, with its reports and the epochs of each rank in PREFIX.RANK.trace (farside trace)");
   command->add_option("--lib-dir", options->library_folder, kLibraryFolderHelp);
   command->add_flag("--dry-run", options->dry_run, "print the command line of mpirun without running it");
   command->footer(

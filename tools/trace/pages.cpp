@@ -143,7 +143,9 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
   std::vector<const LockWait*> wait_of(timeline.epochs.size());
   for (const LockWait& wait : waits) wait_of[wait.epoch] = &wait;
 
-  out << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+  out << "{\"displayTimeUnit\":\"ns\",\"otherData\":"
+      << json{{"warnings", timeline.warnings}}.dump(-1, ' ', false, json::error_handler_t::replace)
+      << ",\"traceEvents\":[\n";
   const char* separator = "";
   // Names of the program may be no UTF-8.
   const auto add = [&](const json& event) {

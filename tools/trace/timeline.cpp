@@ -60,18 +60,19 @@ class Clock {
 
 // Adds a text to those of the trace.
 void add_text(const TraceText& record, std::size_t number, RankTrace& trace) {
-  if (static_cast<unsigned>(record.of) > static_cast<unsigned>(TraceText::Of::kCpus) ||
+  if (static_cast<unsigned>(record.of) > static_cast<unsigned>(TraceText::Of::kReport) ||
       record.bytes > record.text.size())
     refuse(trace.file.path, "record {} has a value that there is not; the file is damaged", number);
   std::string& text = record.of == TraceText::Of::kCpus     ? trace.cpus
                       : record.of == TraceText::Of::kWindow ? trace.window_names[record.number]
+                      : record.of == TraceText::Of::kReport ? trace.reports[record.number]
                                                             : trace.sites[record.number];
   text.append(record.text.data(), std::min<std::size_t>(record.bytes, TraceText::kMost - text.size()));
 }
 
 void check(const std::string& file, const TraceRecord& record, std::size_t number) {
   const auto kind = static_cast<unsigned>(record.kind);
-  if (kind < static_cast<unsigned>(TraceKind::kWindow) || kind > static_cast<unsigned>(TraceKind::kNotified))
+  if (kind < static_cast<unsigned>(TraceKind::kWindow) || kind > static_cast<unsigned>(TraceKind::kReport))
     refuse(file, "record {} is of kind {}, which there is not; the file is damaged", number, kind);
   const bool epoch = record.kind == TraceKind::kEpoch || record.kind == TraceKind::kTotal;
   if ((epoch && record.detail >= kEpochNames.size()) ||
@@ -145,7 +146,7 @@ RankTrace parse(const std::string& file, std::string_view bytes) {
     }
   }
   trace.cpus = printable(trace.cpus);
-  for (auto* texts : {&trace.window_names, &trace.sites})
+  for (auto* texts : {&trace.window_names, &trace.sites, &trace.reports})
     for (auto& [number, text] : *texts) text = printable(text);
   return trace;
 }
@@ -324,6 +325,12 @@ Timeline merge(const std::vector<RankTrace>& traces) {
           total.waited += static_cast<double>(record.end) * 1e-9;
           break;
         }
+        case TraceKind::kReport:
+          if (const auto text = trace.reports.find(static_cast<std::uint32_t>(record.count));
+              text != trace.reports.end())
+            timeline.warnings.push_back(
+                fmt::format("{}, at {}: {}", timeline.processes.back().name, duration(at(record.begin)), text->second));
+          break;
         case TraceKind::kClock:
         case TraceKind::kText: break;
       }

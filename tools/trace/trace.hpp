@@ -21,8 +21,8 @@ struct RankTrace {
   TraceHeader header;
   std::vector<TraceRecord> records;
   std::string host;
-  // Texts, without signs that change a terminal. By the numbers of windows and sites of this process.
-  std::map<std::uint32_t, std::string> window_names, sites;
+  // Texts, without signs that change a terminal. By the numbers of windows, sites and reports of this process.
+  std::map<std::uint32_t, std::string> window_names, sites, reports;
   std::string cpus;  // that the process may use: "0-3,8"
 };
 
@@ -107,7 +107,7 @@ struct Timeline {
   std::vector<Span> spans;                 // by begin
   std::map<EpochKind, EpochTotal> totals;  // of all epochs, including overwritten ones
   Nanoseconds length = 0;
-  std::vector<std::string> warnings;  // sentences: ranks without a file, cores that ranks share
+  std::vector<std::string> warnings;  // sentences: ranks without a file, cores that ranks share, reports
   std::vector<std::string> hosts;     // in the order of their first process
   std::vector<std::string> sites;     // where calls are in the program; each once
 

@@ -59,7 +59,7 @@ struct Job {
 struct TraceHeader {
   static constexpr std::array<char, 8> kMagic = {'f', 'a', 'r', 's', 'i', 'd', 'e', 'T'};
   static constexpr std::uint32_t kOrder = 0x01020304;
-  static constexpr std::uint32_t kVersion = 4;
+  static constexpr std::uint32_t kVersion = 5;
 
   std::array<char, 8> magic = kMagic;
   std::uint32_t order = kOrder;
@@ -97,6 +97,7 @@ enum class TraceKind : std::uint8_t {
   kTotal,       // all epochs of a kind, with the overwritten ones: count, ticks in them (begin), ticks waited (end)
   kText,        // a TraceText
   kNotified,    // a wait for a notification: begin, end
+  kReport,      // an error or warning about the program: begin and end, when; count, the number of its text
 };
 
 enum class EpochKind : std::uint8_t { kFence, kStart, kPost, kLockShared, kLockExclusive, kLockAll };
@@ -131,6 +132,7 @@ struct TraceText {
     kWindow,  // the name of the window `number` (MPI_Win_set_name)
     kSite,    // where the site `number` is: "function+0x12 (FILE+0x1234)"
     kCpus,    // the CPUs that the process may use: "0-3,8"
+    kReport,  // the line of the report `number`
   };
   static constexpr std::size_t kMost = 4096;  // bytes of one text; the rest is left out
 
