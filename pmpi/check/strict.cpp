@@ -495,8 +495,9 @@ Outcome Strict::start_completed() {
              });
 }
 
-Status Strict::keep_image(Epoch epoch) {
-  image_epoch_ = epoch;
+Status Strict::keep_image(std::optional<Epoch> epoch) {
+  const OneThread one_thread(*this);
+  image_epoch_ = epoch.value_or(image_epoch_);
   image_.clear();
   // Others may store to shared memory, or to that of another window, and tell that this rank need not synchronize.
   const SharedLog::Memory own = memory_of(space_);
@@ -507,7 +508,7 @@ Status Strict::keep_image(Epoch epoch) {
   if (space_.regions() != nullptr || space_.shared() || !ours_alone) return {};
   image_.resize(std::min<std::uint64_t>(own.bytes, kImageBytes));
   if (!read_process_memory(getpid(), own.base, image_.data(), image_.size())) image_.clear();
-  return shared_.image_kept(epoch);
+  return shared_.image_kept(image_epoch_);
 }
 
 Outcome Strict::changes_of_own_window(Epoch epoch, const char* until) {
@@ -548,9 +549,12 @@ Outcome Strict::fence_reached() {
 }
 
 Outcome Strict::fence_passed() {
-  const OneThread one_thread(*this);
-  Outcome changed = changes_of_own_window(Epoch::kFence, "this fence");
-  shared_.fence_passed();
+  Outcome changed;
+  {
+    const OneThread one_thread(*this);
+    changed = changes_of_own_window(Epoch::kFence, "this fence");
+    shared_.fence_passed();
+  }
   return first_of(std::move(changed), keep_image(Epoch::kFence));
 }
 

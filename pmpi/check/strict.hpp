@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -103,16 +104,9 @@ class Strict {
   // Called before and after the barrier of a fence; then another barrier follows.
   Outcome fence_reached();
   Outcome fence_passed();
-  // Called before a post.
-  Status exposes() {
-    const OneThread one_thread(*this);
-    return keep_image(Epoch::kStarted);
-  }
-  // Called by MPI_Win_sync, which lets others see the stores of this rank.
-  Status synchronizes() {
-    const OneThread one_thread(*this);
-    return keep_image(image_epoch_);
-  }
+  // Keeps the first bytes of this rank's window, for changes_of_own_window(). Called before a post, and by MPI_Win_sync,
+  // which lets others see the stores of this rank, without an epoch.
+  Status keep_image(std::optional<Epoch> epoch = {});
   // Called when all origins have completed.
   Outcome exposure_ended();
   // Keeps memory that an operation has used as a local buffer until the window is freed.
@@ -171,8 +165,6 @@ class Strict {
   // The number of this window's rank in another window; negative: none.
   int rank_in(const Strict& other, int rank) const;
   std::vector<std::uint64_t> hashes_at_target(int target, const Places& places) const;
-  // Keeps the first bytes of this rank's window for changes_of_own_window().
-  Status keep_image(Epoch epoch);
   Outcome changes_of_own_window(Epoch epoch, const char* until);
   // The program has accessed a watched result buffer, of this window or another one.
   void accessed(const PageWatch::Hit& hit);

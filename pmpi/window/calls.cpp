@@ -247,14 +247,13 @@ Outcome Window::fence(int assert) {
 
 Outcome Window::post(MPI_Group group, int assert) {
   const auto count = opened(EpochKind::kPost, -1, WaitKind::kWait);
-  const auto look = [](Strict& strict) { return Outcome(strict.exposes()); };
+  const auto look = [](Strict& strict) { return Outcome(strict.keep_image(Strict::Epoch::kStarted)); };
   return watched(state_, count, look, [&] { return active().post(group, assert); });
 }
 
 Outcome Window::sync() {
-  const auto count = [](WindowStatistics&, const Moment&) {};
-  const auto look = [](Strict& strict) { return Outcome(strict.synchronizes()); };
-  return watched(state_, count, look, [&] { return passive().sync(); });
+  const Status kept = state_.strict == nullptr ? Status() : state_.strict->keep_image();
+  return first_of(passive().sync(), kept);
 }
 
 Outcome Window::start(MPI_Group group, int assert) {
