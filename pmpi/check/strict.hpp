@@ -104,8 +104,8 @@ class Strict {
   // Called before and after the barrier of a fence; then another barrier follows.
   Outcome fence_reached();
   Outcome fence_passed();
-  // Keeps the first bytes of this rank's window, for changes_of_own_window(). Called before a post, and by MPI_Win_sync,
-  // which lets others see the stores of this rank, without an epoch.
+  // Keeps the first bytes of this rank's window for changes_of_own_window(). Called before a post, and without an epoch
+  // by MPI_Win_sync, which lets others see the stores of this rank.
   Status keep_image(std::optional<Epoch> epoch = {});
   // Called when all origins have completed.
   Outcome exposure_ended();
