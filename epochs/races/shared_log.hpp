@@ -78,8 +78,7 @@ class SharedLog {
     std::uint64_t before = 0;
     std::uint64_t after = 0;
   };
-  // The memory of a rank's window, as its process addresses it.
-  struct Memory {
+  struct Memory {  // of a rank's window, as its process addresses it
     std::uint64_t base = 0;
     std::uint64_t bytes = 0;
   };
@@ -97,7 +96,8 @@ class SharedLog {
   // Looks for a conflict, also of this rank, with an access to `runs` by way of another window, in which even atomic
   // updates conflict (MPI 4.0 section 12.7).
   Result<std::optional<Found>> look_from_outside(int where, const Access& access, std::span<const StridedRun> runs);
-  // Writes this rank's memory into its own log, before any rank reads that; reads that of a rank.
+  // describe() writes where this rank's memory lies into its own log, before any rank reads the log. memory_of() reads
+  // the entry of a rank.
   static void describe(std::byte* log, const Memory& memory) { std::memcpy(log + kMemoryAt, &memory, sizeof memory); }
   Result<Memory> memory_of(int where);
   // Takes out the entries of the last add() to `where`.
@@ -126,7 +126,7 @@ class SharedLog {
   bool under_way() const;
   bool reads_started() const;
 
-  // This rank has kept the bytes of its window, in which accesses of this epoch that are in the log now may show.
+  // This rank has copied its window. The copy may show accesses of this epoch that are in the log now.
   Status image_kept(Epoch epoch);
   // The accesses to this rank's own window whose bytes have changed since; to be called before the fence or wait that
   // ends the epoch. `image(run)` returns the hash of the present bytes.

@@ -499,7 +499,7 @@ Status Strict::keep_image(std::optional<Epoch> epoch) {
   const OneThread one_thread(*this);
   image_epoch_ = epoch.value_or(image_epoch_);
   image_.clear();
-  // Others may store to shared memory, or to that of another window, and tell that this rank need not synchronize.
+  // Other ranks may change shared memory, or memory of another window, without a call by this rank.
   const SharedLog::Memory own = memory_of(space_);
   const bool ours_alone = std::ranges::none_of(library().strict_windows->all, [&](const Strict* other) {
     const SharedLog::Memory there = memory_of(other->space_);
@@ -564,8 +564,7 @@ Outcome Strict::exposure_ended() {
   return first_of(std::move(changed), shared_.exposure_ended());
 }
 
-// After 5 ms, a few turns of other processes on a core, an overloaded machine left many conflicts of three ranks on two
-// cores unseen.
+// With 5 ms, a few time slices, many conflicts among three ranks on two overloaded cores were missed.
 void Strict::delay() {
   // The total delay of a window is limited to kAllowance and one part in kShare of the window's lifetime.
   constexpr std::chrono::milliseconds kDelay{20}, kAllowance{100};

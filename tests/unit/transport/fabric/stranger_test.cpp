@@ -87,8 +87,8 @@ class Caller {
       outcome_ = 0;
     }
   }
-  // Who knows everything that the ranks exchange about an endpoint, except keys. Each attempt uses a new one, since a
-  // target ends a connection on which a peer accesses memory that does not exist.
+  // A caller that knows everything the ranks exchange about an endpoint, except keys. Each attempt needs a new caller,
+  // since a target ends a connection on which a peer accesses memory that does not exist.
   static Caller stranger(const FabricAddress& victim) {
     static std::uint64_t last = 0;
     CallerHello hello;
@@ -242,7 +242,7 @@ TEST_CASE("a connection without the secret is refused, and others are not") {
   hello.secret = address.secret;
   hello.version = 3;
   CHECK(outcome(hello.bytes()) == FI_ECONNREFUSED);
-  // Who knows it comes in: the others were refused for what they said.
+  // A caller with the right secret and version is accepted, so the others were refused for theirs.
   hello.version = 4;
   CHECK(outcome(hello.bytes()) == 0);
   CHECK(peer.put(listens.place_for(peer), 7));
