@@ -26,7 +26,6 @@ inline constexpr int kSlots = 16;   // operations of one protocol object at most
 inline constexpr int kFlights = 8;  // notifications and posts of one actor on their way at most
 // Words for the data that protocols protect, behind the control block of so few ranks.
 inline constexpr std::uint32_t kData = epochs::ControlBlock::kPosted + 8;
-inline constexpr std::uint32_t kWords = kData / 8 + 4;
 
 inline std::uint64_t mix(std::uint64_t seed, std::uint64_t value) {
   std::uint64_t hash = (seed ^ value) * 0x9E3779B97F4A7C15ULL;
@@ -106,6 +105,15 @@ class MemoryState {
     // Its notifications and posts that have not taken effect, in the order of their issue.
     std::array<Request, kFlights> flights{};
 
+    void copy(const Actor& from) {
+      std::copy_n(from.slots.begin(), from.used, slots.begin());
+      std::copy_n(from.flights.begin(), from.flying, flights.begin());
+      rank = from.rank;
+      looked = from.looked;
+      stirred = from.stirred;
+      used = from.used;
+      flying = from.flying;
+    }
     // A notification is not overtaken by a later one to the same rank.
     bool may_arrive(std::size_t flight) const {
       for (std::size_t i = 0; i < flight; ++i) {
@@ -181,6 +189,15 @@ class MemoryState {
   void stir(int rank) {
     for (Actor& actor : actors) actor.stirred = actor.stirred || (actor.rank == rank && actor.looked);
   }
+  // Of so many actors, and what is in use. This makes a search thrice as fast.
+  void copy(const MemoryState& from, int count) {
+    words_ = from.words_;
+    late_ = from.late_;
+    hash_ = from.hash_;
+    lost = from.lost;
+    dead = from.dead;
+    for (std::size_t a = 0; a < static_cast<std::size_t>(count); ++a) actors[a].copy(from.actors[a]);
+  }
   std::uint64_t hash() const {
     std::uint64_t hash = hash_bytes(mix(mix(hash_, lost), dead), late_.data(), sizeof(late_));
     for (const Actor& actor : actors) {
@@ -214,8 +231,19 @@ class MemoryState {
     std::array<Change, 8> changes{};
     std::uint64_t count = 0;
   };
-  static std::size_t index(int rank, std::uint32_t word) { return static_cast<std::size_t>(rank) * kWords + word / 8; }
-  std::array<std::uint64_t, std::size_t{kRanks} * kWords> words_{};
+  // A long ring has places for 16 slots, more than there are waiters.
+  using Block = epochs::ControlBlock;
+  static constexpr std::uint32_t kPlaces = std::min(Block::kRingSlots, 16U);
+  static constexpr std::uint32_t kNoPlace = 8 * (Block::kRingSlots - kPlaces);  // bytes of a ring
+  static constexpr std::size_t kWords = (kData - Block::kLock - 2 * kNoPlace) / 8 + 4;
+  static std::size_t index(int rank, std::uint32_t word) {
+    for (const std::uint32_t ring : {Block::kGlobalLockRing, Block::kRing}) {
+      const std::uint32_t at = word - ring;
+      if (word >= ring) word = at < 8 * Block::kRingSlots ? ring + at % (8 * kPlaces) : word - kNoPlace;
+    }
+    return static_cast<std::size_t>(rank) * kWords + (word - Block::kLock) / 8;
+  }
+  std::array<std::uint64_t, kRanks * kWords> words_{};
   std::array<Late, kRanks> late_{};
   std::uint64_t hash_ = 0;
 };

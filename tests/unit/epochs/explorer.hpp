@@ -151,6 +151,12 @@ class Explorer {
     MemoryState memory_state;
     Shared shared{};
     std::array<Program, kActors> programs;
+
+    void copy(const State& from, int actors) {
+      memory_state.copy(from.memory_state, actors);
+      shared = from.shared;
+      std::copy_n(from.programs.begin(), actors, programs.begin());
+    }
   };
   struct Event {
     enum class What : std::uint8_t { kEffect, kArrive, kStep, kGiveUp, kAppear, kLose, kDie } what;
@@ -231,7 +237,7 @@ class Explorer {
     frame.ends = frame.ends || seen_.find(child_).ends;
     ++frame.next;
     trace_.pop_back();
-    state_ = frame.saved;
+    state_.copy(frame.saved, actors_);
     child_ = frame.hash;
   }
 
@@ -259,7 +265,7 @@ class Explorer {
       return false;
     }
     if (depth >= static_cast<std::size_t>(bound_)) return false;
-    frame.saved = state_;
+    frame.saved.copy(state_, actors_);
     if (options_.reduce) take_local_step(frame);
     frame.hash = hash;
     frame.next = 0;
@@ -336,7 +342,7 @@ class Explorer {
       apply(event);
       const bool local = !actor(event.who).looked && failure_.empty();
       failure_.clear();
-      state_ = frame.saved;
+      state_.copy(frame.saved, actors_);
       if (local) {
         frame.events.list[0] = event;
         frame.events.count = 1;
