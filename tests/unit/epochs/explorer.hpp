@@ -51,7 +51,7 @@ struct Options {
   Sabotage sabotage = {};
   // Bits: one of these ranks may be lost, at any time. From then on operations on it fail instead of taking effect.
   std::uint64_t may_lose = 0;
-  // Bits: one of these ranks may die, at any time; `dead_are_lost`: operations on it fail from then on.
+  // Bits: these ranks may die, at any time; `dead_are_lost`: operations on them fail from then on.
   std::uint64_t may_die = 0;
   bool dead_are_lost = false;
   // An actor gives up only when nothing else can happen: long after all that others do.
@@ -312,8 +312,7 @@ class Explorer {
       if (state_.memory_state.has_late(rank)) events.add(Event::What::kAppear, rank, 0);
       const bool may_be_lost = (options_.may_lose >> rank & 1) != 0 && state_.memory_state.lost == 0 && !all_over;
       if (may_be_lost) events.add(Event::What::kLose, rank, 0);
-      const bool may_die = (options_.may_die >> rank & 1) != 0 && state_.memory_state.dead == 0 && !all_over;
-      if (may_die) events.add(Event::What::kDie, rank, 0);
+      if (may_die(rank) && !all_over) events.add(Event::What::kDie, rank, 0);
     }
   }
   void list_giving_up(Events& events, int who) {
@@ -338,7 +337,7 @@ class Explorer {
       const Event event = events.list[i];
       if (event.what != Event::What::kStep || is_of_actor(i - 1, event.who) || is_of_actor(i + 1, event.who)) continue;
       // Its death before the step is not that after it.
-      if (state_.memory_state.dead == 0 && (options_.may_die >> actor(event.who).rank & 1) != 0) continue;
+      if (may_die(actor(event.who).rank)) continue;
       apply(event);
       const bool local = !actor(event.who).looked && failure_.empty();
       failure_.clear();
@@ -365,6 +364,7 @@ class Explorer {
       case Event::What::kDie: die(event.who); break;
     }
   }
+  bool may_die(int rank) const { return (options_.may_die >> rank & 1) != 0 && !state_.memory_state.is_dead(rank); }
   void die(int rank) {
     if constexpr (requires(Program p) { p.die(memory(0), state_.shared); }) {
       for (int a = 0; a < actors_; ++a) {

@@ -56,6 +56,28 @@ TEST_CASE("when a rank dies in a lock_all of each rank's lock, or in a near lock
   deaths_must_hold(death_case({"X1", "X1"}, true, 1));
 }
 
+TEST_CASE("when two ranks die, each at any moment, the others do not wait") {
+  const std::vector<GivesUp> kWhatIsLost{GivesUp::kWhatIsLost};
+  deaths_must_hold(death_case({"X0", "X0", "X0"}), false, kWhatIsLost, 4 | 8);
+  deaths_must_hold(death_case({"S0", "X0", "S0"}), true, kWhatIsLost, 4 | 8);
+  deaths_must_hold(death_case({"X1", "X1", "X1"}, false, 1), false, kWhatIsLost, 4 | 8);
+}
+
+// The threads of a process stir one another, so there is always something else that happens (kWhatSeemsLost).
+TEST_CASE("when a process with two threads dies, or another one beside it, no thread waits") {
+  deaths_must_hold(death_case({"X0", "X1", "X0(X1)"}, false, 0, {2, 2, 3}), false, {GivesUp::kWhatIsLost});
+  deaths_must_hold(death_case({"X0", "X0", "S0"}, false, 0, {2, 3, 3}), false, {GivesUp::kWhatIsLost});
+}
+
+TEST_CASE("when a rank dies with a deferred lock, or before one, the others do not wait") {
+  for (const bool lost : {false, true}) {
+    deaths_must_hold(death_case({"D0", "X0 D0"}), lost);
+    deaths_must_hold(death_case({"X0", "D0"}), lost);
+    deaths_must_hold(death_case({"d0(X1)", "D0 X1"}), lost);
+    deaths_must_hold(death_case({"D0", "X0", "d0"}), lost);
+  }
+}
+
 TEST_CASE("a rank that gives up while the lock moves, or while a living rank holds it, is caught") {
   CHECK(fault(death_case({"X1", "X0", "X0"}), GivesUp::kWhatMoves) == kGivesUpTooMuch);
   LockTableCase nested = death_case({"X1", "X0(X1)", "X0"});

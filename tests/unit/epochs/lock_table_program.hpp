@@ -126,6 +126,8 @@ class UnlockDeferred {
     return !release_ || release_->advance();
   }
   Memory::Operation* failed_operation() { return lock_target_ ? lock_target_->failed_operation() : nullptr; }
+  std::optional<epochs::AwaitedLock> awaited() const { return lock_target_ ? lock_target_->awaited() : std::nullopt; }
+  void stop_waiting() { lock_target_->stop_waiting(); }
   bool refused() const { return lock_target_ && lock_target_->saw_exposure(); }
   // After the end of the protocol: the lock, if it was acquired after all and must be unlocked.
   std::optional<HeldLock> held() {
@@ -217,8 +219,9 @@ class LockTableProgram {
     }
     const bool all = shared.epoch_all[memory.rank()] != 0 || running_what_ == kEndAll;
     if (all) shared.of_dead |= table.has_global_lock() ? kGlobalShared | kGlobalExclusive : (1U << kRanks) - 1;
-    if (running_ && running_what_ == kLockTarget) had((*script_)[position_].target, (*script_)[position_].type);
-    if (running_ && running_what_ == kUnlock) had((*script_)[position_].target, (*script_)[position_].type);
+    if (running_ && running_what_ == kAcquireDeferred) had(table.locks().back().target, table.locks().back().type);
+    if (running_ && running_what_ != kAcquireDeferred && running_what_ <= kUnlockDeferred)
+      had((*script_)[position_].target, (*script_)[position_].type);
     running_.end();
     losing_.end();
     state_ = kDead;
@@ -277,6 +280,7 @@ class LockTableProgram {
     if (!running_ && !begin(memory, shared, table)) return;
     if (!advance()) return;
     finish(memory, shared, table);
+    own.stirred = own.stirred || static_cast<bool>(running_);  // an unlock that has issued nothing yet
   }
 
   void effect(const Request& request, Memory& memory, Shared& shared) {
@@ -359,20 +363,25 @@ class LockTableProgram {
   enum : std::uint32_t { kGlobalShared = 1U << kRanks, kGlobalExclusive = 2U << kRanks };
 
   std::optional<epochs::AwaitedLock> awaited() const {
-    if (!running_) return {};
-    if (running_what_ == kLockTarget) return running_.template get<LockTarget>().awaited();
-    if (running_what_ == kAll) return running_.template get<LockAll>().awaited();
-    return {};
+    std::optional<epochs::AwaitedLock> lock;
+    if (running_) with_waiting(*this, [&](const auto& protocol) { lock = protocol.awaited(); });
+    return lock;
   }
   std::uint32_t bit_of(const epochs::AwaitedLock& lock) const {
     if (lock.word == ControlBlock::kLock) return 1U << lock.rank;
     return running_what_ == kAll ? kGlobalShared : kGlobalExclusive;
   }
   void stop_waiting() {
-    if (running_what_ == kAll) {
-      running_.template get<LockAll>().stop_waiting();
-    } else {
-      running_.template get<LockTarget>().stop_waiting();
+    with_waiting(*this, [](auto& protocol) { protocol.stop_waiting(); });
+  }
+  // The protocol that may wait for a lock.
+  static void with_waiting(auto& self, auto&& use) {
+    switch (self.running_what_) {
+      case kLockTarget:
+      case kAcquireDeferred: return use(self.running_.template get<LockTarget>());
+      case kUnlockDeferred: return use(self.running_.template get<UnlockDeferred<Table>>());
+      case kAll: return use(self.running_.template get<LockAll>());
+      default: return;
     }
   }
   void declare_lost(Shared& shared, std::uint32_t lock, bool dispensable) {
@@ -414,12 +423,12 @@ class LockTableProgram {
     const int self = memory.index();
     self_ = static_cast<std::uint64_t>(memory.rank());
     state_ = 0;
-    if ((action.what == What::kLock || action.what == What::kLockAll) && is_known_lost(shared, table, action)) {
+    const bool locks = action.what == What::kLock || action.what == What::kDefer || action.what == What::kLockAll;
+    if (locks && is_known_lost(shared, table, action)) {
       ++seen_->failed;
       not_held_ |= 1U << position_++;
       return false;
     }
-    const bool locks = action.what == What::kLock || action.what == What::kDefer || action.what == What::kLockAll;
     if (locks && table.has_deferred() && (!mistakes_->forgets_deferred || forgotten_ != 0)) {
       table.resume_deferred();
       const HeldLock& lock = table.deferred();
