@@ -195,8 +195,8 @@ class PassHandOff {
 //
 // The lock word tells how many processes are in front, and thus about how many hand-offs lie ahead. The time per
 // ticket, the pace, is learnt from probes. A pace may look slow only because other waiters were late, and believing
-// it would perpetuate the delay. So a slower pace is believed up to one and a half times the former pace, and probed
-// again beyond that. A faster pace is believed at once. A believed pace leads to the slot without another probe.
+// it would perpetuate the delay. So a slower pace is believed up to 9/8 of the expected one, then up to 3/2 of the last
+// one, and probed again beyond that. A faster pace is believed at once; a believed one leads to the slot directly.
 
 class ProbePacing {
  public:
@@ -227,8 +227,9 @@ class ProbePacing {
     if (paused_ > 0) {
       gone_ = distance_ - std::min(distance, distance_);
       const std::uint64_t seen = paused_ * kOne / std::max<std::uint64_t>(gone_, 1);
-      probe = seen > pace_ * 3 / 2;
-      pace_ = std::clamp<std::uint64_t>(probe ? pace_ * 3 / 2 : seen, 1, kSlowest);
+      const std::uint64_t believed = pace_ > expected_ ? pace_ * 3 / 2 : pace_ * 9 / 8;
+      probe = seen > believed;
+      pace_ = std::clamp<std::uint64_t>(probe ? believed : seen, 1, kSlowest);
     }
     distance_ = distance;
     return pause(probe);

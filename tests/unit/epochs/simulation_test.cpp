@@ -114,7 +114,7 @@ TEST_CASE(
   // Among exclusive locks alone none waits at the global lock. Otherwise 6 for a member of a group or a next owner
   // behind a single member, 9 for a next owner behind several, and one or two probes for those that are far from the
   // front.
-  CHECK(figures.contended_mean_at_global_lock <= (readers == 0 ? 0 : 7.8));
+  CHECK(figures.contended_mean_at_global_lock <= (readers == 0 ? 0 : 8.2));
   // Includes the targets' locks. Asking for both locks at once means that some are acquired, released and acquired
   // again: 4.
   CHECK(figures.contended_mean <= 7.8);

@@ -134,8 +134,8 @@ struct FarsideLock {
   }
   static std::uint64_t places_in_front(const Operation& operation) {
     using epochs::LockWord;
-    const bool near = in_node(operation);
-    return near ? 0 : LockWord::readers(operation.result) + LockWord::writers(operation.result);
+    const bool arrives = operation.kind == Operation::Kind::kFetchAdd && operation.word == ControlBlock::kLock;
+    return arrives ? LockWord::readers(operation.result) + LockWord::writers(operation.result) : 0;
   }
   // Each place stands for 1 + k locks. A rank of a node waits with the present place of its node or with later ones,
   // behind all that have come meanwhile.

@@ -164,10 +164,11 @@ class Simulation final : public Actor {
     Part& part = part_of(at, operation);
     if (at.state != State::kAcquiring) return;
     Lock& of = lock(part.target);
+    // Also the places of ranks that have come to their node's queue before.
+    if constexpr (requires { Protocol::places_in_front(operation); })
+      most_in_front_ = std::max(most_in_front_, Protocol::places_in_front(operation));
     if (part.number == 0) {
       if (!Protocol::comes(operation)) return;
-      if constexpr (requires { Protocol::places_in_front(operation); })
-        most_in_front_ = std::max(most_in_front_, Protocol::places_in_front(operation));
       part.number = of.order.arrive();
       of.most_waiting = std::max(of.most_waiting, ++of.waiting);
     } else if (at.parts == kMostParts && Protocol::releases(operation)) {
