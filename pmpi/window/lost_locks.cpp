@@ -108,8 +108,8 @@ void LostLocks::look_over_fabric(int rank, std::vector<Dead>& dead) {
   auto read = std::ranges::find(reads_, rank, &Read::rank);
   const bool failed = read != reads_.end() && read->operation.failed();
   const std::chrono::milliseconds timeout = std::chrono::seconds(Process::instance().settings().value()->peer_timeout);
-  const bool silent = read != reads_.end() && LongWait::Clock::now() - read->since >=
-                                                  timeout * (Timing::kLooksForDead - 1) / Timing::kLooksForDead;
+  const bool silent = read != reads_.end() &&
+                      Clock::now() - read->since >= timeout * (Timing::kLooksForDead - 1) / Timing::kLooksForDead;
   std::string why = failed ? read->operation.take_error().error().text : silent ? "it does not answer" : "";
   if (failed) {
     reads_.erase(read);

@@ -32,7 +32,6 @@ Error out_of_wake_words() {
 }  // namespace
 
 Status PassiveTarget::run_to_end(auto& protocol, int peer) {
-  using Clock = LongWait::Clock;
   constexpr bool kMayWait = requires { protocol.awaited(); };
   const std::chrono::milliseconds timeout = std::chrono::seconds(Process::instance().settings().value()->peer_timeout);
   const auto pause = timeout / Timing::kLooksForDead;
@@ -216,7 +215,6 @@ Outcome PassiveTarget::lock(int lock_type, int rank, int assert) {
 // switch. So a rank first tries to acquire the lock without a ticket. A rank with a ticket is never overtaken.
 template <class Attempt>
 FastPath PassiveTarget::acquire_while_free(LockType type, int rank, Attempt&& attempt) {
-  using Clock = std::chrono::steady_clock;
   using epochs::LockWord;
   std::uint64_t& word = *lock_word(rank);
   const std::uint64_t first = LockWord::ticket(ControlWord::look(word));

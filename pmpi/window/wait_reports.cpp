@@ -71,8 +71,8 @@ std::vector<std::optional<std::uint64_t>> WaitReports::read_words(std::span<cons
   }
   // A failure is left: the call that needs the rank will report its own.
   const auto over = [](const Operation& read) { return read.done() || read.failed(); };
-  wait_until(window_.space->words().wake_event(), [&, until = LongWait::Clock::now() + kReadTimeout] {
-    return std::ranges::all_of(reads, over) || LongWait::Clock::now() >= until;
+  wait_until(window_.space->words().wake_event(), [&, until = Clock::now() + kReadTimeout] {
+    return std::ranges::all_of(reads, over) || Clock::now() >= until;
   });
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (read_of[i] != nullptr && read_of[i]->done()) values[i] = read_of[i]->value();

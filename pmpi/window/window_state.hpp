@@ -61,7 +61,7 @@ class LostLocks {
 
   // What a wait for a lock has seen when it last looked.
   struct Look {
-    LongWait::Clock::time_point next;
+    Clock::time_point next;
     std::vector<std::optional<std::uint64_t>> seen = {};
   };
   // Returns the error of the wait if the lock is lost. Behind a living rank that waits for the lock with a near lock,
@@ -84,7 +84,7 @@ class LostLocks {
     explicit Read(int of) : rank(of) {}
     int rank;
     ControlMemory::Operation operation;
-    LongWait::Clock::time_point since = LongWait::Clock::now();
+    Clock::time_point since = Clock::now();
   };
   struct Dead {
     int rank;
@@ -128,7 +128,6 @@ class LossTimeout {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   int rank_ = -1;
   Clock::time_point begin_{};
 };

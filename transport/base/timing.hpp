@@ -9,6 +9,8 @@
 
 namespace farside {
 
+using Clock = std::chrono::steady_clock;  // of all waits
+
 struct Timing {
   using Nanoseconds = std::chrono::nanoseconds;
   using Microseconds = std::chrono::microseconds;

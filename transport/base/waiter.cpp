@@ -34,7 +34,7 @@ void Waiter::arm() {
 
 void Waiter::look_at_clock() {
   if (LongWait::limit().count() == 0) return;
-  const LongWait::Clock::time_point now = LongWait::Clock::now();
+  const Clock::time_point now = Clock::now();
   if (next_report_.count() == 0) {
     since_ = now;
     next_report_ = LongWait::limit();

@@ -29,8 +29,6 @@ namespace farside {
 // wait that sleeps one look at the clock per sleep, one that yields one look per 4,096 rounds; else nothing.
 class LongWait {
  public:
-  using Clock = std::chrono::steady_clock;
-
   // What the calling thread waits for, while the object exists. Reasons of one thread end in the reverse order in which
   // they begin.
   class Reason {
@@ -131,7 +129,7 @@ class Waiter {
   bool armed_ = false;
   Ticks begun_ = 0;  // 0 unless waits are measured
   // When the wait first looked at the clock, and after how long it is reported next.
-  LongWait::Clock::time_point since_{};
+  Clock::time_point since_{};
   std::chrono::seconds next_report_{};
 };
 

@@ -502,8 +502,8 @@ std::unique_ptr<Reply> disconnect_of(const PeerState& peer) {
 }
 
 // The time without use after which the connection may be evicted.
-PeerState::Clock::duration idle_limit(const PeerState& peer) {
-  return std::max<PeerState::Clock::duration>(peer.idle_limit, Timing::kShortestIdle);
+Clock::duration idle_limit(const PeerState& peer) {
+  return std::max<Clock::duration>(peer.idle_limit, Timing::kShortestIdle);
 }
 
 }  // namespace

@@ -58,7 +58,6 @@
 namespace farside {
 
 class Connections {
-  using Clock = Connection::Clock;
   using State = Connection::State;
 
  public:
@@ -271,7 +270,6 @@ class Connections {
 // over the connections, once per kRoomAgain while there are too many. Memory: in PeerState.
 class ConnectionEviction {
  public:
-  using Clock = std::chrono::steady_clock;
   // `limit`: FARSIDE_CONNECTIONS; 0: none.
   ConnectionEviction(Connections& connections, Replies& replies, std::size_t limit)
       : connections_(connections), replies_(replies), asked_(limit), most_(limit) {}

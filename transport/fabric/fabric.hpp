@@ -117,8 +117,6 @@ class Fabric final : public OpenEndpoint, private PeerHealth::Network, private P
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   Fabric(FabricDomain domain, const QueueLimits& limits, const Settings& settings, Progress& progress,
          Statistics& statistics, Resolve resolve, std::size_t openers);
 

@@ -23,6 +23,7 @@
 #include "transport/base/address.hpp"
 #include "transport/base/result.hpp"
 #include "transport/base/statistics.hpp"
+#include "transport/base/timing.hpp"
 #include "transport/fabric/operation.hpp"
 #include "transport/handler/message_handler.hpp"
 
@@ -119,7 +120,6 @@ class Receives {
 // each that is unsent or in flight, and a slot, where local memory is registered.
 class Replies {
  public:
-  using Clock = std::chrono::steady_clock;
   // Returns 0 if the provider has the message now, else a negative libfabric code.
   using Send = std::function<ssize_t(Reply&)>;
   // `most`: how many the provider may have at once. `memory`: from which their slots are.

@@ -9,7 +9,7 @@ namespace farside {
 namespace {
 
 // Returns whether operations are in flight towards the peer, and none has completed for `so_long`.
-bool quiet(PeerState& peer, PeerHealth::Clock::time_point now, PeerHealth::Clock::duration so_long) {
+bool quiet(PeerState& peer, Clock::time_point now, Clock::duration so_long) {
   const std::uint32_t completed = peer.completed;
   const bool any = peer.awaits_host();
   const bool moved = completed != peer.completed_then || peer.begun;
@@ -22,7 +22,7 @@ bool quiet(PeerState& peer, PeerHealth::Clock::time_point now, PeerHealth::Clock
   return any && now - peer.quiet_since >= so_long;
 }
 
-PeerHealth::Clock::duration half(std::chrono::seconds timeout) { return PeerHealth::Clock::duration(timeout) / 2; }
+Clock::duration half(std::chrono::seconds timeout) { return Clock::duration(timeout) / 2; }
 
 }  // namespace
 
@@ -176,7 +176,7 @@ void Peers::activate(PeerState& peer) {
   const std::scoped_lock held(peer.mutex);
   if (peer.active) return;
   peer.active = true;
-  peer.quiet_since = PeerState::Clock::now();
+  peer.quiet_since = Clock::now();
   peer.completed_then = peer.completed;
   peer.unacknowledged_since = {};
   active_.push_back(&peer);
@@ -184,7 +184,7 @@ void Peers::activate(PeerState& peer) {
 
 std::vector<OperationPool::Operations> Peers::deactivate_unused() {
   std::vector<OperationPool::Operations> unused;
-  std::erase_if(active_, [&, now = PeerState::Clock::now()](PeerState* peer) {
+  std::erase_if(active_, [&, now = Clock::now()](PeerState* peer) {
     peer->find_last_use(now);
     // The counter of a peer in use is read without its mutex, which stays with the thread that uses the peer.
     if (const std::uint32_t completed = peer->completed;

@@ -35,7 +35,6 @@ namespace farside {
 
 // A peer has at most one present connection. Others have ended, and wait until nothing is in flight on them.
 struct Connection {
-  using Clock = std::chrono::steady_clock;
   // kConnecting: this process has sent a request; kAccepting: it has accepted the peer's; kDisconnecting: only answers
   // are sent on it.
   enum class State : std::uint8_t { kConnecting, kAccepting, kConnected, kDisconnecting, kEnded };
@@ -63,8 +62,6 @@ struct Connection {
 // Thread safety: each peer has a mutex of its own, so that threads issue to different peers at once. Fabric's mutex
 // guards the rest. A thread that takes both takes Fabric's mutex first, and no thread holds the mutexes of two peers.
 struct PeerState {
-  using Clock = std::chrono::steady_clock;
-
   Peer number = 0;
 
   // Guards the following members, up to `pool`; held for one attempt to issue, or one completion.
@@ -244,7 +241,6 @@ class Peers {
 // peer. Memory: in PeerState.
 class PeerHealth {
  public:
-  using Clock = std::chrono::steady_clock;
   // The interface to the endpoint.
   class Network {
    public:

@@ -9,7 +9,7 @@ namespace farside {
 
 // Leaves the thread's work to application threads for a while, if they poll. Returns whether it has.
 bool ProgressThread::back_off_for(AdaptivePolling& polling, Work& work) {
-  const AdaptivePolling::Clock::time_point now = AdaptivePolling::Clock::now();
+  const Clock::time_point now = Clock::now();
   // A poll that moves a large transfer may have begun before the last call of this.
   const bool polled = polled_ || work.endpoint_is_busy();
   polled_ = false;
@@ -39,7 +39,6 @@ void ProgressThread::run(Work& work, int queue_fd) {
 }
 
 void ProgressThread::work_until_stopped(Work& work, int queue_fd) {
-  using Clock = AdaptivePolling::Clock;
   AdaptivePolling polling;
   bool something_came = false, connection_woke = false;
   Clock::time_point read_events_at{}, forgot_polls{};

@@ -34,8 +34,6 @@ namespace farside {
 
 class AdaptivePolling {
  public:
-  using Clock = std::chrono::steady_clock;
-
   // Returns the length of the next back-off; none: the thread is needed. `polled`: application threads have polled
   // since the last call.
   std::optional<std::chrono::microseconds> next(bool polled, Clock::time_point now) {

@@ -29,7 +29,6 @@ namespace farside {
 
 // In shared memory.
 struct AccumulateLockWord {
-  using Clock = std::chrono::steady_clock;
   enum State : std::uint32_t { kFree, kHeld, kReserved };
   static constexpr std::uint32_t kProcess = 4;    // kHeld + kProcess * the process id of the holder, 0 if unknown
   static inline std::uint32_t held_here = kHeld;  // the state while this process holds a lock
@@ -94,10 +93,10 @@ class AccumulateLock {
  public:
   explicit AccumulateLock(AccumulateLockWord& word) : word_(word) {
     if (!word.take_from(AccumulateLockWord::kFree)) [[unlikely]]
-      word.wait(false, AccumulateLockWord::Clock::duration::max());
+      word.wait(false, Clock::duration::max());
   }
   // For a message handler: claims the lock and waits for it for at most `limit`. The result is in held().
-  AccumulateLock(AccumulateLockWord& word, AccumulateLockWord::Clock::duration limit) : word_(word) {
+  AccumulateLock(AccumulateLockWord& word, Clock::duration limit) : word_(word) {
     if (word.take_from(AccumulateLockWord::kFree)) {
       word.end_claim();
     } else {

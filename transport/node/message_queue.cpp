@@ -24,7 +24,6 @@ class OwnerCheck {
   bool timed_out() const { return now_ - begin_ >= owner_.timeout; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   const MessageQueue::Owner& owner_;
   Clock::time_point begin_, now_, asked_;
 };

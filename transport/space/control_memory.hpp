@@ -30,8 +30,6 @@
 namespace farside {
 
 class ControlMemory {
-  using Clock = std::chrono::steady_clock;
-
  public:
   // Must not move or end until it is done.
   class Operation {

@@ -63,8 +63,6 @@ inline constexpr std::uint32_t kMostLists = 64;
 // Not thread-safe: the mutex of the route guards it. Cost: no remote operation; two reads of the clock per burst.
 // Memory: 80 bytes, and a list while operations are queued.
 class TargetOrder {
-  using Clock = std::chrono::steady_clock;
-
  public:
   // The state of the operations under way towards the target.
   struct Traffic {

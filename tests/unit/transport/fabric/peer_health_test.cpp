@@ -43,7 +43,7 @@ struct Checked {
   Network network;
   PeerHealth health;
   PeerState &peer = peers.know(2), &other = peers.know(3);
-  PeerHealth::Clock::time_point begin;
+  Clock::time_point begin;
 
   explicit Checked(bool adapter, std::chrono::seconds timeout = 10s) : health(peers, network, adapter, timeout) {
     peers.activate(peer);

@@ -211,7 +211,7 @@ TEST_CASE("of ten thousand peers only those are visited that are used") {
 TEST_CASE("attempts to connect are delayed ever longer, up to a limit") {
   Known peers(1);
   PeerState& peer = peers.of(0);
-  const auto now = PeerState::Clock::now();
+  const auto now = Clock::now();
   for (const auto wait : {1ms, 2ms, 4ms, 8ms, 16ms, 32ms, 64ms, 100ms, 100ms, 100ms}) {
     peer.back_off(now);
     CHECK(peer.not_before == now + wait);

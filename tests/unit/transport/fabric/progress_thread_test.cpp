@@ -57,7 +57,7 @@ struct Listener {
   ~Listener() { wake_event.disarm(); }
 };
 
-using Time = AdaptivePolling::Clock::time_point;
+using Time = Clock::time_point;
 using BackOff = std::optional<std::chrono::microseconds>;
 
 const Time kBegin = Time{} + 1h;
