@@ -52,7 +52,6 @@ std::shared_ptr<const Layout> Layout::basic(BasicType type) {
       const auto basic_type = static_cast<BasicType>(index);
       const BasicTypeTraits& known = traits(basic_type);
       const auto layout = std::shared_ptr<Layout>(new Layout);
-      layout->kind_ = Kind::kBasic;
       layout->dense_ = !has_gap(basic_type);
       layout->size_ = known.size;
       layout->extent_ = known.extent;
@@ -69,43 +68,24 @@ std::shared_ptr<const Layout> Layout::basic(BasicType type) {
   return kLayouts[static_cast<std::size_t>(type)];
 }
 
-std::shared_ptr<const Layout> Layout::repeated(std::shared_ptr<const Layout> child, std::size_t count,
-                                               std::ptrdiff_t stride) {
+std::shared_ptr<const Layout> Layout::placed(std::vector<Placed> children, std::optional<std::ptrdiff_t> stride) {
   const auto layout = std::shared_ptr<Layout>(new Layout);
-  if (count == 0 || child->nothing()) return layout;
-  if (count == 1) return child;
-  const std::ptrdiff_t last = last_of(count, stride);
-  layout->take_bounds(*child, 0, last);
-  if (child->size_ == 0) return layout;
-  layout->kind_ = Kind::kRepeated;
-  layout->count_ = count;
   layout->stride_ = stride;
-  layout->take_data(*child, 0, last, count);
-  layout->dense_ = child->dense_ && stride == signed_bytes(child->size_);
-  if (child->run_ && stride == run_bytes(*child->run_)) {
-    layout->run_ = Run{child->run_->offset, child->run_->type, child->run_->count * count};
-  }
-  layout->child_ = std::move(child);
-  layout->find_ranges();
-  return layout;
-}
-
-std::shared_ptr<const Layout> Layout::placed(std::vector<Placed> children) {
-  const auto layout = std::shared_ptr<Layout>(new Layout);
   bool dense = true;
   for (Placed& child : children) {
     const Layout& inner = *child.child;
     if (child.count == 0 || inner.nothing()) continue;
-    const std::ptrdiff_t last = narrow(Wide{child.offset} + last_of(child.count, inner.extent_));
+    const std::ptrdiff_t apart = layout->stride_of(child);
+    const std::ptrdiff_t last = narrow(Wide{child.offset} + last_of(child.count, apart));
     layout->take_bounds(inner, child.offset, last);
     if (inner.size_ == 0) continue;
     const bool adjacent = layout->size_ == 0 || child.offset + inner.true_lower_bound_ ==
                                                     layout->true_lower_bound_ + signed_bytes(layout->size_);
-    dense = dense && adjacent && inner.dense_ && (child.count == 1 || inner.extent_ == signed_bytes(inner.size_));
+    dense = dense && adjacent && inner.dense_ && (child.count == 1 || apart == signed_bytes(inner.size_));
     layout->take_data(inner, child.offset, last, child.count);
     std::vector<Placed>& kept = layout->children_;
     if (!kept.empty() && kept.back().child == child.child &&
-        kept.back().offset + signed_bytes(kept.back().count) * inner.extent_ == child.offset) {
+        kept.back().offset + signed_bytes(kept.back().count) * apart == child.offset) {
       kept.back().count += child.count;
     } else {
       kept.push_back(std::move(child));
@@ -115,7 +95,7 @@ std::shared_ptr<const Layout> Layout::placed(std::vector<Placed> children) {
   if (layout->children_.size() == 1) {
     const Placed& only = layout->children_.front();
     const std::optional<Run>& run = only.child->run_;
-    if (run && (only.count == 1 || only.child->extent_ == run_bytes(*run))) {
+    if (run && (only.count == 1 || layout->stride_of(only) == run_bytes(*run))) {
       layout->run_ = Run{only.offset + run->offset, run->type, run->count * only.count};
     }
   }
@@ -152,11 +132,9 @@ void Layout::find_ranges() {
   if (size_ == 0) return;
   if (dense_) {
     ranges_ = Ranges{true_lower_bound_, size_, 1, 0, 1, 0};
-  } else if (kind_ == Kind::kRepeated && child_->ranges_) {
-    ranges_ = repeat(*child_->ranges_, count_, stride_);
-  } else if (kind_ == Kind::kPlaced && children_.size() == 1) {
+  } else if (children_.size() == 1 && children_.front().child->ranges_) {
     const Placed& only = children_.front();
-    ranges_ = only.child->ranges(only.count);
+    ranges_ = repeat(*only.child->ranges_, only.count, stride_of(only));
     if (ranges_) ranges_->offset += only.offset;
   }
 }
@@ -197,14 +175,15 @@ void RunCursor::push(const Frame& frame) {
   ++depth_;
 }
 
-// Returns whether `count` copies of `layout`, one extent apart, are one run, and stores that run.
-bool RunCursor::whole(const Layout& layout, std::ptrdiff_t offset, std::size_t count, Layout::Run& run) const {
+// Returns whether `count` copies of `layout`, `stride` apart, are one run, and stores that run.
+bool RunCursor::whole(const Layout& layout, std::ptrdiff_t offset, std::size_t count, std::ptrdiff_t stride,
+                      Layout::Run& run) const {
   if (unit_ == Unit::kBytes && layout.dense_) {
-    if (count != 1 && layout.extent_ != signed_bytes(layout.size_)) return false;
+    if (count != 1 && stride != signed_bytes(layout.size_)) return false;
     run = {offset + layout.true_lower_bound_, BasicType::kByte, layout.size_ * count};
     return true;
   }
-  if (!layout.run_ || (count != 1 && layout.extent_ != run_bytes(*layout.run_))) return false;
+  if (!layout.run_ || (count != 1 && stride != run_bytes(*layout.run_))) return false;
   run = {offset + layout.run_->offset, layout.run_->type, layout.run_->count * count};
   return true;
 }
@@ -213,19 +192,14 @@ bool RunCursor::whole(const Layout& layout, std::ptrdiff_t offset, std::size_t c
 bool RunCursor::step(Layout::Run& run) {
   Frame& frame = top();
   const Layout& layout = *frame.layout;
-  if (layout.kind_ == Layout::Kind::kRepeated) {
-    if (frame.index == layout.count_) return pop(), false;
-    const std::ptrdiff_t offset = frame.offset + signed_bytes(frame.index) * layout.stride_;
-    ++frame.index;
-    return enter(*layout.child_, offset, run);
-  }
   if (frame.index == layout.children_.size()) return pop(), false;
   const Layout::Placed& placed = layout.children_[frame.index];
-  if (frame.repeat == 0 && whole(*placed.child, frame.offset + placed.offset, placed.count, run)) {
+  const std::ptrdiff_t stride = layout.stride_of(placed);
+  if (frame.repeat == 0 && whole(*placed.child, frame.offset + placed.offset, placed.count, stride, run)) {
     ++frame.index;
     return true;
   }
-  const std::ptrdiff_t offset = frame.offset + placed.offset + signed_bytes(frame.repeat) * placed.child->extent_;
+  const std::ptrdiff_t offset = frame.offset + placed.offset + signed_bytes(frame.repeat) * stride;
   if (++frame.repeat == placed.count) {
     frame.repeat = 0;
     ++frame.index;
@@ -240,7 +214,7 @@ bool RunCursor::next(Layout::Run& run) {
       continue;
     }
     if (remaining_ == 0) return false;
-    if (whole(*root_, position_, remaining_, run)) {
+    if (whole(*root_, position_, remaining_, root_->extent_, run)) {
       remaining_ = 0;
       return true;
     }

@@ -39,7 +39,7 @@ class Layout {
     BasicType type;
     std::size_t count;
   };
-  struct Placed {  // a child of struct_of
+  struct Placed {  // a child of placed()
     std::ptrdiff_t offset;
     std::size_t count;  // repetitions, one extent() of the child apart
     std::shared_ptr<const Layout> child;
@@ -50,9 +50,11 @@ class Layout {
   static std::shared_ptr<const Layout> basic(BasicType type);
   // `count` copies of `child`, copy i at i * stride bytes. count may be 0; stride may be 0 or negative.
   static std::shared_ptr<const Layout> repeated(std::shared_ptr<const Layout> child, std::size_t count,
-                                                std::ptrdiff_t stride);
-  // Children at their offsets, in the order of the type map.
-  static std::shared_ptr<const Layout> placed(std::vector<Placed> children);
+                                                std::ptrdiff_t stride) {
+    return count == 1 ? child : placed({{0, count, child}}, stride);
+  }
+  // Children at their offsets, in the order of the type map. `stride`: of all repetitions, in place of the extents.
+  static std::shared_ptr<const Layout> placed(std::vector<Placed> children, std::optional<std::ptrdiff_t> stride = {});
   // A copy with another lower bound and extent.
   static std::shared_ptr<const Layout> resized(std::shared_ptr<const Layout> child, std::ptrdiff_t lower_bound,
                                                std::ptrdiff_t extent);
@@ -77,20 +79,17 @@ class Layout {
  private:
   friend class RunCursor;
   Layout() = default;
-  enum class Kind : std::uint8_t { kBasic, kRepeated, kPlaced };
   bool nothing() const { return size_ == 0 && extent_ == 0; }  // neither data nor bounds
+  std::ptrdiff_t stride_of(const Placed& child) const { return stride_.value_or(child.child->extent_); }
   static std::optional<Ranges> repeat(Ranges ranges, std::size_t copies, std::ptrdiff_t stride);
   void find_ranges();
   void take_bounds(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last);
   void take_data(const Layout& child, std::ptrdiff_t first, std::ptrdiff_t last, std::size_t count);
 
-  Kind kind_ = Kind::kPlaced;
-  bool dense_ = false;                   // all bytes are one range in type-map order
-  std::uint32_t depth_ = 1;              // of the tree
-  std::size_t count_ = 1;                // kRepeated
-  std::ptrdiff_t stride_ = 0;            // kRepeated
-  std::vector<Placed> children_;         // kPlaced: the children with data
-  std::shared_ptr<const Layout> child_;  // kRepeated
+  bool dense_ = false;                    // all bytes are one range in type-map order
+  std::uint32_t depth_ = 1;               // of the tree
+  std::vector<Placed> children_;          // those with data; none of a basic type
+  std::optional<std::ptrdiff_t> stride_;  // of their repetitions, if it is not the extent of each
   std::size_t size_ = 0;
   std::ptrdiff_t lower_bound_ = 0, extent_ = 0, true_lower_bound_ = 0, true_upper_bound_ = 0;
   std::optional<BasicType> uniform_type_;
@@ -117,12 +116,13 @@ class RunCursor {
   struct Frame {
     const Layout* layout;
     std::ptrdiff_t offset;
-    std::size_t index;   // next repetition or child
-    std::size_t repeat;  // kPlaced: completed repetitions of the current child
+    std::size_t index;   // current child
+    std::size_t repeat;  // completed repetitions of the current child
   };
-  bool whole(const Layout& layout, std::ptrdiff_t offset, std::size_t count, Layout::Run& run) const;
+  bool whole(const Layout& layout, std::ptrdiff_t offset, std::size_t count, std::ptrdiff_t stride,
+             Layout::Run& run) const;
   bool enter(const Layout& layout, std::ptrdiff_t offset, Layout::Run& run) {
-    if (whole(layout, offset, 1, run)) return true;
+    if (whole(layout, offset, 1, 0, run)) return true;
     push({&layout, offset, 0, 0});
     return false;
   }
