@@ -12,12 +12,6 @@
 
 namespace farside {
 
-MessageRing::~MessageRing() {
-  if (registration_.region == nullptr) return;
-  registration_.region.reset();
-  ::munmap(memory_.data(), memory_.size());
-}
-
 ssize_t MessageRing::write(fid_ep* endpoint, std::span<const iovec> parts, Context& context, Release release) {
   constexpr std::size_t kMostParts = 3;
   std::array<iovec, kMostParts + 1> local;
@@ -75,14 +69,12 @@ std::unique_ptr<MessageRing> MessageRing::make(const FabricDomain& domain) {
   if (!domain.by_sockets() || limits.iov_limit < kParts || limits.rma_iov_limit < kPlaces) return nullptr;
   void* const memory = ::mmap(nullptr, kMemory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;  // NOLINT(performance-no-int-to-ptr)
+  Mapping mapping(memory, kMemory);
   Result<Registration> made = domain.register_memory(memory, kMemory, random_bits() | 1);
-  if (!made) {
-    ::munmap(memory, kMemory);
-    return nullptr;
-  }
+  if (!made) return nullptr;
   const RingAddress address{made.value().key.base, made.value().key.key};
   return std::make_unique<MessageRing>(std::span(static_cast<std::byte*>(memory), kMemory), address, limits.inject_size,
-                                       std::move(made.value()));
+                                       std::move(mapping), std::move(made.value()));
 }
 
 }  // namespace farside

@@ -40,6 +40,7 @@
 #include "transport/fabric/operation.hpp"
 #include "transport/fabric/provider.hpp"
 #include "transport/handler/message.hpp"
+#include "transport/node/segment.hpp"
 
 namespace farside {
 
@@ -73,11 +74,15 @@ class MessageRing {
   // Returns a ring with memory of its own; null if the provider needs none, or there is no memory.
   static std::unique_ptr<MessageRing> make(const FabricDomain& domain);
   // `memory`: kMemory bytes of zeros, which are registered, and which peers reach by `address`. `most_copied`: the
-  // largest write, in bytes, that the provider copies at the call (FI_INJECT). With a registration, it is mapped memory
-  // of this object.
-  MessageRing(std::span<std::byte> memory, RingAddress address, std::size_t most_copied, Registration registration = {})
-      : memory_(memory), registration_(std::move(registration)), address_(address), most_copied_(most_copied) {}
-  ~MessageRing();
+  // largest write, in bytes, that the provider copies at the call (FI_INJECT). `mapping`, `registration`: those of the
+  // memory, if they are to end with this object.
+  MessageRing(std::span<std::byte> memory, RingAddress address, std::size_t most_copied, Mapping mapping = {},
+              Registration registration = {})
+      : memory_(memory),
+        mapping_(std::move(mapping)),
+        registration_(std::move(registration)),
+        address_(address),
+        most_copied_(most_copied) {}
 
   // For the peer.
   const RingAddress& address() const { return address_; }
@@ -133,7 +138,8 @@ class MessageRing {
   void give_credits(fid_ep* endpoint);
 
   const std::span<std::byte> memory_;
-  Registration registration_;
+  Mapping mapping_;
+  Registration registration_;  // ends first
   const RingAddress address_;
   const std::size_t most_copied_;
   RingAddress peer_;

@@ -272,10 +272,6 @@ void* map_file(int fd, std::uint64_t offset, std::size_t bytes, std::size_t alig
 
 }  // namespace
 
-Mapping::~Mapping() {
-  if (base_ != nullptr) munmap(base_, bytes_);
-}
-
 Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::size_t own, std::size_t alignment) {
   const Result<bool> large = check_limits(bytes, own);
   if (!large) return large.error();

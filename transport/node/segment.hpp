@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <sys/mman.h>
 #include <sys/types.h>
 
 #include "transport/base/files.hpp"
@@ -92,21 +93,17 @@ class UntouchedMemory {
 class Mapping {
  public:
   Mapping() = default;
-  Mapping(void* base, std::size_t bytes) : base_(static_cast<std::byte*>(base)), bytes_(bytes) {}
-  Mapping(Mapping&& other) noexcept : base_(std::exchange(other.base_, nullptr)), bytes_(other.bytes_) {}
-  Mapping& operator=(Mapping&& other) noexcept {
-    std::swap(base_, other.base_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~Mapping();
-  std::byte* base() const { return base_; }
-  std::size_t bytes() const { return bytes_; }
-  void release() { base_ = nullptr; }  // the memory stays mapped
+  Mapping(void* base, std::size_t bytes) : held_(static_cast<std::byte*>(base), Unmap{bytes}) {}
+  std::byte* base() const { return held_.get(); }
+  std::size_t bytes() const { return held_.get_deleter().bytes; }
+  void release() { (void)held_.release(); }  // the memory stays mapped
 
  private:
-  std::byte* base_ = nullptr;
-  std::size_t bytes_ = 0;
+  struct Unmap {
+    std::size_t bytes;
+    void operator()(std::byte* base) const { ::munmap(base, bytes); }
+  };
+  std::unique_ptr<std::byte, Unmap> held_;
 };
 
 // A segment of this process, zeroed and mapped. `fd` stays open until the peers have mapped the segment.
