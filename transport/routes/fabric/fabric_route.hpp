@@ -75,12 +75,12 @@ struct FabricSpace : FabricSetup {
     return endpoint.request(pending, to.peer, std::move(request).to(space, rank), std::move(list));
   }
   RemoteKey control_key(const FabricTarget& to) const {
-    if (keys_are_chosen) return own_control;
+    if (keys_are_chosen) return own_control.key;
     const TargetDescription& description = targets.description(to);
     return {description.control_base, description.control_key};
   }
   RemoteKey data_key(const FabricTarget& to) const {
-    if (keys_are_chosen) return own_data;
+    if (keys_are_chosen) return own_data.key;
     const TargetDescription& description = targets.description(to);
     return {description.data_base, description.data_key};
   }
@@ -129,8 +129,7 @@ struct FabricSpace : FabricSetup {
   bool published = false;
   bool all_alike = false;        // all ranks have the description `own`, and none needs to be asked for it
   bool keys_are_chosen = false;  // Endpoint::keys_are_chosen(), since register_memory()
-  decltype(Registration::region) control_region, data_region;
-  RemoteKey own_control, own_data;
+  Registration own_control, own_data;
   TargetDescription own;
   Agreed agreed;
   FabricTargets targets;

@@ -17,25 +17,24 @@ constexpr std::uint64_t kDataKey = 0xc2b2ae3d27d4eb4f;
 Status FabricSpace::register_memory(const MessageHandler::ServedSpace& served, std::uint64_t data_bytes,
                                     std::uint32_t unit) {
   keys_are_chosen = endpoint.keys_are_chosen();
-  const auto expose = [&](void* base, std::size_t bytes, std::uint64_t key, auto& region, RemoteKey& given) -> Status {
+  const auto expose = [&](void* base, std::size_t bytes, std::uint64_t key, Registration& into) -> Status {
     Result<Registration> made = endpoint.register_memory(base, bytes, space ^ key);
     if (!made) return made.error();
-    region = std::move(made.value().region);
-    given = made.value().key;
-    if (keys_are_chosen || given.key >> 32 == 0) return {};
+    into = std::move(made.value());
+    if (keys_are_chosen || into.key.key >> 32 == 0) return {};
     return Error{ErrorKind::kOther, "the provider's memory keys have more than 32 bits"};
   };
   const bool dynamic = served.attached != nullptr;
-  if (keys_are_chosen) own_data.key = space ^ kDataKey;  // that of all ranks, also where this one has no data
-  if (Status s = expose(served.control, served.control_bytes, kControlKey, control_region, own_control); !s) return s;
+  if (keys_are_chosen) own_data.key.key = space ^ kDataKey;  // that of all ranks, also where this one has no data
+  if (Status s = expose(served.control, served.control_bytes, kControlKey, own_control); !s) return s;
   if (!dynamic && data_bytes > 0) {
-    if (Status s = expose(served.base, data_bytes, kDataKey, data_region, own_data); !s) return s;
+    if (Status s = expose(served.base, data_bytes, kDataKey, own_data); !s) return s;
   }
   if (!keys_are_chosen) {
-    own.control_base = own_control.base;
-    own.control_key = static_cast<std::uint32_t>(own_control.key);
-    own.data_base = own_data.base;
-    own.data_key = static_cast<std::uint32_t>(own_data.key);
+    own.control_base = own_control.key.base;
+    own.control_key = static_cast<std::uint32_t>(own_control.key.key);
+    own.data_base = own_data.key.base;
+    own.data_key = static_cast<std::uint32_t>(own_data.key.key);
   }
   own.bytes = dynamic ? 0 : data_bytes;
   own.unit = unit;

@@ -275,26 +275,16 @@ class FabricTargets {
   }
 
   // The use of a busy target during a call. The target stays busy while it is used.
-  class Use {
-   public:
+  struct EndUse {
+    FabricTargets* targets;
+    bool visits;  // as one of all targets
+    void operator()(BusyTarget* busy) const { targets->end(*busy, visits); }
+  };
+  struct Use : std::unique_ptr<BusyTarget, EndUse> {
     // `only_busy`: null if the target has no object.
     Use(FabricTargets& targets, FabricTarget& target, bool only_busy = false)
-        : targets_(&targets), busy_(targets.begin(target, only_busy)) {}
-    Use(Use&& other) noexcept
-        : targets_(other.targets_), busy_(std::exchange(other.busy_, nullptr)), visits_(other.visits_) {}
-    ~Use() {
-      if (busy_ != nullptr) targets_->end(*busy_, visits_);
-    }
-    explicit operator bool() const { return busy_ != nullptr; }
-    BusyTarget& operator*() const { return *busy_; }
-    BusyTarget* operator->() const { return busy_; }
-
-   private:
-    friend class FabricTargets;
-    Use(FabricTargets& targets, BusyTarget& joined) : targets_(&targets), busy_(&joined), visits_(true) {}
-    FabricTargets* targets_;
-    BusyTarget* busy_;
-    bool visits_ = false;  // as one of all targets
+        : unique_ptr(targets.begin(target, only_busy), EndUse{&targets, false}) {}
+    Use(FabricTargets& targets, BusyTarget& joined) : unique_ptr(&joined, EndUse{&targets, true}) {}
   };
 
   // Returns whether any target may be busy. One load.
