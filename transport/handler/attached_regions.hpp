@@ -136,14 +136,4 @@ class AttachedRegions {
   std::vector<bool> readers_;           // by rank: since the last notification
 };
 
-// The attached regions of a dynamic space's ranks (space/regions.hpp).
-class RegionFinder {
- public:
-  // Returns the region that holds this byte of a rank's memory. Errors: kRange, or those of reading the table.
-  virtual Result<Region> find(int rank, std::uint64_t address) = 0;
-
- protected:
-  ~RegionFinder() = default;
-};
-
 }  // namespace farside

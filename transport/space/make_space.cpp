@@ -289,11 +289,16 @@ std::unique_ptr<Space> SpaceMaker::finish(Agreed agreed) {
   AccumulateRules rules;
   rules.always_locked = vote.uses_cma;
   rules.choose_domains(fabric != nullptr && agreed.nic_atomics, !vote.rows);
-  space.mapped_.set_rules(rules, fabric != nullptr ? &fabric->control() : nullptr);
+  space.mapped_.set_rules(
+      rules, [fabric](int rank, const DataOperation& operation) { fabric->control().atomic_at(rank, operation); });
   space.cma_.set_rules(rules, fabric == nullptr, request_.dynamic);
   if (fabric != nullptr) {
-    fabric->agree({std::move(agreed.addresses), rules, agreed.same_bytes, agreed.same_units, space.regions_.get(),
-                   request_.dynamic ? Regions::kFirst : 0});
+    FabricRoute::Agreed with_all{std::move(agreed.addresses), rules, agreed.same_bytes, agreed.same_units, {}, 0};
+    if (Regions* const regions = space.regions_.get(); regions != nullptr) {
+      with_all.regions = [regions](int rank, std::uint64_t address) { return regions->find(rank, address); };
+      with_all.first_address = Regions::kFirst;
+    }
+    fabric->agree(std::move(with_all));
   }
   space.words_.finish(space.ranks_, rules.by_nic, settings().allows(RouteKind::kMapped),
                       fabric != nullptr ? &fabric->control() : nullptr);

@@ -36,7 +36,7 @@ namespace farside {
 
 class Space;
 
-class Regions final : public RegionFinder {
+class Regions {
  public:
   static constexpr std::uint64_t kFirst = 4096;
   static constexpr std::uint64_t kBytes = ~std::uint64_t{0} - 2 * kFirst;
@@ -52,7 +52,8 @@ class Regions final : public RegionFinder {
 
   // Returns whether all of this memory of a rank is attached there.
   Result<bool> covered(int rank, std::uint64_t address, std::uint64_t bytes);
-  Result<Region> find(int rank, std::uint64_t address) override;
+  // Returns the region that holds this byte of a rank's memory. Errors: kRange, or those of reading the table.
+  Result<Region> find(int rank, std::uint64_t address);
 
  private:
   static constexpr std::size_t kAtOnce = 64;  // that are read together

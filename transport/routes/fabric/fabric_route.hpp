@@ -2,6 +2,7 @@
 // The route over the fabric: FabricRoute, and its parts.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -36,7 +37,7 @@ struct FabricSpace : FabricSetup {
     AccumulateRules rules;
     bool same_bytes = false;  // of data, on all ranks
     bool same_units = false;
-    RegionFinder* regions = nullptr;  // of a dynamic space
+    std::function<Result<Region>(int rank, std::uint64_t address)> regions;  // of a dynamic space: Regions::find
     std::uint64_t first_address = 0;  // of its data: an offset plus this is an address
   };
   // The part of a range of a rank's data that one key gives access to: all of it, unless a region ends before.
@@ -137,7 +138,7 @@ struct FabricSpace : FabricSetup {
 
 // Steps on control words that this process does not map, and what is known of the ranks that own them; deferred locks;
 // and the adapter's atomics.
-class FabricControl final : public AdapterAtomics {
+class FabricControl {
  public:
   explicit FabricControl(FabricSpace& space) : space_(space), first_interruptions_(space.endpoint.interruptions()) {}
 
@@ -219,7 +220,8 @@ class FabricControl final : public AdapterAtomics {
   // are one fetch-add each, issued without waiting. Operations for which adapters have no atomic use compare-and-swaps,
   // and wait for them.
   Status by_adapter(BusyTarget& to, Pending& among, const DataOperation& operation);
-  void atomic_at(int rank, const DataOperation& operation) override;
+  // On mapped memory (MappedRoute): complete when it returns, and errors are logged.
+  void atomic_at(int rank, const DataOperation& operation);
   // The same on a control word: adds 1.
   Status increment_by_adapter(BusyTarget& to, std::uint32_t word, std::uint32_t last_interruption);
 

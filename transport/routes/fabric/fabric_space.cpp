@@ -69,7 +69,7 @@ Result<FabricSpace::Keyed> FabricSpace::keyed(const BusyTarget& to, std::uint64_
   if (agreed.regions == nullptr) [[likely]]
     return Keyed{{to.target->peer, data_key(*to.target), offset}, bytes};
   const std::uint64_t address = agreed.first_address + offset;
-  const Result<Region> found = agreed.regions->find(to.rank, address);
+  const Result<Region> found = agreed.regions(to.rank, address);
   if (!found) return found.error();
   const Region& region = found.value();
   return Keyed{{to.target->peer, region.key, address - region.address}, std::min(bytes, region.end() - address)};

@@ -30,7 +30,7 @@ void MappedRoute::atomic_by_nic_at(const NodeTarget& target, const std::byte* at
   operation.offset = static_cast<std::uint64_t>(at - target.data);
   // The adapter must see earlier stores of this process.
   this_thread.stores.drain();
-  adapter_->atomic_at(target.rank, operation);
+  adapter_(target.rank, operation);
 }
 
 void MappedRoute::combine_at(const NodeTarget& target, std::byte* at, ReduceOp op, BasicType type, const void* origin,

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -248,22 +249,15 @@ class ControlWords {
   }
 }
 
-// Carries out atomics on mapped memory in the domain nic: complete when it returns, and errors are logged.
-class AdapterAtomics {
- public:
-  virtual void atomic_at(int rank, const DataOperation& operation) = 0;
-
- protected:
-  ~AdapterAtomics() = default;
-};
-
 class MappedRoute final : public Route {
  public:
   MappedRoute(NodeTargets& node, int rank) : Route(RouteKind::kMapped, rank), node_(node) {}
-  // Precondition: no operation is under way. `adapter`: of the domain nic.
-  void set_rules(const AccumulateRules& rules, AdapterAtomics* adapter) {
+  // Precondition: no operation is under way. `adapter` carries out atomics in the domain nic: complete when it returns,
+  // and errors are logged.
+  using Adapter = std::function<void(int rank, const DataOperation& operation)>;
+  void set_rules(const AccumulateRules& rules, Adapter adapter) {
     take_rules(rules);
-    adapter_ = adapter;
+    adapter_ = std::move(adapter);
   }
   IntegerMethod& integers() { return integers_; }
 
@@ -329,8 +323,8 @@ class MappedRoute final : public Route {
   void atomic_by_nic_at(const NodeTarget& target, const std::byte* at, DataOperation operation);
 
   NodeTargets& node_;
-  AdapterAtomics* adapter_ = nullptr;
   IntegerMethod integers_;  // the method of types with CPU atomics
+  Adapter adapter_;
 };
 
 }  // namespace farside

@@ -20,8 +20,8 @@ namespace {
 constexpr ControlStep kAcquire{ControlCall::kFetchAdd, {}, 64, 1, 2}, kRelease{ControlCall::kFetchAdd, {}, 64, 1, 0};
 
 // Two regions that touch, of every rank.
-struct TwoRegions final : RegionFinder {
-  Result<Region> find(int rank, std::uint64_t address) override {
+struct TwoRegions {
+  Result<Region> operator()(int rank, std::uint64_t address) {
     ++asked;
     if (address < 4096 + 1000) return Region{4096, 1000, {0, static_cast<std::uint64_t>(10 * rank)}};
     if (address < 4096 + 9000) return Region{4096 + 1000, 8000, {0, static_cast<std::uint64_t>(10 * rank + 1)}};
@@ -299,7 +299,7 @@ TEST_CASE("an atomic request keeps its place behind the queued operations, and a
 TEST_CASE("an operation over two regions is one for each, and a release in a dynamic space waits for all") {
   RouteFixture on;
   TwoRegions regions;
-  on.agreed.regions = &regions;
+  on.agreed.regions = std::ref(regions);
   on.agreed.first_address = 4096;
   on.agree();
   on.endpoint.held = true;
