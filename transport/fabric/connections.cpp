@@ -36,10 +36,8 @@ std::optional<TcpEnds> ends_of(fid_ep* endpoint) {
 Connections::Connections(const FabricDomain& domain, Peers& peers, Opening opening)
     : domain_(domain),
       peers_(peers),
-      resolve_(std::move(opening.resolve)),
-      room_(domain.by_adapter() ? std::optional(domain.info()->domain_attr->ep_cnt) : std::nullopt),
-      threads_(opening.threads),
-      when_opened_(std::move(opening.opened)) {}
+      opening_(std::move(opening)),
+      room_(domain.by_adapter() ? std::optional(domain.info()->domain_attr->ep_cnt) : std::nullopt) {}
 
 Connections::~Connections() {
   // Endpoints are closed before the objects that they are bound to.
@@ -135,8 +133,8 @@ ssize_t Connections::open_accepting(fi_info* info, MessageRing* ring, FabricHand
 }
 
 ssize_t Connections::open_towards(const SocketAddress& address, MessageRing* ring, FabricHandle<fid_ep>& out) const {
-  if (resolve_) {
-    if (const int code = resolve_(address); code != 0) return code;
+  if (opening_.resolve) {
+    if (const int code = opening_.resolve(address); code != 0) return code;
   }
   const Sockaddr there = to_sockaddr(address);
   const InfoHandle info(fi_dupinfo(domain_.info()));
@@ -188,19 +186,12 @@ void Connections::end(Connection& connection) {
   }
   not_closing_ -= std::exchange(connection.counted, false);
   if (connection.ring != nullptr) std::erase(with_ring_, &connection);
-  ended_.push_back(&connection);
-}
-
-// Closes its endpoint, and forgets it. Precondition: it is in kEnded.
-void Connections::close(Connection& connection) {
-  std::erase(ended_, &connection);
-  connections_.erase(&connection.endpoint->fid);
 }
 
 void Connections::close_ended() {
-  for (std::size_t i = ended_.size(); i-- > 0;) {
-    if (!ended_[i]->peer.any_in_flight()) close(*ended_[i]);
-  }
+  std::erase_if(connections_, [](const auto& each) {
+    return each.second->state == State::kEnded && !each.second->peer.any_in_flight();
+  });
 }
 
 // ---- requests of this process ----
@@ -208,7 +199,7 @@ void Connections::close_ended() {
 void Connections::connect_waiting() {
   while (!waiting_.empty() && initiated_ + opening() < kMostInitiated) {
     drop_ended_threads();
-    if (threads_ > 0 && opened_.size() >= threads_) return;
+    if (opening_.threads > 0 && opened_.size() >= opening_.threads) return;
     PeerState& peer = *waiting_.front();
     waiting_.pop_front();
     if (!std::exchange(peer.waits, false) || peer.current != nullptr) continue;
@@ -218,13 +209,13 @@ void Connections::connect_waiting() {
 
 ssize_t Connections::connect(PeerState& peer) {
   const SocketAddress address = peer.address.socket;  // which other threads may set again
-  if (threads_ > 0) {
+  if (opening_.threads > 0) {
     Opened& begun = opened_.emplace_back(peer);
     const Status started = start_own_thread(begun.thread, "farside-opener", [this, &begun, address] {
       begun.code = open_towards(address, nullptr, begun.endpoint);
       if (begun.code != 0) begun.endpoint.reset();
       begun.done.store(true, std::memory_order_release);
-      when_opened_();
+      opening_.opened();
     });
     if (started) return 0;
     opened_.pop_back();

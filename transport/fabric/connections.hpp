@@ -163,7 +163,7 @@ class Connections {
   // longer touches the buffers of operations that are in flight on it. The operations that were to generate a
   // completion complete with errors. `lost` is not called.
   void stop(PeerState& peer);
-  // Closes the ended connections of those peers towards which nothing is in flight.
+  // Closes the ended connections of those peers towards which nothing is in flight. Looks at all connections.
   void close_ended();
 
  private:
@@ -209,7 +209,8 @@ class Connections {
            std::unique_ptr<MessageRing> ring);
   void become(Connection& connection, State state);
   void end(Connection& connection);
-  void close(Connection& connection);
+  // Closes its endpoint, and forgets it.
+  void close(Connection& connection) { connections_.erase(&connection.endpoint->fid); }
 
   // Events.
   void take_request(fi_info& info, const std::optional<Hello>& hello);
@@ -230,7 +231,7 @@ class Connections {
   const FabricDomain& domain_;
   Peers& peers_;
   FabricAddress address_;
-  const Resolve resolve_;
+  const Opening opening_;
   FabricHandle<fid_eq> events_;
   int events_fd_ = -1;
   FabricHandle<fid_ep> receives_;
@@ -239,16 +240,13 @@ class Connections {
   // Their endpoints are bound to the queues.
   std::unordered_map<const fid*, std::unique_ptr<Connection>> connections_;
   std::vector<Connection*> with_ring_;  // that have not ended
-  std::vector<Connection*> ended_;
-  std::size_t not_closing_ = 0;  // as count(), with an endpoint
-  std::size_t in_progress_ = 0;  // in kConnecting or kAccepting
-  std::size_t initiated_ = 0;    // in kConnecting
+  std::size_t not_closing_ = 0;         // as count(), with an endpoint
+  std::size_t in_progress_ = 0;         // in kConnecting or kAccepting
+  std::size_t initiated_ = 0;           // in kConnecting
   ConnectionRoom room_;
   std::uint64_t attempts_ = 0;      // this process's requests to any peer so far
   std::deque<PeerState*> waiting_;  // for a place; entries without PeerState::waits are void
-  const std::size_t threads_;       // as Opening::threads
-  const std::function<void()> when_opened_;
-  std::list<Opened> opened_;  // the threads end first
+  std::list<Opened> opened_;        // the threads end first
 };
 
 // ConnectionEviction: closes idle connections, the least recently used first, beyond FARSIDE_CONNECTIONS or what

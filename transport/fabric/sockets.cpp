@@ -19,10 +19,6 @@ std::optional<SocketAddress> name_of(int socket, NameCall call) {
   return socket_address(&name, bytes);
 }
 
-bool is_at(int socket, const TcpEnds& connection) {
-  return name_of(socket, ::getpeername) == connection.there && name_of(socket, ::getsockname) == connection.here;
-}
-
 }  // namespace
 
 std::vector<int> find_tcp_sockets(std::span<const TcpEnds> connections) {
@@ -39,7 +35,9 @@ std::vector<int> find_tcp_sockets(std::span<const TcpEnds> connections) {
 }
 
 std::optional<TcpState> tcp_state(int socket, const TcpEnds& connection) {
-  if (socket < 0 || !is_at(socket, connection)) return {};
+  if (socket < 0 || name_of(socket, ::getpeername) != connection.there ||
+      name_of(socket, ::getsockname) != connection.here)
+    return {};
   tcp_info info{};
   socklen_t bytes = sizeof info;
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
