@@ -30,13 +30,35 @@ bool find(void* library, Function& function, const char* name) {
   return function != nullptr;
 }
 
-Status status_of(int code, const char* call, std::size_t bytes) {
-  if (code == 0) return {};
-  return Error{ErrorKind::kOther,
-               fmt::format("the copy of {} bytes from or to a GPU: {} failed ({})", bytes, call, code)};
-}
+// The functions of CUDA and HIP that have the same types and values.
+class Driver : public DeviceDriver {
+ public:
+  bool holds(const void* address) override {
+    unsigned type = 0, managed = 0;
+    // Memory that the driver does not know is an invalid value.
+    if (get_attribute_(&type, kMemoryType, address) != 0 || type != device_) return false;
+    return get_attribute_(&managed, kIsManaged, address) != 0 || (managed & 0xff) == 0;
+  }
 
-class Cuda final : public DeviceDriver {
+ protected:
+  // A copy from pageable memory may return before it has arrived. `code`: the result of `call`, which copies.
+  Status complete(int code, const char* call, std::size_t bytes) const {
+    if (code == 0) code = synchronize_(nullptr);
+    if (code == 0) return {};
+    return Error{ErrorKind::kOther,
+                 fmt::format("the copy of {} bytes from or to a GPU: {} failed ({})", bytes, call, code)};
+  }
+
+  // CUpointer_attribute and CU_MEMHOSTREGISTER; hipPointer_attribute and hipHostRegister's flags.
+  static constexpr int kMemoryType = 2, kIsManaged = 8;
+  static constexpr unsigned kPortable = 1;
+  int (*get_attribute_)(void*, int, const void*) = nullptr;
+  int (*synchronize_)(void*) = nullptr;
+  int (*register_)(void*, std::size_t, unsigned) = nullptr;  // null: pages are not locked
+  unsigned device_ = 2;                                      // CUmemorytype
+};
+
+class Cuda final : public Driver {
  public:
   bool find_functions(void* library) {
     // For memory without a context of its own, of pools and of cuMemMap.
@@ -50,19 +72,9 @@ class Cuda final : public DeviceDriver {
            find(library, pop_, "cuCtxPopCurrent_v2");
   }
 
-  bool holds(const void* address) override {
-    unsigned type = 0, managed = 0;
-    // Memory that the driver does not know is an invalid value.
-    if (get_attribute_(&type, kMemoryType, address) != 0 || type != kDevice) return false;
-    return get_attribute_(&managed, kIsManaged, address) != 0 || (managed & 0xff) == 0;
-  }
-
   Status copy(void* to, const void* from, std::size_t bytes, const void* device) override {
     const ContextOf context(*this, device);
-    int code = memcpy_(to, from, bytes);
-    // A copy from pageable memory may return before it has arrived.
-    if (code == 0) code = synchronize_(nullptr);
-    return status_of(code, "cuMemcpy", bytes);
+    return complete(memcpy_(to, from, bytes), "cuMemcpy", bytes);
   }
 
   void lock_pages(void* host, std::size_t bytes, const void* device) override {
@@ -72,9 +84,7 @@ class Cuda final : public DeviceDriver {
   }
 
  private:
-  // CUpointer_attribute, CUmemorytype and CU_MEMHOSTREGISTER.
-  static constexpr int kContext = 1, kMemoryType = 2, kIsManaged = 8, kDeviceOrdinal = 9;
-  static constexpr unsigned kDevice = 2, kPortable = 1;
+  static constexpr int kContext = 1, kDeviceOrdinal = 9;  // CUpointer_attribute
 
   // Makes the context of some memory the thread's, which may have none, or one of another device.
   class ContextOf {
@@ -100,17 +110,14 @@ class Cuda final : public DeviceDriver {
     bool retained_ = false, pushed_ = false;
   };
 
-  int (*get_attribute_)(void*, int, const void*) = nullptr;
   int (*memcpy_)(void*, const void*, std::size_t) = nullptr;
-  int (*synchronize_)(void*) = nullptr;
   int (*push_)(void*) = nullptr;
   int (*pop_)(void**) = nullptr;
   int (*retain_)(void**, int) = nullptr;
   int (*release_)(int) = nullptr;
-  int (*register_)(void*, std::size_t, unsigned) = nullptr;  // null: pages are not locked
 };
 
-class Hip final : public DeviceDriver {
+class Hip final : public Driver {
  public:
   bool find_functions(void* library) {
     int (*get_version)(int*) = nullptr;
@@ -127,20 +134,16 @@ class Hip final : public DeviceDriver {
     return true;
   }
 
+  // A failed call leaves its error for the program's next look at errors. Memory that HIP does not know is an error.
   bool holds(const void* address) override {
-    unsigned type = 0, managed = 0;
-    // A failed call leaves its error for the program's next look at errors. Memory that HIP does not know is an error.
     const bool clean = peek_error_() == 0;
-    const bool known = get_attribute_(&type, kMemoryType, address) == 0;
-    if (!known && clean) (void)take_error_();
-    if (!known || type != device_) return false;
-    return get_attribute_(&managed, kIsManaged, address) != 0 || (managed & 0xff) == 0;
+    const bool held = Driver::holds(address);
+    if (clean && peek_error_() != 0) (void)take_error_();
+    return held;
   }
 
   Status copy(void* to, const void* from, std::size_t bytes, const void* /*device*/) override {
-    int code = memcpy_(to, from, bytes, kDefault);
-    if (code == 0) code = synchronize_(nullptr);
-    return status_of(code, "hipMemcpy", bytes);
+    return complete(memcpy_(to, from, bytes, kDefault), "hipMemcpy", bytes);
   }
 
   void lock_pages(void* host, std::size_t bytes, const void* /*device*/) override {
@@ -149,22 +152,16 @@ class Hip final : public DeviceDriver {
   }
 
  private:
-  // hipPointer_attribute, hipMemcpyKind and hipHostRegister's flags.
-  static constexpr int kMemoryType = 2, kIsManaged = 8, kDefault = 4;
-  static constexpr unsigned kPortable = 1;
+  static constexpr int kDefault = 4;  // hipMemcpyKind
 
-  int (*get_attribute_)(void*, int, const void*) = nullptr;
   int (*memcpy_)(void*, const void*, std::size_t, int) = nullptr;
-  int (*synchronize_)(void*) = nullptr;
   int (*peek_error_)() = nullptr;
   int (*take_error_)() = nullptr;
-  int (*register_)(void*, std::size_t, unsigned) = nullptr;  // null: pages are not locked
-  unsigned device_ = 2;
 };
 
-template <class Driver>
+template <class OfKind>
 std::unique_ptr<DeviceDriver> make(void* library) {
-  auto driver = std::make_unique<Driver>();
+  auto driver = std::make_unique<OfKind>();
   if (!driver->find_functions(library)) return nullptr;
   return driver;
 }
