@@ -143,8 +143,8 @@ Outcome ActiveTarget::run_barrier(std::uint64_t word) {
   LossTimeout timeout;
   ControlMemory::Operation* failed = nullptr;
   bool over = false;
-  const WaitReason reason(window_,
-                          [&](WaitReports& reports) { return reports.awaited_in_barrier(barrier.awaits(), word); });
+  const auto reason =
+      wait_reason(window_, [&](WaitReports& reports) { return reports.awaited_in_barrier(barrier.awaits(), word); });
   wait_until(window_.space->words().wake_event(), [&] {
     over = barrier.advance();
     if (!over && timeout.is_expired(barrier.awaits_lost())) barrier.abandon();
@@ -270,7 +270,8 @@ Outcome ActiveTarget::start(MPI_Group group, int assert) {
     epochs::AwaitPosts<ControlMemory> posts(window_.control, targets, &no_put);
     LossTimeout timeout;
     bool over = false;
-    const WaitReason reason(window_, [&](WaitReports& reports) { return reports.awaited_posts(posts.missing()); });
+    const auto reason =
+        wait_reason(window_, [&](WaitReports& reports) { return reports.awaited_posts(posts.missing()); });
     wait_until(window_.space->words().wake_event(), [&] {
       over = posts.advance();
       return over ||
@@ -331,7 +332,7 @@ Outcome ActiveTarget::wait() {
   }
   Status lost;
   bool over = false;
-  const WaitReason reason(window_, [](WaitReports& reports) { return reports.awaited_completes(); });
+  const auto reason = wait_reason(window_, [](WaitReports& reports) { return reports.awaited_completes(); });
   wait_until(window_.space->words().wake_event(), [&] {
     over = window_.completions.take(window_.control, origins);
     if (over || (lost = complete_lost())) return over;

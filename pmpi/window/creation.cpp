@@ -116,22 +116,6 @@ SpaceMaking making_of(const CreationRequest& request, const Group& group, std::u
   return making;
 }
 
-// The reason of a wait for the other ranks in the call.
-class CreationReason final : public LongWait::Reason {
- public:
-  CreationReason(const char* call, const Group& group) : call_(call), group_(group) {}
-  std::string text(std::chrono::seconds waited) const override {
-    return fmt::format(
-        "rank {} has waited {} s in {} for other ranks of its communicator, which has {}: all must call it{}{}",
-        group_.rank(), waited.count(), call_, group_.ranks(), doubt, library().sites->called_from());
-  }
-  std::string doubt;  // ends the sentence
-
- private:
-  const char* call_;
-  const Group& group_;
-};
-
 // What this rank brings to a window: what it wants, what it has for it, and why it cannot make it.
 struct Contribution {
   Contribution(const CreationRequest& request, std::unique_ptr<CommunicatorGroup> fresh);
@@ -239,9 +223,9 @@ const NodeRanks& node_ranks(int rank) {
   return *known;
 }
 
-// Collective, but for ranks that find an error on their own node: it names the ranks without farside. `reason`: of a
-// wait for ranks that do not arrive.
-Status check_library_loaded(MPI_Comm communicator, CommunicatorGroup& group, CreationReason& reason) {
+// Collective, but for ranks that find an error on their own node: it names the ranks without farside. `doubt`: what is
+// said of ranks that do not arrive.
+Status check_library_loaded(MPI_Comm communicator, CommunicatorGroup& group, std::string& doubt) {
   if (group.ranks() == 1) return {};
   std::vector<int> members, without, unknown;  // ranks in MPI_COMM_WORLD; none if there are other processes
   if (library().resources->in_world()) {
@@ -257,7 +241,7 @@ Status check_library_loaded(MPI_Comm communicator, CommunicatorGroup& group, Cre
     std::ranges::set_difference(members, known.with, std::back_inserter(unknown));
   }
   if (members.empty() || !unknown.empty()) {
-    reason.doubt =
+    doubt =
         fmt::format("; is farside loaded {}? If not, {}", unknown.empty() ? "there" : "on " + named(unknown), kRemedy);
   }
   int highest = 0;
@@ -269,15 +253,15 @@ Status check_library_loaded(MPI_Comm communicator, CommunicatorGroup& group, Cre
 }
 
 // At the first window of a communicator. Later ones contain this step in the agreement on the memory.
-Status meet(Contribution& own, CreationReason& reason) {
+Status meet(Contribution& own, std::string& doubt) {
   const MPI_Comm communicator = own.request.communicator;
-  if (Status loaded = check_library_loaded(communicator, *own.group, reason); !loaded) {
+  if (Status loaded = check_library_loaded(communicator, *own.group, doubt); !loaded) {
     own.arguments = {};  // the other ranks do not hear of them
     return loaded;
   }
   const Result<std::uint64_t> agreed = own.group->handshake(own.ready);
   if (!agreed) return agreed.error();
-  reason.doubt.clear();
+  doubt.clear();
   note_agreement(communicator, agreed.value());
   return own.group->meet(agreed.value());
 }
@@ -285,8 +269,13 @@ Status meet(Contribution& own, CreationReason& reason) {
 // Collective: all ranks have the memory of the window afterwards, or all have an error of the same kind.
 Result<Agreed> agree(Contribution& own) {
   CommunicatorGroup& group = *own.group;
-  CreationReason reason(own.request.call, group);
-  Status met = group.joined() ? Status() : meet(own, reason);
+  std::string doubt;  // ends the sentence
+  const ReasonOf reason([&](std::chrono::seconds waited) {
+    return fmt::format(
+        "rank {} has waited {} s in {} for other ranks of its communicator, which has {}: all must call it{}{}",
+        group.rank(), waited.count(), own.request.call, group.ranks(), doubt, library().sites->called_from());
+  });
+  Status met = group.joined() ? Status() : meet(own, doubt);
   if (met && own.request.flavor == MPI_WIN_FLAVOR_SHARED) met = share_memory(own.request.communicator, group);
   if (!met) return met.error();
   Agreed agreed{.id = group.next_id(), .memory = {}, .logs = nullptr};

@@ -139,7 +139,7 @@ Outcome Notifications::wait(int counter, MPI_Count threshold) {
   WindowState::progress_runtime();
   LossTimeout timeout;
   bool over = false;
-  const WaitReason reason(
+  const auto reason = wait_reason(
       window_, [&](WaitReports& reports) { return reports.awaited_notifications(counter, now(counter), threshold); });
   wait_until(window_.space->words().wake_event(), [&] {
     over = now(counter) >= threshold;

@@ -80,7 +80,8 @@ Status PassiveTarget::acquire(HeldLock& lock, const std::optional<std::uint64_t>
   const bool carried = window_.report_broken != nullptr;
   const bool with_global_lock = window_.locks.needs_global_lock(lock.type);
   LockTarget acquire(window_.control, window_.locks, lock.target, lock.type, taken, carried, near_place(lock));
-  const WaitReason reason(window_, [&](WaitReports& reports) { return reports.awaited_lock(lock.target, lock.type); });
+  const auto reason =
+      wait_reason(window_, [&](WaitReports& reports) { return reports.awaited_lock(lock.target, lock.type); });
   Status status = run_to_end(acquire, lock.target);
   if (status && !acquire.ok() && with_global_lock && !window_.locks.needs_global_lock(lock.type))
     return this->acquire(lock);
@@ -341,8 +342,8 @@ Outcome PassiveTarget::lock_all(int assert) {
   }
   const auto acquire = [&]() -> Status {
     epochs::LockAll all(window_.control, window_.locks);
-    const WaitReason reason(window_,
-                            [&](WaitReports& reports) { return reports.awaited_lock_all(all.awaited_rank()); });
+    const auto reason =
+        wait_reason(window_, [&](WaitReports& reports) { return reports.awaited_lock_all(all.awaited_rank()); });
     Status ended = run_to_end(all);
     return all.out_of_wake_words() ? Status(out_of_wake_words()) : std::move(ended);
   };

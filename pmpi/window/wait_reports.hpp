@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a thread waits for in a call on a window, for the reports of FARSIDE_HANG (transport/base/waiter.hpp). A call
-// has a CallReason, and a wait in it whose cause the window knows more closely a WaitReason. Thread safety: a reason
+// has a CallReason, and a wait in it whose cause the window knows more closely a wait_reason(). Thread safety: a reason
 // belongs to its thread.
 #pragma once
 
@@ -91,19 +91,13 @@ class CallReason final : public LongWait::Reason {
   const MpiCall& call_;
 };
 
-// `Describe` gets the WaitReports, and returns what is awaited.
+// The reason of a wait, which describe(WaitReports&) gives more closely.
 template <class Describe>
-class WaitReason final : public LongWait::Reason {
- public:
-  WaitReason(WindowState& window, Describe describe) : window_(window), describe_(std::move(describe)) {}
-  std::string text(std::chrono::seconds waited) const override {
-    WaitReports reports(window_);
-    return reports.report_wait(call(), waited, describe_(reports));
-  }
-
- private:
-  WindowState& window_;
-  Describe describe_;
-};
+auto wait_reason(WindowState& window, Describe describe) {
+  return ReasonOf([&window, describe](std::chrono::seconds waited) {
+    WaitReports reports(window);
+    return reports.report_wait(LongWait::innermost()->call(), waited, describe(reports));
+  });
+}
 
 }  // namespace farside::pmpi

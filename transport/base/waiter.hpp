@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "transport/base/state.hpp"
 #include "transport/base/ticks.hpp"
@@ -61,6 +62,17 @@ class LongWait {
   static void report(std::chrono::seconds waited);
   // The reason of the calling thread; null outside calls.
   static const Reason* innermost() { return static_cast<const Reason*>(this_thread.reason); }
+};
+
+// A reason whose sentence is that of text(waited).
+template <class Text>
+class ReasonOf final : public LongWait::Reason {
+ public:
+  explicit ReasonOf(Text of) : text_(std::move(of)) {}
+  std::string text(std::chrono::seconds waited) const override { return text_(waited); }
+
+ private:
+  Text text_;
 };
 
 // The progress that a waiting application thread makes. One object per process (transport/process.hpp).
