@@ -66,7 +66,8 @@ constexpr const char* kCompletion = "a call that completes requests";
 template <class Test, class Wait, class CodeOf>
 int wait_for_some(std::span<const MPI_Request> requests, Test&& test, Wait&& wait, CodeOf&& code_of) {
   return without_window(kCompletion, [&] {
-    const RequestsReason reason(requests);
+    const ReasonOf reason(
+        [&](std::chrono::seconds waited) { return library().requests->report_wait(requests, waited); });
     for (Waiter waiter(Process::instance(), Process::instance().own_wake_event());;) {
       const bool under_way = library().requests->look(requests) != 0;
       const Handles handles(requests);
@@ -79,9 +80,9 @@ int wait_for_some(std::span<const MPI_Request> requests, Test&& test, Wait&& wai
   });
 }
 
-// A call that completes requests. While no operation with a request is under way, it is the runtime's. Otherwise
-// `prepare` completes farside's requests whose operations are over, and `code_of(handles, code)` returns what the call
-// returns after the runtime has returned `code`.
+// A call that completes requests, or queries their status. While no operation with a request is under way, it is the
+// runtime's. Otherwise `prepare` completes farside's requests whose operations are over, and `code_of(handles, code)`
+// returns what the call returns after the runtime has returned `code`.
 template <class Prepare, class CodeOf, class Function, class... Args>
 [[gnu::noinline]] int complete_own(std::span<const MPI_Request> requests, Prepare&& prepare, CodeOf&& code_of,
                                    Function Runtime::*original, Args... arguments) {
@@ -120,7 +121,11 @@ FARSIDE_ENTRY(Test, (MPI_Request * request, int* flag, MPI_Status* status), (req
 }
 
 FARSIDE_ENTRY(Request_get_status, (MPI_Request request, int* flag, MPI_Status* status), (request, flag, status)) {
-  return query_one(request, flag, [&] { return runtime().Request_get_status(request, flag, status); });
+  const auto code_of = [&](const Handles&, int code) {
+    if (code == MPI_SUCCESS && *flag != 0) library().requests->show(request);
+    return code;
+  };
+  return complete(list(1, &request), look, code_of, &Runtime::Request_get_status, request, flag, status);
 }
 
 #if FARSIDE_HAS_STATUS_QUERIES
@@ -131,21 +136,34 @@ using QueriedRequests = decltype(list_of(&MPI_Request_get_status_any));
 
 FARSIDE_ENTRY(Request_get_status_any, (int count, QueriedRequests requests, int* index, int* flag, MPI_Status* status),
               (count, requests, index, flag, status)) {
-  return query_any(list(count, requests), index, flag,
-                   [&] { return runtime().Request_get_status_any(count, requests, index, flag, status); });
+  const auto code_of = [&](const Handles&, int code) {
+    if (code == MPI_SUCCESS && *flag != 0 && *index != MPI_UNDEFINED) library().requests->show(requests[*index]);
+    return code;
+  };
+  return complete(list(count, requests), look, code_of, &Runtime::Request_get_status_any, count, requests, index, flag,
+                  status);
 }
 
 FARSIDE_ENTRY(Request_get_status_all, (int count, QueriedRequests requests, int* flag, MPI_Status statuses[]),
               (count, requests, flag, statuses)) {
-  return query_all(list(count, requests), flag,
-                   [&] { return runtime().Request_get_status_all(count, requests, flag, statuses); });
+  const auto code_of = [&](const Handles&, int code) {
+    for (int i = 0; code == MPI_SUCCESS && *flag != 0 && i < count; ++i) library().requests->show(requests[i]);
+    return code;
+  };
+  return complete(list(count, requests), look, code_of, &Runtime::Request_get_status_all, count, requests, flag,
+                  statuses);
 }
 
 FARSIDE_ENTRY(Request_get_status_some,
               (int count, QueriedRequests requests, int* completed, int indices[], MPI_Status statuses[]),
               (count, requests, completed, indices, statuses)) {
-  return query_some(list(count, requests), completed, indices,
-                    [&] { return runtime().Request_get_status_some(count, requests, completed, indices, statuses); });
+  const auto code_of = [&](const Handles&, int code) {
+    const int shown = code == MPI_SUCCESS && *completed != MPI_UNDEFINED ? *completed : 0;
+    for (int i = 0; i < shown; ++i) library().requests->show(requests[indices[i]]);
+    return code;
+  };
+  return complete(list(count, requests), look, code_of, &Runtime::Request_get_status_some, count, requests, completed,
+                  indices, statuses);
 }
 #endif
 

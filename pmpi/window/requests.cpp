@@ -170,7 +170,7 @@ int Requests::look(std::span<const MPI_Request> requests) {
 
 void Requests::wait(std::span<const MPI_Request> requests) {
   if (look(requests) == 0) return;
-  const RequestsReason reason(requests);
+  const ReasonOf reason([&](std::chrono::seconds waited) { return report_wait(requests, waited); });
   // One after the other: while one is under way, a check of the later ones gains nothing.
   for (const MPI_Request& request : requests) {
     wait_until(Process::instance().own_wake_event(), [&] { return look({&request, 1}) == 0; });

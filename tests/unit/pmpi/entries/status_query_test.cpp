@@ -2,6 +2,7 @@
 // The queries of several requests (MPI 4.1 section 3.7.6) for requests of farside whose operations end while the
 // program queries. Where the runtime has no such call, one made of MPI_Request_get_status takes its place. One rank,
 // with FARSIDE_CHECK=strict.
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <memory>
@@ -78,27 +79,35 @@ int some_of_runtime(const std::vector<MPI_Request>& requests, int* completed, in
 #endif
 }
 
+// Shows a request that the runtime has reported, as farside's calls do.
+void show(MPI_Request request) { library().requests->show(request); }
+
 // farside's calls. Index of the request that any() has reported, -1 if none is complete, MPI_UNDEFINED if none is
 // active.
 int any(const std::vector<MPI_Request>& requests) {
   int index = -7;
   int flag = -7;
-  REQUIRE(query_any(requests, &index, &flag, [&] { return any_of_runtime(requests, &index, &flag); }) == MPI_SUCCESS);
+  library().requests->look(requests);
+  REQUIRE(any_of_runtime(requests, &index, &flag) == MPI_SUCCESS);
+  if (flag != 0 && index != MPI_UNDEFINED) show(requests[static_cast<std::size_t>(index)]);
   return flag != 0 ? index : -1;
 }
 bool all(const std::vector<MPI_Request>& requests) {
   int flag = -7;
-  REQUIRE(query_all(requests, &flag, [&] { return all_of_runtime(requests, &flag); }) == MPI_SUCCESS);
+  library().requests->look(requests);
+  REQUIRE(all_of_runtime(requests, &flag) == MPI_SUCCESS);
+  if (flag != 0) std::ranges::for_each(requests, show);
   return flag != 0;
 }
 // MPI_UNDEFINED as the only index: no request is active.
 std::vector<int> some(const std::vector<MPI_Request>& requests) {
   int completed = -7;
   std::vector<int> indices(requests.size());
-  REQUIRE(query_some(requests, &completed, indices.data(),
-                     [&] { return some_of_runtime(requests, &completed, indices.data()); }) == MPI_SUCCESS);
+  library().requests->look(requests);
+  REQUIRE(some_of_runtime(requests, &completed, indices.data()) == MPI_SUCCESS);
   if (completed == MPI_UNDEFINED) return {MPI_UNDEFINED};
   indices.resize(static_cast<std::size_t>(completed));
+  for (const int index : indices) show(requests[static_cast<std::size_t>(index)]);
   return indices;
 }
 
