@@ -33,7 +33,6 @@
 namespace farside::pmpi {
 
 class AllWindowStatistics;
-class BrokenRules;
 class CallSites;
 class Datatypes;
 class FilesOnSignal;
@@ -96,6 +95,7 @@ struct Library {
   WindowTable windows;
   WindowState* deferring = nullptr;            // the window whose lock table has the deferred lock
   std::atomic<bool> any_requests{false};       // Requests::any()
+  std::atomic<unsigned> broken_rules{0};       // that were reported (WindowState::warn)
   std::atomic<std::uint64_t> groups_freed{0};  // calls of MPI_Group_free, each counted before the runtime's function
   std::atomic<Ticks> runtime_moved{0}, runtime_pause{0};  // WindowState::progress_runtime_now()
   MPI_Request progressed_by{};                            // RuntimeResources: a request that never completes
@@ -106,7 +106,6 @@ struct Library {
   MadeOnce<CallSites> sites;
   MadeOnce<AllWindowStatistics> statistics;
   MadeOnce<FilesOnSignal> files_on_signal;
-  MadeOnce<BrokenRules> broken_rules;
   MadeOnce<StrictWindows> strict_windows;
   MadeOnce<Requests> requests;
 };

@@ -186,7 +186,7 @@ Status RuntimeResources::start() {
   }
   Status settings = Process::instance().settings().status();
   // One rank warns for all; farside doctor shows the variables of each.
-  if (settings && !has_checked_names_.exchange(true) && process_rank() <= 0) warn_of_unknown_settings();
+  if (settings && Log::is_new("names of settings") && process_rank() <= 0) warn_of_unknown_settings();
   return settings;
 }
 
@@ -236,14 +236,17 @@ bool RuntimeResources::is_threaded() const {
   return runtime().Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
 }
 
-#if FARSIDE_HAS_SESSIONS
-
 void RuntimeResources::world_ends() {
   world_over_.store(true, std::memory_order_relaxed);
   const std::scoped_lock held(mutex_);
+#if FARSIDE_HAS_SESSIONS
   if (started_ && source_ == MPI_SESSION_NULL) release(some_session() != MPI_SESSION_NULL);
+#else
+  if (started_) release(false);
+#endif
 }
 
+#if FARSIDE_HAS_SESSIONS
 bool RuntimeResources::session_begins(MPI_Session session) {
   const bool by_session = provides_threads(session);
   const bool before = is_threaded();
@@ -271,12 +274,6 @@ void RuntimeResources::session_ends(MPI_Session session) {
   }
   const std::scoped_lock held(mutex_);
   if (started_ && source_ == session) release(in_world() || some_session() != MPI_SESSION_NULL);
-}
-#else
-void RuntimeResources::world_ends() {
-  world_over_.store(true, std::memory_order_relaxed);
-  const std::scoped_lock held(mutex_);
-  if (started_) release(false);
 }
 #endif
 

@@ -145,7 +145,6 @@ class RuntimeResources {
   std::atomic<int> communicator_key_{MPI_KEYVAL_INVALID};
 
   std::atomic<bool> world_over_{false};
-  std::atomic<bool> has_checked_names_{false};  // of the environment (warn_of_unknown_settings)
 #if FARSIDE_HAS_SESSIONS
   MPI_Session some_session() const {
     const std::scoped_lock held(session_mutex_);

@@ -2,7 +2,6 @@
 #include "pmpi/window/window.hpp"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "pmpi/call_sites.hpp"
@@ -98,34 +97,21 @@ void WindowState::close_stripes() {
   if (taken) epoch.locked_meanwhile();
 }
 
-// FARSIDE_CHECK=warn: reports broken rules whose calls are executed anyway, once per place in the program, at
-// most kMost times per process. Thread safety: any. Cost: a walk up the stack for each call that breaks a rule, some
-// microseconds, until kMost reports were made; 200 bytes per report.
-class BrokenRules {
- public:
-  // The call in which this thread is (LongWait::innermost) breaks a rule. `window`: its name. `text`: the rule and the
-  // remedy.
-  void report(const std::string& window, const std::string& text) {
-    const std::scoped_lock held(mutex_);
-    const LongWait::Reason* const call = LongWait::innermost();
-    if (call == nullptr || reported_.size() == kMost) return;
-    const std::uint16_t site = library().sites->find_here();
-    if (!reported_.emplace(site, text).second) return;
-    const std::string target = call->target() >= 0 ? fmt::format(", target {}", call->target()) : "";
-    pmpi::report(LogLevel::kWarn, fmt::format("{} on window '{}'{}: {}; executed anyway; called from {}", call->call(),
-                                              window, target, text, library().sites->text(site)));
-    if (reported_.size() == kMost)
-      log(LogLevel::kWarn, "this is the {}th broken rule; further ones are not reported", kMost);
-  }
-
- private:
-  static constexpr std::size_t kMost = 100;
-
-  std::mutex mutex_;
-  std::set<std::pair<std::uint16_t, std::string>> reported_;  // site and text
-};
-
-void WindowState::warn(const Fault& fault) const { library().broken_rules->report(describe_name(), fault.text); }
+// Once per place in the program, at most kMost times per process. The call in which this thread is
+// (LongWait::innermost) breaks the rule. Cost: a walk up the stack for each call that breaks a rule, some microseconds,
+// until kMost reports were made; 200 bytes per report.
+void WindowState::warn(const Fault& fault) const {
+  constexpr unsigned kMost = 100;
+  const LongWait::Reason* const call = LongWait::innermost();
+  if (call == nullptr || library().broken_rules >= kMost) return;
+  const std::uint16_t site = library().sites->find_here();
+  if (!Log::is_new(fmt::format("site {}: {}", site, fault.text))) return;
+  const std::string target = call->target() >= 0 ? fmt::format(", target {}", call->target()) : "";
+  report(LogLevel::kWarn, fmt::format("{} on window '{}'{}: {}; executed anyway; called from {}", call->call(),
+                                      describe_name(), target, fault.text, library().sites->text(site)));
+  if (++library().broken_rules == kMost)
+    log(LogLevel::kWarn, "this is the {}th broken rule; further ones are not reported", kMost);
+}
 
 Outcome WindowState::check_assert(int assert, int allowed_bits, const char* allowed) {
   if ((assert & ~allowed_bits) == 0) return {};
