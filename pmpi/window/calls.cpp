@@ -197,7 +197,7 @@ Outcome Window::execute(const Operation& operation) {
   if (state_.strict != nullptr) [[unlikely]]
     return execute_strictly(operation);
   // Loads and stores are counted by the space.
-  if (state_.statistics == nullptr || state_.space->mapped_target(rank) != nullptr) [[likely]]
+  if (state_.statistics == nullptr || &state_.space->route(rank) == &state_.space->mapped_route()) [[likely]]
     return Operations(state_).execute(operation);
   const Moment begun = WindowStatistics::begin();
   Outcome outcome = Operations(state_).execute(operation);

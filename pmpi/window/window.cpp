@@ -63,7 +63,7 @@ WindowState::WindowState(MPI_Group of, std::unique_ptr<Space> memory,
            : space->may_queue_puts() ? Fast::kLocks
                                      : Fast::kReleases),
       trusts_locks(!threaded && (check == Check::kOn || check == Check::kStrict)),
-      fast_targets(check != Check::kStrict ? space->consecutive_targets() : std::span<const NodeTarget>()),
+      fast_targets(check != Check::kStrict ? space->words().node().consecutive() : std::span<const NodeTarget>()),
       epoch(space->ranks()),
       locks(space->rank(), space->ranks(), global_lock_home),
       lost_locks(*this),

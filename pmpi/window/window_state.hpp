@@ -279,7 +279,7 @@ struct WindowState {
     return fast == Fast::kReleases || !space->queued_puts().any() || without_error(space->queued_puts().release());
   }
   bool complete_puts(int rank) {
-    return !space->queued_puts().any() || without_error(space->queued_puts().complete(rank));
+    return !space->queued_puts().any() || without_error(space->queued_puts().flush(rank));
   }
   bool without_error(Status status) {
     if (status) return true;

@@ -56,10 +56,6 @@ void HugePages::warn_if_refused() {
   if (!why.empty()) log(LogLevel::kWarn, "FARSIDE_HUGE_PAGES: windows get normal pages for now: {}", why);
 }
 
-void HugePages::advise(std::byte* base, std::size_t bytes) {
-  (void)madvise(base, bytes, MADV_HUGEPAGE);  // refused: small pages
-}
-
 namespace {
 
 Reserve reserve_of(const NodeGroup& group, const NodeSegment::Layout& layout) {
@@ -106,7 +102,8 @@ Result<NodeSegment::Plan> NodeSegment::arrange(const NodeGroup& group, const Lay
 }
 
 void NodeSegment::advise(const Plan& plan) {
-  for (const Reserve& part : plan.huge) HugePages::advise(segment_.mapping.base() + part.offset, part.bytes);
+  for (const Reserve& part : plan.huge)
+    (void)madvise(segment_.mapping.base() + part.offset, part.bytes, MADV_HUGEPAGE);  // refused: small pages
 }
 
 Result<NodeSegment> NodeSegment::lead(const NodeGroup& group, const Layout& layout, Announcement& announcement) {

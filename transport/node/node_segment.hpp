@@ -23,7 +23,7 @@ namespace farside {
 // transparent_hugepage/shmem_enabled, see Documentation/admin-guide/mm/transhuge.rst). Where that is allowed later, the
 // kernel's thread khugepaged makes huge pages of advised memory that is already in use.
 //
-// Thread safety: any. No errors. Cost: advise() is one system call, of any number of bytes.
+// Thread safety: any. No errors. Cost: one madvise(2), of any number of bytes.
 class HugePages {
  public:
   // With fewer pages, the share of wasted memory would be larger, because the last huge page is allocated as a whole.
@@ -47,8 +47,6 @@ class HugePages {
   }
   // Warns, once per process, if the kernel gives no huge pages to segments.
   static void warn_if_refused();
-  // Asks the kernel for huge pages in a mapping. The address and the size are multiples of the page.
-  static void advise(std::byte* base, std::size_t bytes);
 
   // Returns why the kernel gives no huge pages to shared memory that asks for them; an empty string if it does.
   static constexpr const char* kFolder = "/sys/kernel/mm/transparent_hugepage";

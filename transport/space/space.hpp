@@ -105,13 +105,8 @@ class Space {
   // another node, if the ranks differ in them; then nothing. Errors: kPeer.
   using Extent = Route::Extent;
   Result<Extent> extent(int target);
-  // The target if operations on its data are loads and stores of this process (self, mapped), or null.
-  const NodeTarget* mapped_target(int target) const {
-    const NodeTarget* const here = words_.node().find(target);
-    return here != nullptr && here->data != nullptr ? here : nullptr;
-  }
-  std::span<const NodeTarget> consecutive_targets() const { return words_.node().consecutive(); }
-  // The same for the fast path: null also for some placements of ranks (NodeTargets::find_regular).
+  // The target if operations on its data are loads and stores of this process (self, mapped). Null for others, and for
+  // some placements of ranks (NodeTargets::find_regular).
   const NodeTarget* fast_target(int target) const {
     const NodeTarget* const here = words_.node().find_regular(target);
     return here != nullptr && here->data != nullptr ? here : nullptr;

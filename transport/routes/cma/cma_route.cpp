@@ -162,7 +162,7 @@ Status CmaRoute::queue_put(int rank, std::uint64_t offset, const void* origin, s
   return {};
 }
 
-Status CmaRoute::complete(int rank) {
+Status CmaRoute::flush(int rank, bool /*locally*/) {
   if (!any()) return {};
   NodeTarget* const here = node_.find(rank);
   NodeTargetExtra* const memory = here != nullptr ? node_.extra(*here) : nullptr;

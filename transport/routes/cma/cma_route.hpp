@@ -59,9 +59,9 @@ class CmaRoute final : public Route {
   Status ask_for_regions(int rank, std::uint64_t address, std::span<std::byte> regions) override;
   Status send_lists(int rank, std::span<std::unique_ptr<OperationList>> lists, Pending* own, bool last) override;
   // Complete the queued puts by one system call or message for each target.
-  Status flush(int rank, bool /*locally*/) override { return complete(rank); }
+  Status flush(int rank, bool /*locally*/ = false) override;
   Status flush_all(bool /*locally*/ = false) override { return any() ? send_queued(&CmaRoute::write) : Status(); }
-  Status order_before_release(int rank) override { return complete(rank); }
+  Status order_before_release(int rank) override { return flush(rank); }
   // Completes the queued puts, because threads that flush must not share lists.
   void expect_threads() override {
     if (Status queued = flush_all(); !queued) report_later(std::move(queued));
@@ -74,7 +74,6 @@ class CmaRoute final : public Route {
   // others. Returns the first error since the last call of this or a flush. If the queue of a target is full, this
   // wakes the thread of the target, and waits until that thread has executed the puts.
   Status release() { return any() ? send_queued(&CmaRoute::release_one) : Status(); }
-  Status complete(int rank);
   // Leaves an error to the next call of release() or a flush.
   void report_later(Status error) {
     const auto held = lock();
