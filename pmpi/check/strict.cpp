@@ -31,15 +31,13 @@ using epochs::RunBuilder;
 using epochs::SharedLog;
 using epochs::StridedRun;
 
-// What completes one operation of this rank before the next one in this kind of epoch.
-const char* how_to_complete(SharedLog::Epoch epoch) {
-  switch (epoch) {
-    case SharedLog::Epoch::kFence: return "put an MPI_Win_fence between the two";
-    case SharedLog::Epoch::kStarted: return "issue them in two epochs";
-    case SharedLog::Epoch::kPassive: return "flush between the two";
-  }
-  return "";
-}
+// What completes one operation of this rank before the next one, by SharedLog::Epoch.
+constexpr const char* kComplete[] = {"put an MPI_Win_fence between the two", "issue them in two epochs",
+                                     "flush between the two"};
+// The same for those of two ranks.
+constexpr const char* kOrder[] = {
+    kComplete[0], "let the target post for one after the other",
+    "lock exclusively, or complete the one and then tell the other by a message or barrier"};
 
 std::string called_from(std::uint16_t site) { return "called from " + library().sites->text(site); }
 
@@ -50,28 +48,18 @@ Outcome conflict_at_target(const AccessLog::Conflict& with, SharedLog::Epoch epo
                   "window, {}), which is not complete; {}, or let both accumulate with one type (MPI 4.0 section "
                   "12.7)",
                   with.range.first, with.range.last, with.target, with.name, with.number, called_from(with.site),
-                  how_to_complete(epoch))};
+                  kComplete[static_cast<int>(epoch)])};
 }
 
 // `window`: the other operation's.
 Outcome conflict_in_memory(const AccessLog::Conflict& with, SharedLog::Epoch epoch, const char* window) {
-  return Fault{
-      MPI_ERR_RMA_CONFLICT,
-      fmt::format("{} bytes of the local buffer, at {:#x}, are in use by {} towards rank {} (operation {} of "
-                  "this rank on {} window, {}), which is not complete; {}{}, or use another buffer (MPI 4.0 "
-                  "section 12.7)",
-                  with.range.last - with.range.first, with.range.first, with.name, with.target, with.number, window,
-                  called_from(with.site), with.requested ? "complete its request or " : "", how_to_complete(epoch))};
-}
-
-const char* how_to_order(SharedLog::Epoch epoch) {
-  switch (epoch) {
-    case SharedLog::Epoch::kFence: return "put an MPI_Win_fence between the two";
-    case SharedLog::Epoch::kStarted: return "let the target post for one after the other";
-    case SharedLog::Epoch::kPassive:
-      return "lock exclusively, or complete the one and then tell the other by a message or barrier";
-  }
-  return "";
+  return Fault{MPI_ERR_RMA_CONFLICT,
+               fmt::format("{} bytes of the local buffer, at {:#x}, are in use by {} towards rank {} (operation {} of "
+                           "this rank on {} window, {}), which is not complete; {}{}, or use another buffer (MPI 4.0 "
+                           "section 12.7)",
+                           with.range.last - with.range.first, with.range.first, with.name, with.target, with.number,
+                           window, called_from(with.site), with.requested ? "complete its request or " : "",
+                           kComplete[static_cast<int>(epoch)])};
 }
 
 constexpr const char* kOneType = "let both accumulate with one type";
@@ -89,18 +77,15 @@ Outcome conflict_of_ranks(const SharedLog::Found& with, int where, bool own_buff
                   "which is not complete; {}, or {} (MPI 4.0 section 12.7)",
                   with.range.first, with.range.last, where, own_buffer ? ", in which the local buffer lies," : "",
                   with.local ? "the local buffer of " : "", SharedLog::name(with.call), with.origin, with.number,
-                  window, how_to_order(with.epoch), instead)};
+                  window, kOrder[static_cast<int>(with.epoch)], instead)};
 }
 
 // Returns a hash of the blocks of `runs`, read by read(place, to, bytes) -> bool; 0 if a read fails. Of more than
 // kMostBytes or kMostBlocks only the first are hashed.
 template <class Read>
 std::uint64_t hash_of(std::span<const StridedRun> runs, Read&& read) {
-  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
-  constexpr std::uint64_t kMostBlocks = 256;
-  std::uint64_t hash = 1;
-  std::uint64_t blocks = 0;
-  std::uint64_t bytes = 0;
+  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20, kMostBlocks = 256;
+  std::uint64_t hash = 1, blocks = 0, bytes = 0;
   std::vector<std::byte> block;
   for (const StridedRun& run : runs) {
     for (std::uint64_t i = 0; i < run.count; ++i) {
@@ -143,13 +128,10 @@ epochs::Use use_of(const Operation& operation) {
 
 // Like SharedLog::name, but for an operation of this rank, which may have a request.
 const char* name_of(const Operation& operation) {
-  if (operation.target.watched == nullptr) return SharedLog::name(operation.call);
-  switch (operation.call) {
-    case Counted::kPut: return "MPI_Rput";
-    case Counted::kGet: return "MPI_Rget";
-    case Counted::kAccumulate: return "MPI_Raccumulate";
-    default: return "MPI_Rget_accumulate";
-  }
+  const Counted call = operation.call;
+  if (operation.target.watched == nullptr) return SharedLog::name(call);
+  if (call == Counted::kPut || call == Counted::kGet) return call == Counted::kPut ? "MPI_Rput" : "MPI_Rget";
+  return call == Counted::kAccumulate ? "MPI_Raccumulate" : "MPI_Rget_accumulate";
 }
 
 // SharedLog::Access::reduce_op: of what has an MPI_Op but MPI_NO_OP.
@@ -186,12 +168,12 @@ Strict::Strict(Space& space, std::unique_ptr<Space> logs, MPI_Group group)
       log_space_(std::move(logs)),
       group_(group),
       shared_(log_space_, space.rank(), space.ranks(), SharedLog::capacity_for(space.ranks())) {
-  const OneThread one_thread(*this);
+  const auto inside = enter();
   library().strict_windows->all.push_back(this);
 }
 
 Strict::~Strict() {
-  const OneThread one_thread(*this);
+  const auto inside = enter();
   std::erase(library().strict_windows->all, this);
   for (const auto& [site, flushes] : flushes_) {
     if (flushes.completed_any || flushes.other < 0 || !Log::is_new("idle flush at " + std::to_string(site))) continue;
@@ -202,21 +184,23 @@ Strict::~Strict() {
   }
 }
 
-Strict::OneThread::OneThread(Strict& strict) : windows_(*library().strict_windows) {
-  Waiter waiter(Process::instance(), strict.space_.words().wake_event());
-  while (windows_.busy.exchange(true, std::memory_order_acquire)) waiter.pause();
-  windows_.watch.disarm();
-  const std::span<const PageWatch::Hit> hits = windows_.watch.take();
+std::unique_lock<StrictWindows> Strict::enter() { return std::unique_lock(*library().strict_windows); }
+
+void StrictWindows::lock() {
+  Waiter waiter(Process::instance(), Process::instance().own_wake_event());
+  while (busy.exchange(true, std::memory_order_acquire)) waiter.pause();
+  watch.disarm();
+  const std::span<const PageWatch::Hit> hits = watch.take();
   (void)without_bad_alloc([&] {
     for (const PageWatch::Hit& hit : hits) {
-      for (Strict* each : windows_.all) each->accessed(hit);
+      for (Strict* each : all) each->accessed(hit);
     }
     return Status();
   });
 }
 
 void Strict::call_ends() {
-  const OneThread one_thread(*this);
+  const auto inside = enter();
   StrictWindows& windows = *library().strict_windows;
   std::array<PageWatch::Range, PageWatch::kRanges> results{};  // the last first
   std::size_t used = 0;
@@ -434,27 +418,21 @@ Outcome Strict::check_all_buffers() {
 }
 
 void Strict::flushes(int target) {
-  const OneThread one_thread(*this);
+  const auto inside = enter();
   const std::optional<int> under_way = log_.under_way(target);
   if (!under_way) return;
   Flushes& here = flushes_[library().sites->find_here()];
-  if (*under_way == target) {
-    here.completed_any = true;
-  } else {
-    here.target = target;
-    here.other = *under_way;
-  }
+  here = {here.completed_any || *under_way == target, target, *under_way};
 }
 
 template <class UnderWay, class End>
 Outcome Strict::end(UnderWay&& under_way, End&& end) {
-  bool delays = false;
-  {
-    const OneThread one_thread(*this);
-    delays = under_way() && space_.ranks() > 1;
-  }
-  if (delays) delay();
-  const OneThread one_thread(*this);
+  const auto delays = [&] {
+    const auto inside = enter();
+    return under_way() && space_.ranks() > 1;
+  };
+  if (delays()) delay();
+  const auto inside = enter();
   return end();
 }
 
@@ -496,7 +474,7 @@ Outcome Strict::start_completed() {
 }
 
 Status Strict::keep_image(std::optional<Epoch> epoch) {
-  const OneThread one_thread(*this);
+  const auto inside = enter();
   image_epoch_ = epoch.value_or(image_epoch_);
   image_.clear();
   // Other ranks may change shared memory, or memory of another window, without a call by this rank.
@@ -543,23 +521,21 @@ Outcome Strict::changes_of_own_window(Epoch epoch, const char* until) {
 }
 
 Outcome Strict::fence_reached() {
-  const OneThread one_thread(*this);
+  const auto inside = enter();
   log_.completed_all();
   return check_all_buffers();
 }
 
 Outcome Strict::fence_passed() {
-  Outcome changed;
-  {
-    const OneThread one_thread(*this);
-    changed = changes_of_own_window(Epoch::kFence, "this fence");
-    shared_.fence_passed();
-  }
+  auto inside = enter();
+  Outcome changed = changes_of_own_window(Epoch::kFence, "this fence");
+  shared_.fence_passed();
+  inside.unlock();
   return first_of(std::move(changed), keep_image(Epoch::kFence));
 }
 
 Outcome Strict::exposure_ended() {
-  const OneThread one_thread(*this);
+  const auto inside = enter();
   Outcome changed = changes_of_own_window(Epoch::kStarted, "MPI_Win_wait");
   return first_of(std::move(changed), shared_.exposure_ended());
 }
@@ -570,11 +546,10 @@ void Strict::delay() {
   constexpr std::chrono::milliseconds kDelay{20}, kAllowance{100};
   constexpr int kShare = 20;
   const Clock::time_point now = Clock::now(), until = now + kDelay;
-  {
-    const OneThread one_thread(*this);
-    if (delayed_ + kDelay > kAllowance + (now - made_) / kShare) return;
-    delayed_ += kDelay;
-  }
+  auto inside = enter();
+  if (delayed_ + kDelay > kAllowance + (now - made_) / kShare) return;
+  delayed_ += kDelay;
+  inside.unlock();
   for (Waiter waiter(Process::instance(), space_.words().wake_event()); Clock::now() < until;) waiter.pause();
 }
 

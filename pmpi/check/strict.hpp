@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -28,6 +29,7 @@
 #include "epochs/races/shared_log.hpp"
 #include "pmpi/datatypes/operation.hpp"
 #include "pmpi/fault.hpp"
+#include "pmpi/runtime/runtime.hpp"
 #include "transport/node/page_watch.hpp"
 #include "transport/space/space.hpp"
 
@@ -54,11 +56,14 @@ class LogSpace final : public epochs::LogMemory {
 
 class Strict;
 
-// The windows of this process. `busy`: a thread is inside one of them.
+// The windows of this process. lock() admits one thread at a time. It is no mutex, because the thread inside waits for
+// other ranks, and the threads outside must keep the runtime moving.
 struct StrictWindows {
+  void lock();
+  void unlock() { busy.store(false, std::memory_order_release); }
   std::atomic<bool> busy{false};
   std::vector<Strict*> all;
-  PageWatch watch;
+  PageWatch watch{reinterpret_cast<const void*>(runtime().Comm_rank)};  // any function of the runtime
 };
 
 class Strict {
@@ -77,14 +82,14 @@ class Strict {
   // Watches the result buffers of all windows until a thread is inside again. The frames of farside share pages with
   // local variables of the program, so these are the first and the last step of a call: each access in between would
   // be slow.
-  void call_begins() { const OneThread one_thread(*this); }
-  void call_ends();
+  static void call_begins() { const auto inside = enter(); }
+  static void call_ends();
 
   // Issues a checked operation in an epoch by issue_it() and completes it. If the operation conflicts with another,
   // returns a fault and issues nothing.
   template <class Issue>
   Outcome watch(const Operation& operation, Epoch epoch, Issue&& issue_it) {
-    const OneThread one_thread(*this);
+    const auto inside = enter();
     Places places;
     if (Outcome o = begin(operation, epoch, places); !o) return o;
     if (Outcome o = issue_it(); !o) return o;
@@ -111,7 +116,7 @@ class Strict {
   Outcome exposure_ended();
   // Keeps memory that an operation has used as a local buffer until the window is freed.
   void keep(std::shared_ptr<const void> buffer) {
-    const OneThread one_thread(*this);
+    const auto inside = enter();
     kept_.push_back(std::move(buffer));
   }
 
@@ -140,19 +145,8 @@ class Strict {
     int target = 0;  // of one for which no operation was under way
     int other = -1;  // the target of operations that were
   };
-  // Admits one thread of the process at a time. It is no mutex, because the thread inside waits for other ranks, and
-  // the threads outside must keep the runtime moving.
-  class OneThread {
-   public:
-    explicit OneThread(Strict& strict);
-    OneThread(const OneThread&) = delete;
-    OneThread& operator=(const OneThread&) = delete;
-    ~OneThread() { windows_.busy.store(false, std::memory_order_release); }
-
-   private:
-    StrictWindows& windows_;
-  };
-
+  friend struct StrictWindows;
+  static std::unique_lock<StrictWindows> enter();
   static epochs::SharedLog::Memory memory_of(Space& space);
   Outcome begin(const Operation& operation, Epoch epoch, Places& places);
   Outcome carried_out(const Operation& operation, Epoch epoch, const Places& places);

@@ -41,12 +41,8 @@ struct Watched {
 
 class FilesOnSignal {
  public:
-  FilesOnSignal() {
-    watched[0].signal = SIGTERM;
-    watched[1].signal = SIGUSR1;
-    sem_init(&wake, 0, 0);
-  }
-  std::array<Watched, 2> watched;
+  FilesOnSignal() { sem_init(&wake, 0, 0); }
+  std::array<Watched, 2> watched{{{.signal = SIGTERM}, {.signal = SIGUSR1}}};
   sem_t wake;  // of the thread
   std::atomic<bool> ends{false};
   pid_t owner = 0;
@@ -102,14 +98,10 @@ void serve(const FilesOnSignal& all, const Watched& watched) {
   write_statistics();
   write_trace();
   if (handler_of(watched.before) != nullptr) {
-    if ((watched.before.sa_flags & SA_SIGINFO) != 0) {
-      siginfo_t information{};
-      information.si_signo = watched.signal;
-      watched.before.sa_sigaction(watched.signal, &information, nullptr);
-    } else {
-      watched.before.sa_handler(watched.signal);
-    }
-    return;
+    if ((watched.before.sa_flags & SA_SIGINFO) == 0) return watched.before.sa_handler(watched.signal);
+    siginfo_t information{};
+    information.si_signo = watched.signal;
+    return watched.before.sa_sigaction(watched.signal, &information, nullptr);
   }
   // Gives the other ranks time to write their files, unless MPI_Finalize waits for this thread.
   constexpr std::chrono::milliseconds kStep{20};

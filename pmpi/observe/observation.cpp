@@ -41,11 +41,10 @@ const std::int64_t loaded = time_of_day();
 void query_launch() {
   if (!writes_files() || this_job().ranks != 0) return;
   const RuntimeResources& resources = *library().resources;
-  Job job;
-  job.rank = resources.process_rank();
-  job.ranks = resources.process_count();
-  job.spawned = resources.was_spawned();
-  job.started = loaded;
+  Job job{.rank = resources.process_rank(),
+          .ranks = resources.process_count(),
+          .spawned = resources.was_spawned(),
+          .started = loaded};
   Observed& observed = *library().observed;
   const std::scoped_lock held(observed.mutex);
   job.agreed = observed.job.agreed;
@@ -166,8 +165,7 @@ std::string own_cpus() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     if (!line.starts_with(kField)) continue;
-    const std::size_t list = line.find_first_not_of(" \t", kField.size());
-    return list == std::string::npos ? std::string() : line.substr(list);
+    return line.substr(std::min(line.find_first_not_of(" \t", kField.size()), line.size()));
   }
   return {};
 }

@@ -131,27 +131,23 @@ void WindowStatistics::record(const Open& epoch, Ticks closing, Ticks end) {
   const bool lock = epoch.kind == EpochKind::kLockShared || epoch.kind == EpochKind::kLockExclusive;
   drained_.clear();
   if (epoch.kind != EpochKind::kPost) drain(lock ? epoch.target : -1);
-  TraceRecord record{.detail = static_cast<std::uint8_t>(epoch.kind),
-                     .window = traced_.record.window,
-                     .target = epoch.target,
-                     .site = epoch.site,
-                     .begin = epoch.begin,
-                     .granted = epoch.granted,
-                     .closing = closing,
-                     .end = end};
-  // The record includes its first counts.
-  std::size_t next = 0;
-  if (!drained_.empty()) {
-    record.what = drained_[0].what;
-    record.route = drained_[0].route;
-    record.count = drained_[0].count;
-    record.bytes = drained_[0].bytes;
-    next = 1;
-  }
-  trace_->epochs().add(record);
-  for (; next < drained_.size(); ++next) {
-    drained_[next].end = end;
-    trace_->epochs().add(drained_[next]);
+  // The epoch's record includes the first counts.
+  if (drained_.empty()) drained_.emplace_back();
+  TraceRecord& first = drained_.front();
+  first = {.detail = static_cast<std::uint8_t>(epoch.kind),
+           .what = first.what,
+           .route = first.route,
+           .window = traced_.record.window,
+           .target = epoch.target,
+           .site = epoch.site,
+           .begin = epoch.begin,
+           .granted = epoch.granted,
+           .closing = closing,
+           .count = first.count,
+           .bytes = first.bytes};
+  for (TraceRecord& each : drained_) {
+    each.end = end;
+    trace_->epochs().add(each);
   }
 }
 

@@ -692,6 +692,27 @@ void loads(const check::Window& window) {
   barrier();
 }
 
+// Stores beside a watched buffer, each of which the watch steps over: it gives up, says so, and the program ends.
+void beside_a_buffer(const check::Window& window) {
+  constexpr int kCalls = 40, kStores = 300;
+  struct {
+    int in = 0;
+    volatile int beside = 0;
+  } here;
+  check::Stderr captured;
+  CHECK_MPI(MPI_Win_lock_all(0, window));
+  for (int call = 0; call < kCalls; ++call) {
+    CHECK_MPI(MPI_Get(&here.in, 1, MPI_INT, next, 0, 1, MPI_INT, window));
+    for (int i = 0; i < kStores; ++i) here.beside = here.beside + 1;
+    CHECK_MPI(MPI_Win_flush(next, window));
+  }
+  CHECK_MPI(MPI_Win_unlock_all(window));
+  CHECK_EQ(here.beside, kCalls * kStores);
+  const bool told = captured.end().find("early loads of result buffers are seen less often") != std::string::npos;
+  CHECK(!told || strict);
+  barrier();
+}
+
 // A flush that never completes anything, while another rank's operations stay under way.
 void idle_flushes(const check::Window&) {
   for (const bool idle : {true, false}) {
@@ -740,6 +761,7 @@ int main(int argc, char** argv) {
       {"through a new window", through_a_new_window},
       {"by different MPI_Ops", by_different_ops},
       {"flushes of idle targets", idle_flushes},
+      {"stores beside a buffer", beside_a_buffer},
   };
   check::run(sections, window);
   check::section("MPI_Win_free");

@@ -11,21 +11,30 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <link.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
+
+#include "transport/base/log.hpp"
 
 namespace farside {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+// The watch pauses while it has taken more than kAllowance and one part in kShare of its life, but not before it has
+// made kFirst steps: on a busy machine each takes milliseconds.
+constexpr std::chrono::milliseconds kAllowance{500};
+constexpr int kShare = 16, kFirst = 750;
 constexpr std::uint64_t kFeatures = UFFD_FEATURE_EXACT_ADDRESS | UFFD_FEATURE_THREAD_ID | std::uint64_t{1} << 16;
-constexpr std::uint64_t kDontWake = 1;
-constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kDontWake = 1, kPage = 4096;
 constexpr std::size_t kThreads = 32, kHits = 16, kSignalStack = std::size_t{1} << 16;
 #if defined(__x86_64__)
 constexpr greg_t kTrapFlag = 0x100;
@@ -52,18 +61,35 @@ int open_faults(std::string* why) {
   return -1;
 }
 
-// The instruction of a thread that waits in a page fault; 0 if it is in a system call.
-std::uint64_t instruction_of(int thread) {
+// The stack pointer and the instruction of a thread that waits in a page fault; zeros if it is in a system call.
+std::pair<std::uint64_t, std::uint64_t> place_of(int thread) {
   std::array<char, 64> name{};
   std::array<char, 256> text{};
   std::snprintf(name.data(), name.size(), "/proc/self/task/%d/syscall", thread);
   const int file = open(name.data(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return 0;
+  if (file < 0) return {};
   const ssize_t bytes = read(file, text.data(), text.size() - 1);
   close(file);
-  if (bytes < 4 || std::strncmp(text.data(), "-1 ", 3) != 0) return 0;
-  const char* const second = std::strchr(text.data() + 3, ' ');  // behind the stack pointer
-  return second != nullptr ? std::strtoull(second, nullptr, 16) : 0;
+  if (bytes < 4 || std::strncmp(text.data(), "-1 ", 3) != 0) return {};
+  char* behind = nullptr;
+  const std::uint64_t stack = std::strtoull(text.data() + 3, &behind, 16);
+  return {stack, std::strtoull(behind, nullptr, 16)};
+}
+
+// The code of the library that contains an address; empty if it is null.
+PageWatch::Range code_around(const void* address) {
+  PageWatch::Range found{static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(address)), 0};
+  const auto look = [](dl_phdr_info* library, std::size_t, void* to) {
+    auto& range = *static_cast<PageWatch::Range*>(to);
+    for (const auto& part : std::span(library->dlpi_phdr, library->dlpi_phnum)) {
+      const std::uint64_t first = library->dlpi_addr + part.p_vaddr, last = first + part.p_memsz;
+      if (range.last == 0 && part.p_type == PT_LOAD && first <= range.first && range.first < last)
+        range = {first, last};
+    }
+    return 0;
+  };
+  (void)dl_iterate_phdr(look, &found);
+  return found;
 }
 
 // Memory without a page in common with others; null if there is none.
@@ -90,15 +116,20 @@ struct PageWatch::State {
 
   static inline constinit State* of_process = nullptr;  // signal handlers and those of fork(2) get no argument
   int faults = -1;
+  Range runtime{}, own{};  // the code of the two libraries
   std::array<Slot, kPages> slots;
   std::array<Range, kRanges> ranges{};
   std::array<Hit, kHits> hits{};
   std::array<std::atomic<int>, kThreads> threads{};  // that may be stepped: they have a stack for signals
   std::atomic<std::size_t> used_ranges{0}, used_hits{0};
-  std::atomic<std::int64_t> steps{0}, stepped{0};  // left; made
-  std::atomic<std::uint64_t> step_at{0};           // the instruction that is to be executed alone
-  std::atomic<bool> moving{false};                 // disarm() or the handler moves pages
-  const std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
+  std::atomic<int> steps{0}, stepped{0};  // left; made
+  std::atomic<Clock::duration> taken{};   // by them and arm()
+  std::atomic<std::uint64_t> step_at{0};  // the instruction that is to be executed alone
+  std::atomic<bool> returned{false};      // from arm(), which had this frame, to the program
+  std::uint64_t frame = 0;
+  std::atomic<bool> moving{false};  // disarm() or the handler moves pages
+  Clock::time_point step_begun;
+  const Clock::time_point begun = Clock::now();
 
   bool registered(std::uint64_t page) const {
     uffdio_register at{{page, kPage}, UFFDIO_REGISTER_MODE_MISSING, 0};
@@ -144,16 +175,20 @@ void PageWatch::State::meet(const uffd_msg& message) {
   uffdio_range range{address & ~(kPage - 1), kPage};
   Slot* const slot = std::ranges::find(slots, range.start, [](const Slot& each) { return each.page.load(); });
   if (slot != slots.end()) {  // else disarm() has brought it back
-    const std::uint64_t instruction = instruction_of(thread);
+    const auto [stack, instruction] = place_of(thread);
     const auto used = std::span(ranges).first(used_ranges);
     const bool watched =
         std::ranges::any_of(used, [&](const Range& each) { return each.first <= address && address < each.last; });
     if (watched && instruction != 0 && used_hits < kHits)
       hits[used_hits++] = {address, instruction, (message.arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WRITE) != 0};
-    const bool steps_now = !watched && instruction != 0 && !moving && steps > 0 && may_step(thread);
+    const auto by = [at = instruction](const Range& code) { return code.first <= at && at < code.last; };
+    if (stack > frame && !by(own)) returned = true;
+    const bool in_call = by(runtime) || (returned && by(own));
+    const bool steps_now = !watched && !in_call && instruction != 0 && !moving && steps > 0 && may_step(thread);
     if (steps_now) {
       --steps;
       ++stepped;
+      step_begun = Clock::now();
       slot->back = true;
       step_at = instruction;
     }
@@ -184,6 +219,8 @@ void PageWatch::State::on_trap([[maybe_unused]] int signal, [[maybe_unused]] sig
       if (slot.back.exchange(false) && slot.page != 0) state.take_away(slot);
     }
     state.moving = false;
+    // The thread has waited for meet() about as long before.
+    state.taken = state.taken.load() + 2 * (Clock::now() - state.step_begun);
   } else {  // a breakpoint
     std::signal(signal, SIG_DFL);
     (void)raise(signal);
@@ -214,27 +251,19 @@ std::string PageWatch::why_not() {
   return why;
 }
 
-PageWatch::PageWatch() {
+PageWatch::PageWatch(const void* runtime) {
   std::string why;
   const int faults = open_faults(&why);
   constexpr std::size_t kOwn = (sizeof(State) + kPage - 1) / kPage * kPage;
   void* const memory = faults >= 0 ? map(kOwn + kPages * kPage) : nullptr;
-  const auto give_up = [&] {
-    if (faults >= 0) close(faults);
-    if (memory != nullptr) munmap(memory, kOwn + kPages * kPage);
-  };
-  if (memory == nullptr) {
-    give_up();
-    return;
-  }
+  if (memory == nullptr) return;  // here and below, what was made is left: nobody tries again
   auto* const state = new (memory) State;
   state->faults = faults;
+  state->runtime = code_around(runtime);
+  state->own = code_around(reinterpret_cast<const void*>(&code_around));
   for (std::size_t i = 0; i < kPages; ++i) {
     state->slots[i].hidden = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(memory)) + kOwn + i * kPage;
-    if (!state->registered(state->slots[i].hidden)) {
-      give_up();
-      return;
-    }
+    if (!state->registered(state->slots[i].hidden)) return;
   }
   sigset_t all, before;
   sigfillset(&all);
@@ -243,10 +272,7 @@ PageWatch::PageWatch() {
   const auto run = [](void* of) -> void* { return static_cast<State*>(of)->run(), nullptr; };
   const int failed = pthread_create(&thread, nullptr, run, state);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failed != 0) {
-    give_up();
-    return;
-  }
+  if (failed != 0) return;
   State::of_process = state;
   if (pthread_atfork([] { State::of_process->disarm(); }, nullptr, nullptr) != 0) return;
   pthread_detach(thread);
@@ -271,12 +297,16 @@ void PageWatch::arm(std::span<const Range> ranges) {
     const auto free = std::ranges::find(state.threads, 0, [](const std::atomic<int>& each) { return each.load(); });
     if (stack.ss_sp != nullptr && free != state.threads.end()) *free = self;
   }
-  const std::chrono::milliseconds lived =
-      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - state.begun);
-  const std::int64_t left = 10 * kSteps + lived.count() / 2 - state.stepped;
-  if (left < kSteps / 10) return;
-  state.stepped += 5;  // the cost of this call
-  state.steps = std::min<std::int64_t>(kSteps, left);
+  const Clock::duration may_take = kAllowance + (Clock::now() - state.begun) / kShare;
+  if (state.stepped > kFirst && state.taken.load() > may_take) {
+    if (Log::is_new("early loads"))
+      log(LogLevel::kWarn, "early loads of result buffers are seen less often from now on: it takes too much time");
+    return;
+  }
+  state.taken = state.taken.load() + std::chrono::microseconds(100);  // by this call
+  state.steps = kSteps;
+  state.returned = false;
+  state.frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
   std::size_t used = 0, pages = 0;
   for (const Range& range : ranges.first(std::min(ranges.size(), kRanges))) {
     state.ranges[used++] = range;

@@ -8,9 +8,10 @@
 //   fork(2)    brings all pages back before
 //   memory     that is shared, pinned or unmapped is not watched, nor are more than kPages pages at once
 //
-// For debugging, and slow: each access to other bytes of such a page takes some 0.1 ms. After kSteps of them the bytes
-// are no longer watched; after 10 times as many and one per 2 ms, no bytes are. Thread safety: arm(), disarm() and
-// take() by one thread at a time. No remote operations.
+// For debugging, and slow: each access to other bytes of such a page takes some 0.1 ms, on a busy machine milliseconds.
+// After kSteps of them the bytes are no longer watched. While all have taken more than 0.5 s and 1/16 of the watch's
+// life, no bytes are, which is reported once. Thread safety: arm(), disarm() and take() by one thread at a time. No
+// remote operations.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +37,9 @@ class PageWatch {
   // Why this process cannot watch memory, and the remedy; empty if it can.
   static std::string why_not();
 
-  // Starts the thread; at most one object of a process. Watches nothing if why_not(), or if memory is short.
-  PageWatch();
+  // Starts the thread; at most one object of a process. Watches nothing if why_not(), or if memory is short. `runtime`:
+  // a function of a library. Calls of that library and of this one end the watch of pages that they access.
+  explicit PageWatch(const void* runtime);
   PageWatch(const PageWatch&) = delete;
   PageWatch& operator=(const PageWatch&) = delete;
   // Watches these bytes, the first kRanges and kPages of them, for the first access of each page. Precondition: no

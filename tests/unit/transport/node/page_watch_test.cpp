@@ -24,7 +24,7 @@ std::uint64_t address_of(const volatile void* of) {
 }
 
 PageWatch& watch() {
-  static auto* const only = new PageWatch;  // as the process's
+  static auto* const only = new PageWatch(nullptr);  // as the process's
   return *only;
 }
 
@@ -127,6 +127,22 @@ TEST_CASE("shared memory is left alone, and so is what is unmapped or given back
   CHECK(dropped[8] == 1);
   munmap(dropped, 8192);
   munmap(shared, 8192);
+}
+
+TEST_CASE("the watch pauses when accesses to other bytes have taken too long") {
+  if (!possible()) return;
+  constexpr int kMost = 2000;
+  volatile int beside = 1;
+  std::array<volatile int, 4> values{};
+  const auto is_seen = [&] {
+    arm(&values[0], &values[0] + 4);
+    for (int i = 0; i < 100; ++i) beside = beside + 1;
+    values[1] = 1;
+    return !seen().empty();
+  };
+  int rounds = 0;
+  while (rounds < kMost && is_seen()) ++rounds;
+  CHECK(rounds < kMost);
 }
 
 }  // namespace farside::page_watch_test
