@@ -168,6 +168,8 @@ Outcome ActiveTarget::run_barrier(std::uint64_t word) {
     if ((received_flags & epochs::BarrierWord::kNoPut) != 0) window_.epoch.asserted_no_put(peer);
     if (agreed && received_flags != flags) agreed = check_agreement(rank, flags, peer, received_flags);
   }
+  if (!agreed && agreed.fault().error_class == MPI_ERR_ASSERT && window_.report_broken)
+    window_.warn(std::exchange(agreed, {}).fault());
   if (agreed && ((barrier.word() & ~word) & BarrierWord::kIncomplete) != 0)
     return incomplete(BarrierWord::rank(barrier.word()));
   return agreed;

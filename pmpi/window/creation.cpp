@@ -346,8 +346,10 @@ std::unique_ptr<Window> build(Contribution& own, Agreed agreed) {
   auto barriers = own.group->barrier_schedule(space.words().mapped_in_nodes());
   auto window = std::make_unique<Window>(
       own.handle, own.members.handle, attributes, std::move(agreed.memory.space), std::move(barriers), home,
-      Hints(request.flavor, request.info, (agreed.memory.flags & kContiguous) != 0), library().resources->is_threaded(),
-      Process::instance().settings().value()->check, std::move(agreed.logs), agreed.id);
+      Hints(request.flavor, request.info, (agreed.memory.flags & kContiguous) != 0, agreed.memory.same_bytes,
+            agreed.memory.same_units),
+      library().resources->is_threaded(), Process::instance().settings().value()->check, std::move(agreed.logs),
+      agreed.id);
   own.handle = MPI_WIN_NULL;
   own.members.handle = MPI_GROUP_NULL;
   window->state().near_hand_offs = near_hand_offs(request.info);

@@ -42,6 +42,7 @@ bool is_accumulate_ops(std::string_view value) { return value == "same_op" || va
 bool is_ordering(std::string_view value) { return value == "none" || all_words(value, {"rar", "raw", "war", "waw"}); }
 
 constexpr const char* kNoncontiguous = "alloc_shared_noncontig";
+constexpr const char *kSameSize = "same_size", *kSameUnit = "same_disp_unit";
 constexpr const char* kOvercommit = "farside_overcommit";
 constexpr const char* kNearHandOffs = "farside_near_hand_offs";
 constexpr const char* kDefaultNearHandOffs = "7";
@@ -60,8 +61,8 @@ constexpr std::array<Hint, 12> kHints = {{
     {"accumulate_ordering", "rar,raw,war,waw", is_ordering},
     {"accumulate_ops", "same_op_no_op", is_accumulate_ops},
     {kGranularity, "0", is_size, true},
-    {"same_size", "false", is_boolean, true},
-    {"same_disp_unit", "false", is_boolean, true},
+    {kSameSize, "false", is_boolean},
+    {kSameUnit, "false", is_boolean},
     {"mpi_memory_alloc_kinds", "mpi,system", is_never},  // farside copies by the CPU: no memory of devices
     {kNoncontiguous, nullptr, is_never},                 // reported as it is
     {kWhichOps, nullptr, is_anything, true},
@@ -145,7 +146,8 @@ bool has_other_hints(MPI_Info info) {
 
 bool allocates_memory(int flavor) { return flavor == MPI_WIN_FLAVOR_ALLOCATE || flavor == MPI_WIN_FLAVOR_SHARED; }
 
-Hints::Hints(int flavor, MPI_Info info, bool contiguous) {
+Hints::Hints(int flavor, MPI_Info info, bool contiguous, bool same_size, bool same_unit)
+    : same_size_(same_size), same_unit_(same_unit) {
   for (const Hint& hint : kHints) {
     if (hint.standard != nullptr) values_[hint.key] = hint.standard;
   }
@@ -159,7 +161,8 @@ Hints::Hints(int flavor, MPI_Info info, bool contiguous) {
 void Hints::take(MPI_Info info, bool at_creation) {
   for (const std::string& key : keys_of(info)) {
     std::string value = value_of(info, key.c_str());
-    if (good(key, value, at_creation)) values_[key] = std::move(value);
+    const bool untrue = value == "true" && ((key == kSameSize && !same_size_) || (key == kSameUnit && !same_unit_));
+    if (!untrue && good(key, value, at_creation)) values_[key] = std::move(value);
   }
 }
 

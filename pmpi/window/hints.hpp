@@ -51,15 +51,16 @@ bool allocates_memory(int flavor);
 class Hints {
  public:
   // Starts with the defaults of a window of this flavor, and takes the info object that was given at creation.
-  // `contiguous`: shared memory is, whatever this rank has asked for.
-  Hints(int flavor, MPI_Info info, bool contiguous);
-  // Replaces earlier hints; those that have their effect at creation only there. Unknown keys and invalid values are
-  // ignored (MPI 4.0 section 10).
+  // `contiguous`: shared memory is, whatever this rank has asked for. `same_size`, `same_unit`: those of all ranks are.
+  Hints(int flavor, MPI_Info info, bool contiguous, bool same_size, bool same_unit);
+  // Replaces earlier hints; those that have their effect at creation only there. Unknown keys, invalid values (MPI 4.0
+  // section 10) and untrue assertions are ignored.
   void take(MPI_Info info, bool at_creation = false);
   // Makes a new info object with all current hints. The caller frees it.
   Outcome report(MPI_Info* info) const;
 
  private:
+  bool same_size_, same_unit_;
   std::map<std::string, std::string> values_;
 };
 

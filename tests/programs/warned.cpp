@@ -95,6 +95,40 @@ void assertions(const check::Window& window) {
   CHECK_EQ(lines_with(text, "executed anyway"), 2 + puts);
 }
 
+void broken_promises(const check::Window& window) {
+  check::section("assertions that not all ranks give, and info that is untrue, are reported, and change nothing");
+  const int rank = check::rank(), next = (rank + 1) % check::size();
+  const int previous = (rank + check::size() - 1) % check::size(), value = 70 + rank;
+  check::Stderr captured;
+  for (const int assert : {MPI_MODE_NOSUCCEED, MPI_MODE_NOPRECEDE}) {
+    CHECK_MPI(MPI_Win_fence(0, window));
+    CHECK_MPI(MPI_Put(&value, 1, MPI_INT, next, 5, 1, MPI_INT, window));
+    CHECK_MPI(MPI_Win_fence(0, window));
+    CHECK_MPI(MPI_Win_fence(rank == 0 ? assert : 0, window));
+    CHECK_EQ(window.as<int>()[5], 70 + previous);
+  }
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+  MPI_Info info;
+  CHECK_MPI(MPI_Info_create(&info));
+  CHECK_MPI(MPI_Info_set(info, "same_size", "true"));
+  CHECK_MPI(MPI_Info_set(info, "same_disp_unit", "true"));
+  int* base = nullptr;
+  MPI_Win own = MPI_WIN_NULL;
+  const int unit = rank == 0 ? 4 : 8;
+  CHECK_MPI(MPI_Win_allocate(16 * unit, unit, info, MPI_COMM_WORLD, &base, &own));
+  CHECK_MPI(MPI_Info_free(&info));
+  CHECK_EQ(check::hint(own, "same_size") + check::hint(own, "same_disp_unit"), std::string("falsefalse"));
+  CHECK_MPI(MPI_Win_fence(0, own));
+  CHECK_MPI(MPI_Put(&value, 1, MPI_INT, next, 15, 1, MPI_INT, own));
+  CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, own));
+  CHECK_EQ(base[15 * unit / 4], 70 + previous);
+  CHECK_MPI(MPI_Win_free(&own));
+  const std::string text = captured.end();
+  // Not each rank hears of another one's assertion.
+  if (rank == 0) CHECK(lines_with(text, "was given to this fence by rank 0 but not by rank") >= 2);
+  CHECK_EQ(lines_with(text, "same_disp_unit was promised, but rank"), rank == 0 ? 0 : 1);
+}
+
 // Programs with misplaced synchronization, whose data must be right. Each rank puts to the next one.
 struct Scene {
   int rank = check::rank(), size = check::size();
@@ -305,6 +339,7 @@ int main(int argc, char** argv) {
   CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
   outside_epochs(window);
   assertions(window);
+  broken_promises(window);
   for (const Misplaced& each : kMisplaced) misplaced(each);
   refused(window);
 }

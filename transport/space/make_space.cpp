@@ -382,18 +382,20 @@ Result<bool> SpaceMaker::agree_on_fabric(Group& group) {
   return !std::bit_cast<Vote>(accessible.value().flags).no_nic_atomics;
 }
 
-// Collective, if a promise of some rank is broken: fails on each rank that differs from rank 0.
+// Collective, if a promise of some rank is broken: fails on each rank that differs from rank 0, or reports it there.
 Status SpaceMaker::check_promises(Group& group, bool units_broken, bool bytes_broken) const {
   const std::array own{std::uint64_t{request_.unit}, request_.data_bytes};
   std::array first = own;
   if (Status carried = group.broadcast(std::as_writable_bytes(std::span(first)), 0); !carried) return carried;
   const bool by_unit = units_broken && own[0] != first[0];
   if (!by_unit && !(bytes_broken && own[1] != first[1])) return {};
-  return Error{ErrorKind::kAssertion,
-               fmt::format("{} was promised, but rank {} has {} where rank 0 has {}; leave it out of the info "
-                           "(MPI 4.0 section 12.2.1)",
-                           by_unit ? "same_disp_unit" : "same_size", group.rank(), own[by_unit ? 0 : 1],
-                           first[by_unit ? 0 : 1])};
+  std::string broken = fmt::format(
+      "{} was promised, but rank {} has {} where rank 0 has {}; leave it out of the info (MPI 4.0 section 12.2.1)",
+      by_unit ? "same_disp_unit" : "same_size", group.rank(), own[by_unit ? 0 : 1], first[by_unit ? 0 : 1]);
+  const Check check = Process::instance().settings().value()->check;
+  if (check == Check::kOn || check == Check::kStrict) return Error{ErrorKind::kAssertion, std::move(broken)};
+  if (check == Check::kWarn && Log::is_new(broken)) log(LogLevel::kWarn, "{}: {}; ignored", making_.call, broken);
+  return {};
 }
 
 // Collective if rank 0 has no data and another rank has. Returns the lowest rank with data; -1 if none has any.
@@ -440,7 +442,8 @@ Result<MadeSpace> SpaceMaker::make(Group& group) {
   gather(group);
   Result<Agreed> agreed = agree(group);
   if (!agreed) return agreed.error();
-  return MadeSpace{finish(std::move(agreed.value())), vote.callers};
+  const bool same_bytes = agreed.value().same_bytes, same_units = agreed.value().same_units;
+  return MadeSpace{finish(std::move(agreed.value())), vote.callers, same_bytes, same_units};
 }
 
 }  // namespace farside

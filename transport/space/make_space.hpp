@@ -41,7 +41,8 @@ struct SpaceMaking {
 
 struct MadeSpace {
   std::unique_ptr<Space> space;
-  std::uint64_t flags = 0;  // of all ranks
+  std::uint64_t flags = 0;                      // of all ranks
+  bool same_bytes = false, same_units = false;  // SpaceMaking's promises hold, whether given or not
 };
 
 // This rank's part in it.

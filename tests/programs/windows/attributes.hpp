@@ -86,11 +86,10 @@ inline void failing_delete_callback() {
 inline void hints() {
   const std::vector<std::pair<const char*, const char*>> given = {
       {"no_locks", "true"},        {"accumulate_ordering", "rar,waw"}, {"accumulate_ops", "same_op"},
-      {"epochs_used", "lock_all"}, {"mpi_assert_something", "true"},
+      {"epochs_used", "lock_all"}, {"mpi_assert_something", "true"},   {"same_size", "true"},
+      {"same_disp_unit", "true"},
   };
   const std::vector<std::pair<const char*, const char*>> of_creation = {
-      {"same_size", "true"},
-      {"same_disp_unit", "true"},
       {"which_accumulate_ops", "sum,no_op"},
       {"mpi_accumulate_granularity", "16"},
   };
@@ -181,13 +180,25 @@ inline void hints() {
     CHECK_EQ(check::class_of(MPI_Win_create_dynamic(none, MPI_COMM_WORLD, &refused)), MPI_ERR_INFO);
     CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL));
   }
-  // Locks work, although the info ruled them out.
   CHECK_MPI(MPI_Win_free(&window));
-  info = make_info(of_creation);
-  CHECK_MPI(MPI_Win_allocate(64, 1, info, MPI_COMM_WORLD, &base, &window));
+  for (const auto& hints : {given, of_creation}) {
+    info = make_info(hints);
+    CHECK_MPI(MPI_Win_allocate(64, 1, info, MPI_COMM_WORLD, &base, &window));
+    CHECK_MPI(MPI_Info_free(&info));
+    for (const auto& [key, value] : hints) CHECK_EQ(check::hint(window, key), std::string(value));
+    CHECK_MPI(MPI_Win_free(&window));
+  }
+  // What is untrue of a window is not reported either.
+  const int unit = check::rank() == 0 ? 1 : 2;
+  CHECK_MPI(MPI_Win_allocate(64 * unit, unit, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window));
+  info = make_info(given);
+  CHECK_MPI(MPI_Win_set_info(window, info));
   CHECK_MPI(MPI_Info_free(&info));
-  for (const auto& [key, value] : of_creation) CHECK_EQ(check::hint(window, key), std::string(value));
+  const std::string alike = check::size() == 1 ? "true" : "false";
+  CHECK_EQ(check::hint(window, "same_size"), alike);
+  CHECK_EQ(check::hint(window, "same_disp_unit"), alike);
   CHECK_MPI(MPI_Win_free(&window));
+  // Locks work, although the info ruled them out.
   info = make_info({{"no_locks", "true"}, {"accumulate_ordering", "none"}, {"mpi_accumulate_granularity", "8"}});
   CHECK_MPI(MPI_Win_allocate(64, 1, info, MPI_COMM_WORLD, &base, &window));
   CHECK_MPI(MPI_Info_free(&info));
