@@ -24,7 +24,7 @@ std::string settings_help() {
   for (const Setting& setting : settings_table()) {
     const std::string_view unless = *setting.default_value == '\0' ? "unset" : setting.default_value;
     help +=
-        fmt::format("\n  {:<27} {}. Allowed: {}. Default: {}.", setting.name, setting.help, setting.allowed, unless);
+        fmt::format("\n  {:<21} {}. Allowed: {}. Default: {}.", setting.name, setting.help, setting.allowed, unless);
   }
   return help;
 }
@@ -97,11 +97,18 @@ void keep_lines_of_footers(auto& formatter) {
   if constexpr (requires { formatter.enable_footer_formatting(false); }) formatter.enable_footer_formatting(false);
 }
 
+struct Help : CLI::Formatter {
+  Help() { keep_lines_of_footers(*this); }
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    return wrapped(CLI::Formatter::make_help(app, std::move(name), mode));
+  }
+};
+
 int farside(std::vector<std::string> words) {
   int exit_code = 0;
   std::vector<std::string> program;  // what `farside run` starts; not parsed here
   CLI::App app("farside: MPI one-sided communication over shared memory and libfabric", "farside");
-  keep_lines_of_footers(*app.get_formatter());  // before the subcommands, which inherit it
+  app.formatter(std::make_shared<Help>());  // before the subcommands, which inherit it
   app.require_subcommand(1);
   app.set_version_flag("--version", "farside " FARSIDE_VERSION);
   std::vector<std::string> line{"farside"};

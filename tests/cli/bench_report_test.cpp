@@ -179,6 +179,15 @@ TEST_CASE("lines are broken at spaces") {
   CHECK(wrapped("one two three", 7) == "one two\nthree");
   CHECK(wrapped("one two three", 3) == "one\ntwo\nthree");
   CHECK(wrapped("one", 100) == "one");
+  CHECK(wrapped("one two\nthree four", 10) == "one two\nthree four");
+}
+
+TEST_CASE("the rest of a line begins below its last column, and rows of tables stay whole") {
+  CHECK(wrapped("  --set  one two", 12) == "  --set  one\n         two");
+  CHECK(wrapped("      ! one two", 12) == "      ! one\n        two");
+  CHECK(wrapped("  one two\n  three", 8) == "  one\n    two\n  three");
+  CHECK(wrapped("one | two\n----+----\none two", 6) == "one | two\n----+----\none\ntwo");
+  CHECK(wrapped("one | two", 6) == "one |\ntwo");
 }
 
 TEST_CASE("counts of zero are compared without a ratio") {

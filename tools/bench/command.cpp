@@ -107,11 +107,11 @@ int bench(const BenchSettings& settings, const std::string& command) {
     fmt::print("\nratio: how many times as fast as native; above 1x farside is faster.\n");
     const bool one_node = std::ranges::all_of(reports, [](const auto& report) { return report.hosts.size() < 2; });
     if (wanted.back()->kind == Variant::Kind::kFabric && one_node) {
-      fmt::print(
-          "Over {} the data takes the way to another node, here through this machine's own network stack, while\n"
-          "native stays in shared memory. So these figures have no ratio: what counts there is that a computing\n"
-          "target costs no more than an idle one.\n",
-          settings.provider);
+      print_report(
+          fmt::format("Over {} the data takes the way to another node, here through this machine's own network stack, "
+                      "while native stays in shared memory. So these figures have no ratio: what counts there is that "
+                      "a computing target costs no more than an idle one.\n",
+                      settings.provider));
     }
   }
   print_left_out(left_out);
@@ -285,8 +285,7 @@ void add_bench_command(CLI::App& app, const std::string& line, int& exit_code) {
   add_report_command(*command, exit_code);
   add_suites_command(*command, exit_code);
   // After the subcommands, which would inherit it.
-  command->footer(
-      wrapped(fmt::format("Groups of measures (--list shows the measures): {}, or all", fmt::join(groups, ", "))));
+  command->footer(fmt::format("Groups of measures (--list shows the measures): {}, or all", fmt::join(groups, ", ")));
   command->callback([settings, prints_script, command, line, &exit_code] {
     if (!command->get_subcommands().empty()) return;  // the subcommand has run already
     if (*prints_script) {

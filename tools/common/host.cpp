@@ -68,24 +68,18 @@ std::string adapter_text(const Json& adapter) {
   return text + ")";
 }
 
-// ---- machine ----
-
-std::string system_name() {
-  std::ifstream file("/etc/os-release");
+// What follows `mark` in the first line of the file that begins with the key, without quotes.
+static std::string value_of(const char* path, std::string_view key, std::string_view mark, const char* otherwise) {
+  std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("PRETTY_NAME=")) continue;
-    std::string value = line.substr(line.find('=') + 1);
-    std::erase(value, '"');
-    return value;
+    if (!line.starts_with(key) || line.find(mark) == std::string::npos) continue;
+    std::erase(line, '"');
+    return line.substr(line.find(mark) + mark.size());
   }
-  return "unknown system";
+  return otherwise;
 }
 
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("model name") && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
-  return "unknown processor";
-}
+std::string system_name() { return value_of("/etc/os-release", "PRETTY_NAME=", "=", "unknown system"); }
+std::string processor_name() { return value_of("/proc/cpuinfo", "model name", ": ", "unknown processor"); }
 
 }  // namespace farside::tools

@@ -150,8 +150,6 @@ std::string missing_ranks(const std::vector<RankFile>& files) {
       all > missing.size() ? fmt::format(" and {} more", all - missing.size()) : "");
 }
 
-// ---- placement ----
-
 void Placement::add(const std::string& host, std::string_view cpus) {
   Host& there = hosts_[host];
   ++there.processes;

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <fmt/ranges.h>
 
@@ -57,15 +59,28 @@ std::string ratio(double base, double value, bench::Unit unit) {
 }
 
 std::string wrapped(std::string_view text, std::size_t width) {
-  std::string lines;
-  std::size_t column = 0;
-  for (const std::string& word : split(text, " ")) {
-    const bool fits = column == 0 || column + 1 + word.size() <= width;
-    if (column > 0) lines += fits ? ' ' : '\n';
-    lines += word;
-    column = fits ? column + (column > 0 ? 1 : 0) + word.size() : word.size();
+  std::vector<std::string> lines;
+  const bool tables = text.find("-+-") != std::string::npos;
+  for (std::string line : split(text, "\n")) {
+    const std::size_t begin = line.find_first_not_of(" !-"), gap = line.rfind("  ", width / 2);
+    const std::size_t indent = gap != std::string::npos && gap > begin ? gap + 2 : begin == 2 ? 4 : begin;
+    while (line.size() > width && !(tables && line.find(" | ") != std::string::npos)) {
+      std::size_t end = line.rfind(' ', width);
+      if (end == std::string::npos || end < indent) end = line.find(' ', width);
+      if (end == std::string::npos) break;
+      lines.push_back(line.substr(0, end));
+      line.replace(0, end + 1, indent, ' ');
+    }
+    lines.push_back(std::move(line));
   }
-  return lines;
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+void print_report(const std::string& text) {
+  constexpr int kNarrowest = 40;
+  winsize size{};
+  const bool terminal = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= kNarrowest;
+  fmt::print("{}", terminal ? wrapped(text, size.ws_col) : text);
 }
 
 std::string shell_line(const std::vector<std::string>& words) {

@@ -39,8 +39,12 @@ std::string counted(Number number, std::string_view what) {
   return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
 }
 
-// Returns the text in lines of at most `width` characters, broken at spaces; a longer word has a line of its own.
-std::string wrapped(std::string_view text, std::size_t width = 100);
+// Returns the text in lines of at most `width` characters, broken at spaces; a longer word has a line of its own. The
+// rest of a line begins below its last column, else below its first word, of a list further in. Tables stay as they are.
+std::string wrapped(std::string_view text, std::size_t width = 80);
+
+// Prints a report: in a terminal with lines of its width; elsewhere, as for grep, one line for one thing.
+void print_report(const std::string& text);
 
 // Returns a command line that a shell splits into exactly these words.
 std::string shell_line(const std::vector<std::string>& words);

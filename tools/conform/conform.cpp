@@ -241,8 +241,8 @@ int conform(const ConformSettings& settings) {
                                     variant->component_variables(), {});
         if (end.how == ChildEnd::How::kInterrupted) return 1;
         const Judgement result = judge(end, one.text);
-        fmt::print("{}: {} ({}): {}{}{}\n", column.title, key_of(one), one.standard, result.verdict,
-                   result.reason.empty() ? "" : ": ", result.reason);
+        print_report(fmt::format("{}: {} ({}): {}{}{}\n", column.title, key_of(one), one.standard, result.verdict,
+                                 result.reason.empty() ? "" : ": ", result.reason));
         std::fflush(stdout);
         column.results[key_of(one)] = result;
       }

@@ -230,7 +230,7 @@ int examine_ranks(const DoctorOptions& options) {
     const Anonymizer anonymizer = Anonymizer::of(examination);
     fmt::print("{}", report_text(examination, info, current_environment(), options.with_names ? nullptr : &anonymizer));
   } else {
-    fmt::print("{}", options.json ? json_text(examination, 2) + '\n' : examination_text(examination));
+    options.json ? fmt::print("{}\n", json_text(examination, 2)) : print_report(examination_text(examination));
   }
   return examination["causes"].empty() ? kNothingWrong : kSomethingWrong;
 }
@@ -257,8 +257,8 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
                  "with --report: keep the names of hosts and users, addresses and paths")
       ->needs(report);
   command->footer(
-      "Under a launcher it examines the ranks of that launcher: mpirun -n 4 --host a,b farside doctor. A failure line\n"
-      "names what does not work, a warning what works but not as well as it could; a table by node follows. The exit\n"
+      "Under a launcher it examines the ranks of that launcher: mpirun -n 4 --host a,b farside doctor. A failure line "
+      "names what does not work, a warning what works but not as well as it could; a table by node follows. The exit "
       "code is 0 if nothing is wrong, 1 if something is, 2 if the ranks could not be started.");
   command->callback([options, &exit_code] { exit_code = examine_ranks(*options); });
 }

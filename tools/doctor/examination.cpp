@@ -106,8 +106,6 @@ int node_count(const Json& examination) {
   return nodes;
 }
 
-// ---- text ----
-
 // The text of `farside doctor`: a line per cause, then a table of the nodes and one of their routes.
 
 namespace {
@@ -308,8 +306,6 @@ Json Anonymizer::json(Json original) const {
     for (Json& member : original) member = json(std::move(member));
   return original;
 }
-
-// ---- report ----
 
 std::string report_text(const Json& examination, const Json& info, const Environment& environment,
                         const Anonymizer* anonymizer) {

@@ -76,8 +76,6 @@ std::string mpi_version(const std::string& library_version) {
   return text;
 }
 
-// ---- watchdog ----
-
 void Watchdog::watch() {
   Clock::time_point next_heartbeat = Clock::now() + kHeartbeat;
   for (; !over_; std::this_thread::sleep_for(std::chrono::milliseconds(50))) {

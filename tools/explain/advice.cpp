@@ -213,9 +213,9 @@ std::string headline(const Run& run) {
     waiting += sums.seconds() - sums.slow_operations.seconds;
   }
   return fmt::format(
-      "Measured: the one-sided calls of {} on {}, with {} (counted at each rank), from the first window of\n"
-      "each rank to MPI_Finalize: {} at the rank that took longest, {} of all ranks together. {} of this time were\n"
-      "waits in one-sided calls, {} operations by system call or fabric. The rest is not split up: the program,\n"
+      "Measured: the one-sided calls of {} on {}, with {} (counted at each rank), from the first window of each "
+      "rank to MPI_Finalize: {} at the rank that took longest, {} of all ranks together. {} of this time were "
+      "waits in one-sided calls, {} operations by system call or fabric. The rest is not split up: the program, "
       "other MPI calls, loads and stores.\n",
       counted(run.files.size(), "rank"),
       run.hosts.size() == 1 ? run.hosts.begin()->first : counted(run.hosts.size(), "host"), counted(windows, "window"),
@@ -287,8 +287,7 @@ std::string in_words(const Run& run) {
     }
   }
   const double rest = std::max(run.seconds - known, 0.0);
-  time.add("everything else: the program, other MPI, loads and stores (not timed)", time_text(rest),
-           percent(rest, run.seconds), "-", "-");
+  time.add("the rest (not timed)", time_text(rest), percent(rest, run.seconds), "-", "-");
   text += '\n' + time.text();
 
   Table what({"what was done", "windows", "epochs", "flushes", "operations", "bytes"});

@@ -200,19 +200,20 @@ std::string name_of(const Run& run, std::size_t process) {
   return fmt::format("{}rank {} on {}", file.job.spawned ? "spawned " : "", file.job.rank, run.processes[process].host);
 }
 
-// The calls whose waits have a column.
-const std::vector<std::string> kCalls{"lock", "fence", "start", "wait", "complete", "unlock", "flush", "notify"};
-
 std::string by_rank(const Run& run) {
+  std::vector<std::string> calls{"lock", "fence", "start", "wait", "complete", "unlock", "flush", "notify"};
+  std::erase_if(calls, [&](const std::string& call) {  // an empty column says nothing
+    return std::ranges::all_of(run.kinds, [&](const auto& kind) { return kind.second.waits_in(call).count == 0; });
+  });
   std::vector<std::string> header{"waits of", "time"};
-  header.insert(header.end(), kCalls.begin(), kCalls.end());
-  for (const char* name : {"slow operations", "operations", "bytes"}) header.emplace_back(name);
+  header.insert(header.end(), calls.begin(), calls.end());
+  for (const char* name : {"slow", "operations", "bytes"}) header.emplace_back(name);
   SortedTable table(header);
   for (std::size_t i = 0; i < run.processes.size(); ++i) {
     const Process& process = run.processes[i];
     std::vector<std::string> row{name_of(run, i), time_text(process.seconds)};
     double all = 0, slow = 0;
-    for (const std::string& call : kCalls) {
+    for (const std::string& call : calls) {
       double sum = 0;
       for (const auto& [kind, sums] : process.kinds) sum += sums.waits_in(call).seconds;
       row.push_back(time_text(sum));
@@ -284,8 +285,6 @@ std::string figures_by(const Run& run, const std::string& by) {
 
 }  // namespace farside::tools::explain
 
-// ---- the command ----
-
 namespace farside::tools {
 
 void add_explain_command(CLI::App& app, int& exit_code) {
@@ -308,7 +307,7 @@ void add_explain_command(CLI::App& app, int& exit_code) {
       ->excludes("--json");
   command->footer(
       "Run the program with FARSIDE_STATS=PREFIX set for all ranks, for instance by\n"
-      "  farside run -n 4 --set FARSIDE_STATS=/tmp/s -- ./program; farside explain /tmp/s");
+      "  farside run -n 4 --set FARSIDE_STATS=/tmp/s -- ./program\n  farside explain /tmp/s");
   command->callback([options, &exit_code] {
     const explain::Run run = explain::read(options->prefix);
     if (options->json) {
@@ -317,7 +316,7 @@ void add_explain_command(CLI::App& app, int& exit_code) {
         list.push_back({{"rule", each.rule}, {"windows", each.kind}, {"seconds", each.weight}, {"text", each.text}});
       fmt::print("{}\n", json_text(list, 2));
     } else {
-      fmt::print("{}", options->by.empty() ? in_words(run) : figures_by(run, options->by));
+      print_report(options->by.empty() ? in_words(run) : figures_by(run, options->by));
     }
     exit_code = 0;
   });

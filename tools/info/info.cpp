@@ -222,8 +222,6 @@ Json gather_info(const std::string& library_folder) {
   return info;
 }
 
-// ---- text ----
-
 // The report of `farside info` as text: one line per item, and below it, marked, the advice.
 
 namespace {
@@ -342,8 +340,6 @@ std::string info_text(const Json& info) {
   return text.all();
 }
 
-// ---- info ----
-
 void add_info_command(CLI::App& app, int& exit_code) {
   struct Options {
     std::string library_folder = default_library_folder();
@@ -356,14 +352,14 @@ void add_info_command(CLI::App& app, int& exit_code) {
   command->add_flag("--json", options->json, "print JSON");
   command->add_option("--lib-dir", options->library_folder, kLibraryFolderHelp);
   command->footer(
-      "Lines that begin with ! say what to change. The limits are those of this shell; mpirun -n 1 farside info shows\n"
+      "Lines that begin with ! say what to change. The limits are those of this shell; mpirun -n 1 farside info shows "
       "those of a rank. What farside uses between hosts: farside doctor --hosts a,b.");
   command->callback([options, &exit_code] {
     exit_code = 0;
     if (launched_rank() != 0) return;  // one answer is enough
     prepare_for_children();
     const Json info = gather_info(options->library_folder);
-    fmt::print("{}", options->json ? json_text(info, 2) + '\n' : info_text(info));
+    options->json ? fmt::print("{}\n", json_text(info, 2)) : print_report(info_text(info));
   });
 }
 

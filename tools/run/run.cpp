@@ -85,8 +85,6 @@ std::string take_ranks(std::vector<std::string>& options) {
   return ranks;
 }
 
-// ---- run ----
-
 namespace {
 
 struct RunOptions {
@@ -336,9 +334,9 @@ void add_run_command(CLI::App& app, const std::vector<std::string>& program, int
   command->add_flag("--dry-run", options->dry_run, "print the command line of mpirun without running it");
   command->footer(
       "The program is an executable, a script, or python; its libraries determine the runtime. Options not listed "
-      "here\nare passed to mpirun or the launcher; after an option that is not among mpirun's most common ones, put -- "
-      "before\nthe program. LD_PRELOAD, FARSIDE_* and FI_* variables reach the ranks. The exit code is the launcher's, "
-      "or 2 if it\nwas not started.");
+      "here are passed to mpirun or the launcher; after an option that is not among mpirun's most common ones, put -- "
+      "before the program. LD_PRELOAD, FARSIDE_* and FI_* variables reach the ranks. The exit code is the launcher's, "
+      "or 2 if it was not started.");
   command->callback(
       [options, command, &program, &exit_code] { exit_code = run(*options, command->remaining(), program); });
 }

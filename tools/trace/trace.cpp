@@ -33,8 +33,8 @@ const std::string& process_name(const Timeline& timeline, std::size_t epoch) {
 }
 
 std::string header(const Timeline& timeline) {
-  std::string text = fmt::format("{} processes, {} windows, {} from the first to the last record\n",
-                                 timeline.processes.size(), timeline.windows.size(), duration(timeline.length));
+  std::string text = fmt::format("{} processes, {}, {} from the first to the last record\n", timeline.processes.size(),
+                                 counted(timeline.windows.size(), "window"), duration(timeline.length));
   if (timeline.hosts.size() == 1 && !timeline.hosts.front().empty())
     text += fmt::format("all on {}\n", timeline.hosts.front());
   for (const std::string& warning : timeline.warnings) text += fmt::format("! {}\n", warning);
@@ -186,8 +186,6 @@ std::string summary(const Timeline& timeline) {
 
 }  // namespace farside::tools::trace
 
-// ---- the command ----
-
 namespace farside::tools {
 
 void add_trace_command(CLI::App& app, int& exit_code) {
@@ -206,7 +204,7 @@ void add_trace_command(CLI::App& app, int& exit_code) {
   command->add_flag("--summary", options->summary, "print the summary even with an output file");
   command->footer(
       "Run the program with FARSIDE_TRACE=PREFIX set for all ranks, for instance by\n"
-      "  farside run -n 4 --set FARSIDE_TRACE=/tmp/t -- ./program; farside trace /tmp/t --html t.html");
+      "  farside run -n 4 --set FARSIDE_TRACE=/tmp/t -- ./program\n  farside trace /tmp/t --html t.html");
   command->callback([options, &exit_code] {
     std::vector<std::string> left_out;
     trace::Timeline timeline = trace::merge(trace::read_all(options->prefix, left_out));
@@ -219,7 +217,7 @@ void add_trace_command(CLI::App& app, int& exit_code) {
       file.close();
       if (!file) throw std::runtime_error(fmt::format("cannot write {}", path));
     }
-    if (options->summary || !files) fmt::print("{}", summary(timeline));
+    if (options->summary || !files) print_report(summary(timeline));
     exit_code = 0;
   });
 }
