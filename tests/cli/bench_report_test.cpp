@@ -183,7 +183,7 @@ TEST_CASE("lines are broken at spaces") {
 }
 
 TEST_CASE("the rest of a line begins below its last column, and rows of tables stay whole") {
-  CHECK(wrapped("  --set  one two", 12) == "  --set  one\n         two");
+  CHECK(wrapped("  -n  one two three", 14) == "  -n  one two\n      three");
   CHECK(wrapped("      ! one two", 12) == "      ! one\n        two");
   CHECK(wrapped("  one two\n  three", 8) == "  one\n    two\n  three");
   CHECK(wrapped("one | two\n----+----\none two", 6) == "one | two\n----+----\none\ntwo");
