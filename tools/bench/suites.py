@@ -111,7 +111,7 @@ def main(farside, arguments):
     for one in left_out:
         print(f"{one['runtime']}: {one['reason']}")
     if not launches:
-        sys.exit("farside bench suites: no benchmark of OSU or IMB to run")
+        sys.exit("farside bench suites: no benchmark of OSU or IMB in PATH, or there: name a program or its folder")
 
     processor = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     result = {"farside_bench": 2, "farside": info["farside"], "libfabric": info["libfabric"]["version"],
