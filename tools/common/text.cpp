@@ -63,8 +63,10 @@ std::string wrapped(std::string_view text, std::size_t width) {
   const bool tables = text.find("-+-") != std::string::npos;
   for (std::string line : split(text, "\n")) {
     const std::size_t begin = line.find_first_not_of(" !-"), gap = line.rfind("  ", width / 2);
-    const std::size_t indent = gap != std::string::npos && gap > begin ? gap + 2 : begin == 2 ? 4 : begin;
-    while (line.size() > width && !(tables && line.find(" | ") != std::string::npos)) {
+    const bool column = gap != std::string::npos && gap > begin;
+    const bool whole = (tables && line.find(" | ") != std::string::npos) || (!column && line.starts_with("  --"));
+    const std::size_t indent = column ? gap + 2 : begin == 2 ? 4 : begin;
+    while (line.size() > width && !whole) {
       std::size_t end = line.rfind(' ', width);
       if (end == std::string::npos || end < indent) end = line.find(' ', width);
       if (end == std::string::npos) break;

@@ -39,8 +39,8 @@ std::string counted(Number number, std::string_view what) {
   return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
 }
 
-// Returns the text in lines of at most `width` characters, broken at spaces; a longer word has a line of its own. The
-// rest of a line begins below its last column, else below its first word, of a list further in. Tables stay whole.
+// Returns the text in lines of at most `width` characters, broken at spaces. The rest of a line begins below its last
+// column, else below its first word, of a list further in. Longer words, rows of tables and long options stay whole.
 std::string wrapped(std::string_view text, std::size_t width = 80);
 
 // Prints a report: in a terminal with lines of its width; elsewhere, as for grep, one line for one thing.

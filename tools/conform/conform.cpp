@@ -141,8 +141,6 @@ Judgement judge(const ChildEnd& end, const std::string& section) {
   return {crashed ? "crash" : "failed", reason};
 }
 
-// ---- the report ----
-
 struct Column {
   const Runtime* runtime;
   const Variant* variant;
