@@ -147,6 +147,10 @@ TEST_CASE("what cannot be followed is an error that says what is in the way") {
   CHECK(contains(error("no-such-program"), "no program no-such-program in PATH"));
   CHECK(contains(error("./no/such"), "there is no program ./no/such"));
   CHECK(contains(error(folder.write("plain", "x", 0644)), "cannot be executed"));
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  CHECK(contains(error("plain"), "no program plain in PATH; the one in this folder is ./plain"));
+  std::filesystem::current_path(here);
   CHECK(contains(error(folder.path().string()), "cannot be executed"));
   CHECK(contains(error(folder.write("text", "echo\n")), "neither a program for this machine nor a script"));
   CHECK(contains(error(folder.write("gone", "#!/no/such/sh\n")), "there is no program /no/such/sh"));

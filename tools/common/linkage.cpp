@@ -35,7 +35,7 @@ Result<std::string> locate(const std::string& word) {
   std::string found = in_path(word);
   if (!found.empty()) return found;
   return cannot("there is no program {} in PATH{}", word,
-                runnable(word) ? fmt::format("; the one in this folder is ./{}", word) : "");
+                fs::exists(word) ? fmt::format("; the one in this folder is ./{}", word) : "");
 }
 
 bool is_python(const fs::path& path) {
