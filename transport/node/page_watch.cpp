@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <linux/userfaultfd.h>
+#include <memory>
 #include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -22,6 +23,7 @@
 
 #include <fmt/format.h>
 
+#include "transport/base/files.hpp"
 #include "transport/base/log.hpp"
 
 namespace farside {
@@ -40,25 +42,21 @@ constexpr std::size_t kThreads = 32, kHits = 16, kSignalStack = std::size_t{1} <
 constexpr greg_t kTrapFlag = 0x100;
 #endif
 
-// Returns the descriptor, or -1 and the reason.
-int open_faults(std::string* why) {
-  int faults = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC));
-  if (faults < 0) {
-    const int device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
-    if (device >= 0) {
-      faults = ioctl(device, _IO(0xAA, 0x00), O_CLOEXEC);
-      close(device);
-    }
+// Returns the descriptor, or none and the reason.
+UniqueFd open_faults(std::string* why) {
+  UniqueFd faults(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC)));
+  if (!faults.valid()) {
+    const UniqueFd device(open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
+    if (device.valid()) faults = UniqueFd(ioctl(device.get(), _IO(0xAA, 0x00), O_CLOEXEC));
   }
-  if (faults < 0) {
+  if (!faults.valid()) {
     *why = fmt::format("userfaultfd(2): {}; sysctl vm.unprivileged_userfaultfd=1 allows it", std::strerror(errno));
-    return -1;
+    return faults;
   }
   uffdio_api api{UFFD_API, kFeatures, 0};
-  if (sysconf(_SC_PAGESIZE) == kPage && ioctl(faults, UFFDIO_API, &api) == 0) return faults;
+  if (sysconf(_SC_PAGESIZE) == kPage && ioctl(faults.get(), UFFDIO_API, &api) == 0) return faults;
   *why = "the kernel has no UFFDIO_MOVE; Linux 6.8 has, with pages of 4 KiB";
-  close(faults);
-  return -1;
+  return UniqueFd();
 }
 
 // The stack pointer and the instruction of a thread that waits in a page fault; zeros if it is in a system call.
@@ -115,7 +113,7 @@ struct PageWatch::State {
   };
 
   static inline constinit State* of_process = nullptr;  // signal handlers and those of fork(2) get no argument
-  int faults = -1;
+  UniqueFd faults;
   Range runtime{}, own{};  // the code of the two libraries
   std::array<Slot, kPages> slots;
   std::array<Range, kRanges> ranges{};
@@ -133,17 +131,17 @@ struct PageWatch::State {
 
   bool registered(std::uint64_t page) const {
     uffdio_register at{{page, kPage}, UFFDIO_REGISTER_MODE_MISSING, 0};
-    return ioctl(faults, UFFDIO_REGISTER, &at) == 0;
+    return ioctl(faults.get(), UFFDIO_REGISTER, &at) == 0;
   }
   // One attempt: what the kernel pins stays where it is.
   void take_away(Slot& slot) const {
     slot.away = {slot.hidden, slot.page, kPage, 0, 0};
-    (void)ioctl(faults, kMove, &slot.away);
+    (void)ioctl(faults.get(), kMove, &slot.away);
   }
   // False if no page is away, or its place is gone.
   bool bring_back(const Slot& slot, std::uint64_t page, std::uint64_t mode) const {
     Move move{page, slot.hidden, kPage, mode, 0};
-    while (ioctl(faults, kMove, &move) != 0) {
+    while (ioctl(faults.get(), kMove, &move) != 0) {
       if (errno != EAGAIN && errno != EBUSY) return false;
     }
     return true;
@@ -162,7 +160,7 @@ struct PageWatch::State {
 
 void PageWatch::State::run() {
   for (uffd_msg message{};;) {
-    const ssize_t bytes = read(faults, &message, sizeof message);
+    const ssize_t bytes = read(faults.get(), &message, sizeof message);
     if (bytes == sizeof message && message.event == UFFD_EVENT_PAGEFAULT) meet(message);
     if (bytes < 0 && errno != EINTR && errno != EAGAIN) return;
   }
@@ -195,13 +193,13 @@ void PageWatch::State::meet(const uffd_msg& message) {
     if (!bring_back(*slot, range.start, kDontWake) && !moving.exchange(true)) {
       // The program has given the page back to the kernel.
       uffdio_zeropage zero{range, UFFDIO_ZEROPAGE_MODE_DONTWAKE, 0};
-      (void)ioctl(faults, UFFDIO_ZEROPAGE, &zero);
+      (void)ioctl(faults.get(), UFFDIO_ZEROPAGE, &zero);
       moving = false;
     }
     // The signal is pending when the thread wakes, so it comes before the instruction is tried again.
     if (steps_now) (void)syscall(SYS_tgkill, getpid(), thread, SIGTRAP);
   }
-  (void)ioctl(faults, UFFDIO_WAKE, &range);
+  (void)ioctl(faults.get(), UFFDIO_WAKE, &range);
 }
 
 void PageWatch::State::on_trap([[maybe_unused]] int signal, [[maybe_unused]] siginfo_t* info,
@@ -238,7 +236,7 @@ void PageWatch::State::disarm() {
     (void)bring_back(slot, range.start, 0);
     slot.page = 0;
     slot.back = false;
-    (void)ioctl(faults, UFFDIO_UNREGISTER, &range);
+    (void)ioctl(faults.get(), UFFDIO_UNREGISTER, &range);
     // If the program has unmapped its page meanwhile.
     (void)madvise(reinterpret_cast<void*>(static_cast<std::uintptr_t>(slot.hidden)), kPage, MADV_DONTNEED);
   }
@@ -247,18 +245,20 @@ void PageWatch::State::disarm() {
 
 std::string PageWatch::why_not() {
   std::string why;
-  if (const int faults = open_faults(&why); faults >= 0) close(faults);
+  (void)open_faults(&why);
   return why;
 }
 
 PageWatch::PageWatch(const void* runtime) {
   std::string why;
-  const int faults = open_faults(&why);
-  constexpr std::size_t kOwn = (sizeof(State) + kPage - 1) / kPage * kPage;
-  void* const memory = faults >= 0 ? map(kOwn + kPages * kPage) : nullptr;
-  if (memory == nullptr) return;  // here and below, what was made is left: nobody tries again
-  auto* const state = new (memory) State;
-  state->faults = faults;
+  UniqueFd faults = open_faults(&why);
+  constexpr std::size_t kOwn = (sizeof(State) + kPage - 1) / kPage * kPage, kAll = kOwn + kPages * kPage;
+  void* const memory = faults.valid() ? map(kAll) : nullptr;
+  if (memory == nullptr) return;
+  const auto end = [](State* made) { std::destroy_at(made), munmap(made, kAll); };
+  std::unique_ptr<State, decltype(end)> made(new (memory) State, end);
+  State* const state = made.get();
+  state->faults = std::move(faults);
   state->runtime = code_around(runtime);
   state->own = code_around(reinterpret_cast<const void*>(&code_around));
   for (std::size_t i = 0; i < kPages; ++i) {
@@ -273,7 +273,7 @@ PageWatch::PageWatch(const void* runtime) {
   const int failed = pthread_create(&thread, nullptr, run, state);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (failed != 0) return;
-  State::of_process = state;
+  State::of_process = made.release();  // the thread uses it
   if (pthread_atfork([] { State::of_process->disarm(); }, nullptr, nullptr) != 0) return;
   pthread_detach(thread);
   state_ = state;
