@@ -231,7 +231,7 @@ class VariantRun {
     child.environment = environment();
     child.silence_seconds = settings_.timeout_seconds + settings_.compute_seconds;
     child.on_line = [&](std::string_view line) {
-      take(parse_json_line<nlohmann::json>(line));
+      take(parse_json_line(line));
       if (ended_) child.silence_seconds = std::min(child.silence_seconds, kEndSeconds);
     };
     const ChildEnd end = run_child(child);
@@ -265,12 +265,12 @@ class VariantRun {
     return true;
   }
 
-  void take(const nlohmann::json& line) {
+  void take(const Json& line) {
     if (!line.is_object()) return;  // a runtime may print to stdout too
     if (line.contains("hello")) {
       hello_ = true;
       report_.library = line.value("library", "");
-      report_.hosts = line.value("hosts", nlohmann::json::array());
+      report_.hosts = line.value("hosts", Json::array());
       nodes_ = line.value("nodes", 1);
       if (settings_.cluster && nodes_ == 1)
         warn("ONE NODE: all ranks are on one node, nothing between nodes is measured");

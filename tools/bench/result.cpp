@@ -206,7 +206,7 @@ Json read_result(const std::string& file) {
   }
   try {
     check(result);
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const Json::exception& error) {
     throw std::runtime_error(fmt::format("{} is damaged: {}", file, error.what()));
   }
   return result;

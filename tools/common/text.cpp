@@ -181,4 +181,26 @@ std::string Table::text() const {
   return fmt::format("{}\n", fmt::join(lines, "\n"));
 }
 
+Json parse_json(std::string_view text) {
+  constexpr int kMostLevels = 64;
+  return Json::parse(text, [](int level, Json::parse_event_t event, Json& value) {
+    if (level > kMostLevels) throw std::runtime_error("values are nested too deeply");
+    if (!value.is_string()) return true;
+    const std::string& given = value.get_ref<const std::string&>();
+    if (std::string clean = printable(given); clean != given) {
+      if (event == Json::parse_event_t::key) throw std::runtime_error(clean + ": a name with control characters");
+      value = std::move(clean);
+    }
+    return true;
+  });
+}
+
+Json parse_json_line(std::string_view line) {
+  try {
+    return parse_json(line);
+  } catch (const std::exception&) {
+    return Json::value_t::discarded;
+  }
+}
+
 }  // namespace farside::tools

@@ -92,29 +92,8 @@ inline std::string json_text(const Json& json, int indent = -1) {
 
 // Parses JSON that may be damaged or forged. Throws a std::exception if it is no JSON or too deep for functions that
 // recurse (dump, copies), or if a name has control characters. In values these are replaced.
-template <class J = Json>
-J parse_json(std::string_view text) {
-  constexpr int kMostLevels = 64;
-  return J::parse(text, [](int level, typename J::parse_event_t event, J& value) {
-    if (level > kMostLevels) throw std::runtime_error("values are nested too deeply");
-    if (!value.is_string()) return true;
-    const std::string& given = value.template get_ref<const std::string&>();
-    if (std::string clean = printable(given); clean != given) {
-      if (event == J::parse_event_t::key) throw std::runtime_error(clean + ": a name with control characters");
-      value = std::move(clean);
-    }
-    return true;
-  });
-}
-
+Json parse_json(std::string_view text);
 // The same for a line of a program that may print others, too. What is no such JSON is_discarded().
-template <class J = Json>
-J parse_json_line(std::string_view line) {
-  try {
-    return parse_json<J>(line);
-  } catch (const std::exception&) {
-    return J(J::value_t::discarded);
-  }
-}
+Json parse_json_line(std::string_view line);
 
 }  // namespace farside::tools

@@ -66,8 +66,8 @@ std::vector<std::string> providers_to_try(const Settings& settings) {
 
 static ProviderTrials try_provider(const std::string& provider, const Result<OpenEndpoint*>& endpoint, MPI_Comm comm) {
   const int hosts = Ranks(comm).all;
-  const nlohmann::json mine{{"device", endpoint ? endpoint.value()->device() : ""},
-                            {"trouble", endpoint ? "" : endpoint.error().text}};
+  const Json mine{{"device", endpoint ? endpoint.value()->device() : ""},
+                  {"trouble", endpoint ? "" : endpoint.error().text}};
   ProviderTrials trials;
   trials.provider = provider;
   for (const std::string& text : gather_texts(json_text(mine), comm)) {
@@ -77,7 +77,7 @@ static ProviderTrials try_provider(const std::string& provider, const Result<Ope
   const Addresses addresses = gather_addresses(endpoint, hosts, comm);
   std::uint64_t id = random_bits();
   MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, comm);
-  nlohmann::json failures = nlohmann::json::array();
+  Json failures = Json::array();
   for (int step = 1; step < hosts; ++step) {
     id = mixed(id);
     failures.push_back(run_round(endpoint, trials, addresses, step, id, comm));

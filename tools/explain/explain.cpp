@@ -11,7 +11,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "tools/common/commands.hpp"
 #include "tools/common/text.hpp"
@@ -19,46 +18,44 @@
 namespace farside::tools::explain {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::size_t kMostNames = 8;
 
-std::string shown(const json& value) {
+std::string shown(const Json& value) {
   constexpr std::size_t kMost = 60;
-  return value.dump(-1, ' ', true, json::error_handler_t::replace).substr(0, kMost);
+  return value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, kMost);
 }
 
-std::uint64_t whole(const json& number) {
+std::uint64_t whole(const Json& number) {
   if (!number.is_number_unsigned()) throw std::runtime_error(fmt::format("{} is no count", shown(number)));
   return number.get<std::uint64_t>();
 }
 
-void add_waits(Waits& to, const json& from) {
+void add_waits(Waits& to, const Json& from) {
   to.count += whole(from.at("count"));
   to.seconds += from.at("seconds").get<double>();
   to.longest = std::max(to.longest, from.value("longest_seconds", 0.0));
 }
 
 // A member of this type; an empty one if there is none.
-const json& member(const json& from, const char* name, const json& empty) {
+const Json& member(const Json& from, const char* name, const Json& empty) {
   const auto found = from.find(name);
   if (found == from.end()) return empty;
   if (found->type() != empty.type())
     throw std::runtime_error(fmt::format("{} is {}, and no {}", name, shown(*found), empty.type_name()));
   return *found;
 }
-const json& part(const json& from, const char* name) {
-  static const json nothing = json::object();
+const Json& part(const Json& from, const char* name) {
+  static const Json nothing = Json::object();
   return member(from, name, nothing);
 }
-const json& list(const json& from, const char* name) {
-  static const json nothing = json::array();
+const Json& list(const Json& from, const char* name) {
+  static const Json nothing = Json::array();
   return member(from, name, nothing);
 }
 
-Operations sums_of(const json& from) { return {whole(from.at("count")), whole(from.at("bytes"))}; }
+Operations sums_of(const Json& from) { return {whole(from.at("count")), whole(from.at("bytes"))}; }
 
-void add_kind(WindowKind& to, const json& from) {
+void add_kind(WindowKind& to, const Json& from) {
   to.windows += whole(from.at("windows"));
   for (const auto& [kind, count] : part(from, "epochs").items()) to.epochs[kind] += whole(count);
   for (const auto& [call, waits] : part(from, "waits").items()) add_waits(to.waits[call], waits);
@@ -69,7 +66,7 @@ void add_kind(WindowKind& to, const json& from) {
   if (from.contains("flushes")) to.flushes += whole(from.at("flushes"));
   if (from.contains("flushes_all")) to.flushes_all += whole(from.at("flushes_all"));
   if (from.contains("slow_operations")) add_waits(to.slow_operations, from.at("slow_operations"));
-  for (const json& name : list(from, "names"))
+  for (const Json& name : list(from, "names"))
     if (to.names.size() < kMostNames) to.names.insert(name.get<std::string>());
 }
 
@@ -84,7 +81,7 @@ Number number(const std::string& text) {
 }
 
 // A number that is not 0, as 16 hexadecimal digits; 0 if it is missing.
-std::uint64_t bits(const json& from, const char* name) {
+std::uint64_t bits(const Json& from, const char* name) {
   const std::string text = from.value(name, std::string());
   std::uint64_t value = 0;
   const char* const end = text.data() + text.size();
@@ -94,7 +91,7 @@ std::uint64_t bits(const json& from, const char* name) {
 }
 
 // Seconds since 1970, in nanoseconds.
-std::int64_t time(const json& from, const char* name) {
+std::int64_t time(const Json& from, const char* name) {
   constexpr double kMost = 9e9;
   const double seconds = from.at(name).get<double>();
   if (!(seconds >= 0 && seconds <= kMost))
@@ -102,11 +99,11 @@ std::int64_t time(const json& from, const char* name) {
   return static_cast<std::int64_t>(seconds * 1e9);
 }
 
-RankFile rank_file(const std::string& path, const json& all) {
+RankFile rank_file(const std::string& path, const Json& all) {
   constexpr int kMostRanks = 1 << 30;
   RankFile file{path, {}};
   file.job.rank = all.at("rank").get<int>();
-  const json& job = all.at("job");
+  const Json& job = all.at("job");
   file.job.ranks = std::clamp(all.at("ranks").get<int>(), 0, kMostRanks);
   file.job.spawned = job.value("spawned", false);
   file.job.agreed = bits(job, "agreed");
@@ -119,7 +116,7 @@ RankFile rank_file(const std::string& path, const json& all) {
 
 void add(Run& run, const std::string& file, const std::string& text) {
   try {
-    const json all = parse_json<json>(text);
+    const Json all = parse_json(text);
     if (!all.contains("window_kinds") || !all.contains("job"))
       throw std::runtime_error("written by another version of farside");
     run.files.push_back(rank_file(file, all));
@@ -149,7 +146,7 @@ void add(Run& run, const std::string& file, const std::string& text) {
         sum.slow_seconds += sums.value("slow_seconds", 0.0);
       }
     }
-    for (const json& site : list(all, "sites")) {
+    for (const Json& site : list(all, "sites")) {
       for (const auto& [call, sums] : part(site, "calls").items()) {
         SiteCalls& sum = run.sites[site.at("site").get<std::string>()][call];
         sum.calls += whole(sums.at("calls"));
@@ -311,7 +308,7 @@ void add_explain_command(CLI::App& app, int& exit_code) {
   command->callback([options, &exit_code] {
     const explain::Run run = explain::read(options->prefix);
     if (options->json) {
-      nlohmann::json list = nlohmann::json::array();
+      Json list = Json::array();
       for (const explain::Advice& each : explain::advise(run))
         list.push_back({{"rule", each.rule}, {"windows", each.kind}, {"seconds", each.weight}, {"text", each.text}});
       fmt::print("{}\n", json_text(list, 2));

@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "tools/common/text.hpp"
 #include "tools/trace/trace.hpp"
@@ -120,11 +119,9 @@ Lanes lay_out(const Timeline& timeline) {
 
 // ---- chrome ----
 
-using nlohmann::json;
-
 const std::string kBetweenFences = "between fences";
 
-json slice(const std::string& name, const char* category, const Lane& lane, const Bar& bar, Nanoseconds begin,
+Json slice(const std::string& name, const char* category, const Lane& lane, const Bar& bar, Nanoseconds begin,
            Nanoseconds end) {
   return {{"name", name},
           {"cat", category},
@@ -144,14 +141,12 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
   for (const LockWait& wait : waits) wait_of[wait.epoch] = &wait;
 
   out << "{\"displayTimeUnit\":\"ns\",\"otherData\":"
-      << json{{"warnings", timeline.warnings}}.dump(-1, ' ', false, json::error_handler_t::replace)
+      << Json{{"warnings", timeline.warnings}}.dump(-1, ' ', false, Json::error_handler_t::replace)
       << ",\"traceEvents\":[\n";
   const char* separator = "";
   // Names of the program may be no UTF-8.
-  const auto add = [&](const json& event) {
-    out << std::exchange(separator, ",\n") << event.dump(-1, ' ', false, json::error_handler_t::replace);
-  };
-  const auto describe = [&](const char* what, auto process, std::size_t lane, json arguments) {
+  const auto add = [&](const Json& event) { out << std::exchange(separator, ",\n") << json_text(event); };
+  const auto describe = [&](const char* what, auto process, std::size_t lane, Json arguments) {
     add({{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", lane}, {"args", std::move(arguments)}});
   };
   for (std::size_t p = 0; p < timeline.processes.size(); ++p) {
@@ -166,8 +161,8 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
     const char* category = bar.is_epoch() ? "epoch" : bar.kind == kServedBar ? "progress" : "operation";
     // What is between two fences is the program's; the fence itself is a slice below.
     const std::string& title = bar.is_fence() ? kBetweenFences : bar.name;
-    json event = slice(title, category, lane, bar, bar.begin, bar.is_fence() ? bar.closing : bar.end);
-    json& args = event["args"] = json::object();
+    Json event = slice(title, category, lane, bar, bar.begin, bar.is_fence() ? bar.closing : bar.end);
+    Json& args = event["args"] = Json::object();
     if (bar.target >= 0) args["target"] = timeline.process(bar.target).name;
     if (!bar.operations.empty()) args["operations"] = bar.operations;
     if (bar.site >= 0) args["call site"] = timeline.sites[static_cast<std::size_t>(bar.site)];
@@ -182,7 +177,7 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
     add(event);
     if (bar.granted > bar.begin) {
       const bool posts = bar.kind == static_cast<int>(EpochKind::kStart);
-      json wait = slice(posts ? "wait for posts" : "wait for lock", "wait", lane, bar, bar.begin, bar.granted);
+      Json wait = slice(posts ? "wait for posts" : "wait for lock", "wait", lane, bar, bar.begin, bar.granted);
       if (waited != nullptr) wait["args"] = {{"in words", in_words(timeline, *waited)}};
       add(wait);
     }
@@ -239,11 +234,11 @@ void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_ba
     shortest = lengths[most_bars] + 1;
   }
 
-  json data;
+  Json data;
   for (const Process& process : timeline.processes) data["processes"].push_back({process.label, process.host});
-  data["lanes"] = json::array();
+  data["lanes"] = Json::array();
   for (const Lane& lane : lanes.lanes) data["lanes"].push_back({lane.process, lane.name});
-  data["bars"] = json::array();
+  data["bars"] = Json::array();
   std::map<std::size_t, std::size_t> bar_of;
   std::size_t left_out = 0;
   for (const Bar& bar : lanes.bars) {
@@ -256,9 +251,9 @@ void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_ba
     data["bars"].push_back({bar.lane, bar.kind, microseconds(bar.begin), microseconds(bar.granted),
                             microseconds(bar.closing), microseconds(bar.end), bar.target, bar.operations + place});
   }
-  data["waits"] = json::array();
+  data["waits"] = Json::array();
   for (const LockWait& wait : waits) {
-    json holders = json::array();
+    Json holders = Json::array();
     for (const LockWait::Holder& holder : wait.holders)
       holders.push_back({bar_of.at(holder.epoch), microseconds(holder.meanwhile)});
     data["waits"].push_back({{"bar", bar_of.at(wait.epoch)},
@@ -269,7 +264,7 @@ void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_ba
   data["length"] = microseconds(timeline.length);
   data["left_out"] = left_out;
   data["summary"] = summary(timeline);
-  data["culprits"] = json::array();
+  data["culprits"] = Json::array();
   for (const AwaitedProcess& awaited : awaited_processes(timeline)) {
     data["culprits"].push_back({{"process", awaited.process},
                                 {"locks", microseconds(awaited.by_locks)},
@@ -279,7 +274,7 @@ void write_page(std::ostream& out, const Timeline& timeline, std::size_t most_ba
   data["warnings"] = timeline.warnings;
 
   // Names of the program may be no UTF-8.
-  out << page_with(kTracePage, data.dump(-1, ' ', false, json::error_handler_t::replace));
+  out << page_with(kTracePage, json_text(data));
 }
 
 }  // namespace farside::tools::trace
