@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The `farside` command; each of its subcommands has a folder.
+// The command line of `farside`; each of its subcommands has a folder.
 #include <algorithm>
-#include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -104,7 +103,9 @@ struct Help : CLI::Formatter {
   }
 };
 
-int farside(std::vector<std::string> words) {
+}  // namespace
+
+int run_command_line(std::vector<std::string> words) {
   int exit_code = 0;
   std::vector<std::string> program;  // what `farside run` starts; not parsed here
   CLI::App app("farside: MPI one-sided communication over shared memory and libfabric", "farside");
@@ -152,14 +153,4 @@ int farside(std::vector<std::string> words) {
   return exit_code;
 }
 
-}  // namespace
 }  // namespace farside::tools
-
-int main(int argc, char** argv) {
-  try {
-    return farside::tools::farside({argv + 1, argv + argc});
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "farside: {}\n", error.what());
-    return 1;
-  }
-}

@@ -16,6 +16,9 @@ class App;
 
 namespace farside::tools {
 
+// Carries out a command line without its first word, farside; returns the exit status. Throws a std::exception.
+int run_command_line(std::vector<std::string> words);
+
 // The words of `farside run`: options of farside and of the launcher, then the program with its arguments. The program
 // begins behind "--" or, without it, at the first word that cannot be an option's value.
 struct RunWords {
