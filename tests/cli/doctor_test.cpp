@@ -200,6 +200,10 @@ TEST_CASE("settings that may differ, and an unknown one, forbid nothing") {
   CHECK(causes_of(all).empty());
   all["ranks"][1]["unknown_settings"] = Json::array({"FARSIDE_LGO"});
   CHECK(what(all) == "FARSIDE_LGO on node-b (rank 1): no setting of farside, and ignored");
+  all["ranks"][1]["unknown_settings"] = Json::array();
+  all["ranks"][1]["sees_no_early_loads"] = "userfaultfd(2): no; allow it";
+  CHECK(what(all) == "FARSIDE_CHECK=strict sees no early loads of results on node-b (rank 1): userfaultfd(2): no");
+  CHECK(causes_of(all)[0]["advice"] == "allow it");
   CHECK(allows_windows(causes_of(all)));
 }
 

@@ -145,6 +145,15 @@ void check_settings(Causes& causes) {
                 group.text, causes.at(group.ranks));
 }
 
+void check_strict(Causes& causes) {
+  const auto obstacle = [](const Json& rank) { return text_of(rank, "sees_no_early_loads"); };
+  for (const Group& group : groups(causes.ranks(), obstacle)) {
+    const std::size_t end = group.text.find("; ");
+    causes.warn("strict", group.text.substr(end + 2), "FARSIDE_CHECK=strict sees no early loads of results on {}: {}",
+                causes.at(group.ranks), group.text.substr(0, end));
+  }
+}
+
 // What forbids a route has the same remedy on many ranks, and names addresses and processes of one of them.
 void check_route(Causes& causes, const char* name) {
   const auto remedy = [name](const Json& rank) {
@@ -328,6 +337,7 @@ Json causes_of(const Json& examination) {
   check_library(causes);
   check_versions(causes);
   check_settings(causes);
+  check_strict(causes);
   check_route(causes, "mapped");
   check_between(causes);
   check_ended(causes);

@@ -35,7 +35,7 @@ namespace farside::tools {
 // except missing().
 class RankCollector {
  public:
-  explicit RankCollector(MPI_Comm comm) : comm_(comm), ranks_(comm) {}
+  RankCollector() : ranks_(MPI_COMM_WORLD) { MPI_Comm_dup(MPI_COMM_WORLD, &comm_); }
 
   int rank() const { return ranks_.mine; }
   int ranks() const { return ranks_.all; }
@@ -94,7 +94,7 @@ class RankCollector {
   }
 
  private:
-  const MPI_Comm comm_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
   const Ranks ranks_;
   int round_ = 0;  // of collect(): the tag of its messages
   mutable std::mutex mutex_;
@@ -132,8 +132,7 @@ struct Place {
 
 class Examiner {
  public:
-  Examiner(Json own, Watchdog& watchdog, seconds limit)
-      : own_(std::move(own)), watchdog_(watchdog), limit_(limit), collector_(duplicate(MPI_COMM_WORLD)) {}
+  Examiner(Json own, Watchdog& watchdog, seconds limit) : own_(std::move(own)), watchdog_(watchdog), limit_(limit) {}
 
   const RankCollector& collector() const { return collector_; }
 
@@ -166,12 +165,6 @@ class Examiner {
   }
 
  private:
-  static MPI_Comm duplicate(MPI_Comm comm) {
-    MPI_Comm copy = MPI_COMM_NULL;
-    MPI_Comm_dup(comm, &copy);
-    return copy;
-  }
-
   void find_place() {
     const int rank = collector_.rank();
     watchdog_.at("MPI_Allgather or MPI_Comm_split");

@@ -13,6 +13,7 @@
 #include "tools/common/launched_ranks.hpp"
 #include "tools/info/info.hpp"
 #include "transport/base/settings.hpp"
+#include "transport/node/page_watch.hpp"
 
 namespace farside::tools {
 namespace {
@@ -63,6 +64,7 @@ Json rank_facts() {
   Settings settings;
   add_settings(facts, settings);
   facts["routes"] = route_facts(settings, nullptr);
+  if (settings.check == Check::kStrict) facts["sees_no_early_loads"] = PageWatch::why_not();
   return facts;
 }
 
@@ -76,9 +78,9 @@ std::string mpi_version(const std::string& library_version) {
   return text;
 }
 
-void Watchdog::watch() {
+void Watchdog::watch(const std::stop_token& over) {
   Clock::time_point next_heartbeat = Clock::now() + kHeartbeat;
-  for (; !over_; std::this_thread::sleep_for(std::chrono::milliseconds(50))) {
+  for (; !over.stop_requested(); std::this_thread::sleep_for(std::chrono::milliseconds(50))) {
     if (Clock::now() >= next_heartbeat) {
       next_heartbeat += kHeartbeat;
       heartbeat_();

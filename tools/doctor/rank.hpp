@@ -13,12 +13,12 @@
 //   settings         the FARSIDE_* that are set
 //   bad_setting      the error of a setting that is not allowed; empty: there is none
 //   unknown_settings[]
+//   sees_no_early_loads   with FARSIDE_CHECK=strict: the obstacle (PageWatch::why_not())
 //
 // Tries the routes in child processes, so the process has one thread only, and has called prepare_for_children().
 // Cost: a few milliseconds.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <mutex>
@@ -45,13 +45,9 @@ class Watchdog {
   // A thread of this object calls both: `on_timeout` after the limit of a step and the grace, and then ends the process
   // with exit status 1; `heartbeat` every kHeartbeat before.
   Watchdog(OnTimeout on_timeout, std::function<void()> heartbeat)
-      : on_timeout_(std::move(on_timeout)), heartbeat_(std::move(heartbeat)), thread_([this] { watch(); }) {}
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
-  ~Watchdog() {
-    over_ = true;
-    thread_.join();
-  }
+      : on_timeout_(std::move(on_timeout)),
+        heartbeat_(std::move(heartbeat)),
+        thread_([this](const std::stop_token& over) { watch(over); }) {}
 
   // Begins a step, and ends the one before it.
   void begin(const std::string& step, std::chrono::seconds limit) {
@@ -75,7 +71,7 @@ class Watchdog {
   }
 
  private:
-  void watch();
+  void watch(const std::stop_token& over);
 
   const OnTimeout on_timeout_;
   const std::function<void()> heartbeat_;
@@ -85,8 +81,7 @@ class Watchdog {
   Clock::time_point begun_;
   std::string step_;  // empty: none
   std::string place_;
-  std::atomic<bool> over_{false};
-  std::thread thread_;  // the last member: it uses the others
+  std::jthread thread_;  // the last member: it uses the others
 };
 
 }  // namespace farside::tools

@@ -119,8 +119,6 @@ class OwnErrors {
     std::fflush(stderr);
     if (kept_.valid()) dup2(kept_.get(), STDERR_FILENO);
   }
-  OwnErrors(const OwnErrors&) = delete;
-  OwnErrors& operator=(const OwnErrors&) = delete;
   ~OwnErrors() { end(); }
 
   // Ends the capture. Returns the lines of farside, without their ranks and without repetitions.
