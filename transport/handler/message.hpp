@@ -267,16 +267,13 @@ struct HandlerRequest {
     made.header.controls = steps;
     return made;
   }
-  // With a step on a control word behind the operations; `fetched` receives its former value (ControlStep::words()).
-  static HandlerRequest with(const ControlStep& step, std::uint64_t* fetched) {
+  // With a step on a control word behind the operations; `fetched` receives its former value (ControlStep::words()), if
+  // the handler replies: a notification has no reply.
+  static HandlerRequest with(const ControlStep& step, std::uint64_t* fetched, bool replies = true) {
     HandlerRequest made = operations(1);
     made.steps = {step};
     made.fetched = std::as_writable_bytes(std::span(fetched, step.words()));
-    return made;
-  }
-  static HandlerRequest notification(const ControlStep& step, std::uint64_t* fetched) {
-    HandlerRequest made = with(step, fetched);
-    made.header.flags = RequestHeader::kNoReply;
+    made.header.flags = replies ? 0 : RequestHeader::kNoReply;
     return made;
   }
   // Between an acquire step, which may stop the operations, and a release step.

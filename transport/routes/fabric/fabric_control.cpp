@@ -10,51 +10,54 @@
 
 namespace farside {
 
-Status FabricControl::send(int rank, DataAccess access, const ControlStep& step, Pending& pending,
-                           std::uint64_t* fetched, bool awaited) {
-  FabricTarget& to = space_.entry_of(rank);
-  std::optional<std::uint32_t> after;
-  const auto send_with = [&](std::unique_ptr<OperationList> list) {
-    // Fetched data need a reply.
-    const bool replies = awaited || (list != nullptr && list->fetches());
-    const bool unconfirmed = !replies && list != nullptr && !space_.endpoint.acknowledges_notifications();
-    HandlerRequest request =
-        replies ? HandlerRequest::with(step, fetched) : HandlerRequest::notification(step, fetched);
-    request.last_interruption = after;
-    Status sent = space_.send(pending, to, std::move(request), std::move(list));
-    if (unconfirmed) {
-      const auto held = space_.targets.hold(to);
-      to.unconfirmed.sent();
-    }
-    return sent;
-  };
-  if (access == DataAccess::kGoesOn) return send_with(nullptr);
-  const FabricTargets::Use use(space_.targets, to, true);
-  // In a dynamic space, detached memory may stop the operations, and only a reply reports that. A message without a
-  // reply does not carry them; they stay queued.
-  if (!use || (!awaited && space_.agreed.regions != nullptr)) return send_with(nullptr);
-  // A notification does not overtake operations that were lost with a connection.
-  if (!awaited) {
-    after = space_.endpoint.losses(to.peer).last_interruption;
-    if (use->has_error()) return use->take_error();
-  }
-  std::unique_ptr<OperationList> taken = space_.take_queued(*use, true);
+Status FabricControl::send_behind(BusyTarget& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched,
+                                  bool awaited, std::optional<std::uint32_t> after) {
+  std::unique_ptr<OperationList> list = space_.take_queued(to, true);
+  const bool carries = list != nullptr, notified_access = &pending == &to;
+  // Fetched data need a reply, as does what detached memory may stop.
+  const bool replies = awaited || (carries && (list->fetches() || space_.agreed.regions != nullptr));
+  const bool confirmed = replies || space_.endpoint.acknowledges_notifications();
+  const std::uint16_t latest = to.target->unconfirmed.last();
   // A flush by another thread waits for them, too.
-  if (taken != nullptr) pending.next_counts_in(&*use);
-  Status status = send_with(std::move(taken));
-  if (!status) pending.next_counts_in(nullptr);
-  space_.queued_sent(*use);
-  return status;
+  if (carries && !notified_access) pending.next_counts_in(&to);
+  Status sent = without_bad_alloc([&] {
+    HandlerRequest request = HandlerRequest::with(step, fetched, replies);
+    request.last_interruption = after;
+    return space_.send(pending, *to.target, std::move(request), std::move(list));
+  });
+  if (!sent && !notified_access) pending.next_counts_in(nullptr);
+  const auto held = space_.targets.hold(*to.target);
+  to.order.sent();
+  if (notified_access) to.order.expect_notification(false);
+  if (sent && confirmed && carries) to.before_list = latest;
+  if (!confirmed && carries && !notified_access) to.target->unconfirmed.sent();
+  if (!confirmed && sent && notified_access) {
+    if (to.notified == to.asked) to.interruption_before = *after;
+    ++to.notified;
+  }
+  return sent;
 }
 
 Status FabricControl::control(const ControlStep& step, DataAccess access, int rank, Pending& pending,
                               std::uint64_t* fetched, bool awaited) {
   Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, sizeof step.operand);
-  if (!space_.agreed.rules.by_nic) return send(rank, access, step, pending, fetched, awaited);
-  const Result<FabricTarget*> to = space_.described_entry(rank);
-  if (!to) return to.error();
-  const FabricTarget& target = *to.value();
-  return space_.endpoint.control(pending, {target.peer, space_.control_key(target), step.word}, step, fetched);
+  if (space_.agreed.rules.by_nic) {
+    const Result<FabricTarget*> to = space_.described_entry(rank);
+    if (!to) return to.error();
+    const FabricTarget& target = *to.value();
+    return space_.endpoint.control(pending, {target.peer, space_.control_key(target), step.word}, step, fetched);
+  }
+  FabricTarget& to = space_.entry_of(rank);
+  if (access == DataAccess::kEnds) {
+    if (const FabricTargets::Use use(space_.targets, to, true); use) {
+      if (awaited) return send_behind(*use, pending, step, fetched, true);
+      // A notification does not overtake operations that were lost with a connection.
+      const std::uint32_t after = space_.endpoint.losses(to.peer).last_interruption;
+      if (use->has_error()) return use->take_error();
+      return send_behind(*use, pending, step, fetched, false, after);
+    }
+  }
+  return space_.send(pending, to, HandlerRequest::with(step, fetched, awaited), nullptr);
 }
 
 void FabricControl::post_received(int rank) {
@@ -65,10 +68,8 @@ void FabricControl::post_received(int rank) {
     target->unconfirmed.executed(target->unconfirmed.last());
   }
   const std::uint32_t now = space_.endpoint.interruptions();
-  if (now != first_interruptions_) [[unlikely]] {
-    if (interruptions_at_post_ == nullptr) interruptions_at_post_ = std::make_unique<std::map<int, std::uint32_t>>();
-    (*interruptions_at_post_)[rank] = now;
-  }
+  if (now != first_interruptions_) [[unlikely]]
+    interruptions_at_post_[rank] = now;
 }
 
 bool FabricControl::may_read(int rank) {

@@ -254,39 +254,14 @@ Status FabricRoute::notify(int rank, std::uint32_t word, std::uint32_t last_inte
   BusyTarget& to = *used.value();
   if (Status status = acquire_first(to); !status) return status;
   if (rules_.by_nic) {
-    // As before a release.
-    Status behind = issue_queued(to);
-    space_.await(to, Pending::kMessages);
-    behind.keep(to.take_error());
+    Status behind = order_before_release(rank);
     return behind ? control_.increment_by_adapter(to, word, last_interruption) : std::move(behind);
   }
   space_.await(to, Pending::kReads);
   if (Status before = to.take_error(); !before) return before;
   space_.await(to, Pending::kMessages, kMostLists - 1);
   Process::instance().statistics().add(RouteKind::kFabric, Counted::kControl, sizeof to.unused);
-  std::unique_ptr<OperationList> taken = space_.take_queued(to, true);
-  const std::uint16_t notified = to.target->unconfirmed.last();
-  // Fetched data need a reply, as does what detached memory may stop.
-  const bool replies = (taken != nullptr && (taken->fetches() || space_.agreed.regions != nullptr)) ||
-                       space_.endpoint.acknowledges_notifications();
-  Status issued = without_bad_alloc([&] {
-    const ControlStep step{ControlCall::kFetchAdd, {}, word, 1, 0};
-    HandlerRequest add =
-        replies ? HandlerRequest::with(step, &to.unused) : HandlerRequest::notification(step, &to.unused);
-    add.last_interruption = last_interruption;
-    return space_.send(to, *to.target, std::move(add), std::move(taken));
-  });
-  {
-    const auto held = space_.targets.hold(*to.target);
-    to.order.sent();
-    to.order.expect_notification(false);
-    if (!replies && issued) {
-      if (to.notified == to.asked) to.interruption_before = last_interruption;
-      ++to.notified;
-    }
-  }
-  if (issued && replies) to.before_list = notified;
-  return issued;
+  return control_.send_behind(to, to, {ControlCall::kFetchAdd, {}, word, 1, 0}, &to.unused, false, last_interruption);
 }
 
 Status FabricRoute::order_before_release(int rank) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "transport/fabric/endpoint.hpp"
@@ -159,9 +160,8 @@ class FabricControl {
   std::uint32_t interruptions() const { return space_.endpoint.interruptions(); }
   std::uint32_t first_interruptions() const { return first_interruptions_; }
   std::uint32_t interruptions_at_post(int rank) const {
-    if (interruptions_at_post_ == nullptr) return first_interruptions_;
-    const auto found = interruptions_at_post_->find(rank);
-    return found != interruptions_at_post_->end() ? found->second : first_interruptions_;
+    const auto found = interruptions_at_post_.find(rank);
+    return found != interruptions_at_post_.end() ? found->second : first_interruptions_;
   }
   const PeerLosses& losses(int rank) const { return space_.endpoint.losses(space_.entry_of(rank).peer); }
 
@@ -224,18 +224,20 @@ class FabricControl {
   void atomic_at(int rank, const DataOperation& operation);
   // The same on a control word: adds 1.
   Status increment_by_adapter(BusyTarget& to, std::uint32_t word, std::uint32_t last_interruption);
+  // Sends a step in one message with the queued operations; in the domain cpu. `pending`: the target's own in notified
+  // access, of which a flush asks whether it was executed. `after`: HandlerRequest::last_interruption, of a
+  // notification.
+  Status send_behind(BusyTarget& to, Pending& pending, const ControlStep& step, std::uint64_t* fetched, bool awaited,
+                     std::optional<std::uint32_t> after = {});
 
  private:
-  Status send(int rank, DataAccess access, const ControlStep& step, Pending& pending, std::uint64_t* fetched,
-              bool awaited);
   Status combine_element(BusyTarget& to, const DataOperation& operation, std::size_t index);
   Status control_element(BusyTarget& to, Pending& among, std::uint64_t offset, const ControlStep& step,
                          std::uint64_t* fetched);
 
   FabricSpace& space_;
   const std::uint32_t first_interruptions_;
-  // At post_received(); null without a later interruption.
-  std::unique_ptr<std::map<int, std::uint32_t>> interruptions_at_post_;
+  std::map<int, std::uint32_t> interruptions_at_post_;  // by rank; without those that are the first
 };
 
 // FabricRoute: operations on the data of the ranks that a space reaches over the fabric, and their order
