@@ -136,12 +136,12 @@ Status PassiveTarget::unlock_deferred(HeldLock& lock, bool& over) {
   Status done = deferred.execute(lock.target, step(LockWord::arrive(lock.type), LockWord::contenders(lock.type)),
                                  step(LockWord::depart(lock.type), 0), locked_result);
   if (!done) return done;
+  const auto [acquired_from, released_from] = locked_result.words;
   if (!locked_result.stopped) {
-    lock.token = epochs::LockToken(LockWord::ticket(locked_result.acquire_step));
-    return kTargetLock.nobody_waits(locked_result.release_step, lock.type) ? Status()
-                                                                           : hand_off(lock, locked_result.release_step);
+    lock.token = epochs::LockToken(LockWord::ticket(acquired_from));
+    return kTargetLock.nobody_waits(released_from, lock.type) ? Status() : hand_off(lock, released_from);
   }
-  if (Status acquired = acquire(lock, locked_result.acquire_step); !acquired) return acquired;
+  if (Status acquired = acquire(lock, acquired_from); !acquired) return acquired;
   deferred.queue_again(lock.target, std::move(locked_result.list));
   over = false;
   return {};

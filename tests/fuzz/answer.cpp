@@ -110,6 +110,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     operation.awaits_reply = i != kWithoutReply;
     if (i <= kLocked) operation.list = list_into(buffers.of(i));
     if (i == kLocked) operation.message.locked = &locked_result;
+    if (i == kLocked) operation.message.fetched = std::as_writable_bytes(std::span(locked_result.words));
     if (i == kListAndWord) {
       operation.message.fetched = {buffers.of(i) + kListed, kBytes - kListed};
     }

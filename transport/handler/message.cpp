@@ -169,22 +169,15 @@ void OperationList::deliver(std::span<const std::byte> fetched) const {
 }
 
 Status HandlerRequest::deliver(ReplyStatus status, std::span<const std::byte> data, const OperationList* list) const {
-  constexpr std::size_t kWord = sizeof(std::uint64_t);
   const bool stopped = status == ReplyStatus::kStopped && locked != nullptr;
   if (status != ReplyStatus::kDone && !stopped) return refusal(status);
   const std::size_t listed = list != nullptr && !stopped ? list->fetched_bytes() : 0;
-  const std::size_t words = stopped ? kWord : kMostControls * kWord;
-  if (data.size() != listed + (locked != nullptr ? words : fetched.size()))
+  const std::size_t words = stopped ? sizeof locked->words.front() : fetched.size();
+  if (data.size() != listed + words)
     return Error{ErrorKind::kPeer, "the target's handler answered with a wrong length"};
   if (listed > 0) list->deliver(data);
-  const std::byte* const behind = data.data() + listed;
-  if (locked == nullptr) {
-    if (!fetched.empty()) std::memcpy(fetched.data(), behind, fetched.size());
-    return {};
-  }
-  locked->stopped = stopped;
-  std::memcpy(&locked->acquire_step, behind, kWord);
-  if (!stopped) std::memcpy(&locked->release_step, behind + kWord, kWord);
+  if (words > 0) std::memcpy(fetched.data(), data.data() + listed, words);
+  if (locked != nullptr) locked->stopped = stopped;
   return {};
 }
 

@@ -204,10 +204,9 @@ class OperationList;
 
 // The result of a list between an acquire step and a release step (message.hpp).
 struct LockedResult {
-  bool stopped = false;            // true: the handler executed only the acquire step
-  std::uint64_t acquire_step = 0;  // the former values of the words
-  std::uint64_t release_step = 0;
-  std::unique_ptr<OperationList> list;  // if `stopped`: the list that was not executed
+  bool stopped = false;                              // true: the handler executed only the acquire step
+  std::array<std::uint64_t, kMostControls> words{};  // the former values of those of the steps
+  std::unique_ptr<OperationList> list;               // if `stopped`: the list that was not executed
 };
 
 class OperationList {
@@ -257,7 +256,7 @@ struct HandlerRequest {
   RequestHeader header{};
   std::array<ControlStep, kMostControls> steps{};
   std::span<std::byte> fetched{};  // receives the data that follow those of the list
-  LockedResult* locked = nullptr;  // instead of `fetched`, for a list between two steps
+  LockedResult* locked = nullptr;  // of a list between two steps, whose words are `fetched`
   // Fails, and does not leave by a newer connection, if this is not the last interruption (PeerLosses) any more.
   std::optional<std::uint32_t> last_interruption{};
 
@@ -280,6 +279,7 @@ struct HandlerRequest {
   static HandlerRequest between(const ControlStep& acquire, const ControlStep& release, LockedResult& result) {
     HandlerRequest made = operations(kMostControls);
     made.steps = {acquire, release};
+    made.fetched = std::as_writable_bytes(std::span(result.words));
     made.locked = &result;
     return made;
   }
