@@ -9,7 +9,7 @@
 #include <optional>
 #include <span>
 
-#include "transport/fabric/message_ring.hpp"
+#include "transport/base/address.hpp"
 
 namespace farside {
 
@@ -24,7 +24,7 @@ struct Hello {
   std::uint64_t secret = 0;   // of the listener; 0 in its answer
   std::uint64_t number = 0;   // of the connection: random, chosen by the side that connects
   std::uint64_t attempt = 0;  // the sender's attempts to connect to any peer so far, this request included
-  RingAddress ring;
+  RemoteKey ring;             // of the message ring into which the peer may write
 };
 
 // What is sent. The ring is left out where there is none: rdma_cm carries at most 56 bytes (rdma_connect(3)).

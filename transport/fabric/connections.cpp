@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/connections.hpp"
 
-#include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <optional>
 #include <sys/socket.h>
 #include <utility>
 
 #include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/threads.hpp"
-#include "transport/base/timing.hpp"
 #include "transport/handler/message.hpp"
 
 namespace farside {
@@ -77,32 +72,30 @@ PeerState* Connections::peer_of(std::uint64_t number) const {
 Status Connections::listen(std::size_t wanted) {
   fi_eq_attr eq_attr{};
   eq_attr.wait_obj = FI_WAIT_FD;
-  fid_eq* events = nullptr;
-  int code = fi_eq_open(domain_.fabric(), &eq_attr, &events, nullptr);
-  if (Status s = open_step("fi_eq_open", code, events, events_); !s) return s;
-  code = fi_control(&events->fid, FI_GETWAIT, &events_fd_);
+  const auto open_events = [&](auto** out) { return fi_eq_open(domain_.fabric(), &eq_attr, out, nullptr); };
+  if (Status s = open_step("fi_eq_open", events_, open_events); !s) return s;
+  int code = fi_control(&events_->fid, FI_GETWAIT, &events_fd_);
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, "the event queue's file descriptor", code);
 
   fi_rx_attr rx_attr = *domain_.info()->rx_attr;
   rx_attr.size = std::max(rx_attr.size, wanted);
-  fid_ep* receives = nullptr;
-  code = fi_srx_context(domain_.domain(), &rx_attr, &receives, nullptr);
-  if (code != 0 && rx_attr.size > domain_.info()->rx_attr->size) {
+  const auto open_receives = [&](auto** out) { return fi_srx_context(domain_.domain(), &rx_attr, out, nullptr); };
+  Status opened = open_step("fi_srx_context", receives_, open_receives);
+  if (!opened && rx_attr.size > domain_.info()->rx_attr->size) {
     rx_attr.size = domain_.info()->rx_attr->size;
-    code = fi_srx_context(domain_.domain(), &rx_attr, &receives, nullptr);
+    opened = open_step("fi_srx_context", receives_, open_receives);
   }
-  if (Status s = open_step("fi_srx_context", code, receives, receives_); !s) return s;
+  if (!opened) return opened;
   most_receives_ = rx_attr.size;
 
-  fid_pep* listener = nullptr;
-  code = fi_passive_ep(domain_.fabric(), domain_.info(), &listener, nullptr);
-  if (Status s = open_step("fi_passive_ep", code, listener, listener_); !s) return s;
-  code = fi_pep_bind(listener, &events->fid, 0);
-  if (code == 0) code = fi_listen(listener);
+  const auto open_listener = [&](auto** out) { return fi_passive_ep(domain_.fabric(), domain_.info(), out, nullptr); };
+  if (Status s = open_step("fi_passive_ep", listener_, open_listener); !s) return s;
+  code = fi_pep_bind(listener_.get(), &events_->fid, 0);
+  if (code == 0) code = fi_listen(listener_.get());
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, "listening for connections", code);
   sockaddr_storage name{};
   std::size_t bytes = sizeof name;
-  code = fi_getname(&listener->fid, &name, &bytes);
+  code = fi_getname(&listener_->fid, &name, &bytes);
   if (code != 0) return fabric_error(ErrorKind::kNoRoute, "fi_getname", code);
   const std::optional<SocketAddress> socket = socket_address(&name, bytes);
   if (!socket) {

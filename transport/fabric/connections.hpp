@@ -25,7 +25,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -78,8 +77,6 @@ class Connections {
 
   // `domain` and `peers` must outlive this object.
   Connections(const FabricDomain& domain, Peers& peers, Opening opening);
-  Connections(const Connections&) = delete;
-  Connections& operator=(const Connections&) = delete;
   ~Connections();
 
   // To be called first: begins to listen. `receives`: how many the queue that all endpoints share shall hold; 0:
@@ -179,8 +176,6 @@ class Connections {
   // An endpoint that a thread opens, for a connection to the peer.
   struct Opened {
     explicit Opened(PeerState& to) : peer(to) {}
-    Opened(const Opened&) = delete;
-    Opened& operator=(const Opened&) = delete;
     ~Opened() {
       if (thread.joinable()) thread.join();
     }

@@ -43,7 +43,6 @@ class Endpoint {
   // Makes a peer known; the same address is the same peer.
   virtual Peer insert(const FabricAddress& address) = 0;
 
-  using Registration = farside::Registration;
   // `wanted`: the key, if keys_are_chosen(); else the provider chooses one. Errors: kNoMemory.
   virtual Result<Registration> register_memory(void* base, std::size_t bytes, std::uint64_t wanted) = 0;
   // Returns whether a process chooses the keys of its memory, and offsets begin at its start. If all ranks of a space

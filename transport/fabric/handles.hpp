@@ -33,10 +33,11 @@ inline Error fabric_error(ErrorKind kind, std::string_view tried, std::int64_t c
   return Error{kind, fmt::format("{}: {} (libfabric error {})", tried, fi_strerror(static_cast<int>(-code)), -code)};
 }
 
-// Takes the object that a libfabric call has opened, or turns its error code into kNoRoute.
-template <class T>
-Status open_step(const char* what, int code, T* const& opened, FabricHandle<T>& out) {
-  if (code != 0) return fabric_error(ErrorKind::kNoRoute, what, code);
+// Takes the object that a call of libfabric opens, open(&object), or turns its error code into kNoRoute.
+template <class T, class Open>
+Status open_step(const char* what, FabricHandle<T>& out, Open&& open) {
+  T* opened = nullptr;
+  if (const int code = open(&opened); code != 0) return fabric_error(ErrorKind::kNoRoute, what, code);
   out.reset(opened);
   return {};
 }

@@ -28,7 +28,7 @@ ssize_t MessageRing::write(fid_ep* endpoint, std::span<const iovec> parts, Conte
   credits_ = std::max(credits_, std::atomic_ref(*told).load(std::memory_order_acquire));
   if (written_ + frame > credits_ + kBytes) return -FI_EAGAIN;
   context.frame = {bytes, RingFrame::kArrived};
-  const std::uint64_t at = peer_.at + kCreditBytes + written_ % kBytes;
+  const std::uint64_t at = peer_.base + kCreditBytes + written_ % kBytes;
   // The frame is behind the message in the stream of the connection, and ahead of it in memory.
   const std::array<fi_rma_iov, 2> there = {
       {{at + sizeof(RingFrame), bytes, peer_.key}, {at, sizeof(RingFrame), peer_.key}}};
@@ -59,7 +59,7 @@ std::span<const std::byte> MessageRing::next_message() {
 
 void MessageRing::give_credits(fid_ep* endpoint) {
   if (!connected()) return;
-  if (fi_inject_write(endpoint, &taken_, sizeof taken_, FI_ADDR_UNSPEC, peer_.at, peer_.key) != -FI_EAGAIN)
+  if (fi_inject_write(endpoint, &taken_, sizeof taken_, FI_ADDR_UNSPEC, peer_.base, peer_.key) != -FI_EAGAIN)
     told_ = taken_;
 }
 
@@ -72,8 +72,8 @@ std::unique_ptr<MessageRing> MessageRing::make(const FabricDomain& domain) {
   Mapping mapping(memory, kMemory);
   Result<Registration> made = domain.register_memory(memory, kMemory, random_bits() | 1);
   if (!made) return nullptr;
-  const RingAddress address{made.value().key.base, made.value().key.key};
-  return std::make_unique<MessageRing>(std::span(static_cast<std::byte*>(memory), kMemory), address, limits.inject_size,
+  const RemoteKey key = made.value().key;
+  return std::make_unique<MessageRing>(std::span(static_cast<std::byte*>(memory), kMemory), key, limits.inject_size,
                                        std::move(mapping), std::move(made.value()));
 }
 

@@ -44,12 +44,6 @@
 
 namespace farside {
 
-// A message ring into which a peer may write; key 0: there is none.
-struct RingAddress {
-  std::uint64_t at = 0;  // for RDMA
-  std::uint64_t key = 0;
-};
-
 class MessageRing {
  public:
   // The memory of a ring: the credits from the peer, then the frames. Their places are numbered on and on; place N is
@@ -73,21 +67,21 @@ class MessageRing {
 
   // Returns a ring with memory of its own; null if the provider needs none, or there is no memory.
   static std::unique_ptr<MessageRing> make(const FabricDomain& domain);
-  // `memory`: kMemory bytes of zeros, which are registered, and which peers reach by `address`. `most_copied`: the
+  // `memory`: kMemory bytes of zeros, which are registered, and which peers reach by `key`. `most_copied`: the
   // largest write, in bytes, that the provider copies at the call (FI_INJECT). `mapping`, `registration`: those of the
   // memory, if they are to end with this object.
-  MessageRing(std::span<std::byte> memory, RingAddress address, std::size_t most_copied, Mapping mapping = {},
+  MessageRing(std::span<std::byte> memory, const RemoteKey& key, std::size_t most_copied, Mapping mapping = {},
               Registration registration = {})
       : memory_(memory),
         mapping_(std::move(mapping)),
         registration_(std::move(registration)),
-        address_(address),
+        address_(key),
         most_copied_(most_copied) {}
 
-  // For the peer.
-  const RingAddress& address() const { return address_; }
+  // For the peer; key 0 stands for no ring.
+  const RemoteKey& address() const { return address_; }
   // Gives it the peer's ring, before the connection carries messages.
-  void connect(const RingAddress& peer) { peer_ = peer; }
+  void connect(const RemoteKey& peer) { peer_ = peer; }
 
   // Whether the provider copies a message of these parts at the call.
   bool copies(std::span<const iovec> parts) const {
@@ -140,9 +134,9 @@ class MessageRing {
   const std::span<std::byte> memory_;
   Mapping mapping_;
   Registration registration_;  // ends first
-  const RingAddress address_;
+  const RemoteKey address_;
   const std::size_t most_copied_;
-  RingAddress peer_;
+  RemoteKey peer_;
 
   // Of the peer's messages:
   std::uint64_t taken_ = 0;  // the place of the next frame

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "transport/fabric/provider.hpp"
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -286,23 +285,20 @@ Result<FabricDomain> FabricDomain::open(InfoHandle info, std::size_t completions
   FabricDomain opened;
   opened.info_ = std::move(info);
   opened.by_adapter_ = is_adapter(*opened.info_);
-  fid_fabric* fabric = nullptr;
-  int code = fi_fabric(opened.info_->fabric_attr, &fabric, nullptr);
-  if (Status s = open_step("fi_fabric", code, fabric, opened.fabric_); !s) return s.error();
-  fid_domain* domain = nullptr;
-  code = fi_domain(fabric, opened.info_.get(), &domain, nullptr);
-  if (Status s = open_step("fi_domain", code, domain, opened.domain_); !s) return s.error();
-  if (opened.by_sockets()) MemoryFault::report_sends_of(reinterpret_cast<const void*>(domain->fid.ops->close));
+  const auto open_fabric = [&](auto** out) { return fi_fabric(opened.info_->fabric_attr, out, nullptr); };
+  if (Status s = open_step("fi_fabric", opened.fabric_, open_fabric); !s) return s.error();
+  const auto open_domain = [&](auto** out) { return fi_domain(opened.fabric(), opened.info(), out, nullptr); };
+  if (Status s = open_step("fi_domain", opened.domain_, open_domain); !s) return s.error();
+  if (opened.by_sockets()) MemoryFault::report_sends_of(reinterpret_cast<const void*>(opened.domain()->fid.ops->close));
 
   fi_cq_attr attributes{};
   attributes.format = FI_CQ_FORMAT_MSG;
   attributes.size = completions;
   attributes.wait_obj = FI_WAIT_FD;
-  fid_cq* queue = nullptr;
-  code = fi_cq_open(domain, &attributes, &queue, nullptr);
-  if (Status s = open_step("fi_cq_open", code, queue, opened.queue_); !s) return s.error();
-  code = fi_control(&queue->fid, FI_GETWAIT, &opened.queue_fd_);
-  if (code != 0) return fabric_error(ErrorKind::kNoRoute, "the completion queue's file descriptor", code);
+  const auto open_queue = [&](auto** out) { return fi_cq_open(opened.domain(), &attributes, out, nullptr); };
+  if (Status s = open_step("fi_cq_open", opened.queue_, open_queue); !s) return s.error();
+  if (const int code = fi_control(&opened.queue()->fid, FI_GETWAIT, &opened.queue_fd_); code != 0)
+    return fabric_error(ErrorKind::kNoRoute, "the completion queue's file descriptor", code);
   return opened;
 }
 

@@ -36,7 +36,7 @@ ProviderTrial::~ProviderTrial() {
 }
 
 Status ProviderTrial::begin() {
-  Result<Endpoint::Registration> exposed = endpoint_.register_memory(memory_.data(), memory_.size(), id_);
+  Result<Registration> exposed = endpoint_.register_memory(memory_.data(), memory_.size(), id_);
   if (!exposed) return exposed.error();
   registration_ = std::move(exposed.value());
   MessageHandler::ServedSpace served;

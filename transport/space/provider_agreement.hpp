@@ -44,7 +44,7 @@ class ProviderTrial {
   const std::uint64_t id_;
   bool published_ = false;
   std::vector<std::byte> memory_;  // that another rank accesses: a word, then kBytes
-  Endpoint::Registration registration_;
+  Registration registration_;
   WakeEvent wake_event_;
 };
 

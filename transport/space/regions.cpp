@@ -26,14 +26,14 @@ Status Regions::attach(const void* base, std::uint64_t bytes) {
     return Error{ErrorKind::kAttach, fmt::format("{:#x} is no address of memory", region.address)};
   }
   // Registered before any peer can find the region in the table.
-  Endpoint::Registration registration;
+  Registration registration;
   if (space_.fabric_route() != nullptr && bytes > 0) {
     // Adapter atomics change whole words, whose other bytes may belong to another region.
     constexpr std::uint64_t kWord = sizeof(std::uint64_t);
     const bool by_nic = space_.mapped_route().rules().integers_by_nic;
     const std::uint64_t before = by_nic ? region.address % kWord : 0, behind = by_nic ? -region.end() % kWord : 0;
     std::byte* const from = static_cast<std::byte*>(const_cast<void*>(base)) - before;
-    Result<Endpoint::Registration> exposed =
+    Result<Registration> exposed =
         space_.fabric_route()->endpoint().register_memory(from, before + bytes + behind, random_bits());
     if (!exposed) return Error{ErrorKind::kAttach, exposed.error().text};
     registration = std::move(exposed.value());

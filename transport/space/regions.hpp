@@ -64,10 +64,10 @@ class Regions {
   Space& space_;
   const std::uint32_t stale_word_;
   AttachedRegions own_;
-  std::mutex mutex_;                                                    // guards what follows; held for microseconds
-  std::multimap<std::uint64_t, Endpoint::Registration> registrations_;  // with the endpoint, by address
-  std::uint64_t stale_ = 0;                                             // the word when known_ was empty
-  std::unordered_map<int, RegionTable> known_;                          // the regions that this rank has read
+  std::mutex mutex_;                                          // guards what follows; held for microseconds
+  std::multimap<std::uint64_t, Registration> registrations_;  // with the endpoint, by address
+  std::uint64_t stale_ = 0;                                   // the word when known_ was empty
+  std::unordered_map<int, RegionTable> known_;                // the regions that this rank has read
 };
 
 }  // namespace farside

@@ -43,7 +43,7 @@ struct FakeProcess {
 // A process with words that others access.
 struct Exposed : FakeProcess {
   std::vector<std::uint64_t> words;
-  Endpoint::Registration registration;
+  Registration registration;
 
   explicit Exposed(std::size_t count = 1, const Settings& settings = {}, InfoHandle provider = fake_provider())
       : FakeProcess(settings, std::move(provider)),
