@@ -9,6 +9,7 @@
 #include "pmpi/datatypes/datatype.hpp"
 #include "pmpi/runtime/runtime.hpp"
 #include "transport/base/integers.hpp"
+#include "transport/base/state.hpp"
 
 namespace farside::pmpi {
 namespace {
@@ -56,7 +57,7 @@ GetArguments* open_mpi_arguments() {
 
 // The arguments of a type's constructor in one vector: integers, then addresses, then large counts. For most combiners
 // the vector is the same for the int and the large-count constructor. Owns the inner handles.
-class Contents {
+class Contents : NotCopied {
  public:
   Contents(MPI_Datatype handle, const Envelope& envelope) : combiner_(envelope.combiner), large_(envelope.counts > 0) {
     std::vector<int> integers(static_cast<std::size_t>(envelope.integers) + 1);
@@ -70,8 +71,6 @@ class Contents {
     values_.insert(values_.end(), counts.begin(), counts.end() - 1);
     types_.pop_back();
   }
-  Contents(const Contents&) = delete;
-  Contents& operator=(const Contents&) = delete;
   ~Contents() {
     for (MPI_Datatype& type : types_) {
       if (borrowed_) break;

@@ -18,15 +18,13 @@ std::span<const MPI_Request> list(int count, const MPI_Request* requests) {
 
 // A copy of request handles, which the runtime sets to null when it completes the requests. With it the errors of
 // farside's requests can be reported afterwards. Make it after Requests::look() or wait().
-class Handles {
+class Handles : NotCopied {
  public:
   explicit Handles(std::span<const MPI_Request> requests) {
     if (!library().requests->any_to_report(requests.size())) return;
     handles_.assign(requests.begin(), requests.end());
     codes_.resize(requests.size());
   }
-  Handles(const Handles&) = delete;
-  Handles& operator=(const Handles&) = delete;
   ~Handles() { Requests::drop_unreported(); }
   // Returns the error of a completed request, once; else MPI_SUCCESS.
   int report(int index) const {

@@ -34,7 +34,7 @@ void say_left_out(const std::string& names) {
 }
 
 // The info object of a call, with the variables. Freed at the end.
-class SpawnInfo {
+class SpawnInfo : NotCopied {
  public:
   // `info` may be MPI_INFO_NULL; it is not changed. If the program gives variables itself, or the runtime makes no
   // other info object, `info` itself is used.
@@ -47,8 +47,6 @@ class SpawnInfo {
     if (code != MPI_SUCCESS) return;
     if (runtime().Info_set(made_, kVariables, list.text.c_str()) == MPI_SUCCESS) info_ = made_;
   }
-  SpawnInfo(const SpawnInfo&) = delete;
-  SpawnInfo& operator=(const SpawnInfo&) = delete;
   ~SpawnInfo() {
     if (made_ != MPI_INFO_NULL) (void)runtime().Info_free(&made_);
   }

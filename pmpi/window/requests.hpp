@@ -26,7 +26,6 @@
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include <mpi.h>
@@ -42,11 +41,9 @@ namespace farside::pmpi {
 class Window;
 
 // A window that this thread holds, and that may be freed in an error handler that a report calls.
-class WindowHold {
+class WindowHold : NotCopied {
  public:
   explicit WindowHold(const Window& window);
-  WindowHold(const WindowHold&) = delete;
-  WindowHold& operator=(const WindowHold&) = delete;
   ~WindowHold();
 
  private:

@@ -53,6 +53,13 @@ static_assert(std::is_trivially_copyable_v<ThreadState>);
 // loaded late, the struct must fit into the loader's reserve for libraries, some hundred bytes.
 [[gnu::tls_model("initial-exec")]] inline thread_local constinit ThreadState this_thread;
 
+// Base of the classes whose objects are neither copied nor moved.
+struct NotCopied {
+  NotCopied() = default;
+  NotCopied(const NotCopied&) = delete;
+  NotCopied& operator=(const NotCopied&) = delete;
+};
+
 // A T that is made at its first use, and never destroyed: threads of the application may still be in farside when the
 // process exits. Thread safety: any; the constructor of T must not use the object. Cost: one load.
 template <class T>

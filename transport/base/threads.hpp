@@ -82,7 +82,7 @@ class PerThread {
 // Blocks all signals of the calling thread during its life: a signal handler that needs a mutex of farside (as fork(2)
 // does) would deadlock if its own thread held the mutex. But not those of faults: a fault whose signal is blocked ends
 // the process, whatever its handler. Cost: two system calls.
-class SignalsBlocked {
+class SignalsBlocked : NotCopied {
  public:
   SignalsBlocked() {
     sigset_t all;
@@ -91,8 +91,6 @@ class SignalsBlocked {
     // With these arguments pthread_sigmask(3) cannot fail. The same holds for the call in the destructor.
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
   ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
  private:
@@ -157,7 +155,7 @@ bool process_membarrier();
 // operator new of the program that calls no new handler is not tried again.
 //
 // Thread safety: any. Cost: some 5 ns.
-class PatientAllocation {
+class PatientAllocation : NotCopied {
  public:
   PatientAllocation() : before_(this_thread.tries_left) {
     if (std::get_new_handler() != on_no_memory) {
@@ -167,8 +165,6 @@ class PatientAllocation {
     }
     this_thread.tries_left = Timing::kTriesForMemory;
   }
-  PatientAllocation(const PatientAllocation&) = delete;
-  PatientAllocation& operator=(const PatientAllocation&) = delete;
   ~PatientAllocation() { this_thread.tries_left = before_; }
 
  private:

@@ -211,13 +211,11 @@ class Trace {
 };
 
 // Records its own life as the execution of a request of another process.
-class TraceServed {
+class TraceServed : NotCopied {
  public:
   // `route`: the route of the request.
   TraceServed(RouteKind route, std::uint64_t bytes)
       : route_(route), bytes_(bytes), begin_(Trace::active() != nullptr ? ticks() : 0) {}
-  TraceServed(const TraceServed&) = delete;
-  TraceServed& operator=(const TraceServed&) = delete;
   ~TraceServed() {
     if (begin_ != 0) [[unlikely]]
       add();

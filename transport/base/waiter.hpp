@@ -32,11 +32,9 @@ class LongWait {
  public:
   // What the calling thread waits for, while the object exists. Reasons of one thread end in the reverse order in which
   // they begin.
-  class Reason {
+  class Reason : NotCopied {
    public:
     Reason() : outer_(innermost()) { this_thread.reason = this; }
-    Reason(const Reason&) = delete;
-    Reason& operator=(const Reason&) = delete;
     // The sentence to be logged; empty: none. The thread calls it between two looks at the awaited condition, and holds
     // no lock. It may read words of peers and wait for the answers for a short time.
     virtual std::string text(std::chrono::seconds waited) const = 0;
@@ -94,12 +92,10 @@ class Progress {
   ~Progress() = default;
 };
 
-class Waiter {
+class Waiter : NotCopied {
  public:
   // A change of the awaited condition must signal `wake_event`. Arrivals at the endpoint signal it, too.
   Waiter(Progress& progress, WakeEvent& wake_event) : progress_(progress), wake_event_(wake_event) {}
-  Waiter(const Waiter&) = delete;
-  Waiter& operator=(const Waiter&) = delete;
   ~Waiter() {
     if (armed_) disarm();
     if (begun_ != 0) [[unlikely]]

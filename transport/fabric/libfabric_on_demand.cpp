@@ -18,7 +18,6 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <optional>
-#include <sched.h>
 #include <string>
 #include <utility>
 
@@ -31,13 +30,11 @@
 namespace {
 
 // The signals for which a constructor must not leave a handler.
-class KeptHandlers {
+class KeptHandlers : farside::NotCopied {
  public:
   KeptHandlers() {
     for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], nullptr, &before_[i]);
   }
-  KeptHandlers(const KeptHandlers&) = delete;
-  KeptHandlers& operator=(const KeptHandlers&) = delete;
   ~KeptHandlers() {
     for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
   }

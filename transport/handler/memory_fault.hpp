@@ -23,17 +23,15 @@
 
 namespace farside {
 
-class MemoryFault {
+class MemoryFault : NotCopied {
  public:
   // Sets the signal handlers, also again after earlier ones were restored.
   static void expect();
   // While an object of this class lives, faults of this thread that nothing catches are reported: it accesses the
   // application's memory for peers only.
-  class Reported {
+  class Reported : NotCopied {
    public:
     Reported() : before_(std::exchange(this_thread.reports_faults, true)) {}
-    Reported(const Reported&) = delete;
-    Reported& operator=(const Reported&) = delete;
     ~Reported() { this_thread.reports_faults = before_; }
 
    private:
@@ -46,8 +44,6 @@ class MemoryFault {
   // with another value than 0, without calling destructors. (setjmp(3) saves more registers.)
   MemoryFault(const std::byte* begin, std::uint64_t bytes)
       : begin_(begin), bytes_(bytes), outer_(std::exchange(this_thread.fault, this)) {}
-  MemoryFault(const MemoryFault&) = delete;
-  MemoryFault& operator=(const MemoryFault&) = delete;
   ~MemoryFault() {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     this_thread.fault = outer_;
