@@ -164,15 +164,7 @@ void copy_ranges(std::byte* to, std::ptrdiff_t to_stride, const std::byte* from,
 
 RunCursor::RunCursor(const Layout& layout, std::size_t count, Unit unit)
     : root_(&layout), remaining_(layout.size() == 0 ? 0 : count), unit_(unit) {
-  if (layout.depth_ > kInlineFrames) deep_.reserve(layout.depth_ - kInlineFrames);
-}
-
-void RunCursor::push(const Frame& frame) {
-  if (depth_ < kInlineFrames)
-    inline_[depth_] = frame;
-  else
-    deep_.push_back(frame);
-  ++depth_;
+  if (!layout.run_) frames_.reserve(layout.depth_);
 }
 
 // Returns whether `count` copies of `layout`, `stride` apart, are one run, and stores that run.
@@ -190,9 +182,9 @@ bool RunCursor::whole(const Layout& layout, std::ptrdiff_t offset, std::size_t c
 
 // Advances the innermost frame by one repetition or child. Returns true if this gave a run.
 bool RunCursor::step(Layout::Run& run) {
-  Frame& frame = top();
+  Frame& frame = frames_.back();
   const Layout& layout = *frame.layout;
-  if (frame.index == layout.children_.size()) return pop(), false;
+  if (frame.index == layout.children_.size()) return frames_.pop_back(), false;
   const Layout::Placed& placed = layout.children_[frame.index];
   const std::ptrdiff_t stride = layout.stride_of(placed);
   if (frame.repeat == 0 && whole(*placed.child, frame.offset + placed.offset, placed.count, stride, run)) {
@@ -209,7 +201,7 @@ bool RunCursor::step(Layout::Run& run) {
 
 bool RunCursor::next(Layout::Run& run) {
   for (;;) {
-    if (depth_ > 0) {
+    if (!frames_.empty()) {
       if (step(run)) return true;
       continue;
     }

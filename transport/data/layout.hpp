@@ -8,7 +8,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -99,8 +98,7 @@ class Layout {
 };
 
 // Walks `count` elements of a layout in type-map order, run by run. It merges adjacent runs if the tree shows them. The
-// layout must outlive the cursor. The cursor allocates memory only when it is made, for layouts nested deeper than
-// kInlineFrames.
+// layout must outlive the cursor. The cursor allocates memory only when it is made, and none if all data are one run.
 class RunCursor {
  public:
   enum class Unit : std::uint8_t {
@@ -112,7 +110,6 @@ class RunCursor {
   bool next(Layout::Run& run);
 
  private:
-  static constexpr std::size_t kInlineFrames = 6;
   struct Frame {
     const Layout* layout;
     std::ptrdiff_t offset;
@@ -123,24 +120,16 @@ class RunCursor {
              Layout::Run& run) const;
   bool enter(const Layout& layout, std::ptrdiff_t offset, Layout::Run& run) {
     if (whole(layout, offset, 1, 0, run)) return true;
-    push({&layout, offset, 0, 0});
+    frames_.push_back({&layout, offset, 0, 0});
     return false;
   }
   bool step(Layout::Run& run);
-  Frame& top() { return depth_ <= kInlineFrames ? inline_[depth_ - 1] : deep_[depth_ - 1 - kInlineFrames]; }
-  void push(const Frame& frame);
-  void pop() {
-    if (depth_ > kInlineFrames) deep_.pop_back();
-    --depth_;
-  }
 
   const Layout* root_;
   std::size_t remaining_;
   std::ptrdiff_t position_ = 0;
   Unit unit_;
-  std::size_t depth_ = 0;
-  std::array<Frame, kInlineFrames> inline_;
-  std::vector<Frame> deep_;
+  std::vector<Frame> frames_;
 };
 
 // Walks two layouts together, in the order of their type maps, and cuts them into fragments: pairs of ranges of equal
