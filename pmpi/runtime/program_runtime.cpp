@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <dlfcn.h>
 #include <filesystem>
@@ -13,7 +12,6 @@
 #include <ranges>
 #include <span>
 #include <sstream>
-#include <string_view>
 #include <system_error>
 #include <unistd.h>
 
@@ -21,6 +19,7 @@
 #include <mpi.h>
 
 #include "pmpi/runtime/runtime.hpp"
+#include "transport/base/integers.hpp"
 #include "transport/base/log.hpp"
 
 namespace farside::pmpi {
@@ -156,8 +155,7 @@ class Scan {
       const auto value = variable(environment, name);
       if (!value) continue;
       int number = 0;
-      const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
-      return error == std::errc() && end == value->data() + value->size() ? std::optional(number) : std::nullopt;
+      return parse_number(*value, number) ? std::optional(number) : std::nullopt;
     }
     return {};
   }

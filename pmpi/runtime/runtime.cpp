@@ -8,6 +8,7 @@
 #include <link.h>
 #include <sstream>
 #include <type_traits>
+#include <vector>
 
 #include "pmpi/runtime/program_runtime.hpp"
 #include "transport/base/imported_call.hpp"
@@ -154,6 +155,17 @@ void* find_behind(const char* name) {
 const Runtime& runtime() {
   static const Runtime loaded = load();
   return loaded;
+}
+
+std::string value_of(MPI_Info info, const char* key) {
+  if (info == MPI_INFO_NULL) return {};
+  int length = 0;
+  int found = 0;
+  runtime().Info_get_valuelen(info, key, &length, &found);
+  if (found == 0) return {};
+  std::vector<char> value(static_cast<std::size_t>(length) + 1);
+  runtime().Info_get(info, key, length, value.data(), &found);
+  return found != 0 ? std::string(value.data()) : std::string();
 }
 
 }  // namespace farside::pmpi

@@ -66,4 +66,7 @@ void* find_behind_if_there(const char* name);
 // call that the runtime lacks, which no program that is linked to it can make, aborts the process when it is made.
 const Runtime& runtime();
 
+// Returns the value of a key; an empty string if the key is missing, or `info` is MPI_INFO_NULL.
+std::string value_of(MPI_Info info, const char* key);
+
 }  // namespace farside::pmpi

@@ -2,9 +2,7 @@
 #include "pmpi/runtime/runtime_resources.hpp"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
-#include <string_view>
 
 #include "pmpi/library/library.hpp"
 #include "transport/base/imported_call.hpp"
@@ -108,14 +106,8 @@ MPI_Group group_from(MPI_Session session, const char* set) {
 bool provides_threads(MPI_Session session) {
   MPI_Info info = MPI_INFO_NULL;
   if (runtime().Session_get_info(session, &info) != MPI_SUCCESS) return false;
-  bool threads = false;
-  // The second key is Open MPI's.
-  for (const char* key : {"thread_level", "mpi_thread_support_level"}) {
-    std::array<char, 64> level{};
-    int found = 0;
-    runtime().Info_get(info, key, static_cast<int>(level.size()) - 1, level.data(), &found);
-    threads = threads || (found != 0 && std::string_view(level.data()) == "MPI_THREAD_MULTIPLE");
-  }
+  const auto is_multiple = [&](const char* key) { return value_of(info, key) == "MPI_THREAD_MULTIPLE"; };
+  const bool threads = is_multiple("thread_level") || is_multiple("mpi_thread_support_level");  // Open MPI's key
   runtime().Info_free(&info);
   return threads;
 }

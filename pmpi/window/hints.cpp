@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <initializer_list>
 #include <limits>
 #include <ranges>
@@ -13,6 +12,7 @@
 
 #include "epochs/protocols/near_lock.hpp"
 #include "pmpi/runtime/runtime.hpp"
+#include "transport/base/integers.hpp"
 #include "transport/process.hpp"
 
 namespace farside::pmpi {
@@ -25,13 +25,9 @@ bool all_words(std::string_view words, std::initializer_list<std::string_view> k
   });
 }
 
-bool parse_size(std::string_view value, std::uint64_t& into) {
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), into);
-  return error == std::errc() && end == value.data() + value.size();
-}
 bool is_size_up_to(std::uint64_t most, std::string_view value) {
   std::uint64_t size = 0;
-  return parse_size(value, size) && size <= most;
+  return parse_number(value, size) && size <= most;
 }
 bool is_boolean(std::string_view value) { return value == "true" || value == "false"; }
 bool is_anything(std::string_view) { return true; }
@@ -91,17 +87,6 @@ std::vector<std::string> keys_of(MPI_Info info) {
 
 }  // namespace
 
-std::string value_of(MPI_Info info, const char* key) {
-  if (info == MPI_INFO_NULL) return {};
-  int length = 0;
-  int found = 0;
-  runtime().Info_get_valuelen(info, key, &length, &found);
-  if (found == 0) return {};
-  std::vector<char> value(static_cast<std::size_t>(length) + 1);
-  runtime().Info_get(info, key, length, value.data(), &found);
-  return found != 0 ? std::string(value.data()) : std::string();
-}
-
 Outcome check_info(MPI_Info info) {
   int keys = 0;
   if (info == MPI_INFO_NULL || runtime().Info_get_nkeys(info, &keys) == MPI_SUCCESS) return {};
@@ -113,7 +98,7 @@ bool is_true(MPI_Info info, const char* key) { return value_of(info, key) == "tr
 bool asserts_single_elements(MPI_Info info) {
   if (info == MPI_INFO_NULL) return false;
   std::uint64_t granularity = 0;
-  if (!parse_size(value_of(info, kGranularity), granularity) || granularity == 0 || granularity > sizeof granularity)
+  if (!parse_number(value_of(info, kGranularity), granularity) || granularity == 0 || granularity > sizeof granularity)
     return false;
   const std::string which = value_of(info, kWhichOps);
   return which.empty() || all_words(which, {"sum", "no_op", "cswap", "none"});
@@ -121,7 +106,7 @@ bool asserts_single_elements(MPI_Info info) {
 
 std::uint64_t minimum_alignment(MPI_Info info) {
   std::uint64_t alignment = 0;
-  const bool given = info != MPI_INFO_NULL && parse_size(value_of(info, kMinimumAlignment), alignment);
+  const bool given = info != MPI_INFO_NULL && parse_number(value_of(info, kMinimumAlignment), alignment);
   return given && std::has_single_bit(alignment) ? alignment : 1;
 }
 
@@ -133,7 +118,7 @@ bool allows_overcommit(MPI_Info info) {
 std::uint32_t near_hand_offs(MPI_Info info) {
   const std::string given = value_of(info, kNearHandOffs);
   std::uint64_t hand_offs = 0;
-  (void)parse_size(is_near_hand_offs(given) ? given : kDefaultNearHandOffs, hand_offs);
+  (void)parse_number(is_near_hand_offs(given) ? given : kDefaultNearHandOffs, hand_offs);
   return static_cast<std::uint32_t>(hand_offs);
 }
 

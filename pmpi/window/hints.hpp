@@ -16,9 +16,6 @@
 
 namespace farside::pmpi {
 
-// Returns the value of a key; an empty string if the key is missing, or `info` is MPI_INFO_NULL.
-std::string value_of(MPI_Info info, const char* key);
-
 // MPI_ERR_INFO if the runtime knows no such info object. `info` may be MPI_INFO_NULL.
 Outcome check_info(MPI_Info info);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Sums and products of counts, sizes and displacements from the program, which may overflow; and random bits.
+// Numbers: sums and products of sizes and displacements from the program, which may overflow; texts; random bits.
 #pragma once
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -28,6 +29,13 @@ __extension__ using Wide = __int128;
 constexpr std::ptrdiff_t narrow(Wide value) {
   if (value != static_cast<std::ptrdiff_t>(value)) throw std::overflow_error("more than an offset holds");
   return static_cast<std::ptrdiff_t>(value);
+}
+
+// Reads a number that is the whole text. Returns false if it is none of this type.
+template <class Number>
+bool parse_number(std::string_view text, Number& into) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), into);
+  return error == std::errc() && end == text.data() + text.size();
 }
 
 // Unguessable bits for keys and nonces (getrandom(2)).

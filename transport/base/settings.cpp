@@ -2,12 +2,13 @@
 #include "transport/base/settings.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <numeric>
 #include <type_traits>
 #include <unistd.h>
 #include <utility>
+
+#include "transport/base/integers.hpp"
 
 namespace farside {
 namespace {
@@ -32,10 +33,8 @@ bool parse_text(std::string_view value, Settings& settings) {
 }
 
 template <auto kMember, std::uint32_t kMost>
-bool parse_number(std::string_view value, Settings& settings) {
-  std::uint32_t& number = settings.*kMember;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  return error == std::errc() && end == value.data() + value.size() && number <= kMost;
+bool parse_up_to(std::string_view value, Settings& settings) {
+  return parse_number(value, settings.*kMember) && settings.*kMember <= kMost;
 }
 
 constexpr std::string_view kOffOn[] = {"off", "on"}, kOffTransparent[] = {"off", "transparent"},
@@ -79,14 +78,14 @@ constexpr Setting kSettings[] = {
      "connections that a process keeps to its peers by each of its devices (providers verbs and tcp), fewer if it has "
      "fewer descriptors (ulimit -Hn), or its share of the adapter's queue pairs is smaller; beyond this limit the "
      "least recently used are closed, and reopened on demand; 0: no limit",
-     parse_number<&Settings::connections, 1'000'000>},
+     parse_up_to<&Settings::connections, 1'000'000>},
     {"FARSIDE_PEER_TIMEOUT", "60", "0 to 86400",
      "seconds after which operations over libfabric fail if their target stays out of reach; 0: never",
-     parse_number<&Settings::peer_timeout, 86400>},
+     parse_up_to<&Settings::peer_timeout, 86400>},
     {"FARSIDE_HANG", "60", "0 to 86400",
      "seconds after which a rank that waits for one thing in a call logs a warning that names it, and again after each "
      "doubling of the time; 0: never",
-     parse_number<&Settings::hang, 86400>},
+     parse_up_to<&Settings::hang, 86400>},
     {"FARSIDE_CHECK", "on", "off, warn, on or strict",
      "checking of MPI's rules; warn: what can be carried out without harm to memory and locks is, and is reported once "
      "per place in the program; off: the same in silence; strict: also accesses that conflict, of one rank and of "

@@ -7,8 +7,6 @@
 #include <bit>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <ifaddrs.h>
 #include <memory>
 #include <netinet/in.h>
@@ -19,6 +17,7 @@
 #include <fmt/ranges.h>
 
 #include "transport/base/files.hpp"
+#include "transport/base/integers.hpp"
 #include "transport/fabric/sockets.hpp"
 
 namespace farside {
@@ -157,11 +156,8 @@ std::optional<std::set<int>> read_cpu_list(std::string_view text) {
 }
 
 Nearness nearness_of(const std::string& address, const cpu_set_t& own, const std::filesystem::path& sys) {
-  std::string text;
-  if (address.empty() || !std::getline(std::ifstream(sys / "bus/pci/devices" / address / "local_cpulist"), text)) {
-    return Nearness::kUnknown;
-  }
-  const auto local = read_cpu_list(text);
+  if (address.empty()) return Nearness::kUnknown;
+  const auto local = read_cpu_list(first_line(sys / "bus/pci/devices" / address / "local_cpulist"));
   if (!local || local->empty()) return Nearness::kUnknown;
   const auto shared =
       std::ranges::count_if(*local, [&](int cpu) { return CPU_ISSET(static_cast<std::size_t>(cpu), &own); });
@@ -218,9 +214,7 @@ std::size_t process_of_node() {
        {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "FLUX_TASK_LOCAL_ID", "PALS_LOCAL_RANKID"}) {
     const char* const text = secure_getenv(name);
     std::size_t number = 0;
-    if (text == nullptr) continue;
-    const auto [behind, error] = std::from_chars(text, text + std::strlen(text), number);
-    if (error == std::errc() && *behind == '\0') return number;
+    if (text != nullptr && parse_number(text, number)) return number;
   }
   return 0;
 }
