@@ -14,11 +14,11 @@
 #include <chrono>
 #include <cstdint>
 #include <list>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <utility>
 
+#include "transport/base/atomics.hpp"
 #include "transport/base/log.hpp"
 #include "transport/base/remote_memory.hpp"
 #include "transport/base/timing.hpp"
@@ -100,7 +100,6 @@ class ControlMemory {
   };
 
   explicit ControlMemory(Space& space) : words_(space.words()), near_(words_) {}
-  ~ControlMemory() { delete posts_.load(std::memory_order_relaxed); }
 
   Near& near() { return near_; }
   // ControlWord defines the memory orders on mapped words.
@@ -165,21 +164,19 @@ class ControlMemory {
   }
   // Whether all posts have taken effect or failed. The window must not end before.
   bool posts_done() {
-    Posts* const posts = posts_.load(std::memory_order_acquire);
-    if (posts == nullptr) [[likely]]
+    if (!posted_) [[likely]]
       return true;
-    const std::scoped_lock held(posts->mutex);
-    posts->take_done();
-    return posts->under_way.empty();
+    const std::scoped_lock held(posts_mutex_);
+    take_done();
+    return posts_.empty();
   }
   // The error of the first post that has failed since the last call.
   Status take_unawaited_error() {
-    Posts* const posts = posts_.load(std::memory_order_acquire);
-    if (posts == nullptr) [[likely]]
+    if (!posted_) [[likely]]
       return {};
-    const std::scoped_lock held(posts->mutex);
-    posts->take_done();
-    return std::exchange(posts->error, {});
+    const std::scoped_lock held(posts_mutex_);
+    take_done();
+    return std::exchange(post_error_, {});
   }
   // See NotifyingMemory.
   void notify_add(Operation& operation, int rank, std::uint32_t word, std::uint64_t value, DataAccess access) {
@@ -252,35 +249,22 @@ class ControlMemory {
     return route.interruptions() != 0 ? route.losses(rank).lost_notifications.load(std::memory_order_relaxed) : 0;
   }
 
-  // Posts to words that are not mapped.
-  struct Posts {
-    std::mutex mutex;
-    std::list<Operation> under_way;  // some may be done
-    Status error;
-
-    void take_done() {
-      std::erase_if(under_way, [this](Operation& post) {
-        if (!post.pending_.done()) return false;
-        if (!post.failed()) return true;
-        error.keep(post.take_error());
-        return true;
-      });
-    }
-  };
-  Posts& posts() {
-    Posts* posts = posts_.load(std::memory_order_acquire);
-    if (posts != nullptr) return *posts;
-    auto made = patiently([] { return std::make_unique<Posts>(); });
-    return posts_.compare_exchange_strong(posts, made.get(), std::memory_order_acq_rel) ? *made.release() : *posts;
+  // Drops the posts that are done. With posts_mutex_ held.
+  void take_done() {
+    std::erase_if(posts_, [this](Operation& post) {
+      if (!post.pending_.done()) return false;
+      if (post.failed()) post_error_.keep(post.take_error());
+      return true;
+    });
   }
   void post(ControlCall call, int rank, std::uint32_t word, std::uint64_t value) {
-    Posts& all = posts();
     std::list<Operation> one;
     patiently([&] { one.emplace_back(); });
     issue(one.front(), {call, {}, word, value, 0}, rank);
-    const std::scoped_lock held(all.mutex);
-    all.take_done();
-    all.under_way.splice(all.under_way.end(), one);
+    const std::scoped_lock held(posts_mutex_);
+    take_done();
+    posts_.splice(posts_.end(), one);
+    posted_ = true;
   }
   // `fetched`: null for the operation's own value. `notifies`: as a notification.
   void issue(Operation& operation, const ControlStep& step, int rank, DataAccess access = DataAccess::kGoesOn,
@@ -321,7 +305,11 @@ class ControlMemory {
   Near near_;
   std::atomic<bool> own_word_unknown_{false};                          // fetch_add_waiting() has failed
   std::atomic<std::int64_t> hand_off_time_{Timing::kHandOff.count()};  // measured from the first long wait on
-  std::atomic<Posts*> posts_{nullptr};                                 // after the first post
+  // Operations that no caller awaits, on words that are not mapped.
+  Published<bool> posted_ = false;  // there was one
+  std::mutex posts_mutex_;          // guards the next members
+  std::list<Operation> posts_;      // some may be done
+  Status post_error_;
 };
 static_assert(NotifyingMemory<ControlMemory>);
 

@@ -22,7 +22,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 
 #include "transport/base/result.hpp"
 #include "transport/base/statistics.hpp"

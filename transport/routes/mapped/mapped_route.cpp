@@ -2,7 +2,6 @@
 #include "transport/routes/mapped/mapped_route.hpp"
 
 #include <bit>
-#include <optional>
 
 #include "transport/data/layout.hpp"
 
