@@ -8,28 +8,25 @@
 #include "pmpi/runtime/runtime.hpp"
 
 namespace farside::pmpi {
-namespace {
 
-int class_of(ErrorKind kind) {
-  switch (kind) {
+int class_of(const Error& error) {
+  const int of_mpi = static_cast<int>(error.kind) - static_cast<int>(ErrorKind::kOfMpi);
+  if (of_mpi >= 0) return of_mpi;
+  switch (error.kind) {
     case ErrorKind::kNoMemory: return MPI_ERR_NO_MEM;
     case ErrorKind::kAssertion: return MPI_ERR_INFO;
     case ErrorKind::kNotOneNode: return MPI_ERR_RMA_SHARED;
     case ErrorKind::kAttach: return MPI_ERR_RMA_ATTACH;
     case ErrorKind::kRange: return MPI_ERR_RMA_RANGE;
     case ErrorKind::kUnsupported: return MPI_ERR_UNSUPPORTED_OPERATION;
-    case ErrorKind::kConflict: return MPI_ERR_RMA_CONFLICT;
-    case ErrorKind::kBadSetting:
-    case ErrorKind::kNoRoute:
-    case ErrorKind::kPeer:
-    case ErrorKind::kOther: return MPI_ERR_OTHER;
+    default: return MPI_ERR_OTHER;
   }
-  return MPI_ERR_OTHER;
 }
+
+namespace {
 
 int class_of(epochs::ErrorClass error) {
   switch (error) {
-    case epochs::ErrorClass::kNone: return MPI_SUCCESS;
     case epochs::ErrorClass::kRmaSync: return MPI_ERR_RMA_SYNC;
     case epochs::ErrorClass::kRmaConflict: return MPI_ERR_RMA_CONFLICT;
     case epochs::ErrorClass::kRank: return MPI_ERR_RANK;
@@ -37,15 +34,11 @@ int class_of(epochs::ErrorClass error) {
     case epochs::ErrorClass::kAssert: return MPI_ERR_ASSERT;
     case epochs::ErrorClass::kLockType: return MPI_ERR_LOCKTYPE;
     case epochs::ErrorClass::kNoMemory: return MPI_ERR_NO_MEM;
+    default: return MPI_ERR_OTHER;
   }
-  return MPI_ERR_OTHER;
 }
 
 }  // namespace
-
-Fault fault_of(const Error& error) {
-  return {class_of(error.kind), error.text, error.rank == Error::kNoRank ? Fault::kNoTarget : error.rank};
-}
 
 Fault fault_of(const epochs::Violation& violation) {
   std::string text = fmt::format("{}; {}", violation.what, violation.advice);
@@ -64,27 +57,27 @@ Status status_of(int code, const char* call) {
                                                         : fmt::format("code {}", code))};
 }
 
-int raise_on(MPI_Comm communicator, const char* call, const Fault& fault) {
-  log_error(call, fault, [&] { log(LogLevel::kError, "{}: {}{}", call, fault.text, library().sites->called_from()); });
+int raise_on(MPI_Comm communicator, const char* call, const Error& error) {
+  log_error(call, error, [&] { log(LogLevel::kError, "{}: {}{}", call, error.text, library().sites->called_from()); });
   // If the handler cannot be called, the return code carries the same information.
-  (void)runtime().Comm_call_errhandler(communicator, fault.error_class);
-  return fault.error_class;
+  (void)runtime().Comm_call_errhandler(communicator, class_of(error));
+  return class_of(error);
 }
 
-int raise_without_object(const MpiCall& call, const Fault& fault) {
-  return raise_on(MPI_VERSION < 4 ? MPI_COMM_WORLD : MPI_COMM_SELF, call.name, fault);
+int raise_without_object(const MpiCall& call, const Error& error) {
+  return raise_on(MPI_VERSION < 4 ? MPI_COMM_WORLD : MPI_COMM_SELF, call.name, error);
 }
 
 int raise_without_window(const MpiCall& call, const char* why) {
-  return raise_without_object(call, {MPI_ERR_WIN, why});
+  return raise_without_object(call, Fault(MPI_ERR_WIN, why));
 }
 
 int raise_on_runtime_window(MPI_Win window, const MpiCall& call) {
   const Fault fault{MPI_ERR_UNSUPPORTED_OPERATION,
                     "the window stays with the MPI runtime, which has no such call; use a put, a flush and a message"};
   log_error(call.name, fault, [&] { log(LogLevel::kError, "{}: {}", call.name, fault.text); });
-  (void)runtime().Win_call_errhandler(window, fault.error_class);
-  return fault.error_class;
+  (void)runtime().Win_call_errhandler(window, MPI_ERR_UNSUPPORTED_OPERATION);
+  return MPI_ERR_UNSUPPORTED_OPERATION;
 }
 
 }  // namespace farside::pmpi

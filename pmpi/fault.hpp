@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The failure of a call in MPI's terms: an error class and a text for the user. This file translates the errors of the
-// layers below into MPI's error classes (class_of in fault.cpp has the table). A success allocates nothing. Values here
-// are not shared between threads.
+// The failure of a call in MPI's terms. Errors of the layers below have kinds, which this file translates into MPI's
+// error classes; pmpi/ itself refuses calls with such a class.
 #pragma once
 
 #include <limits>
@@ -16,37 +15,23 @@
 
 namespace farside::pmpi {
 
-struct Fault {
-  int error_class = MPI_ERR_OTHER;
-  std::string text;        // the mistake and its remedy
-  int target = kNoTarget;  // the rank concerned, if the call has several targets or waits for other ranks
-  static constexpr int kNoTarget = std::numeric_limits<int>::min();
+// An Error that is one of MPI's classes; its text has the mistake and its remedy.
+struct Fault : Error {
+  Fault(int error_class, std::string why)
+      : Error{static_cast<ErrorKind>(static_cast<int>(ErrorKind::kOfMpi) + error_class), std::move(why)} {}
 };
+// Returns the class of any Error.
+int class_of(const Error& error);
 
 // The MPI call that a report names, and its target, if it has one.
 struct MpiCall {
-  static constexpr int kNoTarget = Fault::kNoTarget;
+  static constexpr int kNoTarget = std::numeric_limits<int>::min();              // nor MPI_PROC_NULL
   MpiCall(const char* call, int rank = kNoTarget) : name(call), target(rank) {}  // NOLINT(google-explicit-constructor)
   const char* name;
   int target;
 };
 
-inline Fault fault_without_memory{MPI_ERR_NO_MEM, "out of memory"};
-
-// Success, or a Fault. One pointer wide.
-class [[nodiscard]] Outcome {
- public:
-  Outcome() = default;
-  Outcome(Fault fault) : fault_(std::move(fault)) {}  // NOLINT(google-explicit-constructor)
-  Outcome(const epochs::Violation& violation);        // NOLINT(google-explicit-constructor)
-  Outcome(const Status& status);                      // NOLINT(google-explicit-constructor)
-  bool ok() const { return fault_ == nullptr; }
-  explicit operator bool() const { return ok(); }
-  const Fault& fault() const { return *fault_; }
-
- private:
-  Kept<Fault, fault_without_memory> fault_;
-};
+using Outcome = Status;  // of a call
 
 // Returns the first failure of two steps that were both carried out.
 inline Outcome first_of(Outcome one, Outcome other) { return one ? std::move(other) : std::move(one); }
@@ -54,19 +39,15 @@ inline Outcome first_of(Outcome one, Outcome other) { return one ? std::move(oth
 // Ends the text of a fault whose call FARSIDE_CHECK=warn carries out.
 inline constexpr const char* kCarriedWithWarn = "; with FARSIDE_CHECK=warn the call is executed anyway";
 
-Fault fault_of(const Error& error);
 Fault fault_of(const epochs::Violation& violation);
-
-inline Outcome::Outcome(const epochs::Violation& violation) {
-  if (violation) *this = fault_of(violation);
-}
-inline Outcome::Outcome(const Status& status) {
-  if (!status) *this = fault_of(status.error());
+// Success if no rule is broken.
+inline Outcome outcome_of(const epochs::Violation& violation) {
+  return violation ? Outcome(fault_of(violation)) : Outcome();
 }
 
 // Reports the failure of a call without a communicator or window, on MPI_COMM_WORLD (MPI 3.1) or MPI_COMM_SELF (MPI
 // 4.0). Returns the return code of the call.
-int raise_without_object(const MpiCall& call, const Fault& fault);
+int raise_without_object(const MpiCall& call, const Error& error);
 // The same for a handle that is no window: MPI_ERR_WIN.
 int raise_without_window(const MpiCall& call, const char* why);
 
@@ -79,15 +60,15 @@ Status status_of(int code, const char* call);
 
 // Logs the error of a call; without memory for the line, only its text.
 template <class Line>
-void log_error(const char* call, const Fault& fault, Line&& line) {
+void log_error(const char* call, const Error& error, Line&& line) {
   try {
     line();
   } catch (const std::bad_alloc&) {
-    Log::write_parts({"farside: error: ", call, ": ", fault.text, "\n"});
+    Log::write_parts({"farside: error: ", call, ": ", error.text, "\n"});
   }
 }
 
 // Reports on stderr and through the error handler of the communicator. Returns the return code of the call.
-int raise_on(MPI_Comm communicator, const char* call, const Fault& fault);
+int raise_on(MPI_Comm communicator, const char* call, const Error& error);
 
 }  // namespace farside::pmpi

@@ -14,6 +14,11 @@
 
 namespace farside::pmpi {
 
+// An address by its offset in a buffer, where there need be no memory.
+inline std::byte* byte_at(const void* buffer, std::ptrdiff_t offset) {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(buffer) + static_cast<std::uintptr_t>(offset));
+}
+
 // Counts are 64 bits for the large-count calls.
 struct LocalBuffer {
   void* address;

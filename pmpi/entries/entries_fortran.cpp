@@ -13,14 +13,11 @@ namespace {
 // Finds a predefined attribute of a farside window in Fortran's form: an integer that can hold an address.
 bool find_attribute(MPI_Win win, int keyval, MPI_Aint& value) {
   Window* window = library().windows.look_up(win).window;
-  if (window == nullptr) return false;
-  void* attribute = window->predefined_attribute(keyval);
-  if (keyval == MPI_WIN_BASE) {
-    value = reinterpret_cast<MPI_Aint>(attribute);
-    return true;
-  }
-  if (attribute == nullptr) return false;
-  value = keyval == MPI_WIN_SIZE ? *static_cast<MPI_Aint*>(attribute) : *static_cast<int*>(attribute);
+  const std::optional<void*> attribute = window != nullptr ? window->predefined_attribute(keyval) : std::nullopt;
+  if (!attribute) return false;
+  value = keyval == MPI_WIN_BASE   ? reinterpret_cast<MPI_Aint>(*attribute)
+          : keyval == MPI_WIN_SIZE ? *static_cast<MPI_Aint*>(*attribute)
+                                   : *static_cast<int*>(*attribute);
   return true;
 }
 

@@ -49,13 +49,13 @@ int allocate(MPI_Aint size, MPI_Info info, void* base) {
   // Without memory MPICH 4.0 returns the size of its header (16).
   if (!is_mapped(given)) {
     *static_cast<void**>(base) = nullptr;
-    return raise_without_object("MPI_Alloc_mem",
-                                {MPI_ERR_NO_MEM, fmt::format("neither farside nor the runtime has {} bytes", size)});
+    return raise_without_object(
+        "MPI_Alloc_mem", Fault(MPI_ERR_NO_MEM, fmt::format("neither farside nor the runtime has {} bytes", size)));
   }
   if ((reinterpret_cast<std::uintptr_t>(given) & (minimum_alignment(info) - 1)) == 0) return MPI_SUCCESS;
   (void)runtime().Free_mem(given);  // a failure only loses memory
   if (const farside::Status aligned = allocate_shareable(size, info, base); !aligned)
-    return raise_without_object("MPI_Alloc_mem", fault_of(aligned.error()));
+    return raise_without_object("MPI_Alloc_mem", aligned.error());
   return MPI_SUCCESS;
 }
 
@@ -75,5 +75,5 @@ FARSIDE_ENTRY(Free_mem, (void* base), (base)) {
   if (base == nullptr || (!own.contains(base) && is_mapped(base))) return runtime().Free_mem(base);
   return raise_without_object(
       "MPI_Free_mem",
-      {MPI_ERR_BASE, fmt::format("MPI_Alloc_mem has not returned {}, or its memory is freed already", base)});
+      Fault(MPI_ERR_BASE, fmt::format("MPI_Alloc_mem has not returned {}, or its memory is freed already", base)));
 }

@@ -11,11 +11,12 @@ bool on_node(MPI_Win win, Attempt&& attempt) {
   return on_fast_path(win, [&](Window& w) { return w.state().notifies_fast() && attempt(w.state()); });
 }
 [[gnu::noinline]] int continue_fence(Window& window, std::uint64_t word) {
-  return in_call(window, "MPI_Win_fence", [&](Window& w) { return w.active().continue_fence(word); });
+  return in_call(window, "MPI_Win_fence", [&](Window& w) { return w.active().run_barrier(word); });
 }
 [[gnu::noinline]] int unlock_contended(Window& window, epochs::HeldLock lock, std::uint64_t before) {
+  WindowState::progress_runtime();
   return in_call(window, {"MPI_Win_unlock", lock.target},
-                 [&](Window& w) { return w.passive().unlock_contended(lock, before); });
+                 [&](Window& w) { return w.passive().hand_off(lock, before); });
 }
 // With threads a stripe takes the lock. Inline it would make the entry points larger.
 [[gnu::noinline]] int lock_among_threads(Window& window, int lock_type, int rank, int assert) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Entry points: creation, freeing and queries of windows (MPI 4.0 section 12.2), and the end of MPI.
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -29,7 +30,7 @@ template <class Original>
 int create(const CreationRequest& request, void** base, MPI_Win* win, Original&& original) {
   MPI_Win made = MPI_WIN_NULL;
   const Outcome outcome = without_bad_alloc([&] { return create_window(request, base, &made); });
-  if (!outcome) return raise_on(request.communicator, request.call, outcome.fault());
+  if (!outcome) return raise_on(request.communicator, request.call, outcome.error());
   if (made == MPI_WIN_NULL) return by_runtime(win, original());
   *win = made;
   return MPI_SUCCESS;
@@ -58,7 +59,9 @@ void end_with_runtime(const char* call) {
   (void)without_bad_alloc([&] { warn_of_windows(call); });
   end_observation();
   // Windows that were not freed keep the endpoint until the process exits.
-  if (library().windows.size() == 0) farside::Process::instance().shut_down();
+  (void)without_bad_alloc([] {
+    if (library().windows.all().empty()) Process::instance().shut_down();
+  });
 }
 
 // MPI_Win_allocate and others declare the address of their base pointer as void*.
@@ -150,7 +153,7 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win), (win)) {
     };
     while (!farside::without_bad_alloc(abandon)) std::this_thread::yield();
     // Operations that failed at the end are reported, but the window is freed: the other ranks free it, too.
-    if (!ended) lost = window->raise_after_free(call, ended.fault(), handler);
+    if (!ended) lost = window->raise_after_free(call, ended.error(), handler);
     library().windows.erase(handle, window);
   }
   if (handler != MPI_ERRHANDLER_NULL) (void)runtime().Errhandler_free(&handler);  // a failure only loses memory
@@ -159,13 +162,10 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win), (win)) {
 
 FARSIDE_ENTRY(Win_get_attr, (MPI_Win win, int key, void* value, int* flag), (win, key, value, flag)) {
   const auto [window, why_none] = library().windows.look_up(win);
-  void* attribute = nullptr;
-  const bool predefined = key == MPI_WIN_BASE || key == MPI_WIN_SIZE || key == MPI_WIN_DISP_UNIT ||
-                          key == MPI_WIN_CREATE_FLAVOR || key == MPI_WIN_MODEL;
   if (why_none != nullptr) return raise_without_window("MPI_Win_get_attr", why_none);
-  if (window == nullptr || !predefined) return runtime().Win_get_attr(win, key, value, flag);
-  attribute = window->predefined_attribute(key);
-  *address_of(value) = attribute;
+  const std::optional<void*> attribute = window != nullptr ? window->predefined_attribute(key) : std::nullopt;
+  if (!attribute) return runtime().Win_get_attr(win, key, value, flag);
+  *address_of(value) = *attribute;
   *flag = 1;
   return MPI_SUCCESS;
 }
@@ -190,7 +190,7 @@ FARSIDE_ENTRY(Win_set_name, (MPI_Win win, const char* name), (win, name)) {
   Window* const window = library().windows.look_up(win).window;
   if (window == nullptr) return runtime().Win_set_name(win, name);
   const Outcome named = farside::without_bad_alloc([&] { window->named(name); });
-  return named ? runtime().Win_set_name(win, name) : window->raise("MPI_Win_set_name", named.fault());
+  return named ? runtime().Win_set_name(win, name) : window->raise("MPI_Win_set_name", named.error());
 }
 
 // Interposed because windows cache groups (KnownGroup).

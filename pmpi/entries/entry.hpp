@@ -62,7 +62,7 @@ int in_call(Window& window, const MpiCall& call, Body&& body) {
       window.state().strict->call_ends();
     return MPI_SUCCESS;
   }
-  return window.raise(call, outcome.fault());
+  return window.raise(call, outcome.error());
 }
 
 // Calls `body` with the farside window. For any other window, calls the runtime's function with the original arguments.
@@ -98,7 +98,7 @@ template <class Body>
 int without_window(const char* call, Body&& body) {
   int code = MPI_SUCCESS;
   const Outcome outcome = without_bad_alloc([&] { code = body(); });
-  return outcome ? code : raise_without_object(call, outcome.fault());
+  return outcome ? code : raise_without_object(call, outcome.error());
 }
 
 // Tries the fast path of a call (the try_ functions).

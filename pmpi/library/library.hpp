@@ -15,7 +15,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -69,7 +68,6 @@ class WindowTable {
     windows_.each([&](Window& window) { windows.push_back(&window); });
     return windows;
   }
-  std::size_t size() const { return size_.load(std::memory_order_relaxed); }
 
  private:
   static constexpr const char* kIsNull = "the window is MPI_WIN_NULL; make one first (MPI 4.0 section 12.2)";
@@ -77,7 +75,6 @@ class WindowTable {
       "the window has been freed; do not keep copies of its handle (MPI 4.0 section 12.2.5)";
 
   HandleTable<Window> windows_;
-  std::atomic<std::size_t> size_{0};
 };
 
 // For the files of FARSIDE_STATS and FARSIDE_TRACE.

@@ -42,10 +42,10 @@ bool lost(const Status& status) {
 }
 
 Outcome incomplete(std::uint64_t rank) {
-  return fault_of(
-      Error{ErrorKind::kPeer, fmt::format("operations of rank {} on this window have failed, and may be missing in the "
-                                          "memory of their targets; an error of that rank has the cause",
-                                          rank)});
+  return Error{ErrorKind::kPeer,
+               fmt::format("operations of rank {} on this window have failed, and may be missing in the "
+                           "memory of their targets; an error of that rank has the cause",
+                           rank)};
 }
 
 // Fails with the class of a lost peer if the other rank could not notify some rank, with MPI_ERR_RMA_SYNC if one rank
@@ -53,10 +53,10 @@ Outcome incomplete(std::uint64_t rank) {
 // give.
 Outcome check_agreement(int rank, std::uint8_t flags, int other_rank, std::uint8_t other_flags) {
   if ((other_flags & BarrierWord::kFailed) != 0) {
-    return fault_of(
-        Error{ErrorKind::kPeer, fmt::format("rank {}, which releases this rank from the barrier of its node, could not "
-                                            "notify some rank; an error of a rank of this node names it",
-                                            other_rank)});
+    return Error{ErrorKind::kPeer,
+                 fmt::format("rank {}, which releases this rank from the barrier of its node, could not "
+                             "notify some rank; an error of a rank of this node names it",
+                             other_rank)};
   }
   const unsigned differs =
       static_cast<unsigned>(flags ^ other_flags) & ~unsigned{BarrierWord::kNoPut | BarrierWord::kIncomplete};
@@ -168,8 +168,8 @@ Outcome ActiveTarget::run_barrier(std::uint64_t word) {
     if ((received_flags & epochs::BarrierWord::kNoPut) != 0) window_.epoch.asserted_no_put(peer);
     if (agreed && received_flags != flags) agreed = check_agreement(rank, flags, peer, received_flags);
   }
-  if (!agreed && agreed.fault().error_class == MPI_ERR_ASSERT && window_.report_broken)
-    window_.warn(std::exchange(agreed, {}).fault());
+  if (!agreed && class_of(agreed.error()) == MPI_ERR_ASSERT && window_.report_broken)
+    window_.warn(std::exchange(agreed, {}).error());
   if (agreed && ((barrier.word() & ~word) & BarrierWord::kIncomplete) != 0)
     return incomplete(BarrierWord::rank(barrier.word()));
   return agreed;
@@ -212,7 +212,7 @@ Outcome ActiveTarget::post(MPI_Group group, int assert) {
   }
   {
     const auto held = window_.guard();
-    if (const epochs::Violation v = window_.epoch.begin_post(origins)) return v;
+    if (const epochs::Violation v = window_.epoch.begin_post(origins)) return fault_of(v);
     if (origins.empty()) return {};
     window_.last_posted.set(group);
     // An origin completes after this post, also with MPI_MODE_NOCHECK.
@@ -228,7 +228,7 @@ Outcome ActiveTarget::post(MPI_Group group, int assert) {
       const auto held = window_.guard();
       if (!window_.report_broken) {
         window_.epoch.refused(epochs::Call::kPost);
-        return kLockedWhilePosted;
+        return fault_of(kLockedWhilePosted);
       }
       // Else reported already.
       if (window_.epoch.access() < epochs::Access::kLockingAll) window_.warn(fault_of(kLockedWhilePosted));
@@ -256,7 +256,7 @@ Outcome ActiveTarget::start(MPI_Group group, int assert) {
   if ((assert& MPI_MODE_NOCHECK) == 0) no_put.reserve(targets.size());
   {
     const auto held = window_.guard();
-    if (const epochs::Violation v = window_.epoch.begin_start(targets)) return v;
+    if (const epochs::Violation v = window_.epoch.begin_start(targets)) return fault_of(v);
     if (targets.empty()) return {};
     window_.last_started.set(group);
   }
@@ -303,7 +303,7 @@ Outcome ActiveTarget::complete() {
     const auto held = window_.guard();
     started = window_.epoch.started();
     targets = kept(window_.epoch.started_group(), own);
-    if (const epochs::Violation v = window_.epoch.complete()) return v;
+    if (const epochs::Violation v = window_.epoch.complete()) return fault_of(v);
   }
   if (!started) return window_.space->flush_all();  // no rank is to be notified
   // The data must take effect before the notification does. This waits for operations that the notification would
@@ -328,7 +328,7 @@ Outcome ActiveTarget::wait() {
   std::size_t origins = 0;
   {
     const auto held = window_.guard();
-    if (const epochs::Violation v = window_.epoch.begin_wait()) return v;
+    if (const epochs::Violation v = window_.epoch.begin_wait()) return fault_of(v);
     if (window_.epoch.exposure().state != epochs::Exposure::kWaiting) return {};
     origins = window_.epoch.exposure().group.size();
   }
@@ -376,15 +376,15 @@ Outcome ActiveTarget::test(int* flag) {
   bool completed = false;
   {
     const auto held = window_.guard();
-    if (const epochs::Violation v = window_.epoch.test()) return v;
+    if (const epochs::Violation v = window_.epoch.test()) return fault_of(v);
     if (window_.epoch.exposure().state != epochs::Exposure::kPosted) {
       *flag = 1;
-      return window_.epoch.begin_wait();
+      return outcome_of(window_.epoch.begin_wait());
     }
     origins = window_.epoch.exposure().group.size();
     completed = window_.completions.take(window_.control, origins);
     if (completed) {
-      if (const epochs::Violation v = window_.epoch.begin_wait()) return v;
+      if (const epochs::Violation v = window_.epoch.begin_wait()) return fault_of(v);
     }
   }
   if (!completed) {

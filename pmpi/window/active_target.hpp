@@ -24,10 +24,10 @@ class ActiveTarget {
   explicit ActiveTarget(WindowState& window) : window_(window) {}
 
   // Precondition of the fast paths: notifies_fast(). They are static, since they are not inlined: the entry point
-  // need not put the view into memory. A fence without assertions; kContended: it is not over, and continue_fence()
+  // need not put the view into memory. A fence without assertions; kContended: it is not over, and run_barrier()
   // with `word` waits for its end.
   static FastPath try_fence(WindowState& window, int assert, std::uint64_t& word);
-  Outcome continue_fence(std::uint64_t word) { return run_barrier(word); }
+  Outcome run_barrier(std::uint64_t word);
   // Post, start, complete and wait with one peer, the same as in the last epoch of that kind. Start and wait spin for
   // about a microsecond.
   static bool try_post(WindowState& window, MPI_Group group, int assert);
@@ -56,11 +56,10 @@ class ActiveTarget {
  private:
   using What = epochs::Notify<ControlMemory>::What;
 
-  // The two steps of barrier(): the word that the peers read, and the barrier.
+  // The first step of barrier(): the word that the peers read. run_barrier() is the second.
   static std::uint64_t enter_barrier(WindowState& window, std::uint8_t flags) {
     return window.barrier_word = epochs::BarrierWord::next(window.barrier_word, flags);
   }
-  Outcome run_barrier(std::uint64_t word);
   Outcome end_exposure(epochs::Call call);
   Status complete_lost();
   // The members of the group of a start or post, in the epoch state if it is the last one again, else in `own`.

@@ -79,10 +79,6 @@ auto flushed(int target) {
 // Operations whose local buffers are in the memory of a GPU (transport/node/device_memory.hpp) use copies in the memory
 // of the host, and are complete when the call returns.
 
-std::byte* at(const void* base, std::ptrdiff_t offset) {
-  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base) + static_cast<std::uintptr_t>(offset));
-}
-
 // Such a buffer, and its copy in the memory of the host.
 class StagedBuffer {
  public:
@@ -100,10 +96,11 @@ class StagedBuffer {
   // Takes memory for the copy: kNoMemory. If the operation reads the buffer, copies all bytes from the first to the
   // last one, gaps included, to the host.
   Status make(bool read) {
-    copy_ = Process::instance().device_staging().take(bytes_, at(device_.address, first_));
+    copy_ = Process::instance().device_staging().take(bytes_, byte_at(device_.address, first_));
     if (copy_ == nullptr)
       return Error{ErrorKind::kNoMemory, fmt::format("no memory for a copy of {} bytes of a GPU's memory", bytes_)};
-    return read ? Process::instance().device_memory().copy(copy_.get(), at(device_.address, first_), bytes_) : Status();
+    return read ? Process::instance().device_memory().copy(copy_.get(), byte_at(device_.address, first_), bytes_)
+                : Status();
   }
   // Copies the bytes of the data to the GPU, and leaves its gaps as they are.
   Status store() {
@@ -114,14 +111,14 @@ class StagedBuffer {
                             static_cast<std::size_t>(device_.count) * type_.size);
     for (Fragment fragment; fragments.next(fragment);) {
       const std::byte* const from = copy_.get() + (fragment.origin_offset - first_);
-      if (Status done = memory.copy(at(device_.address, fragment.origin_offset), from, fragment.count); !done)
+      if (Status done = memory.copy(byte_at(device_.address, fragment.origin_offset), from, fragment.count); !done)
         return done;
     }
     return {};
   }
   // The copy, in the place of the buffer. Valid as long as this object. Its address may be outside of the address
   // space, as only its sums with offsets of the data are used.
-  LocalBuffer on_host() const { return {at(copy_.get(), -first_), device_.count, device_.type}; }
+  LocalBuffer on_host() const { return {byte_at(copy_.get(), -first_), device_.count, device_.type}; }
 
  private:
   LocalBuffer device_;
@@ -165,7 +162,7 @@ std::optional<Outcome> Window::stage(Operation& operation) {
   for (Side& side : sides) {
     if (side.type == nullptr) continue;
     const std::ptrdiff_t first = side.type->contiguous ? 0 : side.type->layout->true_lower_bound();
-    if (!Process::instance().device_memory().holds(at(side.buffer->address, first))) continue;
+    if (!Process::instance().device_memory().holds(byte_at(side.buffer->address, first))) continue;
     any = true;
     side.copy = std::make_shared<StagedBuffer>(*side.buffer, *side.type);
     if (Status made = side.copy->make(side.read); !made) return made;
@@ -219,7 +216,7 @@ Outcome Window::execute_strictly(const Operation& operation) {
   if (of_lock_all) {
     epochs::ReadExposure<ControlMemory> look(state_.control, operation.target.rank);
     if (Status looked = run(state_.space->words().wake_event(), look); !looked) return looked;
-    if (look.exposed()) return kOperationWhilePosted;
+    if (look.exposed()) return fault_of(kOperationWhilePosted);
   }
   return state_.strict->watch(operation, epoch, [&] { return Operations(state_).execute(operation); });
 }
@@ -338,8 +335,7 @@ Outcome Window::flush_targets(bool locally) {
     if (epoch_of(state_).flush_all()) return Outcome();
     if (!locally) return strict.completed_all();
     Outcome first;
-    for (int rank = 0; rank < state_.space->ranks(); ++rank)
-      first = first_of(std::move(first), strict.completed(rank, true, false));
+    for (int rank = 0; rank < state_.space->ranks(); ++rank) first.keep(strict.completed(rank, true, false));
     return first;
   };
   return watched(state_, flushed(-1), look, [&] { return passive().flush_all(locally); });

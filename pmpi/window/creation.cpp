@@ -153,10 +153,10 @@ Contribution::Contribution(const CreationRequest& given, std::unique_ptr<Communi
   // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.
   arguments = without_bad_alloc([&] { return check_arguments(request); });
   if (Outcome valid = without_bad_alloc([&] { return check_info(request.info); }); !valid) {
-    arguments = first_of(std::move(arguments), std::move(valid));
+    arguments.keep(std::move(valid));
     request.info = MPI_INFO_NULL;
   }
-  if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.fault().text};
+  if (ready && !arguments) ready = Error{ErrorKind::kOther, arguments.error().text};
   const Result<CommunicatorGroup*> kept = CommunicatorGroup::find_kept(unkept);
   if (kept) group = kept.value();
   if (ready) ready = kept.status();
@@ -314,7 +314,7 @@ void warn_of_base(const CreationRequest& request) {
 // A mistake of this rank is its own error. Without a route the window is the runtime's, as it would be without farside.
 Outcome refuse(Contribution& own, const Error& why) {
   if (!own.arguments) return std::move(own.arguments);
-  if (why.kind != ErrorKind::kNoRoute) return fault_of(why);
+  if (why.kind != ErrorKind::kNoRoute) return why;
   library().observed->runtime_windows.fetch_add(1, std::memory_order_relaxed);
   const char* const call = own.request.call;
   if (Log::is_new(fmt::format("{}: {}", call, why.text)))
@@ -391,13 +391,13 @@ Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win)
   if (Outcome possible = check_communicator(request.communicator); !possible) return possible;
   const PatientAllocation others_wait;
   Result<std::unique_ptr<CommunicatorGroup>> group = CommunicatorGroup::of(request.communicator);
-  if (!group) return fault_of(group.error());
+  if (!group) return group.error();
 
   Contribution own(request, std::move(group.value()));  // gathers it
   Result<Agreed> agreed = agree(own);
   if (!agreed) return refuse(own, agreed.error());
   std::unique_ptr<Window> window = build(own, std::move(agreed.value()));
-  *base = window->predefined_attribute(MPI_WIN_BASE);
+  *base = *window->predefined_attribute(MPI_WIN_BASE);
   *win = window->handle();
   commit(std::move(window), own.group->node_count());
   return {};

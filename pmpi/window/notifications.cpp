@@ -77,7 +77,7 @@ Outcome Notifications::notify(int rank, int counter, std::uint32_t last_interrup
 Outcome Notifications::set_count(int count) {
   {
     const auto held = window_.guard();
-    if (window_.epoch.access() > epochs::Access::kFenceOpen) return kInEpoch;
+    if (window_.epoch.access() > epochs::Access::kFenceOpen) return fault_of(kInEpoch);
   }
   Outcome own;
   if (count < 0 || count > static_cast<int>(ControlBlock::kNotificationCounters)) {

@@ -17,10 +17,6 @@
 namespace farside::pmpi {
 namespace {
 
-std::byte* bytes_at(const void* address, std::ptrdiff_t offset) {
-  return static_cast<std::byte*>(const_cast<void*>(address)) + offset;
-}
-
 // The fragments of a buffer with a layout, beside contiguous elements.
 ByteFragments beside_packed(const LocalBuffer& buffer, const Datatype& type, BasicType element, std::size_t elements) {
   return {*type.layout, static_cast<std::size_t>(buffer.count), *Layout::basic(element), elements};
@@ -29,7 +25,7 @@ ByteFragments beside_packed(const LocalBuffer& buffer, const Datatype& type, Bas
 // Copies between contiguous elements and such a buffer.
 void copy_elements(std::byte* packed, const LocalBuffer& buffer, ByteFragments fragments, bool into_buffer) {
   for (Fragment fragment; fragments.next(fragment);) {
-    std::byte *there = bytes_at(buffer.address, fragment.origin_offset), *here = packed + fragment.target_offset;
+    std::byte *there = byte_at(buffer.address, fragment.origin_offset), *here = packed + fragment.target_offset;
     std::memcpy(into_buffer ? there : here, into_buffer ? here : there, fragment.count);
   }
 }
@@ -242,17 +238,14 @@ Outcome Operations::check(Operation& operation) {
     operation.bytes = sent;
   }
   if (window_.holds_in_stripe(target.rank)) return {};
-  const auto held = window_.guard();
-  return window_.epoch.operation(target.rank, operation.reads_origin);
+  return window_.allow([&](auto& epoch) { return epoch.operation(target.rank, operation.reads_origin); });
 }
 
 Outcome Operations::begin_request(int rank, std::unique_ptr<Pending>& own) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = window_.check_rank(rank); !o) return o;
-  if (!window_.holds_in_stripe(rank)) {
-    const auto held = window_.guard();
-    if (const epochs::Violation v = window_.epoch.request_operation(rank)) return v;
-  }
+  const auto ask = [&](auto& epoch) { return epoch.request_operation(rank); };
+  if (Outcome o = window_.holds_in_stripe(rank) ? Outcome() : window_.allow(ask); !o) return o;
   Result<std::unique_ptr<Pending>> made = window_.space->route(rank).own_pending(rank);
   if (made) own = std::move(made.value());
   return made.status();
@@ -343,7 +336,7 @@ Outcome Operations::move(const Operation& operation) {
   if (origin_type.contiguous && target_type.contiguous) [[likely]] {
     return move_bytes(operation, static_cast<std::uint64_t>(operation.at), operation.bytes);
   }
-  std::byte* const here = bytes_at(operation.origin.address, 0);
+  std::byte* const here = byte_at(operation.origin.address, 0);
   const bool put = operation.call == Counted::kPut;
   return by_parts<ByteFragments>(operation, *origin_type.layout, static_cast<std::size_t>(operation.origin.count),
                                  operation.target.own, [&](std::uint64_t offset, std::ptrdiff_t at, std::size_t bytes) {
@@ -374,7 +367,7 @@ Outcome Operations::combine(const Operation& operation) {
                     fetches ? result.address : nullptr, count, access(target.rank), target.own);
   }
   if (!fetches) {
-    return combine_layouts(operation, bytes_at(from, 0), nullptr, *origin_type.layout,
+    return combine_layouts(operation, byte_at(from, 0), nullptr, *origin_type.layout,
                            static_cast<std::size_t>(origin.count));
   }
   // With three layouts, origin and result go through contiguous copies, which must live until all operations are
@@ -400,7 +393,7 @@ Outcome Operations::combine_layouts(const Operation& operation, const std::byte*
   const Access among = access(operation.target.rank);
   const auto part = [&](std::uint64_t offset, std::ptrdiff_t at, std::size_t bytes) {
     const bool sends = origin != nullptr || fetched == nullptr;
-    return DataOperation::accumulate(offset, operation.reduce, type, sends ? bytes_at(origin, at) : nullptr,
+    return DataOperation::accumulate(offset, operation.reduce, type, sends ? byte_at(origin, at) : nullptr,
                                      fetched != nullptr ? fetched + at : nullptr, bytes / traits(type).size, among);
   };
   // The caller flushes after a fetch, so the request needs no counters of its own.

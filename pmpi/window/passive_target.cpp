@@ -91,7 +91,7 @@ Status PassiveTarget::acquire(HeldLock& lock, const std::optional<std::uint64_t>
   if (acquire.out_of_wake_words()) return out_of_wake_words();
   if (!acquire.saw_exposure() || !status) return status;
   const Fault posted = fault_of(kPostedWhileLocked);
-  if (!carried) return Error{ErrorKind::kConflict, posted.text};
+  if (!carried) return posted;
   const auto held = window_.guard();
   window_.warn(posted);
   return {};
@@ -182,16 +182,10 @@ Outcome PassiveTarget::acquire_or_defer(HeldLock lock) {
   return {};
 }
 
-// Hands off a lock after its departure, which found `before` in the lock word, because others wait.
 Status PassiveTarget::hand_off(const HeldLock& lock, std::uint64_t before) {
   epochs::ReleaseLock<ControlMemory> release(window_.control, lock.target, lock.type, lock.token, before);
   Status released = run(window_.space->words().wake_event(), release);
   return released ? window_.control.take_unawaited_error() : std::move(released);
-}
-
-Status PassiveTarget::unlock_contended(const HeldLock& lock, std::uint64_t before) {
-  WindowState::progress_runtime();
-  return hand_off(lock, before);
 }
 
 Outcome PassiveTarget::lock(int lock_type, int rank, int assert) {
@@ -255,12 +249,11 @@ Outcome PassiveTarget::unlock(int rank, HeldLock& lock) {
     const auto held = window_.guard();
     return try_unlock(rank, lock, before);
   };
-  switch (window_.strict == nullptr && window_.complete_puts(rank) ? attempt() : FastPath::kNotTaken) {
-    case FastPath::kDone: WindowState::progress_runtime(); return {};
-    case FastPath::kContended: return unlock_contended(lock, before);
-    case FastPath::kNotTaken: break;
-  }
-  return unlock_slow(rank, lock);
+  const bool fast = window_.strict == nullptr && window_.complete_puts(rank);
+  const FastPath released = fast ? attempt() : FastPath::kNotTaken;
+  if (released == FastPath::kNotTaken) return unlock_slow(rank, lock);
+  WindowState::progress_runtime();
+  return released == FastPath::kDone ? Status() : hand_off(lock, before);
 }
 
 Outcome PassiveTarget::lock_slow(int lock_type, int rank, int assert) {
@@ -281,7 +274,8 @@ Outcome PassiveTarget::lock_slow(int lock_type, int rank, int assert) {
     // Room for this lock, before it is acquired.
     auto& locks = window_.locks.locks();
     if (window_.epoch.locks_begun() >= locks.capacity()) locks.reserve(2 * window_.epoch.locks_begun());
-    if (const epochs::Violation v = window_.epoch.begin_lock(rank, type, window_.locks.type_of(rank))) return v;
+    if (const epochs::Violation v = window_.epoch.begin_lock(rank, type, window_.locks.type_of(rank)))
+      return fault_of(v);
     if (!window_.epoch.awaits(rank)) return {};
   }
   return acquire_or_defer({.target = rank, .type = type, .needs_release = (assert& MPI_MODE_NOCHECK) == 0});
@@ -298,7 +292,7 @@ Outcome PassiveTarget::unlock_slow(int rank, HeldLock& lock) {
       window_.failed_deferral = MPI_PROC_NULL;
       if (!locked) return {};
     }
-    if (const epochs::Violation v = window_.epoch.unlock(rank)) return v;
+    if (const epochs::Violation v = window_.epoch.unlock(rank)) return fault_of(v);
     releases = locked && !window_.epoch.locked(rank);
     deferred = window_.locks.has_deferred() && window_.locks.deferred().target == rank;
     if (releases) lock = window_.locks.take(rank);
@@ -317,14 +311,11 @@ Outcome PassiveTarget::unlock_slow(int rank, HeldLock& lock) {
   UnlockTarget unlock(window_.control, window_.locks, lock, near_place(lock));
   Status first = unlock.needs_complete_data() ? window_.space->route(rank).flush(rank)
                                               : window_.space->route(rank).order_before_release(rank);
-  const auto keep = [&first](Status status) {
-    if (!status && first) first = std::move(status);
-  };
-  keep(run_to_end(unlock, rank));
-  keep(window_.space->route(rank).flush(rank));
+  first.keep(run_to_end(unlock, rank));
+  first.keep(window_.space->route(rank).flush(rank));
   unlock.data_complete();
-  keep(run_to_end(unlock, rank));
-  keep(window_.control.take_unawaited_error());
+  first.keep(run_to_end(unlock, rank));
+  first.keep(window_.control.take_unawaited_error());
   return first;
 }
 
@@ -336,7 +327,7 @@ Outcome PassiveTarget::lock_all(int assert) {
   if (Status lost = unchecked ? Status() : window_.lost_locks.check(-1, LockType::kShared); !lost) return lost;
   {
     const auto held = window_.guard();
-    if (const epochs::Violation v = window_.epoch.begin_lock_all()) return v;
+    if (const epochs::Violation v = window_.epoch.begin_lock_all()) return fault_of(v);
     if (window_.epoch.access() != epochs::Access::kLockingAll) return {};
     window_.lock_all_unchecked = unchecked;
   }
@@ -358,7 +349,7 @@ Outcome PassiveTarget::unlock_all() {
   {
     const auto held = window_.guard();
     const bool locked = window_.epoch.access() == epochs::Access::kLockedAll;
-    if (const epochs::Violation v = window_.epoch.unlock_all()) return v;
+    if (const epochs::Violation v = window_.epoch.unlock_all()) return fault_of(v);
     releases = locked && window_.epoch.access() != epochs::Access::kLockedAll;
     unchecked = window_.lock_all_unchecked;
   }
@@ -367,18 +358,16 @@ Outcome PassiveTarget::unlock_all() {
   Status completed = window_.space->flush_all();
   if (unchecked) return completed;
   epochs::UnlockAll all(window_.control, window_.locks);
-  Status released = run_to_end(all);
-  if (released) released = window_.control.take_unawaited_error();
-  return first_of(completed, released);
+  completed.keep(run_to_end(all));
+  completed.keep(window_.control.take_unawaited_error());
+  return completed;
 }
 
 Outcome PassiveTarget::flush(int rank, bool locally) {
   if (rank == MPI_PROC_NULL) return {};
   if (Outcome o = window_.check_rank(rank); !o) return o;
-  if (!window_.holds_in_stripe(rank)) {
-    const auto held = window_.guard();
-    if (const epochs::Violation v = window_.epoch.flush(rank)) return v;
-  }
+  const auto ask = [&](auto& epoch) { return epoch.flush(rank); };
+  if (Outcome o = window_.holds_in_stripe(rank) ? Outcome() : window_.allow(ask); !o) return o;
   WindowState::progress_runtime();
   return window_.space->route(rank).flush(rank, locally);
 }

@@ -23,13 +23,14 @@ class PassiveTarget {
 
   [[gnu::always_inline]] bool try_flush(int rank);
   // kContended: other processes are in the lock word. lock() then makes the whole call. An unlock has departed; the
-  // previous value of the word is in `before`, and unlock_contended() completes the call, with the lock in `lock`.
+  // previous value of the word is in `before`, and hand_off() completes the call, with the lock in `lock`.
   [[gnu::always_inline]] FastPath try_lock(int lock_type, int rank, int assert);
   [[gnu::always_inline]] FastPath try_unlock(int rank, epochs::HeldLock& lock, std::uint64_t& before);
   // The same for a lock that a stripe holds (epochs/protocols/lock_table.hpp), in programs with threads.
   [[gnu::always_inline]] bool lock_in_stripe(int lock_type, int rank, int assert);
   [[gnu::always_inline]] FastPath unlock_in_stripe(int rank, epochs::HeldLock& lock, std::uint64_t& before);
-  Status unlock_contended(const epochs::HeldLock& lock, std::uint64_t before);
+  // Hands off a lock after its departure, which found `before` in the lock word, because others wait.
+  Status hand_off(const epochs::HeldLock& lock, std::uint64_t before);
 
   Outcome lock(int lock_type, int rank, int assert);
   // `lock`: the one that is released, if the call succeeds.
@@ -76,7 +77,6 @@ class PassiveTarget {
   bool may_defer(const epochs::HeldLock& lock) const;
   // Unlocks a lock that is still deferred. `over`: the epoch was one message; else the lock is held now.
   Status unlock_deferred(epochs::HeldLock& lock, bool& over);
-  Status hand_off(const epochs::HeldLock& lock, std::uint64_t before);
   // Runs a protocol of the lock table to its end, also after failures of its operations, and returns the first error.
   // While it waits for a lock, it looks for dead ranks (LostLocks). Success without protocol.ok(): the lock needs the
   // global lock no longer, and is to be acquired anew. `peer`: the target, for messages.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <thread>
-#include <utility>
 
 #include "pmpi/library/handle_table.hpp"
 #include "pmpi/runtime/runtime.hpp"
@@ -202,10 +201,10 @@ int Requests::report(MPI_Request request) {
   // The mutex is not held here: these calls may wait, or run the user's error handler.
   Window* const window = operation->window;
   Outcome outcome = std::move(operation->result);
-  if (window != nullptr) outcome = first_of(std::move(outcome), window->request_completed(operation->watched));
+  if (window != nullptr) outcome.keep(window->request_completed(operation->watched));
   if (outcome) return MPI_SUCCESS;
-  return window != nullptr ? window->raise({operation->call, operation->rank}, outcome.fault())
-                           : outcome.fault().error_class;
+  return window != nullptr ? window->raise({operation->call, operation->rank}, outcome.error())
+                           : class_of(outcome.error());
 }
 
 void Requests::show(MPI_Request request) {
@@ -220,7 +219,7 @@ void Requests::show(MPI_Request request) {
   found.held.unlock();
   Outcome outcome = window.request_completed(watched);
   found.held.lock();
-  change(*operation, [&] { operation->result = first_of(std::move(operation->result), std::move(outcome)); });
+  change(*operation, [&] { operation->result.keep(std::move(outcome)); });
 }
 
 void Requests::abandon(MPI_Request request) {

@@ -100,15 +100,15 @@ void WindowState::close_stripes() {
 // Once per place in the program, at most kMost times per process. The call in which this thread is
 // (LongWait::innermost) breaks the rule. Cost: a walk up the stack for each call that breaks a rule, some microseconds,
 // until kMost reports were made; 200 bytes per report.
-void WindowState::warn(const Fault& fault) const {
+void WindowState::warn(const Error& broken) const {
   constexpr unsigned kMost = 100;
   const LongWait::Reason* const call = LongWait::innermost();
   if (call == nullptr || library().broken_rules >= kMost) return;
   const std::uint16_t site = library().sites->find_here();
-  if (!Log::is_new(fmt::format("site {}: {}", site, fault.text))) return;
+  if (!Log::is_new(fmt::format("site {}: {}", site, broken.text))) return;
   const std::string target = call->target() >= 0 ? fmt::format(", target {}", call->target()) : "";
   report(LogLevel::kWarn, fmt::format("{} on window '{}'{}: {}; executed anyway; called from {}", call->call(),
-                                      describe_name(), target, fault.text, library().sites->text(site)));
+                                      describe_name(), target, broken.text, library().sites->text(site)));
   if (++library().broken_rules == kMost)
     log(LogLevel::kWarn, "this is the {}th broken rule; further ones are not reported", kMost);
 }
@@ -161,7 +161,7 @@ void Window::expect_threads() {
   // The lock is acquired now. Later a thread on another window would acquire it, concurrently with the thread whose
   // lock it is.
   if (library().deferring == &state_) {
-    if (Outcome taken = passive().acquire_deferred_lock(); !taken) raise("MPI_Win_lock", taken.fault());
+    if (Outcome taken = passive().acquire_deferred_lock(); !taken) raise("MPI_Win_lock", taken.error());
   }
   state_.locks.mutex().threaded = true;
   state_.trusts_locks = false;
@@ -175,14 +175,14 @@ Outcome Window::group(MPI_Group* group) const {
   return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the group of the window could not be copied"});
 }
 
-void* Window::predefined_attribute(int key) {
+std::optional<void*> Window::predefined_attribute(int key) {
   switch (key) {
     case MPI_WIN_BASE: return attributes_.base;
     case MPI_WIN_SIZE: return &attributes_.size;
     case MPI_WIN_DISP_UNIT: return &attributes_.displacement_unit;
     case MPI_WIN_CREATE_FLAVOR: return &attributes_.flavor;
     case MPI_WIN_MODEL: return &attributes_.model;
-    default: return nullptr;
+    default: return std::nullopt;
   }
 }
 
@@ -194,16 +194,16 @@ void Window::named(const char* name) {
   if (state_.statistics != nullptr) state_.statistics->named(name);
 }
 
-int Window::raise(const MpiCall& call, const Fault& fault) {
-  log_error(call.name, fault, [&] { log_fault(call, fault); });
-  runtime().Win_call_errhandler(handle_, fault.error_class);
-  return fault.error_class;
+int Window::raise(const MpiCall& call, const Error& error) {
+  log_error(call.name, error, [&] { log_fault(call, error); });
+  runtime().Win_call_errhandler(handle_, class_of(error));
+  return class_of(error);
 }
 
-void Window::log_fault(const MpiCall& call, const Fault& fault) {
+void Window::log_fault(const MpiCall& call, const Error& error) {
   std::string state, name;
-  const bool of_epochs = fault.error_class == MPI_ERR_RMA_SYNC || fault.error_class == MPI_ERR_RMA_CONFLICT ||
-                         fault.error_class == MPI_ERR_ASSERT;
+  const int of = class_of(error);
+  const bool of_epochs = of == MPI_ERR_RMA_SYNC || of == MPI_ERR_RMA_CONFLICT || of == MPI_ERR_ASSERT;
   {
     const auto held = state_.guard();
     name = state_.describe_name();
@@ -212,22 +212,22 @@ void Window::log_fault(const MpiCall& call, const Fault& fault) {
   std::string where;
   if (call.target == MPI_PROC_NULL) {
     where = ", target MPI_PROC_NULL";
-  } else if (const int target = call.target != MpiCall::kNoTarget ? call.target : fault.target;
-             target != Fault::kNoTarget) {
+  } else if (const bool named = call.target != MpiCall::kNoTarget; named || error.rank != Error::kNoRank) {
+    const int target = named ? call.target : error.rank;
     where = fmt::format(", target {}", target);
     // A lock also depends on other ranks than its target: the home of the global lock, a rank to be woken.
-    if (fault.target != Fault::kNoTarget && fault.target != target) where += fmt::format(", at rank {}", fault.target);
+    if (error.rank != Error::kNoRank && error.rank != target) where += fmt::format(", at rank {}", error.rank);
   }
   report(LogLevel::kError,
-         fmt::format("{} on window '{}'{}: {}{}{}{}", call.name, name, where, fault.text, state,
+         fmt::format("{} on window '{}'{}: {}{}{}{}", call.name, name, where, error.text, state,
                      library().sites->called_from(), relies_on_world_handler(handle_) ? kWorldHandler : ""));
 }
 
-int Window::raise_after_free(const MpiCall& call, const Fault& fault, MPI_Errhandler handler) {
+int Window::raise_after_free(const MpiCall& call, const Error& error, MPI_Errhandler handler) {
   MPI_Win stand_in = MPI_WIN_NULL;
   if (make_handle(&stand_in) && handler != MPI_ERRHANDLER_NULL) (void)runtime().Win_set_errhandler(stand_in, handler);
   handle_ = stand_in;
-  const int code = raise(call, fault);
+  const int code = raise(call, error);
   if (stand_in != MPI_WIN_NULL) (void)runtime().Win_free(&stand_in);  // a failure only loses memory
   return code;
 }
@@ -238,20 +238,19 @@ Outcome Window::end_epochs() {
   if (state_.epoch.started()) first = active().complete();
   while (!state_.locks.locks().empty()) {
     epochs::HeldLock lock;
-    first = first_of(std::move(first), passive().unlock(state_.locks.locks().back().target, lock));
+    first.keep(passive().unlock(state_.locks.locks().back().target, lock));
   }
-  while (state_.epoch.access() == epochs::Access::kLockedAll)
-    first = first_of(std::move(first), passive().unlock_all());
+  while (state_.epoch.access() == epochs::Access::kLockedAll) first.keep(passive().unlock_all());
   return first;
 }
 
 Outcome Window::end() {
-  Outcome ended = end_epochs();
-  Status completed = state_.space->flush_all();
+  Outcome first = end_epochs();
+  first.keep(state_.space->flush_all());
   wait_until(state_.space->words().wake_event(), [&] { return state_.control.posts_done(); });
-  if (completed) completed = state_.control.take_unawaited_error();
-  Outcome agreed = active().barrier(epochs::BarrierWord::kFree);
-  return first_of(first_of(std::move(ended), completed), std::move(agreed));
+  first.keep(state_.control.take_unawaited_error());
+  first.keep(active().barrier(epochs::BarrierWord::kFree));
+  return first;
 }
 
 Outcome Window::attach(const void* base, MPI_Aint size) {
@@ -341,13 +340,11 @@ void WindowTable::insert(MPI_Win handle, std::unique_ptr<Window> window) {
   if (tool_has_fast_call()) windows_.hide();
   windows_.insert(key_of_handle(handle), window.get());
   window.release();
-  size_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void WindowTable::erase(MPI_Win handle, Window* window) {
   const std::unique_ptr<Window> destroyed(window);
   windows_.take_out(key_of_handle(handle), window);
-  size_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace farside::pmpi

@@ -88,8 +88,7 @@ class Window {
   // Whether the window may be freed now. end() is collective: after it all operations of all ranks are complete or have
   // failed, and the caller frees the handle and destroys the window.
   Outcome check_free() {
-    const auto held = state_.guard();
-    return state_.epoch.free();
+    return state_.allow([](auto& epoch) { return epoch.free(); });
   }
   Outcome end();
 
@@ -120,20 +119,20 @@ class Window {
 
   // The group of the window, the caller's to free.
   Outcome group(MPI_Group* group) const;
-  // One of the five predefined attributes, as MPI_Win_get_attr gives it; null for other keys.
-  void* predefined_attribute(int key);
+  // One of the five predefined attributes, as MPI_Win_get_attr gives it; nothing for other keys.
+  std::optional<void*> predefined_attribute(int key);
 
   // From now on several threads may use windows at once: with guards, and without deferred locks. Precondition: no
   // thread is in a call on this window.
   void expect_threads();
 
   // Logs the fault in one line, calls the window's error handler, and returns the return code of the call.
-  int raise(const MpiCall& call, const Fault& fault);
+  int raise(const MpiCall& call, const Error& error);
   // The same when the runtime has freed the handle: `handler` is called with another one.
-  int raise_after_free(const MpiCall& call, const Fault& fault, MPI_Errhandler handler);
+  int raise_after_free(const MpiCall& call, const Error& error, MPI_Errhandler handler);
 
  private:
-  void log_fault(const MpiCall& call, const Fault& fault);
+  void log_fault(const MpiCall& call, const Error& error);
   // Finds the memory that MPI_Win_shared_query means by `rank`, which may be MPI_PROC_NULL.
   Outcome find_mapped(int rank, Space::MappedData& found) const;
   Outcome end_epochs();

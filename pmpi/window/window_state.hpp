@@ -251,7 +251,7 @@ struct WindowState {
   template <class Ask>
   Outcome allow(Ask&& ask) {
     const auto held = guard();
-    return ask(epoch);
+    return outcome_of(ask(epoch));
   }
   void close_stripes();
   bool threaded() const { return locks.mutex().threaded; }
@@ -266,7 +266,7 @@ struct WindowState {
   // names of these bits.
   Outcome check_assert(int assert, int allowed_bits, const char* allowed);
   // FARSIDE_CHECK=warn: reports a broken rule whose call is carried out. To be called under guard().
-  void warn(const Fault& fault) const;
+  void warn(const Error& broken) const;
   std::string describe_name() const { return name != nullptr ? *name : "(unnamed)"; }  // likewise
   std::string describe_epochs() const {  // likewise: "here all targets are locked (MPI_Win_lock_all)"
     const epochs::ExposureSide& exposure = epoch.exposure();

@@ -28,7 +28,7 @@ enum class ErrorKind {
   kAttach,       // memory that cannot be attached or detached
   kRange,        // an access beyond a region (found at the target)
   kUnsupported,  // a combination that does not exist
-  kConflict,     // an access that the state of the target's window forbids
+  kOfMpi = 4096  // from here on: error classes of MPI, with which pmpi/ refuses a call
 };
 
 struct [[nodiscard]] Error {
@@ -41,31 +41,29 @@ struct [[nodiscard]] Error {
   static Error out_of_memory() { return {ErrorKind::kNoMemory, "out of memory"}; }
 };
 
-// An owned T that may be a constant object instead, where there was no memory for another one. It has the size of a
-// pointer.
-template <class T, T& kWithoutMemory>
-struct DeleteUnless {
-  [[gnu::noinline, gnu::cold]] void operator()(T* object) const {
-    if (object != &kWithoutMemory) delete object;
-  }
-};
-template <class T, T& kWithoutMemory>
-class Kept : public std::unique_ptr<T, DeleteUnless<T, kWithoutMemory>> {
- public:
-  Kept() = default;
-  explicit Kept(T object)
-      : std::unique_ptr<T, DeleteUnless<T, kWithoutMemory>>(new (std::nothrow) T(std::move(object))) {
-    if (this->get() == nullptr) this->reset(&kWithoutMemory);
-  }
-};
-
+// Stands for an Error for which there was no memory.
 inline Error error_without_memory = Error::out_of_memory();
+struct DeleteError {
+  [[gnu::noinline, gnu::cold]] void operator()(Error* error) const {
+    if (error != &error_without_memory) delete error;
+  }
+};
 
 // Success, or the Error that prevented it. It has the size of a pointer, so success costs nothing on a fast path.
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  Status(Error error) : error_(new (std::nothrow) Error(std::move(error))) {  // NOLINT(google-explicit-constructor)
+    if (error_ == nullptr) error_.reset(&error_without_memory);
+  }
+  Status(Status&& other) = default;
+  Status(const Status& other) {
+    if (!other.ok()) *this = other.error();
+  }
+  Status& operator=(Status other) {
+    error_ = std::move(other.error_);
+    return *this;
+  }
   bool ok() const { return error_ == nullptr; }
   explicit operator bool() const { return ok(); }
   const Error& error() const { return *error_; }
@@ -78,7 +76,7 @@ class [[nodiscard]] Status {
   }
 
  private:
-  Kept<Error, error_without_memory> error_;
+  std::unique_ptr<Error, DeleteError> error_;
 };
 
 // A T, or the Error that prevented it. Precondition of value(): ok(). Precondition of error(): !ok().
@@ -124,10 +122,7 @@ auto without_bad_alloc(Work&& work) {
   } catch (const std::bad_alloc&) {
   } catch (const std::length_error&) {  // more elements than an address space has
   }
-  if constexpr (std::is_constructible_v<Returned, Error>)
-    return Returned(Error::out_of_memory());
-  else
-    return Returned(Status(Error::out_of_memory()));
+  return Returned(Error::out_of_memory());
 }
 
 }  // namespace farside

@@ -16,7 +16,7 @@ namespace farside {
 namespace {
 
 constexpr int kFailureBits = 64 - Group::kFlags;  // of the first word: one per ErrorKind
-static_assert(static_cast<int>(ErrorKind::kConflict) < kFailureBits);
+static_assert(static_cast<int>(ErrorKind::kUnsupported) < kFailureBits);
 
 // What must agree: version 8 bits, routes 3, whether there are logs of FARSIDE_CHECK=strict 1 (each window then has a
 // second space), the provider's name 20.

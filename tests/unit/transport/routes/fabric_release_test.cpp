@@ -246,11 +246,11 @@ TEST_CASE("a deferred lock is acquired, once, before the first operation leaves,
 TEST_CASE("a deferred lock that cannot be acquired is an error of the operation, which does not leave") {
   AgreedRoute on;
   const auto refuse = [&] {
-    return on.route->locks()->take(7, [] { return Status(Error{ErrorKind::kConflict, "no"}); });
+    return on.route->locks()->take(7, [] { return Status(Error{ErrorKind::kUnsupported, "no"}); });
   };
   CHECK(on.route->locks()->defer(7, refuse).ok());
   CHECK(on.put(7).ok());
-  CHECK(on.put(7, 8000).error().kind == ErrorKind::kConflict);
+  CHECK(on.put(7, 8000).error().kind == ErrorKind::kUnsupported);
   CHECK(on.calls().empty());
   CHECK(on.route->flush(7).ok());
   CHECK(on.calls().empty());
