@@ -104,6 +104,7 @@ SpaceMaking making_of(const CreationRequest& request, const Group& group, std::u
   wanted.contiguous = wanted.shared && !is_true(request.info, "alloc_shared_noncontig");
   if (allocates_memory(request.flavor)) wanted.alignment = minimum_alignment(request.info);
   wanted.overcommit = allows_overcommit(request.info);
+  wanted.numa = numa_of(request.info);
   wanted.single_elements = asserts_single_elements(request.info);
   wanted.threaded = library().resources->is_threaded();
   making.call = request.call;

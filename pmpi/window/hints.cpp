@@ -35,11 +35,13 @@ bool is_never(std::string_view) { return false; }
 bool is_size(std::string_view value) { return is_size_up_to(std::numeric_limits<std::uint64_t>::max(), value); }
 bool is_near_hand_offs(std::string_view value) { return is_size_up_to(epochs::NearPlace::kMost, value); }
 bool is_accumulate_ops(std::string_view value) { return value == "same_op" || value == "same_op_no_op"; }
+bool is_numa(std::string_view value) { return std::ranges::find(kNumaWords, value) != std::end(kNumaWords); }
 bool is_ordering(std::string_view value) { return value == "none" || all_words(value, {"rar", "raw", "war", "waw"}); }
 
 constexpr const char* kNoncontiguous = "alloc_shared_noncontig";
 constexpr const char *kSameSize = "same_size", *kSameUnit = "same_disp_unit";
 constexpr const char* kOvercommit = "farside_overcommit";
+constexpr const char* kNuma = "farside_numa";
 constexpr const char* kNearHandOffs = "farside_near_hand_offs";
 constexpr const char* kDefaultNearHandOffs = "7";
 constexpr const char* kGranularity = "mpi_accumulate_granularity";
@@ -52,7 +54,7 @@ struct Hint {
   bool (*good)(std::string_view value);
   bool at_creation = false;  // it has its effect there
 };
-constexpr std::array<Hint, 12> kHints = {{
+constexpr std::array<Hint, 13> kHints = {{
     {"no_locks", "false", is_boolean},
     {"accumulate_ordering", "rar,raw,war,waw", is_ordering},
     {"accumulate_ops", "same_op_no_op", is_accumulate_ops},
@@ -62,6 +64,7 @@ constexpr std::array<Hint, 12> kHints = {{
     {"mpi_memory_alloc_kinds", "mpi,system", is_never},  // farside copies by the CPU: no memory of devices
     {kNoncontiguous, nullptr, is_never},                 // reported as it is
     {kWhichOps, nullptr, is_anything, true},
+    {kNuma, nullptr, is_numa, true},
     {kNearHandOffs, kDefaultNearHandOffs, is_near_hand_offs, true},
     {"epochs_used", nullptr, is_anything},
     {"alloc_shm", nullptr, is_boolean},
@@ -115,6 +118,13 @@ bool allows_overcommit(MPI_Info info) {
   return (settings && settings.value()->overcommit) || is_true(info, kOvercommit);
 }
 
+Numa numa_of(MPI_Info info) {
+  const auto* const word = std::ranges::find(kNumaWords, value_of(info, kNuma));
+  if (word != std::end(kNumaWords)) return static_cast<Numa>(word - kNumaWords);
+  const Result<const Settings*> settings = Process::instance().settings();
+  return settings ? settings.value()->numa : Numa::kFirstTouch;
+}
+
 std::uint32_t near_hand_offs(MPI_Info info) {
   const std::string given = value_of(info, kNearHandOffs);
   std::uint64_t hand_offs = 0;
@@ -125,7 +135,7 @@ std::uint32_t near_hand_offs(MPI_Info info) {
 bool has_other_hints(MPI_Info info) {
   const std::vector<std::string> keys = keys_of(info);
   return std::ranges::any_of(keys, [](const std::string& key) {
-    return key != kMinimumAlignment && key != kOvercommit && key != kNearHandOffs;
+    return key != kMinimumAlignment && key != kOvercommit && key != kNearHandOffs && key != kNuma;
   });
 }
 
@@ -141,6 +151,7 @@ Hints::Hints(int flavor, MPI_Info info, bool contiguous, bool same_size, bool sa
     values_[kMinimumAlignment] = std::to_string(alignment);
   }
   take(info, true);
+  if (!allocates_memory(flavor)) values_.erase(kNuma);
 }
 
 void Hints::take(MPI_Info info, bool at_creation) {

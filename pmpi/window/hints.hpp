@@ -13,6 +13,7 @@
 #include <mpi.h>
 
 #include "pmpi/fault.hpp"
+#include "transport/base/settings.hpp"
 
 namespace farside::pmpi {
 
@@ -34,6 +35,9 @@ std::uint64_t minimum_alignment(MPI_Info info);
 
 // Whether memory may be larger than what is free: FARSIDE_OVERCOMMIT, or the key farside_overcommit.
 bool allows_overcommit(MPI_Info info);
+
+// From which NUMA nodes the memory of a window comes: the key farside_numa, or else FARSIDE_NUMA.
+Numa numa_of(MPI_Info info);
 
 // How often in a row the exclusive lock of a rank of another node may pass from rank to rank of this one
 // (epochs/protocols/near_lock.hpp), by the key farside_near_hand_offs. `info` may be MPI_INFO_NULL.

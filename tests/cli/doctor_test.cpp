@@ -352,21 +352,25 @@ TEST_CASE("a report shows the environment and the examination, and hosts by numb
   Json all = healthy();
   all["ranks"][1]["farside"] = "";
   all["ranks"][1]["library"] = "";
-  const Json info{
-      {"farside", "0.1.0"},
-      {"machine",
-       {{"host", "login7"}, {"kernel", "6.1"}, {"threads", 2}, {"sees_no_early_loads", ""}, {"has_no_huge_pages", ""}}},
-      {"runtimes", Json::array()},
-      {"routes", Json::array()},
-      {"libfabric",
-       {{"version", "1.17"},
-        {"library", "/lib/libfabric.so"},
-        {"problem", ""},
-        {"providers", Json::array()},
-        {"verbs", {{"available", false}, {"devices", Json::array()}, {"why", "none"}, {"advice", ""}}}}},
-      {"limits", Json::array()},
-      {"settings", Json::array()},
-      {"unknown_settings", Json::array()}};
+  const Json info{{"farside", "0.1.0"},
+                  {"machine",
+                   {{"host", "login7"},
+                    {"kernel", "6.1"},
+                    {"threads", 2},
+                    {"sees_no_early_loads", ""},
+                    {"has_no_huge_pages", ""},
+                    {"has_no_numa", ""}}},
+                  {"runtimes", Json::array()},
+                  {"routes", Json::array()},
+                  {"libfabric",
+                   {{"version", "1.17"},
+                    {"library", "/lib/libfabric.so"},
+                    {"problem", ""},
+                    {"providers", Json::array()},
+                    {"verbs", {{"available", false}, {"devices", Json::array()}, {"why", "none"}, {"advice", ""}}}}},
+                  {"limits", Json::array()},
+                  {"settings", Json::array()},
+                  {"unknown_settings", Json::array()}};
   const Environment environment{{"FARSIDE_STATS", "/home/bob/stats"}, {"HOME", "/home/bob"}, {"FI_PROVIDER", "tcp"}};
   const Anonymizer anonymizer = Anonymizer::of(all);
   const std::string text = report_text(all, info, environment, &anonymizer);

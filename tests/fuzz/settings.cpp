@@ -79,6 +79,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(value == (settings.overcommit ? "on" : "off"), "one of two words");
   } else if (name == "FARSIDE_HUGE_PAGES") {
     require(value == (settings.huge_pages ? "transparent" : "off"), "one of two words");
+  } else if (name == "FARSIDE_NUMA") {
+    require(value == kNumaWords[static_cast<std::size_t>(settings.numa)], "one of three words");
   } else {
     require(
         settings.provider == value || settings.device == value || settings.stats == value || settings.trace == value,

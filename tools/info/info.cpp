@@ -113,21 +113,17 @@ Json libfabric(const Settings& settings) {
     const Status choice = choose_provider(settings.provider, settings.device).status();
     return Json{{"offered", offered_providers()}, {"no_choice", choice ? "" : choice.error().text}}.dump();
   });
+  const Json list = listed.answered ? parse_json(listed.answer)
+                                    : Json{{"offered", Json::array()},
+                                           {"no_choice", "asking libfabric for its providers: " + listed.end}};
   const int placeholder = 0;
   Dl_info file{};
   const bool found = dladdr(libfabric_address(), &file) != 0 && file.dli_fname != nullptr;
   Json all{{"version", fi_tostr(&placeholder, FI_TYPE_VERSION)},
            {"library", found ? file.dli_fname : ""},
-           {"problem", ""},
+           {"problem", list["no_choice"]},
            {"providers", Json::array()}};
-  std::vector<std::string> offered;
-  if (listed.answered) {
-    const Json list = parse_json(listed.answer);
-    offered = list["offered"].get<std::vector<std::string>>();
-    all["problem"] = list["no_choice"];
-  } else {
-    all["problem"] = fmt::format("asking libfabric for its providers: {}", listed.end);
-  }
+  const auto offered = list["offered"].get<std::vector<std::string>>();
   for (const std::string& name : offered) all["providers"].push_back(provider(name, settings));
 
   LibfabricVerbs verbs;
@@ -202,6 +198,9 @@ Json gather_info(const std::string& library_folder) {
       {"host", system.nodename}, {"kernel", system.release}, {"threads", std::thread::hardware_concurrency()}};
   info["machine"]["sees_no_early_loads"] = PageWatch::why_not();
   info["machine"]["has_no_huge_pages"] = HugePages::why_not();
+  const Result<Segment> page = make_segment(1);
+  const Status placed = page ? place_on_nodes(page.value().mapping.base(), 1, Numa::kInterleave) : page.status();
+  info["machine"]["has_no_numa"] = placed ? "" : placed.error().text;
   info["runtimes"] = runtimes(library_folder);
   Json table = settings_now(settings);
   info["libfabric"] = libfabric(settings);
@@ -332,7 +331,8 @@ std::string info_text(const Json& info) {
   limits(text, info["limits"]);
   for (const auto& [setting, effect, obstacle] :
        {std::tuple("FARSIDE_CHECK=strict", "early loads of result buffers are {}seen", "sees_no_early_loads"),
-        std::tuple("FARSIDE_HUGE_PAGES=transparent", "large windows do {}get huge pages", "has_no_huge_pages")}) {
+        std::tuple("FARSIDE_HUGE_PAGES=transparent", "large windows do {}get huge pages", "has_no_huge_pages"),
+        std::tuple("FARSIDE_NUMA=interleave", "pages of windows are {}placed", "has_no_numa")}) {
     text.line("\n{}\n  {}", setting, fmt::format(fmt::runtime(effect), machine[obstacle] == "" ? "" : "not "));
     text.more(machine[obstacle], "! ");
   }

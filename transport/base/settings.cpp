@@ -71,6 +71,10 @@ constexpr Setting kSettings[] = {
      "transparent: huge pages, where the kernel gives them to shared memory "
      "(/sys/kernel/mm/transparent_hugepage/shmem_enabled: advise or more)",
      parse_word<&Settings::huge_pages, kOffTransparent>},
+    {"FARSIDE_NUMA", "first_touch", "first_touch, bind or interleave",
+     "NUMA nodes of a rank's memory in windows of MPI_Win_allocate and MPI_Win_allocate_shared; first_touch: that of "
+     "the first user of a page; bind: that of the rank's processor, while it has free pages; interleave: all in turn",
+     parse_word<&Settings::numa, kNumaWords>},
     {"FARSIDE_OVERCOMMIT", "off", "on or off",
      "windows larger than the free memory, of which the program touches a part; on: they are made",
      parse_word<&Settings::overcommit, kOffOn>},

@@ -19,6 +19,10 @@ namespace farside {
 // carried out.
 enum class Check : int { kOff, kWarn, kOn, kStrict };
 
+// From which NUMA nodes pages come (node/segment.hpp), and the words for it, in this order.
+enum class Numa : int { kFirstTouch, kBind, kInterleave };
+inline constexpr std::string_view kNumaWords[] = {"first_touch", "bind", "interleave"};
+
 // By the variables' names; the table has their help.
 struct Settings {
   RouteSet routes = kAllRoutes;  // cma needs mapped as well
@@ -27,6 +31,7 @@ struct Settings {
   std::string device;    // one of the provider's (libfabric: domains); empty: farside chooses
   bool nic_atomics = true;
   bool huge_pages = false;           // large segments ask for transparent ones
+  Numa numa = Numa::kFirstTouch;     // of windows without the info key
   bool overcommit = false;           // windows may be larger than the free memory
   std::uint32_t connections = 1024;  // where the share of what the node has is not smaller; 0: no limit
   std::uint32_t peer_timeout = 60;   // seconds; 0: none

@@ -8,12 +8,15 @@
 #include <fcntl.h>
 #include <fstream>
 #include <limits>
+#include <linux/mempolicy.h>
 #include <map>
 #include <optional>
+#include <sched.h>
 #include <string>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <vector>
 
@@ -271,6 +274,25 @@ void* map_file(int fd, std::uint64_t offset, std::size_t bytes, std::size_t alig
 }
 
 }  // namespace
+
+Status place_on_nodes(std::byte* base, std::size_t bytes, Numa numa) {
+  constexpr unsigned kNodes = 1024, kBits = 64;  // the most nodes of Linux; the calls want one bit more
+  std::array<unsigned long, kNodes / kBits> nodes{};
+  if (numa == Numa::kFirstTouch || bytes == 0) return {};
+  long code = 0;
+  if (unsigned cpu = 0, node = 0; numa == Numa::kBind) {
+    code = getcpu(&cpu, &node);
+    nodes[node / kBits] = 1UL << node % kBits;
+  } else {
+    code = syscall(SYS_get_mempolicy, nullptr, nodes.data(), kNodes + 1UL, nullptr, MPOL_F_MEMS_ALLOWED);
+  }
+  const auto mode = numa == Numa::kBind ? MPOL_PREFERRED : MPOL_INTERLEAVE;
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(base) % static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  if (code == 0) code = syscall(SYS_mbind, base - before, bytes + before, mode, nodes.data(), kNodes + 1UL, 0UL);
+  if (code == 0) return {};
+  return Error{ErrorKind::kOther,
+               fmt::format("placing pages on NUMA nodes (mbind) is refused: {}", std::strerror(errno))};
+}
 
 Result<Segment> make_segment(std::size_t bytes, const Reserve& reserve, std::size_t own, std::size_t alignment) {
   const Result<bool> large = check_limits(bytes, own);

@@ -18,6 +18,7 @@
 
 #include "transport/base/files.hpp"
 #include "transport/base/result.hpp"
+#include "transport/base/settings.hpp"
 
 namespace farside {
 
@@ -117,6 +118,13 @@ struct Segment {
   // it, so that the need of later segments includes the untouched part of this one.
   void published();
 };
+
+// Says from which NUMA nodes the kernel takes the pages of a part of a segment that nobody has touched yet, its first
+// and last page included (mbind(2)). The file keeps this, so it holds for all processes. kBind: from the node of the
+// calling thread's processor, and from others when that one has no free page: with the kernel's MPOL_BIND a process
+// would be killed. kInterleave: from all nodes that this process may use. Thread safety: any. Cost: two system calls; a
+// mapping more in this process. Errors: kOther, as in containers that forbid the call; the memory can be used.
+Status place_on_nodes(std::byte* base, std::size_t bytes, Numa numa);
 
 // A part of a segment whose pages are allocated at once.
 struct Reserve {

@@ -159,7 +159,12 @@ NodeSegment::Layout SpaceMaker::layout(std::span<const Offer> offers) const {
 void SpaceMaker::take_memory(NodeSegment segment, int index, bool handled) {
   Space& space = *space_;
   std::byte* const control = segment.control(index);
-  if (!private_) space.data_ = segment.data(index);
+  if (!private_) {
+    space.data_ = segment.data(index);
+    const Status placed = place_on_nodes(space.data_, request_.data_bytes, request_.numa);
+    if (!placed && Log::is_new("FARSIDE_NUMA"))
+      log(LogLevel::kWarn, "FARSIDE_NUMA: the first use of a page decides: {}", placed.error().text);
+  }
   space.segment_ = std::move(segment);
   ControlHeader& header = ControlHeader::of(control);
   new (&header.accumulate_lock) AccumulateLockWord{};

@@ -57,6 +57,8 @@ class Space {
     std::uint64_t alignment = 1;
     // The data of this rank may be larger than the free memory.
     bool overcommit = false;
+    // From which NUMA nodes the pages of allocated data come.
+    Numa numa = Numa::kFirstTouch;
     // The only data are the regions that ranks attach later (space/regions.hpp).
     bool dynamic = false;
     // Several threads of this process may be in operations at once.

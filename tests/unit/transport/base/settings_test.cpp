@@ -76,7 +76,7 @@ bool same(const Settings& a, const Settings& b) {
   return a.routes == b.routes && a.provider == b.provider && a.device == b.device && a.log == b.log &&
          a.stats == b.stats && a.trace == b.trace && a.sites == b.sites && a.check == b.check &&
          a.nic_atomics == b.nic_atomics && a.huge_pages == b.huge_pages && a.overcommit == b.overcommit &&
-         a.connections == b.connections && a.peer_timeout == b.peer_timeout && a.hang == b.hang;
+         a.numa == b.numa && a.connections == b.connections && a.peer_timeout == b.peer_timeout && a.hang == b.hang;
 }
 
 struct Documented {
@@ -111,6 +111,10 @@ const std::map<std::string, std::vector<Documented>>& documented() {
       {"FARSIDE_NIC_ATOMICS", {{"on", sets(&S::nic_atomics, true)}, {"off", sets(&S::nic_atomics, false)}}},
       {"FARSIDE_HUGE_PAGES", {{"off", sets(&S::huge_pages, false)}, {"transparent", sets(&S::huge_pages, true)}}},
       {"FARSIDE_OVERCOMMIT", {{"on", sets(&S::overcommit, true)}, {"off", sets(&S::overcommit, false)}}},
+      {"FARSIDE_NUMA",
+       {{"first_touch", sets(&S::numa, Numa::kFirstTouch)},
+        {"bind", sets(&S::numa, Numa::kBind)},
+        {"interleave", sets(&S::numa, Numa::kInterleave)}}},
       {"FARSIDE_CHECK",
        {{"off", sets(&S::check, Check::kOff)},
         {"warn", sets(&S::check, Check::kWarn)},
@@ -182,6 +186,7 @@ TEST_CASE("a bad value is an error that names the variable, the value and what i
       {"FARSIDE_LOG", {"", "WARN", "warn ", "2"}},
       {"FARSIDE_CHECK", {"", "paranoid"}},
       {"FARSIDE_HUGE_PAGES", {"on"}},
+      {"FARSIDE_NUMA", {"", "on", "bind:0", "first touch"}},
       {"FARSIDE_OVERCOMMIT", {"1"}},
       {"FARSIDE_HANG", {"86401", "60 s"}},
       {"FARSIDE_SITES", {"1"}},

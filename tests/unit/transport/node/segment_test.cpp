@@ -8,9 +8,14 @@
 #include <cstdint>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
+#include <linux/mempolicy.h>
+#include <sstream>
 #include <string>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -40,6 +45,48 @@ TEST_CASE("a segment is zeroed, of the size asked for, sealed against resizing, 
   CHECK(ftruncate(fd, 0) != 0);
   CHECK(ftruncate(fd, 1 << 20) != 0);
   CHECK((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+}
+
+// The policy of the pages at this address: "default", "interleave:0" and so on.
+std::string policy_at(const std::byte* base) {
+  std::string found;
+  std::ifstream maps("/proc/self/numa_maps");
+  for (std::string line; std::getline(maps, line);) {
+    std::istringstream words(line);
+    std::uintptr_t begin = 0;
+    if (std::string policy; words >> std::hex >> begin >> policy && begin <= reinterpret_cast<std::uintptr_t>(base))
+      found = policy;
+  }
+  return found;
+}
+
+TEST_CASE("a part of a segment is placed on NUMA nodes, for all processes, and no page of it exists before its use") {
+  if (access("/proc/self/numa_maps", R_OK) != 0) return;  // a kernel without NUMA
+  constexpr std::size_t kPage = 4096;
+  for (const auto& [numa, begins] : {std::pair(Numa::kFirstTouch, "default"), std::pair(Numa::kBind, "prefer:"),
+                                     std::pair(Numa::kInterleave, "interleave:")}) {
+    INFO(begins);
+    Result<Segment> segment = make_segment(8 * kPage, Reserve{0, kPage}, 8 * kPage);
+    REQUIRE(segment.ok());
+    const int fd = segment.value().fd.get();
+    Result<Mapping> peer = map_peer_segment(getpid(), fd, 8 * kPage);
+    REQUIRE(peer.ok());
+    CHECK(place_on_nodes(segment.value().mapping.base() + 2 * kPage + 100, 2 * kPage, numa).ok());
+    CHECK(place_on_nodes(segment.value().mapping.base() + 6 * kPage, 0, numa).ok());
+    for (const std::size_t page : {0, 1, 2, 3, 4, 5, 6}) {
+      INFO("page " << page);
+      const bool placed = page >= 2 && page <= 4;
+      CHECK(policy_at(segment.value().mapping.base() + page * kPage).starts_with(placed ? begins : "default"));
+    }
+    struct stat info {};
+    REQUIRE(fstat(fd, &info) == 0);
+    CHECK(static_cast<std::size_t>(info.st_blocks) * 512 == kPage);
+    // The peer's mapping was made before; its policy is that of the file.
+    int mode = -1;
+    const std::byte* const there = peer.value().base() + 3 * kPage;
+    REQUIRE(syscall(SYS_get_mempolicy, &mode, nullptr, 0UL, there, MPOL_F_ADDR) == 0);
+    CHECK(mode == (numa == Numa::kBind ? MPOL_PREFERRED : numa == Numa::kInterleave ? MPOL_INTERLEAVE : MPOL_DEFAULT));
+  }
 }
 
 TEST_CASE("a large segment counts as promised once the peers have mapped it, as far as it has not been touched") {
