@@ -91,7 +91,7 @@ void complete(const CLI::App& app, const std::vector<std::string>& words) {
   for (const CLI::App* nested : command->get_subcommands(nullptr)) offer(nested->get_name(), nested->get_description());
 }
 
-// CLI11 2.6 breaks the lines below the options anew unless it is told not to; earlier versions do not.
+// CLI11 2.6 breaks the lines below the options again unless it is told not to; earlier versions do not.
 void keep_lines_of_footers(auto& formatter) {
   if constexpr (requires { formatter.enable_footer_formatting(false); }) formatter.enable_footer_formatting(false);
 }

@@ -70,13 +70,13 @@ struct BarrierWord {
   }
 };
 
-// What one rank does in each barrier of a window.
+// The steps of one rank in each barrier of a window.
 class BarrierSchedule {
  public:
   // First notifies `to` by its word `there`, then waits for `from` at the own word `here`.
   struct Step {
-    std::int32_t to = -1;    // -1: nobody
-    std::int32_t from = -1;  // -1: nobody
+    std::int32_t to = -1;    // -1: no rank
+    std::int32_t from = -1;  // -1: no rank
     std::uint32_t there = 0;
     std::uint32_t here = 0;
   };
@@ -174,7 +174,7 @@ class Barrier {
     if (failed_ || at_ == steps().size() || (steps()[at_].to >= 0 && !notified_)) return -1;
     const Step& step = steps()[at_];
     if (step.from < 0 || !memory_.interrupted_since(step.from, interruptions_)) return -1;
-    // What has arrived before the interruption is seen now.
+    // An arrival before the interruption counts.
     return BarrierWord::entered(memory_.own(step.here), word_) ? -1 : step.from;
   }
   // The rank whose word this one waits for, or -1 while it waits for nothing but its own writes.

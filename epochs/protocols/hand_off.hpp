@@ -10,7 +10,7 @@
 // ticket, so an entry that was read is still there.
 //
 // A departing writer that also sees the writer behind the next owner names it to the next owner. When that one
-// releases the lock, it wakes the writer without a departure of its own, which the writer makes up for.
+// releases the lock, it wakes the writer without its own departure, which the writer makes up for.
 //
 // Cost in remote operations: one for the slots; two per admitted waiter, one after another only for waiters that come
 // to their slots late; two more where a later ticket must give way; one for the announcement of a next owner.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A fair lock of two groups over remote memory, by 64-bit fetch-add and compare-and-swap. The groups exclude each
-// other. No waiter is overtaken except by members of its own group, and each waiter waits on a word of its own; only
+// other. No waiter is overtaken except by members of its own group, and each waiter waits on its own word; only
 // waiters beyond the ring read remote memory, after pauses. The protocol has two instances (LockPlace):
 //
 //   of a target  one per rank. Readers (shared locks) hold it together, a writer (an exclusive lock) holds it alone.
@@ -63,7 +63,7 @@
 namespace farside::epochs {
 
 // Acquires the lock of a mapped word that CPU atomics change, unless an incompatible process is present or a post
-// exposes the rank. `before`: a guess of the word with nobody present; on return, what it held.
+// exposes the rank. `before`: a guess of the word with no lock present; on return, what it held.
 // The arrival of an acquisition that succeeds is its compare-and-swap, so no ticket has to wait, and the release is as
 // of AcquireLock with the plain token of that ticket.
 [[nodiscard]] [[gnu::always_inline]] inline bool try_acquire(std::uint64_t& word, LockType type,
@@ -337,7 +337,7 @@ class AcquireLock {
     released_by_successor_ = hand_off.to_next && hand_off.count <= kMostReleasedBySuccessor;
     hand_off_ = hand_off.count > 0 ? hand_off : HandOff{};
   }
-  // What the slot holds while this waiter waits.
+  // The contents of the slot while this waiter waits.
   std::uint64_t entry() const { return RingSlot::make(RingSlot::kWaiting, ticket_, id_, type_); }
 
   M& memory_;

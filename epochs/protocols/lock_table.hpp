@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a process holds and waits for in one window: the locks of targets, the global lock behind them, the wake words
+// The locks that a process holds and waits for in one window: of targets, the global lock behind them, the wake words
 // of its waiting threads, a deferred lock, and the locks of a lock_all. LockTable is that state, with its rules. The
 // window enters the locks of targets and removes them; the protocols of lock_calls.hpp change the rest.
 //
@@ -195,7 +195,7 @@ class LockTable {
   bool begin_lock_all() { return !std::exchange(in_lock_all_, true); }
   void end_lock_all() { in_lock_all_ = false; }
   // The locks of a lock_all: the global lock, or one per rank; where they are, and their tokens. A lock word counts
-  // lock_alls of other ranks in a field of its own. That of the rank itself needs no such mark, because the rank does
+  // lock_alls of other ranks in its own field. That of the rank itself needs no such mark, because the rank does
   // not post during its own lock_all.
   int locks_of_lock_all() const { return has_global_lock() ? 1 : ranks_; }
   int rank_of_lock_all(int lock) const { return has_global_lock() ? home_ : lock; }

@@ -146,7 +146,7 @@ struct FenceAssert {
 
 inline constexpr int kNoTarget = -1;
 
-// What the window knows of its exposure epoch, or of the last one.
+// The present exposure epoch, or the last one.
 struct ExposureSide {
   Exposure state = Exposure::kNone;
   bool after_fence = false;         // kPosted: entered from kFence
@@ -220,7 +220,7 @@ class EpochState {
   }
   Violation begin_start(std::span<const int> group);
   Violation complete();
-  // Whether the next complete() ends an epoch. If not, it has nobody to notify.
+  // Whether the next complete() ends an epoch. If not, it notifies no rank.
   bool started() const {
     return access_ == Access::kStarted || (access_ > Access::kStarted && before_ == Access::kStarted);
   }
@@ -384,7 +384,7 @@ class EpochState {
   const Report* report_ = nullptr;
   static const Report kNoReport;
   std::vector<int> awaited_;  // kLocked: targets that a thread still waits for; one per thread
-  std::vector<int> again_;    // locks that are held already, each with an unlock of its own; kNoTarget: of all
+  std::vector<int> again_;    // locks that are held already, each with its own unlock; kNoTarget: of all
   std::vector<int> started_group_;
   const char* closed_by_ = nullptr;
   ExposureSide exposure_;

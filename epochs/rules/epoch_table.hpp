@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What MPI allows when, as two tables. For each call and each state of the access side (what this process may do to
+// MPI's rules of epochs as two tables. For each call and each state of the access side (what this process may do to
 // other windows) and of the exposure side (what others may do to its window) a table holds the next state or the
 // broken rule. A call is legal if both tables allow it. EpochState executes the tables, and the build prints them
 // (doc/rules.md). Sections are those of MPI 4.0; MPI 3.1 has them in chapter 11.

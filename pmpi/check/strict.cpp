@@ -31,7 +31,7 @@ using epochs::RunBuilder;
 using epochs::SharedLog;
 using epochs::StridedRun;
 
-// What completes one operation of this rank before the next one, by SharedLog::Epoch.
+// How to complete one operation of this rank before the next one, by SharedLog::Epoch.
 constexpr const char* kComplete[] = {"put an MPI_Win_fence between the two", "issue them in two epochs",
                                      "flush between the two"};
 // The same for those of two ranks.
@@ -377,7 +377,7 @@ Outcome Strict::carried_out(const Operation& operation, Epoch epoch, const Place
     if (const std::uint64_t hash = hash_of_memory(runs->runs()); hash != 0)
       buffers_.push_back({name_of(operation), target, number_, site_, written, runs->runs(), hash});
   }
-  // It is complete before the notification is sent. Whoever learns of that may access the same bytes.
+  // It is complete before the notification is sent. The notified rank may access the same bytes.
   if (operation.notifies) {
     log_.notified();
     return shared_.notified(number_);

@@ -35,7 +35,7 @@
 
 namespace farside::pmpi {
 
-// The memory of the logs of a window's ranks (epochs/races/shared_log.hpp): a space of its own, so the ranks reach it
+// The memory of the logs of a window's ranks (epochs/races/shared_log.hpp): its own space, so the ranks reach it
 // by the same routes as windows. Cost: each read or write is one operation and its flush.
 class LogSpace final : public epochs::LogMemory {
  public:

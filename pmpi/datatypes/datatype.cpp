@@ -95,7 +95,7 @@ bool PredefinedTable::place(const PredefinedType& type) {
 void PredefinedTable::fill(std::span<const PredefinedType> types) {
   while (!std::all_of(types.begin(), types.end(), [&](const PredefinedType& type) { return place(type); })) {
     slots_.fill({});
-    multiplier_ = multiplier_ * 6364136223846793005u + 1442695040888963407u;  // any series serves
+    multiplier_ = multiplier_ * 6364136223846793005u + 1442695040888963407u;  // any series will do
   }
 }
 

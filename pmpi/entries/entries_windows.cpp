@@ -20,7 +20,7 @@
 namespace farside::pmpi {
 namespace {
 
-// The runtime may give a window of its own the handle of a farside window that another thread is freeing.
+// The runtime may give its own window the handle of a farside window that another thread is freeing.
 int by_runtime(MPI_Win* win, int code) {
   if (code == MPI_SUCCESS) library().windows.forget(*win);
   return code;

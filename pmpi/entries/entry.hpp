@@ -33,7 +33,7 @@
   extern "C" [[gnu::visibility("default")]] int MPI_##name parameters
 
 // The same for a call whose fast path is the condition `tried`. It needs no frame and saves no registers for the slow
-// path, which starts the call anew.
+// path, which starts the call again.
 #define FARSIDE_TRIED_ENTRY(name, parameters, arguments, tried, ...) \
   FARSIDE_FAST_ENTRY(name, parameters, arguments, __VA_ARGS__) {     \
     if (tried) [[likely]]                                            \

@@ -13,7 +13,7 @@
 
 namespace farside::pmpi {
 
-// What the started ranks need of this process's environment, as names and values.
+// The variables of this process that spawned ranks need, as names and values.
 std::vector<std::pair<std::string, std::string>> variables_for_spawned();
 
 // A list in the form of the key, of at most `limit` characters, and the names for which there was no room.

@@ -7,7 +7,7 @@
 //   first window  reads the settings, takes the runtime's resources (RuntimeResources::start), and opens endpoints
 //   end           MPI_Finalize, or the end of the last session: writes the files of FARSIDE_STATS and FARSIDE_TRACE,
 //                 closes the endpoints (Process::shut_down), and returns the runtime's resources
-//   restart       the first window of a later session begins anew with the runtime's resources and endpoints
+//   restart       the first window of a later session begins again with the runtime's resources and endpoints
 //
 // Nothing is destroyed: threads of the application may still be in farside when the process exits. Code that runs
 // several processes as fibers of one exchanges the bytes of library(), this_process and this_thread when it switches.

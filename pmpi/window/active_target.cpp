@@ -26,8 +26,7 @@ Fault no_group() {
   return {MPI_ERR_GROUP, "the group is not valid, for instance because it was freed (MPI 4.0 section 12.5.2)"};
 }
 
-// What all ranks must agree on in the barriers of fence and free travels in the words of the barrier: the bits of
-// BarrierWord for the assertions of a fence.
+// The assertions of a fence as bits of BarrierWord: the ranks compare them in the barriers of fence and free.
 std::uint8_t flags_of_fence(int assert) {
   unsigned flags = 0;
   if ((assert& MPI_MODE_NOPRECEDE) != 0) flags |= BarrierWord::kNoPrecede;
@@ -338,7 +337,7 @@ Outcome ActiveTarget::wait() {
   wait_until(window_.space->words().wake_event(), [&] {
     over = window_.completions.take(window_.control, origins);
     if (over || (lost = complete_lost())) return over;
-    // What has arrived before the interruption is seen now.
+    // Completions that arrived before the interruption count.
     over = window_.completions.take(window_.control, origins);
     return true;
   });

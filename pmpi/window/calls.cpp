@@ -65,7 +65,7 @@ Outcome ending_exposure(WindowState& window, Count&& count, Call&& call) {
   return first_of(std::move(done), without_bad_alloc([&] { return window.strict->exposure_ended(); }));
 }
 
-// What counts the calls that open and close epochs.
+// Counters of the calls that open and close epochs.
 auto opened(EpochKind kind, int target, WaitKind waits) {
   return [=](WindowStatistics& statistics, const Moment& begun) { statistics.opened(kind, target, waits, begun); };
 }

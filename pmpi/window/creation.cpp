@@ -63,7 +63,7 @@ Outcome check_arguments(const CreationRequest& request) {
   return {};
 }
 
-// What farside does not serve and the runtime may, so that the window is left to it: kNoRoute.
+// kNoRoute for memory that only the runtime may support: the window is left to it.
 Status check_memory(const CreationRequest& request) {
   if (request.displacement_unit > std::numeric_limits<int>::max()) {
     return Error{ErrorKind::kNoRoute,
@@ -76,7 +76,7 @@ Status check_memory(const CreationRequest& request) {
   return {};
 }
 
-// What a rank says of itself to all (SpaceMaking::flags).
+// Facts that each rank tells all others (SpaceMaking::flags).
 constexpr std::uint64_t kUnknownClock = 1;  // the rank records a trace, and clocks have not been compared yet
 constexpr std::uint64_t kNoRecord = 2;      // the rank records no trace
 constexpr std::uint64_t kContiguous = 4;    // its info wants shared memory that is contiguous in rank order
@@ -117,7 +117,7 @@ SpaceMaking making_of(const CreationRequest& request, const Group& group, std::u
   return making;
 }
 
-// What this rank brings to a window: what it wants, what it has for it, and why it cannot make it.
+// This rank's share of a new window: its request, its resources, and its error if it cannot take part.
 struct Contribution {
   Contribution(const CreationRequest& request, std::unique_ptr<CommunicatorGroup> fresh);
   ~Contribution() {
@@ -135,7 +135,7 @@ struct Contribution {
   TemporaryGroup members;
 };
 
-// What the ranks have agreed on, with this rank's memory.
+// The agreement of the ranks, with this rank's memory.
 struct Agreed {
   std::uint64_t id = 0;
   MadeSpace memory;

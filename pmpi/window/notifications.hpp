@@ -26,7 +26,7 @@
 
 namespace farside::pmpi {
 
-// What a rank keeps from the first set_count() on: 2 KiB, and 48 bytes per target that it notifies over the fabric.
+// Allocated by the first set_count(): 2 KiB, and 48 bytes per target that this rank notifies over the fabric.
 struct NotificationCounters {
   std::array<epochs::NotificationCounter, epochs::ControlBlock::kNotificationCounters> own;
   std::uint32_t interruptions = 0;  // ControlMemory::interruptions() at the last set_count()

@@ -79,7 +79,7 @@ class PassiveTarget {
   Status unlock_deferred(epochs::HeldLock& lock, bool& over);
   // Runs a protocol of the lock table to its end, also after failures of its operations, and returns the first error.
   // While it waits for a lock, it looks for dead ranks (LostLocks). Success without protocol.ok(): the lock needs the
-  // global lock no longer, and is to be acquired anew. `peer`: the target, for messages.
+  // global lock no longer, and is to be acquired again. `peer`: the target, for messages.
   Status run_to_end(auto& protocol, int peer = 0);
 
   WindowState& window_;

@@ -5,7 +5,7 @@
 // runtime.
 //
 // A table leads from the handle of a request to its operation while the operation is under way, or while its request
-// has an error to report. It has parts, each with a mutex of its own, so that threads which complete different requests
+// has an error to report. It has parts, each with its own mutex, so that threads which complete different requests
 // seldom share a line. Requests whose operations are over are completed by calls that complete requests, and in between
 // when a part of the table has grown: the table grows with the operations that are under way, not with the requests
 // that the program keeps.

@@ -85,7 +85,7 @@ std::vector<std::optional<std::uint64_t>> WaitReports::read_words(std::span<cons
   return values;
 }
 
-// What is known of a rank that does not respond, in parentheses; empty if nothing is known.
+// The known state of a rank that does not respond, in parentheses; empty if nothing is known.
 std::string WaitReports::describe_failure(int rank) {
   if (rank == window_.space->rank()) return {};
   const ProcessIdentity process = window_.space->words().process_of(rank);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a thread waits for in a call on a window, for the reports of FARSIDE_HANG (transport/base/waiter.hpp). A call
+// The reasons of waits in calls on a window, for the reports of FARSIDE_HANG (transport/base/waiter.hpp). A call
 // has a CallReason, and a wait in it whose cause the window knows more closely a wait_reason(). Thread safety: a reason
 // belongs to its thread.
 #pragma once
@@ -68,7 +68,7 @@ class WaitReports {
   }
   std::string describe_failure(int rank);
   std::string describe_failure(std::span<const int> ranks);
-  // What keeps a lock waiting, with its first word.
+  // The locks in the way of a waiting one, with a leading word.
   std::string behind_holders(int target, epochs::LockType type);
 
   WindowState& window_;

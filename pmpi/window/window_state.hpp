@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the parts of a window share: its memory, epoch state, lock table and settings. The parts (operations.hpp,
+// The state that the parts of a window share: memory, epoch state, lock table, settings. The parts (operations.hpp,
 // passive_target.hpp, active_target.hpp, wait_reports.hpp) are views of it, which cost nothing: the compiler passes the
 // address of the state. The order of the members keeps those of the fast path together.
 //
@@ -44,7 +44,7 @@
 namespace farside::pmpi {
 
 // Locks that ranks have died with (epochs/lock.md, Failures). A lock is lost if a rank of the window has ended, no
-// living rank is known to hold the lock alone, and nobody has departed from it between two looks.
+// living rank is known to hold the lock alone, and no rank has departed from it between two looks.
 //
 // A wait for a lock finds no dead rank by its own operations: it sleeps in a queue. So it looks for them. For ranks of
 // this node it asks the kernel. A rank of another node has ended if two looks in a row have found that it refuses
@@ -59,7 +59,7 @@ class LostLocks {
  public:
   explicit LostLocks(WindowState& window) : window_(window) {}
 
-  // What a wait for a lock has seen when it last looked.
+  // The findings of the last look of a wait for a lock.
   struct Look {
     Clock::time_point next;
     std::vector<std::optional<std::uint64_t>> seen = {};
@@ -308,7 +308,7 @@ struct WindowState {
   std::unique_ptr<WindowLockStripes> lock_stripes;  // null without threads
   int last_locked = -1;                             // target of the last lock on the fast path
   std::uint64_t* last_lock_word = nullptr;          // its lock word
-  std::uint64_t last_lock_value = 0;                // what it held at the release, with nobody present
+  std::uint64_t last_lock_value = 0;                // what it held at the release, with no lock present
   bool lock_all_unchecked = false;                  // MPI_MODE_NOCHECK
   std::uint32_t near_hand_offs = 0;                 // how often in a row (NearPlace)
   LostLocks lost_locks;

@@ -40,7 +40,7 @@ class Random {
   std::uint64_t state_;
 };
 
-// What a thread waits for: a word or an object. In shared memory by file and offset; file 0: private memory.
+// The word or object that a thread waits for. In shared memory by file and offset; file 0: private memory.
 using Key = std::pair<std::uint64_t, std::uint64_t>;
 inline Key key_of(const void* object) { return {0, reinterpret_cast<std::uintptr_t>(object)}; }
 

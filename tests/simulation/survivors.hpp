@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What survivors.cpp asks the simulation for.
+// The interface between survivors.cpp and the simulation.
 #pragma once
 
 extern "C" {

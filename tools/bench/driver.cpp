@@ -164,7 +164,7 @@ class Progress {
 // After so many failed measures and no figure, a native variant is not tried again: each may take `--timeout`.
 constexpr std::size_t kMostFailures = 3;
 
-// What MPI_Finalize and the launcher may take behind the last measure (MPICH 4.0 over UCX's tcp never ends there).
+// Time limit of MPI_Finalize and the launcher after the last measure (MPICH 4.0 over UCX's tcp never ends there).
 constexpr double kEndSeconds = 10;
 
 // Whether the figure is a scheduler's time slice instead of the time of an operation: another program took a core,
@@ -411,7 +411,7 @@ bool measure_runtime(const BenchSettings& settings, const Measures& measures, Pr
 }  // namespace
 
 Measures chosen_measures(const BenchSettings& settings) {
-  // What --cluster measures: passive target, with other ranks and while the target computes.
+  // The measures of --cluster: passive target, with other ranks and while the target computes.
   static const std::vector<std::string> kBetweenNodes = split(
       "put_flush get_flush fetch_and_op lock_put_unlock lock_put_unlock_compute get_compute "
       "fetch_and_op_compute contention rate fetch_rate",

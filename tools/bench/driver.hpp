@@ -90,7 +90,7 @@ struct MeasureResult {
   std::string reason;  // for the user; empty if measured
 };
 
-// What farside took between the nodes, at rank 0; empty within a node.
+// The provider that farside took between the nodes, at rank 0; empty within a node.
 struct Taken {
   std::string provider, device;
   std::string passed_over;  // what it said of a better provider

@@ -68,7 +68,7 @@ std::string adapter_text(const Json& adapter) {
   return text + ")";
 }
 
-// What follows `mark` in the first line of the file that begins with the key, without quotes.
+// Returns the text behind `mark` in the first line of the file that begins with the key, without quotes.
 static std::string value_of(const char* path, std::string_view key, std::string_view mark, const char* otherwise) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a launcher has told this process: the number of its rank and of all ranks.
+// The rank of this process and the number of ranks, as given by a launcher.
 #pragma once
 
 #include <algorithm>

@@ -22,7 +22,7 @@ std::vector<std::string> read_rank_files(
     const std::string& prefix, std::string_view extension, const char* variable,
     const std::function<void(const std::string& path, const std::string& content)>& take);
 
-// What a file says of its launch.
+// The launch that a file belongs to.
 struct RankFile {
   std::string path;
   Job job;

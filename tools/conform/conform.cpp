@@ -116,7 +116,7 @@ std::vector<Requirement> requirements_of(const ConformSettings& settings, const 
   return all;
 }
 
-// What the run of one requirement shows. A check that failed says so on stderr: "FILE:LINE: rank 1, in "...": ...".
+// The verdict on the run of one requirement. A check that failed says so on stderr: "FILE:LINE: rank 1, in "...": ...".
 Judgement judge(const ChildEnd& end, const std::string& section) {
   constexpr int kSkipped = 77, kOutOfTime = 124;
   std::string said;

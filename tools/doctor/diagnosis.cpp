@@ -154,7 +154,7 @@ void check_strict(Causes& causes) {
   }
 }
 
-// What forbids a route has the same remedy on many ranks, and names addresses and processes of one of them.
+// The obstacle to a route has the same remedy on many ranks, and names addresses and processes of one of them.
 void check_route(Causes& causes, const char* name) {
   const auto remedy = [name](const Json& rank) {
     const Json* route = route_of(rank, name);

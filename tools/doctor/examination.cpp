@@ -326,7 +326,7 @@ std::string report_text(const Json& examination, const Json& info, const Environ
   }
   if (!any) text += "  no variable FARSIDE_* or FI_*\n";
 
-  // The causes are found anew, with the names in them replaced.
+  // The causes are found again, with the names in them replaced.
   Json all = shown_json(examination);
   all["causes"] = causes_of(all);
   text += fmt::format("\nfarside doctor\n\n{}\nfarside info\n\n{}```\n", examination_text(all),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What `farside doctor` looks up in each rank before the runtime starts, and without any window:
+// The facts that `farside doctor` looks up in each rank before the runtime starts, and without any window:
 //
 //   host
 //   farside          the version of the library in this process; empty: it is not loaded

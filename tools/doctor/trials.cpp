@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the ranks try: providers between the hosts, windows, and puts between the nodes.
+// Trials by the ranks: providers between the hosts, windows, and puts between the nodes.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -164,7 +164,7 @@ constexpr MPI_Aint kCounter = 0, kSum = 1, kLocked = 2, kFenced = kLocked + kBlo
 constexpr int kContendedLocks = 4;  // of each rank
 constexpr Word kAddend = 3;
 
-// What an origin puts at its target.
+// The data that an origin puts at its target.
 std::array<Word, kBlockWords> pattern(int origin, Word salt) {
   std::array<Word, kBlockWords> words{};
   for (int i = 0; i < kBlockWords; ++i) words[static_cast<std::size_t>(i)] = (origin + 1) * 1000 + salt + i;

@@ -86,7 +86,7 @@ Json unusable_provider(const std::string& name, const std::string& why) {
           {"atomics", ""}};
 }
 
-// A provider may take long or crash, so it is probed in a process of its own.
+// A provider may take long or crash, so it is probed in its own process.
 Json provider(const std::string& name, const Settings& settings) {
   const Attempt tried = attempt([&] { return probe_provider(name, settings).dump(); });
   if (tried.answered) return parse_json(tried.answer);

@@ -68,7 +68,7 @@ struct VerbsReport {
   std::string advice;
 };
 
-// What libfabric reports.
+// Facts that libfabric reports.
 struct LibfabricVerbs {
   bool offered = false;  // fi_getinfo(3) offers it
   bool built_in = true;  // this libfabric was built with it
@@ -86,7 +86,7 @@ VerbsReport find_verbs(const LibfabricVerbs& libfabric, const std::string& sys =
 Json probe_provider(const std::string& name, const Settings& settings);
 
 // Collects it all as JSON; tools/docs/commands.md describes the fields. Takes a second or two, since each
-// provider is tried in a process of its own.
+// provider is tried in its own process.
 Json gather_info(const std::string& library_folder);
 
 // Formats the same as text.

@@ -56,5 +56,5 @@ foreach(component IN LISTS CPACK_COMPONENTS_ALL)
     file(WRITE ${usr}/share/lintian/overrides/${package} "${text}")
   endif()
 endforeach()
-# Whatever the umask of this build: files are 644, folders and programs 755.
+# Independent of the umask of this build: files are 644, folders and programs 755.
 execute_process(COMMAND chmod -R u=rwX,go=rX ${CPACK_TEMPORARY_DIRECTORY} COMMAND_ERROR_IS_FATAL ANY)

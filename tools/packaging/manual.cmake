@@ -39,7 +39,7 @@ set(also "farside-bench(1), mpirun(1)")
 foreach(component IN LISTS FARSIDE_RUNTIMES)
   page(farside-bench-${component} "the program that farside bench measures with, for ${component}"
        farside-bench-${component})
-  # What only `farside info` and `farside doctor` start has no help, so its page is made of a text.
+  # The program that only `farside info` and `farside doctor` start has no help, so its page is written by hand.
   set(peers ${manual}/farside-peers-${component}.1)
   configure_file(${CMAKE_CURRENT_LIST_DIR}/farside-peers.1.in ${peers} @ONLY)
   install(FILES ${peers} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT ${component})

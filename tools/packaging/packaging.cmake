@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What else is installed (documents, an environment-module file), and the Debian packages that cpack makes of the
-# components (tools/package builds them as Debian would; README.md says what is in which).
+# Other installed files (documents, an environment-module file), and the Debian packages that cpack makes of the
+# components (tools/package builds them as Debian would; README.md lists their contents).
 
 # The pages keep their folders, so that the links between them lead somewhere.
 set(patterns epochs findings pmpi tests tools transport)

@@ -159,7 +159,7 @@ void write_chrome(std::ostream& out, const Timeline& timeline) {
   for (const Bar& bar : lanes.bars) {
     const Lane& lane = lanes.lanes[bar.lane];
     const char* category = bar.is_epoch() ? "epoch" : bar.kind == kServedBar ? "progress" : "operation";
-    // What is between two fences is the program's; the fence itself is a slice below.
+    // The time between two fences is the program's; the fence itself is a slice below.
     const std::string& title = bar.is_fence() ? kBetweenFences : bar.name;
     Json event = slice(title, category, lane, bar, bar.begin, bar.is_fence() ? bar.closing : bar.end);
     Json& args = event["args"] = Json::object();

@@ -37,7 +37,7 @@ using Published = PlainAtomic<T, std::memory_order_release, std::memory_order_ac
 // The plain stores of a thread to memory of the peers of its process. A core may execute later loads before such stores
 // leave its store buffer. After a flush of a put, a load must not precede the put, so the flush drains the stores.
 //
-// Each thread has an object of its own (state.hpp). A flush that completes another thread's put follows it in
+// Each thread has its own object (state.hpp). A flush that completes another thread's put follows it in
 // the program (MPI 4.0 section 11.6), so the flushing thread has seen a store or an atomic that followed the put. On
 // x86 stores leave a core in program order, so the put has left its core, too; elsewhere drain() always executes a
 // fence, which is cumulative.

@@ -24,10 +24,10 @@
 
 namespace farside {
 
-// At most this many threads at a time have a number of their own (ThreadSlot), from 0 on.
+// At most this many threads at a time have their own number (ThreadSlot), from 0 on.
 inline constexpr int kOwnSlots = 7;
 
-// A small number for each thread of this process that uses windows, so that threads can write to places of their own.
+// A small number for each thread of this process that uses windows, so that threads can write to their own places.
 // Thread safety: any thread. Cost: one load; an atomic at a thread's first call and at its end.
 class ThreadSlot {
  public:
@@ -224,7 +224,7 @@ class SmallMutex {
 // processor, it reads another state, leaves by (d) to (f), and sleeps until the state is kShared. If the read precedes
 // the barrier, so does (a): step 3 sees true until the section has ended (d). The same holds for the wake: if the read
 // (e) precedes the barrier, so does (d), and step 3 does not sleep. Each thread has an `inside` of its own, so a former
-// owner that reads the state late disturbs nobody.
+// owner that reads the state late disturbs no thread.
 //
 // In the state kShared all threads exclude each other by `shared`. The thread that has it takes the bias so: inside =
 // true, state = itself, and `shared` is unlocked. A thread that gets `shared` then begins with step 1.
@@ -232,7 +232,7 @@ class SmallMutex {
 // Thread safety: any thread; not recursive. Lockable as the standard library says (std::scoped_lock). The mutex must
 // outlive the calls of unlock(). Cost: no remote operation; some 10 us when another thread comes; in the state kShared
 // one atomic operation to lock and one to unlock. A thread that waits spins briefly, yields, and sleeps until it is
-// woken (std::atomic::wait). A thread without a number of its own (ThreadSlot) never has the bias. Memory: 16 bytes.
+// woken (std::atomic::wait). A thread without its own number (ThreadSlot) never has the bias. Memory: 16 bytes.
 class BiasedMutex {
  public:
   [[gnu::always_inline]] void lock() {

@@ -69,7 +69,7 @@ inline double ns_per_tick(const ClockPair& first, const ClockPair& second) {
 }
 
 // The offset between the CLOCK_MONOTONIC of two processes, by round trips of messages: the shortest one counts, and
-// half of it is the uncertainty. The caller chooses how the messages travel. Thread safety: none of its own.
+// half of it is the uncertainty. The caller chooses how the messages travel. Not thread-safe.
 inline constexpr int kClockRoundTrips = 32;
 
 struct ClockOffset {

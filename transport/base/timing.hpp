@@ -50,7 +50,7 @@ struct Timing {
   // For the reply of a local peer, whose thread takes 10 us to wake, and time slices of 4 ms on a busy node; and of a
   // peer that has exceeded that. Shorter: system calls in place of lists. Longer: a stopped peer costs more.
   static constexpr Milliseconds kReply{50}, kReplyAgain{2};
-  // For the accumulate lock, in a handler, which serves nobody else meanwhile. A holder takes a few us.
+  // For the accumulate lock, in a handler, which serves no other rank meanwhile. A holder takes a few us.
   static constexpr Microseconds kHandlerLock{100};
   // After that a thread claims the accumulate lock, which others then leave. Longer: it starves among running ranks.
   static constexpr Milliseconds kClaimAfter{1};

@@ -30,7 +30,7 @@ namespace farside {
 // wait that sleeps one look at the clock per sleep, one that yields one look per 4,096 rounds; else nothing.
 class LongWait {
  public:
-  // What the calling thread waits for, while the object exists. Reasons of one thread end in the reverse order in which
+  // Why the calling thread waits, while the object exists. Reasons of one thread end in the reverse order in which
   // they begin.
   class Reason : NotCopied {
    public:
@@ -141,7 +141,7 @@ class Waiter : NotCopied {
   std::chrono::seconds next_report_{};
 };
 
-// The progress of a process without an MPI runtime, whose endpoints have progress threads of their own.
+// The progress of a process without an MPI runtime, whose endpoints have their own progress threads.
 struct NoProgress final : Progress {
   void poll() override {}
   void poll_runtime() override {}

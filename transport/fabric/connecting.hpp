@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What it takes to connect: the data that both sides send, and the resources of connections.
+// Establishing connections: the data that both sides send, and the resources of connections.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Hello {
   RemoteKey ring;             // of the message ring into which the peer may write
 };
 
-// What is sent. The ring is left out where there is none: rdma_cm carries at most 56 bytes (rdma_connect(3)).
+// The bytes to send. The ring is left out where there is none: rdma_cm carries at most 56 bytes (rdma_connect(3)).
 inline std::span<const std::byte> bytes_of(const Hello& hello) {
   return std::as_bytes(std::span(&hello, 1)).first(hello.ring.key != 0 ? sizeof hello : offsetof(Hello, ring));
 }
@@ -76,7 +76,7 @@ class ConnectionRoom {
     return std::max<std::size_t>(
         queue_pairs_ ? share_of_node(*queue_pairs_, processes) : connections_within(hard_limit_, open_), 1);
   }
-  // What that number depends on, in words.
+  // The resource that limits this number, in words.
   const char* what_limits() const { return queue_pairs_ ? "the adapter's queue pairs" : "descriptors (ulimit -Hn)"; }
   // Makes room for so many connections, as far as that is possible.
   void allow(std::size_t connections) {

@@ -145,7 +145,7 @@ class Connections {
   }
   // Returns the peer whose present connection has this number; null if there is no such connection.
   PeerState* peer_of(std::uint64_t number) const;
-  // What the kernel knows of the present connection to the peer; none if it is not one of TCP that carries operations.
+  // The kernel's state of the present connection to the peer; none unless it is TCP and carries operations.
   // A millisecond, if sockets of connections must be searched for.
   std::optional<TcpState> tcp_state(const PeerState& peer);
   // From now on only answers are sent on the connection.
@@ -259,7 +259,7 @@ class Connections {
 // connection that ends before the peer's DISCONNECT has arrived may have lost notifications of the peer: this is an
 // interruption (peers.hpp). The limit is soft (connections.md).
 //
-// Not thread-safe: Fabric's mutex guards it. Errors: none of its own. Cost: too_many() a few loads; make_room() goes
+// Not thread-safe: Fabric's mutex guards it. Errors: none. Cost: too_many() a few loads; make_room() goes
 // over the connections, once per kRoomAgain while there are too many. Memory: in PeerState.
 class ConnectionEviction {
  public:

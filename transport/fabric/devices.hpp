@@ -46,7 +46,7 @@ Nearness nearness_of(const std::string& address, const cpu_set_t& own, const std
 // The PCI address of the device, as above; empty if libfabric does not say.
 std::string pci_address(const fi_info& info);
 
-// What the choice needs to know of a device.
+// The facts of a device on which the choice depends.
 struct DeviceTraits {
   std::string fabric;              // libfabric's name of its network
   std::set<std::string> networks;  // of an adapter, kinds of link, with the IP networks: "Ethernet 10.1.0.0/24"

@@ -85,7 +85,7 @@ class Endpoint {
   // Interruptions: the ends of connections by which notifications of the peer may have been lost, numbered from 1 on
   // over all peers. The number of the last one, one load. 0: there was none.
   virtual std::uint32_t interruptions() const = 0;
-  // What they have lost of the peer's and of this process's notifications.
+  // Losses among the peer's and this process's notifications.
   virtual const PeerLosses& losses(Peer peer) = 0;
   // Requests a connection to the peer unless there is one, and does not wait for it. Returns whether there is one; the
   // error is that of the last attempt.

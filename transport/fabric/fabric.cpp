@@ -20,7 +20,7 @@ namespace farside {
 namespace {
 
 // Prepares the local buffer of a write or read for the provider. Where local buffers must be registered, it is copied
-// to or from a slot of registered memory, or has a registration of its own, `registered`, which the operation takes.
+// to or from a slot of registered memory, or has its own registration, `registered`, which the operation takes.
 // May be called again for an operation for which the provider had no room. Returns 0 or a negative libfabric code.
 int local_buffer(LocalMemory& memory, FabricOperation& operation, void* local, std::size_t bytes, bool writes,
                  FabricHandle<fid_mr>& registered, iovec& buffer, void*& descriptor) {

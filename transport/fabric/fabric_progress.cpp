@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What moves the endpoint on: completions, messages of peers, the polls of application threads, and the work of the
+// Progress of the endpoint: completions, messages of peers, the polls of application threads, and the work of the
 // progress thread (ProgressThread::Work). It checks the peers for PeerHealth, and acts on those that are out of reach.
 #include <algorithm>
 #include <array>
@@ -269,7 +269,7 @@ ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {
 
 bool Fabric::may_sleep() {
   fid* waited[] = {&domain_.queue()->fid, &connections_.events()->fid};
-  // fi_trywait polls: a message may come into a ring, which wakes nobody. With the mutex, since another thread may be
+  // fi_trywait polls: a message may come into a ring, and wake none. With the mutex, since another thread may be
   // reading the rings.
   const std::scoped_lock held(mutex_);
   if (fi_trywait(domain_.fabric(), waited, waited[1] != nullptr ? 2 : 1) != FI_SUCCESS) return false;

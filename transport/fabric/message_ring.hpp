@@ -65,7 +65,7 @@ class MessageRing {
     return ring != nullptr && ring->connected() ? ring : nullptr;
   }
 
-  // Returns a ring with memory of its own; null if the provider needs none, or there is no memory.
+  // Returns a ring with its own memory; null if the provider needs none, or there is no memory.
   static std::unique_ptr<MessageRing> make(const FabricDomain& domain);
   // `memory`: kMemory bytes of zeros, which are registered, and which peers reach by `key`. `most_copied`: the
   // largest write, in bytes, that the provider copies at the call (FI_INJECT). `mapping`, `registration`: those of the

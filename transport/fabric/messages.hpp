@@ -174,7 +174,7 @@ class Replies {
   bool idle() const { return deferred_.empty() && unsent_.empty() && in_flight_ == 0; }
 
  private:
-  // What Send has returned for it, if it is not -FI_EAGAIN, or it was refused for too long.
+  // `code`: the result of Send, unless -FI_EAGAIN; or the reply was refused for too long.
   void end(std::unique_ptr<Reply> reply, ssize_t code);
   bool execute_now(Peer sender, std::span<const std::byte> message);
 

@@ -89,7 +89,7 @@ bool Peers::take_reply(std::span<const std::byte> message) {
   const std::scoped_lock held(peer.mutex);
   FabricOperation* const operation = peer.pool.find(number & 0xffff'ffff);
   if (operation == nullptr || !operation->awaits_reply || operation->generation != header.generation) return false;
-  // Without memory for the text of an error the reply counts all the same.
+  // Without memory for the text of an error the reply counts anyway.
   Status delivered = without_bad_alloc(
       [&] { return operation->message.deliver(header.status, message.subspan(sizeof header), operation->list.get()); });
   LockedResult* const locked = operation->message.locked;

@@ -59,7 +59,7 @@ struct Connection {
 
 // A peer: its address, its connection, and the operations towards it.
 //
-// Thread safety: each peer has a mutex of its own, so that threads issue to different peers at once. Fabric's mutex
+// Thread safety: each peer has its own mutex, so that threads issue to different peers at once. Fabric's mutex
 // guards the rest. A thread that takes both takes Fabric's mutex first, and no thread holds the mutexes of two peers.
 struct PeerState {
   Peer number = 0;
@@ -160,7 +160,7 @@ struct PeerState {
 //
 // Thread safety: any thread may call of() and interruptions(). Fabric's mutex guards the table and the active peers.
 // The ends of operations take the mutex of the peer, but not_issued(), which is called with it held. A waiting thread
-// may destroy a Pending right after its last operation has ended here. Errors: none of its own. Cost of each call:
+// may destroy a Pending right after its last operation has ended here. Errors: none. Cost of each call:
 // constant, but for those that fail all operations of a peer. Memory: 350 bytes per peer; that of OperationPool per
 // operation, and of LocalMemory.
 class Peers {
@@ -237,7 +237,7 @@ class Peers {
 // and abandons them, by probes and the kernel's state of connections (connections.md), but none that is only slow.
 //
 // Thread safety: timeout() without a peer may be called from any thread, all other members under Fabric's mutex.
-// Errors: none of its own. Cost: a few loads per active peer, at regular times only, and three system calls per quiet
+// Errors: none. Cost: a few loads per active peer, at regular times only, and three system calls per quiet
 // peer. Memory: in PeerState.
 class PeerHealth {
  public:
@@ -246,7 +246,7 @@ class PeerHealth {
    public:
     // Sends a probe. Returns 0 or a negative libfabric code; none: nothing more can be sent now.
     virtual std::optional<ssize_t> send_probe(PeerState& peer) = 0;
-    // What the kernel knows of the present connection, where it is one of TCP.
+    // The kernel's state of the present connection; none unless it is TCP.
     virtual std::optional<TcpState> tcp_state(PeerState& peer) = 0;
     // Ends the connection to the peer, and fails the operations towards it.
     virtual void abandon(PeerState& peer, const std::string& why) = 0;

@@ -85,7 +85,7 @@ class Pending {
   int rank_ = Error::kNoRank;
 };
 
-// What the ends of connections to a peer may have lost. Thread safety: any thread may read it.
+// Notifications that the ends of connections to a peer may have lost. Thread safety: any thread may read it.
 struct PeerLosses {
   std::atomic<std::uint32_t> last_interruption{0};   // its number (Endpoint::interruptions()); 0: none
   std::atomic<std::uint32_t> lost_notifications{0};  // how often notifications to the peer may have been lost

@@ -82,7 +82,7 @@ class AdaptivePolling {
 // calls). Memory: nothing per peer.
 class ProgressThread {
  public:
-  // What the thread does. It calls all members, without any lock.
+  // The work of the thread, which calls all members without holding a lock.
   class Work {
    public:
     struct Sleep {

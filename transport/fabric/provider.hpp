@@ -108,7 +108,7 @@ class ProviderChoice {
     const std::optional<Error>& none = look().none;
     return none ? Status(*none) : Status();
   }
-  // What this process offers to a group: bit i is preferred_providers()[i]; with FARSIDE_PROVIDER the first bit is the
+  // The providers of this process: bit i is preferred_providers()[i]; with FARSIDE_PROVIDER the first bit is the
   // provider that it names. The first call opens the best one, to be sure of it. If none is usable, try_best() returns
   // the reason.
   struct Offer {

@@ -11,7 +11,7 @@
 //   kDescribe    RequestHeader. It asks for `count` bytes, the description of the space (ServedSpace).
 //   kReply       ReplyHeader, the fetched data, the former values of the control words. If the acquire step stopped
 //                the list, only the former value of its word follows the header; after a refusal, nothing does. If only
-//                the list ended early, the last step was executed all the same.
+//                the list ended early, the last step was executed anyway.
 //   kProbe       ReplyHeader, to test whether the provider can send it. `operation`: 0, or the identity of the sender
 //                if `generation` is a number as those of notifications, some of which may have been lost before.
 //   kDisconnect  ReplyHeader; `operation` is the number of a connection (Connections::number). The sender has nothing

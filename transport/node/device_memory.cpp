@@ -61,7 +61,7 @@ class Driver : public DeviceDriver {
 class Cuda final : public Driver {
  public:
   bool find_functions(void* library) {
-    // For memory without a context of its own, of pools and of cuMemMap.
+    // For memory without its own context, of pools and of cuMemMap.
     if (!find(library, retain_, "cuDevicePrimaryCtxRetain") ||
         !find(library, release_, "cuDevicePrimaryCtxRelease_v2")) {
       return false;

@@ -73,7 +73,7 @@ class DeviceMemory {
 // Memory of the host for copies of a GPU's memory. A process keeps what it has once allocated for later copies, at most
 // kMostKept bytes, for its whole life: its pages exist, the library of the GPU has locked them where it can (CUDA,
 // HIP), which makes copies of 64 KiB and more two to five times as fast, and a registration with an adapter stays
-// valid. A forked child does not inherit it. Copies of more than kLargest bytes are allocated anew each time.
+// valid. A forked child does not inherit it. Copies of more than kLargest bytes are allocated each time.
 class DeviceStaging {
  public:
   static constexpr std::size_t kLargest = std::size_t{64} << 20;

@@ -49,7 +49,7 @@ namespace farside {
 
 enum class IntegerPhase : std::uint32_t { kAtomics, kBoth, kLock };
 
-// Of one rank, in shared memory. Each thread's words have a cache line of their own, as its operations write to it.
+// Of one rank, in shared memory. Each thread's words have their own cache line, as its operations write to it.
 struct IntegerWords {
   struct alignas(64) OfThread {
     std::atomic<std::uint32_t> announced{0};

@@ -147,7 +147,7 @@ Result<std::optional<MessageQueue::Answer>> MessageQueue::wait_for_answer(Progre
       release(slot);
       return dead();
     }
-    // What is posted must take effect before what the sender does instead.
+    // Posted messages must take effect before the sender's substitute for this one.
     if (owner_check.timed_out() && has_executed_posted() && withdraw(slot)) {
       release(slot);
       return std::optional<Answer>();

@@ -71,7 +71,7 @@ class MessageQueue {
     bool by_poller;  // a thread of the owner that polls the queue has answered, and not the handler's thread
   };
   // Enqueues a message made of parts; returns nothing if no slot is free. wait_for_answer() wakes the owner. `sender`:
-  // the calling process's identity; if it is unknown, nobody takes over its slots, and it takes over none.
+  // the calling process's identity; if it is unknown, no process takes over its slots, and it takes over none.
   // Precondition: the parts have at most kMostBytes together.
   std::optional<Message> enqueue(ProcessIdentity sender, std::span<const std::span<const std::byte>> parts);
   // The same for a message that needs no answer. Returns false if no slot is free. The owner executes it when it next

@@ -35,7 +35,7 @@
 
 namespace farside {
 
-// What the members know of each other. Plain bytes.
+// A member, as the others know it. Plain bytes.
 struct NodeMember {
   std::int32_t rank = 0;  // in the group
   std::int32_t pid = 0;

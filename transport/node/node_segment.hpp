@@ -87,7 +87,7 @@ class NodeSegment {
     HugePages huge;           // of large data, if this member leads
     bool overcommit = false;  // the data may be larger than the free memory
   };
-  // What the leader tells the others. Plain bytes.
+  // The leader's message to the others. Plain bytes.
   struct Announcement {
     SegmentPlace place;
     std::uint64_t failed = 0;     // 0, or 1 + ErrorKind

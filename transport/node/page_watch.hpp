@@ -52,7 +52,7 @@ class PageWatch {
 
  private:
   struct State;
-  State* state_ = nullptr;  // in pages of its own, since the thread may not touch a page that is away; never freed
+  State* state_ = nullptr;  // in its own pages, since the thread may not touch a page that is away; never freed
 };
 
 }  // namespace farside

@@ -35,7 +35,7 @@ struct AvailableMemory {
 };
 // Reads /proc and /sys/fs/cgroup, which takes some 50 us.
 AvailableMemory available_shared_memory();
-// Whether this process may map its pages anew at their addresses: no page is locked, none is pinned by a device (which
+// Whether this process may map its pages again at their addresses: no page is locked, none is pinned by a device (which
 // would go on to use the old pages), and the mapping cannot fail for want of a commitment (vm.overcommit_memory is 2).
 bool may_remap_pages();
 

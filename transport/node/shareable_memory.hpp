@@ -2,7 +2,7 @@
 // The memory of MPI_Alloc_mem, on which the application may later make a window. Pieces are parts of arenas; an arena
 // is an unnamed memfd, mapped as a whole, so that on-node peers can map a piece later. Each arena has at least a
 // quarter of the bytes of all, so a process has a few dozen. Its file is sparse, and pages without a piece are returned
-// to the kernel. Pieces of a page or more have pages of their own.
+// to the kernel. Pieces of a page or more have their own pages.
 //
 // A forked process has the memory as private memory: its stores remain its own. Handlers of pthread_atfork(3),
 // registered when farside is loaded, see to this in one of two ways:
@@ -46,7 +46,7 @@ class ShareableMemory {
   // Returns memory that begins at a multiple of `alignment`, a power of two, and at a page or, if it is smaller than
   // one, at a cache line. Precondition: `bytes` is not 0. Errors: kNoMemory, by this process's own check: the call is
   // not collective, so the check does not include what other processes allocate at the same time. `overcommit`: memory
-  // that the check refuses gets an arena of its own, and later checks do not count it.
+  // that the check refuses gets its own arena, and later checks do not count it.
   Result<void*> allocate(std::size_t bytes, std::size_t alignment = 1, bool overcommit = false);
   // Returns false if no piece begins at `base`.
   bool free(const void* base);

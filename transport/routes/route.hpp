@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Route: how this process reaches the data of other ranks of one space. Space::route() says which route leads to a
-// rank. Each route has a folder of its own, and one line in base/address.hpp.
+// rank. Each route has its own folder, and one line in base/address.hpp.
 //
 //   mapped   loads and stores; the fast path of its callers passes this interface by (mapped/mapped_route.hpp)
 //   cma      process_vm_readv(2) and process_vm_writev(2), or the handler of an on-node peer

@@ -18,7 +18,7 @@ namespace {
 constexpr int kFailureBits = 64 - Group::kFlags;  // of the first word: one per ErrorKind
 static_assert(static_cast<int>(ErrorKind::kUnsupported) < kFailureBits);
 
-// What must agree: version 8 bits, routes 3, whether there are logs of FARSIDE_CHECK=strict 1 (each window then has a
+// Agreed values: version 8 bits, routes 3, whether there are logs of FARSIDE_CHECK=strict 1 (each window then has a
 // second space), the provider's name 20.
 constexpr std::uint32_t kVersionMask = 0xff;
 std::uint32_t settings_word(const Settings& settings) {

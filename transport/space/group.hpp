@@ -53,7 +53,7 @@ class Group {
   static constexpr std::uint32_t kProtocol = 32;
   static constexpr std::size_t kWords = 3;
   using Words = std::array<std::uint64_t, kWords>;
-  // What the ranks have contributed together.
+  // The combined contributions of the ranks.
   struct Combined {
     std::uint64_t flags = 0;
     Words words{};

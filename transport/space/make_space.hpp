@@ -26,7 +26,7 @@
 
 namespace farside {
 
-// What a rank brings.
+// The contribution of a rank.
 struct SpaceMaking {
   static constexpr int kFlags = 16;
   Space::Request request;
@@ -56,7 +56,7 @@ class SpaceMaker {
   // same kind without a text, since the failed member reports the reason. Errors: SpaceMaking::own, kNoMemory,
   // kNoRoute.
   Status make_memory(NodeGroup& node);
-  // What the ranks have agreed on besides their vote, for spaces that need the fabric.
+  // The agreement of the ranks besides their vote, for spaces that need the fabric.
   struct Agreed {
     PeerAddresses addresses;   // of all ranks
     bool nic_atomics = false;  // the endpoints of all ranks have adapter atomics
@@ -67,7 +67,7 @@ class SpaceMaker {
   // Precondition: all ranks have made their memory and their regions accessible.
   std::unique_ptr<Space> finish(Agreed agreed);
 
-  // What this rank says of itself, in the flags of the agreement. The vote of all ranks, which follows, has each bit
+  // The facts of this rank, in the flags of the agreement. The vote of all ranks, which follows, has each bit
   // that one of them has.
   struct Vote {
     std::uint64_t callers : SpaceMaking::kFlags = 0;

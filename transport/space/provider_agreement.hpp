@@ -33,7 +33,7 @@ class ProviderTrial {
 
   // Makes this rank the other side of a trial. run() may be called when all ranks have returned from begin().
   Status begin();
-  // Runs the trial with a rank, which no other rank has chosen. Waits without a limit of its own: the endpoint ends
+  // Runs the trial with a rank, which no other rank has chosen. Waits without a limit: the endpoint ends
   // operations on a peer that is out of reach (OpenEndpoint::set_on_trial()). `waiting` progresses the endpoint.
   Status run(int other, const FabricAddress& address, Progress& waiting);
 

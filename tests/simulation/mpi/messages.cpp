@@ -182,7 +182,7 @@ void broadcast(Contributions& all) {
   for (const Contribution& each : all) unpack(data.data(), data.size(), each.receive, each.count, each.type);
 }
 
-// What each rank sends goes to all, in the order of ranks.
+// The data of each rank go to all, in the order of ranks.
 void allgather(Contributions& all) {
   std::vector<std::vector<char>> data;
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -104,7 +104,7 @@ struct Request {
   void* extra = nullptr;
 };
 
-// What a member brings to a collective operation.
+// A member's contribution to a collective operation.
 struct Contribution {
   const char* call = "";
   int rank = 0;  // in the communicator

@@ -135,7 +135,7 @@ struct Endpoint {
   std::map<std::uint64_t, Operation> operations;  // by number
 };
 
-// What the provider offers, by the seed: rings of messages by RDMA, or only messages.
+// The capabilities of the provider, by the seed: rings of messages by RDMA, or only messages.
 enum class Offer { kRings, kMessages };
 
 // While a host is silent, nothing leaves it or reaches it. Afterwards TCP sends all again; kNever: it is lost.

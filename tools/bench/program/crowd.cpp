@@ -109,7 +109,7 @@ Outcome measure_rate(const MeasureInfo& info, const Pair& crowd, const Options& 
 
 // ---- contended ----
 
-// What a row of measures varies. The other rounds lock exclusively and add 1.
+// The parameters of a row of measures. The other rounds lock exclusively and add 1.
 struct Row {
   std::string_view name;
   unsigned readers = 0;     // percentage of rounds that only read

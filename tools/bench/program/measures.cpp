@@ -173,7 +173,7 @@ Operation make(const MeasureInfo& info) {
     return Operation();
 }
 
-// What both ranks have of a measure: the window, the operation, and what came of it.
+// A measure as both ranks hold it: the window, the operation, and the result.
 template <class Operation>
 class Measurement {
  public:

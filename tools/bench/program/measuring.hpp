@@ -123,7 +123,7 @@ double repeat_for(double seconds, Step&& step) {
   return elapsed;
 }
 
-// What a target outside of MPI does until the deadline: it sleeps,
+// A target outside of MPI sleeps until the deadline,
 inline void sleep_until(Clock::time_point deadline) {
   while (Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }

@@ -17,7 +17,7 @@ enum class Way {
   kPost,  // post, start, put, complete, wait
 };
 
-// What a rank exchanges with its neighbours. In its window are a halo of `bytes` for each side, twice, since a
+// A halo exchange with the neighbours. In the window are a halo of `bytes` for each side, twice, since a
 // neighbour may be a step ahead. The first and the last word of all data is the number of the step.
 template <Way way>
 class Exchange {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations of several threads of the origin at once. Each thread has a word of its own, on cache lines of its own: at
+// Operations of several threads of the origin at once. Each thread has its own word, on its own cache lines: at
 // one target in one window (threads_X), at one target in a window of the thread's own (threads_own_X), or at a target
 // of the thread's own in one window (threads_targets_X).
 #include <atomic>
@@ -105,7 +105,7 @@ class Places {
   std::vector<std::unique_ptr<Window>> windows_;
 };
 
-struct alignas(kStride) Worker {  // on cache lines of its own: its thread writes `done` at each operation
+struct alignas(kStride) Worker {  // on its own cache lines: its thread writes `done` at each operation
   std::int64_t done = 0;
   double rate = 0;  // operations per second in the round
   bool right = true;

@@ -121,7 +121,7 @@ Status FabricRoute::put_or_get(BusyTarget& to, Pending& among, const DataOperati
   }
   const bool put = operation.kind == OperationKind::kPut;
   // The target's provider answers RDMA that is issued after a message before the handler executes the message. So an
-  // operation with a request of its own, which may be awaited while a large transfer follows, stays RDMA.
+  // operation with its own request, which may be awaited while a large transfer follows, stays RDMA.
   if (&among == &to && operation.count <= (put ? kMostPutInRing : kMostGetInRing) &&
       space_.endpoint.has_message_ring(to.target->peer))
     return send_as_messages(to, among, operation);

@@ -32,7 +32,7 @@ struct FabricSetup {
 // The entry of a rank is made at the first operation on it, with the address from the table. If keys, sizes or units
 // are not the same on all ranks, the rank's description is requested from its handler, in one round trip.
 struct FabricSpace : FabricSetup {
-  // What all ranks have agreed on. Precondition of all operations.
+  // The agreement of all ranks. Precondition of all operations.
   struct Agreed {
     PeerAddresses addresses;
     AccumulateRules rules;

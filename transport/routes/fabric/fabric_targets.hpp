@@ -100,7 +100,7 @@ class TargetOrder {
   }
 
   // Takes the queued operations, to be issued; null: none. Returns nothing if another thread issues now: the caller
-  // tries again. `even_nothing`: the caller issues an operation of its own behind the queued ones, and excludes other
+  // tries again. `even_nothing`: the caller issues its own operation behind the queued ones, and excludes other
   // threads even if no operation is queued. If operations were taken or `even_nothing` is true, the caller calls sent()
   // afterwards.
   std::optional<std::unique_ptr<OperationList>> take(bool even_nothing) {
@@ -164,7 +164,7 @@ class TargetOrder {
   Clock::time_point burst_begun_;                 // time of the first of them
 };
 
-// What an origin must know of a rank's memory besides its address. Exchanged as bytes. Addresses and sizes have 48
+// An origin's facts of a rank's memory besides its address. Exchanged as bytes. Addresses and sizes have 48
 // bits, as those of user space on x86-64 and aarch64, and keys 32, as those of verbs. Where processes choose the keys,
 // all ranks have chosen the same, and bases and keys are 0 here.
 struct [[gnu::packed]] TargetDescription {
@@ -182,7 +182,7 @@ static_assert(sizeof(TargetDescription) == 30);
 // BusyTarget for the next operation, until another target needs the BusyTarget or all targets are visited.
 //
 // Thread safety: any, if it was made or told so (expect_threads()); else one thread, which locks nothing. Each
-// target has a mutex of its own, which guards its order; another one, of the list of busy targets, is taken when a
+// target has its own mutex, which guards its order; another one, of the list of busy targets, is taken when a
 // target gets or loses its BusyTarget. A thread that takes both takes that of the target first. Cost: O(1). Memory
 // per reached rank: 24 bytes, 13 to 24 of an index and tables, and 30 of its description where ranks differ; some 300
 // bytes more per busy target, and for at most kMostResting others.
@@ -265,7 +265,7 @@ class FabricTargets {
   // Returns the entry of the rank; adds one if it has none. `common`: the description that all ranks have, or null if
   // they differ.
   FabricTarget& add(int rank, Peer peer, const TargetDescription* common);
-  // Keeps a description of its own for the target, unless it has one.
+  // Keeps its own description for the target, unless it has one.
   void describe(FabricTarget& target, const TargetDescription& description);
   // Precondition: the target's description is known.
   const TargetDescription& description(const FabricTarget& target) const {
