@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The locks that a process holds and waits for in one window: of targets, the global lock behind them, the wake words
+// The state of a process's locks in one window: the locks of targets, the global lock behind them, the wake words
 // of its waiting threads, a deferred lock, and the locks of a lock_all. LockTable is that state, with its rules. The
 // window enters the locks of targets and removes them; the protocols of lock_calls.hpp change the rest.
 //

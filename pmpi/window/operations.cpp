@@ -396,7 +396,7 @@ Outcome Operations::combine_layouts(const Operation& operation, const std::byte*
     return DataOperation::accumulate(offset, operation.reduce, type, sends ? byte_at(origin, at) : nullptr,
                                      fetched != nullptr ? fetched + at : nullptr, bytes / traits(type).size, among);
   };
-  // The caller flushes after a fetch, so the request needs no counters of its own.
+  // The caller flushes after a fetch, so the request needs no counters.
   return by_parts<ElementFragments>(operation, layout, count, fetched == nullptr ? operation.target.own : nullptr,
                                     part);
 }

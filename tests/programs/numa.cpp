@@ -29,7 +29,7 @@ int policy_of(const std::string& placement) {
   return placement == "bind" ? MPOL_PREFERRED : placement == "interleave" ? MPOL_INTERLEAVE : MPOL_DEFAULT;
 }
 
-// What the setting says.
+// The value of the setting.
 std::string without_key() {
   const char* const setting = std::getenv("FARSIDE_NUMA");
   return setting != nullptr ? setting : "first_touch";

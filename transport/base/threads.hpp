@@ -223,7 +223,7 @@ class SmallMutex {
 // This is Dekker's algorithm with a barrier on one side only. If the owner's read (b) follows the barrier on its
 // processor, it reads another state, leaves by (d) to (f), and sleeps until the state is kShared. If the read precedes
 // the barrier, so does (a): step 3 sees true until the section has ended (d). The same holds for the wake: if the read
-// (e) precedes the barrier, so does (d), and step 3 does not sleep. Each thread has an `inside` of its own, so a former
+// (e) precedes the barrier, so does (d), and step 3 does not sleep. Each thread has its own `inside`, so a former
 // owner that reads the state late disturbs no thread.
 //
 // In the state kShared all threads exclude each other by `shared`. The thread that has it takes the bias so: inside =

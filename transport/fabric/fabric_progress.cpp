@@ -269,8 +269,8 @@ ProgressThread::Work::Sleep Fabric::progress(bool connection_woke) {
 
 bool Fabric::may_sleep() {
   fid* waited[] = {&domain_.queue()->fid, &connections_.events()->fid};
-  // fi_trywait polls: a message may come into a ring, and wake none. With the mutex, since another thread may be
-  // reading the rings.
+  // fi_trywait polls, and a message that arrives in a ring wakes no thread. With the mutex, since another thread may
+  // be reading the rings.
   const std::scoped_lock held(mutex_);
   if (fi_trywait(domain_.fabric(), waited, waited[1] != nullptr ? 2 : 1) != FI_SUCCESS) return false;
   return !connections_.any_message();

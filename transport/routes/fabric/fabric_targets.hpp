@@ -164,7 +164,7 @@ class TargetOrder {
   Clock::time_point burst_begun_;                 // time of the first of them
 };
 
-// An origin's facts of a rank's memory besides its address. Exchanged as bytes. Addresses and sizes have 48
+// The facts of a rank's memory that an origin needs, but its address. Exchanged as bytes. Addresses and sizes have 48
 // bits, as those of user space on x86-64 and aarch64, and keys 32, as those of verbs. Where processes choose the keys,
 // all ranks have chosen the same, and bases and keys are 0 here.
 struct [[gnu::packed]] TargetDescription {
