@@ -5,6 +5,7 @@
 //   deaths SECONDS holds   it dies while it holds the lock
 //   deaths SECONDS waits   while it waits for the lock
 //   deaths SECONDS passes  at any time, in a loop of contended locks
+//   deaths SECONDS apart   it has no part in the lock: nothing is lost
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -120,6 +121,31 @@ class Deaths {
     the_others_are_not();
   }
 
+  // Waiters look for dead ranks after each sixth of the timeout, and find one.
+  void apart() {
+    if (is_victim()) die();
+    await_death();
+    const auto after = [&](double looks) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(looks * timeout_ / 6));
+    };
+    const auto hold = [&](int type, double looks) {
+      CHECK_MPI(MPI_Win_lock(type, kTarget, 0, window_));
+      after(looks);
+      CHECK_MPI(MPI_Win_unlock(kTarget, window_));
+    };
+    check::section("a living holder keeps the lock for long");
+    const int rank = check::rank();
+    if (rank == kOther) hold(MPI_LOCK_EXCLUSIVE, 3.5);
+    if (rank != kOther) after(0.2), lock_and_add(rank == 0 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, kTarget);
+    survivors_meet();
+    check::section("readers that were let in together depart one after the other");
+    if (rank == 3) hold(MPI_LOCK_EXCLUSIVE, 1);
+    if (rank == 1 || rank == 2) after(0.2), hold(MPI_LOCK_SHARED, rank == 1 ? 1.1 : 2.1);
+    if (rank == 0) after(0.6), lock_and_add(MPI_LOCK_EXCLUSIVE, kTarget);
+    survivors_meet();
+    the_others_are_not();
+  }
+
   [[noreturn]] void end() {
     survivors_meet();
     std::fprintf(stderr, "deaths: rank %d has survived\n", check::rank());
@@ -200,5 +226,6 @@ int main(int argc, char** argv) {
   if (program.has("holds")) deaths.holds();
   if (program.has("waits")) deaths.waits();
   if (program.has("passes")) deaths.passes();
+  if (program.has("apart")) deaths.apart();
   deaths.end();
 }
