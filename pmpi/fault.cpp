@@ -32,7 +32,6 @@ int class_of(epochs::ErrorClass error) {
     case epochs::ErrorClass::kRank: return MPI_ERR_RANK;
     case epochs::ErrorClass::kGroup: return MPI_ERR_GROUP;
     case epochs::ErrorClass::kAssert: return MPI_ERR_ASSERT;
-    case epochs::ErrorClass::kLockType: return MPI_ERR_LOCKTYPE;
     case epochs::ErrorClass::kNoMemory: return MPI_ERR_NO_MEM;
     default: return MPI_ERR_OTHER;
   }

@@ -31,18 +31,13 @@ struct MpiCall {
   int target;
 };
 
-using Outcome = Status;  // of a call
-
-// Returns the first failure of two steps that were both carried out.
-inline Outcome first_of(Outcome one, Outcome other) { return one ? std::move(other) : std::move(one); }
-
 // Ends the text of a fault whose call FARSIDE_CHECK=warn carries out.
 inline constexpr const char* kCarriedWithWarn = "; with FARSIDE_CHECK=warn the call is executed anyway";
 
 Fault fault_of(const epochs::Violation& violation);
 // Success if no rule is broken.
-inline Outcome outcome_of(const epochs::Violation& violation) {
-  return violation ? Outcome(fault_of(violation)) : Outcome();
+inline Status status_of(const epochs::Violation& violation) {
+  return violation ? Status(fault_of(violation)) : Status();
 }
 
 // Reports the failure of a call without a communicator or window, on MPI_COMM_WORLD (MPI 3.1) or MPI_COMM_SELF (MPI

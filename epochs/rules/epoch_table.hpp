@@ -19,7 +19,6 @@ enum class ErrorClass : std::uint8_t {
   kRank,         // MPI_ERR_RANK: the target is not a rank of the window
   kGroup,        // MPI_ERR_GROUP: a member of the group is not a process of the window
   kAssert,       // MPI_ERR_ASSERT: an assertion that is not true
-  kLockType,     // MPI_ERR_LOCKTYPE
   kNoMemory,     // MPI_ERR_NO_MEM: no memory for farside's own bookkeeping
 };
 

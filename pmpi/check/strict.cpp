@@ -41,7 +41,7 @@ constexpr const char* kOrder[] = {
 
 std::string called_from(std::uint16_t site) { return "called from " + library().sites->text(site); }
 
-Outcome conflict_at_target(const AccessLog::Conflict& with, SharedLog::Epoch epoch) {
+Status conflict_at_target(const AccessLog::Conflict& with, SharedLog::Epoch epoch) {
   return Fault{
       MPI_ERR_RMA_CONFLICT,
       fmt::format("bytes {} to {} of rank {}'s window are in use by {} (operation {} of this rank on this "
@@ -52,7 +52,7 @@ Outcome conflict_at_target(const AccessLog::Conflict& with, SharedLog::Epoch epo
 }
 
 // `window`: the other operation's.
-Outcome conflict_in_memory(const AccessLog::Conflict& with, SharedLog::Epoch epoch, const char* window) {
+Status conflict_in_memory(const AccessLog::Conflict& with, SharedLog::Epoch epoch, const char* window) {
   return Fault{MPI_ERR_RMA_CONFLICT,
                fmt::format("{} bytes of the local buffer, at {:#x}, are in use by {} towards rank {} (operation {} of "
                            "this rank on {} window, {}), which is not complete; {}{}, or use another buffer (MPI 4.0 "
@@ -69,8 +69,8 @@ constexpr const char* kThis = "this window";
 constexpr const char* kOther = "another window to this memory, which numbers bytes and ranks so";
 
 // `window`: the other operation's. `instead`: the remedy that does not order the two.
-Outcome conflict_of_ranks(const SharedLog::Found& with, int where, bool own_buffer, const char* window,
-                          const char* instead) {
+Status conflict_of_ranks(const SharedLog::Found& with, int where, bool own_buffer, const char* window,
+                         const char* instead) {
   return Fault{
       MPI_ERR_RMA_CONFLICT,
       fmt::format("bytes {} to {} of rank {}'s window{} are in use by {}{} of rank {} (its operation {} on {}), "
@@ -243,7 +243,7 @@ int Strict::rank_in(const Strict& other, int rank) const {
   return code == MPI_SUCCESS && there != MPI_UNDEFINED ? there : -1;
 }
 
-Outcome Strict::begin(const Operation& operation, Epoch epoch, Places& places) {
+Status Strict::begin(const Operation& operation, Epoch epoch, Places& places) {
   const bool gets = operation.call == Counted::kGet, fetches = operation.fetches();
   if (gets) add_places(operation.origin, *operation.origin_type, operation, places.written, &places.target);
   if (fetches) add_places(operation.result, *operation.result_type, operation, places.written, &places.target);
@@ -256,8 +256,8 @@ Outcome Strict::begin(const Operation& operation, Epoch epoch, Places& places) {
               is_answered(operation), request != nullptr, operation.notifies, site_});
   ++number_;
   if (request != nullptr) *request = number_;
-  if (Outcome o = look(epoch, places); !o) return o;
-  if (Outcome o = check_other_ranks(operation, epoch, places); !o) return o;
+  if (Status o = look(epoch, places); !o) return o;
+  if (Status o = check_other_ranks(operation, epoch, places); !o) return o;
   if (epoch != Epoch::kPassive && !operation.notifies) places.before = hashes_at_target(operation.target.rank, places);
   each_block(places.target, [&](ByteRange range) { log_.add_at_target(range); });
   each_block(places.read, [&](ByteRange range) { log_.add_in_memory(range, epochs::Use::kGet); });
@@ -265,7 +265,7 @@ Outcome Strict::begin(const Operation& operation, Epoch epoch, Places& places) {
   return {};
 }
 
-Outcome Strict::look(Epoch epoch, const Places& places) const {
+Status Strict::look(Epoch epoch, const Places& places) const {
   std::optional<AccessLog::Conflict> found;
   each_block(places.target, [&](ByteRange range) {
     if (!found) found = log_.at_target(range);
@@ -283,7 +283,7 @@ Outcome Strict::look(Epoch epoch, const Places& places) const {
   return {};
 }
 
-Outcome Strict::check_other_ranks(const Operation& operation, Epoch epoch, const Places& places) {
+Status Strict::check_other_ranks(const Operation& operation, Epoch epoch, const Places& places) {
   const int target = operation.target.rank;
   SharedLog::Access access{.call = operation.call,
                            .use = use_of(operation),
@@ -309,7 +309,7 @@ Outcome Strict::check_other_ranks(const Operation& operation, Epoch epoch, const
     access.use = epochs::Use::kGet;
     own = offsets_in(memory_of(space_), places.read.runs());
   }
-  Outcome found;
+  Status found;
   if (!own.empty()) {
     conflict = shared_.add(self, access, own);
     if (!conflict) return conflict.status();
@@ -322,10 +322,10 @@ Outcome Strict::check_other_ranks(const Operation& operation, Epoch epoch, const
   if (found) return {};
   Status gone = shared_.retract(target);
   if (gone && !own.empty()) gone = shared_.retract(self);
-  return gone ? std::move(found) : Outcome(gone);
+  return gone ? std::move(found) : Status(gone);
 }
 
-Outcome Strict::check_other_windows(const Operation& operation, const Places& places) {
+Status Strict::check_other_windows(const Operation& operation, const Places& places) {
   const int target = operation.target.rank, self = space_.rank();
   if (library().strict_windows->all.size() == 1) return {};
   Result<SharedLog::Memory> memory = shared_.memory_of(target);
@@ -334,9 +334,9 @@ Outcome Strict::check_other_windows(const Operation& operation, const Places& pl
   for (StridedRun& run : addresses) run.first += memory.value().base;
   for (Strict* other : library().strict_windows->all) {
     if (other == this) continue;
-    Outcome found = memory.value().bytes == 0
-                        ? Outcome()
-                        : check_other_window(*other, target, {.use = use_of(operation)}, addresses);
+    Status found = memory.value().bytes == 0
+                       ? Status()
+                       : check_other_window(*other, target, {.use = use_of(operation)}, addresses);
     if (found) found = check_other_window(*other, self, {.use = epochs::Use::kGet, .local = true}, places.read.runs());
     if (found)
       found = check_other_window(*other, self, {.use = epochs::Use::kPut, .local = true}, places.written.runs());
@@ -345,8 +345,8 @@ Outcome Strict::check_other_windows(const Operation& operation, const Places& pl
   return {};
 }
 
-Outcome Strict::check_other_window(Strict& other, int rank, const SharedLog::Access& access,
-                                   std::vector<StridedRun> addresses) {
+Status Strict::check_other_window(Strict& other, int rank, const SharedLog::Access& access,
+                                  std::vector<StridedRun> addresses) {
   const int there = addresses.empty() ? -1 : rank_in(other, rank);
   if (there < 0) return {};
   const Result<SharedLog::Memory> memory = other.shared_.memory_of(there);
@@ -369,7 +369,7 @@ std::vector<std::uint64_t> Strict::hashes_at_target(int target, const Places& pl
   return hashes;
 }
 
-Outcome Strict::carried_out(const Operation& operation, Epoch epoch, const Places& places) {
+Status Strict::carried_out(const Operation& operation, Epoch epoch, const Places& places) {
   const int target = operation.target.rank;
   if (Status done = space_.route(target).flush(target); !done) return done;
   for (const auto& [runs, written] : {std::pair{&places.read, false}, {&places.written, true}}) {
@@ -392,14 +392,14 @@ Outcome Strict::carried_out(const Operation& operation, Epoch epoch, const Place
 }
 
 template <class Which>
-Outcome Strict::check_buffers(Which&& which, const char* until) {
+Status Strict::check_buffers(Which&& which, const char* until) {
   const auto changed = std::ranges::find_if(buffers_, [&](const Buffer& buffer) {
     if (!which(buffer)) return false;
     if (buffer.used_at != 0) return true;
     const std::uint64_t now = hash_of_memory(buffer.runs);
     return now != 0 && now != buffer.hash;
   });
-  Outcome found;
+  Status found;
   if (changed != buffers_.end()) {
     found =
         Fault{MPI_ERR_RMA_CONFLICT,
@@ -413,7 +413,7 @@ Outcome Strict::check_buffers(Which&& which, const char* until) {
   return found;
 }
 
-Outcome Strict::check_all_buffers() {
+Status Strict::check_all_buffers() {
   return check_buffers([](const Buffer&) { return true; });
 }
 
@@ -426,7 +426,7 @@ void Strict::flushes(int target) {
 }
 
 template <class UnderWay, class End>
-Outcome Strict::end(UnderWay&& under_way, End&& end) {
+Status Strict::end(UnderWay&& under_way, End&& end) {
   const auto delays = [&] {
     const auto inside = enter();
     return under_way() && space_.ranks() > 1;
@@ -436,7 +436,7 @@ Outcome Strict::end(UnderWay&& under_way, End&& end) {
   return end();
 }
 
-Outcome Strict::completed(int target, bool locally, bool alone) {
+Status Strict::completed(int target, bool locally, bool alone) {
   const auto to = [&](const Buffer& buffer) { return buffer.target == target; };
   return end([&] { return !alone && shared_.under_way(target); },
              [&] {
@@ -446,7 +446,7 @@ Outcome Strict::completed(int target, bool locally, bool alone) {
              });
 }
 
-Outcome Strict::completed_all() {
+Status Strict::completed_all() {
   return end([&] { return shared_.under_way(); },
              [&] {
                log_.completed_all();
@@ -454,7 +454,7 @@ Outcome Strict::completed_all() {
              });
 }
 
-Outcome Strict::request_completed(std::uint64_t number) {
+Status Strict::request_completed(std::uint64_t number) {
   return end([&] { return shared_.request_under_way(number); },
              [&] {
                log_.request_completed(number);
@@ -464,7 +464,7 @@ Outcome Strict::request_completed(std::uint64_t number) {
              });
 }
 
-Outcome Strict::start_completed() {
+Status Strict::start_completed() {
   // Updates stay in the target's log until the target's wait; reads are over now.
   return end([&] { return shared_.reads_started(); },
              [&] {
@@ -489,7 +489,7 @@ Status Strict::keep_image(std::optional<Epoch> epoch) {
   return shared_.image_kept(image_epoch_);
 }
 
-Outcome Strict::changes_of_own_window(Epoch epoch, const char* until) {
+Status Strict::changes_of_own_window(Epoch epoch, const char* until) {
   const std::uint64_t begin = memory_of(space_).base;
   Result<std::vector<SharedLog::Found>> later = shared_.changed_after(epoch, [&](const StridedRun& run) {
     StridedRun here = run;
@@ -520,23 +520,23 @@ Outcome Strict::changes_of_own_window(Epoch epoch, const char* until) {
                                       "and then tell the other by a message or barrier")};
 }
 
-Outcome Strict::fence_reached() {
+Status Strict::fence_reached() {
   const auto inside = enter();
   log_.completed_all();
   return check_all_buffers();
 }
 
-Outcome Strict::fence_passed() {
+Status Strict::fence_passed() {
   auto inside = enter();
-  Outcome changed = changes_of_own_window(Epoch::kFence, "this fence");
+  Status changed = changes_of_own_window(Epoch::kFence, "this fence");
   shared_.fence_passed();
   inside.unlock();
   return first_of(std::move(changed), keep_image(Epoch::kFence));
 }
 
-Outcome Strict::exposure_ended() {
+Status Strict::exposure_ended() {
   const auto inside = enter();
-  Outcome changed = changes_of_own_window(Epoch::kStarted, "MPI_Win_wait");
+  Status changed = changes_of_own_window(Epoch::kStarted, "MPI_Win_wait");
   return first_of(std::move(changed), shared_.exposure_ended());
 }
 

@@ -88,32 +88,32 @@ class Strict {
   // Issues a checked operation in an epoch by issue_it() and completes it. If the operation conflicts with another,
   // returns a fault and issues nothing.
   template <class Issue>
-  Outcome watch(const Operation& operation, Epoch epoch, Issue&& issue_it) {
+  Status watch(const Operation& operation, Epoch epoch, Issue&& issue_it) {
     const auto inside = enter();
     Places places;
-    if (Outcome o = begin(operation, epoch, places); !o) return o;
-    if (Outcome o = issue_it(); !o) return o;
+    if (Status o = begin(operation, epoch, places); !o) return o;
+    if (Status o = issue_it(); !o) return o;
     return carried_out(operation, epoch, places);
   }
 
   // Called by the calls that complete operations, before they notify other ranks. A fault reports that a buffer was
   // changed too early; the caller carries out its call nevertheless. `locally`: at the origin. `alone`: no other rank
   // may access the target now.
-  Outcome completed(int target, bool locally, bool alone);
+  Status completed(int target, bool locally, bool alone);
   // A call that flushes one target begins.
   void flushes(int target);
-  Outcome completed_all();
+  Status completed_all();
   // The request of the operation with this number is complete. Does nothing if the operation was completed before.
-  Outcome request_completed(std::uint64_t number);
-  Outcome start_completed();
+  Status request_completed(std::uint64_t number);
+  Status start_completed();
   // Called before and after the barrier of a fence; then another barrier follows.
-  Outcome fence_reached();
-  Outcome fence_passed();
+  Status fence_reached();
+  Status fence_passed();
   // Keeps the first bytes of this rank's window for changes_of_own_window(). Called before a post, and without an epoch
   // by MPI_Win_sync, which lets others see the stores of this rank.
   Status keep_image(std::optional<Epoch> epoch = {});
   // Called when all origins have completed.
-  Outcome exposure_ended();
+  Status exposure_ended();
   // Keeps memory that an operation has used as a local buffer until the window is freed.
   void keep(std::shared_ptr<const void> buffer) {
     const auto inside = enter();
@@ -148,28 +148,28 @@ class Strict {
   friend struct StrictWindows;
   static std::unique_lock<StrictWindows> enter();
   static epochs::SharedLog::Memory memory_of(Space& space);
-  Outcome begin(const Operation& operation, Epoch epoch, Places& places);
-  Outcome carried_out(const Operation& operation, Epoch epoch, const Places& places);
-  Outcome look(Epoch epoch, const Places& places) const;
-  Outcome check_other_ranks(const Operation& operation, Epoch epoch, const Places& places);
-  Outcome check_other_windows(const Operation& operation, const Places& places);
+  Status begin(const Operation& operation, Epoch epoch, Places& places);
+  Status carried_out(const Operation& operation, Epoch epoch, const Places& places);
+  Status look(Epoch epoch, const Places& places) const;
+  Status check_other_ranks(const Operation& operation, Epoch epoch, const Places& places);
+  Status check_other_windows(const Operation& operation, const Places& places);
   // The same for memory of one rank, at these addresses there, and one other window.
-  Outcome check_other_window(Strict& other, int rank, const epochs::SharedLog::Access& access,
-                             std::vector<epochs::StridedRun> addresses);
+  Status check_other_window(Strict& other, int rank, const epochs::SharedLog::Access& access,
+                            std::vector<epochs::StridedRun> addresses);
   // The number of this window's rank in another window; negative: none.
   int rank_in(const Strict& other, int rank) const;
   std::vector<std::uint64_t> hashes_at_target(int target, const Places& places) const;
-  Outcome changes_of_own_window(Epoch epoch, const char* until);
+  Status changes_of_own_window(Epoch epoch, const char* until);
   // The program has accessed a watched result buffer, of this window or another one.
   void accessed(const PageWatch::Hit& hit);
   // The operations of the buffers for which `which` holds are complete: reports the first one that has changed, and
   // forgets them all.
   template <class Which>
-  Outcome check_buffers(Which&& which, const char* until = "this one has completed it");
-  Outcome check_all_buffers();
+  Status check_buffers(Which&& which, const char* until = "this one has completed it");
+  Status check_all_buffers();
   // Completes operations: delays if under_way() says that other ranks may conflict with them, then calls end().
   template <class UnderWay, class End>
-  Outcome end(UnderWay&& under_way, End&& end);
+  Status end(UnderWay&& under_way, End&& end);
   void delay();
 
   static constexpr std::uint64_t kImageBytes = std::uint64_t{1} << 20;

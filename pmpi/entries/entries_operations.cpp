@@ -36,22 +36,22 @@ template <Counted kind, class Function, class... Args>
 
 // Both paths.
 template <Counted kind>
-Outcome carry_out(Window& window, Operation& operation) {
-  return attempt<kind>(window, operation) ? Outcome() : window.operate(operation);
+Status carry_out(Window& window, Operation& operation) {
+  return attempt<kind>(window, operation) ? Status() : window.operate(operation);
 }
 
 // Those of a request-based operation (MPI 4.0 section 12.3.5), which `carry_out` carries out.
 template <class CarryOut>
-Outcome with_request(const char* name, Window& window, Operation& operation, MPI_Request* request,
-                     CarryOut&& carry_out) {
+Status with_request(const char* name, Window& window, Operation& operation, MPI_Request* request,
+                    CarryOut&& carry_out) {
   Requests& requests = *library().requests;  // made before the operation begins, in case there is no memory
   const int rank = operation.target.rank;
   std::unique_ptr<Pending> own;
-  if (Outcome o = window.operations().begin_request(rank, own); !o) return o;
+  if (Status o = window.operations().begin_request(rank, own); !o) return o;
   std::uint64_t watched = 0;
   operation.target.own = own.get();
   operation.target.watched = &watched;
-  if (Outcome done = carry_out(window, operation); !done) {
+  if (Status done = carry_out(window, operation); !done) {
     window.operations().abandon_request(rank, std::move(own));
     return done;
   }
@@ -89,7 +89,7 @@ template <Counted kind, class... Args>
   const int rank = operation.target.rank;
   const auto notified = [&](Window& window, Operation& checked) {
     std::uint32_t last_interruption = 0;
-    Outcome done = window.notifications().begin(rank, counter, last_interruption);
+    Status done = window.notifications().begin(rank, counter, last_interruption);
     if (done) done = carry_out<kind>(window, checked);
     return done ? window.notifications().notify(rank, counter, last_interruption) : std::move(done);
   };

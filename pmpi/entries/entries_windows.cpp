@@ -29,8 +29,8 @@ int by_runtime(MPI_Win* win, int code) {
 template <class Original>
 int create(const CreationRequest& request, void** base, MPI_Win* win, Original&& original) {
   MPI_Win made = MPI_WIN_NULL;
-  const Outcome outcome = without_bad_alloc([&] { return create_window(request, base, &made); });
-  if (!outcome) return raise_on(request.communicator, request.call, outcome.error());
+  const Status status = without_bad_alloc([&] { return create_window(request, base, &made); });
+  if (!status) return raise_on(request.communicator, request.call, status.error());
   if (made == MPI_WIN_NULL) return by_runtime(win, original());
   *win = made;
   return MPI_SUCCESS;
@@ -143,7 +143,7 @@ FARSIDE_ENTRY(Win_free, (MPI_Win * win), (win)) {
   int lost = MPI_SUCCESS;
   if (freed) {
     const MpiCall call("MPI_Win_free");
-    const Outcome ended = farside::without_bad_alloc([&] {
+    const farside::Status ended = farside::without_bad_alloc([&] {
       const CallReason reason(window->state(), call);
       return window->end();
     });
@@ -189,7 +189,7 @@ FARSIDE_ENTRY(Win_get_info, (MPI_Win win, MPI_Info* info), (win, info)) {
 FARSIDE_ENTRY(Win_set_name, (MPI_Win win, const char* name), (win, name)) {
   Window* const window = library().windows.look_up(win).window;
   if (window == nullptr) return runtime().Win_set_name(win, name);
-  const Outcome named = farside::without_bad_alloc([&] { window->named(name); });
+  const farside::Status named = farside::without_bad_alloc([&] { window->named(name); });
   return named ? runtime().Win_set_name(win, name) : window->raise("MPI_Win_set_name", named.error());
 }
 

@@ -53,16 +53,16 @@ template <class Body>
 int in_call(Window& window, const MpiCall& call, Body&& body) {
   if (window.state().strict != nullptr) [[unlikely]]
     window.state().strict->call_begins();
-  const Outcome outcome = without_bad_alloc([&]() -> Outcome {
+  const Status status = without_bad_alloc([&]() -> Status {
     const CallReason reason(window.state(), call);
     return body(window);
   });
-  if (outcome) [[likely]] {
+  if (status) [[likely]] {
     if (window.state().strict != nullptr) [[unlikely]]
       window.state().strict->call_ends();
     return MPI_SUCCESS;
   }
-  return window.raise(call, outcome.error());
+  return window.raise(call, status.error());
 }
 
 // Calls `body` with the farside window. For any other window, calls the runtime's function with the original arguments.
@@ -87,7 +87,7 @@ int on_farside_window(MPI_Win win, const MpiCall& call, Body&& body) {
 
 // The slow path of a call: calls the member function `carry_out` of the window.
 template <class Original, class... Args>
-[[gnu::noinline]] int on_calls(const MpiCall& call, Outcome (Window::*carry_out)(Args...), Original Runtime::*original,
+[[gnu::noinline]] int on_calls(const MpiCall& call, Status (Window::*carry_out)(Args...), Original Runtime::*original,
                                MPI_Win win, Args... arguments) {
   return on_window(
       win, call, [&](Window& w) { return (w.*carry_out)(arguments...); }, original, arguments..., win);
@@ -97,8 +97,8 @@ template <class Original, class... Args>
 template <class Body>
 int without_window(const char* call, Body&& body) {
   int code = MPI_SUCCESS;
-  const Outcome outcome = without_bad_alloc([&] { code = body(); });
-  return outcome ? code : raise_without_object(call, outcome.error());
+  const Status status = without_bad_alloc([&] { code = body(); });
+  return status ? code : raise_without_object(call, status.error());
 }
 
 // Tries the fast path of a call (the try_ functions).

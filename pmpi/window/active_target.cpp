@@ -40,7 +40,7 @@ bool lost(const Status& status) {
   return !status && (status.error().kind == ErrorKind::kPeer || status.error().kind == ErrorKind::kNoMemory);
 }
 
-Outcome incomplete(std::uint64_t rank) {
+Status incomplete(std::uint64_t rank) {
   return Error{ErrorKind::kPeer,
                fmt::format("operations of rank {} on this window have failed, and may be missing in the "
                            "memory of their targets; an error of that rank has the cause",
@@ -50,7 +50,7 @@ Outcome incomplete(std::uint64_t rank) {
 // Fails with the class of a lost peer if the other rank could not notify some rank, with MPI_ERR_RMA_SYNC if one rank
 // fences and the other frees, and with MPI_ERR_ASSERT if only one of the two gave an assertion that all or none must
 // give.
-Outcome check_agreement(int rank, std::uint8_t flags, int other_rank, std::uint8_t other_flags) {
+Status check_agreement(int rank, std::uint8_t flags, int other_rank, std::uint8_t other_flags) {
   if ((other_flags & BarrierWord::kFailed) != 0) {
     return Error{ErrorKind::kPeer,
                  fmt::format("rank {}, which releases this rank from the barrier of its node, could not "
@@ -88,8 +88,8 @@ std::span<const int> ActiveTarget::kept(std::span<const int> group, std::vector<
   return copy;
 }
 
-Outcome ActiveTarget::members_of(MPI_Group group, const KnownGroup& known, std::vector<int>& own,
-                                 std::span<const int>& members) {
+Status ActiveTarget::members_of(MPI_Group group, const KnownGroup& known, std::vector<int>& own,
+                                std::span<const int>& members) {
   {
     const auto held = window_.guard();
     if (known.is(group)) {
@@ -134,7 +134,7 @@ Status ActiveTarget::notify(What what, std::span<const int> members) {
   return {};
 }
 
-Outcome ActiveTarget::run_barrier(std::uint64_t word) {
+Status ActiveTarget::run_barrier(std::uint64_t word) {
   const int rank = window_.space->rank();
   const std::uint8_t flags = epochs::BarrierWord::current_flags(word);
   const std::uint32_t before = std::exchange(window_.interruptions_at_barrier, window_.control.interruptions());
@@ -157,7 +157,7 @@ Outcome ActiveTarget::run_barrier(std::uint64_t word) {
     window_.barrier_word |= BarrierWord::kFailed;
     return status;
   }
-  Outcome agreed;
+  Status agreed;
   const auto held = window_.guard();
   if ((flags & epochs::BarrierWord::kNoPut) != 0) window_.epoch.asserted_no_put(rank);
   for (std::size_t i = 0; i < barrier.steps().size(); ++i) {
@@ -174,12 +174,12 @@ Outcome ActiveTarget::run_barrier(std::uint64_t word) {
   return agreed;
 }
 
-Outcome ActiveTarget::fence(int assert) {
-  if (Outcome o = window_.check_assert(assert, kFenceAsserts, "MPI_MODE_NOSTORE, NOPUT, NOPRECEDE, NOSUCCEED"); !o)
+Status ActiveTarget::fence(int assert) {
+  if (Status o = window_.check_assert(assert, kFenceAsserts, "MPI_MODE_NOSTORE, NOPUT, NOPRECEDE, NOSUCCEED"); !o)
     return o;
-  if (Outcome o = window_.allow([&](epochs::EpochState& epoch) { return epoch.fence(assert_of_fence(assert)); }); !o)
+  if (Status o = window_.allow([&](epochs::EpochState& epoch) { return epoch.fence(assert_of_fence(assert)); }); !o)
     return o;
-  Outcome checked;
+  Status checked;
   if (window_.locks.has_deferred())
     checked = PassiveTarget(window_).acquire_deferred_lock();  // FARSIDE_CHECK=warn: a fence beside locks
   // The barrier is entered after a failed operation as well, because the other ranks wait in it.
@@ -189,7 +189,7 @@ Outcome ActiveTarget::fence(int assert) {
   const int peer = window_.strict == nullptr ? window_.space->only_peer() : -1;
   const bool carried = peer >= 0;
   completed.keep(carried ? window_.space->route(peer).order_before_release(peer) : window_.space->flush_all());
-  Outcome agreed = barrier(flags_of_fence(assert), lost(completed));
+  Status agreed = barrier(flags_of_fence(assert), lost(completed));
   if (carried) {
     completed.keep(window_.space->flush_all());
     if ((assert& MPI_MODE_NOSUCCEED) == 0) window_.space->route(peer).expect_release(peer);
@@ -197,12 +197,12 @@ Outcome ActiveTarget::fence(int assert) {
   return first_of(first_of(completed, std::move(agreed)), std::move(checked));
 }
 
-Outcome ActiveTarget::post(MPI_Group group, int assert) {
+Status ActiveTarget::post(MPI_Group group, int assert) {
   constexpr int kAllowed = MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT;
-  if (Outcome o = window_.check_assert(assert, kAllowed, "MPI_MODE_NOCHECK, NOSTORE, NOPUT"); !o) return o;
+  if (Status o = window_.check_assert(assert, kAllowed, "MPI_MODE_NOCHECK, NOSTORE, NOPUT"); !o) return o;
   std::vector<int> own;
   std::span<const int> origins;
-  if (Outcome o = members_of(group, window_.last_posted, own, origins); !o) return o;
+  if (Status o = members_of(group, window_.last_posted, own, origins); !o) return o;
   if (window_.completions.abandoned() && !origins.empty()) {
     return Fault{
         MPI_ERR_OTHER,
@@ -246,11 +246,11 @@ Outcome ActiveTarget::post(MPI_Group group, int assert) {
   return notified;
 }
 
-Outcome ActiveTarget::start(MPI_Group group, int assert) {
-  if (Outcome o = window_.check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
+Status ActiveTarget::start(MPI_Group group, int assert) {
+  if (Status o = window_.check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   std::vector<int> own;
   std::span<const int> targets;
-  if (Outcome o = members_of(group, window_.last_started, own, targets); !o) return o;
+  if (Status o = members_of(group, window_.last_started, own, targets); !o) return o;
   std::vector<int> no_put;
   if ((assert& MPI_MODE_NOCHECK) == 0) no_put.reserve(targets.size());
   {
@@ -260,7 +260,7 @@ Outcome ActiveTarget::start(MPI_Group group, int assert) {
     window_.last_started.set(group);
   }
   if (window_.locks.has_deferred()) {  // FARSIDE_CHECK=warn: a start beside locks
-    if (Outcome o = PassiveTarget(window_).acquire_deferred_lock(); !o) {
+    if (Status o = PassiveTarget(window_).acquire_deferred_lock(); !o) {
       const auto held = window_.guard();
       window_.epoch.refused(epochs::Call::kStart);
       return o;
@@ -294,7 +294,7 @@ Outcome ActiveTarget::start(MPI_Group group, int assert) {
   return {};
 }
 
-Outcome ActiveTarget::complete() {
+Status ActiveTarget::complete() {
   std::span<const int> targets;
   std::vector<int> own;
   bool started = false;
@@ -323,7 +323,7 @@ Outcome ActiveTarget::complete() {
   return first;
 }
 
-Outcome ActiveTarget::wait() {
+Status ActiveTarget::wait() {
   std::size_t origins = 0;
   {
     const auto held = window_.guard();
@@ -342,8 +342,8 @@ Outcome ActiveTarget::wait() {
     return true;
   });
   if (!over) window_.completions.abandon();
-  Outcome ended = end_exposure(epochs::Call::kWait);
-  return over ? std::move(ended) : Outcome(std::move(lost));
+  Status ended = end_exposure(epochs::Call::kWait);
+  return over ? std::move(ended) : Status(std::move(lost));
 }
 
 // Returns an error if the connection of a posted origin was interrupted after the post, its complete has not arrived,
@@ -356,17 +356,17 @@ Status ActiveTarget::complete_lost() {
   return window_.wait_timeout.is_expired(origin) ? Status(window_.wait_timeout.error()) : Status();
 }
 
-Outcome ActiveTarget::end_exposure(epochs::Call call) {
+Status ActiveTarget::end_exposure(epochs::Call call) {
   window_.space->finish_puts();
   if (window_.marks_exposure) Mark::clear(window_.control);
   const std::uint64_t origin = window_.control.own(ControlBlock::kIncomplete);
   if (origin != 0) window_.control.own_fetch_add(ControlBlock::kIncomplete, -origin);
   const auto held = window_.guard();
   window_.epoch.exposure_ended(call);
-  return origin != 0 ? incomplete(origin - 1) : Outcome();
+  return origin != 0 ? incomplete(origin - 1) : Status();
 }
 
-Outcome ActiveTarget::test(int* flag) {
+Status ActiveTarget::test(int* flag) {
   *flag = 0;
   // A program that calls nothing but MPI_Win_test must still make progress.
   Process::instance().poll_now();
@@ -378,7 +378,7 @@ Outcome ActiveTarget::test(int* flag) {
     if (const epochs::Violation v = window_.epoch.test()) return fault_of(v);
     if (window_.epoch.exposure().state != epochs::Exposure::kPosted) {
       *flag = 1;
-      return outcome_of(window_.epoch.begin_wait());
+      return status_of(window_.epoch.begin_wait());
     }
     origins = window_.epoch.exposure().group.size();
     completed = window_.completions.take(window_.control, origins);

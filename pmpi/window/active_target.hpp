@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Active target synchronization of a window (MPI 4.0 sections 12.5.1 and 12.5.2), and the barrier of fence and free.
 // Each function without try_ is one MPI call: it checks the arguments, asks the epoch state, acts, and returns an
-// Outcome. The try_ functions are fast paths, among ranks of the node.
+// Status. The try_ functions are fast paths, among ranks of the node.
 //
 // Cost in remote operations: epochs/synchronization.md. Thread safety: that of WindowState.
 #pragma once
@@ -27,7 +27,7 @@ class ActiveTarget {
   // need not put the view into memory. A fence without assertions; kContended: it is not over, and run_barrier()
   // with `word` waits for its end.
   static FastPath try_fence(WindowState& window, int assert, std::uint64_t& word);
-  Outcome run_barrier(std::uint64_t word);
+  Status run_barrier(std::uint64_t word);
   // Post, start, complete and wait with one peer, the same as in the last epoch of that kind. Start and wait spin for
   // about a microsecond.
   static bool try_post(WindowState& window, MPI_Group group, int assert);
@@ -35,19 +35,19 @@ class ActiveTarget {
   static bool try_complete(WindowState& window);
   static bool try_wait(WindowState& window);
 
-  Outcome fence(int assert);
-  Outcome post(MPI_Group group, int assert);
-  Outcome start(MPI_Group group, int assert);
-  Outcome complete();
-  Outcome wait();
-  Outcome test(int* flag);
+  Status fence(int assert);
+  Status post(MPI_Group group, int assert);
+  Status start(MPI_Group group, int assert);
+  Status complete();
+  Status wait();
+  Status test(int* flag);
   static constexpr int kFenceAsserts = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED;
   static epochs::FenceAssert assert_of_fence(int assert) {
     return {(assert& MPI_MODE_NOPRECEDE) != 0, (assert& MPI_MODE_NOSUCCEED) != 0};
   }
   // A barrier that exchanges flags of the call (epochs::BarrierWord). A fault if they differ between ranks, or if
   // operations of another rank are `incomplete`.
-  Outcome barrier(std::uint8_t flags, bool incomplete = false) {
+  Status barrier(std::uint8_t flags, bool incomplete = false) {
     const std::uint64_t word = enter_barrier(window_, flags);
     const auto rank = static_cast<std::uint64_t>(window_.space->rank());
     return run_barrier(incomplete ? epochs::BarrierWord::with_incomplete(word, rank) : word);
@@ -60,10 +60,10 @@ class ActiveTarget {
   static std::uint64_t enter_barrier(WindowState& window, std::uint8_t flags) {
     return window.barrier_word = epochs::BarrierWord::next(window.barrier_word, flags);
   }
-  Outcome end_exposure(epochs::Call call);
+  Status end_exposure(epochs::Call call);
   Status complete_lost();
   // The members of the group of a start or post, in the epoch state if it is the last one again, else in `own`.
-  Outcome members_of(MPI_Group group, const KnownGroup& known, std::vector<int>& own, std::span<const int>& members);
+  Status members_of(MPI_Group group, const KnownGroup& known, std::vector<int>& own, std::span<const int>& members);
   // A group of the epoch state, which other threads may replace behind the guard: they get a copy of it.
   std::span<const int> kept(std::span<const int> group, std::vector<int>& copy) const;
   Status notify(What what, std::span<const int> members);

@@ -35,12 +35,12 @@ bool holds_alone(WindowState& window, int rank) {
 
 // Executes a call. If it succeeds, count(statistics, begun) records it in the window statistics.
 template <class Count, class Call>
-Outcome counted(WindowState& window, Count&& count, Call&& call) {
+Status counted(WindowState& window, Count&& count, Call&& call) {
   WindowStatistics* const statistics = window.statistics.get();
   if (statistics == nullptr) [[likely]]
     return call();
   const Moment begun = WindowStatistics::begin();
-  Outcome done = call();
+  Status done = call();
   if (done) (void)without_bad_alloc([&] { count(*statistics, begun); });
   return done;
 }
@@ -48,19 +48,19 @@ Outcome counted(WindowState& window, Count&& count, Call&& call) {
 // The same for a call that completes operations. With FARSIDE_CHECK=strict, look(strict) looks at them before the call
 // notifies other ranks, if the rules allow the call; the call follows whatever it finds.
 template <class Count, class Look, class Call>
-Outcome watched(WindowState& window, Count&& count, Look&& look, Call&& call) {
+Status watched(WindowState& window, Count&& count, Look&& look, Call&& call) {
   if (window.strict == nullptr) [[likely]]
     return counted(window, count, call);
-  Outcome found = without_bad_alloc([&]() -> Outcome { return look(*window.strict); });
+  Status found = without_bad_alloc([&]() -> Status { return look(*window.strict); });
   return first_of(counted(window, count, call), std::move(found));
 }
 
 // The same for a call that may end the exposure of the window.
 template <class Count, class Call>
-Outcome ending_exposure(WindowState& window, Count&& count, Call&& call) {
+Status ending_exposure(WindowState& window, Count&& count, Call&& call) {
   const auto exposure = [&] { return epoch_of(window).exposure().state; };
   const bool exposed = window.strict != nullptr && exposure() == Exposure::kPosted;
-  Outcome done = counted(window, count, call);
+  Status done = counted(window, count, call);
   if (!exposed || exposure() >= Exposure::kPosting) return done;
   return first_of(std::move(done), without_bad_alloc([&] { return window.strict->exposure_ended(); }));
 }
@@ -130,22 +130,22 @@ class StagedBuffer {
 
 }  // namespace
 
-Outcome Window::operate(Operation& operation) {
+Status Window::operate(Operation& operation) {
   Operations operations(state_);
   const bool moves = operation.call == Counted::kPut || operation.call == Counted::kGet;
   if (moves && state_.strict == nullptr && state_.statistics == nullptr && is_usable(operation.origin.address))
       [[likely]] {
-    if (std::optional<Outcome> done = operations.transfer_plain(operation)) return std::move(*done);
+    if (std::optional<Status> done = operations.transfer_plain(operation)) return std::move(*done);
   }
-  Outcome valid = operations.check(operation);
+  Status valid = operations.check(operation);
   if (!valid || operation.bytes == 0) return valid;
   if (DeviceMemory::possible()) [[unlikely]] {
-    if (std::optional<Outcome> staged = stage(operation)) return std::move(*staged);
+    if (std::optional<Status> staged = stage(operation)) return std::move(*staged);
   }
   return execute(operation);
 }
 
-std::optional<Outcome> Window::stage(Operation& operation) {
+std::optional<Status> Window::stage(Operation& operation) {
   const bool get = operation.call == Counted::kGet;
   LocalBuffer compare{const_cast<void*>(operation.compare), 1, operation.target.type};
   struct Side {
@@ -170,7 +170,7 @@ std::optional<Outcome> Window::stage(Operation& operation) {
   }
   if (!any) return std::nullopt;
   operation.compare = compare.address;
-  Outcome done = execute(operation);
+  Status done = execute(operation);
   if (!done) {
     // Parts of the operation may be under way, and use its copies.
     (void)state_.space->flush_all();
@@ -188,7 +188,7 @@ std::optional<Outcome> Window::stage(Operation& operation) {
   return complete;
 }
 
-Outcome Window::execute(const Operation& operation) {
+Status Window::execute(const Operation& operation) {
   const int rank = operation.target.rank;
   // Its checks and delays are not counted as time of the operation.
   if (state_.strict != nullptr) [[unlikely]]
@@ -197,13 +197,13 @@ Outcome Window::execute(const Operation& operation) {
   if (state_.statistics == nullptr || &state_.space->route(rank) == &state_.space->mapped_route()) [[likely]]
     return Operations(state_).execute(operation);
   const Moment begun = WindowStatistics::begin();
-  Outcome outcome = Operations(state_).execute(operation);
-  if (outcome)
+  Status status = Operations(state_).execute(operation);
+  if (status)
     (void)without_bad_alloc([&] { state_.statistics->operated(rank, operation.call, operation.bytes, begun); });
-  return outcome;
+  return status;
 }
 
-Outcome Window::execute_strictly(const Operation& operation) {
+Status Window::execute_strictly(const Operation& operation) {
   Strict::Epoch epoch = Strict::Epoch::kFence;
   bool of_lock_all = false;
   {
@@ -221,11 +221,11 @@ Outcome Window::execute_strictly(const Operation& operation) {
   return state_.strict->watch(operation, epoch, [&] { return Operations(state_).execute(operation); });
 }
 
-Outcome Window::request_completed(std::uint64_t watched) {
-  return state_.strict == nullptr || watched == 0 ? Outcome() : state_.strict->request_completed(watched);
+Status Window::request_completed(std::uint64_t watched) {
+  return state_.strict == nullptr || watched == 0 ? Status() : state_.strict->request_completed(watched);
 }
 
-Outcome Window::fence(int assert) {
+Status Window::fence(int assert) {
   bool passes = false;
   const auto count = [&](WindowStatistics& statistics, const Moment& begun) {
     statistics.fenced((assert& MPI_MODE_NOSUCCEED) != 0, begun);
@@ -233,59 +233,59 @@ Outcome Window::fence(int assert) {
   const auto look = [&](Strict& strict) {
     passes =
         (assert & ~ActiveTarget::kFenceAsserts) == 0 && !epoch_of(state_).fence(ActiveTarget::assert_of_fence(assert));
-    return passes ? strict.fence_reached() : Outcome();
+    return passes ? strict.fence_reached() : Status();
   };
-  Outcome done = watched(state_, count, look, [&] { return active().fence(assert); });
+  Status done = watched(state_, count, look, [&] { return active().fence(assert); });
   if (!passes) return done;
-  Outcome kept = without_bad_alloc([&] { return state_.strict->fence_passed(); });
+  Status kept = without_bad_alloc([&] { return state_.strict->fence_passed(); });
   // No rank accesses the window of another before that one has kept its bytes.
   return first_of(first_of(std::move(done), active().barrier(0)), std::move(kept));
 }
 
-Outcome Window::post(MPI_Group group, int assert) {
+Status Window::post(MPI_Group group, int assert) {
   const auto count = opened(EpochKind::kPost, -1, WaitKind::kWait);
-  const auto look = [](Strict& strict) { return Outcome(strict.keep_image(Strict::Epoch::kStarted)); };
+  const auto look = [](Strict& strict) { return Status(strict.keep_image(Strict::Epoch::kStarted)); };
   return watched(state_, count, look, [&] { return active().post(group, assert); });
 }
 
-Outcome Window::sync() {
+Status Window::sync() {
   const Status kept = state_.strict == nullptr ? Status() : state_.strict->keep_image();
   return first_of(passive().sync(), kept);
 }
 
-Outcome Window::start(MPI_Group group, int assert) {
+Status Window::start(MPI_Group group, int assert) {
   const auto count = opened(EpochKind::kStart, -1, WaitKind::kStart);
   return counted(state_, count, [&] { return active().start(group, assert); });
 }
 
-Outcome Window::complete() {
+Status Window::complete() {
   const auto look = [&](Strict& strict) {
     EpochState before = epoch_of(state_);
-    return before.started() && !before.complete() ? strict.start_completed() : Outcome();
+    return before.started() && !before.complete() ? strict.start_completed() : Status();
   };
   const auto count = closed(EpochKind::kStart, -1, WaitKind::kComplete);
   return watched(state_, count, look, [&] { return active().complete(); });
 }
 
-Outcome Window::wait() {
+Status Window::wait() {
   const auto count = closed(EpochKind::kPost, -1, WaitKind::kWait);
   return ending_exposure(state_, count, [&] { return active().wait(); });
 }
 
-Outcome Window::test(int* flag) {
+Status Window::test(int* flag) {
   const auto count = [&](WindowStatistics& statistics, const Moment& begun) {
     if (*flag != 0) statistics.closed(EpochKind::kPost, -1, WaitKind::kWait, begun);
   };
   return ending_exposure(state_, count, [&] { return active().test(flag); });
 }
 
-Outcome Window::lock(int lock_type, int rank, int assert) {
+Status Window::lock(int lock_type, int rank, int assert) {
   const auto call = [&] { return passive().lock(lock_type, rank, assert); };
   if (rank == MPI_PROC_NULL) return call();
   return counted(state_, opened(kind_of(lock_type == MPI_LOCK_SHARED), rank, WaitKind::kLock), call);
 }
 
-Outcome Window::unlock(int rank) {
+Status Window::unlock(int rank) {
   epochs::HeldLock released;
   const auto count = [&](WindowStatistics& statistics, const Moment& begun) {
     const EpochKind kind = kind_of(released.type == LockType::kShared);
@@ -293,36 +293,36 @@ Outcome Window::unlock(int rank) {
   };
   const auto look = [&](Strict& strict) {
     EpochState after = epoch_of(state_);
-    if (!state_.has_rank(rank) || !after.locked(rank) || after.unlock(rank) || after.locked(rank)) return Outcome();
+    if (!state_.has_rank(rank) || !after.locked(rank) || after.unlock(rank) || after.locked(rank)) return Status();
     return strict.completed(rank, false, holds_alone(state_, rank));
   };
   return watched(state_, count, look, [&] { return passive().unlock(rank, released); });
 }
 
-Outcome Window::lock_all(int assert) {
+Status Window::lock_all(int assert) {
   const auto count = opened(EpochKind::kLockAll, -1, WaitKind::kLock);
   return counted(state_, count, [&] { return passive().lock_all(assert); });
 }
 
-Outcome Window::unlock_all() {
+Status Window::unlock_all() {
   const auto look = [&](Strict& strict) {
     EpochState after = epoch_of(state_);
     const bool locked = after.access() == Access::kLockedAll;
-    return locked && !after.unlock_all() && after.access() != Access::kLockedAll ? strict.completed_all() : Outcome();
+    return locked && !after.unlock_all() && after.access() != Access::kLockedAll ? strict.completed_all() : Status();
   };
   const auto count = closed(EpochKind::kLockAll, -1, WaitKind::kUnlock);
   return watched(state_, count, look, [&] { return passive().unlock_all(); });
 }
 
-Outcome Window::wait_notified(int counter, MPI_Count threshold) {
+Status Window::wait_notified(int counter, MPI_Count threshold) {
   const auto count = [](WindowStatistics& statistics, const Moment& begun) { statistics.notified(begun); };
   return counted(state_, count, [&] { return Notifications(state_).wait(counter, threshold); });
 }
 
-Outcome Window::flush_target(int rank, bool locally) {
+Status Window::flush_target(int rank, bool locally) {
   const auto look = [&](Strict& strict) {
     EpochState before = epoch_of(state_);
-    if (!state_.has_rank(rank) || before.flush(rank)) return Outcome();
+    if (!state_.has_rank(rank) || before.flush(rank)) return Status();
     strict.flushes(rank);
     return strict.completed(rank, locally, holds_alone(state_, rank));
   };
@@ -330,11 +330,11 @@ Outcome Window::flush_target(int rank, bool locally) {
   return rank == MPI_PROC_NULL ? call() : watched(state_, flushed(rank), look, call);
 }
 
-Outcome Window::flush_targets(bool locally) {
+Status Window::flush_targets(bool locally) {
   const auto look = [&](Strict& strict) {
-    if (epoch_of(state_).flush_all()) return Outcome();
+    if (epoch_of(state_).flush_all()) return Status();
     if (!locally) return strict.completed_all();
-    Outcome first;
+    Status first;
     for (int rank = 0; rank < state_.space->ranks(); ++rank) first.keep(strict.completed(rank, true, false));
     return first;
   };

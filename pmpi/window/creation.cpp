@@ -35,7 +35,7 @@ namespace farside::pmpi {
 namespace {
 
 // The errors after which there are no ranks to agree with.
-Outcome check_communicator(MPI_Comm communicator) {
+Status check_communicator(MPI_Comm communicator) {
   if (communicator == MPI_COMM_NULL)
     return Fault{MPI_ERR_COMM, "the communicator is MPI_COMM_NULL; give one (MPI 4.0 section 12.2)"};
   int inter = 0;
@@ -47,7 +47,7 @@ Outcome check_communicator(MPI_Comm communicator) {
   return Fault{MPI_ERR_COMM, "a window needs an intracommunicator; merge this one first (MPI 4.0 section 12.2)"};
 }
 
-Outcome check_arguments(const CreationRequest& request) {
+Status check_arguments(const CreationRequest& request) {
   if (request.size < 0) {
     return Fault{MPI_ERR_SIZE, fmt::format("size is {}; it may not be negative (MPI 4.0 section 12.2)", request.size)};
   }
@@ -125,9 +125,9 @@ struct Contribution {
   }
 
   CreationRequest request;
-  Outcome arguments;  // a mistake in them, which this rank reports as its own
-  Status ready;       // any reason why this rank makes no window, that mistake too
-  Status carried;     // kNoRoute: the window is one for the runtime
+  Status arguments;  // a mistake in them, which this rank reports as its own
+  Status ready;      // any reason why this rank makes no window, that mistake too
+  Status carried;    // kNoRoute: the window is one for the runtime
   Status has_handle;
   std::unique_ptr<CommunicatorGroup> unkept;  // `group`, if there can be no attribute of the communicator
   CommunicatorGroup* group;
@@ -153,7 +153,7 @@ Contribution::Contribution(const CreationRequest& given, std::unique_ptr<Communi
   });
   // Bad arguments of one rank are an error on all ranks, or the others would wait for this one.
   arguments = without_bad_alloc([&] { return check_arguments(request); });
-  if (Outcome valid = without_bad_alloc([&] { return check_info(request.info); }); !valid) {
+  if (Status valid = without_bad_alloc([&] { return check_info(request.info); }); !valid) {
     arguments.keep(std::move(valid));
     request.info = MPI_INFO_NULL;
   }
@@ -313,7 +313,7 @@ void warn_of_base(const CreationRequest& request) {
 }
 
 // A mistake of this rank is its own error. Without a route the window is the runtime's, as it would be without farside.
-Outcome refuse(Contribution& own, const Error& why) {
+Status refuse(Contribution& own, const Error& why) {
   if (!own.arguments) return std::move(own.arguments);
   if (why.kind != ErrorKind::kNoRoute) return why;
   library().observed->runtime_windows.fetch_add(1, std::memory_order_relaxed);
@@ -388,8 +388,8 @@ void commit(std::unique_ptr<Window> window, std::size_t nodes) {
 
 }  // namespace
 
-Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win) {
-  if (Outcome possible = check_communicator(request.communicator); !possible) return possible;
+Status create_window(const CreationRequest& request, void** base, MPI_Win* win) {
+  if (Status possible = check_communicator(request.communicator); !possible) return possible;
   const PatientAllocation others_wait;
   Result<std::unique_ptr<CommunicatorGroup>> group = CommunicatorGroup::of(request.communicator);
   if (!group) return group.error();

@@ -90,7 +90,7 @@ std::vector<std::string> keys_of(MPI_Info info) {
 
 }  // namespace
 
-Outcome check_info(MPI_Info info) {
+Status check_info(MPI_Info info) {
   int keys = 0;
   if (info == MPI_INFO_NULL || runtime().Info_get_nkeys(info, &keys) == MPI_SUCCESS) return {};
   return Fault{MPI_ERR_INFO, "the info object is not valid, for instance because it was freed (MPI 4.0 section 10)"};
@@ -162,7 +162,7 @@ void Hints::take(MPI_Info info, bool at_creation) {
   }
 }
 
-Outcome Hints::report(MPI_Info* info) const {
+Status Hints::report(MPI_Info* info) const {
   if (runtime().Info_create(info) != MPI_SUCCESS) return Fault{MPI_ERR_NO_MEM, "the runtime made no info object"};
   for (const auto& [key, value] : values_) {
     if (runtime().Info_set(*info, key.c_str(), value.c_str()) != MPI_SUCCESS)

@@ -18,7 +18,7 @@
 namespace farside::pmpi {
 
 // MPI_ERR_INFO if the runtime knows no such info object. `info` may be MPI_INFO_NULL.
-Outcome check_info(MPI_Info info);
+Status check_info(MPI_Info info);
 
 // Whether an info object, which may be MPI_INFO_NULL, has the value "true" for the key.
 bool is_true(MPI_Info info, const char* key);
@@ -58,7 +58,7 @@ class Hints {
   // section 10) and untrue assertions are ignored.
   void take(MPI_Info info, bool at_creation = false);
   // Makes a new info object with all current hints. The caller frees it.
-  Outcome report(MPI_Info* info) const;
+  Status report(MPI_Info* info) const;
 
  private:
   bool same_size_, same_unit_;

@@ -15,7 +15,7 @@ namespace {
 constexpr epochs::Violation kInEpoch{epochs::ErrorClass::kRmaSync, "notification counters attached in an access epoch",
                                      "close the epoch first, on all processes", "MPI 4.0 section 12.5, mpi-issues 59"};
 
-Outcome check_counter(int counter, std::uint32_t attached, int rank) {
+Status check_counter(int counter, std::uint32_t attached, int rank) {
   if (static_cast<std::uint32_t>(counter) < attached) return {};
   return Fault{MPI_ERR_RMA_RANGE,
                fmt::format("rank {} has {} notification counters, from 0 on, and no counter {}; attach more by "
@@ -25,7 +25,7 @@ Outcome check_counter(int counter, std::uint32_t attached, int rank) {
 
 }  // namespace
 
-Outcome Notifications::check(int counter) const {
+Status Notifications::check(int counter) const {
   const std::uint64_t own = window_.control.own(attached_word());
   return check_counter(counter, static_cast<std::uint32_t>(own), window_.space->rank());
 }
@@ -46,17 +46,17 @@ Result<std::uint32_t> Notifications::attached(int rank) {
   return counters->attached[rank] = static_cast<std::uint32_t>(read.value());
 }
 
-Outcome Notifications::begin(int rank, int counter, std::uint32_t& last_interruption) {
+Status Notifications::begin(int rank, int counter, std::uint32_t& last_interruption) {
   if (!window_.has_rank(rank)) return {};  // MPI_PROC_NULL, or the operation will be refused
   const Result<std::uint32_t> there = attached(rank);
   if (!there) return there.status();
-  Outcome valid = check_counter(counter, there.value(), rank);
+  Status valid = check_counter(counter, there.value(), rank);
   if (valid && !window_.space->route(rank).immediate())
     last_interruption = window_.space->fabric_route()->expect_notification(rank);
   return valid;
 }
 
-Outcome Notifications::notify(int rank, int counter, std::uint32_t last_interruption) {
+Status Notifications::notify(int rank, int counter, std::uint32_t last_interruption) {
   if (rank == MPI_PROC_NULL) return {};
   Route& route = window_.space->route(rank);
   route.count(rank, Counted::kNotified, 0);
@@ -74,12 +74,12 @@ Outcome Notifications::notify(int rank, int counter, std::uint32_t last_interrup
   return window_.control.await(add);
 }
 
-Outcome Notifications::set_count(int count) {
+Status Notifications::set_count(int count) {
   {
     const auto held = window_.guard();
     if (window_.epoch.access() > epochs::Access::kFenceOpen) return fault_of(kInEpoch);
   }
-  Outcome own;
+  Status own;
   if (count < 0 || count > static_cast<int>(ControlBlock::kNotificationCounters)) {
     own = Fault{MPI_ERR_ARG, fmt::format("{} notification counters are asked for; a process has 0 to {} in a window "
                                          "(mpi-issues 59)",
@@ -102,15 +102,15 @@ Outcome Notifications::set_count(int count) {
   return first_of(std::move(own), active.barrier(0));
 }
 
-Outcome Notifications::count(int rank, int* count) {
-  if (Outcome o = window_.check_rank(rank); !o) return o;
+Status Notifications::count(int rank, int* count) {
+  if (Status o = window_.check_rank(rank); !o) return o;
   const Result<std::uint32_t> there = attached(rank);
   if (there) *count = static_cast<int>(there.value());
   return there.status();
 }
 
-Outcome Notifications::value(int counter, MPI_Count* value) {
-  if (Outcome o = check(counter); !o) return o;
+Status Notifications::value(int counter, MPI_Count* value) {
+  if (Status o = check(counter); !o) return o;
   // Programs poll with it, so this makes progress.
   WindowState::progress_runtime();
   Process::instance().poll();
@@ -118,24 +118,24 @@ Outcome Notifications::value(int counter, MPI_Count* value) {
   return {};
 }
 
-Outcome Notifications::reset(int counter, MPI_Count* value) {
-  if (Outcome o = check(counter); !o) return o;
+Status Notifications::reset(int counter, MPI_Count* value) {
+  if (Status o = check(counter); !o) return o;
   auto& own = window_.notification_counters->own[static_cast<std::size_t>(counter)];
   *value = static_cast<MPI_Count>(own.reset(window_.control, word(counter)));
   return {};
 }
 
-Outcome Notifications::test(int counter, MPI_Count threshold, int* flag) {
+Status Notifications::test(int counter, MPI_Count threshold, int* flag) {
   *flag = 0;
-  if (Outcome o = check(counter); !o) return o;
+  if (Status o = check(counter); !o) return o;
   Process::instance().poll_now();
   Process::instance().poll_runtime();
   *flag = now(counter) >= threshold ? 1 : 0;
   return {};
 }
 
-Outcome Notifications::wait(int counter, MPI_Count threshold) {
-  if (Outcome o = check(counter); !o) return o;
+Status Notifications::wait(int counter, MPI_Count threshold) {
+  if (Status o = check(counter); !o) return o;
   WindowState::progress_runtime();
   LossTimeout timeout;
   bool over = false;

@@ -41,9 +41,9 @@ class Notifications {
   explicit Notifications(WindowState& window) : window_(window) {}
 
   // Precedes a notified operation: fails unless the target has the counter.
-  Outcome begin(int rank, int counter, std::uint32_t& last_interruption);
+  Status begin(int rank, int counter, std::uint32_t& last_interruption);
   // Follows it.
-  Outcome notify(int rank, int counter, std::uint32_t last_interruption);
+  Status notify(int rank, int counter, std::uint32_t last_interruption);
   // The same where the operation has loaded or stored: begin() is a condition. False: begin() decides.
   bool has_mapped(int rank, int counter) const {
     const ControlWords::Mapped block = window_.space->words().mapped(rank);
@@ -57,15 +57,15 @@ class Notifications {
 
   // Collective: attaches so many counters, in place of the earlier ones, that are 0. A wrong number is an error of that
   // rank alone, which keeps its number.
-  Outcome set_count(int count);
-  Outcome count(int rank, int* count);
+  Status set_count(int count);
+  Status count(int rank, int* count);
   // Of the own counters.
-  Outcome value(int counter, MPI_Count* value);
-  Outcome reset(int counter, MPI_Count* value);
-  Outcome test(int counter, MPI_Count threshold, int* flag);
+  Status value(int counter, MPI_Count* value);
+  Status reset(int counter, MPI_Count* value);
+  Status test(int counter, MPI_Count threshold, int* flag);
   // Waits for the threshold; at most for FARSIDE_PEER_TIMEOUT, if the connection to a rank of the window was lost since
   // set_count(), and a notification perhaps with it.
-  Outcome wait(int counter, MPI_Count threshold);
+  Status wait(int counter, MPI_Count threshold);
   // Spins for about 8 us. False: wait() decides.
   bool try_wait(int counter, MPI_Count threshold) const;
 
@@ -80,7 +80,7 @@ class Notifications {
     return window_.notification_counters != nullptr &&
            static_cast<std::uint32_t>(counter) < window_.control.own(attached_word());
   }
-  Outcome check(int counter) const;
+  Status check(int counter) const;
   // How many counters the rank has attached.
   Result<std::uint32_t> attached(int rank);
 

@@ -31,7 +31,7 @@ void copy_elements(std::byte* packed, const LocalBuffer& buffer, ByteFragments f
 }
 
 // A null address is MPI_BOTTOM, which is valid only for a type of absolute addresses.
-Outcome check_buffer(const void* address, const Datatype& type, std::size_t bytes, const char* whose) {
+Status check_buffer(const void* address, const Datatype& type, std::size_t bytes, const char* whose) {
   if (address != nullptr || bytes == 0 || !type.contiguous) [[likely]]
     return {};
   return Fault{MPI_ERR_BUFFER,
@@ -39,7 +39,7 @@ Outcome check_buffer(const void* address, const Datatype& type, std::size_t byte
 }
 
 // MPI 4.0 section 12.3.1: the data must fit without truncation, as in send and receive.
-Outcome check_fits(std::size_t sent_bytes, std::size_t room_bytes) {
+Status check_fits(std::size_t sent_bytes, std::size_t room_bytes) {
   if (sent_bytes <= room_bytes) [[likely]]
     return {};
   return Fault{MPI_ERR_TRUNCATE,
@@ -65,14 +65,14 @@ struct Side {
 };
 
 // Checks counts, rank and datatypes; most calls have one datatype.
-Outcome check_sides(const WindowState& window, int rank, std::span<Side> sides) {
+Status check_sides(const WindowState& window, int rank, std::span<Side> sides) {
   for (const Side& side : sides) {
     if (side.count >= 0) continue;
     return Fault{MPI_ERR_COUNT, fmt::format("the {} count is {}; it may not be negative (MPI 4.0 section 12.3)",
                                             side.whose, side.count)};
   }
   if (rank == MPI_PROC_NULL) return {};
-  if (Outcome o = window.check_rank(rank); !o) return o;
+  if (Status o = window.check_rank(rank); !o) return o;
   for (Side& side : sides) {
     if (side.handle == sides.front().handle) side.type = sides.front().type;
     if (Error why; side.type == nullptr && (side.type = find_datatype(side.handle, &why)) == nullptr)
@@ -90,7 +90,7 @@ Outcome check_sides(const WindowState& window, int rank, std::span<Side> sides) 
 }
 
 // Translates the operation of an accumulate.
-Outcome check_op(Operation& operation) {
+Status check_op(Operation& operation) {
   const std::optional<ReduceOp> reduce = find_reduce_op(operation.op);
   if (!reduce) {
     return Fault{MPI_ERR_OP,
@@ -106,7 +106,7 @@ Outcome check_op(Operation& operation) {
 }
 
 // The elements that an accumulate combines: of one type, with which the operation is allowed.
-Outcome check_elements(Operation& operation, std::span<const Side> sides) {
+Status check_elements(Operation& operation, std::span<const Side> sides) {
   const std::optional<BasicType> element = sides.front().type->layout->uniform_type();
   if (!element) {
     return Fault{MPI_ERR_TYPE,
@@ -127,7 +127,7 @@ Outcome check_elements(Operation& operation, std::span<const Side> sides) {
 }
 
 // Operations::locate() in a dynamic window (MPI 4.0 section 12.2.4), where displacements are addresses.
-Outcome locate_attached(const WindowState& window, Operation& operation, Wide first, Wide last) {
+Status locate_attached(const WindowState& window, Operation& operation, Wide first, Wide last) {
   const RemoteBuffer& target = operation.target;
   const Datatype& type = *operation.target_type;
   const auto attached = [&](Wide from, Wide to) -> Result<bool> {
@@ -158,7 +158,7 @@ Outcome locate_attached(const WindowState& window, Operation& operation, Wide fi
 
 }  // namespace
 
-Outcome Operations::locate(Operation& operation) const {
+Status Operations::locate(Operation& operation) const {
   const RemoteBuffer& target = operation.target;
   const Layout& layout = *operation.target_type->layout;
   const Wide stretch = static_cast<Wide>(target.count - 1) * layout.extent();
@@ -182,14 +182,14 @@ Outcome Operations::locate(Operation& operation) const {
                   in_digits(at + behind), bytes, target.rank)};
 }
 
-Outcome Operations::check(Operation& operation) {
+Status Operations::check(Operation& operation) {
   const auto& [call, origin, result, target] =
       std::tie(operation.call, operation.origin, operation.result, operation.target);
   const bool accumulates = call == Counted::kAccumulate || call == Counted::kFetch;
   operation.bytes = 0;
   operation.element = BasicType::kByte;
   if (accumulates) {
-    if (Outcome o = check_op(operation); !o) return o;
+    if (Status o = check_op(operation); !o) return o;
   }
   operation.reads_origin = call != Counted::kGet && !(accumulates && operation.reduce == ReduceOp::kNoOp);
   std::array<Side, 3> sides;  // NOLINT(cppcoreguidelines-pro-type-member-init): to clear it costs 10 ns
@@ -200,13 +200,13 @@ Outcome Operations::check(Operation& operation) {
     from = &(sides[used++] = {"origin", origin.address, origin.count, origin.type, nullptr, 0});
   if (operation.fetches()) into = &(sides[used++] = {"result", result.address, result.count, result.type, nullptr, 0});
   const std::span<Side> all = std::span(sides).first(used), local = all.subspan(1);
-  if (Outcome o = check_sides(window_, target.rank, all); !o || target.rank == MPI_PROC_NULL) return o;
+  if (Status o = check_sides(window_, target.rank, all); !o || target.rank == MPI_PROC_NULL) return o;
 
   const std::size_t sent = operation.reads_origin ? from->bytes : to.bytes;
   // A fetch returns as many bytes as the target describes.
-  if (Outcome o = check_fits(sent, call == Counted::kGet ? from->bytes : to.bytes); !o) return o;
+  if (Status o = check_fits(sent, call == Counted::kGet ? from->bytes : to.bytes); !o) return o;
   if (into != nullptr) {
-    if (Outcome o = check_fits(to.bytes, std::min(into->bytes, sent)); !o) return o;
+    if (Status o = check_fits(to.bytes, std::min(into->bytes, sent)); !o) return o;
   }
   operation.target_type = to.type;
   operation.origin_type = from != nullptr ? from->type : to.type;
@@ -220,7 +220,7 @@ Outcome Operations::check(Operation& operation) {
                    "(MPI 4.0 section 12.3.4)"};
     }
     operation.element = *to.type->basic;
-    if (Outcome o = check_buffer(operation.compare, *to.type, to.bytes, "compare"); !o) return o;
+    if (Status o = check_buffer(operation.compare, *to.type, to.bytes, "compare"); !o) return o;
   }
   if (target.displacement < 0) {
     return Fault{MPI_ERR_DISP, fmt::format("the target displacement is {}; it may not be negative (MPI 4.0 section "
@@ -229,30 +229,30 @@ Outcome Operations::check(Operation& operation) {
   }
   if (to.bytes > 0) {
     for (const Side& side : local) {
-      if (Outcome o = check_buffer(side.address, *side.type, std::min(side.bytes, sent), side.whose); !o) return o;
+      if (Status o = check_buffer(side.address, *side.type, std::min(side.bytes, sent), side.whose); !o) return o;
     }
     if (accumulates) {
-      if (Outcome o = check_elements(operation, all); !o) return o;
+      if (Status o = check_elements(operation, all); !o) return o;
     }
-    if (Outcome o = locate(operation); !o) return o;
+    if (Status o = locate(operation); !o) return o;
     operation.bytes = sent;
   }
   if (window_.holds_in_stripe(target.rank)) return {};
   return window_.allow([&](auto& epoch) { return epoch.operation(target.rank, operation.reads_origin); });
 }
 
-Outcome Operations::begin_request(int rank, std::unique_ptr<Pending>& own) {
+Status Operations::begin_request(int rank, std::unique_ptr<Pending>& own) {
   if (rank == MPI_PROC_NULL) return {};
-  if (Outcome o = window_.check_rank(rank); !o) return o;
+  if (Status o = window_.check_rank(rank); !o) return o;
   const auto ask = [&](auto& epoch) { return epoch.request_operation(rank); };
-  if (Outcome o = window_.holds_in_stripe(rank) ? Outcome() : window_.allow(ask); !o) return o;
+  if (Status o = window_.holds_in_stripe(rank) ? Status() : window_.allow(ask); !o) return o;
   Result<std::unique_ptr<Pending>> made = window_.space->route(rank).own_pending(rank);
   if (made) own = std::move(made.value());
   return made.status();
 }
 
 // The elements of one predefined type, in an epoch that is open: conditions of check(), or stricter.
-std::optional<Outcome> Operations::transfer_plain(const Operation& operation) {
+std::optional<Status> Operations::transfer_plain(const Operation& operation) {
   const RemoteBuffer& target = operation.target;
   if (operation.origin.type != target.type || operation.origin.count != target.count) return std::nullopt;
   const std::size_t bytes = plain_bytes(target.type, target.count);
@@ -269,7 +269,7 @@ std::optional<Outcome> Operations::transfer_plain(const Operation& operation) {
   return move_bytes(operation, at, bytes);
 }
 
-Outcome Operations::execute(const Operation& operation) {
+Status Operations::execute(const Operation& operation) {
   switch (operation.call) {
     case Counted::kPut:
     case Counted::kGet: return move(operation);
@@ -282,7 +282,7 @@ Outcome Operations::execute(const Operation& operation) {
                         operation.origin.address, operation.compare, operation.result.address);
 }
 
-Outcome Operations::move_bytes(const Operation& operation, std::uint64_t offset, std::size_t bytes) {
+Status Operations::move_bytes(const Operation& operation, std::uint64_t offset, std::size_t bytes) {
   const RemoteBuffer& target = operation.target;
   void* const here = operation.origin.address;
   Route& route = window_.space->route(target.rank);
@@ -302,8 +302,8 @@ Outcome Operations::move_bytes(const Operation& operation, std::uint64_t offset,
 // over the shapes of both layouts if these are simple, else by the fragments that they have in common. `from`: the
 // layout of the origin, `count` times.
 template <class CommonFragments, class Part>
-Outcome Operations::by_parts(const Operation& operation, const Layout& from, std::size_t count, Pending* own,
-                             Part&& part) {
+Status Operations::by_parts(const Operation& operation, const Layout& from, std::size_t count, Pending* own,
+                            Part&& part) {
   const int rank = operation.target.rank;
   const Layout& there = *operation.target_type->layout;
   const auto target_count = static_cast<std::size_t>(operation.target.count);
@@ -331,7 +331,7 @@ Outcome Operations::by_parts(const Operation& operation, const Layout& from, std
   return first_of(status, fragments.end());
 }
 
-Outcome Operations::move(const Operation& operation) {
+Status Operations::move(const Operation& operation) {
   const Datatype &origin_type = *operation.origin_type, &target_type = *operation.target_type;
   if (origin_type.contiguous && target_type.contiguous) [[likely]] {
     return move_bytes(operation, static_cast<std::uint64_t>(operation.at), operation.bytes);
@@ -345,7 +345,7 @@ Outcome Operations::move(const Operation& operation) {
                                  });
 }
 
-Outcome Operations::combine(const Operation& operation) {
+Status Operations::combine(const Operation& operation) {
   const auto& [origin, result, target] = std::tie(operation.origin, operation.result, operation.target);
   const Datatype &origin_type = *operation.origin_type, &result_type = *operation.result_type;
   const BasicType element = operation.element;
@@ -378,17 +378,17 @@ Outcome Operations::combine(const Operation& operation) {
   if (reads_origin) copy_elements(packed.data(), origin, beside_packed(origin, origin_type, element, elements), false);
   // Made before the operation, since it may lack memory.
   ByteFragments into = beside_packed(result, result_type, element, elements);
-  Outcome issued = combine_layouts(operation, reads_origin ? packed.data() : nullptr, fetched.data(),
-                                   *Layout::basic(element), elements);
-  Outcome completed = first_of(std::move(issued), window_.space->route(target.rank).flush(target.rank));
+  Status issued = combine_layouts(operation, reads_origin ? packed.data() : nullptr, fetched.data(),
+                                  *Layout::basic(element), elements);
+  Status completed = first_of(std::move(issued), window_.space->route(target.rank).flush(target.rank));
   if (completed) copy_elements(fetched.data(), result, std::move(into), true);
   return completed;
 }
 
 // Combines `count` elements of a layout at `origin` with the target's. Fetched elements have the same layout. With a
 // fetch, a null `origin` means that nothing is sent; without one it is MPI_BOTTOM.
-Outcome Operations::combine_layouts(const Operation& operation, const std::byte* origin, std::byte* fetched,
-                                    const Layout& layout, std::size_t count) {
+Status Operations::combine_layouts(const Operation& operation, const std::byte* origin, std::byte* fetched,
+                                   const Layout& layout, std::size_t count) {
   const BasicType type = operation.element;
   const Access among = access(operation.target.rank);
   const auto part = [&](std::uint64_t offset, std::ptrdiff_t at, std::size_t bytes) {

@@ -36,17 +36,17 @@ class Operations {
                                                    MPI_Datatype type, int rank, MPI_Aint displacement);
 
   // Checks whether the operation is valid and its epoch allows it, and fills in what execute() needs.
-  Outcome check(Operation& operation);
+  Status check(Operation& operation);
   // Precondition: there is something to do.
-  Outcome execute(const Operation& operation);
+  Status execute(const Operation& operation);
   // Checks and executes a put or get with the most frequent arguments. Nothing, if check() must check them.
   // Precondition: is_usable(operation.origin.address).
-  std::optional<Outcome> transfer_plain(const Operation& operation);
+  std::optional<Status> transfer_plain(const Operation& operation);
 
   // The request-based calls: begin_request() checks whether they are allowed now and makes the counter of the operation
   // (null if the operation is complete when it returns); abandon_request() follows for a request that was not made, or
   // that the program has freed.
-  Outcome begin_request(int rank, std::unique_ptr<Pending>& own);
+  Status begin_request(int rank, std::unique_ptr<Pending>& own);
   void abandon_request(int rank, std::unique_ptr<Pending> own) {
     window_.space->route(rank).abandon(rank, std::move(own));
   }
@@ -63,7 +63,7 @@ class Operations {
   [[gnu::always_inline]] FastPlace fast_place(int rank, MPI_Aint displacement, std::size_t bytes) const;
   Access access(int rank) const;
   // Computes the offset of element 0 in the target's data, or a range fault if the elements are not within them.
-  Outcome locate(Operation& operation) const;
+  Status locate(Operation& operation) const;
 
   // Whether an epoch of a fence or start allows operations on this rank; the rank then awaits the end of the epoch.
   // Also false in an epoch in which some rank has asserted MPI_MODE_NOPUT.
@@ -71,13 +71,13 @@ class Operations {
     return window_.epoch.allows_fast(epochs::Call::kOperation, rank) &&
            !window_.epoch.allows_fast(epochs::Call::kFlush, rank);
   }
-  Outcome move_bytes(const Operation& operation, std::uint64_t offset, std::size_t bytes);
-  Outcome move(const Operation& operation);
+  Status move_bytes(const Operation& operation, std::uint64_t offset, std::size_t bytes);
+  Status move(const Operation& operation);
   template <class CommonFragments, class Part>
-  Outcome by_parts(const Operation& operation, const Layout& from, std::size_t count, Pending* own, Part&& part);
-  Outcome combine(const Operation& operation);
-  Outcome combine_layouts(const Operation& operation, const std::byte* origin, std::byte* fetched, const Layout& layout,
-                          std::size_t count);
+  Status by_parts(const Operation& operation, const Layout& from, std::size_t count, Pending* own, Part&& part);
+  Status combine(const Operation& operation);
+  Status combine_layouts(const Operation& operation, const std::byte* origin, std::byte* fetched, const Layout& layout,
+                         std::size_t count);
 
   WindowState& window_;
 };

@@ -148,7 +148,7 @@ Status PassiveTarget::unlock_deferred(HeldLock& lock, bool& over) {
 }
 
 // Completes MPI_Win_lock. Precondition: the lock is awaited in the epoch state.
-Outcome PassiveTarget::acquire_or_defer(HeldLock lock) {
+Status PassiveTarget::acquire_or_defer(HeldLock lock) {
   if (may_defer(lock)) {
     // It outlives this call, and so this view.
     const auto take = [&window = window_] { return PassiveTarget(window).acquire_deferred_lock(); };
@@ -188,7 +188,7 @@ Status PassiveTarget::hand_off(const HeldLock& lock, std::uint64_t before) {
   return released ? window_.control.take_unawaited_error() : std::move(released);
 }
 
-Outcome PassiveTarget::lock(int lock_type, int rank, int assert) {
+Status PassiveTarget::lock(int lock_type, int rank, int assert) {
   const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
   const auto attempt = [&] {
     if (window_.lock_stripes != nullptr) {
@@ -203,7 +203,7 @@ Outcome PassiveTarget::lock(int lock_type, int rank, int assert) {
   };
   FastPath taken = window_.strict == nullptr ? attempt() : FastPath::kNotTaken;
   if (taken == FastPath::kContended) taken = acquire_while_free(type, rank, attempt);
-  return taken == FastPath::kDone ? Outcome() : lock_slow(lock_type, rank, assert);
+  return taken == FastPath::kDone ? Status() : lock_slow(lock_type, rank, assert);
 }
 
 // If ranks outnumber cores, a lock that passes in ticket order mostly goes to a sleeping rank, at the cost of a context
@@ -238,7 +238,7 @@ bool PassiveTarget::open_stripes(int rank) {
   return true;
 }
 
-Outcome PassiveTarget::unlock(int rank, HeldLock& lock) {
+Status PassiveTarget::unlock(int rank, HeldLock& lock) {
   std::uint64_t before = 0;
   const auto attempt = [&] {
     // With Fast::kReleases the entry point has tried the stripe already.
@@ -256,15 +256,15 @@ Outcome PassiveTarget::unlock(int rank, HeldLock& lock) {
   return released == FastPath::kDone ? Status() : hand_off(lock, before);
 }
 
-Outcome PassiveTarget::lock_slow(int lock_type, int rank, int assert) {
+Status PassiveTarget::lock_slow(int lock_type, int rank, int assert) {
   if (lock_type != MPI_LOCK_SHARED && lock_type != MPI_LOCK_EXCLUSIVE) {
     return Fault{
         MPI_ERR_LOCKTYPE,
         fmt::format("{} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE (MPI 4.0 section 12.5.3)", lock_type)};
   }
-  if (Outcome o = window_.check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
+  if (Status o = window_.check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   if (rank == MPI_PROC_NULL) return {};
-  if (Outcome o = window_.check_rank(rank); !o) return o;
+  if (Status o = window_.check_rank(rank); !o) return o;
   const LockType type = lock_type == MPI_LOCK_SHARED ? LockType::kShared : LockType::kExclusive;
   if (Status acquired = acquire_deferred(); !acquired) return acquired;
   if (Status lost = (assert& MPI_MODE_NOCHECK) != 0 ? Status() : window_.lost_locks.check(rank, type); !lost)
@@ -281,9 +281,9 @@ Outcome PassiveTarget::lock_slow(int lock_type, int rank, int assert) {
   return acquire_or_defer({.target = rank, .type = type, .needs_release = (assert& MPI_MODE_NOCHECK) == 0});
 }
 
-Outcome PassiveTarget::unlock_slow(int rank, HeldLock& lock) {
+Status PassiveTarget::unlock_slow(int rank, HeldLock& lock) {
   if (rank == MPI_PROC_NULL) return {};
-  if (Outcome o = window_.check_rank(rank); !o) return o;
+  if (Status o = window_.check_rank(rank); !o) return o;
   bool deferred = false, releases = false;
   {
     const auto held = window_.guard();
@@ -320,8 +320,8 @@ Outcome PassiveTarget::unlock_slow(int rank, HeldLock& lock) {
 }
 
 // The lock_all covers loads from and stores to the own window, too.
-Outcome PassiveTarget::lock_all(int assert) {
-  if (Outcome o = window_.check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
+Status PassiveTarget::lock_all(int assert) {
+  if (Status o = window_.check_assert(assert, MPI_MODE_NOCHECK, "MPI_MODE_NOCHECK"); !o) return o;
   if (Status acquired = acquire_deferred(); !acquired) return acquired;
   const bool unchecked = (assert& MPI_MODE_NOCHECK) != 0;
   if (Status lost = unchecked ? Status() : window_.lost_locks.check(-1, LockType::kShared); !lost) return lost;
@@ -344,7 +344,7 @@ Outcome PassiveTarget::lock_all(int assert) {
   return acquired;
 }
 
-Outcome PassiveTarget::unlock_all() {
+Status PassiveTarget::unlock_all() {
   bool unchecked = false, releases = false;
   {
     const auto held = window_.guard();
@@ -363,23 +363,23 @@ Outcome PassiveTarget::unlock_all() {
   return completed;
 }
 
-Outcome PassiveTarget::flush(int rank, bool locally) {
+Status PassiveTarget::flush(int rank, bool locally) {
   if (rank == MPI_PROC_NULL) return {};
-  if (Outcome o = window_.check_rank(rank); !o) return o;
+  if (Status o = window_.check_rank(rank); !o) return o;
   const auto ask = [&](auto& epoch) { return epoch.flush(rank); };
-  if (Outcome o = window_.holds_in_stripe(rank) ? Outcome() : window_.allow(ask); !o) return o;
+  if (Status o = window_.holds_in_stripe(rank) ? Status() : window_.allow(ask); !o) return o;
   WindowState::progress_runtime();
   return window_.space->route(rank).flush(rank, locally);
 }
 
-Outcome PassiveTarget::flush_all(bool locally) {
-  if (Outcome o = window_.allow([&](epochs::EpochState& epoch) { return epoch.flush_all(); }); !o) return o;
+Status PassiveTarget::flush_all(bool locally) {
+  if (Status o = window_.allow([&](epochs::EpochState& epoch) { return epoch.flush_all(); }); !o) return o;
   WindowState::progress_runtime();
   return window_.space->flush_all(locally);
 }
 
-Outcome PassiveTarget::sync() {
-  if (Outcome o = window_.allow([&](epochs::EpochState& epoch) { return epoch.sync(); }); !o) return o;
+Status PassiveTarget::sync() {
+  if (Status o = window_.allow([&](epochs::EpochState& epoch) { return epoch.sync(); }); !o) return o;
   // Programs poll with MPI_Win_sync, so this makes progress.
   WindowState::progress_runtime();
   Process::instance().poll();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Passive target synchronization of a window (MPI 4.0 sections 12.5.3 and 12.5.4): locks, flushes, sync. Each function
-// without try_ is one MPI call: it checks the arguments, asks the epoch state, acts, and returns an Outcome. The try_
+// without try_ is one MPI call: it checks the arguments, asks the epoch state, acts, and returns a Status. The try_
 // functions are fast paths, inline in the entry point: an uncontended lock or unlock is one atomic, and a flush of a
 // mapped target is a fence. Each condition there is a condition of the slow path, or stricter. always_inline: without
 // it the compiler stops inlining them as soon as they grow a little, and a call costs a fifth of their time.
@@ -32,14 +32,14 @@ class PassiveTarget {
   // Hands off a lock after its departure, which found `before` in the lock word, because others wait.
   Status hand_off(const epochs::HeldLock& lock, std::uint64_t before);
 
-  Outcome lock(int lock_type, int rank, int assert);
+  Status lock(int lock_type, int rank, int assert);
   // `lock`: the one that is released, if the call succeeds.
-  Outcome unlock(int rank, epochs::HeldLock& lock);
-  Outcome lock_all(int assert);
-  Outcome unlock_all();
-  Outcome flush(int rank, bool locally);
-  Outcome flush_all(bool locally);
-  Outcome sync();
+  Status unlock(int rank, epochs::HeldLock& lock);
+  Status lock_all(int assert);
+  Status unlock_all();
+  Status flush(int rank, bool locally);
+  Status flush_all(bool locally);
+  Status sync();
 
   // Acquires the deferred lock of this window, or of any.
   Status acquire_deferred_lock();
@@ -61,8 +61,8 @@ class PassiveTarget {
   std::uint64_t* fast_lock_word(int rank);  // keeps the last one
   // Opens the stripes for a lock of the rank; returns whether it has.
   bool open_stripes(int rank);
-  Outcome lock_slow(int lock_type, int rank, int assert);
-  Outcome unlock_slow(int rank, epochs::HeldLock& lock);
+  Status lock_slow(int lock_type, int rank, int assert);
+  Status unlock_slow(int rank, epochs::HeldLock& lock);
   // Calls attempt() whenever the lock of the rank, whose word is mapped, is free, until attempt() does not return
   // kContended or a limit is reached.
   template <class Attempt>
@@ -70,7 +70,7 @@ class PassiveTarget {
   // Acquires a lock by the lock table, and waits until it is held. `taken`: what the lock word held when a message took
   // the ticket of the lock, if one did.
   Status acquire(epochs::HeldLock& lock, const std::optional<std::uint64_t>& taken = {});
-  Outcome acquire_or_defer(epochs::HeldLock lock);
+  Status acquire_or_defer(epochs::HeldLock lock);
   epochs::NearPlace near_place(const epochs::HeldLock& lock) const;
   // A lock may be deferred, to travel with its operations and its release in one message (MPI 4.0 section 12.5.3 lets
   // MPI_Win_lock return before the lock is held): one lock of the process, as the lock table says.

@@ -22,8 +22,8 @@ WindowHold::~WindowHold() {
   --*holds_;
 }
 
-Outcome Requests::start(const char* call, Window& window, int rank, std::unique_ptr<Pending> own, std::uint64_t watched,
-                        MPI_Request* request) {
+Status Requests::start(const char* call, Window& window, int rank, std::unique_ptr<Pending> own, std::uint64_t watched,
+                       MPI_Request* request) {
   const auto query = [](void*, MPI_Status* status) {
     runtime().Status_set_elements(status, MPI_BYTE, 0);
     runtime().Status_set_cancelled(status, 0);
@@ -37,7 +37,7 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
   };
   const auto cancel = [](void*, int) { return static_cast<int>(MPI_SUCCESS); };
   const bool over = own == nullptr || own->done();
-  Outcome ended = over && own != nullptr ? Outcome(own->take_error()) : Outcome();
+  Status ended = over && own != nullptr ? Status(own->take_error()) : Status();
   std::unique_ptr<Entry> operation;
   if (!over || (ended && watched != 0))
     operation.reset(new (std::nothrow) Entry{&window, rank, call, nullptr, watched});
@@ -76,7 +76,7 @@ Outcome Requests::start(const char* call, Window& window, int rank, std::unique_
     runtime().Wait(request, MPI_STATUS_IGNORE);
     return ended;
   }
-  return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the runtime did not complete the request"});
+  return code == MPI_SUCCESS ? Status() : Status(Fault{code, "the runtime did not complete the request"});
 }
 
 // Relaxed: a thread that has the handle of a request sees that it was counted.
@@ -200,11 +200,11 @@ int Requests::report(MPI_Request request) {
   freed.erase(found);
   // The mutex is not held here: these calls may wait, or run the user's error handler.
   Window* const window = operation->window;
-  Outcome outcome = std::move(operation->result);
-  if (window != nullptr) outcome.keep(window->request_completed(operation->watched));
-  if (outcome) return MPI_SUCCESS;
-  return window != nullptr ? window->raise({operation->call, operation->rank}, outcome.error())
-                           : class_of(outcome.error());
+  Status status = std::move(operation->result);
+  if (window != nullptr) status.keep(window->request_completed(operation->watched));
+  if (status) return MPI_SUCCESS;
+  return window != nullptr ? window->raise({operation->call, operation->rank}, status.error())
+                           : class_of(status.error());
 }
 
 void Requests::show(MPI_Request request) {
@@ -217,9 +217,9 @@ void Requests::show(MPI_Request request) {
   const WindowHold hold(*operation->window);
   Window& window = *operation->window;
   found.held.unlock();
-  Outcome outcome = window.request_completed(watched);
+  Status status = window.request_completed(watched);
   found.held.lock();
-  change(*operation, [&] { operation->result.keep(std::move(outcome)); });
+  change(*operation, [&] { operation->result.keep(std::move(status)); });
 }
 
 void Requests::abandon(MPI_Request request) {

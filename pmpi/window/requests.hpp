@@ -63,8 +63,8 @@ class Requests {
   // Makes the request of an operation that was issued to `rank`. `own`: the operation's counters, null if it is over.
   // `watched`: its number for FARSIDE_CHECK=strict, 0 if none. Errors: the operation's, if it is over; the runtime's
   // code, if it makes no request.
-  Outcome start(const char* call, Window& window, int rank, std::unique_ptr<Pending> own, std::uint64_t watched,
-                MPI_Request* request);
+  Status start(const char* call, Window& window, int rank, std::unique_ptr<Pending> own, std::uint64_t watched,
+               MPI_Request* request);
 
   // Completes the requests whose operation is over, and returns how many are still under way. Polls the endpoint if
   // there are any. Does not wait. The cost per request does not depend on the number of stored requests.
@@ -97,7 +97,7 @@ class Requests {
     const char* call;
     std::unique_ptr<Pending> own;  // null once the operation is over
     std::uint64_t watched;
-    Outcome result = {};
+    Status result = {};
     MPI_Request request = MPI_REQUEST_NULL;
     std::optional<WindowHold> hold = {};  // from freed() to the end of report()
     bool to_report() const { return own == nullptr && (watched != 0 || !result); }

@@ -48,7 +48,7 @@ bool relies_on_world_handler(MPI_Win window) {
   return relies;
 }
 
-Outcome not_dynamic() {
+Status not_dynamic() {
   return Fault{MPI_ERR_RMA_FLAVOR, "the window was not made by MPI_Win_create_dynamic (MPI 4.0 section 12.2.4)"};
 }
 
@@ -113,7 +113,7 @@ void WindowState::warn(const Error& broken) const {
     log(LogLevel::kWarn, "this is the {}th broken rule; further ones are not reported", kMost);
 }
 
-Outcome WindowState::check_assert(int assert, int allowed_bits, const char* allowed) {
+Status WindowState::check_assert(int assert, int allowed_bits, const char* allowed) {
   if ((assert & ~allowed_bits) == 0) return {};
   Fault fault{MPI_ERR_ASSERT,
               fmt::format("assertion {:#x} is not one of this call; allowed: {} (MPI 4.0 section 12.5.5){}", assert,
@@ -124,7 +124,7 @@ Outcome WindowState::check_assert(int assert, int allowed_bits, const char* allo
   return {};
 }
 
-Outcome WindowState::check_rank(int rank) const {
+Status WindowState::check_rank(int rank) const {
   if (has_rank(rank)) return {};
   return Fault{MPI_ERR_RANK, fmt::format("rank {} is not in the window's group of {}; use 0 to {} or MPI_PROC_NULL "
                                          "(MPI 4.0 section 12.3)",
@@ -161,7 +161,7 @@ void Window::expect_threads() {
   // The lock is acquired now. Later a thread on another window would acquire it, concurrently with the thread whose
   // lock it is.
   if (library().deferring == &state_) {
-    if (Outcome taken = passive().acquire_deferred_lock(); !taken) raise("MPI_Win_lock", taken.error());
+    if (Status taken = passive().acquire_deferred_lock(); !taken) raise("MPI_Win_lock", taken.error());
   }
   state_.locks.mutex().threaded = true;
   state_.trusts_locks = false;
@@ -169,10 +169,10 @@ void Window::expect_threads() {
   state_.space->expect_threads();
 }
 
-Outcome Window::group(MPI_Group* group) const {
+Status Window::group(MPI_Group* group) const {
   // Excluding no rank makes a new handle for the same members.
   const int code = runtime().Group_excl(state_.group, 0, nullptr, group);
-  return code == MPI_SUCCESS ? Outcome() : Outcome(Fault{code, "the group of the window could not be copied"});
+  return code == MPI_SUCCESS ? Status() : Status(Fault{code, "the group of the window could not be copied"});
 }
 
 std::optional<void*> Window::predefined_attribute(int key) {
@@ -233,8 +233,8 @@ int Window::raise_after_free(const MpiCall& call, const Error& error, MPI_Errhan
 }
 
 // Ends the epochs that FARSIDE_CHECK=warn lets MPI_Win_free find open, because other ranks may wait for that.
-Outcome Window::end_epochs() {
-  Outcome first;
+Status Window::end_epochs() {
+  Status first;
   if (state_.epoch.started()) first = active().complete();
   while (!state_.locks.locks().empty()) {
     epochs::HeldLock lock;
@@ -244,8 +244,8 @@ Outcome Window::end_epochs() {
   return first;
 }
 
-Outcome Window::end() {
-  Outcome first = end_epochs();
+Status Window::end() {
+  Status first = end_epochs();
   first.keep(state_.space->flush_all());
   wait_until(state_.space->words().wake_event(), [&] { return state_.control.posts_done(); });
   first.keep(state_.control.take_unawaited_error());
@@ -253,7 +253,7 @@ Outcome Window::end() {
   return first;
 }
 
-Outcome Window::attach(const void* base, MPI_Aint size) {
+Status Window::attach(const void* base, MPI_Aint size) {
   if (state_.space->regions() == nullptr) return not_dynamic();
   if (size < 0) return Fault{MPI_ERR_SIZE, fmt::format("size is {}; it may not be negative", size)};
   if (size > 0 && Process::instance().device_memory().holds(base)) {
@@ -264,12 +264,12 @@ Outcome Window::attach(const void* base, MPI_Aint size) {
   return state_.space->regions()->attach(base, static_cast<std::uint64_t>(size));
 }
 
-Outcome Window::detach(const void* base) {
+Status Window::detach(const void* base) {
   if (state_.space->regions() == nullptr) return not_dynamic();
   return state_.space->regions()->detach(base);
 }
 
-Outcome Window::find_mapped(int rank, Space::MappedData& found) const {
+Status Window::find_mapped(int rank, Space::MappedData& found) const {
   if (attributes_.flavor == MPI_WIN_FLAVOR_DYNAMIC) {
     return Fault{MPI_ERR_RMA_FLAVOR,
                  "the window was made by MPI_Win_create_dynamic, and may have several regions of memory in each rank; "
@@ -279,18 +279,18 @@ Outcome Window::find_mapped(int rank, Space::MappedData& found) const {
     // The lowest rank of the window that has any memory, wherever it is.
     rank = state_.space->lowest_rank_with_data();
     if (rank < 0) return {};
-  } else if (Outcome o = state_.check_rank(rank); !o) {
+  } else if (Status o = state_.check_rank(rank); !o) {
     return o;
   }
   found = state_.space->mapped_data(rank);
   return {};
 }
 
-Outcome Window::set_info(MPI_Info info) {
+Status Window::set_info(MPI_Info info) {
   if (info == MPI_INFO_NULL) {
     return Fault{MPI_ERR_INFO, "the info object is MPI_INFO_NULL, which has no hints (MPI 4.0 section 12.2.7)"};
   }
-  if (Outcome o = check_info(info); !o) return o;
+  if (Status o = check_info(info); !o) return o;
   const auto held = state_.guard();
   hints_.take(info);
   return {};
@@ -302,10 +302,10 @@ const OpenEndpoint* Window::fabric() const {
   return dynamic_cast<const OpenEndpoint*>(&route->endpoint());
 }
 
-Outcome Window::get_info(MPI_Info* info) {
+Status Window::get_info(MPI_Info* info) {
   {
     const auto held = state_.guard();
-    if (Outcome o = hints_.report(info); !o) return o;
+    if (Status o = hints_.report(info); !o) return o;
   }
   const auto set = [&](const char* key, const char* value) {
     return runtime().Info_set(*info, key, value) == MPI_SUCCESS;
@@ -320,7 +320,7 @@ Outcome Window::get_info(MPI_Info* info) {
   }
   if (state_.locks.has_global_lock())
     taken = set("farside_global_lock_home", std::to_string(state_.locks.home()).c_str()) && taken;
-  return taken ? Outcome() : Outcome(Fault{MPI_ERR_NO_MEM, "the runtime took no more info"});
+  return taken ? Status() : Status(Fault{MPI_ERR_NO_MEM, "the runtime took no more info"});
 }
 
 namespace {

@@ -56,26 +56,26 @@ class Window {
   // FARSIDE_TRACE) and FARSIDE_CHECK=strict. The parts, which carry out the calls, know nothing of these.
   //
   // An operation of which the constructor has set the arguments.
-  Outcome operate(Operation& operation);
+  Status operate(Operation& operation);
   // The program has completed a request. `watched`: the number of its operation in FARSIDE_CHECK=strict, or 0.
-  Outcome request_completed(std::uint64_t watched);
-  Outcome fence(int assert);
-  Outcome post(MPI_Group group, int assert);
-  Outcome start(MPI_Group group, int assert);
-  Outcome complete();
-  Outcome wait();
-  Outcome test(int* flag);
-  Outcome lock(int lock_type, int rank, int assert);
-  Outcome unlock(int rank);
-  Outcome lock_all(int assert);
-  Outcome unlock_all();
-  Outcome wait_notified(int counter, MPI_Count threshold);
-  Outcome sync();
+  Status request_completed(std::uint64_t watched);
+  Status fence(int assert);
+  Status post(MPI_Group group, int assert);
+  Status start(MPI_Group group, int assert);
+  Status complete();
+  Status wait();
+  Status test(int* flag);
+  Status lock(int lock_type, int rank, int assert);
+  Status unlock(int rank);
+  Status lock_all(int assert);
+  Status unlock_all();
+  Status wait_notified(int counter, MPI_Count threshold);
+  Status sync();
   // Local completion is completion at the target, but for FARSIDE_CHECK=strict, which distinguishes them.
-  Outcome flush(int rank) { return flush_target(rank, false); }
-  Outcome flush_local(int rank) { return flush_target(rank, true); }
-  Outcome flush_all() { return flush_targets(false); }
-  Outcome flush_local_all() { return flush_targets(true); }
+  Status flush(int rank) { return flush_target(rank, false); }
+  Status flush_local(int rank) { return flush_target(rank, true); }
+  Status flush_all() { return flush_targets(false); }
+  Status flush_local_all() { return flush_targets(true); }
 
   bool threaded() const { return state_.threaded(); }
 
@@ -87,20 +87,20 @@ class Window {
 
   // Whether the window may be freed now. end() is collective: after it all operations of all ranks are complete or have
   // failed, and the caller frees the handle and destroys the window.
-  Outcome check_free() {
+  Status check_free() {
     return state_.allow([](auto& epoch) { return epoch.free(); });
   }
-  Outcome end();
+  Status end();
 
   // Dynamic memory (MPI 4.0 section 12.2.4).
-  Outcome attach(const void* base, MPI_Aint size);
-  Outcome detach(const void* base);
+  Status attach(const void* base, MPI_Aint size);
+  Status detach(const void* base);
 
   // Shared memory (MPI 4.1 section 12.2.3); int and MPI_Aint units. Local.
   template <class Unit>
-  Outcome shared_query(int rank, MPI_Aint* size, Unit* unit, void** base) const {
+  Status shared_query(int rank, MPI_Aint* size, Unit* unit, void** base) const {
     Space::MappedData found;
-    if (Outcome o = find_mapped(rank, found); !o) return o;
+    if (Status o = find_mapped(rank, found); !o) return o;
     *size = static_cast<MPI_Aint>(found.bytes);
     *unit = static_cast<Unit>(found.unit);
     *base = found.base;
@@ -111,14 +111,14 @@ class Window {
   void named(const char* name);
 
   // Hints (MPI 4.0 section 12.2.7).
-  Outcome set_info(MPI_Info info);
-  Outcome get_info(MPI_Info* info);
+  Status set_info(MPI_Info info);
+  Status get_info(MPI_Info* info);
   // The endpoint by which this rank reaches some of the others; null if it needs none.
   const OpenEndpoint* fabric() const;
   int ranks() const { return state_.space->ranks(); }
 
   // The group of the window, the caller's to free.
-  Outcome group(MPI_Group* group) const;
+  Status group(MPI_Group* group) const;
   // One of the five predefined attributes, as MPI_Win_get_attr gives it; nothing for other keys.
   std::optional<void*> predefined_attribute(int key);
 
@@ -134,14 +134,14 @@ class Window {
  private:
   void log_fault(const MpiCall& call, const Error& error);
   // Finds the memory that MPI_Win_shared_query means by `rank`, which may be MPI_PROC_NULL.
-  Outcome find_mapped(int rank, Space::MappedData& found) const;
-  Outcome end_epochs();
-  Outcome flush_target(int rank, bool locally);
-  Outcome flush_targets(bool locally);
+  Status find_mapped(int rank, Space::MappedData& found) const;
+  Status end_epochs();
+  Status flush_target(int rank, bool locally);
+  Status flush_targets(bool locally);
   // Executes an operation whose local buffers are in the memory of a GPU; nothing if none is.
-  std::optional<Outcome> stage(Operation& operation);
-  Outcome execute(const Operation& operation);
-  Outcome execute_strictly(const Operation& operation);
+  std::optional<Status> stage(Operation& operation);
+  Status execute(const Operation& operation);
+  Status execute_strictly(const Operation& operation);
 
   WindowState state_;  // first: the fast path reads it
   MPI_Win handle_;
@@ -170,7 +170,7 @@ struct CreationRequest {
 
 // Collective: makes the window, and sets `base` (its local memory) and `win`. If farside cannot carry the window, it
 // logs the reason and leaves both; the caller calls the runtime's function. If one rank gets a Fault, all ranks do.
-Outcome create_window(const CreationRequest& request, void** base, MPI_Win* win);
+Status create_window(const CreationRequest& request, void** base, MPI_Win* win);
 
 // Makes a handle of the runtime, which then keeps name, attributes and error handler. The call is local: the
 // communicator has one rank. Which kinds of window Open MPI can make depends on the selected components.

@@ -249,9 +249,9 @@ struct WindowState {
   Guard guard() { return Guard(*this); }
   // Asks the epoch state whether a call is allowed, which changes it: ask(epoch) returns the broken rule.
   template <class Ask>
-  Outcome allow(Ask&& ask) {
+  Status allow(Ask&& ask) {
     const auto held = guard();
-    return outcome_of(ask(epoch));
+    return status_of(ask(epoch));
   }
   void close_stripes();
   bool threaded() const { return locks.mutex().threaded; }
@@ -261,10 +261,10 @@ struct WindowState {
   bool notifies_fast() const { return fast != Fast::kNone && space->words().all_immediate(); }
 
   bool has_rank(int rank) const { return rank >= 0 && rank < space->ranks(); }
-  Outcome check_rank(int rank) const;
+  Status check_rank(int rank) const;
   // Fails with MPI_ERR_ASSERT if `assert` has other bits than `allowed_bits` (MPI 4.0 section 12.5.5). `allowed`: the
   // names of these bits.
-  Outcome check_assert(int assert, int allowed_bits, const char* allowed);
+  Status check_assert(int assert, int allowed_bits, const char* allowed);
   // FARSIDE_CHECK=warn: reports a broken rule whose call is carried out. To be called under guard().
   void warn(const Error& broken) const;
   std::string describe_name() const { return name != nullptr ? *name : "(unnamed)"; }  // likewise

@@ -79,6 +79,9 @@ class [[nodiscard]] Status {
   std::unique_ptr<Error, DeleteError> error_;
 };
 
+// Returns the first failure of two steps that were both carried out.
+inline Status first_of(Status one, Status other) { return one ? std::move(other) : std::move(one); }
+
 // A T, or the Error that prevented it. Precondition of value(): ok(). Precondition of error(): !ok().
 template <class T>
 class [[nodiscard]] Result {
