@@ -7,6 +7,7 @@
 
 #include "pmpi/entries/entry.hpp"
 #include "pmpi/runtime/program_runtime.hpp"
+#include "pmpi/runtime/runtime_resources.hpp"
 #include "transport/base/result.hpp"
 #include "transport/fabric/endpoint.hpp"
 #include "transport/space/group.hpp"
@@ -19,6 +20,7 @@ int started(Start&& start) {
   const int code = start();
   if (code != MPI_SUCCESS) return code;
   // The first window tries again, and reports the error.
+  (void)farside::without_bad_alloc([] { farside::pmpi::library().resources->world_begins(); });
   (void)farside::without_bad_alloc(farside::start_libfabric_between_nodes);
   return code;
 }

@@ -13,13 +13,11 @@ namespace farside::pmpi {
 
 namespace {
 
-// Progress in both directions: a thread that waits in farside moves the runtime's messages, and a thread that waits in
-// the runtime serves the requests of other processes at farside's endpoint.
-//
-// The first direction uses MPI_Request_get_status on every runtime. For the second MPI offers no hook, so it depends on
-// the runtime. Open MPI has a list of functions that its progress engine calls (opal_progress_register). MPICH over UCX
-// moves messages by calls of ucp_worker_progress, which farside redirects (imported_call.hpp). With neither (MPICH over
-// libfabric), the progress thread serves alone. The runtime may call the hook from any thread, and several at once.
+// Progress in both directions: a thread that waits in farside moves the runtime's messages, by MPI_Request_get_status,
+// and a thread that waits in the runtime serves the requests of other processes at farside's endpoint. For the second
+// MPI offers no hook. Open MPI has a list of functions that its progress engine calls (opal_progress_register). MPICH
+// over UCX moves messages by calls of ucp_worker_progress, which farside redirects (imported_call.hpp). With neither,
+// the progress thread serves alone. The runtime may call the hook from any thread, and several at once.
 
 // Moves the runtime's messages. MPI_Request_get_status on a request that never completes enters the progress engine of
 // both runtimes and touches no message. MPICH 4.0's MPI_Iprobe on MPI_COMM_SELF, or with MPI_PROC_NULL, does not enter
@@ -123,17 +121,18 @@ TemporaryGroup::~TemporaryGroup() {
   if (handle != MPI_GROUP_NULL) (void)runtime().Group_free(&handle);
 }
 
-int RuntimeResources::make_communicator() {
+bool RuntimeResources::make_communicator() {
 #if FARSIDE_HAS_SESSIONS
   source_ = in_world() ? MPI_SESSION_NULL : some_session();
   if (MPI_Group self = group_from(source_, "mpi://SELF"); self != MPI_GROUP_NULL) {
     const int code =
         runtime().Comm_create_from_group(self, "farside", MPI_INFO_NULL, MPI_ERRORS_RETURN, &communicator_);
     (void)runtime().Group_free(&self);  // a failure only loses memory
-    return code;
+    return code == MPI_SUCCESS;
   }
 #endif
-  return runtime().Comm_dup(MPI_COMM_SELF, &communicator_);
+  return runtime().Comm_dup(MPI_COMM_SELF, &communicator_) == MPI_SUCCESS &&
+         runtime().Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN) == MPI_SUCCESS;
 }
 
 std::optional<Error> RuntimeResources::take() {
@@ -142,10 +141,8 @@ std::optional<Error> RuntimeResources::take() {
     MPI_Comm parent = MPI_COMM_NULL;
     spawned_ = runtime().Comm_get_parent(&parent) == MPI_SUCCESS && parent != MPI_COMM_NULL;
   }
-  if (make_communicator() != MPI_SUCCESS ||
-      runtime().Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN) != MPI_SUCCESS) {
+  if (communicator_ == MPI_COMM_NULL && !make_communicator())
     return Error{ErrorKind::kOther, "the runtime made no communicator for farside"};
-  }
   if (Status connected = connect_progress(); !connected) return connected.error();
   return std::nullopt;
 }
@@ -228,13 +225,20 @@ bool RuntimeResources::is_threaded() const {
   return runtime().Query_thread(&level) != MPI_SUCCESS || level == MPI_THREAD_MULTIPLE;
 }
 
+// While a communicator is being made, Open MPI 4 makes none whose parent has a higher id. Threads that make windows use
+// the communicator between the steps that they take with other processes, and must not wait there for such a step.
+void RuntimeResources::world_begins() {
+  const std::scoped_lock held(mutex_);
+  if (is_open_mpi() && is_threaded() && communicator_ == MPI_COMM_NULL) (void)make_communicator();
+}
+
 void RuntimeResources::world_ends() {
   world_over_.store(true, std::memory_order_relaxed);
   const std::scoped_lock held(mutex_);
 #if FARSIDE_HAS_SESSIONS
-  if (started_ && source_ == MPI_SESSION_NULL) release(some_session() != MPI_SESSION_NULL);
+  if (source_ == MPI_SESSION_NULL) release(started_ && some_session() != MPI_SESSION_NULL);
 #else
-  if (started_) release(false);
+  release(false);
 #endif
 }
 

@@ -3,7 +3,7 @@
 // keys under which farside caches, the progress hooks, and the state of the world model and of
 // sessions. (The functions of the runtime are in runtime.hpp; they are never released.)
 //
-//   start    the first window of the process: start()
+//   start    the first window of the process: start(); the communicator perhaps in MPI_Init: world_begins()
 //   end      MPI_Finalize, or the end of the session that the communicator was made from: world_ends(), session_ends()
 //   restart  at once, if another session or the world model continues; else with the next window
 //
@@ -106,6 +106,8 @@ class RuntimeResources {
   static constexpr std::size_t kMostDirectories = 16;
   void add_directory(KnownDirectory known);
 
+  // Called after the runtime has begun the world model. With threads of Open MPI it makes the communicator already.
+  void world_begins();
   // Called before the runtime ends the world model.
   void world_ends();
 #if FARSIDE_HAS_SESSIONS
@@ -129,7 +131,7 @@ class RuntimeResources {
     if (made == MPI_KEYVAL_INVALID && make(&made) == MPI_SUCCESS) kept.store(made, std::memory_order_relaxed);
     return kept.load(std::memory_order_relaxed);
   }
-  int make_communicator();
+  bool make_communicator();
   // Both with mutex_ held. `others`: another session or the world model continues, from which release() takes the
   // resources again.
   std::optional<Error> take();

@@ -192,10 +192,8 @@ Status share_memory(MPI_Comm communicator, CommunicatorGroup& group) {
   return Error{ErrorKind::kNoRoute, "its ranks do not map each other's memory (are they in several containers?)"};
 }
 
-// Whether farside is loaded on all ranks of a communicator, before its first window. A rank without the library calls
-// the runtime's function for the window and joins no collective of farside, so that the two would wait for each other,
-// or take each other's messages.
-//
+// Whether farside is loaded on all ranks of a communicator, before its first window (pmpi/windows.md). A rank without
+// it joins no collective of farside: the two would wait for each other, or take each other's messages.
 //   1. On the node, runtime/program_runtime.hpp finds such ranks for certain, without communication.
 //   2. With Open MPI, farside makes a reduction of one int that is also the first step of Open MPI's own functions for
 //      windows. These duplicate the communicator, and the id of the duplicate is the maximum of ids above 0. A rank
@@ -204,7 +202,6 @@ Status share_memory(MPI_Comm communicator, CommunicatorGroup& group) {
 //      reduction whose size depends on its build.
 //   3. In all other cases farside relies on time: the reports of FARSIDE_HANG name the ranks of which farside knows
 //      nothing.
-//
 // Steps 1 and 2 and the handshake (transport/space/group.hpp) come first in every version of farside, so that
 // ranks with different versions can say so. Cost: one reduction of 4 bytes (Open MPI); step 1, and not again unless
 // a rank of the node lacks farside.
@@ -357,14 +354,9 @@ std::unique_ptr<Window> build(Contribution& own, Agreed agreed) {
   return window;
 }
 
-// The line that answers "is farside active?": with FARSIDE_LOG=info, rank 0 of MPI_COMM_WORLD (in a program with
-// sessions only: of mpi://WORLD) prints it when it has made its first window. Example:
-//
-//   farside[0]: info: farside 0.1.0 is active on Open MPI 4.1.4; ranks: 4, nodes: 2, routes: mapped,fabric,
-//                     provider: tcp, device: eth0, checks: on          (one line)
-//
-// Ranks, nodes and routes are those of this window, as rank 0 reaches the others. Provider and device are "none" if
-// rank 0 needs no libfabric in it.
+// The line that answers "is farside active?" (README.md has one): with FARSIDE_LOG=info, rank 0 of MPI_COMM_WORLD (in a
+// program with sessions only: of mpi://WORLD) prints it when it has made its first window. Ranks, nodes and routes are
+// those of this window, as rank 0 reaches the others.
 void announce_first_window(Window& window, std::size_t nodes, Check check) {
   static constexpr std::array<const char*, 4> kChecks = {"off", "warn", "on", "strict"};
   if (!Log::enabled(LogLevel::kInfo) || !Log::is_new("first window")) return;

@@ -42,28 +42,30 @@ inline void beside_a_collective(check::Memory memory) {
 }
 
 inline void windows_of_their_own(check::Memory memory) {
-  constexpr int kRounds = 20;
+  constexpr int kRounds = 20, kWindows = 3;
   std::array<MPI_Comm, kThreads> comms{};
-  for (MPI_Comm& comm : comms) CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-  in_threads([&](int t) {
-    const std::int64_t one = 1;
-    for (int round = 0; round < kRounds; ++round) {
-      check::Window window(memory, 64, sizeof(std::int64_t), comms[static_cast<std::size_t>(t)]);
-      const auto* mine = window.as<std::int64_t>();
-      CHECK_MPI(MPI_Win_fence(0, window));
-      for (int target = 0; target < size; ++target)
-        CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, MPI_SUM, window));
-      CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
-      CHECK_EQ(mine[0], std::int64_t{size});
-      CHECK_MPI(MPI_Win_lock_all(0, window));
-      for (int target = 0; target < size; ++target)
-        CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, MPI_SUM, window));
-      CHECK_MPI(MPI_Win_unlock_all(window));
-      CHECK_MPI(MPI_Barrier(comms[static_cast<std::size_t>(t)]));
-      CHECK_EQ(read_own(window, mine + 1), std::int64_t{size});
-    }
-  });
-  for (MPI_Comm& comm : comms) CHECK_MPI(MPI_Comm_free(&comm));
+  const std::int64_t one = 1;
+  for (int round = 0; round < kRounds; ++round) {
+    for (MPI_Comm& comm : comms) CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    in_threads([&](int t) {
+      for (int made = 0; made < kWindows; ++made) {
+        check::Window window(memory, 64, sizeof(std::int64_t), comms[static_cast<std::size_t>(t)]);
+        const auto* mine = window.as<std::int64_t>();
+        CHECK_MPI(MPI_Win_fence(0, window));
+        for (int target = 0; target < size; ++target)
+          CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, MPI_SUM, window));
+        CHECK_MPI(MPI_Win_fence(MPI_MODE_NOSUCCEED, window));
+        CHECK_EQ(mine[0], std::int64_t{size});
+        CHECK_MPI(MPI_Win_lock_all(0, window));
+        for (int target = 0; target < size; ++target)
+          CHECK_MPI(MPI_Accumulate(&one, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, MPI_SUM, window));
+        CHECK_MPI(MPI_Win_unlock_all(window));
+        CHECK_MPI(MPI_Barrier(comms[static_cast<std::size_t>(t)]));
+        CHECK_EQ(read_own(window, mine + 1), std::int64_t{size});
+      }
+    });
+    for (MPI_Comm& comm : comms) CHECK_MPI(MPI_Comm_free(&comm));
+  }
 }
 
 struct Place {
