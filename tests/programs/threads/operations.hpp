@@ -42,7 +42,7 @@ inline void beside_a_collective(check::Memory memory) {
 }
 
 inline void windows_of_their_own(check::Memory memory) {
-  constexpr int kRounds = 8, kWindows = 3;
+  constexpr int kRounds = 6, kWindows = 3;
   std::array<MPI_Comm, kThreads> comms{};
   const std::int64_t one = 1;
   for (int round = 0; round < kRounds; ++round) {
