@@ -121,18 +121,17 @@ TemporaryGroup::~TemporaryGroup() {
   if (handle != MPI_GROUP_NULL) (void)runtime().Group_free(&handle);
 }
 
-bool RuntimeResources::make_communicator() {
+int RuntimeResources::make_communicator() {
 #if FARSIDE_HAS_SESSIONS
   source_ = in_world() ? MPI_SESSION_NULL : some_session();
   if (MPI_Group self = group_from(source_, "mpi://SELF"); self != MPI_GROUP_NULL) {
     const int code =
         runtime().Comm_create_from_group(self, "farside", MPI_INFO_NULL, MPI_ERRORS_RETURN, &communicator_);
     (void)runtime().Group_free(&self);  // a failure only loses memory
-    return code == MPI_SUCCESS;
+    return code;
   }
 #endif
-  return runtime().Comm_dup(MPI_COMM_SELF, &communicator_) == MPI_SUCCESS &&
-         runtime().Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN) == MPI_SUCCESS;
+  return runtime().Comm_dup(MPI_COMM_SELF, &communicator_);
 }
 
 std::optional<Error> RuntimeResources::take() {
@@ -141,7 +140,8 @@ std::optional<Error> RuntimeResources::take() {
     MPI_Comm parent = MPI_COMM_NULL;
     spawned_ = runtime().Comm_get_parent(&parent) == MPI_SUCCESS && parent != MPI_COMM_NULL;
   }
-  if (communicator_ == MPI_COMM_NULL && !make_communicator())
+  if ((communicator_ == MPI_COMM_NULL && make_communicator() != MPI_SUCCESS) ||
+      runtime().Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN) != MPI_SUCCESS)
     return Error{ErrorKind::kOther, "the runtime made no communicator for farside"};
   if (Status connected = connect_progress(); !connected) return connected.error();
   return std::nullopt;

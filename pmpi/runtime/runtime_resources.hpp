@@ -131,7 +131,7 @@ class RuntimeResources {
     if (made == MPI_KEYVAL_INVALID && make(&made) == MPI_SUCCESS) kept.store(made, std::memory_order_relaxed);
     return kept.load(std::memory_order_relaxed);
   }
-  bool make_communicator();
+  int make_communicator();
   // Both with mutex_ held. `others`: another session or the world model continues, from which release() takes the
   // resources again.
   std::optional<Error> take();
