@@ -136,12 +136,21 @@ class Deaths {
     check::section("a living holder keeps the lock for long");
     const int rank = check::rank();
     if (rank == kOther) hold(MPI_LOCK_EXCLUSIVE, 3.5);
-    if (rank != kOther) after(0.2), lock_and_add(rank == 0 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, kTarget);
+    if (rank != kOther) {
+      after(0.2);
+      lock_and_add(rank == 0 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, kTarget);
+    }
     survivors_meet();
     check::section("readers that were let in together depart one after the other");
     if (rank == 3) hold(MPI_LOCK_EXCLUSIVE, 1);
-    if (rank == 1 || rank == 2) after(0.2), hold(MPI_LOCK_SHARED, rank == 1 ? 1.1 : 2.1);
-    if (rank == 0) after(0.6), lock_and_add(MPI_LOCK_EXCLUSIVE, kTarget);
+    if (rank == 1 || rank == 2) {
+      after(0.2);
+      hold(MPI_LOCK_SHARED, rank == 1 ? 1.1 : 2.1);
+    }
+    if (rank == 0) {
+      after(0.6);
+      lock_and_add(MPI_LOCK_EXCLUSIVE, kTarget);
+    }
     survivors_meet();
     the_others_are_not();
   }
