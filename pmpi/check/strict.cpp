@@ -363,7 +363,8 @@ std::vector<std::uint64_t> Strict::hashes_at_target(int target, const Places& pl
   std::vector<std::uint64_t> hashes;
   for (const StridedRun& run : places.target.runs()) {
     hashes.push_back(hash_of(std::span(&run, 1), [&](std::uint64_t at, std::byte* to, std::size_t bytes) {
-      return space_.route(target).get(target, at, to, bytes).ok() && space_.route(target).flush(target).ok();
+      return space_.route(target).carry_out(target, DataOperation::get(at, to, bytes)).ok() &&
+             space_.route(target).flush(target).ok();
     }));
   }
   return hashes;

@@ -42,11 +42,13 @@ class LogSpace final : public epochs::LogMemory {
   explicit LogSpace(std::unique_ptr<Space> space) : space_(std::move(space)) {}
 
   Status read(int rank, std::uint64_t offset, void* to, std::size_t bytes) override {
-    if (Status issued = space_->route(rank).get(rank, offset, to, bytes); !issued) return issued;
+    if (Status issued = space_->route(rank).carry_out(rank, DataOperation::get(offset, to, bytes)); !issued)
+      return issued;
     return space_->route(rank).flush(rank);
   }
   Status write(int rank, std::uint64_t offset, const void* from, std::size_t bytes) override {
-    if (Status issued = space_->route(rank).put(rank, offset, from, bytes); !issued) return issued;
+    if (Status issued = space_->route(rank).carry_out(rank, DataOperation::put(offset, from, bytes)); !issued)
+      return issued;
     return space_->route(rank).flush(rank);
   }
 

@@ -278,24 +278,25 @@ Status Operations::execute(const Operation& operation) {
     default: break;
   }
   return window_.space->route(operation.target.rank)
-      .compare_and_swap(operation.target.rank, static_cast<std::uint64_t>(operation.at), operation.element,
-                        operation.origin.address, operation.compare, operation.result.address);
+      .carry_out(operation.target.rank, DataOperation::compare_and_swap(static_cast<std::uint64_t>(operation.at),
+                                                                        operation.element, operation.origin.address,
+                                                                        operation.compare, operation.result.address));
 }
 
 Status Operations::move_bytes(const Operation& operation, std::uint64_t offset, std::size_t bytes) {
   const RemoteBuffer& target = operation.target;
   void* const here = operation.origin.address;
   Route& route = window_.space->route(target.rank);
-  if (operation.call == Counted::kGet) return route.get(target.rank, offset, here, bytes, target.own);
+  if (operation.call == Counted::kGet)
+    return route.carry_out(target.rank, DataOperation::get(offset, here, bytes), target.own);
+  const DataOperation put = DataOperation::put(offset, here, bytes);
   if (window_.space->may_queue_puts()) {
     const bool until_end = in_active_epoch(target.rank);
     // Threads that put under locks need not share a list.
-    if (until_end || (!window_.threaded() && window_.epoch.allows_fast(epochs::Call::kFlush, target.rank))) {
-      return route.queue_put(target.rank, offset, here, bytes, target.own,
-                             until_end ? Route::Until::kEnd : Route::Until::kFlush);
-    }
+    if (until_end || (!window_.threaded() && window_.epoch.allows_fast(epochs::Call::kFlush, target.rank)))
+      return route.queue_put(target.rank, put, target.own, until_end ? Route::Until::kEnd : Route::Until::kFlush);
   }
-  return route.put(target.rank, offset, here, bytes, target.own);
+  return route.carry_out(target.rank, put, target.own);
 }
 
 // Carries out an operation by parts, of which part(offset there, offset at the origin, bytes) returns one: by loops
@@ -363,8 +364,10 @@ Status Operations::combine(const Operation& operation) {
       from = operands.data();
     }
     return window_.space->route(target.rank)
-        .accumulate(target.rank, static_cast<std::uint64_t>(operation.at), operation.reduce, element, from,
-                    fetches ? result.address : nullptr, count, access(target.rank), target.own);
+        .carry_out(target.rank,
+                   DataOperation::accumulate(static_cast<std::uint64_t>(operation.at), operation.reduce, element, from,
+                                             fetches ? result.address : nullptr, count, access(target.rank)),
+                   target.own);
   }
   if (!fetches) {
     return combine_layouts(operation, byte_at(from, 0), nullptr, *origin_type.layout,

@@ -104,30 +104,18 @@ class Route {
   // when it is issued or queued. Before that it may wait, and polls, for a connection, a round trip at the first access
   // to a rank, or room at the provider. Local buffers stay in use until flush, except operands of at most kCopiedAtCall
   // bytes. `own` (see own_pending) counts the operation as well, and receives its errors.
-  Status put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Pending* own = nullptr) {
-    return carry_out(rank, DataOperation::put(offset, origin, bytes), own);
+  Status carry_out(int rank, const DataOperation& operation, Pending* own = nullptr) {
+    count(rank, operation.counted(), operation.bytes());
+    return operation.is_nothing() ? Status() : operate(rank, operation, own);
   }
-  Status get(int rank, std::uint64_t offset, void* origin, std::size_t bytes, Pending* own = nullptr) {
-    return carry_out(rank, DataOperation::get(offset, origin, bytes), own);
-  }
-  // Atomic per element. `fetched` may be null.
-  Status accumulate(int rank, std::uint64_t offset, ReduceOp op, BasicType type, const void* origin, void* fetched,
-                    std::size_t elements, Access access = Access::kShared, Pending* own = nullptr) {
-    return carry_out(rank, DataOperation::accumulate(offset, op, type, origin, fetched, elements, access), own);
-  }
-  Status compare_and_swap(int rank, std::uint64_t offset, BasicType type, const void* origin, const void* compare,
-                          void* fetched) {
-    return carry_out(rank, DataOperation::compare_and_swap(offset, type, origin, compare, fetched), nullptr);
-  }
-  // The same for an operation of one block that was counted.
+  // The same for one block that was counted.
   virtual Status operate(int rank, const DataOperation& operation, Pending* own) = 0;
-  // As put(); but a small one may be queued until a flush or order_before_release(). kEnd: until the end of the epoch,
+  // A put; but a small one may be queued until a flush or order_before_release(). kEnd: until the end of the epoch,
   // which the target awaits (active target synchronization, MPI 4.0 section 12.5): the put takes effect in the target's
   // Space::finish_puts(), and the origin calls CmaRoute::release() before it notifies the target.
   enum class Until : std::uint8_t { kFlush, kEnd };
-  virtual Status queue_put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Pending* own,
-                           Until /*until*/) {
-    return put(rank, offset, origin, bytes, own);
+  virtual Status queue_put(int rank, const DataOperation& put, Pending* own, Until /*until*/) {
+    return carry_out(rank, put, own);
   }
   void count(int rank, Counted what, std::size_t bytes) const {
     if (!counting_) [[likely]]
@@ -177,10 +165,6 @@ class Route {
 
  protected:
   ~Route() = default;
-  Status carry_out(int rank, const DataOperation& operation, Pending* own) {
-    count(rank, operation.counted(), operation.bytes());
-    return operation.is_nothing() ? Status() : operate(rank, operation, own);
-  }
   void take_rules(const AccumulateRules& rules);
   void count_slow(int rank, Counted what, std::size_t bytes) const;
 

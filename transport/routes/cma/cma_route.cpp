@@ -138,12 +138,10 @@ Status CmaRoute::before_access(NodeTargetExtra& memory) {
   return queued ? std::move(executed) : std::move(queued);
 }
 
-Status CmaRoute::queue_put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Pending* own,
-                           Until until) {
-  if (bytes > kMostQueued) return put(rank, offset, origin, bytes, own);
-  count(rank, Counted::kPut, bytes);
+Status CmaRoute::queue_put(int rank, const DataOperation& put, Pending* own, Until until) {
+  if (put.bytes() > kMostQueued) return carry_out(rank, put, own);
+  count(rank, Counted::kPut, put.bytes());
   NodeTargetExtra& memory = entry(rank);
-  const DataOperation operation = DataOperation::put(offset, origin, bytes);
   std::unique_ptr<OperationList> full;
   {
     const auto held = lock();
@@ -153,9 +151,9 @@ Status CmaRoute::queue_put(int rank, std::uint64_t offset, const void* origin, s
       with_queued_.push_back(&memory);
       queued_.fetch_add(1, std::memory_order_relaxed);
     }
-    if (memory.queued->add(operation)) return {};
+    if (memory.queued->add(put)) return {};
     auto next = std::make_unique<OperationList>();
-    next->add(operation);
+    next->add(put);
     full = std::exchange(memory.queued, std::move(next));
   }
   if (Status sent = named(release_one(memory, full), memory.rank); !sent) report_later(std::move(sent));

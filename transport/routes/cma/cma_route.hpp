@@ -51,8 +51,7 @@ class CmaRoute final : public Route {
   static constexpr std::size_t kMostQueued = 1024;  // bytes of a put
 
   Status operate(int rank, const DataOperation& operation, Pending* own) override;
-  Status queue_put(int rank, std::uint64_t offset, const void* origin, std::size_t bytes, Pending* own,
-                   Until until) override;
+  Status queue_put(int rank, const DataOperation& put, Pending* own, Until until) override;
   std::size_t fewest_in_list(int rank, bool atomic) const override;
   std::optional<Status> move_blocks(int rank, const DataOperation& operation, std::size_t fragments) override;
   std::size_t lists_together() const override { return MessageQueue::kSlots; }

@@ -288,7 +288,7 @@ void Job::use(int rank, SimulatedWindow& window, int count) const {
   for (int i = 0; i < count && others > 0; ++i) {
     const auto step = static_cast<std::int64_t>(others) * i / settings_.touched;
     const int target = members_ + static_cast<int>((step + rank) % others);
-    (void)window.space->route(target).put(target, 0, data.data(), data.size());
+    (void)window.space->route(target).carry_out(target, DataOperation::put(0, data.data(), data.size()));
   }
 }
 

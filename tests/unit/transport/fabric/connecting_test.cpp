@@ -43,7 +43,7 @@ void put_to_all(Ranks& ranks, SpaceFixture& space) {
   const std::uint64_t word = 7;
   for (int round = 0; round < 2; ++round) {
     for (int r = 1; r < ranks.size(); ++r) {
-      space.good(space->route(r).put(r, 8, &word, 8), "put");
+      space.good(space->route(r).carry_out(r, DataOperation::put(8, &word, 8)), "put");
       space.good(space->route(r).flush(r), "flush");
     }
   }
@@ -209,7 +209,7 @@ TEST_CASE("a process without descriptors closes connections that it does not use
     const auto begin = Clock::now();
     const std::uint64_t word = 8;
     if (ranks.rank() == 1) {  // its connection was closed
-      space.good(space->route(0).put(0, 8, &word, 8), "put");
+      space.good(space->route(0).carry_out(0, DataOperation::put(8, &word, 8)), "put");
       space.good(space->route(0).flush(0), "flush");
     }
     ranks.check(Clock::now() - begin < 10s, "long before the peer would be abandoned");

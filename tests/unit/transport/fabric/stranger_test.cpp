@@ -285,7 +285,8 @@ TEST_CASE("a stranger that knows a rank's address reads and changes nothing, and
     const auto good = [&](const Status& status) { ranks.check(status.ok(), status.ok() ? "" : status.error().text); };
     // Rank 1 is stopped while rank 0 waits for its answer. Rank 0 must not accept the answer of the stranger.
     const long double five = 5;
-    good(space->route(other).accumulate(other, kOnes, ReduceOp::kReplace, BasicType::kLongDouble, &five, nullptr, 1));
+    good(space->route(other).carry_out(
+        other, DataOperation::accumulate(kOnes, ReduceOp::kReplace, BasicType::kLongDouble, &five, nullptr, 1)));
     good(space->route(other).flush(other));
     ranks.barrier();
     if (ranks.rank() == 1) {
@@ -294,7 +295,8 @@ TEST_CASE("a stranger that knows a rank's address reads and changes nothing, and
       await_stopped(pids[1]);
       long double before = 0;
       const long double none = 0;
-      good(space->route(1).accumulate(1, kOnes, ReduceOp::kReplace, BasicType::kLongDouble, &none, &before, 1));
+      good(space->route(1).carry_out(
+          1, DataOperation::accumulate(kOnes, ReduceOp::kReplace, BasicType::kLongDouble, &none, &before, 1)));
       asked = true;
       good(space->route(1).flush(1));
       ranks.check(before == 5, "only the rank that was asked can answer");
@@ -306,13 +308,15 @@ TEST_CASE("a stranger that knows a rank's address reads and changes nothing, and
     while (!over || rounds < 100) {
       ++rounds;
       std::ranges::fill(words, rounds);
-      Status status = space->route(other).put(other, 0, words.data(), 8 * kWords);
+      Status status = space->route(other).carry_out(other, DataOperation::put(0, words.data(), 8 * kWords));
       if (status) status = space->route(other).flush(other);
-      if (status) status = space->route(other).get(other, 0, got.data(), 8 * kWords);
+      if (status) status = space->route(other).carry_out(other, DataOperation::get(0, got.data(), 8 * kWords));
       if (status)
-        status = space->route(other).accumulate(other, kSums, ReduceOp::kSum, BasicType::kUint64, &more, nullptr, 1);
+        status = space->route(other).carry_out(
+            other, DataOperation::accumulate(kSums, ReduceOp::kSum, BasicType::kUint64, &more, nullptr, 1));
       if (status)
-        status = space->route(other).accumulate(other, kOnes, ReduceOp::kSum, BasicType::kLongDouble, &one, nullptr, 1);
+        status = space->route(other).carry_out(
+            other, DataOperation::accumulate(kOnes, ReduceOp::kSum, BasicType::kLongDouble, &one, nullptr, 1));
       if (status) status = space->route(other).flush(other);
       ranks.check(status.ok(), status.ok() ? "" : status.error().text);
       ranks.check(got == words, "what was put is got");
@@ -321,8 +325,8 @@ TEST_CASE("a stranger that knows a rank's address reads and changes nothing, and
     std::uint64_t sum = 0;
     long double ones = 0;
     const long double first = ranks.rank() == 1 ? five : 0;
-    Status status = space->route(other).get(other, kSums, &sum, sizeof sum);
-    if (status) status = space->route(other).get(other, kOnes, &ones, sizeof ones);
+    Status status = space->route(other).carry_out(other, DataOperation::get(kSums, &sum, sizeof sum));
+    if (status) status = space->route(other).carry_out(other, DataOperation::get(kOnes, &ones, sizeof ones));
     if (status) status = space->route(other).flush(other);
     ranks.check(status.ok() && sum == 3 * rounds && ones == static_cast<long double>(rounds) + first,
                 "nothing is lost");

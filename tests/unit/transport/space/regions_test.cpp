@@ -177,7 +177,7 @@ TEST_CASE("a region that is known costs no question, until one that was known is
     // Returns the number of requests for tables that this process has served.
     const auto use = [&](std::uint64_t address) {
       ranks.check(covered(address, sizeof got), "the region is found");
-      good(space.route(other).get(other, address - Regions::kFirst, got.data(), sizeof got));
+      good(space.route(other).carry_out(other, DataOperation::get(address - Regions::kFirst, got.data(), sizeof got)));
       good(space.route(other).flush(other));
       ranks.barrier();
       return counted(RouteKind::kFabric, Counted::kHandler);

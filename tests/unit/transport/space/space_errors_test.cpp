@@ -28,7 +28,8 @@ TEST_CASE("an access beyond a target's data over the fabric is an error of the f
       if (ranks.rank() == 1) return;
       std::uint64_t word = 1;
       Route& route = space->route(1);
-      const Status issued = puts ? route.put(1, 1 << 30, &word, 8) : route.get(1, 1 << 30, &word, 8);
+      const Status issued = puts ? route.carry_out(1, DataOperation::put(1 << 30, &word, 8))
+                                 : route.carry_out(1, DataOperation::get(1 << 30, &word, 8));
       const Status flushed = route.flush(1);
       ranks.check(!issued.ok() || (!flushed.ok() && flushed.error().kind == ErrorKind::kPeer), "an error of the peer");
       space.good(route.flush(1), "it is reported once");
@@ -42,14 +43,16 @@ TEST_CASE("what the handler refuses is an error of the flush, and the target liv
       const std::uint64_t word = 1;
       const long double real = 1;
       for (const std::uint64_t offset : {4088UL, 1UL << 40}) {
-        space.good(space->route(1).accumulate(1, offset, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1),
+        space.good(space->route(1).carry_out(
+                       1, DataOperation::accumulate(offset, ReduceOp::kSum, BasicType::kLongDouble, &real, nullptr, 1)),
                    "issuing");
         const Status refused = space->route(1).flush(1);
         ranks.check(!refused.ok() && refused.error().kind == ErrorKind::kRange, "the refusal says range");
         space.good(space->route(1).flush(1), "an error is reported once");
       }
-      space.good(space->route(1).put(1, 0, &word, 8), "put");
-      space.good(space->route(1).accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1),
+      space.good(space->route(1).carry_out(1, DataOperation::put(0, &word, 8)), "put");
+      space.good(space->route(1).carry_out(
+                     1, DataOperation::accumulate(16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1)),
                  "handler");
       space.good(space->route(1).flush(1), "all is well again");
     }
@@ -76,8 +79,9 @@ void outlive(Ranks& ranks, Last last, bool when_dead) {
   };
   if (ranks.rank() == 0) {
     // All connections are made.
-    space.good(space->route(1).put(1, 0, words.data(), 8), "put");
-    space.good(space->route(1).accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1),
+    space.good(space->route(1).carry_out(1, DataOperation::put(0, words.data(), 8)), "put");
+    space.good(space->route(1).carry_out(
+                   1, DataOperation::accumulate(16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1)),
                "handler");
     space.good(space->route(1).flush(1), "flush");
   }
@@ -96,13 +100,16 @@ void outlive(Ranks& ranks, Last last, bool when_dead) {
   Status issued;
   switch (last) {
     case Last::kPut:
-      for (int i = 0; i < 50 && issued.ok(); ++i) issued = space->route(1).put(1, 0, words.data(), 8 * words.size());
+      for (int i = 0; i < 50 && issued.ok(); ++i)
+        issued = space->route(1).carry_out(1, DataOperation::put(0, words.data(), 8 * words.size()));
       break;
     case Last::kFetch:
-      issued = space->route(1).accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, words.data(), words.data() + 1, 1);
+      issued = space->route(1).carry_out(
+          1, DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kUint64, words.data(), words.data() + 1, 1));
       break;
     case Last::kHandler:
-      issued = space->route(1).accumulate(1, 16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1);
+      issued = space->route(1).carry_out(
+          1, DataOperation::accumulate(16, ReduceOp::kReplace, BasicType::kLongDouble, &real, nullptr, 1));
       break;
     case Last::kControl: memory.fetch_add(operation, 1, 64, 1); break;
   }
@@ -147,16 +154,16 @@ TEST_CASE("private memory that is gone is an error of the operation", "[native]"
           const auto is_peer_error = [](const Status& status) {
             return !status.ok() && status.error().kind == ErrorKind::kRange;
           };
-          ranks.check(is_peer_error(space->route(1).put(1, 0, &word, 8)), "put");
-          ranks.check(is_peer_error(space->route(1).get(1, 0, &word, 8)), "get");
+          ranks.check(is_peer_error(space->route(1).carry_out(1, DataOperation::put(0, &word, 8))), "put");
+          ranks.check(is_peer_error(space->route(1).carry_out(1, DataOperation::get(0, &word, 8))), "get");
           // The call is made twice, since a failed call must release the accumulate lock.
           for (int i = 0; i < 2; ++i) {
-            ranks.check(
-                is_peer_error(space->route(1).accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, &word, nullptr, 1)),
-                "add");
-            ranks.check(
-                is_peer_error(space->route(1).compare_and_swap(1, 0, BasicType::kUint64, &word, &word, &fetched)),
-                "swap");
+            ranks.check(is_peer_error(space->route(1).carry_out(
+                            1, DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kUint64, &word, nullptr, 1))),
+                        "add");
+            ranks.check(is_peer_error(space->route(1).carry_out(
+                            1, DataOperation::compare_and_swap(0, BasicType::kUint64, &word, &word, &fetched))),
+                        "swap");
           }
           ranks.check(space->route(1).flush(1).ok(), "nothing is left to report");
         }

@@ -91,8 +91,9 @@ TEST_CASE("cma without mapped reaches oneself, and says what is missing for othe
       ranks.check(space->kind(ranks.rank()) == RouteKind::kSelf, "one's own memory needs no route");
       const std::uint64_t sent = 7;
       std::uint64_t got = 0;
-      ranks.check(space->route(ranks.rank()).put(ranks.rank(), 8, &sent, 8).ok() &&
-                      space->route(ranks.rank()).get(ranks.rank(), 8, &got, 8).ok() && got == 7,
+      Route& own = space->route(ranks.rank());
+      ranks.check(own.carry_out(ranks.rank(), DataOperation::put(8, &sent, 8)).ok() &&
+                      own.carry_out(ranks.rank(), DataOperation::get(8, &got, 8)).ok() && got == 7,
                   "and is reached");
     }
   }));
@@ -127,7 +128,7 @@ TEST_CASE("threads of farside block the signals of the application, whatever its
     expect_well(run_with_space(2, variant, 64, [&](Ranks& ranks, SpaceFixture& space) {
       const int other = 1 - ranks.rank();
       const std::uint64_t word = 1;
-      space.good(space->route(other).put(other, 0, &word, sizeof word), "put");
+      space.good(space->route(other).carry_out(other, DataOperation::put(0, &word, sizeof word)), "put");
       space.good(space->route(other).flush(other), "flush");
       ranks.check(threads_block_signals(variant == Variant::kMapped ? 0 : 1), "they do");
       ranks.barrier();

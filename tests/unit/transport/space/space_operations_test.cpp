@@ -23,7 +23,7 @@ using namespace farside::testing;
 TEST_CASE("kept puts need no system call, and a flush, a get or a release executes them") {
   expect_well(run_with_space(2, Variant::kCma, 4096, [](Ranks& ranks, SpaceFixture& space) {
     const auto keep = [&](std::uint64_t value, Route::Until until) {
-      space.good(space->route(1).queue_put(1, 8, &value, sizeof value, nullptr, until), "put");
+      space.good(space->route(1).queue_put(1, DataOperation::put(8, &value, sizeof value), nullptr, until), "put");
       ranks.check(space->queued_puts().any(), "it is kept");
     };
     if (ranks.rank() == 0) keep(42, Route::Until::kEnd);
@@ -38,7 +38,7 @@ TEST_CASE("kept puts need no system call, and a flush, a get or a release execut
       ranks.check(!space->queued_puts().any(), "none is kept");
       std::uint64_t got = 0;
       keep(43, Route::Until::kFlush);
-      space.good(space->route(1).get(1, 8, &got, sizeof got), "get");
+      space.good(space->route(1).carry_out(1, DataOperation::get(8, &got, sizeof got)), "get");
       ranks.check(got == 43, "the get follows the put");
       // A fence that is refused during a lock still releases the puts of the lock's epoch.
       keep(44, Route::Until::kFlush);
@@ -56,12 +56,12 @@ TEST_CASE("no access precedes posted puts that the target has not finished") {
   expect_well(run_with_space(3, Variant::kCma, 64 * 1024, [](Ranks& ranks, SpaceFixture& space) {
     using Until = Route::Until;
     const auto put = [&](std::uint64_t value) {
-      space.good(space->route(1).queue_put(1, 0, &value, 8, nullptr, Until::kEnd), "put");
+      space.good(space->route(1).queue_put(1, DataOperation::put(0, &value, 8), nullptr, Until::kEnd), "put");
       space.good(space->queued_puts().release(), "release");
     };
     const auto get = [&] {
       std::uint64_t got = 0;
-      space.good(space->route(1).get(1, 0, &got, 8), "get");
+      space.good(space->route(1).carry_out(1, DataOperation::get(0, &got, 8)), "get");
       return got;
     };
     for (std::uint64_t round = 1; round < 40; ++round) {
@@ -75,14 +75,15 @@ TEST_CASE("no access precedes posted puts that the target has not finished") {
         const std::uint64_t one = 1;
         std::uint64_t before = 0;
         put(base + 1);
-        space.good(space->route(1).accumulate(1, 0, ReduceOp::kSum, BasicType::kUint64, &one, &before, 1),
+        space.good(space->route(1).carry_out(
+                       1, DataOperation::accumulate(0, ReduceOp::kSum, BasicType::kUint64, &one, &before, 1)),
                    "accumulate");
         ranks.check(before == base + 1, "an accumulate follows the put");
         for (std::uint64_t i = 3; i < 20; ++i) put(base + i);  // of as many epochs
         ranks.check(get() == base + 19, "the last epoch's put is last");
         put(base + 20);
         std::vector<std::uint64_t> large(1000, base + 21);
-        space.good(space->route(1).put(1, 0, large.data(), 8000), "a large put");
+        space.good(space->route(1).carry_out(1, DataOperation::put(0, large.data(), 8000)), "a large put");
         ranks.check(get() == base + 21, "a large put follows the small one");
         put(base + 22);
         Fragments strided(space->route(1), 1, nullptr, 4);
@@ -173,7 +174,7 @@ void check_blocks(Variant variant, bool polls, std::size_t others) {
         const auto untouched = std::count(back.begin(), back.end(), kFilling);
         ranks.check(origin.size() == shape.bytes * shape.count || untouched > 0, "and nothing between: " + what);
         const std::uint64_t end = 1;
-        if (polls) space.good(space->route(1).put(1, kEnd, &end, sizeof end), "the end");
+        if (polls) space.good(space->route(1).carry_out(1, DataOperation::put(kEnd, &end, sizeof end)), "the end");
         space.good(space->route(1).flush(1), "flush");
       } else if (polls) {
         while (read_data<std::uint64_t>(space, kEnd) != 1) Process::instance().poll();
@@ -230,13 +231,13 @@ TEST_CASE("stores of others into the gaps of pairs are not lost while the pairs 
         std::vector<std::byte> origin(kCount * 16);
         fill_elements(BasicType::kDoubleInt, origin.data(), kCount, 3);
         for (int i = 0; i < 2000; ++i) {
-          space.good(space->route(1).accumulate(1, 0, ReduceOp::kMaxloc, BasicType::kDoubleInt, origin.data(), nullptr,
-                                                kCount),
+          space.good(space->route(1).carry_out(1, DataOperation::accumulate(0, ReduceOp::kMaxloc, BasicType::kDoubleInt,
+                                                                            origin.data(), nullptr, kCount)),
                      "maxloc");
           space.good(space->route(1).flush(1), "flush");
         }
         const std::uint64_t end = 1;
-        space.good(space->route(1).put(1, 4088, &end, 8), "put");
+        space.good(space->route(1).carry_out(1, DataOperation::put(4088, &end, 8)), "put");
       } else {
         auto* gap = reinterpret_cast<std::uint32_t*>(space->data() + 12 + 16 * (kCount / 2));
         const std::atomic_ref end(*reinterpret_cast<std::uint64_t*>(space->data() + 4088));
@@ -265,7 +266,8 @@ TEST_CASE("a pair whose data ends with the buffers is combined, and nothing behi
             std::memcpy(origin.get(), &value, sizeof value);
             std::memcpy(origin.get() + 8, &index, sizeof index);
             const auto combine_with = [&](ReduceOp op) {
-              return space->route(1).accumulate(1, 16, op, BasicType::kDoubleInt, origin.get(), fetched.get(), 1);
+              return space->route(1).carry_out(
+                  1, DataOperation::accumulate(16, op, BasicType::kDoubleInt, origin.get(), fetched.get(), 1));
             };
             space.good(combine_with(ReduceOp::kReplace), "replace");
             space.good(space->route(1).flush(1), "flush");
@@ -296,7 +298,9 @@ TEST_CASE("additions to private memory at an odd address are all counted, from e
             const std::uint64_t one = 1;
             std::uint64_t times = 0;
             const auto add = [&] {
-              space.good(space->route(0).accumulate(0, 8, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1), "add");
+              space.good(space->route(0).carry_out(
+                             0, DataOperation::accumulate(8, ReduceOp::kSum, BasicType::kUint64, &one, nullptr, 1)),
+                         "add");
               if (++times % 16 == 0) space.good(space->route(0).flush(0), "flush");
             };
             if (ranks.rank() == 0) {
@@ -306,7 +310,7 @@ TEST_CASE("additions to private memory at an odd address are all counted, from e
             } else {
               while (times < kTimes) add();
               space.good(space->route(0).flush(0), "flush");
-              space.good(space->route(0).put(0, 40, &one, 1), "put");
+              space.good(space->route(0).carry_out(0, DataOperation::put(40, &one, 1)), "put");
             }
             space.good(space->route(0).flush(0), "flush");
             ranks.barrier();
