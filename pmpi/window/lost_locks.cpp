@@ -105,24 +105,18 @@ std::vector<LostLocks::Dead> LostLocks::look_for_dead(int awaited) {
 }
 
 void LostLocks::look_over_fabric(int rank, std::vector<Dead>& dead) {
-  auto read = std::ranges::find(reads_, rank, &Read::rank);
-  const bool failed = read != reads_.end() && read->operation.failed();
-  const std::chrono::milliseconds timeout = std::chrono::seconds(Process::instance().settings().value()->peer_timeout);
-  const bool silent = read != reads_.end() &&
-                      Clock::now() - read->since >= timeout * (Timing::kLooksForDead - 1) / Timing::kLooksForDead;
-  std::string why = failed ? read->operation.take_error().error().text : silent ? "it does not answer" : "";
-  if (failed) {
-    reads_.erase(read);
-    read = reads_.end();
-  }
   FabricControl* const route = window_.control.route();
   if (route == nullptr) return;
-  if (const Result<bool> reached = route->reach(rank); !failed && !reached) why = reached.error().text;
+  const auto read = std::ranges::find(reads_, rank, &Read::rank);
+  const bool reads = read != reads_.end(), failed = reads && read->operation.failed();
+  const Result<bool> reached = route->reach(rank);
+  const std::string why = failed ? read->operation.take_error().error().text : reached ? "" : reached.error().text;
+  if (failed) reads_.erase(read);
   const bool suspected = suspects_.erase(rank) != 0;
   if (!why.empty()) {
-    if (failed || silent || suspected) dead.push_back({rank, fmt::format(" ({})", why)});
+    if (failed || suspected) dead.push_back({rank, fmt::format(" ({})", why)});
     suspects_.insert(rank);
-  } else if (read == reads_.end() && route->may_read(rank)) {
+  } else if (!reads && route->may_read(rank)) {
     window_.control.read(reads_.emplace_back(rank).operation, rank, ControlBlock::kLock);
   }
 }

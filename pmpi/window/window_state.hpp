@@ -47,9 +47,9 @@ namespace farside::pmpi {
 // living rank is known to hold the lock alone, and no rank has departed from it between two looks.
 //
 // A wait for a lock finds no dead rank by its own operations: it sleeps in a queue. So it looks for them. For ranks of
-// this node it asks the kernel. A rank of another node has ended if two looks in a row have found that it refuses
-// connections, or does not answer them for half of FARSIDE_PEER_TIMEOUT, or if a read of a control word has failed, or
-// has no answer for most of it.
+// this node it asks the kernel. A rank of another node has ended if a read of a control word has failed, or if two
+// looks in a row have found that it refuses connections, or that its host accepts none for half of
+// FARSIDE_PEER_TIMEOUT. The host of a stopped rank acknowledges the read.
 //
 // Thread safety: any thread. Cost of a look: 10 us per rank of the node, and one read each for at most kMostReads other
 // ranks, the next ones with each look, to which it connects.
@@ -84,7 +84,6 @@ class LostLocks {
     explicit Read(int of) : rank(of) {}
     int rank;
     ControlMemory::Operation operation;
-    Clock::time_point since = Clock::now();
   };
   struct Dead {
     int rank;

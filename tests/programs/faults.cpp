@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
   if (program.has("gone")) gone(program);
   if (program.has("interrupted")) return interrupted(program);
   if (program.has("dead")) return dead(program);
+  if (program.has("vanished")) return vanished(program);
   if (program.has("reused")) return reused(program);
   if (program.has("undumpable")) return undumpable(program);
   if (program.has("errors")) return errors(program);

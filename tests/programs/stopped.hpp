@@ -27,15 +27,20 @@ inline std::vector<int> pids_here() {
   return pids;
 }
 
-// Stops all threads of a process. SIGCONT continues them.
-inline void stop(pid_t pid) {
-  CHECK_EQ(kill(pid, SIGSTOP), 0);
+// Returns when all threads of a process are stopped.
+inline void await_stop(pid_t pid) {
   for (char message = 'R'; message != 'T'; sched_yield()) {
     std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
     std::string line;
     std::getline(stat, line);
     message = line[line.rfind(')') + 2];
   }
+}
+
+// Stops all threads of a process. SIGCONT continues them.
+inline void stop(pid_t pid) {
+  CHECK_EQ(kill(pid, SIGSTOP), 0);
+  await_stop(pid);
 }
 
 // Stops a process while this object exists. 0 is no process.

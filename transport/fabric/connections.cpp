@@ -354,6 +354,12 @@ void Connections::established(Connection& connection, const std::optional<Hello>
   peer.refused = peer.last_error = 0;
 }
 
+bool Connections::host_accepts(const PeerState& peer) const {
+  if (domain_.by_adapter() || peer.current == nullptr) return false;
+  const std::optional<TcpEnds> ends = ends_of(peer.current->endpoint.get());
+  return ends && find_tcp_sockets({&*ends, 1}).front() >= 0;
+}
+
 // libfabric does not say which descriptor an endpoint has. One search finds those of all connections that have none.
 std::optional<TcpState> Connections::tcp_state(const PeerState& peer) {
   if (!peer.connected()) return {};

@@ -145,6 +145,9 @@ class Connections {
   }
   // Returns the peer whose present connection has this number; null if there is no such connection.
   PeerState* peer_of(std::uint64_t number) const;
+  // Returns whether the kernel of the peer's host has accepted the present connection; false unless it is TCP.
+  // A millisecond.
+  bool host_accepts(const PeerState& peer) const;
   // The kernel's state of the present connection to the peer; none unless it is TCP and carries operations.
   // A millisecond, if sockets of connections must be searched for.
   std::optional<TcpState> tcp_state(const PeerState& peer);

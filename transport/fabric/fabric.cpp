@@ -198,10 +198,15 @@ Result<bool> Fabric::reach(Peer to) {
   (void)connections_.reach(peer, endpoint);
   if (peer.connected()) return true;
   std::string error = peer.connect_error();
-  // A host that has vanished refuses nothing.
+  // A host that has vanished refuses nothing. That of a stopped process accepts the next attempt, too.
   const Clock::duration patience = Clock::duration(health_.timeout()) / 2;
-  if (error.empty() && peer.current != nullptr && patience.count() > 0 && Clock::now() - peer.current->since > patience)
-    error = "it does not answer the request to connect";
+  const bool limited = error.empty() && peer.current != nullptr && patience.count() > 0;
+  if (limited && Clock::now() - peer.current->since > patience) {
+    if (connections_.host_accepts(peer))
+      connections_.stop(peer);
+    else
+      error = "it does not answer the request to connect";
+  }
   if (error.empty()) return false;
   return Error{ErrorKind::kPeer, std::move(error)};
 }

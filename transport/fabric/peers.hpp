@@ -49,10 +49,10 @@ struct Connection {
   bool in_order = false;         // the peer's DISCONNECT has arrived: its end is no interruption
   bool disconnect_sent = false;  // this process sends nothing more, but answers
   bool to_disconnect = false;
-  bool sought = false;           // its socket was
-  bool disconnect_left = false;  // the provider has sent this process's DISCONNECT
-  int socket = -1;               // over TCP, once it was found
-  Clock::time_point since{};     // time of connecting; in kDisconnecting of its beginning
+  bool sought = false;                     // its socket was
+  bool disconnect_left = false;            // the provider has sent this process's DISCONNECT
+  int socket = -1;                         // over TCP, once it was found
+  Clock::time_point since = Clock::now();  // in this state
   bool carries() const { return state == State::kConnected || state == State::kDisconnecting; }
   bool in_progress() const { return state == State::kConnecting || state == State::kAccepting; }
 };

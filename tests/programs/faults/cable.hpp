@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "../stopped.hpp"
 #include "common.hpp"
 
 namespace faults {
@@ -19,7 +20,8 @@ inline void cut_cable() {
   std::fclose(made);
 }
 
-// Two counters at every rank: one changed by fetch_and_op, one by get and put under an exclusive lock.
+// Two counters at every rank: one changed by fetch_and_op, one by get and put under an exclusive lock. With `held` the
+// rank stops itself while it holds the lock of rank 0.
 inline int stopped(const check::Program& program) {
   check::section("rank 1 is stopped for 2 s");
   const check::Window window(program.memory(), kBytes, 8);
@@ -28,11 +30,12 @@ inline int stopped(const check::Program& program) {
   std::vector<int> pids(static_cast<std::size_t>(ranks));
   CHECK_MPI(MPI_Allgather(&pid, 1, MPI_INT, pids.data(), 1, MPI_INT, MPI_COMM_WORLD));
   std::thread stopper;
-  const bool cut = program.has("cut");
+  const bool cut = program.has("cut"), held = program.has("held");
+  bool to_stop = held && check::rank() == kVictim;
   if (check::rank() == 0 && !cut) {
     stopper = std::thread([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));
-      kill(pids[kVictim], SIGSTOP);
+      if (!held) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      held ? check::await_stop(pids[kVictim]) : check::stop(pids[kVictim]);
       std::this_thread::sleep_for(std::chrono::seconds(2));
       kill(pids[kVictim], SIGCONT);
     });
@@ -51,6 +54,7 @@ inline int stopped(const check::Program& program) {
     CHECK_MPI(MPI_Get(&counted, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, window));
     CHECK_MPI(MPI_Win_flush(target, window));
     CHECK_EQ(before, counted);
+    if (target == 0 && std::exchange(to_stop, false)) CHECK_EQ(raise(SIGSTOP), 0);
     ++counted;
     CHECK_MPI(MPI_Put(&counted, 1, MPI_INT64_T, target, 1, 1, MPI_INT64_T, window));
     CHECK_MPI(MPI_Win_unlock(target, window));
@@ -122,6 +126,30 @@ inline int dead(const check::Program& program) {
     back_again(window, target);
     delete kept;
   }
+  return 0;
+}
+
+// The host of rank 1 vanishes, with the lock of rank 0. The window is not freed, as in dead().
+inline int vanished(const check::Program& program) {
+  check::section("the host of a lock's holder vanishes");
+  const double timeout = static_cast<double>(program.number("vanished", 0));
+  const check::Window& window = *new check::Window(program.memory(), kBytes, 8);
+  CHECK_MPI(MPI_Win_set_errhandler(window, MPI_ERRORS_RETURN));
+  if (check::rank() == kVictim) {
+    const std::int64_t number = 7;  // without an operation the lock may be deferred
+    CHECK_MPI(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
+    CHECK_MPI(MPI_Put(&number, 1, MPI_INT64_T, 0, 0, 1, MPI_INT64_T, window));
+    CHECK_MPI(MPI_Win_flush(0, window));
+  }
+  CHECK_MPI(MPI_Barrier(MPI_COMM_WORLD));
+  cut_cable();
+  if (check::rank() != 0) return 0;
+  const auto begin = Clock::now();
+  CHECK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window) != MPI_SUCCESS);
+  const double took = std::chrono::duration<double>(Clock::now() - begin).count();
+  std::printf("rank 0: error after %.1f s\n", took);
+  std::fflush(stdout);
+  CHECK((took > timeout / 2 && took < 2 * timeout));
   return 0;
 }
 

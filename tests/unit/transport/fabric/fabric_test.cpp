@@ -147,4 +147,23 @@ TEST_CASE("a peer is abandoned in time if the progress thread was asleep when it
   CHECK((Clock::now() - begin > 900ms && Clock::now() - begin < 4s));
 }
 
+// The host of a stopped process accepts connections until its backlog is full; one that has vanished accepts none.
+TEST_CASE("a peer whose host accepts each request to connect is not out of reach") {
+  Settings settings;
+  settings.peer_timeout = 1;
+  FakeProcess process(settings, tcp_provider());
+  const SilentListener stopped, full(0);
+  const Peer lives = process.fabric->insert(stopped.address()), vanishes = process.fabric->insert(full.address());
+  const auto begin = Clock::now();
+  Result<bool> reached = true;
+  for (; reached && Clock::now() - begin < 4s; std::this_thread::yield()) {
+    const Result<bool> other = process.fabric->reach(lives);
+    CHECK((other && !other.value()));
+    reached = process.fabric->reach(vanishes);
+  }
+  REQUIRE_FALSE(reached);
+  INFO(reached.error().text);
+  CHECK(Clock::now() - begin >= 1s);
+}
+
 }  // namespace farside::fabric_test
